@@ -64,16 +64,6 @@ class Communicator:
     What several exchange, all of them must exchange, in the same order; and a rank that waits for others stops if one of
     them has failed. Tensors travel as bytes, so that not one bit changes: through NCCL those on a GPU, through gloo all
     others. Objects travel as JSON, which unlike torch's pickles cannot hold code.
-
-    Args:
-        group: A group of `torch.distributed` that has all ranks, for this purpose alone; None for a single process.
-        monitor: Errors of all ranks.
-
-    Attributes:
-        rank: Number of this process, from 0.
-        size: Number of processes.
-        is_single_process: Whether there are no other processes.
-        is_rank_zero: Whether this process writes the output.
     """
 
     rank = 0
@@ -122,11 +112,7 @@ class Communicator:
         return [_unpacked(shapes, packed) for shapes, packed in zip(shapes_by_rank, data, strict=True)]
 
     def broadcast_parts(self, parts: Sequence[tuple[int, Tensor]]) -> None:
-        """Copy parts of a tensor from one rank to all others, in place.
-
-        Args:
-            parts: Contiguous views, each with the rank that has it; the same on every rank.
-        """
+        """Copy parts of a tensor from one rank to all others, in place."""
         if not self.is_single_process:
             self._synchronize(f"broadcast_parts {[(owner, tuple(part.shape)) for owner, part in parts]}")
             self._broadcast(parts)
@@ -300,11 +286,7 @@ def rank_zero_only() -> bool:
 
 
 def check_seconds(name: str, seconds: float) -> None:
-    """Check a time limit.
-
-    Raises:
-        UsageError: It is not a positive number ("bad-option").
-    """
+    """Check a time limit."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
         raise UsageError(f"{name} must be a positive number of seconds, not {seconds!r}", code="bad-option")
 
@@ -358,15 +340,7 @@ def all_ranks(*, timeout: float = 7200.0) -> Iterator[Communicator]:
 def join_ranks(
     timeout: float = 7200.0, *, when_waiting: Callable[[str], None] | None = None
 ) -> Iterator[tuple[Communicator, FailureMonitor | None]]:
-    """As `all_ranks`, but errors of the block are reported to the other ranks by the caller.
-
-    Args:
-        timeout: See `all_ranks`.
-        when_waiting: Called in a thread, with a message, if the others have not come after some seconds.
-
-    Yields:
-        The communicator, and the errors of its ranks; None in a single process.
-    """
+    """As `all_ranks`, but errors of the block are reported to the other ranks by the caller."""
     import torch.distributed as dist
 
     exists = dist.is_available() and dist.is_initialized()
@@ -464,19 +438,12 @@ def _share_of_the_machine(communicator: Communicator) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Failure:
-    """The error of one rank.
+    """The error of one rank."""
 
-    Attributes:
-        rank: Its number.
-        code: Of the error.
-        message: Its text.
-        exit_code: What the command line ends with.
-    """
-
-    rank: int
-    code: str
-    message: str
-    exit_code: int
+    rank: int  # its number
+    code: str  # of the error
+    message: str  # its text
+    exit_code: int  # what the command line ends with
 
     @classmethod
     def of(cls, rank: int, error: BaseException, signal_number: int | None = None) -> Failure:
@@ -518,10 +485,6 @@ class _Store:
 
     It is read again and again rather than waited for: one long wait would keep the store from other threads, such as
     NCCL's watchdog, and from Ctrl-C. Every method raises `RanksLostError` once the process that keeps the store has ended.
-
-    Args:
-        prefix: Of all keys.
-        who: This rank and what it does, for messages.
     """
 
     def __init__(self, prefix: str, who: str) -> None:
@@ -570,16 +533,7 @@ class _Store:
 
 
 class FailureMonitor:
-    """Reports errors of this rank to the others, and learns of theirs within a second.
-
-    Args:
-        rank: Of this process.
-        size: Number of ranks.
-        entry: How often this process joined ranks before; the same on every rank.
-
-    Attributes:
-        when_found: Called in a thread with the first error of any rank.
-    """
+    """Reports errors of this rank to the others, and learns of theirs within a second."""
 
     def __init__(self, rank: int, size: int, *, entry: int) -> None:
         restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -597,12 +551,7 @@ class FailureMonitor:
         self._thread.join(timeout=5)
 
     def check(self) -> None:
-        """Raise if a rank is known to have failed.
-
-        Raises:
-            RankFailedError: One has ("rank-failed").
-            RanksLostError: The store cannot be reached ("ranks-lost").
-        """
+        """Raise if a rank is known to have failed."""
         if self._found is not None:
             raise self._found
 
@@ -611,11 +560,7 @@ class FailureMonitor:
         return RanksLostError(f"rank {self._rank}", error)
 
     def report(self, error: BaseException, *, signal_number: int | None = None) -> Failure:
-        """Report an error of this rank, or a signal, to all ranks.
-
-        Returns:
-            The first error that any rank reported: this one, or an earlier one.
-        """
+        """Report an error of this rank, or a signal, to all ranks."""
         if isinstance(error, RankFailedError):
             return error.failure
         own = first = Failure.of(self._rank, error, signal_number)
@@ -671,14 +616,10 @@ class TrainingRanks:
     A collective operation that one rank enters alone blocks it for the time limit of the whole group, ten to thirty
     minutes, and NCCL then aborts the process. A meeting in the store works with every backend, can be given up, and
     leaves nothing half done.
-
-    Attributes:
-        rank: Number of this process in the world.
-        ranks: The numbers of all of them, ascending.
     """
 
-    rank: int
-    ranks: tuple[int, ...]
+    rank: int  # number of this process in the world
+    ranks: tuple[int, ...]  # the numbers of all of them, ascending
 
     @classmethod
     def of(cls, group: Any = None) -> TrainingRanks:  # noqa: ANN401 - torch's types for groups differ between backends
@@ -701,14 +642,6 @@ class TrainingRanks:
 
         Whether they met is decided once, by the last rank to arrive or by one that gave up. So no rank continues into a
         collective operation that another will not join. A rank that comes too late waits for the next meeting.
-
-        Args:
-            name: What they meet for.
-            timeout: Seconds to wait.
-            hint: What to do, for the message.
-
-        Raises:
-            ResourceError: Others did not come in time ("ranks-missing"), or cannot be reached ("ranks-lost").
         """
         if self.is_single_process:
             return
@@ -732,17 +665,7 @@ class TrainingRanks:
         )
 
     def broadcast_from_rank0(self, name: str, compute: Callable[[], _Value], *, timeout: float) -> _Value:
-        """The result of `compute` on the first of the ranks, on all of them; the others wait.
-
-        Args:
-            name: What it is, for messages.
-            compute: Returns plain JSON types; called on the first rank only.
-            timeout: Seconds that the others wait.
-
-        Raises:
-            ResourceError: On the others: the first rank failed ("rank-failed"), did not finish in time ("ranks-missing"),
-                or cannot be reached ("ranks-lost").
-        """
+        """The result of `compute` on the first of the ranks, on all of them; the others wait."""
         if self.is_single_process:
             return compute()
         store, key = self._store(name), self._key("broadcast", name)

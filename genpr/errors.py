@@ -97,12 +97,7 @@ class ImageError(DataError):
 
 
 class BadImagesError(DataError):
-    """A source holds images that cannot be used.
-
-    Args:
-        message: Summary in one line.
-        bad: One `ImageError` per unusable image, in source order; never empty.
-    """
+    """A source holds images that cannot be used."""
 
     def __init__(self, message: str, *, bad: Sequence[ImageError], path: str | None = None) -> None:
         super().__init__(message, code="bad-images", path=path)

@@ -63,19 +63,7 @@ def is_bomb(size: int, compressed: int, *, ratio: int = UNPACKED_RATIO) -> bool:
 
 
 def read_bytes(file: IO[bytes], most: int, *, name: str, what: str, code: str) -> bytes:
-    """The rest of a file or stream.
-
-    Args:
-        file: A regular file, which is refused by its size, or a stream, which is read until it exceeds the limit.
-        most: Limit in bytes.
-        name: What the user calls it, for the message.
-        what: What it should be, for the message ("labels").
-        code: Of the error.
-
-    Raises:
-        DataError: There are more bytes.
-        OSError: It cannot be read.
-    """
+    """The rest of a file or stream."""
     size = _size_of(file)
     # As much as is requested is allocated.
     pieces, total = [file.read(size + 1) if size <= most else b""], size
@@ -109,16 +97,7 @@ def parse_json(
     most: int = PARSED_BYTES,
     pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
 ) -> Any:  # noqa: ANN401 - whatever it holds
-    """The value of a JSON text.
-
-    Args:
-        data: The text, or its bytes in UTF-8, UTF-16 or UTF-32.
-        most: Limit of the memory that the value may take, in bytes, as estimated.
-        pairs: Makes an object from its keys and values, as `object_pairs_hook` of `json.loads`.
-
-    Raises:
-        ValueError: It is no JSON, is nested too deeply, or would take more memory.
-    """
+    """The value of a JSON text."""
     if isinstance(data, bytes) and len(data) * (1 if data.isascii() else 4) > most:
         raise too_large(len(data) * (1 if data.isascii() else 4), most)
     text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
@@ -130,11 +109,7 @@ def parse_json(
 
 
 def check_json(text: str, most: int = PARSED_BYTES) -> None:
-    """Refuse JSON, or JSON lines, that would take too much memory as Python objects.
-
-    Raises:
-        ValueError: The estimate exceeds `most`.
-    """
+    """Refuse JSON, or JSON lines, that would take too much memory as Python objects."""
     if _MOST_PER_CHARACTER * len(text) <= most:
         return
     # The text, and the strings in it.
@@ -164,15 +139,7 @@ def _outside_strings(text: str) -> Iterator[tuple[str, int]]:
 
 
 def check_lines(text: bytes | str, most: int = PARSED_BYTES) -> None:
-    """Refuse text that would take too much memory as a list of lines.
-
-    Args:
-        text: Its lines end as for `str.splitlines`, or with NUL.
-        most: Limit in bytes.
-
-    Raises:
-        ValueError: The estimate exceeds `most`.
-    """
+    """Refuse text that would take too much memory as a list of lines."""
     if isinstance(text, str):
         lines = sum(map(text.count, _LINE_ENDS))
     else:
@@ -183,17 +150,7 @@ def check_lines(text: bytes | str, most: int = PARSED_BYTES) -> None:
 
 
 def csv_rows(text: str, delimiter: str, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV, one after another, each with the number of the line that it ends on; empty lines are left out.
-
-    Args:
-        text: With any line ends; bytes that are not UTF-8 as `surrogateescape` decodes them.
-        delimiter: Between two cells.
-        strict: Refuse quotation marks in wrong places.
-
-    Raises:
-        ValueError: A line is too long for one, or all rows together would take too much memory.
-        csv.Error: It is no CSV.
-    """
+    """The rows of a CSV, one after another, each with the number of the line that it ends on; empty lines are left out."""
     for start in range(0, len(text), _LINE_CHARACTERS):
         window = start, start + _LINE_CHARACTERS
         if window[1] <= len(text) and text.find("\n", *window) < 0 and text.find("\r", *window) < 0:
@@ -213,11 +170,7 @@ def csv_rows(text: str, delimiter: str, *, strict: bool = False) -> Iterator[tup
 
 
 def check_label_count(count: int, itemsize: int, most: int = PARSED_BYTES) -> None:
-    """Refuse an array of labels that would take too much memory as text.
-
-    Raises:
-        ValueError: The estimate exceeds `most`.
-    """
+    """Refuse an array of labels that would take too much memory as text."""
     needed = count * (_LABEL + 2 * itemsize)
     if needed > most:
         raise too_large(needed, most, f" as {count:,} labels")

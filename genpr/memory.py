@@ -49,11 +49,7 @@ _limits: dict[object, int] = {}
 
 
 def parse_size(size: str | int) -> int:
-    """Bytes, of a number of them or of text such as "8GiB", "8G" or "500 MB".
-
-    Raises:
-        UsageError: It is not such a size ("bad-option"), or less than genpr needs for itself.
-    """
+    """Bytes, of a number of them or of text such as "8GiB", "8G" or "500 MB"."""
     count = parse_bytes(size, "memory size")
     if count < _LEAST:
         raise UsageError(
@@ -63,11 +59,7 @@ def parse_size(size: str | int) -> int:
 
 
 def parse_bytes(size: str | int, what: str) -> int:
-    """Bytes, written as for `parse_size`, down to none; `what` says in an error what was meant.
-
-    Raises:
-        UsageError: It is not such a size ("bad-option").
-    """
+    """Bytes, written as for `parse_size`, down to none; `what` says in an error what was meant."""
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgt]i?)?b?", str(size).strip().lower())
     if match is None or isinstance(size, bool):
         raise UsageError(
@@ -81,14 +73,6 @@ def memory_limit(limit: str | int | None, *, trim: bool = False) -> Iterator[Non
     """Let this process plan with at most `limit` bytes of memory in the block; None sets no limit.
 
     What torch and other libraries take when they are loaded, about 0.3 GB, counts and cannot be planned with.
-
-    Args:
-        limit: Bytes, written as for `parse_size`.
-        trim: Return freed memory to the system at the end. malloc keeps up to a tenth of a process that scores again
-            and again, which would then seem to grow.
-
-    Raises:
-        UsageError: As `parse_size`.
     """
     key = object()
     if limit is not None:
@@ -126,19 +110,12 @@ def free_memory_on(device: torch.device) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LimitedGroup:
-    """A control group with a memory limit.
+    """A control group with a memory limit."""
 
-    Attributes:
-        limit: Bytes that its processes may use together.
-        usage: The file with the bytes that they use.
-        stat: The file with the bytes of these that are page cache, which is freed when memory is needed.
-        reclaimable: The name of that entry.
-    """
-
-    limit: int
-    usage: Path
-    stat: Path
-    reclaimable: str
+    limit: int  # bytes that its processes may use together
+    usage: Path  # the file with the bytes that they use
+    stat: Path  # the file with the bytes of these that are page cache, which is freed when memory is needed
+    reclaimable: str  # the name of that entry
 
     def left(self) -> int | None:
         """Bytes that may still be used; None where that cannot be read."""
@@ -165,12 +142,7 @@ def _groups_of_this_process() -> tuple[LimitedGroup, ...]:
 
 
 def limited_groups(root: Path, own: Path) -> tuple[LimitedGroup, ...]:
-    """The groups with a limit that a process is in, its own and those around it, of cgroups version 1 or 2.
-
-    Args:
-        root: Where cgroups are mounted, such as /sys/fs/cgroup.
-        own: The file that lists the groups of the process, such as /proc/self/cgroup.
-    """
+    """The groups with a limit that a process is in, its own and those around it, of cgroups version 1 or 2."""
     found = []
     with suppress(OSError):
         for line in own.read_text().splitlines():
@@ -216,11 +188,7 @@ def tile_budget(device: torch.device) -> int:
 
 
 def empty_rows(n: int, d: int, dtype: torch.dtype) -> Tensor:
-    """An uninitialized (n, d) tensor on the CPU: in memory, or if that would take too much of it, in a mapped file.
-
-    Raises:
-        ResourceError: There is no room on the disk either ("no-scratch").
-    """
+    """An uninitialized (n, d) tensor on the CPU: in memory, or if that would take too much of it, in a mapped file."""
     import torch
 
     count = n * d * dtype.itemsize

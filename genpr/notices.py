@@ -293,19 +293,12 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
 
 @dataclass(frozen=True)
 class Notice:
-    """One thing to know about a result.
+    """One thing to know about a result."""
 
-    Attributes:
-        code: Stable identifier in kebab-case.
-        level: "warning" when the score may mislead, else "note".
-        message: What was seen, with its count.
-        hint: What to do about it; may be empty.
-    """
-
-    code: str
-    level: Level
-    message: str
-    hint: str = ""
+    code: str  # stable identifier in kebab-case
+    level: Level  # "warning" when the score may mislead, else "note"
+    message: str  # what was seen, with its count
+    hint: str = ""  # what to do about it; may be empty
 
     def __post_init__(self) -> None:
         """Leave out the middle of what would fill a screen, such as long names."""

@@ -36,12 +36,7 @@ sharers = {"cores": 1, "memory": 1}  # processes that share this machine with th
 
 
 def resolve_device(device: str | torch.device = "auto") -> torch.device:
-    """Turn "auto", "cpu", "cuda", "cuda:1" or a `torch.device` into a device that exists here.
-
-    Raises:
-        UsageError: No such kind of device.
-        ResourceError: CUDA was asked for and is not there.
-    """
+    """Turn "auto", "cpu", "cuda", "cuda:1" or a `torch.device` into a device that exists here."""
     check_device(device)
     import torch
 
@@ -59,11 +54,7 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
 
 
 def check_device(device: object) -> None:
-    """Refuse a text that is no name of a device, without importing torch.
-
-    Raises:
-        UsageError: "unknown-device".
-    """
+    """Refuse a text that is no name of a device, without importing torch."""
     if isinstance(device, str) and not re.fullmatch(r"auto|(cpu|cuda)(:(0|[1-9][0-9]{0,8}))?", device):
         raise UsageError(f"unknown device {device!r}; use auto, cpu, cuda or cuda:N", code="unknown-device")
 
@@ -199,9 +190,6 @@ def limit_malloc_arenas() -> bool:
     glibc gives each thread an arena and returns only its top: threads that decode images and end leave up to a tenth of a
     long-running process behind. Large blocks would leave holes in the one arena: 3.9 GB instead of 1.1 to score 100,000
     images of 3,072 features. Only a program should call this, before it starts threads.
-
-    Returns:
-        Whether the limits are set.
     """
     is_chosen = any(name.startswith("MALLOC_") for name in os.environ) or "malloc" in os.environ.get(
         "GLIBC_TUNABLES", ""
@@ -249,18 +237,7 @@ def expanded(path: str | os.PathLike[str]) -> Path:
 
 
 def private_folder(root: Path, *parts: str) -> Path:
-    """Create a folder that only this user can change, and refuse one that others can change.
-
-    Args:
-        root: The folder.
-        *parts: Folders below it, one in the other: whoever owned one of them could exchange the last.
-
-    Returns:
-        The innermost of them.
-
-    Raises:
-        ResourceError: One of them cannot be created, or others can change what lies in it ("cache-unusable").
-    """
+    """Create a folder that only this user can change, and refuse one that others can change."""
     path = _private(root)
     for part in parts:
         path = _private(path / part)
@@ -290,9 +267,6 @@ def folder_risk(path: Path) -> str | None:
     """How other users could change what lies in a folder, in words; None where they cannot.
 
     A folder above it that only a group can write to is accepted: files of other users are not read (`is_own_file`).
-
-    Raises:
-        OSError: The folder cannot be examined.
     """
     if not hasattr(os, "getuid"):  # Windows
         return None
@@ -314,11 +288,7 @@ def folder_risk(path: Path) -> str | None:
 
 
 def is_own_file(path: Path) -> bool:
-    """Whether a file, and the link to it where it is one, belong to this user.
-
-    Raises:
-        OSError: The file cannot be examined.
-    """
+    """Whether a file, and the link to it where it is one, belong to this user."""
     return not hasattr(os, "getuid") or {path.stat().st_uid, path.lstat().st_uid} == {os.getuid()}
 
 

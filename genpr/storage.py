@@ -57,9 +57,6 @@ def open_regular(path: Path) -> io.BufferedReader:
     """Open a file to read its bytes, and refuse pipes, sockets and devices, which may never end or do harm when opened.
 
     A file of size 0 is empty, even if reading it would give bytes: some files in /proc wait for events.
-
-    Raises:
-        OSError: It cannot be opened, or is not a regular file.
     """
     if not stat.S_ISREG(path.stat().st_mode):  # before it is opened, since that alone may change a device
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
@@ -91,9 +88,6 @@ def atomic_path(path: Path) -> Iterator[Path]:
     The temporary file is flushed to disk before the move, and removed if the block fails. A link stays a link: what it
     points to is replaced, if it is a regular file. A file that is replaced hands on its mode and, as far as the process
     may say so, its owner.
-
-    Raises:
-        OSError: There is a folder, a device or a pipe, or no file can be written there.
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
@@ -116,11 +110,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
-    """Write a file, whole or not at all; text is UTF-8.
-
-    Raises:
-        ResourceError: It cannot be written ("unwritable").
-    """
+    """Write a file, whole or not at all; text is UTF-8."""
     try:
         with atomic_path(path) as temporary:
             temporary.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -153,11 +143,7 @@ def _hand_on_mode(path: Path, temporary: Path) -> None:
 
 
 def remove_temporaries(folder: Path, names: str) -> None:
-    """Remove what a killed process left in `folder` of the files of `atomic_path` whose names match a regular expression.
-
-    Raises:
-        OSError: The folder cannot be read, or a file cannot be removed.
-    """
+    """Remove what a killed process left in `folder` of the files of `atomic_path` whose names match a regular expression."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if re.fullmatch(rf"\.(?:{names})\.[^.]+\.tmp", path.name, re.DOTALL):
             path.unlink(missing_ok=True)
@@ -171,15 +157,7 @@ def remove_unfinished() -> None:
 
 
 def exclusive_lock(path: Path, *, busy: str) -> Any:  # noqa: ANN401 - filelock's classes differ between systems
-    """Hold a lock file, which goes with the process that holds it, however that ends; `release` gives it up.
-
-    Args:
-        path: The file; it stays behind.
-        busy: What to say where another process holds it.
-
-    Raises:
-        ResourceError: Another process holds it ("locked"), or it cannot be made ("unwritable").
-    """
+    """Hold a lock file, which goes with the process that holds it, however that ends; `release` gives it up."""
     from filelock import FileLock, Timeout
 
     try:
@@ -193,12 +171,7 @@ def exclusive_lock(path: Path, *, busy: str) -> Any:  # noqa: ANN401 - filelock'
 
 
 def check_place(path: Path) -> None:
-    """Refuse a place where no file can be written, before hours are spent on what it should hold.
-
-    Raises:
-        UsageError: It is a folder ("is-a-folder") or a device ("not-a-file"), or its folder does not exist ("path-not-found")
-            or cannot be written to ("unwritable"), or its name is longer than the file system takes ("bad-path").
-    """
+    """Refuse a place where no file can be written, before hours are spent on what it should hold."""
     check_name(path)
     folder = Path(os.path.realpath(path)).parent  # a link is written to where it points
     if path.is_dir():
@@ -222,11 +195,7 @@ def check_place(path: Path) -> None:
 
 
 def check_feature_file(path: Path) -> None:
-    """Refuse a path that cannot become a feature file, before anything is embedded.
-
-    Raises:
-        UsageError: `path` has another suffix than `.safetensors`, or no file can be written there.
-    """
+    """Refuse a path that cannot become a feature file, before anything is embedded."""
     if path.suffix.lower() != ".safetensors":
         raise UsageError(
             f"{path} must end in .safetensors, the only feature format genpr writes", code="output-suffix"
@@ -235,11 +204,7 @@ def check_feature_file(path: Path) -> None:
 
 
 def check_name(path: Path) -> None:
-    """Refuse a path that is longer than the file system takes.
-
-    Raises:
-        UsageError: It is ("bad-path").
-    """
+    """Refuse a path that is longer than the file system takes."""
     try:
         os.lstat(path)
     except OSError as error:
@@ -276,9 +241,6 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     """Write CPU tensors and text metadata to `path` (safetensors), atomically and with a checksum inside.
 
     The same content gives the same bytes (the library's own writer orders metadata at random), and nothing is copied.
-
-    Raises:
-        ResourceError: The disk is full, or the file cannot be written ("unwritable").
     """
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # Larger elements first, as the library does, so that each begins where its type may.
@@ -306,19 +268,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 def load_tensors(
     path: Path, *, require_checksum: bool = True, into: Mapping[str, Tensor] | None = None
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read what `save_tensors` wrote.
-
-    Args:
-        path: A safetensors file.
-        require_checksum: Refuse files without genpr's checksum (those of other programs have none).
-        into: Contiguous tensors that take the values of those of these names, instead of memory of their own.
-
-    Returns:
-        The tensors by name, on the CPU, and the metadata without the checksum.
-
-    Raises:
-        DataError: The file is truncated, malformed, or its content does not match its checksum.
-    """
+    """Read what `save_tensors` wrote."""
     places = into or {}
     with _opened(path) as file:
         metadata = dict(file.metadata() or {})
@@ -380,20 +330,12 @@ def _read_into(place: Tensor, rows: Any) -> Tensor:  # noqa: ANN401 - a slice of
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The text metadata of a safetensors file, without reading its tensors.
-
-    Raises:
-        DataError: The file is truncated or malformed.
-    """
+    """The text metadata of a safetensors file, without reading its tensors."""
     return read_header(path)[0]
 
 
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
-    """The text metadata and the shapes of the tensors of a safetensors file, without reading these.
-
-    Raises:
-        DataError: The file is truncated or malformed.
-    """
+    """The text metadata and the shapes of the tensors of a safetensors file, without reading these."""
     with _opened(path) as file:
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         return dict(file.metadata() or {}), shapes
@@ -436,21 +378,7 @@ def _bytes_of(tensor: Tensor) -> memoryview:
 
 
 def from_dict(kind: Any, record: Any) -> Any:  # noqa: ANN401 - as many types as there are records
-    """Return a value of the type `kind` from its plain JSON form.
-
-    Args:
-        kind: A dataclass, tuple[X, ...], tuple[X, Y], Mapping[str, X], a union with None, a Literal, or a plain JSON type.
-        record: The parsed JSON.
-
-    Raises:
-        TypeError: It is no such record.
-        ValueError: A number is not finite, or beyond 64 bits; or a list is of another length.
-        KeyError: A field is missing that has no default.
-
-    Example:
-        >>> from_dict(tuple[int, ...] | None, [1, 2]), from_dict(int | None, None)
-        ((1, 2), None)
-    """
+    """Return a value of the type `kind` from its plain JSON form."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         if record is None and type(None) in get_args(kind):

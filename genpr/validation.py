@@ -21,19 +21,7 @@ Features = NDArray[Any] | Tensor
 
 
 def check_features(features: object, name: str) -> Tensor:
-    """Features as contiguous float32, checked; the input is neither changed nor, where possible, copied.
-
-    Args:
-        features: (n, d) numpy array or tensor of floats or integers; read-only and memory-mapped ones too.
-        name: What the caller calls them, for messages.
-
-    Returns:
-        (n, d) float32 on the device of the input, or large ones as `memory.float_rows` keeps them; do not write to
-        it, it may be the input.
-
-    Raises:
-        FeatureError: Not such an array ("feature-shape"), or NaN or infinite somewhere ("non-finite").
-    """
+    """Features as contiguous float32, checked; the input is neither changed nor, where possible, copied."""
     if isinstance(features, Tensor):
         original: Features = features.detach()
         kind_is_real = not (features.is_complex() or features.dtype == torch.bool or features.is_quantized)
@@ -61,11 +49,7 @@ def check_features(features: object, name: str) -> Tensor:
 
 
 def check_same_width(x: Tensor, y: Tensor, *, names: tuple[str, str] = ("real", "fake")) -> None:
-    """Refuse feature sets of different width.
-
-    Raises:
-        FeatureError: "width-mismatch".
-    """
+    """Refuse feature sets of different width."""
     if x.shape[1] != y.shape[1]:
         raise FeatureError(
             f"{names[0]} has {x.shape[1]} features per image but {names[1]} has {y.shape[1]}; "
@@ -75,11 +59,7 @@ def check_same_width(x: Tensor, y: Tensor, *, names: tuple[str, str] = ("real", 
 
 
 def check_rows(features: Tensor, name: str, *, k: int) -> None:
-    """Refuse sets in which a row has no k-th neighbor; k = 0 asks for one row at least.
-
-    Raises:
-        FeatureError: "too-few".
-    """
+    """Refuse sets in which a row has no k-th neighbor; k = 0 asks for one row at least."""
     if len(features) < k + 1:
         why = f"at least k + 1 = {k + 1} rows" if k else "at least 1 row"
         raise FeatureError(
@@ -88,11 +68,7 @@ def check_rows(features: Tensor, name: str, *, k: int) -> None:
 
 
 def check_k(k: object) -> int:
-    """A number of neighbors, self not counted.
-
-    Raises:
-        UsageError: "bad-k".
-    """
+    """A number of neighbors, self not counted."""
     if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
         raise UsageError(
             f"k must be an integer of at least 1 (the row itself is not counted), not {k!r}", code="bad-k"
@@ -101,11 +77,7 @@ def check_k(k: object) -> int:
 
 
 def check_ties(ties: object) -> None:
-    """Refuse anything but "closed" and "strict".
-
-    Raises:
-        UsageError: "bad-ties".
-    """
+    """Refuse anything but "closed" and "strict"."""
     if ties not in ("closed", "strict"):
         raise UsageError(
             f"ties must be 'closed' (a point on the sphere is inside) or 'strict' (it is not), not {ties!r}",
@@ -164,11 +136,7 @@ def _non_finite(converted: Tensor, original: Features, name: str) -> FeatureErro
 
 
 def check_two_rows(features: Tensor, name: str) -> None:
-    """Refuse a set without any spread.
-
-    Raises:
-        FeatureError: "too-few".
-    """
+    """Refuse a set without any spread."""
     if len(features) < 2:
         raise FeatureError(
             f"{name} needs at least 2 rows, found {len(features)}; is this the full set?", code="too-few"
@@ -176,11 +144,7 @@ def check_two_rows(features: Tensor, name: str) -> None:
 
 
 def check_count(value: object, name: str, *, least: int, most: int | None = None) -> int:
-    """An integer option within its range.
-
-    Raises:
-        UsageError: "bad-option".
-    """
+    """An integer option within its range."""
     is_integer = isinstance(value, Integral) and not isinstance(value, bool)
     if not is_integer or value < least or (most is not None and value > most):  # type: ignore[operator]
         upper = "" if most is None else f" and at most {most}"

@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "base": set(),
     "distributed": set(),
     "images": set(),
-    "neighbors": set(),
+    "neighbors": {"distributed"},
     "features": {"distributed", "images"},
     "metrics": {"distributed", "neighbors"},
     "evaluation": {"distributed", "features", "images", "metrics"},

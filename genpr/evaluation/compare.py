@@ -33,17 +33,11 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """Results by name, with the metrics that all of them have.
+    """Results by name, with the metrics that all of them have."""
 
-    Attributes:
-        results: By file name, or whatever tells them apart.
-        metrics: In display order; never empty.
-        differences: Why they should not be compared, in words; empty if they may.
-    """
-
-    results: Mapping[str, Result]
-    metrics: tuple[str, ...]
-    differences: tuple[str, ...]
+    results: Mapping[str, Result]  # by file name, or whatever tells them apart
+    metrics: tuple[str, ...]  # in display order; never empty
+    differences: tuple[str, ...]  # why they should not be compared, in words; empty if they may
 
     @property
     def is_undecided(self) -> bool:
@@ -187,11 +181,7 @@ def _text_of(path: Path) -> bytes:
 
 
 def load_all(paths: Sequence[Path]) -> dict[str, Result]:
-    """The results of several files, each by a name of its own.
-
-    Raises:
-        UsageError, DataError: As `load_results`.
-    """
+    """The results of several files, each by a name of its own."""
     found = [
         item
         for path, label in zip(paths, short_labels(paths), strict=True)

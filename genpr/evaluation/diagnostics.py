@@ -50,19 +50,7 @@ def notices_of(
     kinds: Callable[[], RealKinds | None],
     seed: int,
 ) -> tuple[Notice, ...]:
-    """Everything worth saying about a score, most important first.
-
-    Args:
-        reals: The features that stand for the reals.
-        fakes: Those that stand for the fakes.
-        identities: Of the two.
-        metrics: Of the two sets as they are.
-        plan: What was computed.
-        deviations: Where the protocol was not met, in words.
-        neighbors: The neighbor metrics; None if there are none.
-        kinds: Gives the clusters of the reals when they are needed.
-        seed: Chooses the part of each set whose single features are compared.
-    """
+    """Everything worth saying about a score, most important first."""
     found = input_notices(reals, fakes, *identities, protocol=plan.protocol.name, deviations=deviations)
     copying = _copying(metrics[C_T.name]) if C_T.name in metrics else []
     if neighbors is None:
@@ -181,19 +169,7 @@ def diagnose(
     known: Collection[str],
     copying: Sequence[Notice] = (),
 ) -> list[Notice]:
-    """Notices about how the fakes lie among the reals, the most important first.
-
-    Args:
-        reals: The reals.
-        fakes: The fakes.
-        metrics: Of the two.
-        diagnostics: What was found when neighbors were counted.
-        kinds: Gives the clusters of the reals, or None if they are too few.
-        seed: Chooses the part of each set whose single features are compared.
-        distinct: Rows of the fakes without repeats, which are another matter than kinds; None if there are none.
-        known: Codes of what is known already, of byte-identical images among others.
-        copying: What a test against held-out reals found.
-    """
+    """Notices about how the fakes lie among the reals, the most important first."""
     notices = []
     if "duplicates" not in known:
         for role, share in zip(("real", "fake"), diagnostics.flat, strict=True):
@@ -220,12 +196,7 @@ def diagnose(
 
 
 def near_duplicate_notices(diagnostics: ManifoldDiagnostics, known: Collection[str]) -> list[Notice]:
-    """The notice of near-duplicates within either set, at most one.
-
-    Args:
-        diagnostics: What was found when neighbors were counted.
-        known: Codes of what is known already; "duplicates" accounts for images that are exactly equal.
-    """
+    """The notice of near-duplicates within either set, at most one."""
     found = []
     for role, each, flat in zip(("real", "fake"), diagnostics.near_duplicates, diagnostics.flat, strict=True):
         if each is not None and each.matters(equal="duplicates" not in known and flat <= _FLAT):
@@ -238,13 +209,7 @@ def near_duplicate_notices(diagnostics: ManifoldDiagnostics, known: Collection[s
 
 
 def interval_notices(lacks: Mapping[str, Lack], ks: Mapping[str, int], smaller: int) -> list[Notice]:
-    """Notices about intervals that were asked for and cannot be had.
-
-    Args:
-        lacks: Why, by metric.
-        ks: k by metric.
-        smaller: Images of the smaller side.
-    """
+    """Notices about intervals that were asked for and cannot be had."""
     names: dict[Lack, list[str]] = {
         lack: [name for name, each in lacks.items() if each == lack] for lack in ("images", "memory")
     }

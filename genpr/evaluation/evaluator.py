@@ -62,24 +62,13 @@ def score(real: object, fake: object, **options: Unpack[ScoreKeywords]) -> Resul
 def score_protocols(
     real: object, fake: object, *, protocols: Sequence[str], **options: Unpack[ProtocolFreeKeywords]
 ) -> dict[str, Result]:
-    """Score the same two sets under several protocols; each image goes through each network once.
-
-    A protocol that needs fewer images than another takes a random part of what is embedded.
+    """One result per protocol of the same two sets; each image goes through each network once.
 
     Args:
         real: Real images or their features, as for `Evaluator`.
         fake: Generated images or their features, of the same kind.
-        protocols: Names of the protocols.
+        protocols: Names of the protocols; one that needs fewer images takes a random part of what is embedded.
         **options: The fields of `ScoreOptions` but for `protocol`.
-
-    Returns:
-        One result per protocol, in the order of `protocols`.
-
-    Raises:
-        TypeError: `protocol` is given.
-        UsageError: A path or name does not exist, or an option is impossible or pinned by a protocol.
-        DataError: A side cannot be used, or the two do not belong together.
-        ResourceError: Weights, device or memory are missing.
     """
     if "protocol" in options:
         raise TypeError(
@@ -121,12 +110,7 @@ def score_with(
 def check_before_embedding(
     real: object, fake: object, options: ScoreOptions, classes: ClassOptions | None = None
 ) -> tuple[OpenedInput, OpenedInput]:
-    """Find two sources, and refuse what can be seen to be wrong before the first image of either is embedded.
-
-    Raises:
-        UsageError: A path or name does not exist, or an option is impossible.
-        DataError: The two do not belong together, or labels do not fit them.
-    """
+    """Find two sources, and refuse what can be seen to be wrong before the first image of either is embedded."""
     with memory_limit(options.max_memory):
         opened = open_input(real, "real"), open_input(fake, "fake")
         check_same_kind(*opened)

@@ -30,29 +30,15 @@ Moments = Mapping[str, Gaussian]
 
 @dataclass(frozen=True)
 class MetricScores:
-    """The metrics of one set of fakes.
+    """The metrics of one set of fakes."""
 
-    Attributes:
-        values: By metric; None where one is undefined.
-        neighbors: The neighbor metrics with the search behind them; None if there are none.
-        seconds: By stage, without embedding.
-    """
-
-    values: Values
-    neighbors: NeighborResult | None
-    seconds: dict[str, float]
+    values: Values  # by metric; None where one is undefined
+    neighbors: NeighborResult | None  # the neighbor metrics with the search behind them
+    seconds: dict[str, float]  # by stage, without embedding
 
 
 class FittedMetrics:
-    """Every metric of a plan, fitted to one set of reals.
-
-    Args:
-        plan: What to compute.
-        real: The reals, embedded in every space that the plan needs of them.
-        embedder: Its device, seed and progress are used.
-        given: Mean and covariance that came with the reals.
-        held_out: Other reals, for the metrics that need them.
-    """
+    """Every metric of a plan, fitted to one set of reals."""
 
     def __init__(
         self,

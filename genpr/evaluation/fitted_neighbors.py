@@ -24,26 +24,17 @@ from genpr.metrics.value import MetricValue
 
 @dataclass(frozen=True)
 class NeighborResult:
-    """The neighbor metrics of one set of fakes.
+    """The neighbor metrics of one set of fakes."""
 
-    Attributes:
-        values: By metric, of the sets as they are; None where a metric is undefined.
-        lacks: What keeps metrics from the interval that was requested.
-        diagnostics: Diagnostics in the first network's features; None where only a part of the rows was counted.
-        reals: The reals among which neighbors were counted: a part of them, if the protocol limits them.
-        fakes: The fakes, likewise.
-        real_manifold: The reals with their balls, in the first network's features.
-        fake_side: The fakes, counted against them.
-        block_values: The values of metrics that were also computed in blocks of equal size.
-    """
-
-    values: Values
-    lacks: Mapping[str, Lack]
-    diagnostics: ManifoldDiagnostics | None
+    values: Values  # by metric, of the sets as they are; None where a metric is undefined
+    lacks: Mapping[str, Lack]  # what keeps metrics from the interval that was requested
+    diagnostics: ManifoldDiagnostics | None  # diagnostics in the first network's features
+    # the reals among which neighbors were counted: a part of them, if the protocol limits them
     reals: FeatureSet
-    fakes: FeatureSet
-    real_manifold: RealManifold
-    fake_side: CountedFakes
+    fakes: FeatureSet  # the fakes, likewise
+    real_manifold: RealManifold  # the reals with their balls, in the first network's features
+    fake_side: CountedFakes  # the fakes, counted against them
+    # the values of metrics that were also computed in blocks of equal size
     block_values: Mapping[str, MetricValue] = field(default_factory=dict)
 
 
@@ -61,14 +52,6 @@ class FittedNeighbors:
 
     The features of an extractor of several random networks hold an equal number of columns per network; values are
     means over the networks.
-
-    Args:
-        real: The reals.
-        plan: Says which metrics, and how.
-        device: Where to compute.
-        seed: Chooses rows where the protocol limits them, the halves of intervals, and blocks of equal size.
-        progress: Called with the pairs of rows done with and their number.
-        diagnostics: Whether to compute diagnostics, too.
     """
 
     def __init__(

@@ -31,28 +31,18 @@ NAMED = 0.02
 
 @dataclass(frozen=True)
 class FoundModes:
-    """Missed and invented modes of two sources.
+    """Missed and invented modes of two sources."""
 
-    Attributes:
-        modes: The clusters and classes, with rows.
-        real: Source of the reals, as the user wrote it.
-        fake: Of the fakes.
-        real_names: What to call the image of each row; empty when unknown.
-        fake_names: Likewise.
-        extractor: Which function made the features; None when a file does not say.
-        notices: What happened on the way that a reader should know.
-        origins: Where the labels of each side come from, by role; without those that have none.
-        unlabeled: How many of their images have no class and were kept all the same.
-    """
-
-    modes: Modes
-    real: str
-    fake: str
-    real_names: tuple[str, ...]
-    fake_names: tuple[str, ...]
-    extractor: ExtractorInfo | None
-    notices: tuple[Notice, ...]
+    modes: Modes  # the clusters and classes, with rows
+    real: str  # source of the reals, as the user wrote it
+    fake: str  # of the fakes
+    real_names: tuple[str, ...]  # what to call the image of each row; empty when unknown
+    fake_names: tuple[str, ...]  # Likewise
+    extractor: ExtractorInfo | None  # which function made the features; None when a file does not say
+    notices: tuple[Notice, ...]  # what happened on the way that a reader should know
+    # where the labels of each side come from, by role; without those that have none
     origins: Mapping[str, str] = field(default_factory=dict)
+    # how many of their images have no class and were kept all the same
     unlabeled: Mapping[str, int] = field(default_factory=dict)
 
     def name_of(self, side: Literal["real", "fake"], row: int) -> str:

@@ -121,9 +121,6 @@ class ScoreOptions(EmbedOptions):
     """What a score computes, and how images become features for it.
 
     What a protocol allows is checked by `genpr.evaluation.plan.ScorePlan.of`.
-
-    Raises:
-        UsageError: An option is impossible ("bad-option", "bad-ties").
     """
 
     extractor: str | FeatureExtractor | None = option(
@@ -188,11 +185,7 @@ class ModesKeywords(EmbedKeywords, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class ModesOptions(EmbedOptions):
-    """How missed and invented modes are found.
-
-    Raises:
-        UsageError: An option is impossible ("bad-option").
-    """
+    """How missed and invented modes are found."""
 
     extractor: str | FeatureExtractor | None = option(None, _EXTRACTOR, unset="inception", metavar="NAME")
     k: int | None = option(

@@ -46,19 +46,12 @@ MIN_IMAGES = 50
 
 @dataclass(frozen=True)
 class ClassScore:
-    """The reals of one class against the fakes of the same class.
+    """The reals of one class against the fakes of the same class."""
 
-    Attributes:
-        label: The class.
-        n_real: Its reals.
-        n_fake: Its fakes.
-        metrics: As in a `Result` of these images alone, but without the control.
-    """
-
-    label: str
-    n_real: int
-    n_fake: int
-    metrics: Mapping[str, MetricValue]
+    label: str  # the class
+    n_real: int  # its reals
+    n_fake: int  # its fakes
+    metrics: Mapping[str, MetricValue]  # as in a `Result` of these images alone, but without the control
 
     def __getitem__(self, metric: str) -> float:
         """The value of one metric."""
@@ -73,66 +66,40 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class LeftOutClass:
-    """A class that was not scored.
+    """A class that was not scored."""
 
-    Attributes:
-        label: The class.
-        n_real: Its reals.
-        n_fake: Its fakes.
-        reason: Why.
-    """
-
-    label: str
-    n_real: int
-    n_fake: int
-    reason: Reason
+    label: str  # the class
+    n_real: int  # its reals
+    n_fake: int  # its fakes
+    reason: Reason  # Why
 
 
 @dataclass(frozen=True)
 class Average:
-    """One metric over all classes that were scored.
+    """One metric over all classes that were scored."""
 
-    Attributes:
-        value: The average.
-        null: The same average of what a perfect generator scores; None where a class has none.
-        interval: 95 %, over draws of the images of the same classes; None where a class has none.
-        n_classes: Classes in it.
-    """
-
-    value: float
-    null: float | None
-    interval: tuple[float, float] | None
-    n_classes: int
+    value: float  # the average
+    null: float | None  # the same average of what a perfect generator scores; None where a class has none
+    interval: tuple[float, float] | None  # 95 %, over draws of the images of the same classes
+    n_classes: int  # classes in it
 
 
 @dataclass(frozen=True)
 class ClassScores:
-    """A score class by class, beside that of all images together.
+    """A score class by class, beside that of all images together."""
 
-    Attributes:
-        overall: Of all images, classes or not: what `Evaluator.score` gives.
-        classes: Every class that was scored, the worst first.
-        macro: By metric, the plain mean over these classes: each counts the same.
-        micro: By metric, the mean weighted by images: by the fakes of a class for precision and density, by its reals for
-            recall and coverage. So it is the share of all fakes (reals) of these classes that count within their own class.
-        left_out: Every other class.
-        min_images: Images that a class needs on each side.
-        worst_by: What the order is by: "null" for value over null over all metrics, or one metric.
-        origins: Where the labels of "real" and "fake" come from.
-        unlabeled: Images without a class by side; they are in `overall` alone.
-        seconds: Time to score the classes.
-    """
-
-    overall: Result
-    classes: tuple[ClassScore, ...]
-    macro: Mapping[str, Average]
+    overall: Result  # of all images, classes or not: what `Evaluator.score` gives
+    classes: tuple[ClassScore, ...]  # every class that was scored, the worst first
+    macro: Mapping[str, Average]  # by metric, the plain mean over these classes: each counts the same
+    # by metric, the mean weighted by images: by the fakes of a class for precision and density, by its reals
+    # for recall and coverage. So it is the share of all fakes (reals) of these classes that count within
     micro: Mapping[str, Average]
-    left_out: tuple[LeftOutClass, ...]
-    min_images: int
-    worst_by: str
-    origins: Mapping[str, str]
-    unlabeled: Mapping[str, int]
-    seconds: float
+    left_out: tuple[LeftOutClass, ...]  # every other class
+    min_images: int  # images that a class needs on each side
+    worst_by: str  # what the order is by: "null" for value over null over all metrics, or one metric
+    origins: Mapping[str, str]  # where the labels of "real" and "fake" come from
+    unlabeled: Mapping[str, int]  # images without a class by side; they are in `overall` alone
+    seconds: float  # time to score the classes
 
     def __getitem__(self, label: str) -> ClassScore:
         """The score of one class."""
@@ -201,13 +168,7 @@ def _average(classes: Sequence[ClassScore], name: str, *, weighted: bool) -> Ave
 def _interval(
     name: str, value: float, metrics: Sequence[MetricValue], weights: Sequence[float], counts: Sequence[int]
 ) -> tuple[float, float] | None:
-    """By the same average of the replicates of the classes.
-
-    Classes share no image, so differences of complementary halves are independent between them, each of mean 0, also
-    where halves of equally many images are drawn alike: the mean square of their average is the variance of the average.
-    As the exact binomial interval is the least width, images are counted as many as have the variance of the weighted mean
-    of independent ones (Kish 1965, "Survey Sampling": 1 / sum of w^2 / n).
-    """
+    """By the same average of the replicates of the classes."""
     replicates = [metric.replicates for metric in metrics if metric.replicates is not None]
     if len(replicates) < len(metrics):
         return None
@@ -229,23 +190,14 @@ class ClassOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ClassScorer:
-    """Labels and options of per-class scores, checked before any image is embedded.
+    """Labels and options of per-class scores, checked before any image is embedded."""
 
-    Attributes:
-        plan: Of the score of all images.
-        embedder: How they are embedded.
-        real: Labels of the reals.
-        fake: Labels of the fakes.
-        min_images: Images that a class needs in each data set.
-        worst_by: The order of the classes.
-    """
-
-    plan: ScorePlan
-    embedder: Embedder
-    real: Labels
-    fake: Labels
-    min_images: int
-    worst_by: str
+    plan: ScorePlan  # of the score of all images
+    embedder: Embedder  # how they are embedded
+    real: Labels  # labels of the reals
+    fake: Labels  # labels of the fakes
+    min_images: int  # images that a class needs in each data set
+    worst_by: str  # the order of the classes
 
     @classmethod
     def of(
@@ -260,23 +212,7 @@ class ClassScorer:
         min_per_class: int = MIN_IMAGES,
         worst_by: str = WEAKEST_FIRST,
     ) -> ClassScorer:
-        """Read and check labels and options.
-
-        Args:
-            plan: Of the score of all images.
-            embedder: How they are embedded.
-            sources: The reals and the fakes as the user gave them.
-            opened: The same, opened.
-            real_labels: As of `genpr.Evaluator.score_classes`, and so are the others.
-            fake_labels: Likewise.
-            min_per_class: Likewise.
-            worst_by: Likewise.
-
-        Raises:
-            UsageError: An option is impossible, or the protocol is of whole sets.
-            DataError: Labels cannot be read, or do not belong together (`check_classes`) by the names of the images, as
-                far as these are known before they are embedded.
-        """
+        """Read and check labels and options."""
         check_options(
             plan.protocol,
             plan.ks,
@@ -387,18 +323,7 @@ def check_options(
     min_per_class: int = MIN_IMAGES,
     worst_by: str = WEAKEST_FIRST,
 ) -> None:
-    """Refuse what cannot be scored class by class.
-
-    Args:
-        protocol: The recipe.
-        ks: k of each metric that counts neighbors.
-        equal_sizes: Whether blocks of equal size are asked for.
-        min_per_class: Images that a class needs on each side.
-        worst_by: What the order is by.
-
-    Raises:
-        UsageError: One of them.
-    """
+    """Refuse what cannot be scored class by class."""
     metrics = _metrics(ks)
     if not metrics:
         raise UsageError(
@@ -442,17 +367,7 @@ def _reason(n_real: int, n_fake: int, least: int) -> Reason | None:
 
 
 def check_classes(real: LabeledImages, fake: LabeledImages, policy: BadImagePolicy) -> None:
-    """Refuse data sets that cannot be scored class by class.
-
-    Args:
-        real: The labeled reals.
-        fake: The labeled fakes.
-        policy: Whether images without a class may be left out, and how many.
-
-    Raises:
-        DataError: A data set has no labels ("no-labels") or some images have none ("unlabeled"), both are of one class
-            ("one-class"), or they have no class in common ("labels-disagree").
-    """
+    """Refuse data sets that cannot be scored class by class."""
     both = f"{real}; {fake}"
     if not real.rows or not fake.rows:
         raise DataError(f"per-class scores need a label per image: {both}; {LABELS_HINT}", code="no-labels")

@@ -37,99 +37,66 @@ class _Columns:
 
 @dataclass(frozen=True, eq=False)
 class FakeSamples(_Columns):
-    """What is known of each of m fakes, in the order in which they were scored.
+    """What is known of each of m fakes, in the order in which they were scored."""
 
-    Attributes:
-        names: What each is called: its path below the source, or "[17]" in an array, or "row 17" of features.
-        inside: (m,) bool, whether a real ball contains it; the mean is precision.
-        n_balls: (m,) int64, how many real balls contain it; the sum over k m is density.
-        realism: (m,) float64, 1 or more in a ball of at most median size, infinite for a copy of a real; the median is
-            the metric.
-        rarity: (m,) float64, radius of the smallest real ball around it, NaN where there is none.
-        rarity_percentile: (m,) float64, percent of the real radii that are at most as large, NaN where there is none.
-        nearest_real: (m,) int64, row of the nearest real, the first of equally near ones.
-        nearest_real_distance: (m,) float64, in the unit of the features.
-        authentic: (m,) bool, whether that real has another real nearer to it than this fake is; the mean is authenticity.
-        identities: (m, 32) uint8, sha256 of each image's bytes; None where they are not known.
-    """
-
+    # what each is called: its path below the source, or "[17]" in an array, or "row 17" of features
     names: tuple[str, ...]
-    inside: NDArray[np.bool_]
-    n_balls: NDArray[np.int64]
+    inside: NDArray[np.bool_]  # (m,) bool, whether a real ball contains it; the mean is precision
+    n_balls: NDArray[np.int64]  # (m,) int64, how many real balls contain it; the sum over k m is density
+    # (m,) float64, 1 or more in a ball of at most median size, infinite for a copy of a real; the median is
+    # the metric
     realism: NDArray[np.float64]
+    # (m,) float64, radius of the smallest real ball around it, NaN where there is none
     rarity: NDArray[np.float64]
+    # (m,) float64, percent of the real radii that are at most as large, NaN where there is none
     rarity_percentile: NDArray[np.float64]
-    nearest_real: NDArray[np.int64]
-    nearest_real_distance: NDArray[np.float64]
+    nearest_real: NDArray[np.int64]  # (m,) int64, row of the nearest real, the first of equally near ones
+    nearest_real_distance: NDArray[np.float64]  # (m,) float64, in the unit of the features
+    # (m,) bool, whether that real has another real nearer to it than this fake is; the mean is authenticity
     authentic: NDArray[np.bool_]
-    identities: NDArray[np.uint8] | None = None
+    identities: NDArray[np.uint8] | None = None  # (m, 32) uint8, sha256 of each image's bytes
 
 
 @dataclass(frozen=True, eq=False)
 class RealSamples(_Columns):
-    """What is known of each of n reals, in the order in which they were scored.
+    """What is known of each of n reals, in the order in which they were scored."""
 
-    Attributes:
-        names: As of the fakes.
-        covered: (n,) bool, whether its ball contains a fake; the mean is coverage.
-        n_fakes: (n,) int64, how many fakes its ball contains.
-        radius: (n,) float64, of that ball, in the unit of the features.
-        other_distance: (n,) float64, to the nearest other real, in the unit of the features.
-        nearest_fake: (n,) int64, row of the nearest fake, the first of equally near ones.
-        nearest_fake_distance: (n,) float64, in the unit of the features.
-        identities: (n, 32) uint8, sha256 of each image's bytes; None where they are not known.
-    """
-
-    names: tuple[str, ...]
-    covered: NDArray[np.bool_]
-    n_fakes: NDArray[np.int64]
-    radius: NDArray[np.float64]
+    names: tuple[str, ...]  # as of the fakes
+    covered: NDArray[np.bool_]  # (n,) bool, whether its ball contains a fake; the mean is coverage
+    n_fakes: NDArray[np.int64]  # (n,) int64, how many fakes its ball contains
+    radius: NDArray[np.float64]  # (n,) float64, of that ball, in the unit of the features
+    # (n,) float64, to the nearest other real, in the unit of the features
     other_distance: NDArray[np.float64]
-    nearest_fake: NDArray[np.int64]
-    nearest_fake_distance: NDArray[np.float64]
-    identities: NDArray[np.uint8] | None = None
+    nearest_fake: NDArray[np.int64]  # (n,) int64, row of the nearest fake, the first of equally near ones
+    nearest_fake_distance: NDArray[np.float64]  # (n,) float64, in the unit of the features
+    identities: NDArray[np.uint8] | None = None  # (n, 32) uint8, sha256 of each image's bytes
 
 
 @dataclass(frozen=True, eq=False)
 class OwnRadii:
-    """How far the images of each side lie apart: distances to the k-th nearest other image of the same side.
+    """How far the images of each side lie apart: distances to the k-th nearest other image of the same side."""
 
-    Attributes:
-        k: Which neighbor.
-        real: (n,) float64, in the unit of the features.
-        fake: (m,) float64, likewise.
-    """
-
-    k: int
-    real: NDArray[np.float64]
-    fake: NDArray[np.float64]
+    k: int  # which neighbor
+    real: NDArray[np.float64]  # (n,) float64, in the unit of the features
+    fake: NDArray[np.float64]  # (m,) float64, likewise
 
 
 @dataclass(frozen=True, eq=False)
 class PerImageScores:
-    """One score, image by image.
+    """One score, image by image."""
 
-    Attributes:
-        result: The score.
-        fake: What is known of each fake.
-        real: What is known of each real.
-        k: Neighbors by metric: `inside` goes by that of precision, `n_balls` by density's, `covered`, `n_fakes` and
-            `radius` by coverage's, realism and rarity by their own.
-        ties: "closed" or "strict" balls.
-        sides: The features of the reals and of the fakes, row by row.
-        own_radii: How far the images of each side lie apart; None if the metrics draw no balls around fakes.
-        classes: The same score class by class; None if it was not asked for.
-        labels: What each fake was asked to be and recognized as, likewise.
-    """
-
-    result: Result
-    fake: FakeSamples
-    real: RealSamples
+    result: Result  # the score
+    fake: FakeSamples  # what is known of each fake
+    real: RealSamples  # what is known of each real
+    # neighbors by metric: `inside` goes by that of precision, `n_balls` by density's, `covered`, `n_fakes`
+    # and `radius` by coverage's, realism and rarity by their own
     k: Mapping[str, int]
-    ties: Ties
+    ties: Ties  # "closed" or "strict" balls
+    # the features of the reals and of the fakes, row by row
     sides: tuple[FeatureSet, FeatureSet] = field(repr=False)
-    own_radii: OwnRadii | None = field(default=None, repr=False)
-    classes: ClassScores | None = None
+    own_radii: OwnRadii | None = field(default=None, repr=False)  # how far the images of each side lie apart
+    classes: ClassScores | None = None  # the same score class by class; None if it was not asked for
+    # what each fake was asked to be and recognized as, likewise
     labels: RecognizedLabels | None = field(default=None, repr=False)
 
     @classmethod
@@ -157,12 +124,7 @@ class PerImageScores:
 
 
 def check_samples(plan: ScorePlan, reals: FeatureSet) -> None:
-    """Refuse a plan that says nothing of single images.
-
-    Raises:
-        UsageError: It counts no neighbors, or by several networks, which differ about each image.
-        FeatureError: There are too few reals.
-    """
+    """Refuse a plan that says nothing of single images."""
     if not plan.ks:
         raise UsageError(
             f"{', '.join(plan.spaces)} says nothing of single images; ask for a metric that counts neighbors too, such as "

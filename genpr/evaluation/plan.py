@@ -34,59 +34,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceNeeds:
-    """What a plan needs of one source.
+    """What a plan needs of one source."""
 
-    Attributes:
-        spaces: The extractors to embed it by.
-        compared: Those that would be needed without the control.
-        least: Images without which a metric is not defined.
-        most: Images that are used, if the protocol limits them.
-    """
-
-    spaces: tuple[ExtractorKey, ...]
-    compared: tuple[ExtractorKey, ...]
-    least: int
-    most: int | None
+    spaces: tuple[ExtractorKey, ...]  # the extractors to embed it by
+    compared: tuple[ExtractorKey, ...]  # those that would be needed without the control
+    least: int  # images without which a metric is not defined
+    most: int | None  # images that are used, if the protocol limits them
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScorePlan:
-    """One protocol, ready to be computed.
+    """One protocol, ready to be computed."""
 
-    Attributes:
-        protocol: The recipe.
-        ks: k by manifold metric.
-        ties: "closed" or "strict".
-        own: The space of the metrics that are not defined on one of their own.
-        spaces: The space of every metric, in display order.
-        intervals: Whether to find intervals, where any are known.
-        control: Whether to score one half of the reals against the other.
-        equal_sizes: Whether to score some metrics in blocks of equal size, where the sides differ in size.
-        k: As it was requested; None for the protocol's.
-    """
-
-    protocol: EvaluationProtocol
-    ks: Mapping[str, int]
-    ties: Ties
-    own: ExtractorKey
-    spaces: Mapping[str, ExtractorKey]
-    intervals: bool = True
-    control: bool = True
+    protocol: EvaluationProtocol  # the recipe
+    ks: Mapping[str, int]  # k by manifold metric
+    ties: Ties  # "closed" or "strict"
+    own: ExtractorKey  # the space of the metrics that are not defined on one of their own
+    spaces: Mapping[str, ExtractorKey]  # the space of every metric, in display order
+    intervals: bool = True  # whether to find intervals, where any are known
+    control: bool = True  # whether to score one half of the reals against the other
+    # whether to score some metrics in blocks of equal size, where the sides differ in size
     equal_sizes: bool = False
-    k: int | None = None
+    k: int | None = None  # as it was requested; None for the protocol's
 
     @classmethod
     def of(cls, protocol: str, real: OpenedInput | None, options: ScoreOptions) -> ScorePlan:
-        """The plan of a score.
-
-        Args:
-            protocol: Name of the recipe.
-            real: The real side; None where it is not opened yet and taken to be images.
-            options: What was requested. Their own protocol is not used, since there may be several.
-
-        Raises:
-            UsageError: Something is unknown or impossible, or pinned by the protocol.
-        """
+        """The plan of a score."""
         recipe = find_protocol(protocol)
         names = recipe.choose_metrics(options.metrics, held_out=options.held_out is not None)
         ks = recipe.choose_ks(names, options.k)
@@ -169,17 +142,6 @@ def check_weights(
     """Refuse missing weights before any image is listed, and without importing torch.
 
     A source that is missing, empty or of another kind is the likelier mistake, and reported first.
-
-    Args:
-        spaces: Whose weights are needed where a source holds images.
-        sources: Paths.
-        options: Where the weights are.
-        of_features: Weights are needed for features, too.
-
-    Raises:
-        WeightsError: They are missing, or are not the published ones.
-        UsageError: A source does not exist.
-        DataError: A source is empty, or one holds images and the other features.
     """
     images = [source for source in sources if _may_hold_images(source)]
     names = [space for space in spaces if isinstance(space, str)]
@@ -230,11 +192,7 @@ def _name(space: ExtractorKey) -> str:
 def _own_space(
     extractor: str | FeatureExtractor | None, recipe: EvaluationProtocol, real: OpenedInput | None
 ) -> ExtractorKey:
-    """The space of the metrics that are not defined on one of their own.
-
-    Raises:
-        UsageError: The protocol pins another one.
-    """
+    """The space of the metrics that are not defined on one of their own."""
     if extractor is None:
         return recipe.extractor if real is None else _space_of_side(real, recipe)
     if not isinstance(extractor, str):

@@ -23,43 +23,28 @@ Distances = Literal["exact", "adm-float16", "stylegan3-float16"]
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationProtocol:
-    """A pinned recipe.
+    """A pinned recipe."""
 
-    Attributes:
-        name: What is printed with every score.
-        extractor: Features of the metrics that are not defined on others.
-        metrics: What it reports unless some of them are asked for.
-        k: Neighbors per metric; the image itself is never counted.
-        ties: "closed" counts a point on the sphere as inside the ball, "strict" does not.
-        distances: "exact", or the inexact arithmetic of the tool it stands for, shown beside exact values.
-        n_real: Real images it needs; of more, a random subset is taken (of an iterator, the first). None for all.
-        n_fake: Fake images it needs, likewise.
-        max_real: Real images it uses at most, where it needs no fixed number.
-        max_fake: Fake images it uses at most, likewise.
-        max_rows: Images of each side among which neighbors are counted: at most so many, equally many of both.
-        reference_statistics: Whether Fréchet distances use the mean and covariance that an .npz of reals brings along.
-        inception_score_chunk: Images per chunk of the Inception Score, in order; None shuffles into 10 parts.
-        free: What may be chosen all the same: "extractor", "metrics", "k", "ties", "sizes".
-        equals: What its numbers equal, and what is known to differ.
-        reference: The paper or code it stands for.
-    """
-
-    name: str
-    extractor: str
-    metrics: tuple[str, ...]
-    k: Mapping[str, int]
-    ties: Ties = "closed"
+    name: str  # what is printed with every score
+    extractor: str  # features of the metrics that are not defined on others
+    metrics: tuple[str, ...]  # what it reports unless some of them are asked for
+    k: Mapping[str, int]  # neighbors per metric; the image itself is never counted
+    ties: Ties = "closed"  # "closed" counts a point on the sphere as inside the ball, "strict" does not
+    # "exact", or the inexact arithmetic of the tool it stands for, shown beside exact values
     distances: Distances = "exact"
-    n_real: int | None = None
-    n_fake: int | None = None
-    max_real: int | None = None
-    max_fake: int | None = None
+    n_real: int | None = None  # real images it needs
+    n_fake: int | None = None  # fake images it needs, likewise
+    max_real: int | None = None  # real images it uses at most, where it needs no fixed number
+    max_fake: int | None = None  # fake images it uses at most, likewise
+    # images of each side among which neighbors are counted: at most so many, equally many of both
     max_rows: int | None = None
+    # whether Fréchet distances use the mean and covariance that an .npz of reals brings along
     reference_statistics: bool = False
-    inception_score_chunk: int | None = None
+    inception_score_chunk: int | None = None  # images per chunk of the Inception Score, in order
+    # what may be chosen all the same: "extractor", "metrics", "k", "ties", "sizes"
     free: frozenset[str] = field(default_factory=frozenset)
-    equals: str = ""
-    reference: str = ""
+    equals: str = ""  # what its numbers equal, and what is known to differ
+    reference: str = ""  # the paper or code it stands for
 
     @cached_property
     def allowed_metrics(self) -> tuple[str, ...]:
@@ -69,16 +54,7 @@ class EvaluationProtocol:
     def choose_metrics(
         self, metrics: Sequence[str] | None = None, *, held_out: bool = False
     ) -> tuple[str, ...]:
-        """The requested metrics and those that held-out reals allow, in display order.
-
-        Args:
-            metrics: Names; None for the protocol's own, "all" for every one on the features of the score.
-            held_out: Whether there are held-out reals.
-
-        Raises:
-            UsageError: One is unknown, not part of the protocol, or needs held-out reals that are not given; none is
-                chosen; or held-out reals are of no use under this protocol.
-        """
+        """The requested metrics and those that held-out reals allow, in display order."""
         requested = self.metrics if metrics is None else (metrics,) if isinstance(metrics, str) else metrics
         names = set(map(plain_name, requested))
         if names == {"all"}:
@@ -114,11 +90,7 @@ class EvaluationProtocol:
         return tuple(sorted(names, key=list(METRICS).index))
 
     def choose_ks(self, metrics: Sequence[str], k: int | None = None) -> dict[str, int]:
-        """Choose k for each of `metrics` that counts neighbors; a given `k` overrides the recipe's where that is free.
-
-        Raises:
-            UsageError: k is below 1, or pinned.
-        """
+        """Choose k for each of `metrics` that counts neighbors; a given `k` overrides the recipe's where that is free."""
         if k is not None and (isinstance(k, bool) or not isinstance(k, Integral) or k < 1):
             raise UsageError(
                 f"k must be an integer of at least 1 (the image itself is not counted), not {k!r}",
@@ -140,31 +112,19 @@ class EvaluationProtocol:
         return ks
 
     def choose_ties(self, ties: Ties) -> Ties:
-        """The requested rule, where it is free.
-
-        Raises:
-            UsageError: They are pinned.
-        """
+        """The requested rule, where it is free."""
         if ties != self.ties and "ties" not in self.free:
             raise self._pinned("ties", ties, self.ties)
         return ties
 
     def check_sizes_free(self, metrics: Sequence[str]) -> None:
-        """Refuse to score any of `metrics` in blocks of equal size where the recipe scores the sets as they are.
-
-        Raises:
-            UsageError: It is pinned.
-        """
+        """Refuse to score any of `metrics` in blocks of equal size where the recipe scores the sets as they are."""
         # With `max_rows` the sizes are equal anyway.
         if self.max_rows is None and "sizes" not in self.free and set(metrics) & set(SIZE_SENSITIVE):
             raise self._pinned("sizes", "equal sizes", "as they are")
 
     def check_extractor(self, name: str, *, built_in: bool = True) -> None:
-        """Refuse another extractor than the recipe's where that is pinned, even one that calls itself so.
-
-        Raises:
-            UsageError: It is pinned.
-        """
+        """Refuse another extractor than the recipe's where that is pinned, even one that calls itself so."""
         if "extractor" not in self.free and (name != self.extractor or not built_in):
             came = f"a custom {name!r}" if name == self.extractor else name
             raise self._pinned("extractor", came, self.extractor)
@@ -276,11 +236,7 @@ PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType({protocol.name: p
 
 
 def find_protocol(name: str) -> EvaluationProtocol:
-    """The protocol called `name`.
-
-    Raises:
-        UsageError: There is none; the message lists those there are.
-    """
+    """The protocol called `name`."""
     if name not in PROTOCOLS:
         raise UsageError(f"unknown protocol {name!r}; known: {', '.join(PROTOCOLS)}", code="unknown-protocol")
     return PROTOCOLS[name]

@@ -41,13 +41,6 @@ class FittedReference:
 
     Where `device="auto"` chose a GPU whose memory does not suffice, everything is fitted again on the CPU and stays
     there; the notices of every later result say so.
-
-    Args:
-        plan: What to compute.
-        real: The reals, embedded in every space of the plan.
-        embedder: How they were embedded, and where to compute.
-        held_out: Other reals, embedded in the space of the score's own extractor.
-        labels: How to compare labels; None for not.
     """
 
     def __init__(
@@ -123,11 +116,7 @@ class FittedReference:
         return replace(result, notices=(*result.notices, *self._notices))
 
     def per_image(self, fake: SourceFeatures) -> PerImageScores:
-        """Score one set of fakes as `score` does, and keep the numbers of each image, as `check_samples` allows.
-
-        Raises:
-            DataError: It does not belong to the reals.
-        """
+        """Score one set of fakes as `score` does, and keep the numbers of each image, as `check_samples` allows."""
         found, notices = with_cpu_fallback(
             self._embedder, partial(self._score_images, fake), "for the metrics"
         )
@@ -259,11 +248,7 @@ class FittedReference:
         return HubSummary(k=neighbors.diagnostics.k, largest_name=self.reals.name_of(row), **facts)
 
     def _given_moments(self, side: SourceFeatures) -> Moments:
-        """Mean and covariance by metric, where the protocol takes them from a source's file.
-
-        Raises:
-            DataError: They are damaged, or of other features.
-        """
+        """Mean and covariance by metric, where the protocol takes them from a source's file."""
         opened = side.opened
         if isinstance(opened, FeatureSet) or not opened.on_disk:
             return {}

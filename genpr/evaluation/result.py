@@ -37,17 +37,11 @@ _PACKAGES = (
 
 @dataclass(frozen=True)
 class Identities:
-    """Content hashes of one set: of the images where known, else of the feature rows.
+    """Content hashes of one set: of the images where known, else of the feature rows."""
 
-    Attributes:
-        rows: One hash per row.
-        distinct: Without repeats.
-        of_images: Whether images were hashed.
-    """
-
-    rows: tuple[bytes, ...]
-    distinct: frozenset[bytes]
-    of_images: bool
+    rows: tuple[bytes, ...]  # one hash per row
+    distinct: frozenset[bytes]  # without repeats
+    of_images: bool  # whether images were hashed
 
     @classmethod
     def of(cls, features: FeatureSet) -> Identities:
@@ -85,55 +79,33 @@ class Identities:
 
 @dataclass(frozen=True)
 class HubSummary:
-    """How unevenly the reals are each other's neighbors, and whose ball contains most fakes.
+    """How unevenly the reals are each other's neighbors, and whose ball contains most fakes."""
 
-    Attributes:
-        k: Of the balls.
-        orphan_rate: Share of reals that lie in no ball of another.
-        expected_orphan_rate: e^-k, what it is without hubs.
-        skewness: Of the numbers of balls that each real lies in.
-        largest_share: Largest share of the fakes in the ball of one real.
-        largest_name: That real.
-    """
-
-    k: int
-    orphan_rate: float
-    expected_orphan_rate: float
-    skewness: float
-    largest_share: float
-    largest_name: str
+    k: int  # of the balls
+    orphan_rate: float  # share of reals that lie in no ball of another
+    expected_orphan_rate: float  # e^-k, what it is without hubs
+    skewness: float  # of the numbers of balls that each real lies in
+    largest_share: float  # largest share of the fakes in the ball of one real
+    largest_name: str  # that real
 
 
 @dataclass(frozen=True)
 class SideSummary:
-    """What is known about one of the two image sets.
+    """What is known about one of the two image sets."""
 
-    Attributes:
-        source: As the user wrote it.
-        n: Rows that were scored.
-        n_embedded: Rows that went through the extractor in this run (0 for feature files).
-        n_cached: Rows that came out of the feature cache.
-        n_duplicates: Rows beyond the first of each set of byte-identical images (or feature rows).
-        skipped: (name, code) of each image that was left out.
-        flags: Images per decoding flag, such as "alpha-dropped".
-        decoder: Versions of the image decoder, and what was chosen of it that is not the default: "alpha", "exif".
-        seconds: Time spent embedding.
-        content: sha256 over the contents of all images (or feature rows), whatever their order and names.
-        order: The same in the order of the rows, by which halves are drawn.
-        what: What its rows are: "images", or "prompts" or "texts" that stand for what was asked for.
-    """
-
-    source: str
-    n: int
-    n_embedded: int
-    n_cached: int
-    n_duplicates: int
-    skipped: tuple[tuple[str, str], ...]
-    flags: Mapping[str, int]
+    source: str  # as the user wrote it
+    n: int  # rows that were scored
+    n_embedded: int  # rows that went through the extractor in this run (0 for feature files)
+    n_cached: int  # rows that came out of the feature cache
+    n_duplicates: int  # rows beyond the first of each set of byte-identical images (or feature rows)
+    skipped: tuple[tuple[str, str], ...]  # (name, code) of each image that was left out
+    flags: Mapping[str, int]  # images per decoding flag, such as "alpha-dropped"
+    # versions of the image decoder, and what was chosen of it that is not the default: "alpha", "exif"
     decoder: Mapping[str, str]
-    seconds: float
-    content: str
-    order: str
+    seconds: float  # time spent embedding
+    content: str  # sha256 over the contents of all images (or feature rows), whatever their order and names
+    order: str  # the same in the order of the rows, by which halves are drawn
+    # what its rows are: "images", or "prompts" or "texts" that stand for what was asked for
     what: str = "images"
 
     @classmethod
@@ -157,37 +129,21 @@ class SideSummary:
 
 @dataclass(frozen=True)
 class LabelRow:
-    """One class of a conditional generator.
+    """One class of a conditional generator."""
 
-    Attributes:
-        label: The class.
-        n: Images that were asked to be of it.
-        tp: Of these, recognized as it.
-        fp: Images of other classes that were recognized as it.
-        fn: Images of it that were recognized as another.
-        tn: All others.
-        precision: tp / (tp + fp); None where nothing was recognized as it.
-        recall: tp / (tp + fn); None where nothing was asked to be of it.
-        f1: 2 tp / (2 tp + fp + fn); None where all three are 0.
-        precision_interval: 95 %; None where halves leave it undefined, or none were drawn.
-        recall_interval: 95 %, likewise.
-        null_precision: What a perfect generator scores in this class; None where it is not known.
-        null_recall: The same of recall.
-    """
-
-    label: str
-    n: int
-    tp: int
-    fp: int
-    fn: int
-    tn: int
-    precision: float | None
-    recall: float | None
-    f1: float | None
-    precision_interval: tuple[float, float] | None = None
-    recall_interval: tuple[float, float] | None = None
-    null_precision: float | None = None
-    null_recall: float | None = None
+    label: str  # the class
+    n: int  # images that were asked to be of it
+    tp: int  # of these, recognized as it
+    fp: int  # images of other classes that were recognized as it
+    fn: int  # images of it that were recognized as another
+    tn: int  # all others
+    precision: float | None  # tp / (tp + fp); None where nothing was recognized as it
+    recall: float | None  # tp / (tp + fn); None where nothing was asked to be of it
+    f1: float | None  # 2 tp / (2 tp + fp + fn); None where all three are 0
+    precision_interval: tuple[float, float] | None = None  # 95 %
+    recall_interval: tuple[float, float] | None = None  # 95 %, likewise
+    null_precision: float | None = None  # what a perfect generator scores in this class
+    null_recall: float | None = None  # the same of recall
 
     @property
     def standing(self) -> float:
@@ -208,183 +164,112 @@ def _share_of_null(value: float, null: float | None) -> float:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Images asked to be of one class and recognized as another.
+    """Images asked to be of one class and recognized as another."""
 
-    Attributes:
-        asked: The class asked for.
-        recognized: The class seen.
-        n: How many.
-    """
-
-    asked: str
-    recognized: str
-    n: int
+    asked: str  # the class asked for
+    recognized: str  # the class seen
+    n: int  # how many
 
 
 @dataclass(frozen=True)
 class LabelSummary:
-    """Requested against recognized labels.
+    """Requested against recognized labels."""
 
-    Attributes:
-        classifier: "knn", "linear", or where recognized labels come from.
-        k: Of the vote; None for others.
-        rows: One per class, the worst by their `standing` first.
-        confusions: The largest, largest first; none where images have sets of labels.
-        undefined: What has no value, in words.
-        n: Images that were asked for something.
-        origins: Where the labels of "real" and "fake" come from, as far as they are used.
-        unlabeled: Images that were left out for want of a label, by role.
-    """
-
-    classifier: str
-    k: int | None
-    rows: tuple[LabelRow, ...]
-    confusions: tuple[Confusion, ...]
-    undefined: tuple[str, ...]
-    n: int = 0
+    classifier: str  # "knn", "linear", or where recognized labels come from
+    k: int | None  # of the vote; None for others
+    rows: tuple[LabelRow, ...]  # one per class, the worst by their `standing` first
+    confusions: tuple[Confusion, ...]  # the largest, largest first; none where images have sets of labels
+    undefined: tuple[str, ...]  # what has no value, in words
+    n: int = 0  # images that were asked for something
+    # where the labels of "real" and "fake" come from, as far as they are used
     origins: Mapping[str, str] = field(default_factory=dict)
+    # images that were left out for want of a label, by role
     unlabeled: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Misranked:
-    """An image whose own prompt was not ranked first.
+    """An image whose own prompt was not ranked first."""
 
-    Attributes:
-        image: Its name.
-        prompt: What was asked for.
-        rank: Of its own prompt in the pool, from 1; the mean one among equals.
-        score: Similarity of the two.
-        winner: The prompt of another image that was ranked first.
-        winner_score: Similarity of image and winner.
-    """
-
-    image: str
-    prompt: str
-    rank: float
-    score: float
-    winner: str
-    winner_score: float
+    image: str  # its name
+    prompt: str  # what was asked for
+    rank: float  # of its own prompt in the pool, from 1; the mean one among equals
+    score: float  # similarity of the two
+    winner: str  # the prompt of another image that was ranked first
+    winner_score: float  # similarity of image and winner
 
 
 @dataclass(frozen=True)
 class AlignmentSummary:
-    """Images against their prompts.
+    """Images against their prompts."""
 
-    Attributes:
-        pool: Prompts that each image ranked; the most, where images have several of their own.
-        n_prompts: Distinct prompts.
-        n_truncated: Prompts that were longer than the text encoder reads; None where that is unknown.
-        failures: Images whose own prompt was not ranked first, the worst first, as many as are worth keeping.
-        n_failures: All of them.
-        image_pool: Images that each prompt ranked; None if text to image was left out.
-        n_units: What is drawn independently: prompts with all of their images.
-        captions: Prompts of one image, at most.
-        prefix: What was put in front of every prompt.
-        tokenizer: What cut prompts into tokens.
-        context: Tokens of a prompt that were read; None where that is unknown.
-    """
-
-    pool: int
-    n_prompts: int
-    n_truncated: int | None
+    pool: int  # prompts that each image ranked; the most, where images have several of their own
+    n_prompts: int  # distinct prompts
+    n_truncated: int | None  # prompts that were longer than the text encoder reads
+    # images whose own prompt was not ranked first, the worst first, as many as are worth keeping
     failures: tuple[Misranked, ...]
-    n_failures: int = 0
-    image_pool: int | None = None
-    n_units: int = 0
-    captions: int = 1
-    prefix: str = ""
-    tokenizer: str = "unknown"
-    context: int | None = None
+    n_failures: int = 0  # all of them
+    image_pool: int | None = None  # images that each prompt ranked; None if text to image was left out
+    n_units: int = 0  # what is drawn independently: prompts with all of their images
+    captions: int = 1  # prompts of one image, at most
+    prefix: str = ""  # what was put in front of every prompt
+    tokenizer: str = "unknown"  # what cut prompts into tokens
+    context: int | None = None  # tokens of a prompt that were read; None where that is unknown
 
 
 @dataclass(frozen=True)
 class EntityRow:
-    """One entity over all images.
+    """One entity over all images."""
 
-    Attributes:
-        entity: Its canonical name.
-        n_expected: Images that should show it.
-        n_found: Of these, those in which it was found.
-        n_false: Others in which it was found; None where that cannot be known.
-    """
-
-    entity: str
-    n_expected: int
-    n_found: int
-    n_false: int | None
+    entity: str  # its canonical name
+    n_expected: int  # images that should show it
+    n_found: int  # of these, those in which it was found
+    n_false: int | None  # others in which it was found; None where that cannot be known
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """An answer that could not be read.
+    """An answer that could not be read."""
 
-    Attributes:
-        name: Of the image or text that it is about.
-        reason: Why.
-        answer: How it begins.
-    """
-
-    name: str
-    reason: str
-    answer: str
+    name: str  # of the image or text that it is about
+    reason: str  # Why
+    answer: str  # how it begins
 
 
 @dataclass(frozen=True)
 class EntityBounds:
-    """How far unreadable answers could move a metric.
+    """How far unreadable answers could move a metric."""
 
-    Attributes:
-        metric: Its name.
-        low: Its value if all of them were all wrong.
-        high: Its value if all of them were all right.
-    """
-
-    metric: str
-    low: float
-    high: float
+    metric: str  # its name
+    low: float  # its value if all of them were all wrong
+    high: float  # its value if all of them were all right
 
 
 @dataclass(frozen=True)
 class EntityThreshold:
-    """From which score on an entity counts as there.
+    """From which score on an entity counts as there."""
 
-    Attributes:
-        entity: Its canonical name.
-        thresholds: One; or two, each of which judged one half of the images.
-        is_own: Whether it is its own, in both halves, or one that entities with few examples share.
-        sensitivity: Share of labeled images with it that were told so, on images that the threshold was not chosen on; None
-            where that is not known.
-        false_positive_rate: The same of images without it.
-    """
-
-    entity: str
-    thresholds: tuple[float, ...]
-    is_own: bool
+    entity: str  # its canonical name
+    thresholds: tuple[float, ...]  # One; or two, each of which judged one half of the images
+    is_own: bool  # whether it is its own, in both halves, or one that entities with few examples share
+    # share of labeled images with it that were told so, on images that the threshold was not chosen on; None
+    # where that is not known
     sensitivity: float | None
-    false_positive_rate: float | None
+    false_positive_rate: float | None  # the same of images without it
 
 
 @dataclass(frozen=True)
 class ClassifierSummary:
-    """What recognized entities in images.
+    """What recognized entities in images."""
 
-    Attributes:
-        name: Of the extractor or detector.
-        kind: "zero-shot" or "detector".
-        chosen: How thresholds were chosen: "fixed", "labeled" for images with labels, or "prompts" for the judged images
-            themselves, each half on the other.
-        source: Of labeled images and their labels; "" where there are none.
-        templates: Sentences around the names of entities; none for detectors.
-        entities: One per entity of the vocabulary, in its order.
-    """
-
-    name: str
-    kind: str
+    name: str  # of the extractor or detector
+    kind: str  # "zero-shot" or "detector"
+    # how thresholds were chosen: "fixed", "labeled" for images with labels, or "prompts" for the judged
+    # images themselves, each half on the other
     chosen: str
-    source: str
-    templates: tuple[str, ...]
-    entities: tuple[EntityThreshold, ...]
+    source: str  # of labeled images and their labels; "" where there are none
+    templates: tuple[str, ...]  # sentences around the names of entities; none for detectors
+    entities: tuple[EntityThreshold, ...]  # one per entity of the vocabulary, in its order
 
     @property
     def n_shared(self) -> int:
@@ -394,27 +279,17 @@ class ClassifierSummary:
 
 @dataclass(frozen=True)
 class EntitySummary:
-    """Expected against found entities.
+    """Expected against found entities."""
 
-    Attributes:
-        n_answers: Answers that were to be read.
-        rows: One per entity, the worst first.
-        unreadable: Answers without a reading; they are in no score but `entity.failure_rate`.
-        bounds: How far these could move the scores; empty where all were read.
-        forms: How the others were written, and how many of them: "JSON", "bullet list" and so on.
-        undefined: Metrics without a value, and why.
-        vocabulary: Entities of the closed vocabulary; None where anything may be there.
-        classifier: What saw the entities in images; None where answers say what is there.
-    """
-
-    n_answers: int
-    rows: tuple[EntityRow, ...]
-    unreadable: tuple[Unreadable, ...]
-    bounds: tuple[EntityBounds, ...] = ()
+    n_answers: int  # answers that were to be read
+    rows: tuple[EntityRow, ...]  # one per entity, the worst first
+    unreadable: tuple[Unreadable, ...]  # answers without a reading
+    bounds: tuple[EntityBounds, ...] = ()  # how far these could move the scores; empty where all were read
+    # how the others were written, and how many of them: "JSON", "bullet list" and so on
     forms: tuple[tuple[str, int], ...] = ()
-    undefined: tuple[tuple[str, str], ...] = ()
-    vocabulary: int | None = None
-    classifier: ClassifierSummary | None = None
+    undefined: tuple[tuple[str, str], ...] = ()  # metrics without a value, and why
+    vocabulary: int | None = None  # entities of the closed vocabulary; None where anything may be there
+    classifier: ClassifierSummary | None = None  # what saw the entities in images
 
 
 @dataclass(frozen=True)
@@ -595,10 +470,6 @@ def result_of(record: Mapping[str, Any]) -> Result:
     """The result that `Result.to_dict` turned into plain JSON types.
 
     Every number is checked here, so that whatever takes a result may compute with it.
-
-    Raises:
-        ValueError: It is of another schema, or holds numbers or metrics that no result has.
-        KeyError, TypeError: It is no such record.
     """
     if record["schema"] != SCHEMA:
         raise ValueError(f"schema {record['schema']} instead of {SCHEMA}")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -16,12 +15,11 @@ from genpr.limits import parse_json
 from genpr.memory import copy_of
 from genpr.metrics.real_manifold import RealManifold, choose_engine
 from genpr.metrics.realism import Rarity, rarity, realism_of
-from genpr.neighbors import integers
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import cross_counts
-from genpr.neighbors.index import Frame, Placed
+from genpr.neighbors.index import Placed
 from genpr.runtime import resolve_device
-from genpr.storage import from_dict, load_tensors, read_metadata, save_tensors
+from genpr.storage import load_tensors, read_metadata, save_tensors
 from genpr.validation import (
     Features,
     check_features,
@@ -32,7 +30,7 @@ from genpr.validation import (
     choose_device,
 )
 
-_FORMAT = "genpr.manifold.2"
+_FORMAT = "genpr.manifold.3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +131,13 @@ class KNNManifold:
         return self.side.points.beside(checked)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write features, radii and what the search keeps to `path` (safetensors with a checksum inside).
+        """Write features and radii to `path` (safetensors with a checksum inside).
 
         Raises:
             OSError: The path cannot be written.
         """
-        points = self.side.points
-        frame = points.frame
-        tensors = {"features": points.features, "sq_radii": self.sq_radii}
-        tensors |= {f"view.{name}": tensor for name, tensor in points.view.tensors().items()}
-        tensors |= {f"frame.{name}": tensor for name, tensor in frame.tensors().items()}
-        facts = {"format": _FORMAT, "k": self.k, "ties": self.ties, "frame": frame.numbers()}
+        tensors = {"features": self.features, "sq_radii": self.sq_radii}
+        facts = {"format": _FORMAT, "k": self.k, "ties": self.ties}
         save_tensors(Path(path), tensors, {name: json.dumps(fact) for name, fact in facts.items()})
 
     @classmethod
@@ -160,63 +154,27 @@ class KNNManifold:
                 path=str(path),
             )
         tensors, metadata = load_tensors(Path(path))
-        where = resolve_device(device)
         try:
-            found = cls._restored(tensors, metadata, where)
-            found.count(
-                found.features[:1].cpu()
-            )  # what is no manifold fails here, and not in the middle of a search
-        except (KeyError, TypeError, ValueError, IndexError, RuntimeError, AssertionError) as error:
+            features, sq_radii, k, ties = _checked(tensors, metadata)
+        except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"{path} holds no manifold although its checksum is right ({type(error).__name__}: {error}); was it made "
                 "by another program?",
                 code="not-a-manifold",
                 path=str(path),
             ) from error
-        return found
-
-    @classmethod
-    def _restored(
-        cls, tensors: dict[str, Tensor], metadata: dict[str, str], where: torch.device
-    ) -> KNNManifold:
-        """What `save` wrote; or any error, of anything else."""
-        at = {name: tensor.to(where) for name, tensor in tensors.items()}
-        numbers = from_dict(Mapping[str, float], parse_json(metadata["frame"]))
-        if not all(0 <= number < 2.0**200 for number in numbers.values()) or numbers["scale"] < 2.0**-200:
-            raise ValueError(f"it was seen at the scale {numbers}")
-        frame = Frame.restored(_named(at, "frame."), numbers)
-        k, ties = check_k(parse_json(metadata["k"])), parse_json(metadata["ties"])
-        check_ties(ties)
-        features = check_features(at["features"], "features")
-        check_rows(features, "features", k=k)
-        n, d = features.shape
-        if (at["sq_radii"].shape, at["sq_radii"].dtype) != ((n,), torch.float64) or not (
-            at["sq_radii"] >= 0
-        ).all():
-            raise ValueError("it has no radius for each of its features")
-        if frame.center.shape != (d,):
-            raise ValueError("it was seen from nowhere")
-        if frame.grid is not None and not integers.are_available(where):  # saved on another machine
-            points = replace(frame, grid=None).place(features)
-        else:
-            points = Placed.restored(frame, features, _named(at, "view."))
-            _check_view(points, frame.place(features[:2]))
-            points.cells  # noqa: B018 - centers that do not fit fail here; a direct search would not need them
-        return cls(RealManifold(points, (Ball(k),), at["sq_radii"][None], ties, choose_engine(where)))
+        where = resolve_device(device)
+        points = Placed.of(features.to(where), k)
+        return cls(RealManifold(points, (Ball(k),), sq_radii.to(where)[None], ties, choose_engine(where)))
 
 
-def _check_view(points: Placed, few: Placed) -> None:
-    """Refuse a view of other types, or of other shapes, than the first two rows have."""
-    n, m = len(points), len(few)
-    alike = few.view.tensors()
-    for name, tensor in points.view.tensors().items():
-        shape = alike[name].shape if name in alike else tensor.shape
-        wanted = tuple(
-            n if side == m and found == n else side for side, found in zip(shape, tensor.shape, strict=True)
-        )
-        if tuple(tensor.shape) != wanted or (name in alike and tensor.dtype != alike[name].dtype):
-            raise ValueError(f"its {name} has the shape {tuple(tensor.shape)}")
-
-
-def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+def _checked(tensors: dict[str, Tensor], metadata: dict[str, str]) -> tuple[Tensor, Tensor, int, Ties]:
+    """Features, squared radii, k and ties that `save` wrote; or an error, of anything else."""
+    k, ties = check_k(parse_json(metadata["k"])), parse_json(metadata["ties"])
+    check_ties(ties)
+    features, sq_radii = check_features(tensors["features"], "features"), tensors["sq_radii"]
+    check_rows(features, "features", k=k)
+    has_radii = (sq_radii.shape, sq_radii.dtype) == ((len(features),), torch.float64)
+    if not (has_radii and (sq_radii >= 0).all()):
+        raise ValueError("it has no radius for each of its features")
+    return features, sq_radii, k, ties

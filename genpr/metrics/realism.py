@@ -19,11 +19,10 @@ from genpr.errors import FeatureError
 from genpr.metrics.real_manifold import choose_engine
 from genpr.neighbors.bounds import NO_FLOOR
 from genpr.neighbors.distance import sq_distances_at
-from genpr.neighbors.engine import Engine, Tiles, plain_arithmetic
+from genpr.neighbors.engine import Engine, Tiles, Workers, plain_arithmetic
 from genpr.neighbors.index import Frame, Placed, evenly_spaced
 from genpr.neighbors.nearest import kth_sq_distances
 from genpr.neighbors.search import Advance, bounds_of_pairs, no_advance
-from genpr.neighbors.workers import Workers
 from genpr.validation import (
     Features,
     check_features,

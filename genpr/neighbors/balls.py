@@ -11,15 +11,10 @@ Ties = Literal["closed", "strict"]
 
 @dataclass(frozen=True, order=True, slots=True)
 class Ball:
-    """A ball around every row of a set, that reaches its k-th nearest other row.
+    """A ball around every row of a set, that reaches its k-th nearest other row."""
 
-    Attributes:
-        k: Neighbors.
-        clipped: Whether no ball is larger than the median one (Salvy et al. 2026).
-    """
-
-    k: int
-    clipped: bool = False
+    k: int  # Neighbors
+    clipped: bool = False  # whether no ball is larger than the median one (Salvy et al. 2026)
 
     def __str__(self) -> str:
         return f"k = {self.k}{', clipped' if self.clipped else ''}"

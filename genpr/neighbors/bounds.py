@@ -62,31 +62,17 @@ NO_FLOOR = -(2.0**124)
 
 @dataclass(frozen=True, slots=True)
 class Represented:
-    """Coordinates of some rows, with what the bounds need to know about them.
+    """Coordinates of some rows, with what the bounds need to know about them."""
 
-    Attributes:
-        coordinates: q, (n, w) float32; zero for rows that float32 cannot hold.
-        slack: (n,) float64, infinite for those rows.
-        residual: r, rounded upwards, (n,) float64.
-    """
-
-    coordinates: Tensor
-    slack: Tensor
-    residual: Tensor
+    coordinates: Tensor  # q, (n, w) float32; zero for rows that float32 cannot hold
+    slack: Tensor  # (n,) float64, infinite for those rows
+    residual: Tensor  # r, rounded upwards, (n,) float64
 
 
 def represent(
     features: Tensor, center: Tensor, scale: float, basis: Tensor | None, tolerance: float = 0.0
 ) -> Represented:
-    """Coordinates of (n, d) `features` relative to `center`, in the directions of `basis` or in all.
-
-    Args:
-        features: (n, d) float32 or float16.
-        center: (d,) float32.
-        scale: A power of two.
-        basis: (d, w - 1) float64 with orthonormal columns, or None.
-        tolerance: `basis_tolerance` of it.
-    """
+    """Coordinates of (n, d) `features` relative to `center`, in the directions of `basis` or in all."""
     if basis is None:
         moved = torch.sub(features, center).mul_(scale)
         sq_norms = sq_norms_of(moved)
@@ -165,9 +151,6 @@ def bounds_of_differences(sq: Tensor, d: int) -> tuple[Tensor, Tensor]:
     A sum of squared differences has no cancellation: one rounding in each difference, which counts twice, one in
     each square, d - 1 in the sum, so it is good to a factor 1 + gamma(d + 3), in any order. What underflows is
     less than 2^-124 per term; where it overflowed or met inf - inf, nothing is known.
-
-    Returns:
-        Lower and upper bounds, each (p,) float64.
     """
     factor = slack_factor(d + 8)  # twice what is needed: upper bounds divide by 1 - gamma
     tiny = d * _NEXT_TO_NOTHING
@@ -179,17 +162,7 @@ def bounds_of_differences(sq: Tensor, d: int) -> tuple[Tensor, Tensor]:
 
 
 def bounds_by_product(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Float64 bounds on the squared distances between rows `i` of `x` and `j` of `y`, by one matrix product.
-
-    For masses of pairs among few rows, as between the images of a collapsed generator. The derivation is the
-    module's for plain coordinates, with u = 2^-53 and two more errors to cover, relative to S: gamma(d) for
-    norms that are summed in any order, and 2 (log2 d + 3) u for the rounding of the definition itself, now
-    that both are of the same precision.
-
-    Returns:
-        Lower and upper bounds, each (p,) float64; None where the pairs are so scattered over their rows and
-        columns that computing them one by one is cheaper.
-    """
+    """Float64 bounds on the squared distances between rows `i` of `x` and `j` of `y`, by one matrix product."""
     (rows, i_among), (columns, j_among) = _distinct(i, len(x)), _distinct(j, len(y))
     if len(i) * _PAIRS_PER_PRODUCT <= len(rows) * len(columns):
         return None

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.distance import all_sq_distances, sq_distances_at
-from genpr.neighbors.engine import Engine, choose_engine, plain_arithmetic
+from genpr.neighbors.engine import Engine, PerThread, Workers, choose_engine, plain_arithmetic
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import (
     Directed,
@@ -25,7 +25,6 @@ from genpr.neighbors.nearest import (
     padded,
 )
 from genpr.neighbors.search import Advance, Pairs, Visitor, bounds_of_pairs, no_advance, visit
-from genpr.neighbors.workers import PerThread, Workers
 
 _LISTED = 2**15  # pairs per piece of work
 
@@ -49,21 +48,14 @@ def _sq_median_radius(sq_radii: Tensor) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Neighborhood:
-    """What a set of n rows tells about itself.
+    """What a set of n rows tells about itself."""
 
-    Attributes:
-        balls: Which balls were drawn.
-        sq_radii: Their squared radii, (len(balls), n) float64, exact.
-        in_degrees: In how many balls of other rows each row lies, were it not one of the rows itself: (len(balls), n)
-            int64, exact. Without it, a ball that reached to it as the k-th reaches to the next one: an open ball contains
-            it then as a closed one does.
-        lists: The nearest others of each row; of length 0 if none were to be kept.
-    """
-
-    balls: tuple[Ball, ...]
-    sq_radii: Tensor
+    balls: tuple[Ball, ...]  # which balls were drawn
+    sq_radii: Tensor  # their squared radii, (len(balls), n) float64, exact
+    # in how many balls of other rows each row lies, were it not one of the rows itself: (len(balls), n)
+    # int64, exact. Without it, a ball that reached to it as the k-th reaches to the next one: an open ball
     in_degrees: Tensor
-    lists: NeighborLists
+    lists: NeighborLists  # the nearest others of each row; of length 0 if none were to be kept
 
     @classmethod
     def of(
@@ -76,16 +68,7 @@ class Neighborhood:
         engine: Engine | None = None,
         advance: Advance = no_advance,
     ) -> Neighborhood:
-        """Search once.
-
-        Args:
-            points: n rows.
-            balls: At least one, each of a k from 1 to n - 1.
-            ties: Whether a row on the sphere is inside: "closed" yes, "strict" no.
-            keep: Neighbors to list of each row; fewer if there are no more.
-            engine: What multiplies; None chooses by device.
-            advance: Told how many of the n (n - 1) / 2 pairs are done with, now and then.
-        """
+        """Search once."""
         engine = engine or choose_engine(points.device)
         features, keep = points.features, min(keep, len(points) - 1)
         ks = sorted({ball.k for ball in balls})
@@ -128,12 +111,7 @@ class Neighborhood:
 
 
 def _sq_radii_without_one(table: Tensor, balls: Sequence[Ball]) -> Tensor:
-    """Squared radii (len(balls), n) that balls have for a row inside them that is not one of the rows.
-
-    Args:
-        table: (n, k) squared distances to the nearest others, ascending, to one more than any ball reaches, if there is.
-        balls: Which.
-    """
+    """Squared radii (len(balls), n) that balls have for a row inside them that is not one of the rows."""
     radii = []
     for ball in balls:
         own = table[:, ball.k - 1]
@@ -171,21 +149,14 @@ def _settled_copies(features: Tensor, settled: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class CrossCounts:
-    """Ball memberships between two sets, for a sets of radii of the reals and b of the fakes; all int64.
+    """Ball memberships between two sets, for a sets of radii of the reals and b of the fakes; all int64."""
 
-    Attributes:
-        real_balls_per_fake: (a, m) how many real balls contain each fake.
-        fakes_per_real_ball: (a, n) how many fakes each real ball contains.
-        fake_balls_per_real: (b, n) how many fake balls contain each real.
-        reals_per_fake_ball: (b, m) how many reals each fake ball contains.
-        smallest_real_ball: (m,) float64 least squared radius of the real balls of one kind that contain each fake, infinite
-            where none does; None if it was not asked for.
-    """
-
-    real_balls_per_fake: Tensor
-    fakes_per_real_ball: Tensor
-    fake_balls_per_real: Tensor
-    reals_per_fake_ball: Tensor
+    real_balls_per_fake: Tensor  # (a, m) how many real balls contain each fake
+    fakes_per_real_ball: Tensor  # (a, n) how many fakes each real ball contains
+    fake_balls_per_real: Tensor  # (b, n) how many fake balls contain each real
+    reals_per_fake_ball: Tensor  # (b, m) how many reals each fake ball contains
+    # (m,) float64 least squared radius of the real balls of one kind that contain each fake, infinite where
+    # none does; None if it was not asked for
     smallest_real_ball: Tensor | None = None
 
 
@@ -201,19 +172,7 @@ def cross_counts(
     beside: Sequence[Visitor] = (),
     advance: Advance = no_advance,
 ) -> CrossCounts:
-    """Count who lies in whose balls, for all sets of radii in one pass over real x fake.
-
-    Args:
-        real: n rows.
-        fake: m rows, placed in the same frame.
-        real_sq_radii: (a, n) float64; None counts nothing for them.
-        fake_sq_radii: (b, m) float64; None counts nothing for them.
-        smallest_of: Of which row of `real_sq_radii` to find the smallest ball around each fake.
-        ties: Whether a point on the sphere is inside: "closed" yes, "strict" no.
-        engine: What finds pairs and takes differences; None chooses by device.
-        beside: Other visitors of the pairs between the two sets.
-        advance: Called with how many of the n m pairs were done since the last call.
-    """
+    """Count who lies in whose balls, for all sets of radii in one pass over real x fake."""
     n, m, device = len(real), len(fake), real.device
     of_real = (
         torch.empty(0, n, dtype=torch.float64, device=device) if real_sq_radii is None else real_sq_radii
@@ -247,9 +206,6 @@ class _CrossCounter:
     """Counts who lies in whose balls, for all sets of radii, from pairs as they are found.
 
     Arguments are those of `cross_counts`.
-
-    Attributes:
-        reaches: How far the largest ball of each real and each fake reaches, (n,) and (m,).
     """
 
     def __init__(
@@ -298,17 +254,11 @@ class _CrossCounter:
 
 @dataclass(frozen=True, slots=True)
 class _Tally:
-    """What is known of rows and columns so far.
+    """What is known of rows and columns so far."""
 
-    Attributes:
-        per_row: (r, n) int64, how many columns are within each of the radii.
-        per_column: (r, m) int64, the other way round.
-        smallest: (m,) float64, least squared radius noted.
-    """
-
-    per_row: Tensor
-    per_column: Tensor
-    smallest: Tensor
+    per_row: Tensor  # (r, n) int64, how many columns are within each of the radii
+    per_column: Tensor  # (r, m) int64, the other way round
+    smallest: Tensor  # (m,) float64, least squared radius noted
 
     @classmethod
     def empty(cls, radii: int, n: int, m: int, device: torch.device) -> _Tally:

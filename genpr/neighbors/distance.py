@@ -23,13 +23,6 @@ def sq_distances(x: Tensor, y: Tensor) -> Tensor:
     The d squares are added by pairwise halving over d padded with zeros to a power of two: element i and
     element i + half, until one is left. Squares and sums are separate elementwise operations, so that no
     device fuses them into a differently rounded one, and no library chooses an order.
-
-    Args:
-        x: (p, d) float32.
-        y: (p, d) float32.
-
-    Returns:
-        (p,) float64.
     """
     terms = x.double().sub_(y)
     terms.mul_(terms)
@@ -37,15 +30,7 @@ def sq_distances(x: Tensor, y: Tensor) -> Tensor:
 
 
 def products(x: Tensor, y: Tensor) -> Tensor:
-    """Inner product of row i of `x` and row i of `y`, its terms added in the same order: the definition.
-
-    Args:
-        x: (p, d) float32.
-        y: (p, d) float32.
-
-    Returns:
-        (p,) float64.
-    """
+    """Inner product of row i of `x` and row i of `y`, its terms added in the same order: the definition."""
     return _summed(x.double().mul_(y))
 
 
@@ -60,32 +45,12 @@ def _summed(terms: Tensor) -> Tensor:
 
 
 def sq_distances_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """Squared distances between rows `i` of `x` and rows `j` of `y`, in bounded memory.
-
-    Args:
-        x: (n, d) float32.
-        y: (m, d) float32.
-        i: (p,) int64 rows of `x`.
-        j: (p,) int64 rows of `y`.
-
-    Returns:
-        (p,) float64.
-    """
+    """Squared distances between rows `i` of `x` and rows `j` of `y`, in bounded memory."""
     return _at(sq_distances, x, y, i, j)
 
 
 def products_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """Inner products of rows `i` of `x` and rows `j` of `y`, in bounded memory.
-
-    Args:
-        x: (n, d) float32.
-        y: (m, d) float32.
-        i: (p,) int64 rows of `x`.
-        j: (p,) int64 rows of `y`.
-
-    Returns:
-        (p,) float64.
-    """
+    """Inner products of rows `i` of `x` and rows `j` of `y`, in bounded memory."""
     return _at(products, x, y, i, j)
 
 

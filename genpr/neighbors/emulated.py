@@ -36,18 +36,12 @@ Finish = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Emulation:
-    """How a tool computes distances.
+    """How a tool computes distances."""
 
-    Attributes:
-        name: What protocols call it.
-        finish: From inner products and norms to what the tool compares: (r, c) float32. Distances from row to column
-            may differ from those the other way.
-        block: Rows and columns of a block of the tool, which is computed again in float32, all of it, if any of its
-            distances overflowed; None leaves them infinite.
-    """
-
-    name: str
-    finish: Finish
+    name: str  # what protocols call it
+    finish: Finish  # From inner products and norms to what the tool compares: (r, c) float32
+    # rows and columns of a block of the tool, which is computed again in float32, all of it, if any of its
+    # distances overflowed; None leaves them infinite
     block: int | None
 
 
@@ -91,11 +85,7 @@ EMULATIONS = {emulation.name: emulation for emulation in (_ADM, _STYLEGAN3)}
 
 
 def find_emulation(name: str) -> Emulation:
-    """The emulation of this name.
-
-    Raises:
-        UsageError: There is none ("unknown-emulation").
-    """
+    """The emulation of this name."""
     if name not in EMULATIONS:
         known = ", ".join(EMULATIONS)
         raise UsageError(f"unknown emulation {name!r}; known: {known}", code="unknown-emulation")
@@ -110,18 +100,7 @@ def emulated_radii(
     side: int | None = None,
     advance: Advance = no_advance,
 ) -> Tensor:
-    """What each row takes for the distance to its k-th neighbor: the (k+1)-th smallest of all, whosever that is.
-
-    Args:
-        emulation: Whose distances.
-        features: (n, d) float32 or float16, n > max(ks).
-        ks: One or more.
-        side: Most rows and columns per tile; None chooses by memory. It changes nothing.
-        advance: Told how many of the n n distances are done with, now and then.
-
-    Returns:
-        (len(ks), n) float32, in the unit of the tool: squared for "adm-float16".
-    """
+    """What each row takes for the distance to its k-th neighbor: the (k+1)-th smallest of all, whosever that is."""
     most = max(ks) + 1
     # NaN comes last in every order, and so is never among the smallest as long as there is anything else.
     shape = len(features), most
@@ -145,17 +124,7 @@ def emulated_counts(
     side: int | None = None,
     advance: Advance = no_advance,
 ) -> CrossCounts:
-    """Count who lies in whose closed balls, for all sets of radii in one pass over real x fake.
-
-    Args:
-        emulation: Whose distances.
-        real: (n, d) float32 or float16.
-        fake: (m, d) float32 or float16.
-        real_radii: (a, n) float32 of `emulated_radii`; a may be 0.
-        fake_radii: (b, m) float32 of `emulated_radii`; b may be 0.
-        side: As in `emulated_radii`.
-        advance: Told how many of the n m pairs are done with, now and then.
-    """
+    """Count who lies in whose closed balls, for all sets of radii in one pass over real x fake."""
     a, b = len(real_radii), len(fake_radii)
     per_real = torch.zeros(a + b, len(real), dtype=torch.int64, device=real.device)
     per_fake = torch.zeros(a + b, len(fake), dtype=torch.int64, device=real.device)
@@ -171,11 +140,7 @@ def emulated_counts(
 
 
 class _Rounded:
-    """A feature set as a tool holds it, in float16 or float32.
-
-    Args:
-        features: (n, d) float32 or float16.
-    """
+    """A feature set as a tool holds it, in float16 or float32."""
 
     def __init__(self, features: Tensor) -> None:
         self.features = features

@@ -1,4 +1,4 @@
-"""The operations that a search needs of a device: protocols, one engine in torch, and one in FAISS for CPUs.
+"""The operations that a search needs of a device, in torch and in FAISS, and the workers that share its items.
 
 An engine only proposes. Every decision is taken in `nearest` and `counts`, on bounds that are proven in `bounds` for
 any order of summation, and on distances by the definition in `distance` where these leave a doubt.
@@ -6,84 +6,27 @@ any order of summation, and on distances by the definition in `distance` where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Protocol
+from types import TracebackType
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from genpr.distributed import Communicator
 from genpr.memory import tile_budget
-from genpr.neighbors import integers
-from genpr.neighbors.workers import Communicator, SingleProcess
 from genpr.notices import emit_notice
-from genpr.runtime import empty_device_cache, is_out_of_memory, state_guard
+from genpr.runtime import empty_device_cache, is_out_of_memory, state_guard, torch_threads
 
-
-class Tiles(Protocol):
-    """Products of a certain width on a certain device, cut so that memory is bounded and well used."""
-
-    @property
-    def rows(self) -> int:
-        """Most rows of `left`."""
-        ...
-
-    @property
-    def columns(self) -> int:
-        """Most rows of `right`."""
-        ...
-
-    def non_negative(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Every pair of a row of `left` (r, w) and of `right` (c, w) whose inner product is not negative.
-
-        Returns:
-            Row, column and product, each (p,).
-        """
-        ...
-
-    def at_least(
-        self, left: Tensor, right: Tensor, bias: Tensor, thresholds: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Every pair of integer rows whose product plus `bias` of the column reaches the threshold of the row.
-
-        Args:
-            left: (r, w) uint8 of seven bits; see `integers`.
-            right: (c, w) int8.
-            bias: (c,) float32.
-            thresholds: (r,) float32.
-
-        Returns:
-            Row, column and the product plus the bias, each (p,).
-        """
-        ...
-
-
-class Engine(Protocol):
-    """Inner products and differences in float32, and the processes that share a search."""
-
-    @property
-    def communicator(self) -> Callable[[], Communicator]:
-        """Called as a search begins, for the processes that share it."""
-        ...
-
-    def is_direct(self, n: int, m: int, d: int) -> bool:
-        """Whether all n m distances of rows with d columns are computed by the definition, without bounds."""
-        ...
-
-    def tiles(self, width: int, device: torch.device) -> Tiles:
-        """What finds positive products of `width` terms on `device`."""
-        ...
-
-    def largest(self, left: Tensor, right: Tensor, count: int) -> Tensor:
-        """For each row of `left` (r, w) the `count` <= c rows of `right` (c, w) of largest product: (r, count)."""
-        ...
-
-    def sq_differences(self, x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """Sums of squared differences between rows `i` of `x` and `j` of `y`: (p,), float32 throughout."""
-        ...
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 @contextmanager
@@ -105,72 +48,50 @@ _GPU_CHUNK_ELEMENTS = 2**24
 
 
 @dataclass(frozen=True, slots=True)
-class TorchTiles:
-    """See `Tiles`.
+class Tiles:
+    """Finds products that are not negative, in tiles that bound the memory."""
 
-    Attributes:
-        rows: Most rows per tile.
-        columns: Most columns per tile.
-        products: Memory for one tile, used again and again: fresh memory costs more than the product.
-    """
-
-    rows: int
-    columns: int
-    products: Tensor
+    rows: int  # most rows per tile
+    columns: int  # most columns per tile
+    products: Tensor  # memory for one tile, used again and again: fresh memory costs more than the product
 
     @classmethod
-    def allocate(cls, rows: int, columns: int, device: torch.device) -> TorchTiles:
+    def allocate(cls, rows: int, columns: int, device: torch.device) -> Tiles:
         """For tiles of at most `rows` by `columns`."""
         return cls(rows, columns, torch.empty(rows * columns, dtype=torch.float32, device=device))
 
     def non_negative(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Tiles.non_negative`."""
+        """Row of `left` (r, w), row of `right` (c, w) and product of every pair whose product is not negative.
+
+        NumPy finds few among many several times faster than torch on a CPU.
+        """
         columns = len(right)
         if len(left) * columns > len(self.products):  # this thread got less memory than the first
             raise MemoryError
         products = self.products[: len(left) * columns]
         torch.mm(left, right.T, out=products.view(len(left), columns))
-        return _those_at_least(products.view(len(left), columns), products.new_zeros(1))
-
-    def at_least(
-        self, left: Tensor, right: Tensor, bias: Tensor, thresholds: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Tiles.at_least`."""
-        return _those_at_least(integers.products(left, right, bias), thresholds[:, None])
-
-
-def _those_at_least(values: Tensor, thresholds: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Row, column and value. NumPy finds few among many several times faster than torch on a CPU."""
-    if values.device.type == "cpu":
-        at = torch.from_numpy(np.flatnonzero(values.numpy() >= thresholds.numpy()))
-    else:
-        at = (values >= thresholds).view(-1).nonzero()[:, 0]
-    columns = values.shape[1]
-    return at // columns, at % columns, values.reshape(-1)[at]
+        if products.device.type == "cpu":
+            at = torch.from_numpy(np.flatnonzero(products.numpy() >= 0))
+        else:
+            at = (products >= 0).nonzero()[:, 0]
+        return at // columns, at % columns, products[at]
 
 
 @dataclass(frozen=True, slots=True)
-class TorchEngine:
-    """Products in tiles small enough for the memory budget; their size never changes a result.
-
-    Args:
-        tile_rows: Rows per tile; None chooses.
-        tile_columns: Columns per tile; None chooses.
-        communicator: Called as a search begins, for the processes that share it.
-        direct_elements: See `DIRECT_ELEMENTS`.
-    """
+class Engine:
+    """Inner products and differences in float32, in tiles whose size never changes a result."""
 
     tile_rows: int | None = None
     tile_columns: int | None = None
-    communicator: Callable[[], Communicator] = SingleProcess
+    communicator: Callable[[], Communicator] = Communicator  # called as a search begins
     direct_elements: int = 0
 
     def is_direct(self, n: int, m: int, d: int) -> bool:
-        """See `Engine.is_direct`."""
+        """Whether all n m distances of rows with d columns are computed by the definition, without bounds."""
         return n * m * d <= self.direct_elements and self.communicator().size == 1
 
-    def tiles(self, width: int, device: torch.device) -> TorchTiles:
-        """See `Engine.tiles`."""
+    def tiles(self, width: int, device: torch.device) -> Tiles:
+        """What finds positive products of `width` terms on `device`."""
         if device.type == "cpu":
             # Products should stay in the cache; gathering wide rows must be paid back by many products.
             rows, columns = (768, 2048) if width <= 512 else (2048, 1024)
@@ -181,7 +102,7 @@ class TorchEngine:
         rows, columns = self.tile_rows or rows, self.tile_columns or columns
         while True:
             try:
-                return TorchTiles.allocate(rows, columns, device)
+                return Tiles.allocate(rows, columns, device)
             except Exception as error:
                 if rows * columns == 1 or not is_out_of_memory(error):
                     raise
@@ -190,11 +111,11 @@ class TorchEngine:
             rows, columns = max(rows // 2, 1), max(columns // 2, 1)
 
     def largest(self, left: Tensor, right: Tensor, count: int) -> Tensor:
-        """See `Engine.largest`."""
+        """For each row of `left` (r, w) the `count` <= c rows of `right` (c, w) of largest product: (r, count)."""
         return (left @ right.T).topk(count, dim=1).indices
 
     def sq_differences(self, x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """See `Engine.sq_differences`."""
+        """Sums of squared differences between rows `i` of `x` and `j` of `y`: (p,), float32 throughout."""
         elements = _CPU_CHUNK_ELEMENTS if x.device.type == "cpu" else _GPU_CHUNK_ELEMENTS
         step = max(1, elements // x.shape[1])
         out = torch.empty(len(i), dtype=torch.float32, device=x.device)
@@ -206,8 +127,8 @@ class TorchEngine:
 
 
 @dataclass(frozen=True, slots=True)
-class FaissEngine(TorchEngine):
-    """FAISS where it is fastest, torch for the rest. Arguments are those of `TorchEngine`."""
+class FaissEngine(Engine):
+    """FAISS where it is fastest, torch for the rest."""
 
     def largest(self, left: Tensor, right: Tensor, count: int) -> Tensor:
         """See `Engine.largest`."""
@@ -221,26 +142,106 @@ class FaissEngine(TorchEngine):
         import faiss
 
         if x.dtype != torch.float32 or y.dtype != torch.float32:
-            return TorchEngine.sq_differences(self, x, y, i, j)
+            return Engine.sq_differences(self, x, y, i, j)
         out = torch.empty(len(i), dtype=torch.float32)
-        x, i, y, j = (
-            x.contiguous(),
-            i.contiguous(),
-            y.contiguous(),
-            j.contiguous(),
-        )  # alive until FAISS is done
-        pointers = map(faiss.swig_ptr, (x.numpy(), i.numpy(), y.numpy(), j.numpy(), out.numpy()))
+        arrays = [each.contiguous().numpy() for each in (x, i, y, j)]  # alive until FAISS is done
+        pointers = map(faiss.swig_ptr, (*arrays, out.numpy()))
         faiss.pairwise_indexed_L2sqr(x.shape[1], len(i), *pointers)  # type: ignore[attr-defined]
         return out
 
 
-def choose_engine(device: torch.device, communicator: Callable[[], Communicator] = SingleProcess) -> Engine:
-    """The fastest engine that is available for data on `device`.
-
-    Args:
-        device: Where the data is.
-        communicator: Called as a search begins, for the processes that share it.
-    """
+def choose_engine(device: torch.device, communicator: Callable[[], Communicator] = Communicator) -> Engine:
+    """The fastest engine that is available for data on `device`."""
     is_faiss_better = device.type == "cpu" and find_spec("faiss") is not None
-    engine = FaissEngine if is_faiss_better else TorchEngine
+    engine = FaissEngine if is_faiss_better else Engine
     return engine(communicator=communicator, direct_elements=DIRECT_ELEMENTS)
+
+
+class Workers:
+    """Context manager with as many workers as torch may use threads; on a GPU, work is done as it comes.
+
+    Operations that share all cores wait for each other at the end of every loop; with many small ones, and another
+    process on one of the cores, this was seen to take twenty times longer. Items of work never wait.
+    """
+
+    def __init__(self, device: torch.device, communicator: Communicator | None = None) -> None:
+        self.device = device
+        self.communicator = communicator or Communicator()
+        self.count = torch.get_num_threads() if device.type == "cpu" else 1
+        self._pool: ThreadPoolExecutor | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        if self.count > 1:
+            self._stack.enter_context(torch_threads(1))
+            self._pool = ThreadPoolExecutor(
+                self.count, "genpr-search", initializer=torch.set_num_threads, initargs=(1,)
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+        self._stack.close()
+
+    def map(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+        """The results in the order of `items`, of which no more than a few are under way at any time."""
+        if self._pool is None:
+            yield from map(work, items)
+            return
+        waiting: deque[Future[_Result]] = deque()
+        for item in items:
+            waiting.append(self._pool.submit(_plainly, work, item))
+            if len(waiting) > 2 * self.count:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def map_shared(
+        self, work: Callable[[_Item], tuple[Tensor, ...]], items: Sequence[_Item]
+    ) -> Iterator[tuple[Tensor, ...]]:
+        """As `map`, where each process does its share of `items`, which are the same everywhere.
+
+        Results are tensors on the device of the workers.
+        """
+        communicator = self.communicator
+        if communicator.size == 1:
+            yield from self.map(work, items)
+            return
+        own = list(self.map(work, communicator.share(items)))
+        by_rank = [iter(results) for results in communicator.all_gather_tensors(own, self.device)]
+        for number in range(len(items)):
+            yield next(by_rank[number % communicator.size])
+
+    def from_rank0(self, parts: list[Tensor]) -> list[Tensor]:
+        """The `parts` of rank 0, on every rank: what another machine may round or plan differently."""
+        communicator = self.communicator
+        if communicator.size == 1:
+            return parts
+        own = [(part,) for part in parts] if communicator.rank == 0 else []
+        (first, *_) = communicator.all_gather_tensors(own, self.device)
+        return [part for (part,) in first]
+
+
+class PerThread(Generic[_Result]):
+    """One object for each thread, made when the thread first asks for it: threads that count never wait for each other."""
+
+    def __init__(self, make: Callable[[], _Result]) -> None:
+        self.make, self._local, self.all = make, threading.local(), list[_Result]()
+
+    @property
+    def own(self) -> _Result:
+        """That of the current thread."""
+        if not hasattr(self._local, "object"):
+            self._local.object = self.make()
+            self.all.append(self._local.object)
+        found: _Result = self._local.object
+        return found
+
+
+def _plainly(work: Callable[[_Item], _Result], item: _Item) -> _Result:
+    # These modes belong to a thread; see `plain_arithmetic`.
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        return work(item)

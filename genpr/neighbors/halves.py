@@ -21,29 +21,15 @@ _HALVES_OF_A_ROW, _ONE_SHORT_ROW_OF = 50, 100
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """Which of n rows belong to which halves.
+    """Which of n rows belong to which halves."""
 
-    Attributes:
-        member: (n, w) int64; bit b % 64 of word b // 64 is set where the row belongs to half b.
-        count: Number of halves B. Halves 2 s and 2 s + 1 share no row.
-        size: Rows of each half, floor(n / 2); of an odd n, one row belongs to neither half of a pair.
-    """
-
-    member: Tensor
-    count: int
-    size: int
+    member: Tensor  # (n, w) int64; bit b % 64 of word b // 64 is set where the row belongs to half b
+    count: int  # number of halves B. Halves 2 s and 2 s + 1 share no row
+    size: int  # rows of each half, floor(n / 2); of an odd n, one row belongs to neither half of a pair
 
     @classmethod
     def drawn(cls, n: int, *, seed: int, stream: int, count: int, device: torch.device) -> Halves:
-        """Draw halves that depend on the arguments alone.
-
-        Args:
-            n: Rows.
-            seed: From 0.
-            stream: Tells sets of one size and seed apart, so that their halves are independent.
-            count: B, even.
-            device: Where the bits shall be.
-        """
+        """Draw halves that depend on the arguments alone."""
         # Streams of a bit generator never change between versions of NumPy; permutations may.
         raw = np.random.PCG64(np.random.SeedSequence([seed, n, stream]))
         size, inside = n // 2, np.zeros((count, n), dtype=bool)
@@ -113,12 +99,7 @@ def counted(bits: Tensor) -> Tensor:
 
 
 class Hits:
-    """How many of something each row has met in each half, counted up to `most`.
-
-    Attributes:
-        planes: (most, n, w) int64; a bit of plane t is set once the row has met more than t. Bits of halves that the
-            row does not belong to are set from the start: nothing more is to be learnt about them.
-    """
+    """How many of something each row has met in each half, counted up to `most`."""
 
     def __init__(self, member: Tensor, most: int) -> None:
         self.planes = (~member).repeat(most, 1, 1)

@@ -20,46 +20,33 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from genpr.neighbors import engine, integers
+from genpr.neighbors import engine
 from genpr.neighbors.bounds import NO_FLOOR, basis_tolerance, represent, slack_factor
 from genpr.neighbors.distance import pieces_of
-from genpr.neighbors.engine import Tiles, plain_arithmetic
-from genpr.neighbors.quantized import CodeView, Grid
-from genpr.neighbors.workers import Workers
+from genpr.neighbors.engine import Tiles, Workers, plain_arithmetic
 
 # Coordinates up to this many bytes per set are kept; more are computed again whenever a tile needs them.
 _KEPT_BYTES = 192 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class FloatView:
-    """Coordinates q of n rows, and their floors. See `bounds`.
+class View:
+    """Coordinates q of n rows, and their floors. See `bounds`."""
 
-    Attributes:
-        features: (n, d) float32 or float16, the original values.
-        center: (d,) float32.
-        scale: As in `Frame`.
-        width: Coordinates per row, w.
-        augmented: q, -half_floors and 1, (n, w + 2) float32; None where they are too many to keep.
-        half_floors: Half of |q|^2 - slack, (n,) float32.
-        slack: (n,) float64, infinite for rows that the frame cannot hold; their coordinates are zero.
-        residual: (n,) float64, at least the norm of what the coordinates leave out.
-    """
-
-    features: Tensor
-    center: Tensor
-    scale: float
-    width: int
-    augmented: Tensor | None
-    half_floors: Tensor
-    slack: Tensor
-    residual: Tensor
+    features: Tensor  # (n, d) float32 or float16, the original values
+    center: Tensor  # (d,) float32
+    scale: float  # as in `Frame`
+    width: int  # coordinates per row, w
+    augmented: Tensor | None  # q, -half_floors and 1, (n, w + 2) float32
+    half_floors: Tensor  # half of |q|^2 - slack, (n,) float32
+    slack: Tensor  # (n,) float64, infinite for rows that the frame cannot hold; their coordinates are zero
+    residual: Tensor  # (n,) float64, at least the norm of what the coordinates leave out
 
     @classmethod
-    def of(cls, features: Tensor, center: Tensor, scale: float, basis: Tensor | None) -> FloatView:
+    def of(cls, features: Tensor, center: Tensor, scale: float, basis: Tensor | None) -> View:
         """Coordinates of (n, d) `features` in the directions of (d, w - 1) `basis`, or all of them."""
         n, device = len(features), features.device
-        width = _width(center, basis)
+        width = len(center) if basis is None else basis.shape[1] + 1
         kept = n * width * 4 <= _KEPT_BYTES or basis is not None
         augmented = torch.empty(n, width + 2, dtype=torch.float32, device=device) if kept else None
         slack, residual = torch.empty(2, n, dtype=torch.float64, device=device)
@@ -78,20 +65,6 @@ class FloatView:
         if augmented is not None:
             augmented[:, -2], augmented[:, -1] = -half_floors, 1
         return cls(features, center, scale, width, augmented, half_floors, slack, residual)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """What `restored` needs beside features, center and scale."""
-        named = {"half_floors": self.half_floors, "slack": self.slack, "residual": self.residual}
-        return named if self.augmented is None else {**named, "augmented": self.augmented}
-
-    @classmethod
-    def restored(
-        cls, features: Tensor, center: Tensor, scale: float, basis: Tensor | None, tensors: dict[str, Tensor]
-    ) -> FloatView:
-        """From `tensors`."""
-        width = _width(center, basis)
-        rest = (tensors["half_floors"], tensors["slack"], tensors["residual"])
-        return cls(features, center, scale, width, tensors.get("augmented"), *rest)
 
     @property
     def coordinates(self) -> Tensor:
@@ -118,18 +91,17 @@ class FloatView:
         out[:, -1], out[:, -2] = out[:, -2].clone(), 1
         return out
 
-    def gap(self, rows: Tensor, others: object, columns: Tensor) -> Tensor:
+    def gap(self, rows: Tensor, others: View, columns: Tensor) -> Tensor:
         """What separates upper from lower bounds: `rows` of this view with `columns` of `others`, (p,) float64."""
-        assert isinstance(others, FloatView)
         slack = self.slack[rows] + others.slack[columns]
         return 2 * slack + 4 * self.residual[rows] * others.residual[columns]
 
-    def search(self, block: Tensor, tiles: Tiles) -> FloatSearch:
+    def search(self, block: Tensor, tiles: Tiles) -> ViewSearch:
         """Ask which keys of the rows of `block` are large."""
-        return FloatSearch(self.left(block), min(slack_factor(self.width + 8), 1.0), tiles)
+        return ViewSearch(self.left(block), min(slack_factor(self.width + 8), 1.0), tiles)
 
 
-class FloatSearch:
+class ViewSearch:
     """Keys above a threshold, which is a column of the product itself: what is left is to find signs.
 
     The threshold takes part in a product of w + 2 terms, and so in its error: a doubt relative to its size.
@@ -138,22 +110,13 @@ class FloatSearch:
     def __init__(self, left: Tensor, doubt: float, tiles: Tiles) -> None:
         self._left, self._floors, self._doubt, self._tiles = left, left[:, -2].double(), doubt, tiles
 
-    def above(self, lowest: Tensor, columns: object, chunk: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Every pair whose key may be at least `lowest` (r,) float64, for `chunk` (c,) of the columns.
-
-        Returns:
-            Positions of rows and columns, keys, and the doubt about these, each (p,).
-        """
-        assert isinstance(columns, FloatView)
+    def above(self, lowest: Tensor, columns: View, chunk: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Every pair whose key may be at least `lowest` (r,) float64, for `chunk` (c,) of the columns."""
         # The left factor is this search's own; its column of floors makes place for the thresholds.
         self._left[:, -2] = _rounded_up(self._floors - lowest * (1 + self._doubt))
         lifted = self._left[:, -2].double() - self._floors
         i, j, product = self._tiles.non_negative(self._left, columns.right(chunk))
         return i, j, product.double() - lifted[i], self._doubt * lifted[i].abs()
-
-
-def _width(center: Tensor, basis: Tensor | None) -> int:
-    return len(center) if basis is None else basis.shape[1] + 1
 
 
 def _half_floors(coordinates: Tensor, slack: Tensor) -> Tensor:
@@ -177,21 +140,13 @@ _MIN_GAP = 2.0**-10
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Which center each row is nearest to.
+    """Which center each row is nearest to."""
 
-    Attributes:
-        label: (n,) int64; c for rows without usable coordinates.
-        sq_distances: (c, n) float64, from every center to the coordinates of every row.
-        own: (n,) float64, the one among them to the row's own center; zero for the label c.
-        gaps: (c + 1, c) float64, distances between centers; zero for the label c.
-        norms: (n,) float64, of the coordinates, and of the farthest center if that is larger.
-    """
-
-    label: Tensor
-    sq_distances: Tensor
-    own: Tensor
-    gaps: Tensor
-    norms: Tensor
+    label: Tensor  # (n,) int64; c for rows without usable coordinates
+    sq_distances: Tensor  # (c, n) float64, from every center to the coordinates of every row
+    own: Tensor  # (n,) float64, the one among them to the row's own center; zero for the label c
+    gaps: Tensor  # (c + 1, c) float64, distances between centers; zero for the label c
+    norms: Tensor  # (n,) float64, of the coordinates, and of the farthest center if that is larger
 
     @classmethod
     def of(cls, coordinates: Tensor, slack: Tensor, centers: Tensor) -> Cells | None:
@@ -216,13 +171,7 @@ class Cells:
         return cls(label, sq_distances, own, torch.cat([gaps, torch.zeros_like(gaps[:1])]), norms)
 
     def within_reach(self, reach: Tensor, others: Cells, block: Tensor) -> Tensor:
-        """Which rows may be within `reach` of a block of `others`: (n,) bool, True wherever that is uncertain.
-
-        Args:
-            reach: (n,) float64, distances in the unit of the coordinates.
-            others: The cells of another set, of the same centers.
-            block: (b,) rows of `others`, all of one label.
-        """
+        """Which rows may be within `reach` of a block of `others`: (n,) bool, True wherever that is uncertain."""
         a, count = int(others.label[block[0]]), len(self.sq_distances)
         if a >= count or len(others.sq_distances) != count:
             return torch.ones_like(self.label, dtype=torch.bool)
@@ -244,21 +193,13 @@ _SEEN_LATER = 2**20  # elements whose view is computed when a search needs it: a
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """An origin, a scale, and optionally a few directions and a partition of space. See `bounds`.
+    """An origin, a scale, and optionally a few directions and a partition of space. See `bounds`."""
 
-    Attributes:
-        center: (d,) float32. |x|^2 + |y|^2 - 2 <x, y> cancels when a common offset is large next to the spread.
-        scale: A power of two that brings typical norms near 1, so that squares neither overflow nor vanish.
-        basis: (d, w - 1) float64, orthonormal columns, or None to keep all d coordinates.
-        centers: (c, w) float64 coordinates of the centers of cells (Voronoi), c = 0 for no cells.
-        grid: What makes integers of all coordinates, or None for float32. There are no directions or cells then.
-    """
-
-    center: Tensor
+    center: Tensor  # (d,) float32
+    # A power of two that brings typical norms near 1, so that squares neither overflow nor vanish
     scale: float
-    basis: Tensor | None
-    centers: Tensor
-    grid: Grid | None = None
+    basis: Tensor | None  # (d, w - 1) float64, orthonormal columns, or None to keep all d coordinates
+    centers: Tensor  # (c, w) float64 coordinates of the centers of cells (Voronoi), c = 0 for no cells
 
     @classmethod
     def around(cls, features: Tensor) -> Frame:
@@ -276,32 +217,6 @@ class Frame:
         none = torch.empty(0, features.shape[1], dtype=torch.float64, device=features.device)
         return cls(center, scale, None, none)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """What `restored` needs, beside `numbers`."""
-        named = {"center": self.center, "centers": self.centers}
-        if self.basis is not None:
-            named["basis"] = self.basis
-        if self.grid is not None:
-            named |= {"outer": self.grid.outer, "inner": self.grid.inner}
-        return named
-
-    def numbers(self) -> dict[str, float]:
-        """What `restored` needs, beside `tensors`."""
-        numbers = {"scale": self.scale}
-        if self.grid is not None:
-            coarse, fine = self.grid.shares
-            numbers |= {"step": self.grid.step, "coarse": coarse, "fine": fine}
-        return numbers
-
-    @classmethod
-    def restored(cls, tensors: dict[str, Tensor], numbers: dict[str, float]) -> Frame:
-        """From `tensors` and `numbers`."""
-        grid = None
-        if "step" in numbers:
-            shares = numbers["coarse"], numbers["fine"]
-            grid = Grid(tensors["outer"], tensors["inner"], numbers["step"], shares)
-        return cls(tensors["center"], numbers["scale"], tensors.get("basis"), tensors["centers"], grid)
-
     def place(self, features: Tensor) -> Placed:
         """What a search sees of (n, d) float32 or float16 `features`, which are kept, not copied."""
         placed = Placed(features, lambda: self)
@@ -312,17 +227,10 @@ class Frame:
 
 @dataclass(frozen=True)
 class Placed:
-    """Features with their place in a frame, ready for the bounds.
+    """Features with their place in a frame, ready for the bounds."""
 
-    Attributes:
-        features: (n, d) float32 or float16, the original values, on which every decision rests.
-        find_frame: Gives the frame when a bounded search first needs it.
-        restored_view: The view, if it was saved; None to compute it.
-    """
-
-    features: Tensor
-    find_frame: Callable[[], Frame]
-    restored_view: FloatView | CodeView | None = None
+    features: Tensor  # (n, d) float32 or float16, the original values, on which every decision rests
+    find_frame: Callable[[], Frame]  # gives the frame when a bounded search first needs it
 
     @classmethod
     def of(cls, features: Tensor, k: int) -> Placed:
@@ -343,31 +251,17 @@ class Placed:
         """The frame."""
         return self.find_frame()
 
-    @classmethod
-    def restored(cls, frame: Frame, features: Tensor, tensors: dict[str, Tensor]) -> Placed:
-        """From the features and the tensors of a view."""
-        view: FloatView | CodeView
-        if frame.grid is None:
-            view = FloatView.restored(features, frame.center, frame.scale, frame.basis, tensors)
-        else:
-            view = CodeView.restored(frame.grid, tensors)
-        return cls(features, lambda: frame, view)
-
     @cached_property
-    def view(self) -> FloatView | CodeView:
-        """What a bounded search sees of the features. All sets in one frame have views of one kind."""
-        if self.restored_view is not None:
-            return self.restored_view
+    def view(self) -> View:
+        """What a bounded search sees of the features."""
         frame = self.frame
         with plain_arithmetic(self.device):
-            if frame.grid is None:
-                return FloatView.of(self.features, frame.center, frame.scale, frame.basis)
-            return CodeView.of(self.features, frame.center, frame.scale, frame.grid)
+            return View.of(self.features, frame.center, frame.scale, frame.basis)
 
     @cached_property
     def cells(self) -> Cells | None:
         """The cells of the rows, where the frame has any; they follow from coordinates that are kept."""
-        if isinstance(self.view, CodeView) or self.view.augmented is None:
+        if self.view.augmented is None:
             return None
         with plain_arithmetic(self.device):
             return Cells.of(self.view.coordinates, self.view.slack, self.frame.centers)
@@ -385,13 +279,7 @@ class Placed:
         return keys.double() * (-2.0 / self.frame.scale**2)
 
     def sq_gap(self, rows: Tensor, others: Placed, columns: Tensor) -> Tensor:
-        """What separates the upper bounds of pairs from the lower ones, in the unit of the features.
-
-        Args:
-            rows: (p,) rows of this set.
-            others: A set in the same frame.
-            columns: Rows of `others`, broadcastable with `rows`.
-        """
+        """What separates the upper bounds of pairs from the lower ones, in the unit of the features."""
         return self.view.gap(rows, others.view, columns) / self.frame.scale**2
 
 
@@ -413,11 +301,10 @@ _SAMPLED = 4096  # most rows that directions are fitted to, and as many that the
 _ASKED = 128  # rows whose candidates are counted
 _MIN_ROWS = 3000  # below, nothing is worth a choice
 _FEWEST = 64  # rows that fit into a sample
-_GRID_ROWS = 128  # that a grid is fitted to
 _GOOD = 0.15  # of the cost of all coordinates: no more directions are tried
 
 # Costs in nanoseconds, on the 2-core machines that genpr was tuned on; only their ratios matter.
-_PER_COORDINATE, _PER_CODE = 0.0125, 0.0068  # of a pair inside a matrix product
+_PER_COORDINATE = 0.0125  # of a pair inside a matrix product
 _PER_PAIR = 0.9
 _PER_CANDIDATE, _PER_CANDIDATE_FEATURE = 400.0, 0.25  # of a pair that is looked at
 
@@ -439,21 +326,13 @@ _LLOYD_STEPS = 6
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Evenly spaced rows in a frame with all coordinates, and for some of them how far the search must reach.
+    """Evenly spaced rows in a frame with all coordinates, and for some of them how far the search must reach."""
 
-    Attributes:
-        index: (s,) which rows of the set.
-        rows: (s, d) float32.
-        sq_norms: (s,) float32.
-        asked: (a,) positions in `rows`.
-        sq_reach: (a,) float32, about the squared distance to the k-th nearest within the whole set.
-    """
-
-    index: Tensor
-    rows: Tensor
-    sq_norms: Tensor
-    asked: Tensor
-    sq_reach: Tensor
+    index: Tensor  # (s,) which rows of the set
+    rows: Tensor  # (s, d) float32
+    sq_norms: Tensor  # (s,) float32
+    asked: Tensor  # (a,) positions in `rows`
+    sq_reach: Tensor  # (a,) float32, about the squared distance to the k-th nearest within the whole set
 
     @classmethod
     def of(cls, features: Tensor, index: Tensor, frame: Frame, k: int) -> _Sample | None:
@@ -475,7 +354,7 @@ class _Sample:
         sq = _sq_distances(coordinates, coordinates.square().sum(dim=1), self.asked)
         return self._share(sq)
 
-    def left_by_view(self, view: FloatView | CodeView, rows: Tensor, zoom: float = 1.0) -> float:
+    def left_by_view(self, view: View, rows: Tensor, zoom: float = 1.0) -> float:
         """The same for a view of the whole set, at `zoom` times the scale, whose `rows` (s,) are the sample."""
         keys = view.left(rows[self.asked]) @ view.right(rows).T
         keys[torch.arange(len(keys), device=keys.device), self.asked] = -torch.inf
@@ -506,38 +385,16 @@ def choose_frame(features: Tensor, k: int) -> Frame:
         if fitted is None or judged is None:
             _log.info(_CHOSEN, n, d, "all coordinates, since most rows are far from each other")
             return frame
-        basis, cost = _cheapest_basis(fitted, judged)
-        grid = _cheaper_grid(features, frame, fitted, judged, cost)
-        if grid is not None:
-            _log.info(_CHOSEN, n, d, "8-bit integers for all coordinates")
-            return replace(frame, grid=grid)
+        basis = _cheapest_basis(fitted, judged)
         if basis is None:
             _log.info(_CHOSEN, n, d, "all coordinates, since nothing less would be cheaper")
             return frame
         frame = replace(frame, basis=basis)
-        view = FloatView.of(features[fitted.index], frame.center, frame.scale, basis)
+        view = View.of(features[fitted.index], frame.center, frame.scale, basis)
         cells = min(_MAX_CELLS, n // _ROWS_PER_CELL)
         frame = replace(frame, centers=_centers(view.coordinates, cells))
     _log.info(_CHOSEN, n, d, f"{basis.shape[1]} directions first, in {cells} cells")
     return frame
-
-
-def _cheaper_grid(
-    features: Tensor, frame: Frame, fitted: _Sample, judged: _Sample, cost: float
-) -> Grid | None:
-    """Integers of all coordinates, if they are expected to cost less than `cost`."""
-    d = features.shape[1]
-    if (
-        _PER_CODE * d + _PER_PAIR >= cost
-        or d > integers.MOST_WIDTH
-        or not integers.are_available(features.device)
-    ):
-        return None
-    grid = Grid.fitted(fitted.rows[:: -(-len(fitted.rows) // _GRID_ROWS)])
-    view = CodeView.of(features[judged.index], frame.center, frame.scale, grid)
-    everything = torch.arange(len(judged.index), device=features.device)
-    share = judged.left_by_view(view, everything)
-    return grid if _PER_CODE * grid.width + _PER_PAIR + share * _cost_of_looking(d) < cost else None
 
 
 def serves(points: Placed, k: int) -> bool:
@@ -549,7 +406,7 @@ def serves(points: Placed, k: int) -> bool:
     if len(points) < _MIN_ROWS:
         return False
     frame, features = points.frame, points.features
-    if frame.basis is None and frame.grid is None:
+    if frame.basis is None:
         return False
     with plain_arithmetic(points.device):
         own = Frame.around(features)
@@ -558,7 +415,7 @@ def serves(points: Placed, k: int) -> bool:
         if sample is None:
             return False
         share = sample.left_by_view(points.view, sample.index, frame.scale / own.scale)
-    of_products = (_PER_COORDINATE if frame.grid is None else _PER_CODE) * points.view.width + _PER_PAIR
+    of_products = _PER_COORDINATE * points.view.width + _PER_PAIR
     return share * _cost_of_looking(features.shape[1]) <= of_products
 
 
@@ -570,8 +427,8 @@ def _halves(features: Tensor) -> tuple[Tensor, Tensor]:
     return both[::2], both[1::2]
 
 
-def _cheapest_basis(fitted: _Sample, judged: _Sample) -> tuple[Tensor | None, float]:
-    """Directions, or None for all coordinates, and the cost per pair of rows."""
+def _cheapest_basis(fitted: _Sample, judged: _Sample) -> Tensor | None:
+    """The directions of least cost per pair of rows, or None for all coordinates."""
     d = fitted.rows.shape[1]
     best, best_cost = None, _cost(d, judged.left_by(judged.rows), d)
     good = _GOOD * best_cost
@@ -590,7 +447,7 @@ def _cheapest_basis(fitted: _Sample, judged: _Sample) -> tuple[Tensor | None, fl
                 best, best_cost = basis[:, :width], cost
         if best_cost <= good or share > stage.hopeless:
             break
-    return None if best is None else best.contiguous(), best_cost
+    return None if best is None else best.contiguous()
 
 
 def _cost(width: int, share: float, d: int) -> float:

@@ -23,7 +23,7 @@ from torch import Tensor
 from genpr.neighbors.balls import Ties
 from genpr.neighbors.bounds import bounds_of_differences
 from genpr.neighbors.distance import all_sq_distances, pieces_of, sq_distances_at
-from genpr.neighbors.engine import Engine, choose_engine, plain_arithmetic
+from genpr.neighbors.engine import Engine, Workers, choose_engine, plain_arithmetic
 from genpr.neighbors.index import Placed, evenly_spaced
 from genpr.neighbors.search import (
     Advance,
@@ -36,20 +36,14 @@ from genpr.neighbors.search import (
     sweep_between,
     sweep_within,
 )
-from genpr.neighbors.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
 class NeighborLists:
-    """The L nearest other rows of each of n rows.
+    """The L nearest other rows of each of n rows."""
 
-    Attributes:
-        index: (n, L) int64, nearest first; which of several equally far is arbitrary.
-        sq: (n, L) float64, `near_sq_distances`, ascending.
-    """
-
-    index: Tensor
-    sq: Tensor
+    index: Tensor  # (n, L) int64, nearest first; which of several equally far is arbitrary
+    sq: Tensor  # (n, L) float64, `near_sq_distances`, ascending
 
     @classmethod
     def none(cls, features: Tensor) -> NeighborLists:
@@ -96,21 +90,13 @@ _VERIFIED = 4096  # pairs per piece of work
 
 @dataclass(frozen=True, slots=True)
 class Directed:
-    """Rows and others within their reach, grouped by row, with bounds on the squared distances; all (p,).
+    """Rows and others within their reach, grouped by row, with bounds on the squared distances; all (p,)."""
 
-    Attributes:
-        row: Ascending.
-        other: A row of the same set.
-        sq_lower: Lower bound on the squared distance.
-        sq_upper: Upper bound.
-        size: (n,) others per row.
-    """
-
-    row: Tensor
-    other: Tensor
-    sq_lower: Tensor
-    sq_upper: Tensor
-    size: Tensor
+    row: Tensor  # Ascending
+    other: Tensor  # A row of the same set
+    sq_lower: Tensor  # lower bound on the squared distance
+    sq_upper: Tensor  # upper bound
+    size: Tensor  # (n,) others per row
 
     @classmethod
     def of(cls, pairs: Pairs, sq_reach: Tensor) -> Directed:
@@ -209,15 +195,6 @@ def kth_sq_distances(
     """Squared distance from each row to its k-th nearest other row, exactly.
 
     A row is never its own neighbor; copies of it are.
-
-    Args:
-        points: n rows.
-        ks: Each from 1 to n - 1.
-        engine: What multiplies; None chooses by device.
-        advance: Told how many of the n (n - 1) / 2 pairs are done with, now and then.
-
-    Returns:
-        (len(ks), n) float64.
     """
     if not ks:
         return torch.empty(0, len(points), dtype=torch.float64, device=points.device)
@@ -238,16 +215,7 @@ def kth_sq_distances(
 
 
 def nearest_neighbors(points: Placed, k: int, *, engine: Engine | None = None) -> tuple[Tensor, Tensor]:
-    """The `k` nearest other rows of each row, nearest first, exactly; which of several equally far is arbitrary.
-
-    Args:
-        points: n rows.
-        k: From 1 to n - 1.
-        engine: As in `kth_sq_distances`.
-
-    Returns:
-        Indices (n, k) int64 and squared distances (n, k) float64.
-    """
+    """The `k` nearest other rows of each row, nearest first, exactly; which of several equally far is arbitrary."""
     engine = engine or choose_engine(points.device)
     n, d = points.features.shape
     if engine.is_direct(n, n, d):
@@ -269,11 +237,7 @@ def nearest_neighbors(points: Placed, k: int, *, engine: Engine | None = None) -
 def near_others(
     points: Placed, k: int, engine: Engine, workers: Workers, advance: Advance = no_advance
 ) -> tuple[Directed, Tensor]:
-    """For each row, the others that may be among its `k` nearest, or no farther than these.
-
-    Returns:
-        The others; and for rows with k copies, which have none there, these copies: (n, k) int64, -1 for all others.
-    """
+    """For each row, the others that may be among its `k` nearest, or no farther than these."""
     sq_reach, copies = _first_reach(points, k, engine, workers)
     return Directed.of(_closest(points, k, sq_reach, engine, workers, advance), sq_reach), copies
 
@@ -391,16 +355,6 @@ def nearest_between(
     The two sets are different ones: point i may well be the nearest to query i. Where very many points are exactly
     as far from a query as its k-th nearest, on a lattice for instance, every one of them costs a distance by the
     definition; copies of a point beyond k cost nothing.
-
-    Args:
-        queries: m rows.
-        points: n rows in the same frame.
-        k: From 1 to n.
-        engine: What multiplies; None chooses by device.
-        advance: Told how many of the m n pairs are done with, now and then.
-
-    Returns:
-        Indices (m, k) int64 and squared distances (m, k) float64.
     """
     engine = engine or choose_engine(points.device)
     if engine.is_direct(len(queries), *points.features.shape):

@@ -20,10 +20,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from genpr.distributed import Communicator
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.bounds import bounds_of_differences, slack_factor
 from genpr.neighbors.counts import sq_radii_of
-from genpr.neighbors.engine import Engine, choose_engine, plain_arithmetic
+from genpr.neighbors.engine import Engine, PerThread, Workers, choose_engine, plain_arithmetic
 from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import (
@@ -33,26 +34,18 @@ from genpr.neighbors.nearest import (
     near_sq_distances,
 )
 from genpr.neighbors.search import Pairs
-from genpr.neighbors.workers import Communicator, PerThread, Workers
 
 _ROWS = 2048  # per piece of work
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far the balls of one kind reach, over all halves, as `near_sq_distances`.
+    """How far the balls of one kind reach, over all halves, as `near_sq_distances`."""
 
-    Attributes:
-        least: (n,) float64, up to which a row's balls hold everything, in each half that it belongs to.
-        most: (n,) float64, beyond which they hold nothing; -inf for a row that belongs to no half.
-        sq_medians: (B,) float64, ascending: squared median radii of the halves; none if balls are not clipped.
-        within: (B + 1, w) int64: the halves whose median is not among the q smallest.
-    """
-
-    least: Tensor
-    most: Tensor
-    sq_medians: Tensor
-    within: Tensor
+    least: Tensor  # (n,) float64, up to which a row's balls hold everything, in each half that it belongs to
+    most: Tensor  # (n,) float64, beyond which they hold nothing; -inf for a row that belongs to no half
+    sq_medians: Tensor  # (B,) float64, ascending: squared median radii of the halves
+    within: Tensor  # (B + 1, w) int64: the halves whose median is not among the q smallest
 
 
 class ListedPairs(NamedTuple):
@@ -69,26 +62,17 @@ class ReplicateBalls:
 
     Every row has a run of entries, one for each of its nearest others, as long as some half's ball may reach farther,
     and a last one that is infinitely far.
-
-    Attributes:
-        halves: Who belongs where.
-        start: (n,) int64, the first entry of each row.
-        last: (n,) int64, its last.
-        sq: (e,) float64, ascending within a row.
-        bits: By k, (e, w) int64: the halves in which fewer than k of the row's entries before this one belong to the
-            half, and the row itself does.
-        reaches: By kind of ball.
-        near: Listed pairs of rows of which the second may lie in a ball of the first in some half; none unless asked
-            for.
     """
 
-    halves: Halves
-    start: Tensor
-    last: Tensor
-    sq: Tensor
+    halves: Halves  # who belongs where
+    start: Tensor  # (n,) int64, the first entry of each row
+    last: Tensor  # (n,) int64, its last
+    sq: Tensor  # (e,) float64, ascending within a row
+    # by k, (e, w) int64: the halves in which fewer than k of the row's entries before this one belong to the
+    # half, and the row itself does
     bits: Mapping[int, Tensor]
-    reaches: Mapping[Ball, Reach]
-    near: ListedPairs
+    reaches: Mapping[Ball, Reach]  # by kind of ball
+    near: ListedPairs  # listed pairs of rows of which the second may lie in a ball of the first in some half
 
     @classmethod
     def of(
@@ -102,17 +86,7 @@ class ReplicateBalls:
         *,
         pairs: bool = False,
     ) -> ReplicateBalls:
-        """Read from `lists`; rows whose list is too short for some half are searched again.
-
-        Args:
-            points: n rows.
-            lists: Of these.
-            halves: Each of more than k rows, for the k of every ball.
-            balls: At least one.
-            engine: What multiplies.
-            workers: Who works.
-            pairs: Whether to keep `near`, which takes as much memory as the lists.
-        """
+        """Read from `lists`; rows whose list is too short for some half are searched again."""
         ks, clipped = sorted({ball.k for ball in balls}), {ball.k for ball in balls if ball.clipped}
         rows = torch.arange(len(points), device=points.device)
         runs: list[_Runs] = []
@@ -163,27 +137,16 @@ class ReplicateBalls:
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Entries of some rows.
+    """Entries of some rows."""
 
-    Attributes:
-        rows: (r,) whose lists were long enough.
-        short: Those whose lists were not.
-        size: (r,) entries of each.
-        sq: (e,) float64.
-        bits: By k, (e, w) int64.
-        reach: By k, (2, r) float64: least and most.
-        sq_radii: By k, (r, B) float64, infinite where the row does not belong to the half.
-        near: The rows and those of their lists that are within their reach, if they are to be kept.
-    """
-
-    rows: Tensor
-    short: Tensor
-    size: Tensor
-    sq: Tensor
-    bits: dict[int, Tensor]
-    reach: dict[int, Tensor]
-    sq_radii: dict[int, Tensor]
-    near: ListedPairs
+    rows: Tensor  # (r,) whose lists were long enough
+    short: Tensor  # those whose lists were not
+    size: Tensor  # (r,) entries of each
+    sq: Tensor  # (e,) float64
+    bits: dict[int, Tensor]  # by k, (e, w) int64
+    reach: dict[int, Tensor]  # by k, (2, r) float64: least and most
+    sq_radii: dict[int, Tensor]  # by k, (r, B) float64, infinite where the row does not belong to the half
+    near: ListedPairs  # the rows and those of their lists that are within their reach, if they are to be kept
 
     @classmethod
     def of(
@@ -261,24 +224,15 @@ def _reach(ball: Ball, of_k: Tensor, sq_radii: Tensor | None, halves: Halves) ->
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to count in every replicate, that is in a half of the reals and a half of the fakes.
+    """What to count in every replicate, that is in a half of the reals and a half of the fakes."""
 
-    Attributes:
-        balls: Whose.
-        ball: Which.
-        count: "owners": how many balls hold at least t rows. "others": how many rows lie in at least t balls. "pairs": how
-            many pairs of a ball and a row in it there are.
-        most: Count for t = 1 to `most`; 1 for pairs.
-        ties: Whether a row on the sphere is inside: "closed" yes, "strict" no.
-        rows: Which rows the balls are asked for: those of the other set, or, "own", the other rows of their own. Of own
-            rows at the very radius of a ball, those beyond the listed neighbors are not counted.
-    """
-
-    balls: Literal["real", "fake"]
-    ball: Ball
-    count: Literal["owners", "others", "pairs"]
-    most: int = 1
-    ties: Ties = "closed"
+    balls: Literal["real", "fake"]  # Whose
+    ball: Ball  # Which
+    count: Literal["owners", "others", "pairs"]  # "owners": how many balls hold at least t rows
+    most: int = 1  # count for t = 1 to `most`; 1 for pairs
+    ties: Ties = "closed"  # whether a row on the sphere is inside: "closed" yes, "strict" no
+    # which rows the balls are asked for: those of the other set, or, "own", the other rows of their own. Of
+    # own rows at the very radius of a ball, those beyond the listed neighbors are not counted
     rows: Literal["other", "own"] = "other"
 
 
@@ -293,25 +247,15 @@ class ResampledSet:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One set as the owner of balls.
+    """One set as the owner of balls."""
 
-    Attributes:
-        points: The set.
-        member: Its halves, (n, w).
-        others: Halves of the set whose rows its balls may hold, (m, w).
-        asked: What is asked about its balls and those rows.
-        kinds: Of these balls, each with the rule for its sphere.
-        balls: These, perhaps among others; None if nothing is.
-        most: How far the largest of them reaches, (n,) float64.
-    """
-
-    points: Placed
-    member: Halves
-    others: Halves
-    asked: tuple[Asked, ...]
-    kinds: tuple[tuple[Ball, Ties], ...]
-    balls: ReplicateBalls | None
-    most: Tensor
+    points: Placed  # the set
+    member: Halves  # its halves, (n, w)
+    others: Halves  # halves of the set whose rows its balls may hold, (m, w)
+    asked: tuple[Asked, ...]  # what is asked about its balls and those rows
+    kinds: tuple[tuple[Ball, Ties], ...]  # of these balls, each with the rule for its sphere
+    balls: ReplicateBalls | None  # These, perhaps among others; None if nothing is
+    most: Tensor  # how far the largest of them reaches, (n,) float64
 
 
 def _sides(
@@ -352,16 +296,7 @@ def proven_reach(side: Side) -> Tensor:
 
 
 class Found:
-    """Pairs that may be in balls of one kind.
-
-    Args:
-        side: The owner of the balls.
-        ball: Their kind.
-        ties: The rule for their spheres.
-        owner: (p,) rows of the side.
-        other: (p,) rows of the other set.
-        near: (p,) float64, distances, or upper bounds where all balls of the row hold what is there.
-    """
+    """Pairs that may be in balls of one kind."""
 
     def __init__(
         self, side: Side, ball: Ball, ties: Ties, owner: Tensor, other: Tensor, near: Tensor
@@ -395,15 +330,6 @@ class ReplicateCounter:
 
     The balls of a half are those of the half alone: each reaches the k-th nearest other row of the half. Distances are
     `near_sq_distances`, equal for equal vectors. What is asked about a set's own rows is counted beforehand.
-
-    Args:
-        real: The reals; each half has more rows than any k that is asked for.
-        fake: The fakes, placed in the same frame, with as many halves.
-        asked: What to count.
-        engine: What finds balls and takes differences; None chooses by device.
-
-    Attributes:
-        reaches: How far the largest ball of each real and each fake reaches over all halves, (n,) and (m,).
     """
 
     def __init__(

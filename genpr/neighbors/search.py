@@ -12,12 +12,18 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from genpr.distributed import Communicator
 from genpr.neighbors.bounds import NO_FLOOR, bounds_by_product, bounds_of_differences
 from genpr.neighbors.distance import sq_distances_at
-from genpr.neighbors.engine import Engine, Tiles, choose_engine, plain_arithmetic
-from genpr.neighbors.index import FloatSearch, Placed
-from genpr.neighbors.quantized import CodeSearch
-from genpr.neighbors.workers import Communicator, PerThread, Workers
+from genpr.neighbors.engine import (
+    Engine,
+    PerThread,
+    Tiles,
+    Workers,
+    choose_engine,
+    plain_arithmetic,
+)
+from genpr.neighbors.index import Placed, ViewSearch
 from genpr.notices import emit_notice
 from genpr.runtime import empty_device_cache, is_out_of_memory
 
@@ -65,16 +71,10 @@ _HELD_PORTION, _PER_ROW, _HELD_MOST = 2**16, 16, 2**22
 
 @dataclass(slots=True)
 class Closest:
-    """The closest pairs met so far.
+    """The closest pairs met so far."""
 
-    Attributes:
-        sq_reach: (n,) float64, within it the row has k others; -inf for rows that need none. It is the caller's,
-            and shrinks in place.
-        smallest: (n, k) float64, ascending: least upper bounds to distinct rows met.
-    """
-
-    sq_reach: Tensor
-    smallest: Tensor
+    sq_reach: Tensor  # (n,) float64, within it the row has k others; -inf for rows that need none
+    smallest: Tensor  # (n, k) float64, ascending: least upper bounds to distinct rows met
     _waiting: list[Pairs] = field(default_factory=list)
     _kept: list[Pairs] = field(default_factory=list)
 
@@ -178,17 +178,6 @@ def sweep_within(
     """Look at every pair of `points`, once, whose distance may be within the reach of one of the two.
 
     Several processes share the pairs, no two have the same: the caller gathers what they find.
-
-    Args:
-        points: n rows.
-        sq_reach: (n,) float64; -inf reaches nothing. It may shrink in place meanwhile.
-        engine: What multiplies.
-        workers: Who works.
-        look: What they do with the pairs that they find, in portions.
-        advance: Told how many of the n (n - 1) / 2 pairs are done with, now and then.
-
-    Yields:
-        What `look` returns for each portion.
     """
     # Tiles hold memory that only one thread can use at a time.
     tiles = PerThread(partial(engine.tiles, points.view.width, points.device))
@@ -230,19 +219,6 @@ def sweep_between(
     """Look at every pair of a row and a column whose distance may be within the reach of one of the two.
 
     Several processes share the rows.
-
-    Args:
-        rows: n points.
-        columns: m points in the same frame.
-        row_sq_reach: (n,) float64; -inf reaches nothing.
-        column_sq_reach: (m,) float64.
-        engine: What multiplies.
-        workers: Who works.
-        look: What they do with the pairs that they find, in portions.
-        advance: Told how many of the n m pairs are done with, now and then.
-
-    Yields:
-        What `look` returns for each portion.
     """
     tiles = PerThread(partial(engine.tiles, rows.view.width, rows.device))
     columns.cells  # noqa: B018 - computed once, before threads ask for them
@@ -313,7 +289,7 @@ def _search(
     yield from found.portions(row_sq_reach, column_sq_reach)
 
 
-def _above(search: FloatSearch | CodeSearch, lowest: Tensor, columns: Placed, chunk: Tensor) -> _Above:
+def _above(search: ViewSearch, lowest: Tensor, columns: Placed, chunk: Tensor) -> _Above:
     """Pairs whose key may be at least `lowest`, in halves where there is too little memory for all of them."""
     try:
         return search.above(lowest, columns.view, chunk)
@@ -395,15 +371,7 @@ def visit(
     engine: Engine | None = None,
     advance: Advance = no_advance,
 ) -> None:
-    """Find the pairs of a row and a column that any of `visitors` wants to see, once for all of them.
-
-    Args:
-        rows: n points.
-        columns: m points in the same frame.
-        visitors: Who looks.
-        engine: What multiplies; None chooses by device.
-        advance: Told how many of the n m pairs are done with, now and then.
-    """
+    """Find the pairs of a row and a column that any of `visitors` wants to see, once for all of them."""
     engine = engine or choose_engine(rows.device)
     of_rows, of_columns = zip(*(visitor.reaches for visitor in visitors), strict=True)
 

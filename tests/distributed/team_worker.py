@@ -38,7 +38,7 @@ def small_pieces():
     nearest._VERIFIED = counts._LISTED = resample._LISTED = 64
     search._HELD_PORTION = 256
     embed.BLOCK = embed.BLOCK = BLOCK
-    engine.TorchEngine.tiles = lambda _, width, device: engine.TorchTiles.allocate(24, 40, device)
+    engine.Engine.tiles = lambda _, width, device: engine.Tiles.allocate(24, 40, device)
 
 
 def features(name):

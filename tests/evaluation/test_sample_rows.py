@@ -12,11 +12,11 @@ from genpr.errors import FeatureError, UsageError
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics import real_manifold
-from genpr.neighbors.engine import TorchEngine
+from genpr.neighbors.engine import Engine
 
 ALL = ["precision", "recall", "density", "coverage", "realism", "rarity", "authenticity"]
 OPTIONS = {"control": False, "intervals": False, "device": "cpu"}
-ENGINES = {"23 x 64": TorchEngine(23, 64), "any": None}
+ENGINES = {"23 x 64": Engine(23, 64), "any": None}
 
 
 def lattice(rng, n):

@@ -22,8 +22,8 @@ from genpr.features.custom import wrap_extractor
 from genpr.features.embed import embed_source, forward_pass
 from genpr.features.options import EmbedOptions
 from genpr.images.source import open_source
-from genpr.neighbors.engine import TorchEngine, TorchTiles
-from genpr.neighbors.index import FloatSearch
+from genpr.neighbors.engine import Engine, Tiles
+from genpr.neighbors.index import ViewSearch
 from genpr.notices import collect_notices
 from genpr.runtime import is_out_of_memory
 
@@ -137,7 +137,7 @@ def counts(result):
 def test_a_search_that_runs_out_of_memory_at_any_step_counts_the_same(rng, monkeypatch):
     real, fake = rng.normal(size=(2, 300, 6)).astype(np.float32)
     plain = genpr.score(real, fake, control=False, intervals=False, device="cpu")
-    whole, steps = FloatSearch.above, 0
+    whole, steps = ViewSearch.above, 0
 
     def failing(at):
         def above(self, lowest, columns, chunk):
@@ -151,7 +151,7 @@ def test_a_search_that_runs_out_of_memory_at_any_step_counts_the_same(rng, monke
 
     for at in range(1, 100):
         steps = 0
-        monkeypatch.setattr(FloatSearch, "above", failing(at))
+        monkeypatch.setattr(ViewSearch, "above", failing(at))
         found = genpr.score(real, fake, control=False, intervals=False, device="cpu")
         assert counts(found) == counts(plain)
         told = [item.code for item in found.notices]
@@ -166,15 +166,15 @@ def test_a_search_that_runs_out_of_memory_at_any_step_counts_the_same(rng, monke
 def test_tiles_that_cannot_be_had_are_made_smaller(rng, monkeypatch, most):
     real, fake = rng.normal(size=(2, 300, 6)).astype(np.float32)
     plain = genpr.score(real, fake, control=False, intervals=False, device="cpu")
-    whole = TorchTiles.allocate
+    whole = Tiles.allocate
 
     def allocate(rows, columns, device):
         if rows * columns > most:
             raise ERRORS["cpu"]
         return whole(rows, columns, device)
 
-    monkeypatch.setattr(TorchTiles, "allocate", allocate)
-    tiles = TorchEngine().tiles(8, torch.device("cpu"))
+    monkeypatch.setattr(Tiles, "allocate", allocate)
+    tiles = Engine().tiles(8, torch.device("cpu"))
     assert tiles.rows * tiles.columns <= most
     found = genpr.score(real, fake, control=False, intervals=False, device="cpu")
     assert counts(found) == counts(plain)

@@ -120,18 +120,13 @@ def test_shards_of_the_cache_of_another_form_are_discarded(tmp_path, others):
         {"features": torch.full((20, 8), math.nan)},
         {"sq_radii": torch.zeros(3, dtype=torch.float64)},
         {"sq_radii": torch.full((20,), -1.0, dtype=torch.float64)},
-        {"frame.center": torch.zeros(7)},
-        {"frame.centers": None},
         {"k": "null"},
         {"k": '"x"'},
         {"k": "0"},
         {"ties": '"loose"'},
-        {"frame": "{}"},
-        {"frame": '{"scale": ' + "9" * 30 + "}"},
-        {"frame": '{"scale": 1' + "0" * 300 + "}"},
-        {"frame": "[" * 100_000},
+        {"ties": "[" * 100_000},
     ],
-    ids=range(15),
+    ids=range(10),
 )
 def test_manifolds_of_another_form_are_refused(tmp_path, others):
     path = tmp_path / "x.safetensors"
@@ -139,18 +134,6 @@ def test_manifolds_of_another_form_are_refused(tmp_path, others):
     changed(path, **others)
     with pytest.raises(DataError):
         KNNManifold.load(path, device="cpu")
-
-
-def test_every_tensor_of_a_view_is_looked_at(tmp_path):
-    path = tmp_path / "x.safetensors"
-    KNNManifold.fit(features(), k=3).save(path)
-    names = [name for name in load_tensors(path)[0] if name.startswith("view.")]
-    assert names
-    for name in names:
-        for bad in (torch.zeros(()), torch.zeros(1), torch.zeros(3, 5, 2)):
-            KNNManifold.fit(features(), k=3).save(path)
-            with pytest.raises(DataError):
-                KNNManifold.load(changed(path, **{name: bad}), device="cpu")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.real_manifold import RealManifold
 from genpr.neighbors import search
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.engine import TorchEngine
+from genpr.neighbors.engine import Engine
 from genpr.runtime import torch_threads
 
 
@@ -20,7 +20,7 @@ from genpr.runtime import torch_threads
 def test_pairs_are_counted_as_they_are_done_with_and_add_up(threads, rng, monkeypatch):
     real, fake = rng.normal(size=(100, 5)), rng.normal(size=(70, 5))
     seen = []
-    monkeypatch.setattr(real_manifold, "choose_engine", lambda _: TorchEngine(16, 16))
+    monkeypatch.setattr(real_manifold, "choose_engine", lambda _: Engine(16, 16))
     with torch_threads(threads):
         genpr.manifold_metrics(real, fake, progress=lambda done, total: seen.append((done, total)))
     totals = list(dict.fromkeys(total for _, total in seen))

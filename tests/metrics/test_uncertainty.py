@@ -25,7 +25,7 @@ from genpr.metrics.uncertainty import (
 )
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
-from genpr.neighbors.engine import TorchEngine
+from genpr.neighbors.engine import Engine
 from genpr.neighbors.halves import Halves, unpacked
 from genpr.neighbors.index import Frame
 from genpr.neighbors.search import visit
@@ -56,7 +56,7 @@ def test_small_sets_have_the_replicates_of_a_search_by_bounds(rng, name):
     real, fake = rng.integers(0, 3, (2, 40, 4)).astype(np.float32)
     real[:15], fake[:12] = real[0], real[0]
     direct, bounded = (
-        values_of(real, fake, {name: KS[name]}, engine=TorchEngine(direct_elements=most))[name]
+        values_of(real, fake, {name: KS[name]}, engine=Engine(direct_elements=most))[name]
         for most in (2**40, 0)
     )
     assert torch.equal(direct, bounded)

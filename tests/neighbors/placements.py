@@ -14,18 +14,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.neighbors import integers
-from genpr.neighbors.engine import FaissEngine, TorchEngine
-from genpr.neighbors.index import FloatView, Frame, Placed
-from genpr.neighbors.quantized import CodeView, Grid
+from genpr.neighbors.engine import Engine, FaissEngine
+from genpr.neighbors.index import Frame, Placed, View
 
 ENGINES = {
     "faiss": FaissEngine(64, 50),
-    "torch": TorchEngine(),
-    "tiles of 7 x 64": TorchEngine(7, 64),
-    "tiles of 64 x 7": TorchEngine(64, 7),
-    "one tile": TorchEngine(1024, 1024),
-    "direct": TorchEngine(direct_elements=2**40),
+    "torch": Engine(),
+    "tiles of 7 x 64": Engine(7, 64),
+    "tiles of 64 x 7": Engine(64, 7),
+    "one tile": Engine(1024, 1024),
+    "direct": Engine(direct_elements=2**40),
 }
 _MOST_DIRECTIONS = 200
 
@@ -41,9 +39,9 @@ def with_cells(frame: Frame, features: Tensor, count: int = 5) -> Frame:
     return replace(frame, centers=some.view.augmented[:, :-2].double())
 
 
-def is_beyond(view: FloatView | CodeView) -> Tensor:
+def is_beyond(view: View) -> Tensor:
     """Which rows the frame cannot hold, (n,) bool."""
-    return (view.slacks[0] if isinstance(view, CodeView) else view.slack).isinf()
+    return view.slack.isinf()
 
 
 def random_directions(d: int, count: int) -> Tensor:
@@ -60,11 +58,6 @@ def _in_directions(count_of: Callable[[int], int]) -> Callable[[Frame, Tensor], 
     return lambda frame, x: with_basis(frame, random_directions(x.shape[1], count_of(x.shape[1])))
 
 
-def on_grid(frame: Frame, features: Tensor) -> Frame:
-    """Integers of all coordinates, whatever they may be of these features."""
-    return replace(frame, grid=Grid.fitted((features.float() - frame.center) * frame.scale))
-
-
 def _principal(frame: Frame, features: Tensor) -> Frame:
     return with_basis(frame, principal_directions(frame, features, 3))
 
@@ -76,12 +69,8 @@ KINDS: dict[str, Callable[[Frame, Tensor], Frame]] = {
     "nearly all directions": _in_directions(lambda d: d - 1),
     "principal directions": _principal,
     "cells": with_cells,
-    "integers": on_grid,
     "principal directions and cells": lambda frame, x: with_cells(_principal(frame, x), x),
 }
-
-if not integers.are_available(torch.device("cpu")):  # nobody takes a grid then
-    del KINDS["integers"]
 
 
 def frame_of(features: Tensor, kind: str = "all coordinates") -> Frame:
@@ -127,11 +116,7 @@ def truth(case: str) -> Truth:
     return Truth(case)
 
 
-SEARCH_KINDS = [
-    kind
-    for kind in ("all coordinates", "three directions", "cells", "integers", "principal directions and cells")
-    if kind in KINDS
-]
+SEARCH_KINDS = ["all coordinates", "three directions", "cells", "principal directions and cells"]
 
 
 def combinations(turn: int) -> list[tuple[str, str, str]]:

@@ -28,9 +28,6 @@ from genpr.neighbors.index import Frame, Placed
 
 cases = pytest.mark.parametrize("case", feature_cases.names())
 kinds = pytest.mark.parametrize("kind", [kind for kind in KINDS if "cells" not in kind])
-of_floats = pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if "cells" not in kind and kind != "integers"]
-)
 
 
 def _one_augmented_product(left: Tensor, right: Tensor) -> Tensor:
@@ -144,16 +141,20 @@ def test_what_directions_leave_out_counts_in_full():
     _assert_bounds_hold(points, points)
 
 
+def _with_view(points: Placed, **tensors: Tensor) -> Placed:
+    changed = replace(points)
+    vars(changed)["view"] = replace(points.view, **tensors)
+    return changed
+
+
 def _with_slack(points: Placed, coordinates: Tensor, slack: Tensor) -> Placed:
     half_floors = ((sq_norms_of(coordinates) - slack) / 2).float()
     augmented = torch.cat([coordinates, -half_floors[:, None], torch.ones(len(points), 1)], dim=1)
-    return replace(
-        points, restored_view=replace(points.view, augmented=augmented, half_floors=half_floors, slack=slack)
-    )
+    return _with_view(points, augmented=augmented, half_floors=half_floors, slack=slack)
 
 
 def _without_residual(points: Placed) -> Placed:
-    return replace(points, restored_view=replace(points.view, residual=torch.zeros(len(points)).double()))
+    return _with_view(points, residual=torch.zeros(len(points)).double())
 
 
 def _with_less_slack(points: Placed, divisor: float) -> Placed:
@@ -198,7 +199,7 @@ def test_slack_is_of_the_size_of_rounding_errors(kind, rng):
     assert (points.view.slack <= (2.1 * points.view.width + 64) * 2.0**-24 * sq_norms).all()
 
 
-@of_floats
+@kinds
 def test_one_outlier_widens_nobody_elses_slack(kind, rng):
     clean = torch.from_numpy(rng.normal(5, 0.05, (500, 64))).float()
     with_outlier = clean.clone()
@@ -217,7 +218,7 @@ def test_one_outlier_widens_nobody_elses_slack(kind, rng):
 
 
 @pytest.mark.parametrize("value", [0.0, 3.7, 1e-42, 3e38])
-@of_floats
+@kinds
 def test_copies_of_the_center_have_no_slack(value, kind):
     features = torch.full((10, 3), value)
     frame = frame_of(features, "all coordinates")
@@ -242,7 +243,7 @@ def test_rows_that_vanish_in_the_frame_but_differ_from_its_center_have_slack(kin
     _assert_bounds_hold(points, points)
 
 
-@of_floats
+@kinds
 def test_rows_beyond_the_frame_are_left_to_verification(kind):
     features = torch.ones(100, 4)
     features[:90] = torch.arange(360).view(90, 4) * 1e-10

@@ -7,10 +7,10 @@ from placements import all_pairs
 
 from genpr.neighbors.bounds import bounds_by_product, bounds_of_differences
 from genpr.neighbors.distance import sq_distances_at
-from genpr.neighbors.engine import FaissEngine, TorchEngine
+from genpr.neighbors.engine import Engine, FaissEngine
 
 cases = pytest.mark.parametrize("case", feature_cases.names())
-engines = pytest.mark.parametrize("engine", [TorchEngine(), FaissEngine()], ids=["torch", "faiss"])
+engines = pytest.mark.parametrize("engine", [Engine(), FaissEngine()], ids=["torch", "faiss"])
 
 
 @cases

@@ -121,13 +121,6 @@ def test_a_ball_tells_rows_apart_that_a_plane_does_not():
     assert within.tolist() == [True, True, False, True]
 
 
-def test_the_reach_of_each_row_is_its_own():
-    x = _column(0, 10, 11)
-    cells = _cells(x, _column(0, 10))
-    within = cells.within_reach(torch.tensor([0.0, 9, 12]).double(), cells, torch.tensor([0]))
-    assert within.tolist() == [True, False, True]
-
-
 def test_infinite_reach_reaches_all_and_none_reaches_the_block_itself(rng):
     x = torch.from_numpy(rng.normal(size=(60, 3))).float()
     cells = _cells(x, x[:6])
@@ -144,18 +137,6 @@ def test_rows_without_coordinates_are_in_reach_of_all_and_all_of_them():
     assert cells.within_reach(reach, cells, torch.tensor([0])).tolist() == [True, False, True, False]
     assert cells.within_reach(reach, cells, torch.tensor([3])).tolist() == [False, False, True, True]
     assert cells.within_reach(reach, cells, torch.tensor([2])).all()
-
-
-def test_copies_of_a_center_hide_nothing():
-    x = _column(0, 0, 5, 5.5)
-    cells = _cells(x, _column(0, 0, 5, 5))
-    for block in (torch.tensor([0, 1]), torch.tensor([2, 3])):
-        within = cells.within_reach(torch.full((4,), 1.0).double(), cells, block)
-        assert within.nonzero()[:, 0].tolist() == block.tolist()
-
-
-def test_no_centres_make_no_cells():
-    assert _cells(torch.ones(3, 2), torch.empty(0, 2)) is None
 
 
 def test_cells_are_as_few_as_memory_allows_and_sets_with_different_ones_hide_nothing(monkeypatch):

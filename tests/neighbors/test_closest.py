@@ -8,11 +8,11 @@ from placements import all_pairs, sq_distances
 from torch import Tensor
 
 from genpr.neighbors import search
-from genpr.neighbors.engine import FaissEngine, TorchEngine
+from genpr.neighbors.engine import Engine, FaissEngine
 from genpr.neighbors.search import Closest, Pairs, bounds_of_pairs, in_reach
 
 cases = pytest.mark.parametrize("case", feature_cases.names())
-engines = pytest.mark.parametrize("engine", [TorchEngine(), FaissEngine()], ids=["torch", "faiss"])
+engines = pytest.mark.parametrize("engine", [Engine(), FaissEngine()], ids=["torch", "faiss"])
 
 
 @cases
@@ -33,7 +33,7 @@ def test_what_float32_cannot_square_is_settled_by_the_definition(monkeypatch):
     x = torch.tensor([[1e30, 0], [0, 0], [1, 1]])
     i, j = torch.tensor([0, 1, 0]), torch.tensor([1, 2, 0])
     monkeypatch.setattr(search, "bounds_by_product", lambda *_: None)
-    lower, upper = bounds_of_pairs(x, x, i, j, TorchEngine())
+    lower, upper = bounds_of_pairs(x, x, i, j, Engine())
     assert lower[0] == upper[0] == sq_distances(x, x)[0, 1]
     assert lower[1] < 2 < upper[1]
 
@@ -97,43 +97,3 @@ def test_the_reach_shrinks_to_the_kth_and_little_else_is_kept(rng, monkeypatch):
     torch.testing.assert_close(kept.smallest, smallest * (1 + 1e-6), rtol=1e-12, atol=0)
     torch.testing.assert_close(sq_reach, smallest[:, -1] * (1 + 1e-6), rtol=1e-12, atol=0)
     assert len(pairs) <= 200 * 5
-
-
-def test_the_reach_never_grows(rng, monkeypatch):
-    monkeypatch.setattr(search, "_HELD_PORTION", 1000)
-    true = _random(rng)
-    kth = true.kthvalue(4, dim=1).values
-    sq_reach = torch.where(torch.arange(200) % 2 == 0, kth, 1e9)
-    kept = Closest.within(sq_reach, 3)
-    _meet_everything(kept, true, rng)
-    kept.pairs()
-    assert (sq_reach[::2] == kth[::2]).all()
-    assert (sq_reach[1::2] < 1e3).all()
-
-
-def test_rows_that_reach_nothing_keep_reaching_nothing(rng):
-    true = _random(rng)
-    settled = torch.arange(200) % 3 == 0
-    sq_reach = torch.full((200,), torch.inf).double().masked_fill(settled, -torch.inf)
-    kept = Closest.within(sq_reach, 3)
-    _meet_everything(kept, true, rng)
-    pairs = kept.pairs()
-    assert (sq_reach[settled] == -torch.inf).all()
-    assert sq_reach[~settled].isfinite().all()
-    assert not (settled[pairs.i] & settled[pairs.j]).any()
-    assert (settled[pairs.i] | settled[pairs.j]).any()  # they are neighbors of others still
-
-
-def test_nothing_met_is_nothing_kept():
-    sq_reach = torch.ones(9).double()
-    assert len(Closest.within(sq_reach, 2).pairs()) == 0
-    assert (sq_reach == 1).all()
-
-
-def test_few_pairs_met_leave_rows_without_k_others_as_they_were(rng):
-    sq_reach = torch.full((6,), torch.inf).double()
-    kept = Closest.within(sq_reach, 2)
-    kept.meet(_bounded(torch.tensor([0, 0, 3]), torch.tensor([1, 2, 4]), _random(rng, 6)))
-    assert len(kept.pairs()) == 3
-    assert sq_reach.isfinite().tolist() == [True] + [False] * 5
-    assert kept.smallest.isfinite().sum(dim=1).tolist() == [2, 1, 1, 1, 1, 0]

@@ -16,7 +16,7 @@ from placements import ENGINES, SEARCH_KINDS, combinations, frame_of, place, tru
 from genpr.neighbors import counts as counts_module
 from genpr.neighbors import index, search
 from genpr.neighbors.counts import CrossCounts, cross_counts
-from genpr.neighbors.engine import TorchEngine
+from genpr.neighbors.engine import Engine
 from genpr.neighbors.nearest import kth_sq_distances
 
 engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
@@ -73,7 +73,7 @@ def test_every_count_is_the_oracles(case, kind, engine):
 @pytest.mark.parametrize("case", ["off_center", "near_duplicates", "fakes_copy_reals"])
 def test_threads_change_nothing(case):
     torch.set_num_threads(3)  # the fixture for all tests puts the number back
-    _check(case, "principal directions and cells", TorchEngine(40, 64))
+    _check(case, "principal directions and cells", Engine(40, 64))
     assert torch.get_num_threads() == 3
 
 
@@ -138,7 +138,7 @@ def test_radii_of_any_size(kind, ties, rng):
     of_real = (rng.choice([0, 1e-300, 1e-6, 1, 1e6, np.inf], (2, 60))).astype(np.float64)
     of_fake = (rng.choice([0, 1e-300, 1e-6, 1, 1e6, np.inf], (1, 50))).astype(np.float64)
     x, y = place(real, fake, kind=kind)
-    for engine in (TorchEngine(7, 9), TorchEngine()):
+    for engine in (Engine(7, 9), Engine()):
         counts = cross_counts(
             x,
             y,
@@ -153,7 +153,7 @@ def test_radii_of_any_size(kind, ties, rng):
 @pytest.mark.parametrize("case", ["off_center", "huge_values", "fakes_copy_reals"])
 def test_coordinates_that_are_not_kept_change_nothing(case, monkeypatch):
     monkeypatch.setattr(index, "_KEPT_BYTES", 0)
-    _check(case, "all coordinates", TorchEngine(64, 50))
+    _check(case, "all coordinates", Engine(64, 50))
 
 
 @kinds
@@ -185,7 +185,7 @@ def test_shortcuts_change_nothing(without, case, monkeypatch):
     else:
         monkeypatch.setattr(search, "_PORTION", 50)
     for kind in ("all coordinates", "principal directions and cells"):
-        _check(case, kind, TorchEngine(64, 50))
+        _check(case, kind, Engine(64, 50))
 
 
 @pytest.mark.parametrize("engine", ["faiss", "torch", "tiles of 64 x 7"])
@@ -227,7 +227,7 @@ def test_dense_memberships_come_in_portions(rng, monkeypatch):
     real, fake = rng.normal(size=(128, 8)).astype(np.float32), np.zeros((4000, 8), dtype=np.float32)
     x, y = place(real, fake)
     everything = torch.full((3, 128), 1e9, dtype=torch.float64)
-    counts = cross_counts(x, y, real_sq_radii=everything, engine=TorchEngine(128, 128))
+    counts = cross_counts(x, y, real_sq_radii=everything, engine=Engine(128, 128))
     assert (counts.real_balls_per_fake == 128).all()
     assert (counts.fakes_per_real_ball == 4000).all()
     assert sum(sizes) == 128 * 4000
@@ -244,7 +244,7 @@ def test_integer_grids_agree_with_exact_fractions(data):
     real, fake = data.draw(rows, label="real"), data.draw(rows, label="fake")
     k = data.draw(st.integers(1, min(len(real), len(fake)) - 1), label="k")
     ties = data.draw(st.sampled_from(TIES), label="ties")
-    engine = data.draw(st.sampled_from([*ENGINES.values(), TorchEngine(3, 2)]), label="engine")
+    engine = data.draw(st.sampled_from([*ENGINES.values(), Engine(3, 2)]), label="engine")
     kind = data.draw(st.sampled_from(SEARCH_KINDS), label="kind")
 
     def sq(a, b):

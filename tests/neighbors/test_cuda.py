@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
 import feature_cases
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from placements import SEARCH_KINDS, frame_of
 
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import sq_distances
-from genpr.neighbors.engine import TorchEngine
+from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import Frame, Placed, choose_frame, serves
 from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbors
 from genpr.neighbors.search import Pairs
@@ -28,11 +30,15 @@ def test_distances_have_the_same_bits(d, rng):
 
 
 def _moved(frame: Frame, device: str) -> Frame:
-    tensors = {name: tensor.to(device) for name, tensor in frame.tensors().items()}
-    return Frame.restored(tensors, frame.numbers())
+    tensors = {
+        field.name: value.to(device)
+        for field in fields(frame)
+        if isinstance(value := getattr(frame, field.name), torch.Tensor)
+    }
+    return replace(frame, **tensors)
 
 
-def _everything(x: Placed, y: Placed, engine: TorchEngine) -> list[torch.Tensor]:
+def _everything(x: Placed, y: Placed, engine: Engine) -> list[torch.Tensor]:
     radii = [kth_sq_distances(points, [3, 5], engine=engine) for points in (x, y)]
     tables = []
     for ties in ("closed", "strict"):
@@ -58,7 +64,7 @@ def _assert_equal(on_cpu: list[torch.Tensor], on_cuda: list[torch.Tensor]) -> No
 @pytest.mark.parametrize("precision", ["highest", "high"])  # the latter stands for TF32
 def test_radii_and_counts_are_equal(case, kind, precision):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
-    frame, engine = frame_of(real, kind), TorchEngine() if precision == "high" else TorchEngine(64, 50)
+    frame, engine = frame_of(real, kind), Engine() if precision == "high" else Engine(64, 50)
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
@@ -88,7 +94,7 @@ def test_a_frame_chosen_on_the_gpu_serves_as_well(dtype, rng):
         assert frame.basis.device.type == device
         x, y = (frame.place(features.to(device)) for features in sets)
         assert serves(y, 5)
-        results.append(_everything(x, y, TorchEngine()))
+        results.append(_everything(x, y, Engine()))
     _assert_equal(*results)
 
 
@@ -97,9 +103,9 @@ def test_nothing_found_is_on_the_gpu_too(copies, rng):
     features = torch.from_numpy(rng.normal(size=(6, 5)).repeat(copies, axis=0)).float().cuda()
     points = Frame.around(features).place(features)
     k = min(5, copies)
-    radii = kth_sq_distances(points, [k], engine=TorchEngine(16, 16))
+    radii = kth_sq_distances(points, [k], engine=Engine(16, 16))
     nothing = torch.full_like(radii, -torch.inf)
-    counts = cross_counts(points, points, real_sq_radii=nothing, engine=TorchEngine(16, 16))
+    counts = cross_counts(points, points, real_sq_radii=nothing, engine=Engine(16, 16))
     assert not counts.real_balls_per_fake.any()
     assert radii.is_cuda
 
@@ -111,7 +117,7 @@ def test_bands_of_reach_on_the_gpu_find_what_the_cpu_finds(rng):
     for device in ("cpu", "cuda"):
         points = Frame.around(features).place(features).frame
         x = _moved(points, device).place(features.to(device))
-        counts = cross_counts(x, x, real_sq_radii=of_real.to(device), engine=TorchEngine(64, 64))
+        counts = cross_counts(x, x, real_sq_radii=of_real.to(device), engine=Engine(64, 64))
         results.append([counts.real_balls_per_fake.cpu(), counts.fakes_per_real_ball.cpu()])
     _assert_equal(*results)
 

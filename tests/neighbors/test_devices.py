@@ -9,7 +9,7 @@ from torch.overrides import TorchFunctionMode
 from genpr.neighbors import index as index_module
 from genpr.neighbors import search as search_module
 from genpr.neighbors.counts import cross_counts
-from genpr.neighbors.engine import FaissEngine, TorchEngine
+from genpr.neighbors.engine import Engine, FaissEngine
 from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbors
 
 
@@ -36,7 +36,7 @@ def test_whatever_is_made_is_made_where_the_data_is(kind, copies, rng, monkeypat
     # What a CPU forgives, a GPU does not: portions that are empty must be there as well.
     monkeypatch.setattr(search_module, "_PORTION", 1)
     x, y = place(*rng.normal(size=(2, 6, 5)).astype(np.float32).repeat(copies, axis=1), kind=kind)
-    engine, homeless = TorchEngine(16, 16), _Homeless()
+    engine, homeless = Engine(16, 16), _Homeless()
     with homeless:
         sq_radii = kth_sq_distances(x, [3], engine=engine)
         nearest_neighbors(x, 3, engine=engine)
@@ -53,7 +53,7 @@ def test_the_default_type_of_new_tensors_does_not_matter(kind, rng, monkeypatch)
     def search():
         x, y = place(real, fake, kind=kind)
         tables = [kth_sq_distances(x, [3])]
-        for engine in (FaissEngine(), TorchEngine(16, 16)):
+        for engine in (FaissEngine(), Engine(16, 16)):
             counts = cross_counts(x, y, real_sq_radii=tables[0], engine=engine)
             index, sq = nearest_neighbors(x, 3, engine=engine)
             tables += [counts.real_balls_per_fake, counts.fakes_per_real_ball, index.sort(dim=1).values, sq]

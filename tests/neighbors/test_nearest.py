@@ -8,7 +8,7 @@ import torch
 from placements import ENGINES, SEARCH_KINDS, combinations, place, truth
 
 from genpr.neighbors import nearest
-from genpr.neighbors.engine import TorchEngine
+from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import choose_frame
 from genpr.neighbors.nearest import nearest_between
 
@@ -43,16 +43,8 @@ def test_every_bit_and_index_is_the_oracles(case, kind, engine):
 def test_ties_go_to_the_lowest_index(kind, k, rng):
     points = rng.integers(0, 3, (40, 3)).astype(np.float32)
     queries = rng.integers(0, 3, (50, 3)).astype(np.float32)
-    for engine in (ENGINES["faiss"], TorchEngine(11, 9), ENGINES["direct"]):
+    for engine in (ENGINES["faiss"], Engine(11, 9), ENGINES["direct"]):
         _check(queries, points, k, kind=kind, engine=engine)
-
-
-def test_a_row_of_the_same_index_is_found_like_any_other(rng):
-    points = rng.normal(size=(30, 4)).astype(np.float32)
-    (x,) = place(points)
-    index, sq = nearest_between(x, x, 1)
-    assert index[:, 0].tolist() == list(range(30))
-    assert not sq.any()
 
 
 @pytest.mark.parametrize("portion", [1, 2**16])
@@ -66,7 +58,7 @@ def test_when_pairs_are_merged_changes_nothing(case, portion, crowd, monkeypatch
     monkeypatch.setattr(nearest, "_CROWD", crowd)
     monkeypatch.setattr("genpr.neighbors.search._PORTION", 40)
     real, fake = (features[:60] for features in feature_cases.make(case))
-    _check(fake, real, 3, engine=TorchEngine(11, 13))
+    _check(fake, real, 3, engine=Engine(11, 13))
 
 
 def test_crowds_at_one_distance_are_settled_where_they_are_found(monkeypatch):
@@ -141,17 +133,11 @@ def test_chosen_frames_of_thousands_of_rows(rng):
     assert (index.tolist(), sq.tolist()) == by_definition(oracle.sq_distances(queries, points), 5)
 
 
-def test_threads_change_nothing(rng):
-    torch.set_num_threads(3)  # the fixture for all tests puts the number back
-    points, queries = (rng.integers(0, 3, (300, 6)).astype(np.float32) for _ in range(2))
-    _check(queries, points, 7, kind="cells", engine=TorchEngine(20, 30))
-
-
 def test_progress_tells_of_all_pairs(rng):
     points, queries = (rng.normal(size=(n, 4)).astype(np.float32) for n in (70, 50))
     y, x = place(points, queries)
     told: list[int] = []
-    nearest_between(x, y, 2, engine=TorchEngine(9, 9), advance=told.append)
+    nearest_between(x, y, 2, engine=Engine(9, 9), advance=told.append)
     assert sum(told) == 70 * 50
     assert len(told) > 3
 

@@ -8,7 +8,7 @@ from placements import ENGINES, combinations, place, truth
 
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, sq_radii_of
-from genpr.neighbors.engine import TorchEngine
+from genpr.neighbors.engine import Engine
 
 BALLS = (Ball(1), Ball(3), Ball(5), Ball(3, clipped=True), Ball(5, clipped=True))
 TIES = ("closed", "strict")
@@ -60,7 +60,7 @@ def test_everything_is_the_oracles(case, kind, engine):
         check(features, points, keep=9, engine=ENGINES[engine])
 
 
-engines = pytest.mark.parametrize("engine", [TorchEngine(8, 8), ENGINES["direct"]], ids=["bounded", "direct"])
+engines = pytest.mark.parametrize("engine", [Engine(8, 8), ENGINES["direct"]], ids=["bounded", "direct"])
 
 
 @engines

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import functools
-import logging
-import re
 
 import numpy as np
 import pytest
@@ -128,19 +126,6 @@ def test_a_choice_changes_no_radius():
     assert torch.equal(found, kth_sq_distances(Frame.around(halves).place(halves), [5]))
 
 
-@pytest.mark.parametrize(
-    "features", [_learned(1), _isotropic(), _isotropic()[:50]], ids=["learned", "isotropic", "few"]
-)
-def test_a_choice_is_logged_in_one_line(features, caplog):
-    with caplog.at_level(logging.DEBUG, "genpr"):
-        choose_frame(features, 5)
-    (record,) = caplog.records
-    assert record.levelno == logging.INFO
-    assert f"{len(features)} x {D}" in record.getMessage()
-    takes_directions = re.search(r"\b\d+ directions\b", record.getMessage()) is not None
-    assert takes_directions == (features is _learned(1))
-
-
 def test_users_fast_math_does_not_matter_and_stays():
     torch.set_float32_matmul_precision("medium")
     try:
@@ -193,11 +178,3 @@ def test_principal_directions_are_those_of_the_svd(count):
     assert (1 - 1e-4) * best < held < (1 + 1e-9) * best
     first = (rows.double() @ basis).square().sum(dim=0).sqrt().numpy()[:8]
     assert first == pytest.approx(singular[: len(first)], rel=1e-3)
-
-
-def test_directions_may_be_as_many_as_columns_or_rows(rng):
-    rows = torch.from_numpy(rng.normal(size=(40, 12))).float()
-    for some in (rows, rows.T.contiguous()):
-        basis = principal_directions(some, 12)
-        assert (basis.T @ basis - torch.eye(12, dtype=torch.float64)).abs().max() < 1e-12
-        assert (some.double() @ basis).square().sum() == pytest.approx(float(some.square().sum()), rel=1e-5)

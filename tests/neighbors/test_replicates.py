@@ -14,14 +14,13 @@ from torch import Tensor
 from genpr.neighbors import nearest, resample
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, sq_radii_of
-from genpr.neighbors.engine import TorchEngine, choose_engine
+from genpr.neighbors.engine import Engine, Workers, choose_engine
 from genpr.neighbors.halves import Halves, Hits, counted, others_for, packed, unpacked
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.nearest import longer_lists as search_again
 from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
 from genpr.neighbors.search import Pairs, visit
-from genpr.neighbors.workers import Workers
 
 CPU = torch.device("cpu")
 COUNT = 6
@@ -183,7 +182,7 @@ def test_tiles_and_threads_change_nothing(rng, monkeypatch):
     monkeypatch.setattr(resample, "_MASSES", 3)
     monkeypatch.setattr(resample, "_LISTED", 211)
     torch.set_num_threads(3)  # the fixture for all tests puts the number back
-    for engine in (TorchEngine(7, 64), TorchEngine(40, 9)):
+    for engine in (Engine(7, 64), Engine(40, 9)):
         after = replicate_counts(*sides, [*ASKED, *OWN], engine=engine)
         assert all((before[each] == after[each]).all() for each in before)
 

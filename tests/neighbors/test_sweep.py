@@ -4,18 +4,17 @@ import feature_cases
 import numpy as np
 import pytest
 import torch
-from placements import ENGINES, KINDS, SEARCH_KINDS, combinations, place, sq_distances
+from placements import ENGINES, SEARCH_KINDS, combinations, place, sq_distances
 from torch import Tensor
 
 from genpr.neighbors import search
-from genpr.neighbors.engine import Engine, Tiles, TorchEngine
+from genpr.neighbors.engine import Engine, Tiles, Workers
 from genpr.neighbors.index import Placed
 from genpr.neighbors.search import Pairs, blocks_of, sweep_between, sweep_within
-from genpr.neighbors.workers import Workers
 
 CPU = torch.device("cpu")
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
-TILES = [TorchEngine(7, 64), TorchEngine(33, 20), TorchEngine()]
+TILES = [Engine(7, 64), Engine(33, 20), Engine()]
 tile_sizes = pytest.mark.parametrize("engine", TILES, ids=["7 x 64", "33 x 20", "any"])
 
 
@@ -160,9 +159,7 @@ def test_the_fewest_rows(kind, engine, n, rng):
     assert not _collected(_pairs_between(points, points, nothing, nothing, engine), n, n, true).any()
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in SEARCH_KINDS if kind != "integers"]
-)  # coarse ones see no change
+@pytest.mark.parametrize("kind", SEARCH_KINDS)
 @pytest.mark.parametrize("engine", TILES[:2], ids=["7 x 64", "33 x 20"])
 def test_the_reach_may_shrink_between_portions(kind, engine, rng, monkeypatch):
     monkeypatch.setattr(search, "_PORTION", 50)
@@ -188,7 +185,7 @@ def test_the_reach_may_shrink_between_portions(kind, engine, rng, monkeypatch):
 def test_portions_change_nothing_and_are_as_small_as_tiles_allow(kind, rng, monkeypatch):
     (points,) = place(_clusters(rng), kind=kind)
     sq_reach = torch.full((200,), 60.0).double()
-    engine = TorchEngine(16, 16)
+    engine = Engine(16, 16)
 
     def run(portion):
         monkeypatch.setattr(search, "_PORTION", portion)
@@ -220,7 +217,7 @@ class _LittleMemory:
     """Tiles, and the engine that has them, on a device that holds few rows at a time."""
 
     def __init__(self, most: int) -> None:
-        self._tiles, self.most, self.refused = TorchEngine(32, 50).tiles(100, torch.device("cpu")), most, 0
+        self._tiles, self.most, self.refused = Engine(32, 50).tiles(100, torch.device("cpu")), most, 0
         self.rows, self.columns = self._tiles.rows, self._tiles.columns
 
     def tiles(self, width: int, device: torch.device) -> Tiles:
@@ -252,17 +249,3 @@ def test_memory_too_small_for_a_row_is_an_error(rng):
     (points,) = place(_clusters(rng, n=50))
     with pytest.raises(torch.cuda.OutOfMemoryError):
         _pairs_within(points, torch.ones(50).double(), _LittleMemory(0))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_pairs_are_selected_and_joined_in_order(kind, rng):
-    x, y = place(*rng.normal(size=(2, 30, 5)).astype(np.float32), kind=kind)
-    everything = torch.full((30,), 1e9).double()
-    pairs = Pairs.joined(_pairs_between(x, y, everything, everything, TorchEngine(8, 8)))
-    assert len(pairs) == 900
-    some = pairs.select(pairs.i == 3)
-    assert len(some) == 30
-    assert torch.equal(some.sq_upper, pairs.sq_upper[pairs.i == 3])
-    both = Pairs.joined([pairs.part(slice(0, 10)), pairs.part(torch.tensor([5, 5]))])
-    assert both.j.tolist() == pairs.j[:10].tolist() + [pairs.j[5]] * 2
-    assert len(Pairs.joined([])) == 0

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from genpr.neighbors.workers import Workers
+from genpr.neighbors.engine import Workers
 
 CPU = torch.device("cpu")
 counts = pytest.mark.parametrize("count", [1, 2, 5])
@@ -44,23 +44,6 @@ def test_work_is_done_beside_each_other_by_threads_that_have_one_each(count, use
 
 
 @counts
-def test_few_items_are_taken_before_their_results_are(count, use_threads):
-    use_threads(count)
-    taken = []
-
-    def items():
-        for item in range(100):
-            taken.append(item)
-            yield item
-
-    with Workers(CPU) as workers:
-        results = workers.map(lambda item: item, items())
-        for done in range(10):
-            assert next(results) == done
-            assert len(taken) <= done + 1 + 3 * count
-
-
-@counts
 def test_errors_of_the_work_are_raised_and_threads_put_back(count, use_threads):
     use_threads(count)
 
@@ -83,10 +66,3 @@ def test_work_is_done_without_gradients_and_in_plain_float32(count, use_threads)
         )
     assert seen == {(False, False)}
     assert torch.is_grad_enabled()
-
-
-def test_a_gpu_has_one_worker(use_threads):
-    use_threads(4)
-    with Workers(torch.device("cuda")) as workers:
-        assert list(workers.map(lambda _: threading.get_ident(), range(3))) == [threading.get_ident()] * 3
-        assert torch.get_num_threads() == 4

@@ -14,11 +14,9 @@ from genpr.errors import FeatureError, UsageError
 from genpr.metrics import realism as module
 from genpr.metrics.knn_manifold import KNNManifold
 from genpr.metrics.realism import rarity, realism, realism_of, realism_scores
-from genpr.neighbors import integers
-from genpr.neighbors.engine import TorchEngine
+from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import Frame, choose_frame
 from genpr.neighbors.nearest import kth_sq_distances
-from genpr.neighbors.quantized import Grid
 
 REALS, FAKES = np.array([[0.0], [1], [3], [7]]), np.array([[0.5], [2], [10]])
 
@@ -75,9 +73,7 @@ def test_tiles_change_no_bit(case, tiles):
     points = Frame.around(real).place(real)
     sq_radii = kth_sq_distances(points, [3])[0]
     told: list[int] = []
-    found = realism_of(
-        points, sq_radii, points.frame.place(fake), engine=TorchEngine(*tiles), advance=told.append
-    )
+    found = realism_of(points, sq_radii, points.frame.place(fake), engine=Engine(*tiles), advance=told.append)
     assert torch.equal(found, realism_scores(real, fake))
     assert sum(told) == len(real) * len(fake)
 
@@ -87,21 +83,12 @@ def in_three_directions(frame: Frame, features: torch.Tensor) -> Frame:
     return replace(frame, basis=basis, centers=torch.empty(0, 4, dtype=torch.float64))
 
 
-def on_a_grid(frame: Frame, features: torch.Tensor) -> Frame:
-    return replace(frame, grid=Grid.fitted((features - frame.center) * frame.scale))
-
-
-@pytest.mark.parametrize("view", [in_three_directions, on_a_grid])
 @pytest.mark.parametrize("case", ["near_duplicates", "outlier_in_both", "off_center", "as_wide_as_inception"])
-def test_frames_change_no_bit(case, view):
-    if view is on_a_grid and not integers.are_available(torch.device("cpu")):
-        pytest.skip("no integer products here")
+def test_frames_change_no_bit(case):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
-    frame = view(Frame.around(real), real)
+    frame = in_three_directions(Frame.around(real), real)
     points = frame.place(real)
-    found = realism_of(
-        points, kth_sq_distances(points, [3])[0], frame.place(fake), engine=TorchEngine(50, 40)
-    )
+    found = realism_of(points, kth_sq_distances(points, [3])[0], frame.place(fake), engine=Engine(50, 40))
     assert torch.equal(found, realism_scores(real, fake))
 
 
