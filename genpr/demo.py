@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genpr.errors import ResourceError, UsageError
+from genpr.errors import UsageError
+from genpr.storage import unwritable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,25 +22,9 @@ SIZE = 64
 KINDS = ("disc", "square", "triangle", "star", "ring")
 LATENTS = (
     *KINDS,  # the largest of these five decides which shape is drawn
-    "x",
-    "y",
-    "size",
-    "angle",
-    "stretch",
-    "hue",
-    "saturation",
-    "lightness",
-    "shading",
-    "stripe_frequency",
-    "stripe_phase",
-    "stripe_contrast",
-    "stripe_angle",
-    "paper_hue",
-    "paper_lightness",
-    "gradient_angle",
-    "gradient_strength",
-    "shadow",
-    "weave",
+    *("x", "y", "size", "angle", "stretch", "hue", "saturation", "lightness", "shading"),
+    *("stripe_frequency", "stripe_phase", "stripe_contrast", "stripe_angle"),
+    *("paper_hue", "paper_lightness", "gradient_angle", "gradient_strength", "shadow", "weave"),
 )
 """What each latent coordinate controls, in order."""
 
@@ -51,11 +36,7 @@ _BLOCK = 32  # pictures drawn at once: their pixels stay in the processor's cach
 
 @dataclass(frozen=True)
 class ShapesGenerator:
-    """Draws pictures from latents.
-
-    Args:
-        kinds: The shapes it can draw; leaving some out makes a generator that dropped modes.
-        desaturation: Share of color that is lost, 0..1; a slight imperfection.
+    """Draws pictures from latents; without some kinds, it has dropped modes. Desaturation is the share of lost color.
 
     Example:
         >>> ShapesGenerator()(draw_latents(4, seed=0), psi=0.7).shape
@@ -67,9 +48,8 @@ class ShapesGenerator:
 
     def __post_init__(self) -> None:
         if not self.kinds or not set(self.kinds) <= set(KINDS):
-            raise UsageError(
-                f"kinds must be some of {', '.join(KINDS)}, but got {self.kinds!r}", code="unknown-kind"
-            )
+            text = f"kinds must be some of {', '.join(KINDS)}, but got {self.kinds!r}"
+            raise UsageError(text, code="unknown-kind")
 
     @property
     def z_dim(self) -> int:
@@ -77,26 +57,14 @@ class ShapesGenerator:
         return len(LATENTS)
 
     def __call__(self, latents: Tensor, *, psi: float = 1.0, labels: Tensor | None = None) -> Tensor:
-        """Draw one picture per latent.
+        """Draw one picture per latent (n, 24), uint8 (n, 3, 64, 64), each from its own latent only.
 
-        At psi 1, normal latents and no labels it is a perfect generator of the demo's real images.
-
-        Args:
-            latents: (n, 24), standard normal; see `LATENTS` for what each coordinate controls.
-            psi: Truncation: the latents are multiplied by it. 0 gives the average picture every time.
-            labels: (n,) integers, the kind of each picture as its place in `KINDS`; None leaves it to the latents.
-
-        Returns:
-            uint8 (n, 3, 64, 64). A picture depends on its own latent only.
-
-        Raises:
-            UsageError: The latents have another shape, or a label is no kind that is drawn.
+        At psi 1, normal latents and no labels it is a perfect generator of the demo's real images. The latents are
+        multiplied by psi. Labels (n,) are the kind of each picture as its place in `KINDS`.
         """
         if latents.ndim != 2 or latents.shape[1] != len(LATENTS):
-            raise UsageError(
-                f"latents must have shape (n, {len(LATENTS)}), but got {tuple(latents.shape)}",
-                code="latent-shape",
-            )
+            text = f"latents must have shape (n, {len(LATENTS)}), but got {tuple(latents.shape)}"
+            raise UsageError(text, code="latent-shape")
         # Float64 throughout, so that no rounding shows in a picture when it is drawn in other company.
         truncated = latents.double() * psi
         shares = self.kind_shares(truncated) if labels is None else self._shares_of(labels, len(latents))
@@ -114,19 +82,14 @@ class ShapesGenerator:
 
     def _shares_of(self, labels: Tensor, n: int) -> Tensor:
         """One kind alone for each of n labels, (n, 5)."""
-        drawn = [index for index, kind in enumerate(KINDS) if kind in self.kinds]
-        is_whole = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
-        if (
-            labels.shape != (n,)
-            or not is_whole
-            or not torch.isin(labels, torch.tensor(drawn).to(labels)).all()
-        ):
+        drawn = torch.tensor([index for index, kind in enumerate(KINDS) if kind in self.kinds])
+        is_whole = labels.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+        if labels.shape != (n,) or not is_whole or not torch.isin(labels, drawn.to(labels)).all():
             raise UsageError(
-                f"labels must be {n} integers, one per latent, out of {', '.join(map(str, drawn))}, but are "
-                f"{labels.dtype} {tuple(labels.shape)}",
+                f"labels must be {n} integers out of {drawn.tolist()}, but are {labels.dtype} {tuple(labels.shape)}",
                 code="unknown-kind",
             )
-        return torch.nn.functional.one_hot(labels.long(), len(KINDS))
+        return F.one_hot(labels.long(), len(KINDS))
 
     def _draw(self, latents: Tensor, shares: Tensor) -> Tensor:
         z = {name: latents[:, i, None, None] for i, name in enumerate(LATENTS)}
@@ -235,14 +198,7 @@ _TILE = 16  # side of the tiles that junk is shuffled from, in pixels
 
 @dataclass(frozen=True)
 class DemoSet:
-    """One set of images and what to know about it.
-
-    Attributes:
-        name: Short name, also that of its folder.
-        story: How it was made, in one sentence.
-        lesson: What its scores show, in a few words; empty for the real set.
-        images: uint8 (n, 3, 64, 64).
-    """
+    """One set of images, uint8 (n, 3, 64, 64): how it was made, and what its scores show."""
 
     name: str
     story: str
@@ -252,12 +208,7 @@ class DemoSet:
 
 @dataclass(frozen=True)
 class Demo:
-    """The real set and its four fakes.
-
-    Attributes:
-        real: What the true procedure draws.
-        fakes: faithful, mode-dropped, half-junk and blurred, in this order.
-    """
+    """The real set, and its fakes: faithful, mode-dropped, half-junk and blurred."""
 
     real: DemoSet
     fakes: tuple[DemoSet, ...]
@@ -269,51 +220,24 @@ class Demo:
 
 
 def build_demo(*, n: int = 800, seed: int = 0) -> Demo:
-    """Draw all five sets; the same for the same seed.
+    """Draw all five sets of n images; the same for the same seed.
 
     All fakes start from the same latents, so that picture i shows what each failure does to it. None of these
-    latents is among those of the real set.
-
-    Args:
-        n: Images per set.
-        seed: Of latents and shuffles. The global random state is not touched.
+    latents is among those of the real set. The global random state is not touched.
     """
     real_latents, fake_latents = draw_latents(2 * n, seed=seed).chunk(2)
     faithful = ShapesGenerator(desaturation=_DESATURATION)(fake_latents)
     dropped = ShapesGenerator(kinds=_KEPT_KINDS, desaturation=_DESATURATION)(fake_latents)
-    half_junk = faithful.clone()
-    half_junk[1::2] = _shuffle_tiles(faithful[1::2], seed=seed)
-    return Demo(
-        real=DemoSet(
-            "real", "discs, squares, triangles, stars and rings", "", ShapesGenerator()(real_latents)
-        ),
-        fakes=(
-            DemoSet(
-                "faithful",
-                "new drawings, colors a tenth too pale",
-                "good and varied: all high",
-                faithful,
-            ),
-            DemoSet(
-                "mode-dropped",
-                "only discs and squares are ever drawn",
-                "recall falls: kinds lost",
-                dropped,
-            ),
-            DemoSet(
-                "half-junk",
-                "every second drawing is cut up and shuffled",
-                "precision falls: half bad",
-                half_junk,
-            ),
-            DemoSet(
-                "blurred",
-                "every drawing is out of focus",
-                "all fall: nothing is sharp",
-                _blur(faithful),
-            ),
-        ),
+    junk = faithful.clone()
+    junk[1::2] = _shuffle_tiles(faithful[1::2], seed=seed)
+    real = DemoSet("real", "discs, squares, triangles, stars and rings", "", ShapesGenerator()(real_latents))
+    fakes = (
+        ("faithful", "new drawings, colors a tenth too pale", "good and varied: all high", faithful),
+        ("mode-dropped", "only discs and squares are ever drawn", "recall falls: kinds lost", dropped),
+        ("half-junk", "every second drawing is cut up and shuffled", "precision falls: half bad", junk),
+        ("blurred", "every drawing is out of focus", "all fall: nothing is sharp", _blur(faithful)),
     )
+    return Demo(real, tuple(DemoSet(*fake) for fake in fakes))
 
 
 def _shuffle_tiles(images: Tensor, *, seed: int) -> Tensor:
@@ -340,68 +264,40 @@ def _blur(images: Tensor) -> Tensor:
 
 
 def contact_sheet(sets: Sequence[DemoSet], *, columns: int = 12) -> Image:
-    """One row of pictures per set, its name and story on the left.
-
-    Args:
-        sets: Usually `Demo.sets`.
-        columns: Pictures per row; fewer are shown of smaller sets.
-
-    Returns:
-        An RGB image of Pillow's.
-    """
+    """An RGB image with one row of pictures per set, its name and story on the left."""
     from PIL import Image, ImageDraw, ImageFont
 
-    margin, gap, label_width = 12, 4, 262
-    row_height = SIZE + gap
-    width = label_width + columns * (SIZE + gap) + 2 * margin
-    sheet = Image.new("RGB", (width, len(sets) * row_height + 2 * margin), "white")
+    margin, step, label_width = 12, SIZE + 4, 262
+    size = (label_width + columns * step + 2 * margin, len(sets) * step + 2 * margin)
+    sheet = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(sheet)
     for row, shown in enumerate(sets):
-        top = margin + row * row_height
+        top = margin + row * step
         draw.text((margin, top + 12), shown.name, fill="black", font=ImageFont.load_default(20))
         draw.text((margin, top + 38), shown.story, fill="#555555", font=ImageFont.load_default(12))
         for column, pixels in enumerate(shown.images[:columns]):
-            left = margin + label_width + column * (SIZE + gap)
-            sheet.paste(_to_pillow(pixels), (left, top))
+            sheet.paste(_to_pillow(pixels), (margin + label_width + column * step, top))
     return sheet
 
 
 def save_sets(sets: Sequence[DemoSet], folder: str | Path) -> None:
-    """Write each set as PNG files into `folder`/NAME, to try the command line on.
-
-    Saving again over an earlier save is fine; a folder that holds anything else is refused, since other files
-    would be scored along with these.
-
-    Raises:
-        UsageError: A set's folder holds files that are not part of the set.
-        ResourceError: The files cannot be written.
-    """
+    """Write each set as PNG files into `folder`/NAME; a folder with other files, which would be scored too, is refused."""
     names = {shown.name: [f"{i:04d}.png" for i in range(len(shown.images))] for shown in sets}
     try:
-        for shown in sets:
-            _refuse_strangers(Path(folder, shown.name), set(names[shown.name]))
-        for shown in sets:
-            path = Path(folder, shown.name)
+        for name, expected in names.items():
+            path = Path(folder, name)
             path.mkdir(parents=True, exist_ok=True)
+            if strangers := sorted({entry.name for entry in path.iterdir()} - set(expected)):
+                raise UsageError(
+                    f"{path} holds files that are not part of the demo, such as {strangers[0]}; choose an empty folder",
+                    code="folder-not-empty",
+                    path=str(path),
+                )
+        for shown in sets:
             for name, pixels in zip(names[shown.name], shown.images, strict=True):
-                _to_pillow(pixels).save(path / name, compress_level=1)  # thousands of files: time over size
+                _to_pillow(pixels).save(Path(folder, shown.name, name), compress_level=1)  # time over size
     except OSError as error:
-        raise ResourceError(
-            f"cannot write the demo images to {folder} ({error.strerror}); choose another folder",
-            code="not-writable",
-            path=str(folder),
-        ) from error
-
-
-def _refuse_strangers(path: Path, expected: set[str]) -> None:
-    strangers = sorted({entry.name for entry in path.iterdir()} - expected) if path.is_dir() else []
-    if strangers:
-        raise UsageError(
-            f"{path} holds files that are not part of the demo, such as {strangers[0]}; "
-            "choose an empty folder for it",
-            code="folder-not-empty",
-            path=str(path),
-        )
+        raise unwritable(Path(folder), error) from error
 
 
 def _to_pillow(pixels: Tensor) -> Image:

@@ -1,4 +1,4 @@
-"""`genpr doctor`: checks of an installation, of the cache and the weights, and a self-test with known answers.
+"""`genpr doctor`: checks of an installation and of the cache folder, and a self-test with known answers.
 
 The expected answers of the self-test do not come from genpr: features are whole multiples of one step, so all squared
 distances are integers and numpy's int64 has no rounding. Libraries are imported inside the checks because any of them
@@ -17,37 +17,21 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from packaging.requirements import Requirement
 
 from genpr.runtime import folder_risk
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Integers = NDArray[np.int64]
 
 State = Literal["ok", "warn", "broken"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check.
-
-    Attributes:
-        name: What was checked, stable.
-        state: "ok"; "warn" where scores are right but slower, or something optional is missing; "broken" where a score
-            would fail or could not be trusted.
-        text: What was found, in one line.
-        remedy: What to do about it; empty where there is nothing to do.
-        facts: The same for programs, as plain JSON values by name.
-    """
+    """The result of one check: "warn" where scores are right but slower, "broken" where one cannot be trusted."""
 
     name: str
     state: State
@@ -56,15 +40,12 @@ class Finding:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+Findings = Iterator[Finding]
+
+
 @dataclass(frozen=True)
 class Report:
-    """The findings of all checks.
-
-    Attributes:
-        genpr: Its version.
-        findings: In display order.
-        seconds: How long the checks took.
-    """
+    """The findings of all checks, in display order."""
 
     genpr: str
     findings: tuple[Finding, ...]
@@ -77,38 +58,22 @@ class Report:
 
     def to_record(self) -> dict[str, Any]:
         """As plain JSON types."""
-        findings = [asdict(finding) for finding in self.findings]
-        return {
-            "genpr": self.genpr,
-            "healthy": self.is_healthy,
-            "seconds": self.seconds,
-            "findings": findings,
-        }
+        return {**asdict(self), "healthy": self.is_healthy}
 
 
-def run_checks(genpr: str, *, root: Path, full: bool = False) -> Report:
-    """Run all checks, whatever is broken. Libraries that end the process cannot be imported here afterwards.
-
-    Args:
-        genpr: The version to record.
-        root: The cache folder.
-        full: Hash all weights and all cached features, which may take minutes.
-    """
+def run_checks(genpr: str, *, root: Path) -> Report:
+    """Run all checks of the cache folder `root` and of this machine."""
     started = time.monotonic()
     errors = import_errors(_distributions())
-    ending = [name for name, error in errors.items() if error.startswith(_ENDS)]
-    sys.modules.update(dict.fromkeys(ending))  # type: ignore[arg-type]
+    # Libraries that end the process cannot be imported here afterwards.
+    sys.modules.update({name: None for name in errors if errors[name].startswith(_ENDS)})  # type: ignore[misc]
     numeric = ("numpy", "torch", "scipy", "faiss", "PIL")
     checks: tuple[tuple[str, Callable[[], Iterable[Finding]], tuple[str, ...]], ...] = (
-        ("genpr", lambda: check_versions(genpr), ()),
-        ("torch", check_torch_pair, ("torch", "torchvision")),
-        ("libraries", lambda: check_libraries(errors), ()),
+        ("libraries", lambda: check_libraries(genpr, errors), ()),
+        ("torch", check_torch, ("torch", "torchvision")),
         ("cuda", check_gpus, ("torch",)),
-        ("machine", check_machine, ("numpy",)),
         ("environment", check_environment, ()),
         ("cache", lambda: check_cache_folder(root), ()),
-        ("cached", lambda: check_cached_features(root, full=full), ("torch", "safetensors")),
-        ("weights", lambda: check_weights(full=full), ()),
         ("directions", check_directions, numeric),
         ("exactness", check_exactness, numeric),
         ("decoding", check_codecs, ("numpy", "PIL")),
@@ -122,227 +87,162 @@ def run_check(
     name: str, check: Callable[[], Iterable[Finding]], needs: Iterable[str] = (), broken: Iterable[str] = ()
 ) -> list[Finding]:
     """The findings of one check; its error as a finding, or that it was skipped since a library is `broken`."""
-    missing = [each for each in needs if each in set(broken)]
-    if missing:
+    if missing := [each for each in needs if each in set(broken)]:
         return [Finding(name, "warn", f"not checked, since {missing[0]} cannot be imported")]
     try:
         return list(check())
     except Exception as error:  # noqa: BLE001 - on a broken machine anything may be raised
-        return [Finding(name, "broken", f"could not be checked ({format_error(error)})")]
+        return [Finding(name, "broken", f"could not be checked ({_shown(error)})")]
 
 
-def format_error(error: BaseException) -> str:
-    """An error on one line, truncated."""
+def _shown(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
-
-
-def check_versions(genpr: str) -> Iterator[Finding]:
-    """The versions of genpr, Python and the system."""
-    facts = {
-        "genpr": genpr,
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "executable": sys.executable,
-    }
-    yield Finding("genpr", "ok", f"{genpr}, Python {facts['python']}, {facts['system']}", facts=facts)
 
 
 _ENDS = "ends the process"
 _IMPORTS = """
 import importlib, sys
+out, sys.stdout = sys.stdout, sys.stderr
 for name in sys.argv[1:]:
-    print("importing", name, flush=True)
-    importlib.import_module(name)
+    print(name, end="\t", file=out, flush=True)
+    try:
+        importlib.import_module(name)
+        error = ""
+    except BaseException as caught:
+        error = " ".join(f"{type(caught).__name__}: {caught}".split())
+    print(error, file=out, flush=True)
 """
 
 
 def import_errors(names: Iterable[str], *, timeout_s: float = 120.0) -> dict[str, str]:
-    """Libraries that cannot be imported, tried in a process of its own; after a failure the others are tried in another."""
-    found: dict[str, str] = {}
-    left = list(names)
+    """Libraries that cannot be imported, tried in another process; those after one that ends or hangs are not tried."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    while left:
-        command = [sys.executable, "-P", "-c", _IMPORTS, *left]
+    with tempfile.TemporaryFile("w+", errors="replace") as out:
+        command = [sys.executable, "-P", "-c", _IMPORTS, *names]
         try:
             done = subprocess.run(
                 command,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout_s,
+                stdout=out,
+                stderr=subprocess.DEVNULL,
                 env=environment,
+                timeout=timeout_s,
                 check=False,
             )
-            out, code = done.stdout, done.returncode
-            end, last = f"exit code {code}", done.stderr.strip().splitlines()[-1:]
-        except subprocess.TimeoutExpired as error:
-            out = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
-            code, end, last = -1, f"no answer within {timeout_s:.0f} s", []
-        if code == 0:
-            break
-        tried = [line.split()[1] for line in out.splitlines() if line.startswith("importing ")] or left[:1]
-        is_error = code == 1 and last and re.match(r"[\w.]+(Error|Exception|Exit)\b", last[0])
-        found[tried[-1]] = last[0] if is_error else ": ".join([f"{_ENDS} ({end})", *last])
-        left = left[len(tried) :]
-    return found
+            end = f"exit code {done.returncode}"
+        except subprocess.TimeoutExpired:
+            end = f"no answer within {timeout_s:.0f} s"
+        out.seek(0)
+        lines = [line.partition("\t") for line in out]
+    # Only the last line can be cut short.
+    errors = {name: error.strip() if error else f"{_ENDS} ({end})" for name, _, error in lines}
+    return {name: error for name, error in errors.items() if error}
 
 
 _IMPORTED_AS = {"faiss-cpu": "faiss", "pillow": "PIL", "open_clip_torch": "open_clip"}
 _FOR_PAGES = ("matplotlib", "jinja2")
 
 
-def _requirements() -> list[Requirement]:
-    """What genpr states it needs; nothing where it is used from a folder of its code."""
+def _requirements(package: str) -> list[Requirement]:
+    """What a package states it needs; nothing where it is used from a folder of its code."""
     try:
-        return [Requirement(line) for line in importlib.metadata.requires("genpr") or []]
+        return [Requirement(line) for line in importlib.metadata.requires(package) or []]
     except importlib.metadata.PackageNotFoundError:
         return []
 
 
 def _distributions() -> dict[str, str]:
     """Name of each required distribution by the name that it is imported as."""
-    names = [each.name for each in _requirements() if each.marker is None]
+    names = [each.name for each in _requirements("genpr") if each.marker is None]
     names = names or ["numpy", "torch", "torchvision", "faiss-cpu"]
     return {_IMPORTED_AS.get(name, name): name for name in names}
 
 
-def check_libraries(errors: Mapping[str, str]) -> Iterator[Finding]:
-    """The versions of all libraries against those that genpr states, and those that cannot be imported."""
-    versions: dict[str, str] = {}
-    wrong: list[Finding] = []
-    absent = []
-    for need in _requirements():
-        extras = [] if need.marker is None else re.findall(r"extra == \"(\w+)\"", str(need.marker))
-        if "dev" in extras:
-            continue
+def check_libraries(genpr: str, errors: Mapping[str, str]) -> Findings:
+    """The versions of all libraries against those that genpr and torchvision state, and those that cannot be imported."""
+    versions = {"genpr": genpr, "python": platform.python_version(), "system": platform.platform()}
+    wrong = []
+    needs = [
+        *_requirements("genpr"),
+        *(each for each in _requirements("torchvision") if each.name == "torch"),
+    ]
+    for need in needs:
         try:
-            versions[need.name] = importlib.metadata.version(need.name)
+            version = versions[need.name] = importlib.metadata.version(need.name)
         except importlib.metadata.PackageNotFoundError:
-            if extras:
-                absent.append(f"{need.name} (genpr[{extras[0]}])")
             continue  # conda may call a library otherwise; whether it can be imported is what counts
-        if not need.specifier.contains(versions[need.name], prereleases=True):
-            text = f"{versions[need.name]} is not the {need.specifier} that genpr needs"
-            state: State = "warn" if extras else "broken"
+        if not need.specifier.contains(version, prereleases=True):
+            state: State = "broken" if need.marker is None else "warn"
+            remedy = f"pip install --upgrade '{need.name}{need.specifier}'"
             wrong.append(
-                Finding(need.name, state, text, f"pip install --upgrade '{need.name}{need.specifier}'")
+                Finding(need.name, state, f"{version} is not the {need.specifier} that is needed", remedy)
             )
-    others = [
-        name for name in versions if name not in ("torch", "torchvision")
-    ]  # which have a line of their own
-    text = ", ".join(f"{name} {versions[name]}" for name in others)
-    text += f"; not installed: {', '.join(absent)}" if absent else ""
-    yield Finding("libraries", "ok", text or "genpr is not installed", facts=versions)
+    text = ", ".join(f"{name} {version}" for name, version in versions.items())
+    yield Finding("libraries", "ok", text, facts=versions)
     yield from wrong
     for name, error in errors.items():
-        state, what = ("warn", "; scores work, pages do not") if name in _FOR_PAGES else ("broken", "")
         package = _distributions()[name]
         remedy = f"pip install --force-reinstall {package}" + " torchvision" * (package == "torch")
-        yield Finding(name, state, f"cannot be imported ({error[:200]}){what}", remedy, {"error": error})
+        state = "warn" if name in _FOR_PAGES else "broken"
+        yield Finding(name, state, f"cannot be imported ({error[:200]})", remedy, {"error": error})
 
 
-def check_torch_pair() -> Iterator[Finding]:
-    """Whether torchvision was made for this torch, by its own metadata, its build and its compiled code."""
+def check_torch() -> Findings:
+    """Whether the compiled code of torchvision works with this torch."""
     import torch
     import torchvision
 
-    versions = {"torch": torch.__version__, "torchvision": torchvision.__version__}
-    text = f"{torch.__version__} with torchvision {torchvision.__version__}"
-    facts = {**versions, "cuda_build": torch.version.cuda}
     boxes = torch.tensor([[0.0, 0, 2, 2], [0, 0, 2, 2], [5, 5, 6, 6]])
     try:
-        is_right = torchvision.ops.nms(boxes, boxes[:, 2], 0.5).tolist() == [2, 0]
-        problem = "" if is_right else "wrong result of nms"
+        kept = torchvision.ops.nms(boxes, boxes[:, 2], 0.5).tolist()
+        problem = "" if kept == [2, 0] else "wrong result of nms"
     except Exception as error:  # noqa: BLE001 - compiled code of another release
-        problem = format_error(error)
+        problem = _shown(error)
+    text = f"{torch.__version__} with torchvision {torchvision.__version__}"
     if problem:
-        text += f", which does not work ({problem})"
-        yield Finding("torch", "broken", text, _install_both(torch.__version__), facts)
-        return
-    stated = [Requirement(line) for line in importlib.metadata.requires("torchvision") or []]
-    needs = [need for need in stated if need.name == "torch"]
-    unmet = [need for need in needs if not need.specifier.contains(torch.__version__, prereleases=True)]
-    if unmet:
-        text += f", which was made for {unmet[0]}"
-    elif (torch.version.cuda is None) != (getattr(torchvision.version, "cuda", None) is None):
-        text += "; one is built for CUDA and the other for CPUs only"
+        build = torch.__version__.partition("+")[2]
+        index = f" --index-url https://download.pytorch.org/whl/{build}" if build else ""
+        remedy = f"pip install --force-reinstall torch torchvision{index}"
+        yield Finding("torch", "broken", f"{text}, which does not work ({problem})", remedy)
     else:
-        yield Finding("torch", "ok", text, facts=facts)
-        return
-    yield Finding("torch", "warn", text, _install_both(torch.__version__), facts)
+        yield Finding("torch", "ok", text)
 
 
-def _install_both(torch: str) -> str:
-    """The command that installs torch and torchvision of one release and of the build that this torch has."""
-    build = torch.partition("+")[2]
-    index = f" --index-url https://download.pytorch.org/whl/{build}" if build else ""
-    return f"pip install --force-reinstall torch torchvision{index}"
-
-
-def check_gpus() -> Iterator[Finding]:
+def check_gpus() -> Findings:
     """One finding per GPU, or one that says why torch uses none. Only a GPU that does not compute is broken."""
     import torch
     from torch.utils import collect_env
 
+    from genpr.memory import free_memory
+    from genpr.runtime import usable_cores
+
     driver = collect_env.get_nvidia_driver_version(collect_env.run)  # type: ignore[no-untyped-call]
-    facts = {"driver": driver, "cuda_build": torch.version.cuda}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        is_available = torch.cuda.is_available()  # warns where the driver is too old
-    if not is_available:
-        messages = " ".join(" ".join(str(each.message).split()) for each in caught)
-        yield _why_no_gpu(torch.version.cuda or torch.version.hip, driver, messages, facts)
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in {"", "-1"}
+    facts = {
+        "driver": driver,
+        "cuda_build": torch.version.cuda,
+        "cores": usable_cores(),
+        "memory": free_memory(),
+    }
+    text = f"{facts['cores']} of {os.cpu_count()} cores, {facts['memory'] / 1e9:.1f} GB of memory free"
+    if not torch.cuda.is_available() and driver is not None and not hidden:
+        text += f"; driver {driver} is installed, but torch (CUDA {torch.version.cuda}) finds no GPU"
+        remedy = "update the driver, install a CUDA build of torch, or --gpus all in a container"
+        yield Finding("machine", "warn", text, remedy, facts)
         return
+    yield Finding("machine", "ok", text + f"; {torch.cuda.device_count()} GPUs", facts=facts)
     for index in range(torch.cuda.device_count()):
-        device = f"cuda:{index}"
+        device, remedy = f"cuda:{index}", "install a torch built for this GPU, or use --device cpu"
         try:
             ones = torch.ones(3, 3, device=device)
             problem = "" if float((ones @ ones).sum()) == 27 else "wrong matrix product"
             free, total = torch.cuda.mem_get_info(index)
+            text = f"{torch.cuda.get_device_name(index)}, {free / 1e9:.1f} of {total / 1e9:.1f} GB free"
         except Exception as error:  # noqa: BLE001 - whatever a driver raises
-            problem = format_error(error)
+            problem = _shown(error)
         if problem:
-            remedy = (
-                "install a torch built for this GPU (https://pytorch.org/get-started), or use --device cpu"
-            )
-            yield Finding(device, "broken", f"does not compute ({problem})", remedy, facts)
-            continue
-        name = torch.cuda.get_device_name(index)
-        text = f"{name}, {free / 1e9:.1f} of {total / 1e9:.1f} GB free, driver {driver or 'unknown'}"
-        yield Finding(device, "ok", text, facts={**facts, "device": name, "free": free, "total": total})
-
-
-def _why_no_gpu(build: str | None, driver: str | None, messages: str, facts: Mapping[str, Any]) -> Finding:
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if driver is None:
-        return Finding("cuda", "ok", "no NVIDIA driver; everything runs on the CPU", facts=facts)
-    if build is None:
-        remedy = "pip install --force-reinstall torch torchvision (builds: https://pytorch.org/get-started)"
-        return Finding(
-            "cuda", "warn", f"driver {driver} is installed, but torch is a CPU build", remedy, facts
-        )
-    if hidden is not None and hidden.strip() in {"", "-1"}:
-        return Finding("cuda", "ok", f"CUDA_VISIBLE_DEVICES={hidden!r} hides all GPUs", facts=facts)
-    reason = f" ({messages[:200]})" if messages else ""
-    text = f"driver {driver} is installed, but torch ({build}) finds no GPU{reason}"
-    remedy = "update the driver, check `nvidia-smi`, or --gpus all in a container"
-    return Finding("cuda", "warn", text, remedy, facts)
-
-
-def check_machine() -> Iterator[Finding]:
-    """Cores, and memory within the limit of a container or job."""
-    from genpr.memory import cgroup_memory_left, free_memory
-    from genpr.runtime import usable_cores
-
-    cores, free, limit = usable_cores(), free_memory(), cgroup_memory_left()
-    facts = {"cores": cores, "cores_of_machine": os.cpu_count(), "free_memory": free, "left_in_group": limit}
-    text = f"{cores} of {os.cpu_count()} cores, {free / 1e9:.1f} GB of memory free"
-    text += ", limited by the container or job" if limit is not None and limit <= free else ""
-    if free < 2**30:
-        remedy = "end other programs, or score fewer images (--max-images)"
-        yield Finding("machine", "warn", text, remedy, facts)
-    else:
-        yield Finding("machine", "ok", text, facts=facts)
+            yield Finding(device, "broken", f"does not compute ({problem})", remedy)
+        else:
+            yield Finding(device, "ok", text, facts={"free": free, "total": total})
 
 
 _KNOWN_VARIABLES = ("GENPR_ALONE", "GENPR_CACHE", "GENPR_DEBUG", "GENPR_OFFLINE")
@@ -352,10 +252,8 @@ _SHOWN_VARIABLES = re.compile(
 )
 
 
-def check_environment(environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+def check_environment(environment: Mapping[str, str] = os.environ) -> Findings:
     """The variables that change how genpr runs; one finding for each that is wrong."""
-    from genpr.runtime import usable_cores
-
     found = {name: value for name, value in sorted(environment.items()) if _SHOWN_VARIABLES.fullmatch(name)}
     text = " ".join(f"{name}={value}" for name, value in found.items()) or "no relevant variable is set"
     yield Finding("environment", "ok", text, facts=found)
@@ -367,21 +265,25 @@ def check_environment(environment: Mapping[str, str] = os.environ) -> Iterator[F
         text = "hides that two copies of OpenMP are loaded, which may crash or give wrong results"
         remedy = "unset KMP_DUPLICATE_LIB_OK, and install torch and faiss from one source, pip or conda"
         yield Finding("KMP_DUPLICATE_LIB_OK", "warn", text, remedy)
-    threads = found.get("OMP_NUM_THREADS", "").split(",")[0]
-    if threads.isdigit() and int(threads) > usable_cores():
-        text = f"{threads} threads for {usable_cores()} cores are slow"
-        yield Finding("OMP_NUM_THREADS", "warn", text, f"OMP_NUM_THREADS={usable_cores()}, or unset it")
 
 
-def check_cache_folder(root: Path) -> Iterator[Finding]:
+def check_cache_folder(root: Path) -> Findings:
     """Whether features and weights can be kept in `root`; without it genpr scores, and embeds again each time."""
-    parent = Path(os.path.realpath(root))
-    while not parent.is_dir():
-        parent = parent.parent
-    free = shutil.disk_usage(parent).free
+    parent = next(each for each in (root.absolute(), *root.absolute().parents) if each.is_dir())
+    free, problem = shutil.disk_usage(parent).free, ""
+    try:
+        if root.is_dir() and not (problem := folder_risk(root) or ""):
+            with tempfile.TemporaryFile(dir=root) as file:
+                file.write(b"genpr doctor")
+                file.flush()
+        elif root.exists() and not problem:
+            problem = "it is not a folder"
+        elif not os.access(parent, os.W_OK | os.X_OK):
+            problem = f"{parent} cannot be written to"
+    except OSError as error:
+        problem = f"it cannot be written ({error.strerror or error})"
     facts = {"path": str(root), "exists": root.is_dir(), "free": free}
     text = f"{root}, {free / 1e9:.1f} GB free" + ("" if root.exists() else ", does not exist yet")
-    problem = _cache_problem(root, parent)
     if problem:
         remedy = "set GENPR_CACHE to a folder of your own on a local disk"
         yield Finding("cache", "warn", f"{text}; {problem}, so nothing is kept there", remedy, facts)
@@ -391,116 +293,14 @@ def check_cache_folder(root: Path) -> Iterator[Finding]:
         yield Finding("cache", "ok", text, facts=facts)
 
 
-def _cache_problem(root: Path, parent: Path) -> str:
-    """Why nothing can be kept in `root`; empty if something can. What is written to try that is removed."""
-    if not root.is_dir():
-        if root.exists():
-            return "it is not a folder"
-        return "" if os.access(parent, os.W_OK | os.X_OK) else f"{parent} cannot be written to"
-    try:
-        if risk := folder_risk(root):
-            return risk
-        with tempfile.TemporaryFile(dir=root) as file:
-            file.write(b"genpr doctor")
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        return f"it cannot be written ({error.strerror or error})"
-    return ""
-
-
-_SAMPLE_FILES = 8
-
-
-def check_cached_features(root: Path, *, full: bool = False) -> Iterator[Finding]:
-    """Whether the checksums of cached features match: of eight files from the last used on, or of all if `full`."""
-    from genpr.errors import DataError
-    from genpr.features.cache_files import find_folders
-    from genpr.storage import load_tensors
-
-    found = [file for folder in find_folders(root) for file in folder.files] if root.is_dir() else []
-    files = sorted(found, key=lambda file: (file.used, file.path), reverse=True)
-    checked = files if full else files[:: max(1, -(-len(files) // _SAMPLE_FILES))]
-    damaged = []
-    for file in checked:
-        try:
-            load_tensors(file.path)
-        except DataError:
-            if file.path.exists():  # and was not pruned meanwhile
-                damaged.append(str(file.path))
-    size = sum(file.size for file in files)
-    facts = {"files": len(files), "size": size, "checked": len(checked), "damaged": damaged}
-    if damaged:
-        text = f"{len(damaged)} of {len(checked)} checked files are damaged, such as {Path(damaged[0]).name}"
-        remedy = "check the disk; delete the files that --json lists; their images are embedded again"
-        yield Finding("cached", "warn", text, remedy, facts)
-    elif files:
-        part = "" if len(checked) == len(files) else f" of {len(checked)} checked (--full: all)"
-        text = f"{len(files):,} files, {size / 1e9:.2f} GB, none damaged{part}"
-        yield Finding("cached", "ok", text, facts=facts)
-    else:
-        yield Finding("cached", "ok", "no features yet", facts=facts)
-
-
-_USUAL = "inception"
-
-
-def check_weights(*, full: bool = False, most_bytes: int = 700_000_000) -> Iterator[Finding]:
-    """One finding for each damaged file, and one for all.
-
-    Args:
-        full: Hash all files.
-        most_bytes: Hash at most so many bytes unless `full`: two seconds.
-    """
-    from genpr.errors import WeightsError
-    from genpr.features.weights.files import cached_path, known_files, verify_file
-    from genpr.features.weights.known import weights_folder
-    from genpr.runtime import is_offline
-
-    found: dict[str, list[str]] = {"right": [], "damaged": [], "not_hashed": [], "absent": []}
-    for entry in sorted(known_files(), key=lambda entry: (_USUAL not in entry.used_by, entry.size or 0)):
-        name = entry.used_by[0] if entry.used_by else entry.name
-        own = weights_folder() / entry.name
-        path = own if own.is_file() else cached_path(entry)
-        if path is None:
-            found["absent"].append(name)
-            continue
-        if not full and path.stat().st_size > most_bytes:
-            found["not_hashed"].append(name)
-            continue
-        most_bytes -= path.stat().st_size
-        try:
-            verify_file(entry, path)
-            found["right"].append(name)
-        except WeightsError as error:
-            found["damaged"].append(name)
-            state: State = (
-                "broken" if path == own else "warn"
-            )  # genpr does not use damaged files of other programs
-            yield Finding(
-                name, state, str(error), f"rm '{path}' && genpr weights fetch {name}", {"path": str(path)}
-            )
-    facts = {**found, "offline": is_offline()}
-    text = f"{', '.join(found['right']) or 'none'} verified"
-    text += f"; {', '.join(found['not_hashed'])} not verified (--full)" if found["not_hashed"] else ""
-    text += f"; {len(found['absent'])} files not downloaded (genpr weights list)" if found["absent"] else ""
-    if _USUAL not in found["absent"]:
-        yield Finding("weights", "ok", text, facts=facts)
-    else:
-        remedy = "GENPR_OFFLINE=0 " * is_offline() + f"genpr weights fetch {_USUAL}"
-        yield Finding(
-            "weights", "warn", f"{text}; those of {_USUAL}, the default, are missing", remedy, facts
-        )
-
-
-def _self_test(name: str, failures: list[str], text: str, facts: Mapping[str, Any]) -> Finding:
+def _self_test(name: str, failures: list[str], text: str) -> Finding:
     if not failures:
-        return Finding(name, "ok", text, facts=facts)
+        return Finding(name, "ok", text)
     remedy = "do not trust scores of this machine; report this output as a bug of genpr"
-    return Finding(name, "broken", f"wrong: {', '.join(failures)}", remedy, {**facts, "wrong": failures})
+    return Finding(name, "broken", f"wrong: {', '.join(failures)}", remedy, {"wrong": failures})
 
 
-def check_directions() -> Iterator[Finding]:
+def check_directions() -> Findings:
     """Precision and recall are not exchanged: lost modes lower recall alone, noise lowers precision alone."""
     import numpy as np
 
@@ -523,65 +323,45 @@ def check_directions() -> Iterator[Finding]:
     }
     pairs = ", ".join(f"{precision:.2f}/{recall:.2f}" for precision, recall in found)
     failures = [f"{name} ({pairs})" for name, is_right in right.items() if not is_right]
-    yield _self_test("directions", failures, f"precision/recall are {pairs}", {"pairs": found})
+    yield _self_test("directions", failures, f"precision/recall are {pairs}")
 
 
 _STEP = 2.0**-21  # float32 values between 4 and 8 are whole multiples of it
 
 
-def check_exactness() -> Iterator[Finding]:
+def check_exactness() -> Findings:
     """Counts on the CPU and on each GPU equal those by integers, with ties and copies, and far from the origin."""
     import numpy as np
     import torch
-
-    rng = np.random.default_rng(1)
-    grid = rng.integers(0, 4, (2, 250, 6))  # many ties
-    near = np.rint((5 + 0.05 * rng.normal(size=(2, 250, 16))) / _STEP).astype(
-        np.int64
-    )  # mean 5, deviation 0.05
-    for sets in (grid, near):
-        sets[1, :40] = sets[0, :40]
-    for device in ("cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))):
-        cases = {"ties": (grid, 1.0), "off-center": (near, _STEP)}
-        failures = [name for name, (sets, step) in cases.items() if not _counts_agree(sets, step, device)]
-        name = "exactness" if device == "cpu" else f"exactness {device}"
-        yield _self_test(name, failures, "every count equals brute force on integers", {})
-
-
-def _counts_agree(sets: Integers, step: float, device: str, k: int = 5) -> bool:
-    """Whether genpr counts as integers do: sets (2, n, d) in units of `step`, both directions, closed and strict balls."""
-    import numpy as np
+    from scipy.spatial.distance import cdist
 
     from genpr.metrics.knn_manifold import KNNManifold
 
-    for centers, queries in (sets, sets[::-1]):
-        own = np.stack([np.square(row - centers).sum(axis=1) for row in centers])
-        across = np.stack([np.square(row - centers).sum(axis=1) for row in queries])
-        np.fill_diagonal(own, np.iinfo(np.int64).max)
-        radii = np.sort(own, axis=1)[:, k - 1]
-        x, y = ((each * step).astype(np.float32) for each in (centers, queries))
-        for ties, inside in (("closed", across <= radii), ("strict", across < radii)):
-            manifold = KNNManifold.fit(x, k=k, ties=ties, device=device)  # type: ignore[arg-type]
-            if not np.array_equal(manifold.count(y).cpu().numpy(), inside.sum(1)):
-                return False
-    return True
+    rng, k = np.random.default_rng(1), 5
+    grid = rng.integers(0, 4, (2, 250, 6))  # many ties
+    near = np.rint((5 + 0.05 * rng.normal(size=(2, 250, 16))) / _STEP)  # mean 5, deviation 0.05
+    for device in ("cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))):
+        wrong: list[str] = []
+        for name, sets, step in (("ties", grid, 1.0), ("off-center", near, _STEP)):
+            sets[1, :40] = sets[0, :40]
+            for centers, queries in (sets, sets[::-1]):
+                # Sums of squares of integers below 2^53 are exact in float64; the nearest row is the row itself.
+                radii = np.sort(cdist(centers, centers, "sqeuclidean"), axis=1)[:, k]
+                across = cdist(queries, centers, "sqeuclidean")
+                x, y = ((each * step).astype(np.float32) for each in (centers, queries))
+                for ties, inside in (("closed", across <= radii), ("strict", across < radii)):
+                    manifold = KNNManifold.fit(x, k=k, ties=ties, device=device)  # type: ignore[arg-type]
+                    is_right = np.array_equal(manifold.count(y).cpu().numpy(), inside.sum(1))
+                    wrong += [] if is_right or name in wrong else [name]
+        text = "every count equals brute force on integers"
+        yield _self_test("exactness" if device == "cpu" else f"exactness {device}", wrong, text)
 
 
-_FORMATS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("PNG", {}),
-    ("GIF", {}),
-    ("BMP", {}),
-    ("PPM", {}),
-    ("TIFF", {}),
-    ("WEBP", {"lossless": True}),
-    ("JPEG", {"quality": 90}),
-    ("WEBP", {"quality": 90}),
-    ("AVIF", {"quality": 90}),
-)
+_EXACT, _LOSSY = ("PNG", "GIF", "BMP", "PPM", "TIFF"), ("JPEG", "WEBP", "AVIF")
 _LOSSY_ERROR = 24  # gray levels, of a smooth image at quality 90; exchanged channels differ by more than 100
 
 
-def check_codecs() -> Iterator[Finding]:
+def check_codecs() -> Findings:
     """Each format that genpr reads, from bytes made here; a Pillow without a codec refuses such images."""
     import numpy as np
     from PIL import Image, features
@@ -591,31 +371,20 @@ def check_codecs() -> Iterator[Finding]:
 
     ramp = np.broadcast_to(np.arange(0, 240, 4, dtype=np.uint8), (60, 60))
     pixels = np.stack([ramp, ramp.T, np.full_like(ramp, 200)], axis=2) // 32 * 32  # 64 colors, as a GIF holds
-    absent = [name for name in ("WEBP", "AVIF") if not features.check(name.lower())]
-    right: list[str] = []
     wrong: list[str] = []
-    for name, options in _FORMATS:
-        if name in absent:
-            continue
+    for name in (*_EXACT, *_LOSSY):
         buffer = io.BytesIO()
         try:
-            Image.fromarray(pixels).save(buffer, format=name, **options)
+            Image.fromarray(pixels).save(buffer, format=name, quality=90)
             decoded = decode(buffer.getvalue(), name=f"made.{name.lower()}", policy=DecodePolicy()).pixels
-            error = np.abs(decoded.astype(np.int16) - pixels).max()
-            is_right = bool(error <= _LOSSY_ERROR * ("quality" in options))
-        except Exception:  # noqa: BLE001 - of a broken codec
-            is_right = False
-        (right if is_right else wrong).append(name)
-    facts = {"read": sorted(set(right)), "absent": absent}
-    text = f"{', '.join(dict.fromkeys(right))} are decoded correctly"
-    if absent and not wrong:
-        remedy = "pip install --force-reinstall --only-binary :all: pillow"
-        yield Finding("decoding", "warn", f"{text}; Pillow lacks {' and '.join(absent)}", remedy, facts)
-    else:
-        yield _self_test("decoding", wrong, text, facts)
+            is_right = np.abs(decoded.astype(np.int16) - pixels).max() <= _LOSSY_ERROR * (name in _LOSSY)
+        except Exception:  # noqa: BLE001 - of a broken or absent codec
+            is_right = name in _LOSSY and not features.check(name.lower().replace("jpeg", "jpg"))
+        wrong += [] if is_right else [name]
+    yield _self_test("decoding", wrong, "every format that this Pillow knows is decoded correctly")
 
 
-def check_features() -> Iterator[Finding]:
+def check_features() -> Findings:
     """The same images give the same features, to the bit, embedded together and one by one."""
     import torch
 
@@ -628,4 +397,4 @@ def check_features() -> Iterator[Finding]:
     first, *others = [embed(images, gabor, batch_size=size) for size in (24, 24, 1)]
     is_right = all(torch.equal(first, other) for other in others) and bool(first.std(0).max() > 0)
     failures = [] if is_right else ["the same images gave other features (gabor)"]
-    yield _self_test("same features", failures, "equal to the bit, embedded together and one by one", {})
+    yield _self_test("same features", failures, "equal to the bit, embedded together and one by one")

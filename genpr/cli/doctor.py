@@ -19,22 +19,21 @@ if TYPE_CHECKING:
 
 
 @click.command(name="doctor")
-@click.option("--full", is_flag=True, help="Hash all weights and all cached features, too: minutes.")
 @click.option(
     "--cache-dir", type=click.Path(path_type=Path), help="The cache to check.  [default: GENPR_CACHE]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the lines.")
-def command(*, full: bool, cache_dir: Path | None, as_json: bool) -> int:
+def command(*, cache_dir: Path | None, as_json: bool) -> int:
     """Check everything that a score needs on this machine, and say what is broken and how to fix it.
 
-    Libraries and their versions, GPUs, memory, the cache, weights, and a self-test of ten seconds with known answers. Exit code 0 if scores can be trusted, 4 if something is broken. Nothing is changed or downloaded. Put the
+    Libraries and their versions, GPUs, memory, the cache, and a self-test of ten seconds with known answers. Exit code 0 if scores can be trusted, 4 if something is broken. Nothing is changed or downloaded. Put the
     output into bug reports.
     """
     from genpr.doctor import run_checks
     from genpr.runtime import cache_root
 
     with redirect_stdout(sys.stderr):  # what libraries print is not part of the output
-        report = run_checks(__version__, root=cache_dir or cache_root(), full=full)
+        report = run_checks(__version__, root=cache_dir or cache_root())
     emit(json.dumps(report.to_record()) if as_json else _text(report))
     return 0 if report.is_healthy else ResourceError.exit_code
 
