@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import genpr
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.registry import BUILT_IN, ExtractorName
-from genpr.features.weights.files import load_weights
+from genpr.features.weights import load_weights
 from genpr.runtime import usable_cores
 from genpr.storage import sha256_of_file
 

@@ -15,7 +15,7 @@ from genpr.errors import UsageError, WeightsError, short, some
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from genpr.features.weights.known import Progress, WeightsFile
+    from genpr.features.weights import Progress, WeightsFile
 
 _BAD = WeightsError.exit_code
 
@@ -37,9 +37,9 @@ def list_files(*, as_json: bool) -> None:
     """Show every known file: who uses it, length, license, what it is held to, whether it is here."""
     import json
 
-    from genpr.features.weights.files import known_files
+    from genpr.features.known_weights import KNOWN_WEIGHTS
 
-    rows = [_row(entry) for entry in known_files()]
+    rows = [_row(entry) for entry in KNOWN_WEIGHTS]
     emit(json.dumps(rows) if as_json else _table(rows))
 
 
@@ -49,7 +49,7 @@ def list_files(*, as_json: bool) -> None:
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 def fetch(names: Sequence[str], *, offline: bool, quiet: bool) -> None:
     """Download weights, by extractor or file name; what is here already is only verified."""
-    from genpr.features.weights.files import find_or_fetch
+    from genpr.features.weights import find_or_fetch
 
     for entry in _chosen(names):
         with _progress(entry, quiet=quiet) as progress:
@@ -61,11 +61,11 @@ def fetch(names: Sequence[str], *, offline: bool, quiet: bool) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 def verify(names: Sequence[str]) -> int:
     """Hash the files that are here, one line each; exit code 4 if one is damaged or named and missing."""
-    from genpr.features.weights.files import cached_path, known_files, verify_file
-    from genpr.features.weights.known import weights_folder
+    from genpr.features.known_weights import KNOWN_WEIGHTS
+    from genpr.features.weights import cached_path, verify_file, weights_folder
 
     outcomes = []
-    for entry in _chosen(names) if names else known_files():
+    for entry in _chosen(names) if names else KNOWN_WEIGHTS:
         own = weights_folder() / entry.name
         path = own if own.is_file() else cached_path(entry)
         if path is not None:
@@ -89,14 +89,13 @@ def _outcome(entry: WeightsFile, path: Path, verify_file: Any) -> tuple[bool, st
 
 def _chosen(names: Sequence[str]) -> list[WeightsFile]:
     """The files of these extractors or of these names, each once."""
-    from genpr.features.weights.files import known_files
+    from genpr.features.known_weights import KNOWN_WEIGHTS
 
-    entries = known_files()
     chosen: dict[str, WeightsFile] = {}
     for name in names:
-        found = [entry for entry in entries if name == entry.name or name in entry.used_by]
+        found = [entry for entry in KNOWN_WEIGHTS if name == entry.name or name in entry.used_by]
         if not found:
-            known = some([item for entry in entries for item in entry.used_by or (entry.name,)], 20)
+            known = some([item for entry in KNOWN_WEIGHTS for item in entry.used_by or (entry.name,)], 20)
             raise UsageError(
                 f"no weights are known for {name!r}; extractors with weights: {known} (file names will do, too)",
                 code="unknown-weights",
@@ -106,7 +105,7 @@ def _chosen(names: Sequence[str]) -> list[WeightsFile]:
 
 
 def _row(entry: WeightsFile) -> dict[str, object]:
-    from genpr.features.weights.files import cached_path
+    from genpr.features.weights import cached_path
 
     path = cached_path(entry)
     return {

@@ -15,14 +15,14 @@ from torch import Tensor
 from genpr.conditional.vocabulary import Vocabulary
 from genpr.distributed import current_communicator
 from genpr.errors import DataError, UsageError, some
-from genpr.features.custom import CustomTextEncoder, load_user_object, wrap_extractor
+from genpr.features.custom import load_user_object, wrap_extractor
 from genpr.features.detectors import DETECTORS, DetectingExtractor, Detector, load_detector
 from genpr.features.embed import embed_source
 from genpr.features.extractor import FeatureExtractor, TextEncoder
 from genpr.features.feature_set import FeatureSet
-from genpr.features.registry import canonical_name
+from genpr.features.registry import canonical_name, check_has_text
 from genpr.features.source_features import Embedder, ExtractorKey
-from genpr.features.text import check_has_text, check_pair, is_custom, text_encoder_for
+from genpr.features.text import CustomTextEncoder, check_pair, is_custom, text_encoder_for
 from genpr.images.source import open_source
 from genpr.metrics.presence import Calibration, zero_shot_scores
 

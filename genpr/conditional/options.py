@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from genpr.errors import UsageError
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.options import EmbedKeywords, EmbedOptions, option
-from genpr.features.text import check_has_text
+from genpr.features.registry import check_has_text
 from genpr.metrics.registry import CONDITIONAL
 
 if TYPE_CHECKING:

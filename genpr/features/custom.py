@@ -19,26 +19,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from genpr.errors import FeatureError, UsageError
-from genpr.features.extractor import (
-    DescribedExtractor,
-    ExtractorInfo,
-    FeatureExtractor,
-    TextEncoderInfo,
-    TextProgress,
-    prepare_batch,
-)
+from genpr.errors import UsageError
+from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureExtractor, prepare_batch
 from genpr.features.user_code import load_object, takes_device
-from genpr.runtime import state_guard
 from genpr.storage import tensors_sha256
 
 _DEEPEST = 3  # a function, the pipeline it captured, the pipeline's attributes
@@ -47,13 +38,7 @@ _CODE = "custom-extractor"
 
 
 class CustomExtractor:
-    """An extractor made from a user's object.
-
-    Attributes:
-        name: The object's `name`, or what the user called it.
-        dim: Length of a feature vector.
-        wrapped: The object itself.
-    """
+    """An extractor made from a user's object, `wrapped`."""
 
     def __init__(self, wrapped: Callable[..., Tensor], *, name: str, dim: int) -> None:
         self.name = name
@@ -107,11 +92,7 @@ class PreparingCustomExtractor(CustomExtractor):
 
 
 def identity_of(wrapped: object) -> tuple[str | None, str | None, str | None]:
-    """Hash of the weights of a user's object, the key of its features in the cache, and why there is none.
-
-    Raises:
-        UsageError: Its `cache_key` is no text ("custom-extractor").
-    """
+    """Hash of the weights of a user's object, the key of its features in the cache, and why there is none."""
     weights = None
     try:
         if isinstance(wrapped, nn.Module):
@@ -148,20 +129,12 @@ def weights_sha256(network: nn.Module) -> str | None:
 
 
 def load_custom(spec: str, *, device: torch.device) -> DescribedExtractor:
-    """Load "path/to/file.py:factory" or "package.module:factory".
-
-    Raises:
-        UsageError: There is no such file, module or factory, or it does not give an extractor.
-    """
+    """Load "path/to/file.py:factory" or "package.module:factory"."""
     return wrap_extractor(load_user_object(spec, kind="extractor", device=device), name=spec)
 
 
 def load_user_object(spec: str, *, kind: str, device: torch.device) -> object:
-    """What a factory gives, on the device if it is a network; `kind` is for messages.
-
-    Raises:
-        UsageError: There is no such file, module or factory, or it fails.
-    """
+    """What a factory gives, on the device if it is a network; `kind` is for messages."""
     wrapped, _ = load_object(
         spec,
         kind=kind,
@@ -176,11 +149,7 @@ def load_user_object(spec: str, *, kind: str, device: torch.device) -> object:
 def wrap_extractor(extractor: object, *, name: str | None = None) -> DescribedExtractor:
     """Make any callable with `dim` an extractor that is fully described; what already is one comes back.
 
-    The object itself is not changed, moved or copied.
-
-    Args:
-        extractor: The object.
-        name: What to call it if it has no `name`; default: its class.
+    The object itself is not changed, moved or copied; `name` is what to call it if it has no `name`, by default its class.
 
     Raises:
         UsageError: It is not callable, or has no `dim`.
@@ -209,13 +178,7 @@ def wrap_extractor(extractor: object, *, name: str | None = None) -> DescribedEx
 
 
 def extractor_info(extractor: FeatureExtractor) -> ExtractorInfo:
-    """What is known about an extractor: its own `info`, or what inspecting a custom one shows.
-
-    A custom extractor is hashed again at each call, since its owner may have trained it in between.
-
-    Raises:
-        UsageError: It does not follow the `FeatureExtractor` protocol.
-    """
+    """What is known about an extractor; a custom one is hashed again at each call, since its owner may have trained it."""
     return wrap_extractor(extractor).info
 
 
@@ -237,9 +200,7 @@ def evaluation_mode(owner: object) -> Iterator[None]:
     The training flag of every submodule is restored, since a callback may run in the middle of training.
     """
     networks = networks_of(owner)
-    flags: list[tuple[nn.Module, bool]] = []
-    for network in networks:
-        flags += [(module, module.training) for module in network.modules()]
+    flags = [(module, module.training) for network in networks for module in network.modules()]
     try:
         for network in networks:
             network.eval()
@@ -253,8 +214,8 @@ def evaluation_mode(owner: object) -> Iterator[None]:
 def networks_of(owner: object) -> list[nn.Module]:
     """The networks that an object runs, as far as can be seen, nearest first.
 
-    An object that is no network is searched in its attributes, a function in what it captured and in the globals
-    that it names, a bound method in its object, and all of these in turn, a few levels deep.
+    An object that is no network is searched in its attributes, a function in what it captured and in the globals that it
+    names, a bound method in its object, and all of these in turn, a few levels deep.
     """
     found: list[nn.Module] = []
     seen: set[int] = set()
@@ -264,114 +225,27 @@ def networks_of(owner: object) -> list[nn.Module]:
         if id(thing) in seen:
             continue
         seen.add(id(thing))
-        parts: Iterable[object] = ()
         if isinstance(thing, nn.Module):
             found.append(thing)
-        elif depth == _DEEPEST or isinstance(thing, type | ModuleType):
-            continue
-        elif isinstance(thing, MethodType):
-            parts = [thing.__self__]
-        elif isinstance(thing, partial):
-            parts = [thing.func, *thing.args, *thing.keywords.values()]
-        elif isinstance(thing, FunctionType):
-            parts = (*_captured(thing), *(thing.__defaults__ or ()))
-        elif isinstance(thing, list | tuple | dict):
-            if len(thing) <= _LARGEST:
-                parts = thing.values() if isinstance(thing, dict) else thing
-        else:
-            parts = getattr(thing, "__dict__", {}).values()
-        for part in tuple(parts):
-            pending.append((part, depth + 1))
+        elif depth < _DEEPEST:
+            pending.extend((part, depth + 1) for part in _parts_of(thing))
     return found
 
 
-def _captured(function: FunctionType) -> list[object]:
-    """What a function carries along from the one it was defined in, and the globals that it names."""
-    names, variables = function.__code__.co_names, function.__globals__
-    found = [variables[name] for name in names if name in variables]
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # a variable that has no value yet
-            found.append(cell.cell_contents)
-    return found
-
-
-_TEXT_BATCH = 64  # texts in one call: a user's own need not split them
-
-
-class CustomTextEncoder:
-    """The `encode_text` of a user's object.
-
-    Args:
-        extractor: The object as an extractor.
-        owner: The object itself.
-    """
-
-    def __init__(self, extractor: FeatureExtractor, owner: object) -> None:
-        self.name = extractor.name
-        self.dim = extractor.dim
-        self._extractor = extractor
-        self._owner = owner
-
-    @property
-    def info(self) -> TextEncoderInfo:
-        """What the object says of itself; a network is hashed at each look."""
-        images = extractor_info(self._extractor)
-        own = {key: getattr(self._owner, key, None) for key in ("tokenizer", "context", "logit_scale")}
-        return TextEncoderInfo(
-            name=self.name,
-            dim=self.dim,
-            tokenizer=own["tokenizer"] if isinstance(own["tokenizer"], str) else "unknown",
-            context=own["context"] if isinstance(own["context"], int) else None,
-            weights_sha256=images.weights_sha256,
-            comparable=False,
-            logit_scale=float(own["logit_scale"]) if isinstance(own["logit_scale"], int | float) else None,
-        )
-
-    def encode_text(self, texts: Sequence[str], /, *, progress: TextProgress | None = None) -> Tensor:
-        """Embed n texts as float32 (n, dim) on the CPU.
-
-        Raises:
-            FeatureError: The object gives something else ("feature-shape", "non-finite").
-        """
-        rows = [torch.empty(0, self.dim)]
-        with evaluation_mode(self._owner), state_guard():
-            for start in range(0, len(texts), _TEXT_BATCH):
-                rows.append(self._checked(list(texts[start : start + _TEXT_BATCH])))
-                if progress is not None:
-                    progress(min(start + _TEXT_BATCH, len(texts)), len(texts))
-        return torch.cat(rows)
-
-    def truncated(self, texts: Sequence[str], /) -> list[bool] | None:
-        """What the object's own `truncated` says; None if it has none."""
-        function = getattr(self._owner, "truncated", None)
-        if not callable(function):
-            return None
-        is_cut = [bool(each) for each in function(list(texts))]
-        if len(is_cut) != len(texts):
-            raise FeatureError(
-                f"truncated of {self.name} must say yes or no for each of {len(texts)} texts, but said {len(is_cut)} times",
-                code="feature-shape",
-            )
-        return is_cut
-
-    def _checked(self, texts: list[str]) -> Tensor:
-        try:
-            given = self._owner.encode_text(texts)  # type: ignore[attr-defined]
-        except Exception as error:
-            error.add_note(f"encode_text of {self.name} failed")
-            raise
-        vectors = torch.as_tensor(given) if isinstance(given, Tensor | np.ndarray) else None
-        expected = (len(texts), self.dim)
-        if vectors is None or vectors.shape != expected or not vectors.is_floating_point():
-            came = type(given).__name__ if vectors is None else f"{vectors.dtype} {tuple(vectors.shape)}"
-            raise FeatureError(
-                f"encode_text of {self.name} must return one row of {self.dim} floats per text, {expected} for these "
-                f"texts, but returned {came}",
-                code="feature-shape",
-            )
-        if not vectors.isfinite().all():
-            row = int((~vectors.isfinite().all(dim=1)).nonzero()[0])
-            raise FeatureError(
-                f"encode_text of {self.name} gives NaN or infinity for {texts[row][:60]!r}", code="non-finite"
-            )
-        return vectors.detach().float().cpu()
+def _parts_of(thing: object) -> Iterable[object]:
+    if isinstance(thing, type | ModuleType):
+        return ()
+    if isinstance(thing, MethodType):
+        return (thing.__self__,)
+    if isinstance(thing, partial):
+        return (thing.func, *thing.args, *thing.keywords.values())
+    if isinstance(thing, FunctionType):
+        captured = [thing.__globals__[name] for name in thing.__code__.co_names if name in thing.__globals__]
+        for cell in thing.__closure__ or ():
+            with suppress(ValueError):  # a variable that has no value yet
+                captured.append(cell.cell_contents)
+        return (*captured, *(thing.__defaults__ or ()))
+    if isinstance(thing, list | tuple | dict):
+        entries = thing.values() if isinstance(thing, dict) else thing
+        return tuple(entries) if len(thing) <= _LARGEST else ()
+    return tuple(getattr(thing, "__dict__", {}).values())

@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from genpr.errors import FeatureError, UsageError
 from genpr.features.custom import identity_of
 from genpr.features.extractor import ExtractorInfo
-from genpr.features.weights.files import Weights, find_or_fetch, load_weights
-from genpr.features.weights.known import Progress, WeightsFile
+from genpr.features.weights import Progress, Weights, WeightsFile, find_or_fetch, load_weights
 from genpr.runtime import resolve_device
 
 # The older ones freeze their batch norms when they load weights, and need another eps.
@@ -33,35 +32,20 @@ _NO_CLASS = {"__background__", "N/A"}
 
 
 class Detector(Protocol):
-    """Says how surely objects are in images; any object with these two is one.
-
-    Attributes:
-        names: Of its classes.
-    """
+    """Says how surely objects are in images; `names` are those of its classes."""
 
     names: tuple[str, ...]
 
     def __call__(self, images: Sequence[Tensor]) -> Tensor:
-        """The highest score of each class in each image.
-
-        Args:
-            images: uint8 (3, h, w), of any sizes.
-
-        Returns:
-            (n, classes) float, from 0 for not seen to 1.
-        """
+        """The highest score of each class in each image, (n, classes) float from 0 to 1, of uint8 (3, h, w) of any sizes."""
         ...
 
 
 class TorchvisionDetector:
     """A detector of torchvision.
 
-    Args:
-        network: Turns a list of float images (3, h, w) from 0 to 1 into dictionaries of "labels" and "scores".
-        categories: Class of each label.
-        device: Where it runs.
-        name: What it is called.
-        weights_sha256: Hash of the file of its weights; None if there is none.
+    `network` turns a list of float images (3, h, w) from 0 to 1 into dictionaries of "labels" and "scores"; `categories` is
+    the class of each label.
     """
 
     def __init__(
@@ -156,15 +140,9 @@ _CODE = "custom-detector"
 
 
 class DetectingExtractor:
-    """A detector as an extractor.
+    """A detector as an extractor, with a column for each class.
 
     Give it one image at a time: detectors pad the images of a batch to one size, which would move scores.
-
-    Attributes:
-        name: Of the detector.
-        dim: Number of its classes.
-        names: Of the classes, by column.
-        detector: The detector itself.
     """
 
     def __init__(self, detector: Detector, *, name: str) -> None:
@@ -195,11 +173,7 @@ class DetectingExtractor:
         )
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Scores of uint8 (n, 3, h, w) images, float32 (n, classes).
-
-        Raises:
-            FeatureError: The detector gives something else, or no scores from 0 to 1 ("feature-shape").
-        """
+        """Scores of uint8 (n, 3, h, w) images, float32 (n, classes)."""
         scores = torch.as_tensor(self.detector(list(images)))
         if tuple(scores.shape) != (len(images), self.dim) or not scores.is_floating_point():
             raise FeatureError(

@@ -1,12 +1,11 @@
 """Extractors by name: how a name is parsed, which are built in, and how any of them is loaded.
 
-    inception                       the published recipe
-    inception@torch-bilinear        the same network behind pytorch-fid's resize
-    dinov2-vitl14@bfloat16          the same network in bfloat16
+    inception@torch-bilinear        the network of FID behind pytorch-fid's resize
+    dinov2-vitl14@bfloat16          a network in bfloat16
     timm:resnet50.a1_in1k           any model of timm
     open_clip:ViT-B-16:laion2b_s34b_b88k    any model and training run of open_clip
 
-Importing this module does not import torch: listing extractors and finding that weights are missing are quick.
+Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -23,21 +22,15 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from genpr.errors import GenprError, ResourceError, UsageError, some
 from genpr.features.extractor import DescribedExtractor, FeatureExtractor
-from genpr.features.weights.files import (
+from genpr.features.known_weights import CLIP, DINOV2, INCEPTION_2015, INCEPTION_TORCHVISION, VGG16
+from genpr.features.weights import (
+    Progress,
     Weights,
+    WeightsFile,
+    cached_path,
     find_or_fetch,
-    is_cached,
     load_any_weights,
     load_weights,
-)
-from genpr.features.weights.known import (
-    CLIP,
-    DINOV2,
-    INCEPTION_2015,
-    INCEPTION_TORCHVISION,
-    VGG16,
-    Progress,
-    WeightsFile,
 )
 from genpr.runtime import resolve_device
 
@@ -46,6 +39,7 @@ if TYPE_CHECKING:
 
 Precision = Literal["float32", "bfloat16"]
 _Extractor = TypeVar("_Extractor")
+_Path = str | os.PathLike[str]
 
 RESIZE_NAMES = (
     "tf1-bilinear",
@@ -61,13 +55,7 @@ RESIZE_NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class ExtractorName:
-    """A name taken apart.
-
-    Attributes:
-        base: The name without variants.
-        resize: Another resize rule than the network's own; None for that.
-        precision: In which the network computes.
-    """
+    """A name taken apart; a `resize` of None is the network's own rule."""
 
     base: str
     resize: str | None = None
@@ -75,11 +63,7 @@ class ExtractorName:
 
     @classmethod
     def parse(cls, text: str) -> ExtractorName:
-        """Take `NAME[@VARIANT]...` apart.
-
-        Raises:
-            UsageError: A variant is neither "bfloat16" nor a resize rule, or two contradict each other.
-        """
+        """Take `NAME[@VARIANT]...` apart; UsageError "unknown-variant" where two contradict each other or one is unknown."""
         base, *variants = text.split("@")
         name = cls(base)
         for variant in variants:
@@ -107,10 +91,9 @@ class BuiltIn:
     Attributes:
         layer: Which features of the network, in the words of its publication.
         dim: Length of a feature vector.
-        resize: Name of its published resize rule.
-        side: Of the square it sees, in pixels.
-        network: Module of `genpr.features.networks` whose `build` makes it of weights, names of layers and a device;
-            extractors with the same one share a network if they share their weights.
+        resize: Its published resize rule.
+        side: Of the square that it sees, in pixels.
+        network: Module of `genpr.features.networks` whose `build` makes it.
         weights: Its weights file; None for weight-free extractors.
         comparable: Whether scores may be compared with published ones.
         members: Random networks side by side.
@@ -129,7 +112,7 @@ class BuiltIn:
 
 
 def _inception(layer: str, dim: int) -> BuiltIn:
-    # By pytorch-fid, torchmetrics and clean-fid.
+    # Resizes of pytorch-fid and dgm-eval, torchmetrics and clean-fid.
     others = ("torch-bilinear", "torch-bilinear-antialias", "pil-bicubic-float")
     return BuiltIn(layer, dim, "tf1-bilinear", 299, "inception", INCEPTION_2015, published=others)
 
@@ -140,12 +123,11 @@ def _clip(dim: int, side: int, model: str) -> BuiltIn:
 
 
 def _dinov2(dim: int, letter: str) -> BuiltIn:
-    others = (
-        "torch-bicubic-antialias",
-        "pil-bicubic-float",
-        "tf1-bilinear",
-    )  # EDM2, dgm-eval, torch-fidelity
-    return BuiltIn("CLS token", dim, "pil-bicubic-uint8", 224, "dinov2", DINOV2[letter], published=others)
+    # Resizes of EDM2, dgm-eval and torch-fidelity.
+    others = ("torch-bicubic-antialias", "pil-bicubic-float", "tf1-bilinear")
+    return BuiltIn(
+        "CLS token", dim, "pil-bicubic-uint8", 224, "timm_models", DINOV2[letter], published=others
+    )
 
 
 BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
@@ -157,21 +139,9 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
         "inception-spatial": _inception("mixed_6/conv, 7 channels (sFID)", 2023),
         "inception-softmax": _inception("softmax without bias (IS)", 1008),
         "inception-torchvision": BuiltIn(
-            "pool",
-            2048,
-            "torch-bilinear",
-            299,
-            "torchvision_models",
-            INCEPTION_TORCHVISION,
+            "pool", 2048, "torch-bilinear", 299, "torchvision_models", INCEPTION_TORCHVISION
         ),
-        "vgg16": BuiltIn(
-            "fc2 after ReLU",
-            4096,
-            "tf1-bilinear",
-            224,
-            "torchvision_models",
-            VGG16,
-        ),
+        "vgg16": BuiltIn("fc2 after ReLU", 4096, "tf1-bilinear", 224, "torchvision_models", VGG16),
         "clip-vit-b-32": _clip(512, 224, "vit-b-32"),
         "clip-vit-l-14": _clip(768, 224, "vit-l-14"),
         "clip-vit-l-14-336": _clip(768, 336, "vit-l-14-336"),
@@ -180,23 +150,10 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
         "dinov2-vitl14": _dinov2(1024, "l"),
         "dinov2-vitg14": _dinov2(1536, "g"),
         "random-vgg16": BuiltIn(
-            "3 random networks",
-            192,
-            "tf1-bilinear",
-            224,
-            "random_vgg16",
-            comparable=False,
-            members=3,
+            "3 random networks", 192, "tf1-bilinear", 224, "weight_free", comparable=False, members=3
         ),
-        "gabor": BuiltIn("moduli", 736, "bicubic-antialias", 64, "gabor", comparable=False),
-        "pixels": BuiltIn(
-            "RGB",
-            3072,
-            "torch-bicubic-antialias",
-            32,
-            "pixels",
-            comparable=False,
-        ),
+        "gabor": BuiltIn("moduli", 736, "bicubic-antialias", 64, "weight_free", comparable=False),
+        "pixels": BuiltIn("RGB", 3072, "torch-bicubic-antialias", 32, "weight_free", comparable=False),
     }
 )
 """By name, in the order in which they are listed."""
@@ -217,8 +174,7 @@ def canonical_name(name: str) -> str:
     """The same extractor by its shortest name: variants that are the network's own are left out.
 
     Raises:
-        UsageError: It is neither built in nor of the form of a custom extractor ("unknown-extractor"), or
-            "unknown-variant".
+        UsageError: "unknown-extractor" or "unknown-variant".
     """
     parsed = parse_name(name)
     known = BUILT_IN.get(parsed.base)
@@ -233,24 +189,38 @@ def canonical_name(name: str) -> str:
     return str(replace(parsed, resize=None)) if known and parsed.resize == known.resize else str(parsed)
 
 
+def open_family(name: str) -> str | None:
+    """The module that loads an extractor named `FAMILY:MODEL`; None for all others."""
+    return OPEN_FAMILIES.get(name.partition(":")[0]) if ":" in name else None
+
+
 def network_module(name: str) -> str | None:
     """Module of `genpr.features.networks` that loads an extractor; None for custom ones."""
     known = BUILT_IN.get(parse_name(name).base)
     return known.network if known else open_family(name)
 
 
-def open_family(name: str) -> str | None:
-    """The module that loads an extractor named `FAMILY:MODEL`; None for all others."""
-    return OPEN_FAMILIES.get(name.partition(":")[0]) if ":" in name else None
+def check_has_text(name: str) -> None:
+    """Refuse an extractor without a text encoder ("no-text-encoder"); whether a custom one has one is known once it is loaded."""
+    name = canonical_name(name)
+    if network_module(name) not in {"clip", None}:
+        raise no_text_encoder(name)
+
+
+def no_text_encoder(name: str) -> UsageError:
+    """The error for an extractor that embeds images only."""
+    return UsageError(
+        f"extractor {name!r} embeds images only, but prompts are to be embedded too; choose clip-vit-b-32, clip-vit-l-14, "
+        "clip-vit-l-14-336, open_clip:MODEL:PRETRAINED, or path/to/file.py:factory whose object also has encode_text",
+        code="no-text-encoder",
+    )
 
 
 def is_same_extractor(name: str, other: str) -> bool:
     """Whether two names stand for the same extractor, such as "inception" and "inception@tf1-bilinear"."""
-    names = [name, other]
-    return name == other or (
-        all(parse_name(each).base in BUILT_IN for each in names)
-        and canonical_name(name) == canonical_name(other)
-    )
+    if any(parse_name(each).base not in BUILT_IN for each in (name, other)):
+        return name == other
+    return canonical_name(name) == canonical_name(other)
 
 
 def dim_of(name: str) -> int | None:
@@ -263,7 +233,7 @@ def with_variants_of(name: str, other: str) -> str:
     """The built-in extractor `name`, with the resize rule and precision of `other` if that is of the same network."""
     ours, theirs = parse_name(name), parse_name(other)
     known, like = BUILT_IN[ours.base], BUILT_IN.get(theirs.base)
-    if like is None or (known.network, known.weights) != (like.network, like.weights):
+    if like is None or like.weights is None or like.weights != known.weights:
         return name
     return canonical_name(str(replace(ours, resize=theirs.resize, precision=theirs.precision)))
 
@@ -271,8 +241,7 @@ def with_variants_of(name: str, other: str) -> str:
 def group_by_network(extractors: Iterable[_Extractor]) -> tuple[tuple[_Extractor, ...], ...]:
     """Put together what one pass through one network can give, in the order of first mention, without repeats.
 
-    Extractors are names or objects; an object is a group of its own. Layers of one network have the same weights, resize
-    rule and precision.
+    Layers of one network have the same weights, resize rule and precision; an object is a group of its own.
     """
     groups: dict[object, list[_Extractor]] = {}
     for extractor in dict.fromkeys(extractors):
@@ -281,8 +250,7 @@ def group_by_network(extractors: Iterable[_Extractor]) -> tuple[tuple[_Extractor
             name = parse_name(extractor)
             known = BUILT_IN.get(name.base)
             if known is not None and known.weights is not None:
-                resize = name.resize or known.resize
-                network = known.network, known.weights.name, resize, known.side, name.precision
+                network = known.weights.name, name.resize or known.resize, known.side, name.precision
         groups.setdefault(network, []).append(extractor)
     return tuple(map(tuple, groups.values()))
 
@@ -314,29 +282,26 @@ class ExtractorSummary:
 
 def list_extractors() -> tuple[ExtractorSummary, ...]:
     """The built-in extractors, then the families of which any model can be named."""
-    return (*(_summary(name, known) for name, known in BUILT_IN.items()), *_FAMILIES)
-
-
-def _summary(name: str, known: BuiltIn) -> ExtractorSummary:
-    return ExtractorSummary(
-        name=name,
-        dim=known.dim,
-        resize=f"{known.resize}-{known.side}",
-        weights=known.weights.name if known.weights else None,
-        license=known.weights.license if known.weights else None,
-        cached=known.weights is None or is_cached(known.weights),
-        comparable=known.comparable,
-        layer=known.layer,
-    )
-
-
-_FAMILIES = tuple(
-    ExtractorSummary(name, None, None, None, None, None, comparable=True, layer=layer)
+    listed = []
+    for name, known in BUILT_IN.items():
+        file = known.weights
+        summary = ExtractorSummary(
+            name,
+            known.dim,
+            f"{known.resize}-{known.side}",
+            file.name if file else None,
+            file.license if file else None,
+            cached=file is None or cached_path(file) is not None,
+            comparable=known.comparable,
+            layer=known.layer,
+        )
+        listed.append(summary)
     for name, layer in (
         ("timm:MODEL", "pooled features, its own resize"),
         ("open_clip:MODEL:PRETRAINED", "image embedding, its own resize"),
-    )
-)
+    ):
+        listed.append(ExtractorSummary(name, None, None, None, None, None, comparable=True, layer=layer))
+    return tuple(listed)
 
 
 def load_extractor(
@@ -369,16 +334,12 @@ def load_extractor(
 def load_joint(
     names: Sequence[str],
     *,
-    weights: str | os.PathLike[str] | None = None,
+    weights: _Path | None = None,
     device: str | torch.device = "auto",
     offline: bool = False,
     progress: Progress | None = None,
 ) -> DescribedExtractor:
-    """Several layers of one network (see `group_by_network`) in one pass; the rest is as in `load_extractor`.
-
-    Returns:
-        An extractor whose rows hold the layers side by side; with more than one, `parts` describes each.
-    """
+    """Several layers of one network (see `group_by_network`) side by side in each row, described by its `parts`."""
     first = canonical_name(names[0])
     path = require_weights(first, weights=weights, offline=offline, progress=progress)
     resolved = resolve_device(device)
@@ -398,42 +359,29 @@ def load_joint(
             isinstance(error, ImportError) or "torchvision" in str(error)
         ):
             raise
-        raise _broken_library(first, error) from error
+        import torch
+
+        reason = " ".join(str(error).split())
+        raise ResourceError(
+            f"extractor {first} needs a library that cannot be imported here ({reason}); torch {torch.__version__} needs the "
+            "torchvision of the same release and build: install both with one command",
+            code="broken-library",
+        ) from error
     return extractor
 
 
-def _broken_library(name: str, error: Exception) -> ResourceError:
-    import torch
-
-    reason = " ".join(str(error).split())
-    return ResourceError(
-        f"extractor {name} needs a library that cannot be imported here ({reason}); torch {torch.__version__} needs the "
-        "torchvision of the same release and build: install both with one command",
-        code="broken-library",
-    )
-
-
 def require_weights(
-    name: str,
-    *,
-    weights: str | os.PathLike[str] | None = None,
-    offline: bool = False,
-    progress: Progress | None = None,
+    name: str, *, weights: _Path | None = None, offline: bool = False, progress: Progress | None = None
 ) -> Path | None:
     """Everything of `load_extractor` that can fail without torch, which takes seconds to import.
 
     Returns:
         The verified weights file; None for extractors that have none, or whose library knows where they are.
-
-    Raises:
-        UsageError: No such extractor, or it takes no weights file.
-        WeightsError: The weights are missing or are not the published ones.
     """
     known = BUILT_IN.get(parse_name(canonical_name(name)).base)
-    file = known.weights if known else None
-    if file is not None:
+    if known and known.weights:
         given = None if weights is None else Path(weights)
-        return find_or_fetch(file, weights=given, offline=offline, progress=progress)
+        return find_or_fetch(known.weights, weights=given, offline=offline, progress=progress)
     if weights is not None and not open_family(name):
         raise UsageError(
             f"weights {os.fspath(weights)!r} were given, but extractor {name!r} takes no weights file",
@@ -446,35 +394,25 @@ def read_weights(
     name: str,
     path: Path | None,
     *,
-    weights: str | os.PathLike[str] | None = None,
+    weights: _Path | None = None,
     offline: bool = False,
     progress: Progress | None = None,
 ) -> Weights | None:
-    """The weights of an extractor that is no custom one; None if it has none.
-
-    Args:
-        name: The extractor.
-        path: What `require_weights` found.
-        weights: As in `load_extractor`.
-        offline: As in `load_extractor`.
-        progress: As in `load_extractor`.
-    """
+    """The weights of an extractor that is no custom one, at `path` if `require_weights` found them; None if it has none."""
     base = parse_name(name).base
-    known = BUILT_IN.get(base)
-    if known is not None:
-        return None if known.weights is None or path is None else load_weights(known.weights, path)
+    if base in BUILT_IN:
+        file = BUILT_IN[base].weights
+        return None if file is None or path is None else load_weights(file, path)
     published = import_module(f"genpr.features.networks.{open_family(name)}").published_weights(base)
     given = None if weights is None else Path(weights)
     return load_any_weights(published, weights=given, offline=offline, progress=progress)
 
 
-def weights_of(name: str, weights: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """The weights file among `weights` that belongs to an extractor.
+def weights_of(name: str, weights: _Path | None) -> _Path | None:
+    """The weights file among `weights`, a file or a folder, that belongs to an extractor.
 
-    Args:
-        name: The extractor.
-        weights: A file; or a folder, of which each network takes the file with the name of its weights, if there is
-            one. A file with the name of another network's weights belongs to that network.
+    Of a folder each network takes the file with the name of its weights, if there is one. A file with the name of another
+    network's weights belongs to that network.
     """
     if weights is None:
         return None
@@ -488,12 +426,8 @@ def weights_of(name: str, weights: str | os.PathLike[str] | None) -> str | os.Pa
     return None if path.name in others - {own} else weights
 
 
-def check_weights_used(extractors: Iterable[object], weights: str | os.PathLike[str] | None) -> None:
-    """Refuse a weights file that belongs to none of the extractors that are given by name.
-
-    Raises:
-        UsageError: "weights-unused".
-    """
+def check_weights_used(extractors: Iterable[object], weights: _Path | None) -> None:
+    """Refuse a weights file that belongs to none of the extractors that are given by name ("weights-unused")."""
     if weights is None or Path(weights).is_dir():
         return
     names = list(dict.fromkeys(each for each in extractors if isinstance(each, str)))

@@ -3,8 +3,6 @@
 The text tower of a CLIP model is known by the name of the extractor that is its image tower, and is read from the same
 weights file. An extractor of the user's own that also has `encode_text` embeds both: a list of n strings in, float
 (n, dim) out.
-
-Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -13,32 +11,34 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from genpr.errors import FeatureError, UsageError, short
-from genpr.features.extractor import TextEncoder
+import numpy as np
+import torch
+from torch import Tensor
+
+from genpr.errors import FeatureError, short
+from genpr.features.custom import evaluation_mode, extractor_info, load_custom
+from genpr.features.extractor import FeatureExtractor, TextEncoder, TextEncoderInfo, TextProgress
 from genpr.features.registry import (
     canonical_name,
+    check_has_text,
     check_weights_used,
     network_module,
+    no_text_encoder,
+    open_family,
     parse_name,
     read_weights,
     require_weights,
     weights_of,
 )
-from genpr.features.weights.known import Progress
-from genpr.runtime import resolve_device
+from genpr.features.weights import Progress
+from genpr.runtime import resolve_device, state_guard
 
 if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from genpr.features.extractor import FeatureExtractor
     from genpr.features.feature_set import FeatureSet
     from genpr.features.source_features import Embedder, ExtractorKey
 
-_NEEDED = (
-    "clip-vit-b-32, clip-vit-l-14, clip-vit-l-14-336, open_clip:MODEL:PRETRAINED, or path/to/file.py:factory whose object "
-    "also has encode_text"
-)
+_BATCH = 64  # texts in one call: a user's own need not split them
+_ROWS = 2**16
 
 
 def load_text_encoder(
@@ -49,15 +49,7 @@ def load_text_encoder(
     offline: bool = False,
     progress: Progress | None = None,
 ) -> TextEncoder:
-    """Load the text encoder that belongs to an extractor.
-
-    Args:
-        name: Of the extractor: a CLIP model ("clip-vit-b-32", "open_clip:MODEL:PRETRAINED"), or a custom one whose object
-            has `encode_text` (see `genpr.load_extractor`).
-        weights: File that holds the published weights, both towers in one.
-        device: "auto", "cpu", "cuda", "cuda:1" or a `torch.device`.
-        offline: Never download; GENPR_OFFLINE=1 says the same.
-        progress: Called with (bytes received, bytes in all) while weights are downloaded.
+    """Load the text encoder that belongs to an extractor; arguments are those of `genpr.load_extractor`.
 
     Raises:
         UsageError: No such extractor, or it has no text encoder ("no-text-encoder").
@@ -66,48 +58,15 @@ def load_text_encoder(
     check_has_text(name)
     name = canonical_name(name)
     if is_custom(name):
-        from genpr.features.custom import load_custom
-
         return text_encoder_of(load_custom(name, device=resolve_device(device)))
     path = require_weights(name, weights=weights, offline=offline, progress=progress)
-    from genpr.features.networks import clip_text
+    from genpr.features.networks import clip
 
-    clip_text.check_tokenizer(parse_name(name).base)
+    if open_family(name):
+        clip.check_tokenizer(parse_name(name).base)
     found = read_weights(name, path, weights=weights, offline=offline, progress=progress)
     assert found is not None
-    return clip_text.build(found, name=parse_name(name), device=resolve_device(device))
-
-
-def check_has_text(name: str) -> None:
-    """Refuse the name of an extractor that has no text encoder; whether a custom one has is known once it is loaded.
-
-    Raises:
-        UsageError: "no-text-encoder", or there is no such extractor.
-    """
-    name = canonical_name(name)
-    if network_module(name) not in {"clip", None}:
-        raise _no_text(name)
-
-
-def text_encoder_of(extractor: FeatureExtractor) -> TextEncoder:
-    """The text encoder that a custom extractor itself is.
-
-    Raises:
-        UsageError: It has no `encode_text` ("no-text-encoder").
-    """
-    from genpr.features.custom import CustomTextEncoder
-
-    owner = getattr(extractor, "wrapped", extractor)
-    if not callable(getattr(owner, "encode_text", None)):
-        raise _no_text(extractor.name)
-    return CustomTextEncoder(extractor, owner)
-
-
-def _no_text(name: str) -> UsageError:
-    return UsageError(
-        f"extractor {name!r} embeds images only, but prompts are to be embedded too; choose {_NEEDED}",
-        code="no-text-encoder",
-    )
+    return clip.build_text(found, name=parse_name(name), device=resolve_device(device))
 
 
 def is_custom(name: str) -> bool:
@@ -116,12 +75,7 @@ def is_custom(name: str) -> bool:
 
 
 def text_encoder_for(space: ExtractorKey, embedder: Embedder) -> TextEncoder:
-    """The text encoder of the extractor that embeds images, with the embedder's options.
-
-    Raises:
-        UsageError: It has none.
-        WeightsError: Its weights are missing.
-    """
+    """The text encoder of the extractor that embeds images, with the embedder's options."""
     if not isinstance(space, str) or is_custom(space):
         return text_encoder_of(embedder.load([space]))
     check_weights_used([space], embedder.options.weights)
@@ -133,20 +87,92 @@ def text_encoder_for(space: ExtractorKey, embedder: Embedder) -> TextEncoder:
     )
 
 
-def check_pair(features: FeatureSet, encoder: TextEncoder, vectors: Tensor, texts: Sequence[str]) -> None:
-    """Refuse images and texts that are not in one space.
+def text_encoder_of(extractor: FeatureExtractor) -> TextEncoder:
+    """The text encoder that a custom extractor itself is; UsageError "no-text-encoder" without `encode_text`."""
+    owner = getattr(extractor, "wrapped", extractor)
+    if not callable(getattr(owner, "encode_text", None)):
+        raise no_text_encoder(extractor.name)
+    return CustomTextEncoder(extractor, owner)
 
-    Raises:
-        FeatureError: They are of other weights or widths, or a vector has no direction.
-    """
+
+class CustomTextEncoder:
+    """The `encode_text` of a user's object, `owner`, which is `extractor` as an extractor."""
+
+    def __init__(self, extractor: FeatureExtractor, owner: object) -> None:
+        self.name = extractor.name
+        self.dim = extractor.dim
+        self._extractor = extractor
+        self._owner = owner
+
+    @property
+    def info(self) -> TextEncoderInfo:
+        """What the object says of itself; a network is hashed at each look."""
+        images = extractor_info(self._extractor)
+        own = {key: getattr(self._owner, key, None) for key in ("tokenizer", "context", "logit_scale")}
+        return TextEncoderInfo(
+            name=self.name,
+            dim=self.dim,
+            tokenizer=own["tokenizer"] if isinstance(own["tokenizer"], str) else "unknown",
+            context=own["context"] if isinstance(own["context"], int) else None,
+            weights_sha256=images.weights_sha256,
+            comparable=False,
+            logit_scale=float(own["logit_scale"]) if isinstance(own["logit_scale"], int | float) else None,
+        )
+
+    def encode_text(self, texts: Sequence[str], /, *, progress: TextProgress | None = None) -> Tensor:
+        """Embed n texts as float32 (n, dim) on the CPU; FeatureError where the object gives something else."""
+        rows = [torch.empty(0, self.dim)]
+        with evaluation_mode(self._owner), state_guard():
+            for start in range(0, len(texts), _BATCH):
+                rows.append(self._checked(list(texts[start : start + _BATCH])))
+                if progress is not None:
+                    progress(min(start + _BATCH, len(texts)), len(texts))
+        return torch.cat(rows)
+
+    def truncated(self, texts: Sequence[str], /) -> list[bool] | None:
+        """What the object's own `truncated` says; None if it has none."""
+        function = getattr(self._owner, "truncated", None)
+        if not callable(function):
+            return None
+        is_cut = [bool(each) for each in function(list(texts))]
+        if len(is_cut) != len(texts):
+            raise FeatureError(
+                f"truncated of {self.name} must say yes or no for each of {len(texts)} texts, but said {len(is_cut)} times",
+                code="feature-shape",
+            )
+        return is_cut
+
+    def _checked(self, texts: list[str]) -> Tensor:
+        try:
+            given = self._owner.encode_text(texts)  # type: ignore[attr-defined]
+        except Exception as error:
+            error.add_note(f"encode_text of {self.name} failed")
+            raise
+        vectors = torch.as_tensor(given) if isinstance(given, Tensor | np.ndarray) else None
+        expected = (len(texts), self.dim)
+        if vectors is None or vectors.shape != expected or not vectors.is_floating_point():
+            came = type(given).__name__ if vectors is None else f"{vectors.dtype} {tuple(vectors.shape)}"
+            raise FeatureError(
+                f"encode_text of {self.name} must return one row of {self.dim} floats per text, {expected} for these "
+                f"texts, but returned {came}",
+                code="feature-shape",
+            )
+        if not vectors.isfinite().all():
+            row = int((~vectors.isfinite().all(dim=1)).nonzero()[0])
+            raise FeatureError(
+                f"encode_text of {self.name} gives NaN or infinity for {texts[row][:60]!r}", code="non-finite"
+            )
+        return vectors.detach().float().cpu()
+
+
+def check_pair(features: FeatureSet, encoder: TextEncoder, vectors: Tensor, texts: Sequence[str]) -> None:
+    """Refuse images and texts that are not in one space: of other weights or widths, or with a vector of zeros."""
     info, dim = features.extractor, features.features.shape[1]
     hashes = {encoder.info.weights_sha256, info.weights_sha256 if info else None} - {None}
     if dim != vectors.shape[1] or len(hashes) > 1:
-        difference = (
-            f"features of {dim} numbers against {vectors.shape[1]}"
-            if dim != vectors.shape[1]
-            else "other weights"
-        )
+        difference = "other weights"
+        if dim != vectors.shape[1]:
+            difference = f"features of {dim} numbers against {vectors.shape[1]}"
         raise FeatureError(
             f"{short(features.source, 60)} and the text encoder of {encoder.name} do not belong together: {difference}; "
             "embed the images with that extractor",
@@ -154,16 +180,12 @@ def check_pair(features: FeatureSet, encoder: TextEncoder, vectors: Tensor, text
             path=features.source,
         )
     for rows, name_of in ((features.features, features.name_of), (vectors, texts.__getitem__)):
-        lost = [row for start in range(0, len(rows), 2**16) for row in _without_direction(rows, start)]
-        if lost:
+        blocks = range(0, max(1, len(rows)), _ROWS)
+        is_zero = torch.cat([~rows[start : start + _ROWS].any(dim=1) for start in blocks])
+        if is_zero.any():
             raise FeatureError(
-                f"{len(lost):,} of {len(rows):,} embeddings are all zeros, so that no cosine with them is defined; the first "
-                f"is of {short(name_of(lost[0]))!r}",
+                f"{int(is_zero.sum()):,} of {len(rows):,} embeddings are all zeros, so that no cosine with them is defined; the "
+                f"first is of {short(name_of(int(is_zero.int().argmax())))!r}",
                 code="zero-features",
                 path=features.source,
             )
-
-
-def _without_direction(rows: Tensor, start: int) -> list[int]:
-    part = rows[start : start + 2**16]
-    return [start + row for row in (~part.any(dim=1)).nonzero()[:, 0].tolist()]

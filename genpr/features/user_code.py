@@ -1,12 +1,9 @@
 """Load objects from user code: what a factory in a file or package returns.
 
-A factory is named `path/to/file.py:factory` or `package.module:factory`. A file can import the modules beside it.
-`sys.path` is not changed for that: while the file runs, and while its factory is called, an import finder offers the
-modules and packages of its folder. Afterwards they are removed from `sys.modules`, so that two files with different
-helpers of one name do not mix, and a second run sees what was edited. Helpers must therefore be imported at the top of
-the file or in the factory, not later while images are embedded.
-
-Sources are compiled from the very bytes that are recorded; no `.pyc` is read or written.
+A factory is named `path/to/file.py:factory` or `package.module:factory`. A file can import the modules beside it, while it
+runs and while its factory is called. Afterwards they are removed from `sys.modules`, so that two files with different helpers
+of one name do not mix, and a second run sees what was edited. Helpers must therefore be imported at the top of the file or in
+the factory, not later while images are embedded.
 """
 
 from __future__ import annotations
@@ -17,13 +14,11 @@ import inspect
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
-from importlib.abc import MetaPathFinder
-from importlib.machinery import FileFinder, ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 
 from genpr.errors import GenprError, UsageError, some
 from genpr.runtime import expanded
@@ -34,125 +29,86 @@ def running_file(path: Path) -> Iterator[tuple[ModuleType, dict[str, bytes]]]:
     """Run the file `path`; inside the block, the modules beside it can be imported.
 
     Yields:
-        The module it became, and the sources of all modules that were run, which grow until the block ends.
+        The module it became, and the sources that were run by module name; those of its helpers once the block ends.
     """
-    folder, sources = path.parent.resolve(), dict[str, bytes]()
-    finder = _FolderFinder(folder, sources)
+    folder, name = path.parent.resolve(), f"_genpr_custom_{path.stem.replace('.', '_')}"
+    sources = {name: path.read_bytes()}
+    spec = importlib.util.spec_from_file_location(name, path, loader=SourceFileLoader(name, str(path)))
+    assert spec is not None
     hidden = _hide_namesakes(folder)
-    sys.meta_path.insert(0, finder)
+    before, compiles = set(sys.modules), sys.dont_write_bytecode
+    sys.path.insert(0, str(folder))
+    sys.dont_write_bytecode = True  # a helper that is edited within a second would not be read again
+    importlib.invalidate_caches()
     try:
-        yield finder.run(path), sources
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        exec(compile(sources[name], str(path), "exec"), vars(module))
+        yield module, sources
     finally:
-        sys.meta_path.remove(finder)
-        for name in finder.found:
-            sys.modules.pop(name, None)
+        sys.dont_write_bytecode = compiles
+        sys.path.remove(str(folder))
+        for own in [key for key in sys.modules.keys() - before if _is_own(sys.modules[key], folder)]:
+            file = getattr(sys.modules.pop(own), "__file__", None)
+            if own != name and file is not None and Path(file).is_file():
+                sources[own] = Path(file).read_bytes()
         sys.modules.update(hidden)
 
 
-class _FolderFinder(MetaPathFinder):
-    """Finds modules in one folder and its packages, ahead of everything that is not imported yet."""
+def _is_own(module: ModuleType, folder: Path) -> bool:
+    """Whether a module, or a package without `__init__.py`, came from a folder, and is no installed library below it."""
+    place = _place(module)
+    return place is not None and place.is_relative_to(folder)
 
-    def __init__(self, folder: Path, sources: dict[str, bytes]) -> None:
-        self.found: set[str] = set()
-        self._folder, self._sources = folder, sources
 
-    def run(self, path: Path) -> ModuleType:
-        name = f"_genpr_custom_{path.stem.replace('.', '_')}"
-        loader = _RecordingLoader(name, str(path), sources=self._sources)
-        spec = ModuleSpec(name, loader, origin=str(path))
-        spec.has_location = True
-        module = importlib.util.module_from_spec(spec)
-        self.found.add(name)
-        sys.modules[name] = module  # dataclasses and others look their module up while it runs
-        loader.exec_module(module)
-        return module
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        places = [str(self._folder)] if path is None else [p for p in path if self._holds(p)]
-        loader = partial(_RecordingLoader, sources=self._sources)
-        for place in places:
-            spec = FileFinder(place, (loader, [".py"])).find_spec(fullname)  # type: ignore[arg-type]
-            # A folder without __init__.py counts only where nothing else has that name, as in Python itself.
-            if spec is not None and (spec.loader or PathFinder.find_spec(fullname, path) is None):
-                self.found.add(fullname)
-                return spec
+def _place(module: ModuleType) -> Path | None:
+    """Where a module came from; None for installed ones and code from no file."""
+    place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+    if not isinstance(place, str) or {"site-packages", "dist-packages"} & set(Path(place).parts):
         return None
-
-    def _holds(self, place: str) -> bool:
-        return Path(place).resolve().is_relative_to(self._folder)
-
-
-class _RecordingLoader(SourceFileLoader):
-    """Compiles a source file as it is now, and records what it ran."""
-
-    def __init__(self, fullname: str, path: str, *, sources: dict[str, bytes]) -> None:
-        super().__init__(fullname, path)
-        self._sources = sources
-
-    def get_code(self, fullname: str) -> CodeType:
-        path = self.get_filename(fullname)
-        source = self._sources[fullname] = self.get_data(path)
-        code: CodeType = self.source_to_code(source, path)
-        return code
-
-
-def _own_origin(module: ModuleType) -> Path | None:
-    """The file of a module, or the folder of a package without one; None for installed ones and code from no file."""
-    file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
-    if not isinstance(file, str) or not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts):
-        return None
-    return Path(file).resolve()
+    return Path(place).resolve()
 
 
 def _hide_namesakes(folder: Path) -> dict[str, ModuleType]:
-    """Take modules out of `sys.modules` that have the name of one in `folder` but came from elsewhere.
-
-    Libraries stay: a folder called `torch` beside the file does not replace torch.
-    """
+    """Take modules out of `sys.modules` that have the name of one in `folder` but came from elsewhere, libraries aside."""
     names = {entry.stem for entry in folder.iterdir() if entry.suffix == ".py" or entry.is_dir()}
-    hidden = {}
-    for name, module in list(sys.modules.items()):
-        top = name.partition(".")[0]
-        if top not in names or top in sys.stdlib_module_names or top in {"__main__", "genpr"}:
-            continue
-        origin = _own_origin(module)
-        if origin is not None and not origin.is_relative_to(folder):
-            hidden[name] = sys.modules.pop(name)
-    return hidden
+    names -= {*sys.stdlib_module_names, "__main__", "genpr"}
+    namesakes = [key for key in sys.modules if key.partition(".")[0] in names and _place(sys.modules[key])]
+    return {key: sys.modules.pop(key) for key in namesakes}
 
 
 def load_object(
     spec: str, *, kind: str, code: str, call: Callable[[Callable[..., object]], object]
 ) -> tuple[object, dict[str, bytes]]:
-    """What the factory "path/to/file.py:factory" or "package.module:factory" gives.
-
-    Args:
-        spec: Where the factory is.
-        kind: What it should give, for messages: "extractor", "generator".
-        code: Of the errors.
-        call: Calls the factory; anything that it raises becomes an error that names the factory.
+    """What the factory "path/to/file.py:factory" or "package.module:factory" gives, called by `call`.
 
     Returns:
         The object, and the sources of the modules that were run for it from a folder.
 
     Raises:
-        UsageError: There is no such file, module or factory, or it fails.
+        UsageError: There is no such file, module or factory, or it fails; with `code`, and `kind` in its message.
     """
     target, _, factory_name = spec.rpartition(":")
-    is_path = target.endswith(".py") or "/" in target or os.sep in target
+    path = expanded(target) if target.endswith(".py") or "/" in target or os.sep in target else None
+    if path is not None and not path.is_file():
+        raise UsageError(f"{kind} {spec!r}: there is no file {path}", code=code, path=str(path))
     sources: dict[str, bytes] = {}
-    with ExitStack() as stack, _naming(spec, kind, code):
-        _add_working_directory()
-        if is_path:
-            path = expanded(target)
-            if not path.is_file():
-                raise UsageError(f"{kind} {spec!r}: there is no file {path}", code=code, path=str(path))
-            module, sources = stack.enter_context(running_file(path))
-        else:
-            module = importlib.import_module(target)
-        loaded = call(_find_factory(module, factory_name, f"{kind} {spec!r}", code))
+    try:
+        with ExitStack() as stack:
+            _add_working_directory()
+            if path is not None:
+                module, sources = stack.enter_context(running_file(path))
+            else:
+                module = importlib.import_module(target)
+            loaded = call(_find_factory(module, factory_name, f"{kind} {spec!r}", code))
+    except GenprError:
+        raise
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split())
+        raise UsageError(
+            f"{kind} {spec!r} could not be loaded: {type(error).__name__}: {text}"
+            + ("" if ".py:" in spec else " (a file is given as path/to/file.py:factory)"),
+            code=code,
+        ) from error
     return loaded, sources
 
 
@@ -181,22 +137,6 @@ def signature_of(function: Callable[..., object]) -> inspect.Signature | None:
         return inspect.signature(function.forward if isinstance(function, nn.Module) else function)
     except (TypeError, ValueError):
         return None
-
-
-@contextmanager
-def _naming(spec: str, kind: str, code: str) -> Iterator[None]:
-    """Turn whatever user code raises into a one-line error that names `spec`."""
-    try:
-        yield
-    except GenprError:
-        raise
-    except (Exception, SystemExit) as error:
-        text = " ".join(str(error).split())
-        raise UsageError(
-            f"{kind} {spec!r} could not be loaded: {type(error).__name__}: {text}"
-            + ("" if ".py:" in spec else " (a file is given as path/to/file.py:factory)"),
-            code=code,
-        ) from error
 
 
 def _find_factory(module: ModuleType, name: str, who: str, code: str) -> Callable[..., object]:

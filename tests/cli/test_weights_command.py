@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from weights_server import checkpoint, left_behind, put, serving, use_own_folders
 
-from genpr.features.weights import known as known_weights
-from genpr.features.weights.known import weights_folder
+from genpr.features import known_weights
+from genpr.features.weights import weights_folder
 
 GOOD = checkpoint()
 DIGEST = hashlib.sha256(GOOD).hexdigest()

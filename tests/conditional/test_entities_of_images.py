@@ -17,8 +17,7 @@ from genpr.conditional.recognition import halves_of
 from genpr.errors import BadImagesError, WeightsError
 from genpr.evaluation.result import result_of
 from genpr.features.detectors import TorchvisionDetector, build_detector, load_detector
-from genpr.features.weights.files import load_weights
-from genpr.features.weights.known import WeightsFile
+from genpr.features.weights import WeightsFile, load_weights
 from genpr.metrics.presence import calibrate, present_by_halves
 
 WANTED = [

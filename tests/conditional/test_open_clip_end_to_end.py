@@ -9,7 +9,7 @@ from torch import nn
 
 import genpr
 from genpr.errors import FeatureError
-from genpr.features.networks import clip, clip_text
+from genpr.features.networks import clip
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -42,7 +42,7 @@ def weights(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch):
     training = clip.find_model(NAME).training
-    for module in (clip, clip_text):
+    for module in (clip,):
         monkeypatch.setattr(module, "find_model", lambda _: clip.ClipModel("tiny", TINY, training))
 
 

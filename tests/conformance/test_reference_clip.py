@@ -10,10 +10,10 @@ import re
 import pytest
 import torch
 
+from genpr.features.known_weights import CLIP
 from genpr.features.networks import clip
 from genpr.features.registry import ExtractorName
-from genpr.features.weights.files import Weights
-from genpr.features.weights.known import CLIP
+from genpr.features.weights import Weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -10,10 +10,10 @@ import re
 import pytest
 import torch
 
-from genpr.features.networks import clip_text
+from genpr.features.known_weights import CLIP
+from genpr.features.networks import clip
 from genpr.features.registry import ExtractorName
-from genpr.features.weights.files import Weights
-from genpr.features.weights.known import CLIP
+from genpr.features.weights import Weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -79,7 +79,7 @@ def published(theirs) -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="module")
 def ours(published):
     weights = Weights(published, CLIP["vit-b-32"].sha256)
-    return clip_text.build(weights, name=ExtractorName("clip-vit-b-32"), device=torch.device("cpu"))
+    return clip.build_text(weights, name=ExtractorName("clip-vit-b-32"), device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

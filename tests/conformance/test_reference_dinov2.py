@@ -12,10 +12,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from genpr.features.networks import dinov2
+from genpr.features.known_weights import DINOV2
+from genpr.features.networks import timm_models
 from genpr.features.registry import ExtractorName
-from genpr.features.weights.files import Weights
-from genpr.features.weights.known import DINOV2
+from genpr.features.weights import Weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -135,7 +135,7 @@ def reference(state: dict[str, torch.Tensor], *, side: int):
 
 def build(state, name: str = "dinov2-vits14"):
     weights = Weights(state, DINOV2["s"].sha256)
-    return dinov2.build(weights, names=[ExtractorName.parse(name)], device=torch.device("cpu"))
+    return timm_models.build(weights, names=[ExtractorName.parse(name)], device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def test_at_the_size_of_training_it_equals_transformers():
     state = published_state(384, 2)
     batch = torch.randn(2, 3, 518, 518, generator=torch.Generator().manual_seed(2))
     with torch.inference_mode():
-        features = dinov2.dinov2("vit_small_patch14_dinov2", state, side=518, depth=2)(batch)
+        features = timm_models.dinov2("vit_small_patch14_dinov2", state, side=518, depth=2)(batch)
         expected = reference(state, side=518)(batch)
     assert relative(features, expected) < 1e-5
 
@@ -185,7 +185,7 @@ def test_the_swiglu_of_the_giant_equals_transformers():
     state = published_state(1536, 1, swiglu=4096)
     batch = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(2))
     with torch.inference_mode():
-        features = dinov2.dinov2("vit_giant_patch14_dinov2", state, side=224, depth=1)(batch)
+        features = timm_models.dinov2("vit_giant_patch14_dinov2", state, side=224, depth=1)(batch)
         resampled = {**state, "pos_embed": authors_positions(state["pos_embed"], 16)}
         expected = reference(resampled, side=224)(batch)
     assert relative(features, expected) < 1e-5
@@ -193,7 +193,7 @@ def test_the_swiglu_of_the_giant_equals_transformers():
 
 def test_the_grid_is_resampled_as_the_authors_do(small):
     expected = authors_positions(small["pos_embed"], 16)
-    found = dinov2.resample_positions(small["pos_embed"], 16)
+    found = timm_models.resample_positions(small["pos_embed"], 16)
     assert relative(found[0], expected[0]) < 1e-5
 
 

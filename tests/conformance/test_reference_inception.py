@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from genpr.features.known_weights import INCEPTION_2015
 from genpr.features.networks.inception import InceptionNetwork, build
 from genpr.features.registry import ExtractorName
 from genpr.features.resize import tf1_bilinear
-from genpr.features.weights.files import load_weights
-from genpr.features.weights.known import INCEPTION_2015
+from genpr.features.weights import load_weights
 
 pytorch_fid = pytest.importorskip("pytorch_fid.inception")
 fidelity_resize = pytest.importorskip("torch_fidelity.interpolate_compat_tensorflow")

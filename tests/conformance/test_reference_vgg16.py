@@ -8,11 +8,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from genpr.features.known_weights import VGG16
 from genpr.features.networks import torchvision_models
 from genpr.features.registry import ExtractorName
 from genpr.features.resize import tf1_bilinear
-from genpr.features.weights.files import Weights
-from genpr.features.weights.known import VGG16
+from genpr.features.weights import Weights
 
 fidelity_network = pytest.importorskip("torch_fidelity.feature_extractor_vgg16")
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from genpr.features import registry
+from genpr.features.known_weights import INCEPTION_2015
 from genpr.features.networks.inception import InceptionNetwork
-from genpr.features.weights.known import INCEPTION_2015
 
 
 def random_inception_state() -> dict[str, torch.Tensor]:

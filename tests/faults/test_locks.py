@@ -14,7 +14,7 @@ from weights_server import CONTENT, serving, use_own_folders
 
 from genpr.cli.main import run
 from genpr.errors import ResourceError
-from genpr.features.weights.files import find_or_fetch
+from genpr.features.weights import find_or_fetch
 
 OPTIONS = ("--device", "cpu", "--no-control", "--no-intervals", "-q", "--json")
 COMMANDS = {

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from genpr.errors import ResourceError, UsageError
-from genpr.features.custom import extractor_device, extractor_info
+from genpr.features.custom import extractor_device
 from genpr.features.extractor import ExtractorInfo
+from genpr.features.known_weights import INCEPTION_2015
 from genpr.features.registry import list_extractors, load_extractor
-from genpr.features.weights.known import INCEPTION_2015
 
 
 def test_an_unknown_name_lists_the_known_ones():
@@ -63,7 +63,7 @@ def test_loading_inception_does_not_import_torchvision(tmp_path):
     missing = Path(tmp_path) / "missing.pth"
     script = f"""
 import sys
-import genpr.features.networks.inception, genpr.features.custom, genpr.features.networks.gabor
+import genpr.features.networks.inception, genpr.features.custom, genpr.features.networks.weight_free
 from genpr.features.registry import load_extractor
 try:
     load_extractor("inception", weights={str(missing)!r})
@@ -80,15 +80,6 @@ class Described:
 
     def __call__(self, images):
         return images.float().mean((2, 3))
-
-
-def test_an_extractor_that_describes_itself_is_believed():
-    assert extractor_info(Described()) is Described.info
-
-
-def test_something_that_is_no_extractor_cannot_be_described():
-    with pytest.raises(UsageError, match="must be callable"):
-        extractor_info(7)
 
 
 def test_the_device_is_the_declared_one_or_that_of_the_parameters():

@@ -9,15 +9,13 @@ from PIL import Image
 from torch import nn
 
 import genpr
-from genpr.features import resize
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import extractor_info, wrap_extractor
 from genpr.features.embed import embed_source
-from genpr.features.networks import random_vgg16, torchvision_models
-from genpr.features.networks.network import InputRule, describe_part, joint_info
+from genpr.features.networks import torchvision_models
 from genpr.features.registry import BUILT_IN, ExtractorName, group_by_network
 from genpr.features.resize import find_rule
-from genpr.features.weights.files import Weights
+from genpr.features.weights import Weights
 from genpr.images.source import open_source
 
 CPU = torch.device("cpu")
@@ -72,19 +70,6 @@ def test_classifiers_of_torchvision_have_variants(base, images, monkeypatch):
     assert torch.equal(features, features.bfloat16().float()), "computed in bfloat16"
 
 
-def test_it_has_variants(monkeypatch):
-    monkeypatch.setattr(
-        random_vgg16, "RandomNetworks", lambda: nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    )
-    name = ExtractorName.parse("random-vgg16@clip@bfloat16")
-    made = random_vgg16.build(None, names=[name], device=CPU)
-    image = torch.arange(3 * 40 * 50).view(3, 40, 50).remainder(251).to(torch.uint8)
-    assert torch.equal(made.prepare(image), find_rule("clip").resize(image, 224))
-    assert made.info.resize == "clip-224"
-    features = made(image[None])
-    assert torch.equal(features, features.bfloat16().float()), "computed in bfloat16"
-
-
 def test_a_damaged_file_of_any_layer_is_noticed(gabor, tmp_path):
     info = extractor_info(gabor)
     parts = [replace(info, dim=1, cache_key=letter * 64) for letter in "ab"]
@@ -125,16 +110,6 @@ def test_a_layer_that_is_damaged_after_the_cache_was_opened_is_stored_again(gabo
     assert joined()[1].get(bytes(32)).features.tolist() == [1, 1]
 
 
-def test_taps_lie_where_the_image_is_and_belong_to_its_size():
-    for device in ("cpu", "meta", "cpu"):
-        for old, new in ((31, 61), (31, 60), (30, 61)):
-            taps = resize._taps(old, new, 0.0, torch.device(device))
-            assert {tensor.device.type for tensor in taps} == {device}
-            assert len(taps.before) == new
-    assert int(resize._taps(31, 61, 0.0, CPU).used.max()) == 30
-    assert int(resize._taps(30, 61, 0.0, CPU).used.max()) == 29
-
-
 def test_images_of_many_sizes_do_not_pile_up(tmp_path, rng):
     for index in range(30):
         Image.fromarray(rng.integers(0, 256, (index + 1, 3, 3), dtype=np.uint8)).save(
@@ -147,12 +122,3 @@ def test_images_of_many_sizes_do_not_pile_up(tmp_path, rng):
 
     embed_source(open_source(tmp_path), wrap_extractor(extractor), batch_size=2, progress=progress)
     assert max(waiting) == 7, "4 blocks of 2, less the one that runs"
-
-
-def test_every_layer_is_in_the_key_of_a_record_of_several():
-    rule = InputRule(find_rule("clip"), 8)
-    a, b, c = (
-        describe_part(ExtractorName(name), rule, dim=1, weights=Weights({}, "0" * 64)) for name in "abc"
-    )
-    keys = {joint_info(parts).cache_key for parts in ([a, b], [a, c], [b, a], [a, b, c])}
-    assert len(keys) == 4

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from genpr.features.weights.known import WeightsFile, weights_folder
+from genpr.features.weights import WeightsFile, weights_folder
 
 CONTENT = bytes(range(256)) * 8192  # 2 MiB: several pieces
 
@@ -93,7 +93,7 @@ def serving() -> Iterator[Server]:
 
 def use_own_folders(tmp_path, monkeypatch):
     """Caches and settings of this test alone; the network is allowed, as far as the server above."""
-    monkeypatch.setattr("genpr.features.weights.files._PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr("genpr.features.weights._PAUSES_S", (0.0, 0.0))
     monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "genpr"))
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))

@@ -40,8 +40,7 @@ from genpr.features.cache import FeatureCache
 from genpr.features.cache_files import find_folders
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import open_input
-from genpr.features.weights.files import load_weights
-from genpr.features.weights.known import WeightsFile
+from genpr.features.weights import WeightsFile, load_weights
 from genpr.images.arrays import peek_array
 from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy

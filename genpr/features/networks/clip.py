@@ -1,10 +1,11 @@
-"""CLIP: the image embeddings of OpenAI's networks, and of any other that open_clip knows.
+"""CLIP: the image and text embeddings of OpenAI's networks, and of any other that open_clip knows.
 
-A feature is the projected image embedding as it is, not scaled to length 1. Images are resized and cropped as
-the network's publishers do. Only the tower that sees images is built and kept; `genpr.features.networks.clip_text` keeps the other one.
+A vector is the projected embedding as it is, not scaled to length 1. Images are resized and cropped as the network's
+publishers do. Texts are cut into tokens by open_clip's own tokenizer; what does not fit into the context of a model (77 tokens
+for OpenAI's) is not read. Both towers come from one weights file, and only the one that is needed is built.
 
-OpenAI trained with QuickGELU, x sigmoid(1.702 x). Loaded behind the exact GELU, its weights fit just as well and
-give other features, so that is checked.
+OpenAI trained with QuickGELU, x sigmoid(1.702 x). Its weights also fit the exact GELU and then give other features, so that
+is checked.
 
 References:
     A. Radford et al., Learning Transferable Visual Models From Natural Language Supervision, 2021,
@@ -14,7 +15,8 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from genpr.errors import UsageError
+from genpr.errors import FeatureError, UsageError
+from genpr.features.extractor import TextEncoderInfo, TextProgress
 from genpr.features.networks.network import (
     InputRule,
     NetworkExtractor,
@@ -33,8 +36,7 @@ from genpr.features.networks.network import (
 )
 from genpr.features.registry import ExtractorName
 from genpr.features.resize import ResizeRule, find_rule, pillow_rule
-from genpr.features.weights.files import Weights
-from genpr.features.weights.known import WeightsFile, hub_file
+from genpr.features.weights import Weights, WeightsFile, hub_file
 from genpr.runtime import state_guard
 
 _OPENAI: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -46,17 +48,15 @@ _OPENAI: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 _NO_TEXT = {"context_length": 1, "vocab_size": 1, "width": 1, "heads": 1, "layers": 1}
 """The smallest text tower that open_clip builds; it is thrown away."""
+_OF_THE_WHOLE = {"context_length", "input_resolution", "vocab_size", "logit_scale", "logit_bias"}
+"""What stands in a file beside the two towers."""
+_TEXT_BATCH = 16
+_LENGTHS = 16  # texts are cut to a multiple of so many tokens: short ones need no whole context
 
 
 @dataclass(frozen=True)
 class ClipModel:
-    """What open_clip knows of a pair of model and training run.
-
-    Attributes:
-        model: Name of the architecture.
-        architecture: Its configuration.
-        training: Configuration of the training run: where the weights are, and how images were shown.
-    """
+    """What open_clip knows of a pair of model and training run, as its configurations."""
 
     model: str
     architecture: Mapping[str, Any]
@@ -69,63 +69,123 @@ class ClipModel:
 
 
 def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.device) -> NetworkExtractor:
-    """OpenAI's CLIP, or "open_clip:MODEL:PRETRAINED".
-
-    Raises:
-        UsageError: open_clip has no such pair, or it shows images in a way that genpr does not know.
-        WeightsError: The weights are not of this model.
-    """
+    """The image tower of OpenAI's CLIP, or of "open_clip:MODEL:PRETRAINED"."""
     (name,) = names
     model = find_model(name.base)
     resize = find_rule(name.resize) if name.resize else resize_rule(model.training)
-    tower = _load_tower(model, weights.tensors)
-    if model.quick_gelu:
-        check_quick_gelu(tower, name.base)
-    rule = InputRule(
-        resize,
-        _side(tower, name.base),
-        mean=gray_levels(model.training["mean"]),
-        std=gray_levels(model.training["std"]),
-    )
-    return single_layer(
-        ImageTower(tower),
-        name,
-        rule,
+    tower = _load_tower(model, weights.tensors, name.base, part="visual")
+    mean, std = (gray_levels(model.training[key]) for key in ("mean", "std"))
+    rule = InputRule(resize, _side(tower, name.base), mean=mean, std=std)
+    dim = model.architecture["embed_dim"]
+    return single_layer(EmbeddingOnly(tower), name, rule, dim=dim, weights=weights, device=device)
+
+
+def build_text(weights: Weights, *, name: ExtractorName, device: torch.device) -> ClipTextEncoder:
+    """The text tower of OpenAI's CLIP, or of "open_clip:MODEL:PRETRAINED"."""
+    model = find_model(name.base)
+    tower = _load_tower(model, weights.tensors, name.base, part="text")
+    scale = without_wrapper(weights.tensors).get("logit_scale")
+    info = TextEncoderInfo(
+        name=str(name),
         dim=model.architecture["embed_dim"],
-        weights=weights,
-        device=device,
+        tokenizer="open_clip's byte pairs",
+        context=int(getattr(tower, "context_length", 0)),
+        weights_sha256=weights.sha256,
+        comparable=weights.is_published and name.precision == "float32",
+        logit_scale=None if scale is None else math.exp(float(scale)),
     )
+    return ClipTextEncoder(tower, info, device=device, precision=getattr(torch, name.precision))
 
 
-class ImageTower(nn.Module):
-    """The embedding alone, of towers that also give something else."""
+class EmbeddingOnly(nn.Module):
+    """The embedding alone, (n, dim), of towers that also give something else, as CoCa gives its tokens."""
 
     def __init__(self, tower: nn.Module) -> None:
         super().__init__()
         self.tower = tower
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Turn normalized (n, 3, side, side) into (n, dim)."""
-        given = self.tower(images)
-        embedding: Tensor = given[0] if isinstance(given, tuple) else given  # CoCa adds its tokens
+    def forward(self, inputs: Tensor) -> Tensor:
+        """From normalized images (n, 3, side, side), or tokens (n, context)."""
+        given = self.tower(inputs)
+        embedding: Tensor = given[0] if isinstance(given, tuple) else given
         return embedding
 
 
+class ClipTextEncoder:
+    """A text tower, from tokens (n, context) to (n, dim), behind its tokenizer. It is moved, converted and frozen."""
+
+    def __init__(
+        self, tower: nn.Module, info: TextEncoderInfo, *, device: torch.device, precision: torch.dtype
+    ) -> None:
+        from open_clip import SimpleTokenizer
+
+        assert info.context is not None
+        self.name = info.name
+        self.dim = info.dim
+        self.info = info
+        self.device = device
+        self._context = info.context
+        self._tokenizer: Any = SimpleTokenizer(context_length=info.context)
+        self._tower: Any = tower.to(precision).requires_grad_(False).eval().to(device)
+        # Where no token sees a later one and the last one of the text is what counts, the rest of the context is idle.
+        ends_with_text = self._tower.cls_emb is None and self._tower.pool_type in {"argmax", "eos"}
+        mask: Any = self._tower.attn_mask if ends_with_text else None
+        self._mask: Tensor | None = mask
+        self._embed = EmbeddingOnly(self._tower)
+
+    def encode_text(self, texts: Sequence[str], /, *, progress: TextProgress | None = None) -> Tensor:
+        """Embed n texts, empty ones too, as float32 (n, dim) on the CPU.
+
+        A pass has the same batch size whatever the texts, and equal tokens are embedded once: so the vector of a text
+        depends on no other text, and texts that the tower cannot tell apart have the same one.
+        """
+        if not texts:
+            return torch.empty(0, self.dim)
+        tokens, places = torch.unique(self.tokens(texts), dim=0, return_inverse=True)
+        vectors = torch.empty(len(tokens), self.dim)
+        done = 0
+        with torch.inference_mode(), torch.autocast(self.device.type, enabled=False), state_guard():
+            for length, rows in self._batches(tokens):
+                batch = tokens[rows, :length]
+                padded = torch.cat([batch, batch[-1:].expand(_TEXT_BATCH - len(batch), -1)])
+                if self._mask is not None:
+                    self._tower.attn_mask = self._mask[:length, :length]
+                vectors[rows] = self._embed(padded.to(self.device))[: len(rows)].float().cpu()
+                done += len(rows)
+                if progress is not None:
+                    progress(len(texts) * done // len(tokens), len(texts))
+        vectors = vectors[places]
+        if not vectors.isfinite().all():
+            row = int((~vectors.isfinite().all(dim=1)).nonzero()[0])
+            raise FeatureError(
+                f"{self.name} gives NaN or infinity for {texts[row][:60]!r}", code="non-finite"
+            )
+        return vectors
+
+    def tokens(self, texts: Sequence[str], /) -> Tensor:
+        """What the tower sees of each text: int64 (n, context), zeros behind its end."""
+        tokens: Tensor = self._tokenizer(list(texts))
+        return tokens
+
+    def truncated(self, texts: Sequence[str], /) -> list[bool]:
+        """Of which of the texts the end is not read, since they have more tokens than the context."""
+        beginning_and_end = 2
+        return [len(self._tokenizer.encode(text)) + beginning_and_end > self._context for text in texts]
+
+    def _batches(self, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Rows of about equal length, and to how many tokens they may be cut without a change of their vectors."""
+        ends = self._context - (tokens.flip(1) != 0).int().argmax(dim=1)
+        lengths = (-(-ends // _LENGTHS) * _LENGTHS).clamp(max=self._context)
+        if self._mask is None:
+            lengths = torch.full_like(lengths, self._context)
+        for length in sorted(set(lengths.tolist())):
+            for rows in (lengths == length).nonzero()[:, 0].split(_TEXT_BATCH):
+                yield length, rows
+
+
 def published_weights(name: str) -> tuple[WeightsFile, ...]:
-    """Files that hold the weights of "open_clip:MODEL:PRETRAINED", the best first.
-
-    Raises:
-        UsageError: open_clip has no such pair, or its weights are not on the Hugging Face hub.
-    """
-    return files_of(find_model(name).training)
-
-
-def files_of(training: Mapping[str, Any]) -> tuple[WeightsFile, ...]:
-    """Files that hold the weights of a training run, the best first; never OpenAI's own, which are programs.
-
-    Raises:
-        UsageError: There is none on the Hugging Face hub.
-    """
+    """Files that hold the weights of "open_clip:MODEL:PRETRAINED", the best first; never OpenAI's own, which are programs."""
+    training = find_model(name).training
     repo_id, _, file = str(training.get("hf_hub", "")).rpartition("/")
     if not repo_id:
         raise UsageError(
@@ -140,11 +200,7 @@ def files_of(training: Mapping[str, Any]) -> tuple[WeightsFile, ...]:
 
 
 def resize_rule(training: Mapping[str, Any]) -> ResizeRule:
-    """How the images of a training run were shown.
-
-    Raises:
-        UsageError: In a way that genpr does not know.
-    """
+    """How the images of a training run were shown; UsageError where genpr does not know that rule."""
     mode, interpolation = training["resize_mode"], training["interpolation"]
     match mode, interpolation:
         case "shortest", "bicubic":
@@ -160,25 +216,11 @@ def resize_rule(training: Mapping[str, Any]) -> ResizeRule:
     )
 
 
-def check_quick_gelu(tower: nn.Module, name: str) -> None:
-    """Refuse a transformer of which any activation is not QuickGELU.
-
-    Raises:
-        RuntimeError: There is one: open_clip changed, and the features would be others.
-    """
-    from open_clip.transformer import QuickGELU, TextTransformer, VisionTransformer
-
-    kinds = {type(module) for module in tower.modules() if isinstance(module, nn.GELU | nn.SiLU | QuickGELU)}
-    if isinstance(tower, VisionTransformer | TextTransformer) and kinds != {QuickGELU}:
-        found = ", ".join(sorted(kind.__name__ for kind in kinds)) or "none"
-        raise RuntimeError(f"{name} was trained with QuickGELU, but open_clip built it with {found}")
-
-
 def find_model(name: str) -> ClipModel:
     """Look up a built-in name, or "open_clip:MODEL:PRETRAINED"."""
     import open_clip
 
-    model, tag = _OPENAI.get(name) or _pair(name)
+    model, tag = _OPENAI.get(name) or name.partition(":")[2].partition(":")[::2]
     training = open_clip.get_pretrained_cfg(model, tag)
     architecture = open_clip.get_model_config(model) if training else None
     if architecture is None:
@@ -187,63 +229,90 @@ def find_model(name: str) -> ClipModel:
     return ClipModel(model, architecture, training)
 
 
-def _pair(name: str) -> tuple[str, str]:
-    model, _, tag = name.partition(":")[2].partition(":")
-    return model, tag
+def check_tokenizer(name: str) -> None:
+    """Refuse a model whose texts are cut by a tokenizer that does not come with open_clip ("unsupported-tokenizer")."""
+    text = find_model(name).architecture["text_cfg"]
+    other = text.get("hf_tokenizer_name") or text.get("hf_model_name")
+    if other or text.get("tokenizer_kwargs"):
+        raise UsageError(
+            f"{name!r} cuts texts with the tokenizer of {other}, which is not installed with open_clip and whose files "
+            "genpr does not fetch from the Hugging Face hub; choose a model with CLIP's own tokenizer, such as "
+            "clip-vit-b-32, or give both towers as path/to/file.py:factory whose object has encode_text",
+            code="unsupported-tokenizer",
+        )
 
 
-def _load_tower(model: ClipModel, state: Mapping[str, Tensor]) -> nn.Module:
-    """The image tower with its part of a published state dict; the text tower's part is left aside.
+def check_quick_gelu(tower: nn.Module, name: str) -> None:
+    """RuntimeError if an activation of a transformer is not QuickGELU: open_clip changed, and features would be others."""
+    from open_clip.transformer import QuickGELU, TextTransformer, VisionTransformer
 
-    Raises:
-        WeightsError: They are weights of another model.
-    """
-    from open_clip.convert import convert_state_dict
-    from open_clip.model import resize_pos_embed
-
-    with torch.device("meta"):  # the published tensors become the parameters: nothing to initialize
-        whole = _empty_model(model)
-    tower = whole.get_submodule("visual")
-    if _has_computed_buffers(tower):
-        with state_guard():  # open_clip draws random weights
-            whole = _empty_model(model)
-        tower = whole.get_submodule("visual")
-    try:
-        published = convert_state_dict(whole, without_wrapper(state))
-        resize_pos_embed(published, whole)
-        image = {
-            key.removeprefix("visual."): value
-            for key, value in published.items()
-            if key.startswith("visual.")
-        }
-        tower.load_state_dict(image, strict=True, assign=True)
-    except (RuntimeError, KeyError) as error:
-        raise misfit(f"open_clip:{model.model}", error) from error
-    return tower.eval()
-
-
-def _empty_model(model: ClipModel) -> nn.Module:
-    """CLIP with an empty text tower. Not `open_clip.create_model`, which speaks through the root logger."""
-    import open_clip
-
-    whole: nn.Module = open_clip.CLIP(
-        embed_dim=model.architecture["embed_dim"],
-        vision_cfg={**model.architecture["vision_cfg"], "timm_model_pretrained": False},
-        text_cfg=_NO_TEXT,
-        quick_gelu=model.quick_gelu,
-    )
-    return whole
-
-
-def _has_computed_buffers(tower: nn.Module) -> bool:
-    """Whether it has buffers that are not published but computed, as tables of rotary positions are."""
-    return bool({name for name, _ in tower.named_buffers()} - tower.state_dict().keys())
+    kinds = {type(module) for module in tower.modules() if isinstance(module, nn.GELU | nn.SiLU | QuickGELU)}
+    if isinstance(tower, VisionTransformer | TextTransformer) and kinds != {QuickGELU}:
+        found = ", ".join(sorted(kind.__name__ for kind in kinds)) or "none"
+        raise RuntimeError(f"{name} was trained with QuickGELU, but open_clip built it with {found}")
 
 
 def without_wrapper(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Names without the "module." that distributed training puts in front."""
     wrapped = next(iter(state), "").startswith("module.")
     return {key.removeprefix("module.") if wrapped else key: value for key, value in state.items()}
+
+
+def _load_tower(model: ClipModel, state: Mapping[str, Tensor], name: str, *, part: str) -> nn.Module:
+    """The tower `part`, "visual" or "text", with its tensors of a published state dict; the others are left aside."""
+    from open_clip.convert import convert_state_dict
+    from open_clip.model import resize_pos_embed
+
+    with torch.device("meta"):  # the published tensors become the parameters: nothing to initialize
+        whole = _empty_model(model, part)
+    tower: Any = whole.get_submodule(part)
+    # Buffers that are not published but computed, as tables of rotary positions are.
+    if part == "visual" and {key for key, _ in tower.named_buffers()} - tower.state_dict().keys():
+        with state_guard():  # open_clip draws random weights
+            whole = _empty_model(model, part)
+        tower = whole.get_submodule(part)
+    try:
+        published = convert_state_dict(whole, without_wrapper(state))
+        if part == "visual":
+            resize_pos_embed(published, whole)
+        tower.load_state_dict(_tensors_of(part, published), strict=True, assign=True)
+    except (RuntimeError, KeyError) as error:
+        raise misfit(f"open_clip:{model.model} ({part})", error) from error
+    if part == "text" and tower.attn_mask is not None:  # it is computed, not published
+        tower.register_buffer("attn_mask", tower.build_causal_mask(), persistent=False)
+    if model.quick_gelu:
+        check_quick_gelu(tower, name)
+    return tower.eval()  # type: ignore[no-any-return]
+
+
+def _empty_model(model: ClipModel, part: str) -> nn.Module:
+    """The model, of which the other tower is not used. Not `open_clip.create_model`, which logs through the root logger."""
+    import open_clip
+
+    kind, text = open_clip.CLIP, _NO_TEXT
+    if part == "text":
+        kind, text = open_clip.CustomTextCLIP, model.architecture["text_cfg"]
+    whole: nn.Module = kind(
+        embed_dim=model.architecture["embed_dim"],
+        vision_cfg={**model.architecture["vision_cfg"], "timm_model_pretrained": False},
+        text_cfg=text,
+        quick_gelu=model.quick_gelu,
+    )
+    return whole
+
+
+def _tensors_of(part: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors below "PART."; in OpenAI's files those of the text tower stand beside the image tower."""
+    found = {
+        key.removeprefix(f"{part}."): value for key, value in state.items() if key.startswith(f"{part}.")
+    }
+    if found or part == "visual":
+        return found
+    return {
+        key: value
+        for key, value in state.items()
+        if not key.startswith("visual.") and key not in _OF_THE_WHOLE
+    }
 
 
 def _side(tower: nn.Module, name: str) -> int:

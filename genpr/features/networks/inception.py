@@ -21,7 +21,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part
 from genpr.features.registry import BUILT_IN, ExtractorName
 from genpr.features.resize import find_rule
-from genpr.features.weights.files import Weights
+from genpr.features.weights import Weights
 
 SIZE = 299
 

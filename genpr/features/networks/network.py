@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 import torch
@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from genpr.errors import UsageError, WeightsError
 from genpr.features.extractor import ExtractorInfo, prepare_batch
 from genpr.features.registry import BUILT_IN, ExtractorName
-from genpr.features.resize import ResizeRule
-from genpr.features.weights.files import Weights
+from genpr.features.resize import ResizeRule, find_rule
+from genpr.features.weights import Weights
 from genpr.runtime import state_guard
 
 _VERSION = 1  # raise it whenever a change moves the features of networks
@@ -59,15 +59,9 @@ def gray_levels(color: Sequence[float]) -> Color:
 
 
 class NetworkExtractor:
-    """A network behind its resize rule.
+    """A network behind its resize rule, from float32 (n, 3, side, side), normalized, to (n, dim): its `parts` side by side.
 
-    Args:
-        network: From float32 (n, 3, side, side), normalized, to (n, dim): the layers of `parts`, side by side. It is
-            moved, converted and frozen.
-        parts: What each layer is.
-        rule: What the network expects to see.
-        device: Where to compute.
-        precision: In which the network computes; its input is normalized in float32, its output given in float32.
+    The network is moved, converted and frozen. Its input is normalized in float32, and its output is given in float32.
     """
 
     thread_safe = True
@@ -107,40 +101,29 @@ class NetworkExtractor:
 
     def forward(self, batch: Tensor) -> Tensor:
         """Embed prepared images, float32 (n, 3, side, side) on the extractor's device, as float32 (n, dim)."""
-        normalized = (batch - self._mean) / self._std
-        features: Tensor = self._network(
-            normalized.to(self._precision).contiguous(memory_format=self._layout)
-        )
+        normalized = ((batch - self._mean) / self._std).to(self._precision)
+        features: Tensor = self._network(normalized.contiguous(memory_format=self._layout))
         return features.float()
 
 
 def describe_part(
-    name: ExtractorName,
-    rule: InputRule,
-    *,
-    dim: int,
-    weights: Weights | None,
-    members: int = 1,
+    name: ExtractorName, rule: InputRule, *, dim: int, weights: Weights | None, members: int = 1
 ) -> ExtractorInfo:
-    """The record of one layer of a network."""
+    """The record of one layer of a network; comparable where numbers were published in this precision and resize rule."""
     weights_sha256 = None if weights is None else weights.sha256
     identity = f"network {_VERSION} {name} {rule.name} {rule.mean} {rule.std} {weights_sha256}"
+    known = BUILT_IN.get(name.base)
+    rules = (None, *(known.published if known else ()))
+    is_published = name.precision == "float32" and name.resize in rules
     return ExtractorInfo(
         name=str(name),
         dim=dim,
         resize=rule.name,
         weights_sha256=weights_sha256,
-        comparable=weights is not None and weights.is_published and _is_published(name),
+        comparable=weights is not None and weights.is_published and is_published,
         cache_key=hashlib.sha256(identity.encode()).hexdigest(),
         members=members,
     )
-
-
-def _is_published(name: ExtractorName) -> bool:
-    """Whether numbers were published in this precision and under this resize rule."""
-    known = BUILT_IN.get(name.base)
-    rules = (None, *(known.published if known else ()))
-    return name.precision == "float32" and name.resize in rules
 
 
 def single_layer(
@@ -159,16 +142,33 @@ def single_layer(
     return NetworkExtractor(network, [part], rule=rule, device=device, precision=precision)
 
 
+def built_in(
+    network: nn.Module,
+    name: ExtractorName,
+    *,
+    weights: Weights | None,
+    device: torch.device,
+    mean: Color = IMAGENET_MEAN,
+    std: Color = IMAGENET_STD,
+    channels_last: bool = False,
+) -> NetworkExtractor:
+    """A built-in extractor of one layer, behind its published resize rule unless the name has another."""
+    known = BUILT_IN[name.base]
+    rule = InputRule(find_rule(name.resize or known.resize), known.side, mean, std, channels_last)
+    return single_layer(
+        network, name, rule, dim=known.dim, weights=weights, device=device, members=known.members
+    )
+
+
 def joint_info(parts: Sequence[ExtractorInfo]) -> ExtractorInfo:
     """The record of several layers side by side; that of the layer itself if there is but one."""
     if len(parts) == 1:
         return parts[0]
     keys = " ".join(str(part.cache_key) for part in parts)
-    return ExtractorInfo(
+    return replace(
+        parts[0],
         name="+".join(part.name for part in parts),
         dim=sum(part.dim for part in parts),
-        resize=parts[0].resize,
-        weights_sha256=parts[0].weights_sha256,
         comparable=all(part.comparable for part in parts),
         cache_key=hashlib.sha256(keys.encode()).hexdigest(),
     )

@@ -1,19 +1,26 @@
-"""Any model of timm by its name, `timm:MODEL`.
+"""Networks of timm: DINOv2, and any other model by its name, `timm:MODEL`.
 
-The features are what timm calls pooled: the input of the classifier, which is taken off. The model sees images
-as its own evaluation transform shows them: Pillow resizes to a little more than the model's size, and the middle
-is cut out.
+The features of `timm:MODEL` are what timm calls pooled: the input of the classifier, which is taken off. Images are shown as
+by the model's own evaluation transform. DINOv2 gives its class token at 224 pixels. It was trained at 518 pixels, a grid of
+37 x 37 patches; for 16 x 16 patches the position embeddings are resampled as in the authors' code: bicubic, by the factor
+(16 + 0.1) / 37, without antialiasing. timm antialiases and transformers leaves out the 0.1; both give other features.
 
 References:
     R. Wightman, PyTorch Image Models, https://github.com/huggingface/pytorch-image-models (Apache-2.0).
+    M. Oquab et al., DINOv2: Learning Robust Visual Features without Supervision, 2023, arXiv:2304.07193.
+    https://github.com/facebookresearch/dinov2, dinov2/models/vision_transformer.py, interpolate_pos_encoding, and
+    dinov2/hub/backbones.py for its defaults (code and weights Apache-2.0).
+    G. Stein et al., Exposing flaws of generative model evaluation metrics, 2023: why to use it, and its resize.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -21,61 +28,91 @@ from genpr.errors import UsageError
 from genpr.features.networks.network import (
     InputRule,
     NetworkExtractor,
+    built_in,
     gray_levels,
     misfit,
     single_layer,
     unknown_model,
 )
-from genpr.features.registry import ExtractorName
+from genpr.features.registry import BUILT_IN, ExtractorName
 from genpr.features.resize import find_rule, pillow_rule
-from genpr.features.weights.files import Weights
-from genpr.features.weights.known import WeightsFile, hub_file
+from genpr.features.weights import Weights, WeightsFile, hub_file
 from genpr.runtime import state_guard
 
 if TYPE_CHECKING:
     from timm.models import PretrainedCfg
 
+_DINOV2: Mapping[str, str] = MappingProxyType(
+    {
+        "dinov2-vits14": "vit_small_patch14_dinov2",
+        "dinov2-vitb14": "vit_base_patch14_dinov2",
+        "dinov2-vitl14": "vit_large_patch14_dinov2",
+        "dinov2-vitg14": "vit_giant_patch14_dinov2",
+    }
+)
+_PATCH = 14
+_OFFSET = 0.1  # the authors keep it for compatibility with DINO
+
 
 def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.device) -> NetworkExtractor:
-    """The model that the name says.
-
-    Raises:
-        UsageError: timm has no such model, or it is no network of square color images.
-        WeightsError: The weights are not of this model.
-    """
+    """DINOv2, or the model that the name says; UsageError where it is no network of square color images."""
     (name,) = names
+    if name.base in _DINOV2:
+        network = dinov2(_DINOV2[name.base], weights.tensors, side=BUILT_IN[name.base].side)
+        return built_in(network, name, weights=weights, device=device)
     model = name.base.partition(":")[2]
     network = classifier_free(model, weights.tensors)
     rule = input_rule(name, network)
-    return single_layer(
-        network,
-        name,
-        rule,
-        dim=feature_dim(network, rule.side, model),
-        weights=weights,
-        device=device,
-    )
+    dim = feature_dim(network, rule.side, model)
+    return single_layer(network, name, rule, dim=dim, weights=weights, device=device)
+
+
+def dinov2(
+    architecture: str, state: Mapping[str, Tensor], *, side: int, depth: int | None = None
+) -> nn.Module:
+    """The network by timm's name, with the authors' state dict, from normalized (n, 3, side, side) to class tokens."""
+    import timm
+    from timm.models.vision_transformer import checkpoint_filter_fn
+
+    shape: dict[str, Any] = {} if depth is None else {"depth": depth}
+    with torch.device("meta"):  # the published tensors become the parameters: nothing to initialize
+        network: Any = timm.create_model(architecture, img_size=side, num_classes=0, **shape)
+    resampled = {**state, "pos_embed": resample_positions(state["pos_embed"], side // _PATCH)}
+    network.load_state_dict(checkpoint_filter_fn(resampled, network), strict=True, assign=True)
+    frozen: nn.Module = network.eval()
+    return frozen
+
+
+def resample_positions(positions: Tensor, grid: int) -> Tensor:
+    """Resample position embeddings (1, 1 + m * m, d), the class token's first, to (1, 1 + grid * grid, d) as the authors do.
+
+    torch samples at steps of the given factor, hence of 37 / 16.1 instead of 37 / 16.
+    """
+    trained = round((positions.shape[1] - 1) ** 0.5)
+    if trained == grid:
+        return positions
+    squares = positions[:, 1:].float().mT.reshape(1, -1, trained, trained)
+    factor = (grid + _OFFSET) / trained
+    resampled = F.interpolate(squares, scale_factor=(factor, factor), mode="bicubic", antialias=False)
+    return torch.cat((positions[:, :1].float(), resampled.flatten(2).mT), 1)
 
 
 def published_weights(name: str) -> tuple[WeightsFile, ...]:
-    """Files that hold the weights of "timm:MODEL", the best first.
+    """Files that hold the weights of "timm:MODEL", the best first; UsageError "unknown-model" or "no-weights"."""
+    import timm
 
-    Raises:
-        UsageError: timm has no such model ("unknown-model"), or no weights for it ("no-weights").
-    """
     model = name.removeprefix("timm:")
     config = _pretrained_config(model)
     terms = config.license or "unknown"
     if config.hf_hub_id:
         repo_id, _, revision = config.hf_hub_id.partition("@")
-        files = (
-            [config.hf_hub_filename] if config.hf_hub_filename else ["model.safetensors", "pytorch_model.bin"]
-        )
+        named = config.hf_hub_filename
+        files = [named] if named else ["model.safetensors", "pytorch_model.bin"]
         return tuple(hub_file(repo_id, file, revision or "main", license=terms) for file in files)
     if isinstance(config.url, str) and config.url:
         name = config.url.rpartition("/")[2]
         return (WeightsFile(name=f"timm--{name}", url=config.url, size=None, sha256=None, license=terms),)
-    tags = _tags_with_weights(model)
+    tags = timm.list_models(f"{model.partition('.')[0]}.*", pretrained=True)
     others = f"; those with weights are {', '.join(tags)}" if tags else ""
     raise UsageError(f"timm publishes no weights for {model!r}{others}", code="no-weights")
 
@@ -94,20 +131,8 @@ def _pretrained_config(model: str) -> PretrainedCfg:
     return timm.models.PretrainedCfg() if config is None else config
 
 
-def _tags_with_weights(model: str) -> list[str]:
-    import timm
-
-    return list(timm.list_models(f"{model.partition('.')[0]}.*", pretrained=True))
-
-
 def classifier_free(model: str, state: Mapping[str, Tensor]) -> nn.Module:
-    """The model with the weights in `state`, as they are published, without its classifier.
-
-    It is loaded with the classifier, since timm does not mind missing weights otherwise.
-
-    Raises:
-        WeightsError: They are weights of another model.
-    """
+    """The model with the weights in `state`, loaded with the classifier, since timm does not mind missing weights otherwise."""
     import timm
 
     _pretrained_config(model)
@@ -126,11 +151,7 @@ def classifier_free(model: str, state: Mapping[str, Tensor]) -> nn.Module:
 
 
 def feature_dim(network: nn.Module, side: int, name: str) -> int:
-    """Length of the features of `network`, which is run with shapes alone.
-
-    Raises:
-        UsageError: It does not give one vector per image.
-    """
+    """Length of the features of `network`, which is run with shapes alone; UsageError where it gives no vector per image."""
     shapes = {key: value.to("meta") for key, value in (*network.named_parameters(), *network.named_buffers())}
     with torch.no_grad():
         features = functional_call(network, shapes, (torch.empty(2, 3, side, side, device="meta"),))
@@ -140,11 +161,7 @@ def feature_dim(network: nn.Module, side: int, name: str) -> int:
 
 
 def input_rule(name: ExtractorName, network: nn.Module) -> InputRule:
-    """The evaluation transform of a timm model, or another resize rule if `name` has one.
-
-    Raises:
-        UsageError: The transform is none of those that genpr knows.
-    """
+    """The evaluation transform of a timm model, or another resize rule if `name` has one."""
     from timm.data.config import resolve_model_data_config
 
     config: dict[str, Any] = resolve_model_data_config(network)  # type: ignore[no-untyped-call]

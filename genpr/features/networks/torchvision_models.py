@@ -15,22 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
-from genpr.features.registry import BUILT_IN, ExtractorName
-from genpr.features.resize import find_rule
-from genpr.features.weights.files import Weights
+from genpr.features.networks.network import NetworkExtractor, built_in
+from genpr.features.registry import ExtractorName
+from genpr.features.weights import Weights
 
 
 def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.device) -> NetworkExtractor:
-    """VGG16 up to its second hidden layer, or Inception-v3 up to its pool.
-
-    VGG16 gives fc2 after its ReLU (Kynkäänniemi et al. 2019), 4096 numbers of a square of 224 pixels.
-    """
+    """VGG16 up to fc2 after its ReLU (Kynkäänniemi et al. 2019), or Inception-v3 up to its pool."""
     (name,) = names
-    known = BUILT_IN[name.base]
     network = _NETWORKS[name.base](weights.tensors)
-    rule = InputRule(find_rule(name.resize or known.resize), known.side, channels_last=True)
-    return single_layer(network, name, rule, dim=known.dim, weights=weights, device=device)
+    return built_in(network, name, weights=weights, device=device, channels_last=True)
 
 
 def _vgg16(state: Mapping[str, Tensor]) -> nn.Module:

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from genpr.errors import FeatureError, UsageError, WeightsError
-from genpr.features.networks import clip, clip_text
+from genpr.features.networks import clip
 from genpr.features.registry import ExtractorName
 from genpr.features.text import load_text_encoder
-from genpr.features.weights.files import Weights
+from genpr.features.weights import Weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -49,9 +49,9 @@ def state(whole) -> dict[str, torch.Tensor]:
 
 def build(state, model=TINY, name: str = "clip-vit-b-32"):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clip_text, "find_model", lambda _: model)
+        patch.setattr(clip, "find_model", lambda _: model)
         weights = Weights(state, "0" * 64)
-        return clip_text.build(weights, name=ExtractorName.parse(name), device=torch.device("cpu"))
+        return clip.build_text(weights, name=ExtractorName.parse(name), device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +95,6 @@ def test_what_does_not_fit_is_told(encoder):
     assert (encoder.tokens([LONG])[0, 0], encoder.tokens([LONG])[0, -1]) == (49406, 49407)
 
 
-def test_a_batch_that_is_full_is_told_as_progress(encoder):
-    told = []
-    encoder.encode_text([f"text {number}" for number in range(20)], progress=lambda *done: told.append(done))
-    assert told == [(16, 20), (20, 20)]
-
-
 def test_what_it_is_described_as(encoder, state):
     info = encoder.info
     assert (info.name, info.dim, info.context, info.weights_sha256) == ("clip-vit-b-32", 24, 77, "0" * 64)
@@ -109,12 +103,6 @@ def test_what_it_is_described_as(encoder, state):
     without = {key: value for key, value in state.items() if key != "logit_scale"}
     assert build(without).info.logit_scale is None
     assert not build(state, name="clip-vit-b-32@bfloat16").info.comparable
-
-
-def test_only_the_text_tower_is_kept(encoder):
-    names = {name for name, _ in encoder._tower.named_parameters()}
-    assert not any("visual" in name or "conv" in name for name in names)
-    assert not any(tensor.is_meta for tensor in [*encoder._tower.buffers(), *encoder._tower.parameters()])
 
 
 @pytest.mark.parametrize("form", ["text", "module", "module-text"])
@@ -130,16 +118,12 @@ def test_names_of_other_savers_are_understood(form, state, encoder):
     assert other.info.logit_scale == encoder.info.logit_scale
 
 
-@pytest.mark.parametrize("change", ["missing", "additional", "shape"])
+@pytest.mark.parametrize("change", ["missing", "additional"])
 def test_weights_that_do_not_fit_exactly_are_refused(change, state):
-    changed = dict(state)
+    changed = {**state, "ln_extra.bias": torch.zeros(1)}
     if change == "missing":
-        del changed["ln_final.bias"]
-    elif change == "additional":
-        changed["ln_extra.bias"] = torch.zeros(1)
-    else:
-        changed["token_embedding.weight"] = torch.zeros(10, 32)
-    with pytest.raises(WeightsError, match=r"ln_final|ln_extra|token_embedding") as caught:
+        del changed["ln_final.bias"], changed["ln_extra.bias"]
+    with pytest.raises(WeightsError, match=r"ln_final|ln_extra") as caught:
         build(changed)
     assert caught.value.code == "weights-mismatch"
 
@@ -150,11 +134,6 @@ def test_any_other_activation_is_refused(state, monkeypatch):
     monkeypatch.setattr(model, "QuickGELU", nn.GELU)
     with pytest.raises(RuntimeError, match="trained with QuickGELU"):
         build(state)
-
-
-def test_models_without_quick_gelu_are_built_without(state, encoder):
-    other = build(state, clip.ClipModel("tiny", {**TINY.architecture, "quick_gelu": False}, {}))
-    assert (other.encode_text(TEXTS) - encoder.encode_text(TEXTS)).abs().max() > 1e-3
 
 
 def test_bfloat16_is_close_and_not_equal(state, encoder):
@@ -201,7 +180,7 @@ def test_every_other_model_of_open_clip_can_be_built():
     for architecture, tag in dict(open_clip.list_pretrained()).items():
         model = clip.find_model(f"open_clip:{architecture}:{tag}")
         try:
-            clip_text.check_tokenizer(f"open_clip:{architecture}:{tag}")
+            clip.check_tokenizer(f"open_clip:{architecture}:{tag}")
         except UsageError:
             continue
         with torch.device("meta"):

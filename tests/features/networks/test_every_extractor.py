@@ -13,7 +13,7 @@ from genpr.features.networks import inception, torchvision_models
 from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part
 from genpr.features.registry import BUILT_IN, ExtractorName, list_extractors, load_extractor
 from genpr.features.resize import find_rule
-from genpr.features.weights.files import Weights
+from genpr.features.weights import Weights
 
 CPU = torch.device("cpu")
 

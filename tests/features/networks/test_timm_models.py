@@ -8,14 +8,13 @@ import torch
 from random_weights import random_state
 
 from genpr.errors import UsageError, WeightsError
+from genpr.features import weights as files
 from genpr.features.custom import extractor_info
 from genpr.features.networks import timm_models
 from genpr.features.networks.timm_models import feature_dim, published_weights
 from genpr.features.registry import ExtractorName, load_extractor
 from genpr.features.resize import pillow_rule
-from genpr.features.weights import files
-from genpr.features.weights.files import load_any_weights
-from genpr.features.weights.known import hub_file, weights_folder
+from genpr.features.weights import hub_file, load_any_weights, weights_folder
 
 MODEL = "test_vit.r160_in1k"
 
@@ -64,26 +63,11 @@ def test_it_gives_what_timm_gives_without_a_classifier(model, state, weights, im
     assert expected.std() > 0
     assert (expected[0] - expected[1]).abs().max() > 0.01 * expected.abs().max()
     torch.testing.assert_close(features, expected, rtol=0, atol=1e-5 * float(expected.max() - expected.min()))
-    assert extractor.dim == features.shape[1]
-
-
-def test_it_is_described_by_its_rule_and_its_weights(weights, model):
-    info = extractor_info(load_extractor(f"timm:{model}", weights=weights, device="cpu"))
-    assert info.name == f"timm:{model}"
+    info = extractor_info(extractor)
+    assert (info.name, info.dim) == (f"timm:{model}", features.shape[1])
     assert info.resize in {"timm-bicubic-0.95-160", "timm-bilinear-0.95-160"}
     assert info.weights_sha256 == hashlib.sha256(weights.read_bytes()).hexdigest()
     assert not info.comparable, "nobody vouches for a file of the user's own"
-    assert not weights_folder().exists(), "and nothing of it is remembered"
-
-
-def test_another_resize_rule_and_precision(tmp_path, images):
-    path = save(state_of(MODEL), tmp_path / "mine.safetensors")
-    ours = load_extractor(f"timm:{MODEL}@tf1-bilinear", weights=path, device="cpu")
-    coarse = load_extractor(f"timm:{MODEL}@tf1-bilinear@bfloat16", weights=path, device="cpu")
-    assert extractor_info(ours).resize == "tf1-bilinear-160"
-    assert len({extractor_info(ours).cache_key, extractor_info(coarse).cache_key}) == 2
-    error = (ours(images) - coarse(images)).norm() / ours(images).norm()
-    assert 1e-4 < error < 2e-2
 
 
 def test_weights_without_a_published_hash_are_told(tmp_path, write_images, rng):
@@ -105,12 +89,6 @@ def test_weights_without_a_published_hash_are_told(tmp_path, write_images, rng):
     assert not {item.code for item in (*own.notices, *plain.notices)} & {"weights-unpinned"}
 
 
-def test_loading_leaves_the_random_numbers_as_they_were(weights, model):
-    before = torch.get_rng_state()
-    load_extractor(f"timm:{model}", weights=weights, device="cpu")
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 @pytest.mark.parametrize("change", ["missing", "other"])
 def test_weights_that_do_not_fit_are_refused_whole(change, tmp_path):
     state = state_of(MODEL if change == "missing" else "test_vit2.r160_in1k")
@@ -130,7 +108,7 @@ def test_weights_that_do_not_fit_are_refused_whole(change, tmp_path):
         ("lanczos", 1.0, "squash"),
     ],
 )
-@pytest.mark.parametrize(("h", "w"), [(91, 70), (64, 301), (224, 224), (37, 37), (500, 333), (1, 3)])
+@pytest.mark.parametrize(("h", "w"), [(91, 70), (64, 301), (1, 3)])
 def test_the_rule_equals_timms_own_transform(interpolation, crop, mode, h, w, rng):
     import timm
     from PIL import Image
@@ -151,18 +129,6 @@ def test_the_rule_equals_timms_own_transform(interpolation, crop, mode, h, w, rn
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
 
 
-def test_rules_have_different_names():
-    rules = [
-        pillow_rule("timm", "bicubic", crop=crop, squash=squash) for crop in (0.95, 1.0) for squash in (0, 1)
-    ]
-    assert [rule.name for rule in rules] == [
-        "timm-bicubic-0.95",
-        "timm-bicubic-0.95-squash",
-        "timm-bicubic-1.0",
-        "timm-bicubic-1.0-squash",
-    ]
-
-
 @pytest.mark.parametrize(("interpolation", "crop"), [("random", 0.9), ("bicubic", 1.1), ("bicubic", 0)])
 def test_other_rules_are_refused(interpolation, crop):
     with pytest.raises(UsageError, match="not supported"):
@@ -174,7 +140,6 @@ def test_other_rules_are_refused(interpolation, crop):
     [
         ("resnet50.a1_in1", r"resnet50\.a1_in1k"),
         ("resnet5O", "resnet50"),
-        ("hf-hub:timm/resnet50.a1_in1k", "timm has no model"),
         ("local-dir:x", "timm has no model"),
         ("", "timm has no model"),
     ],
@@ -231,12 +196,6 @@ def test_the_first_file_that_can_be_had_is_taken(missing, found, monkeypatch, tm
     assert (len(tensors["x"]), is_published) == (found + 1, True)
 
 
-def test_a_file_on_this_machine_is_preferred_to_a_download(tmp_path):
-    weights_folder().mkdir(mode=0o700)
-    torch.save({"x": torch.zeros(2)}, weights_folder() / FILES[1].name)
-    assert len(load_any_weights(FILES).tensors["x"]) == 2
-
-
 def test_a_wrong_file_is_not_replaced_by_another_one(tmp_path):
     weights_folder().mkdir(mode=0o700)
     (weights_folder() / FILES[0].name).write_bytes(b"a page")
@@ -244,8 +203,3 @@ def test_a_wrong_file_is_not_replaced_by_another_one(tmp_path):
     with pytest.raises(WeightsError) as caught:
         load_any_weights(FILES)
     assert caught.value.code == "weights-format"
-
-
-def test_a_given_file_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="is not a file"):
-        load_any_weights(FILES, weights=tmp_path / "none.safetensors")

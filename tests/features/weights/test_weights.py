@@ -14,9 +14,9 @@ import torch
 from weights_server import CONTENT, Server, left_behind, put
 
 from genpr.errors import UsageError, WeightsError
-from genpr.features.weights import files as weights_module
-from genpr.features.weights.files import find_or_fetch, is_cached, load_weights
-from genpr.features.weights.known import INCEPTION_2015, WeightsFile, weights_folder
+from genpr.features import weights as weights_module
+from genpr.features.known_weights import INCEPTION_2015
+from genpr.features.weights import WeightsFile, cached_path, find_or_fetch, load_weights, weights_folder
 
 
 def torch_hub_file(entry: WeightsFile) -> Path:
@@ -24,12 +24,6 @@ def torch_hub_file(entry: WeightsFile) -> Path:
 
 
 # Files that are already here
-
-
-def test_an_explicit_file_is_used_where_it_lies(server, tmp_path):
-    path = put(tmp_path / "elsewhere.pth")
-    assert find_or_fetch(server.entry(), weights=path) == path
-    assert find_or_fetch(server.entry(), weights=str(path)) == path
 
 
 def test_an_explicit_file_that_is_missing_is_a_usage_error(server, tmp_path):
@@ -50,13 +44,6 @@ def test_an_explicit_file_with_other_content_is_refused_even_if_good_weights_are
     assert path.read_bytes() == b"other weights"
 
 
-def test_the_cached_file_is_used_without_network(server):
-    path = put(weights_folder() / "tiny.pth")
-    assert find_or_fetch(server.entry(), offline=True) == path
-    assert find_or_fetch(server.entry()) == path
-    assert server.requests == []
-
-
 def test_one_changed_byte_in_the_cached_file_is_found_at_every_load(server):
     path = put(weights_folder() / "tiny.pth")
     assert find_or_fetch(server.entry()) == path
@@ -67,34 +54,24 @@ def test_one_changed_byte_in_the_cached_file_is_found_at_every_load(server):
     assert server.requests == []
 
 
-def test_the_file_of_torch_hub_is_used_if_it_is_the_same(server):
-    path = put(torch_hub_file(server.entry()))
-    assert find_or_fetch(server.entry(), offline=True) == path
-
-
-def test_another_file_of_torch_hub_is_passed_over(server):
-    put(torch_hub_file(server.entry()), CONTENT[:-1] + b"\0")
+def test_a_file_on_this_machine_is_used_where_it_lies_if_it_is_the_same(server, tmp_path, monkeypatch):
+    entry, given = server.entry(), put(tmp_path / "elsewhere.pth")
+    assert find_or_fetch(entry, weights=given) == given
+    assert cached_path(entry) is None
+    for path in (torch_hub_file(entry), weights_folder() / entry.name):
+        assert put(path) == find_or_fetch(entry, offline=True) == cached_path(entry)
+    put(weights_folder() / entry.name).unlink()
+    put(torch_hub_file(entry), CONTENT[:-1] + b"\0")
     with pytest.raises(WeightsError) as caught:
-        find_or_fetch(server.entry(), offline=True)
+        find_or_fetch(entry, offline=True)
     assert caught.value.code == "weights-missing"
-
-
-def test_torch_hub_lies_in_the_user_cache_without_torch_home(server, tmp_path, monkeypatch):
+    put(torch_hub_file(entry), b"short")
+    assert cached_path(entry) is None
     monkeypatch.delenv("TORCH_HOME")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     path = put(tmp_path / "xdg" / "torch" / "hub" / "checkpoints" / "tiny.pth")
-    assert find_or_fetch(server.entry(), offline=True) == path
-
-
-def test_is_cached_looks_in_both_folders(server):
-    entry = server.entry()
-    assert not is_cached(entry)
-    put(torch_hub_file(entry))
-    assert is_cached(entry)
-    put(torch_hub_file(entry), b"short")
-    assert not is_cached(entry)
-    put(weights_folder() / entry.name)
-    assert is_cached(entry)
+    assert find_or_fetch(entry, offline=True) == path
+    assert server.requests == []
 
 
 # Missing, and no network
@@ -207,14 +184,6 @@ def entry_of(path: Path) -> WeightsFile:
     return replace(INCEPTION_2015, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
-def test_the_tensors_come_back(tmp_path):
-    path = tmp_path / "state.pth"
-    torch.save({"weight": torch.arange(6.0).view(2, 3)}, path)
-    state, sha256, _ = load_weights(entry_of(path), path)
-    assert sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert torch.equal(state["weight"], torch.arange(6.0).view(2, 3))
-
-
 def test_a_file_exchanged_after_it_was_found_is_not_deserialized(tmp_path):
     path = tmp_path / "state.pth"
     torch.save({}, path)
@@ -240,12 +209,3 @@ def test_no_code_runs_even_for_a_file_of_the_right_hash(tmp_path):
         load_weights(entry_of(path), path)
     assert caught.value.code == "unsafe-format"
     assert not marker.exists()
-
-
-def test_the_registered_inception_is_the_published_one():
-    assert INCEPTION_2015.name == "pt_inception-2015-12-05-6726825d.pth"
-    assert INCEPTION_2015.url.endswith(
-        f"/mseitzer/pytorch-fid/releases/download/fid_weights/{INCEPTION_2015.name}"
-    )
-    assert (len(INCEPTION_2015.sha256), INCEPTION_2015.sha256[:8]) == (64, "6726825d")
-    assert INCEPTION_2015.size == 95_628_359

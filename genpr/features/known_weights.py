@@ -1,0 +1,124 @@
+"""The published weight files that genpr knows: name, address, length, sha256, license.
+
+A full sha256 stands here only if it was found written in a public file (named beside it) and begins with the
+digits that the publisher put into the file name, where there are such digits.
+"""
+
+from __future__ import annotations
+
+from genpr.features.weights import WeightsFile, hub_file
+
+INCEPTION_2015 = WeightsFile(
+    name="pt_inception-2015-12-05-6726825d.pth",
+    url=(
+        "https://github.com/mseitzer/pytorch-fid/releases/download/fid_weights/"
+        "pt_inception-2015-12-05-6726825d.pth"
+    ),
+    size=95_628_359,
+    sha256="6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2",
+    license="Apache-2.0",
+    used_by=(
+        "inception",
+        "inception-768",
+        "inception-192",
+        "inception-64",
+        "inception-spatial",
+        "inception-softmax",
+    ),
+)
+
+# torchvision publishes its weights with its code and names no license of their own.
+# sha256: github.com/plai-group/ubc_primitives, primitives/cnn/cnn.py; the length is in other public notes on
+# the same digest, and torchvision gives it as 527.796 MiB.
+VGG16 = WeightsFile(
+    name="vgg16-397923af.pth",
+    url="https://download.pytorch.org/models/vgg16-397923af.pth",
+    size=553_433_881,
+    sha256="397923af8e79cdbb6a7127f12361acd7a2f83e06b05044ddf496e83de57a5bf0",
+    license="BSD-3-Clause",
+    used_by=("vgg16",),
+)
+
+# sha256: github.com/Dramwig/CoFiTok-internal, docs/experiment_conditions/quality_metrics_inception_2026-07-08.md,
+# and two other public files that agree; torchvision gives the length as 103.903 MiB.
+INCEPTION_TORCHVISION = WeightsFile(
+    name="inception_v3_google-0cc3c7bd.pth",
+    url="https://download.pytorch.org/models/inception_v3_google-0cc3c7bd.pth",
+    size=108_949_747,
+    sha256="0cc3c7bd75056d25e46cba549dc184522069b81e9787eff6df84f397bd52a5ef",
+    license="BSD-3-Clause",
+    used_by=("inception-torchvision",),
+)
+
+
+def _dinov2(letter: str, size: int, sha256: str) -> WeightsFile:
+    model = f"dinov2_vit{letter}14"
+    return WeightsFile(
+        name=f"{model}_pretrain.pth",
+        url=f"https://dl.fbaipublicfiles.com/dinov2/{model}/{model}_pretrain.pth",
+        size=size,
+        sha256=sha256,
+        license="Apache-2.0",
+        used_by=(f"dinov2-vit{letter}14",),
+    )
+
+
+# sha256: github.com/finegrain-ai/refiners, src/refiners/conversion/models/dinov2.py; each digest, and with it the
+# length, is also in at least one other public repository.
+DINOV2 = {
+    "s": _dinov2("s", 88_283_115, "b938bf1bc15cd2ec0feacfe3a1bb553fe8ea9ca46a7e1d8d00217f29aef60cd9"),
+    "b": _dinov2("b", 346_378_731, "0b8b82f85de91b424aded121c7e1dcc2b7bc6d0adeea651bf73a13307fad8c73"),
+    "l": _dinov2("l", 1_217_586_395, "d5383ea8f4877b2472eb973e0fd72d557c7da5d3611bd527ceeb1d7162cbf428"),
+    "g": _dinov2("g", 4_546_108_579, "baf8467e50af277596bbbafa06887c177ee899ab46033649c383577d7e9309d3"),
+}
+"""DINOv2 ViT-S/14, B/14, L/14 and g/14 without registers, by the letter of their size."""
+
+
+def _clip(repository: str, revision: str, size: int, sha256: str, used_by: str) -> WeightsFile:
+    return hub_file(
+        f"timm/{repository}.openai",
+        "open_clip_model.safetensors",
+        revision,
+        license="MIT",
+        size=size,
+        sha256=sha256,
+        used_by=(used_by,),
+    )
+
+
+# OpenAI's weights as open_clip's own table (open_clip.pretrained) finds them; OpenAI's .pt files are programs.
+# Revision, sha256 and length of each are in several public repositories that agree; for ViT-B/32 among them
+# github.com/Deev09/surgical-graph-rag-v2, docs/arkitscenes_grounding_bridge.md.
+CLIP = {
+    "vit-b-32": _clip(
+        "vit_base_patch32_clip_224",
+        "a6f597a30f7b82c51704746581f9a4e41421e878",
+        605_143_284,
+        "e6d1bd7789aa45192b3bf90570a789b478bae1b74ebcce7eddd908e83a2b7c31",
+        "clip-vit-b-32",
+    ),
+    "vit-l-14": _clip(
+        "vit_large_patch14_clip_224",
+        "18d0535469bb561bf468d76c1d73aa35156c922b",
+        1_710_517_724,
+        "9ce2e8a8ebfff3793d7d375ad6d3c35cb9aebf3de7ace0fc7308accab7cd207e",
+        "clip-vit-l-14",
+    ),
+    "vit-l-14-336": _clip(
+        "vit_large_patch14_clip_336",
+        "81e38efc4637de5023b10e75a7f9bd1c6fa6b010",
+        1_711_828_444,
+        "fbc415c3d0d7b79faed8f5ccfb740c32b7c4f5ffe7283b851f89c6231c01a8e0",
+        "clip-vit-l-14-336",
+    ),
+}
+"""OpenAI's CLIP, by architecture."""
+
+KNOWN_WEIGHTS: tuple[WeightsFile, ...] = (
+    INCEPTION_2015,
+    INCEPTION_TORCHVISION,
+    VGG16,
+    *CLIP.values(),
+    *DINOV2.values(),
+)
+"""Every published file that genpr can fetch by name, in the order in which they are listed."""

@@ -1,0 +1,494 @@
+"""Files of published weights: found on this machine or downloaded, and verified before anything of them is used.
+
+A file is used only if the sha256 of all its bytes is the published one, as far as one is published, at every load. Only then
+is it deserialized, as a PyTorch checkpoint or safetensors file, and never with code execution. There is no fallback to other
+weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pickle
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from genpr import __version__
+from genpr.errors import ResourceError, UsageError, WeightsError, printable
+from genpr.images.archive import DAMAGE
+from genpr.runtime import (
+    cache_root,
+    expanded,
+    folder_risk,
+    is_offline,
+    is_own_file,
+    private_folder,
+    user_cache,
+)
+from genpr.storage import atomic_path, open_regular, remove_temporaries, sha256_of_file
+
+if TYPE_CHECKING:
+    from urllib.request import OpenerDirector, Request
+
+    from torch import Tensor
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes received so far and the bytes expected in all, 0 if the server does not say."""
+
+_SUFFIXES = (".pth", ".pt", ".bin", ".safetensors")
+_OLD_CHECKPOINT = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # how torch.save began files before 1.6
+_HUB_URL = re.compile(r"https?://[^/]+/((?:[^/]+/)?[^/]+)/resolve/([^/]+)/(.+)")
+_HUB_PART = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*", re.ASCII)
+_TIMEOUT_S = 5.0  # to connect, and between two pieces of a download
+_PAUSES_S = (1.0, 4.0)  # before the second and the third attempt
+_BUSY = {408, 425, 429, 500, 502, 503, 504}  # answers of a server after which another attempt may succeed
+_PIECE_BYTES = 2**20
+_LONGEST = 2**40  # where the length of a file is unknown
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """One published file of weights.
+
+    Attributes:
+        name: File name, unique, and the same wherever genpr stores it.
+        url: Where it is published.
+        size: Length in bytes; None if it is not published.
+        sha256: Hex digest of all its bytes; None if it is not published.
+        license: SPDX identifier of the weights, or the plain name of the license.
+        sha256_prefix: First hex digits of the digest, where only these are published.
+        used_by: Names of extractors.
+    """
+
+    name: str
+    url: str
+    size: int | None
+    sha256: str | None
+    license: str
+    sha256_prefix: str | None = None
+    used_by: tuple[str, ...] = ()
+
+    @property
+    def hub_address(self) -> tuple[str, str, str] | None:
+        """Repository, revision and file of a Hugging Face address; None for other addresses."""
+        found = _HUB_URL.fullmatch(self.url)
+        return (found[1], unquote(found[2]), unquote(found[3])) if found else None
+
+    @property
+    def pinned(self) -> str:
+        """What its content is compared with: "sha256", "prefix", or "nothing"."""
+        return "sha256" if self.sha256 else "prefix" if self.sha256_prefix else "nothing"
+
+    @property
+    def identity(self) -> str:
+        """What is published about its content, for messages."""
+        digest = self.sha256 or (f"{self.sha256_prefix}..." if self.sha256_prefix else None)
+        text = f"sha256 {digest}" if digest else "no published sha256"
+        return text if self.size is None else f"{self.size:,} bytes, {text}"
+
+
+class Weights(NamedTuple):
+    """Verified tensors by name, on the CPU, the sha256 of their file, and whether that file is a published one."""
+
+    tensors: dict[str, Tensor]
+    sha256: str
+    is_published: bool = True
+
+
+def hub_file(
+    repo_id: str,
+    filename: str,
+    revision: str = "main",
+    *,
+    license: str,  # noqa: A002 - as the field
+    size: int | None = None,
+    sha256: str | None = None,
+    used_by: tuple[str, ...] = (),
+) -> WeightsFile:
+    """A file of the Hugging Face hub; `revision` is a branch, tag or commit.
+
+    >>> hub_file("org/model", "open_clip_model.safetensors", license="MIT").name
+    'org--model--open_clip_model.safetensors'
+    """
+    for part in (repo_id, filename, revision):
+        if not _HUB_PART.fullmatch(part) or ".." in part:
+            raise UsageError(f"{part!r} is not part of a Hugging Face address", code="hub-address")
+    commit = re.fullmatch(r"[0-9a-f]{40}", revision)
+    # A known sha256 leaves only one file that this can be; otherwise each revision has a name of its own.
+    is_plain = revision == "main" or sha256 is not None
+    repository = repo_id if is_plain else f"{repo_id}@{revision[:8] if commit else revision}"
+    name = f"{repository}/{filename}".replace("/", "--")
+    url = f"https://huggingface.co/{repo_id}/resolve/{quote(revision, safe='')}/{quote(filename)}"
+    return WeightsFile(name, url, size, sha256, license, used_by=used_by)
+
+
+def weights_folder() -> Path:
+    """Folder of downloaded weights; it need not exist yet."""
+    return cache_root() / "weights"
+
+
+def cached_path(entry: WeightsFile) -> Path | None:
+    """A file of the right name and size on this machine; its content is checked when it is loaded."""
+    for path in (weights_folder() / entry.name, _shared_copy(entry)):
+        if path.is_file() and entry.size in {None, path.stat().st_size}:
+            return path
+    return None
+
+
+def find_or_fetch(
+    entry: WeightsFile,
+    *,
+    weights: Path | str | None = None,
+    offline: bool = False,
+    progress: Progress | None = None,
+) -> Path:
+    """A verified file: the one given by the user, or from genpr's cache, that of torch.hub or Hugging Face, or the network.
+
+    Raises:
+        UsageError: `weights` is not a file.
+        WeightsError: It is missing ("weights-missing"), not the published one ("weights-hash"), or of a form that genpr does
+            not read ("unsafe-format", "weights-format").
+    """
+    if not entry.name.lower().endswith(_SUFFIXES):
+        raise WeightsError(
+            f"weights are read from {', '.join(_SUFFIXES)} files only, not from {entry.name}: other formats may run code or "
+            "are unknown",
+            code="unsafe-format",
+        )
+    if weights is not None:
+        return _explicit(entry, expanded(weights))
+    own = weights_folder() / entry.name
+    if own.is_file():
+        if entry.sha256 is None:
+            _check_owner(own)
+        verify_file(entry, own)
+        return own
+    if (shared := _usable_shared_copy(entry)) is not None:
+        return shared
+    is_hub_offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}
+    if is_offline(offline) or is_hub_offline:
+        raise _missing(entry, "downloads are switched off (--offline, GENPR_OFFLINE=1 or HF_HUB_OFFLINE=1)")
+    return _fetch(entry, own, progress)
+
+
+def verify_file(
+    entry: WeightsFile,
+    path: Path,
+    *,
+    source: str | None = None,
+    hint: str = "it was damaged or replaced; delete it to download it again",
+) -> str:
+    """Hash the file at `path`, which came from `source`, and return its sha256.
+
+    Raises:
+        WeightsError: It is not `entry` or not of the form that its name promises, or cannot be read.
+    """
+    source = source or str(path)
+    try:
+        with open_regular(path) as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            size = file.tell()
+        _check_hash(entry, digest, size, source, hint)
+        if entry.sha256 is None:
+            _check_form(entry, path, source)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return digest
+
+
+def load_weights(entry: WeightsFile, path: Path) -> Weights:
+    """Read the tensors of a weights file, after checking the very bytes that are then read.
+
+    The file is read once, into one buffer that is hashed and then deserialized, so that it cannot be exchanged in between.
+    """
+    try:
+        with open_regular(path) as opened:
+            content = opened.read()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    digest = hashlib.sha256(content).hexdigest()
+    _check_hash(entry, digest, len(content), str(path), "it changed while it was being loaded")
+    return Weights(_read_tensors(entry, content, str(path)), digest)
+
+
+def load_any_weights(
+    published: Sequence[WeightsFile],
+    *,
+    weights: Path | None = None,
+    offline: bool = False,
+    progress: Progress | None = None,
+) -> Weights:
+    """The weights of a model that is published as one of several files, the first of which that can be had is taken.
+
+    `weights` is a file that only the user knows, or a folder that may hold one of the published files.
+    """
+    if weights is not None and weights.is_dir():
+        for entry in published:
+            if (weights / entry.name).is_file():
+                return load_weights(entry, find_or_fetch(entry, weights=weights / entry.name))
+    elif weights is not None:
+        path = expanded(weights)
+        if not path.is_file():
+            raise UsageError(f"--weights {path} is not a file", code="path-not-found", path=str(path))
+        own = WeightsFile(path.name, "", None, sha256_of_file(path), "unknown")
+        return load_weights(own, path)._replace(is_published=False)
+    cached = [entry for entry in published if cached_path(entry)]
+    *alternatives, last = cached[:1] or published
+    for entry in alternatives:
+        try:
+            return load_weights(entry, find_or_fetch(entry, offline=offline, progress=progress))
+        except WeightsError as error:
+            if error.code != "weights-missing":
+                raise
+    return load_weights(last, find_or_fetch(last, offline=offline, progress=progress))
+
+
+def _explicit(entry: WeightsFile, path: Path) -> Path:
+    if not path.is_file():
+        raise UsageError(
+            f"--weights {path} is not a file; it must be {entry.name}", code="path-not-found", path=str(path)
+        )
+    hint = (
+        f"other weights would give scores that are not {entry.name}'s; "
+        "use them through a custom extractor (--extractor path/to/file.py:factory)"
+    )
+    verify_file(entry, path, hint=hint)
+    return path
+
+
+def _check_owner(path: Path) -> None:
+    """Refuse a file without a published sha256 that another user may have written: nothing but its place says what it is."""
+    if is_own_file(path) and not any(map(folder_risk, (cache_root(), weights_folder()))):
+        return
+    raise WeightsError(
+        f"the weights {path} have no published sha256, and other users can write to this file or to its folder; remove the "
+        "file, or run chmod go-w on the folder if you trust it",
+        code="weights-foreign",
+        path=str(path),
+    )
+
+
+def _shared_copy(entry: WeightsFile) -> Path:
+    """Where torch.hub or Hugging Face would have put `entry`; it need not be there."""
+    if entry.hub_address is None:
+        home = expanded(os.environ.get("TORCH_HOME") or user_cache() / "torch")
+        return home / "hub" / "checkpoints" / entry.name
+    repo_id, revision, filename = entry.hub_address
+    home = expanded(os.environ.get("HF_HOME") or user_cache() / "huggingface")
+    folder = (
+        expanded(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{repo_id.replace('/', '--')}"
+    )
+    try:
+        commit = (folder / "refs" / revision).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        commit = revision  # it is a commit, or nothing is there
+    return folder / "snapshots" / commit / filename
+
+
+def _usable_shared_copy(entry: WeightsFile) -> Path | None:
+    """The copy of torch.hub or Hugging Face, if it is the right file; a wrong one is passed over."""
+    path = _shared_copy(entry)
+    if not path.is_file() or entry.size not in {None, path.stat().st_size}:
+        return None
+    try:
+        digest = verify_file(entry, path)
+    except WeightsError:
+        return None
+    blob = path.resolve()  # which Hugging Face names by its sha256
+    is_named = blob.parent.name == "blobs" and re.fullmatch(r"[0-9a-f]{64}", blob.name)
+    return path if not is_named or blob.name == digest else None
+
+
+def _fetch(entry: WeightsFile, target: Path, progress: Progress | None) -> Path:
+    from filelock import FileLock
+
+    folder = private_folder(cache_root(), "weights")
+    try:
+        with FileLock(str(folder / f".{entry.name}.lock")):
+            if target.is_file():  # another process fetched it while this one waited
+                verify_file(entry, target)
+                return target
+            remove_temporaries(folder, re.escape(entry.name))  # of killed processes
+            with atomic_path(target) as temporary:
+                _download(entry, temporary, progress)
+    except (OSError, NotImplementedError) as error:  # the latter of a file system without locks
+        raise ResourceError(
+            f"cannot write {target} ({getattr(error, 'strerror', None) or error}); set GENPR_CACHE to a folder you can write",
+            code="cache-unusable",
+            path=str(target),
+        ) from error
+    return target
+
+
+def _download(entry: WeightsFile, path: Path, progress: Progress | None) -> None:
+    """Put `entry` into `path`, trying again after a pause where a server is busy or the connection breaks."""
+    from http.client import HTTPException
+    from urllib.error import HTTPError, URLError
+
+    for pause_s in (*_PAUSES_S, None):
+        try:
+            received = _receive(entry, path, progress)
+            break
+        except (OSError, HTTPException) as error:
+            reason = error.reason if type(error) is URLError else error
+            if isinstance(error, HTTPError):
+                error.close()
+                may_pass = error.code in _BUSY
+            else:
+                may_pass = isinstance(reason, TimeoutError | ConnectionError | HTTPException)
+                may_pass = may_pass and not isinstance(reason, ConnectionRefusedError)
+            if pause_s is None or not may_pass:
+                raise _missing(entry, f"the download failed ({' '.join(str(reason).split())})") from error
+        time.sleep(pause_s)
+    came = f"{received:,}" if entry.size is None else f"{received:,} of {entry.size:,}"
+    if entry.size is not None and received > entry.size:
+        came = f"more than {entry.size:,}"
+    hint = f"{came} bytes came; a proxy or login page may have answered, nothing was kept"
+    verify_file(entry, path, source=entry.url, hint=hint)
+
+
+def _receive(entry: WeightsFile, path: Path, progress: Progress | None) -> int:
+    """Write the answer to `path`: one byte more than expected at most, since a wrong answer must not fill the disk."""
+    from urllib.request import Request
+
+    request = Request(entry.url, headers={"User-Agent": f"genpr/{__version__}"})
+    with (
+        opener().open(request, timeout=_TIMEOUT_S) as response,
+        path.open("wb") as file,
+    ):
+        expected = response.length if entry.size is None else entry.size
+        if expected is None and not response.chunked:
+            raise OSError("the server does not say how long the file is, so it may come cut short")
+        announced, limit, received = response.length, (expected or _LONGEST) + 1, 0
+        while piece := response.read(min(_PIECE_BYTES, limit - received)):
+            file.write(piece)
+            received += len(piece)
+            if progress is not None:
+                progress(received, expected or 0)
+        if announced is not None and received < min(announced, limit):
+            raise ConnectionError(f"the connection broke after {received:,} of {announced:,} bytes")
+    return received
+
+
+def opener() -> OpenerDirector:
+    """Follows redirects, though never from https to http."""
+    from urllib.error import URLError
+    from urllib.request import HTTPRedirectHandler, build_opener
+
+    class HttpsOnly(HTTPRedirectHandler):
+        def redirect_request(self, *args: Any) -> Request | None:  # noqa: ANN401 - as the library declares them
+            request, file, *_, url = args
+            if request.type == "https" and not url.startswith("https:"):
+                file.close()
+                raise URLError(f"it was redirected from a protected connection to {url}")
+            return super().redirect_request(*args)
+
+    return build_opener(HttpsOnly)
+
+
+def _check_hash(entry: WeightsFile, digest: str, size: int, source: str, hint: str) -> None:
+    if not digest.startswith(entry.sha256 or entry.sha256_prefix or "") or entry.size not in {None, size}:
+        raise WeightsError(
+            f"{source} is not {entry.name}: expected {entry.identity}, got {digest} ({size:,} bytes); {hint}",
+            code="weights-hash",
+            path=source,
+        )
+
+
+def _check_form(entry: WeightsFile, path: Path, source: str) -> None:
+    """Refuse what is not of the form that its name promises, such as a web page, without deserializing it."""
+    from zipfile import ZipFile
+
+    from safetensors import SafetensorError, safe_open
+
+    with open_regular(path) as file:
+        head = file.read(len(_OLD_CHECKPOINT))
+    try:
+        if entry.name.lower().endswith(".safetensors"):
+            with safe_open(path, framework="np"):
+                return
+        if head == _OLD_CHECKPOINT:
+            return
+        with ZipFile(path) as archive:
+            names = archive.namelist()
+    except (SafetensorError, *DAMAGE):
+        names = []
+    if any(name.endswith("/constants.pkl") for name in names):
+        raise _program(source)
+    if not any(name.endswith("/data.pkl") for name in names):
+        raise WeightsError(
+            f"{source} is no {_kind(entry)}, or is cut short: it begins with {head!r}; a proxy or login page may have been "
+            "saved in its place",
+            code="weights-format",
+            path=source,
+        )
+
+
+def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, Tensor]:
+    """The tensors in a file, on the CPU; torch's restricted unpickler and safetensors run no code of it."""
+    import torch
+    from safetensors.torch import load
+
+    try:
+        if entry.name.lower().endswith(".safetensors"):
+            tensors: object = load(content)
+        else:
+            tensors = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file can fail anywhere inside the readers
+        if "TorchScript" in str(error):
+            raise _program(source) from error
+        named = re.search(r"GLOBAL (\S+)", str(error)) if isinstance(error, pickle.UnpicklingError) else None
+        if named is not None:  # the rest of torch's message advises to trust the file
+            raise WeightsError(
+                f"{source} holds more than tensors: it asks for {printable(named[1])} to be called. Nothing of it was run or "
+                "used; weights from a trustworthy source need no code",
+                code="unsafe-format",
+                path=source,
+            ) from error
+        reason = "" if isinstance(error, pickle.UnpicklingError) else f" ({' '.join(str(error).split())})"
+        raise WeightsError(
+            f"{source} is no {_kind(entry)}, or is damaged{reason}", code="weights-format", path=source
+        ) from error
+    if isinstance(tensors, dict) and all(isinstance(value, torch.Tensor) for value in tensors.values()):
+        return tensors
+    raise WeightsError(
+        f"{source} holds something else than named tensors", code="weights-format", path=source
+    )
+
+
+def _kind(entry: WeightsFile) -> str:
+    return "safetensors file" if entry.name.lower().endswith(".safetensors") else "PyTorch checkpoint"
+
+
+def _program(source: str) -> WeightsError:
+    return WeightsError(
+        f"{source} is a TorchScript archive, a program and not only weights; genpr does not run it. Save its state_dict() with "
+        "torch.save or safetensors instead",
+        code="unsafe-format",
+        path=source,
+    )
+
+
+def _missing(entry: WeightsFile, reason: str) -> WeightsError:
+    target = weights_folder() / entry.name
+    return WeightsError(
+        f"the weights {entry.name} are not on this machine and {reason}; get {entry.url} ({entry.identity}) and put it "
+        f"at {target} or pass --weights PATH. Without weights: `genpr demo`, or, of images alone, --extractor gabor (not "
+        "comparable with published numbers)",
+        code="weights-missing",
+        path=str(target),
+    )
+
+
+def _unreadable(path: Path, error: OSError) -> WeightsError:
+    return WeightsError(
+        f"the weights {path} cannot be read ({error.strerror or error})",
+        code="weights-unreadable",
+        path=str(path),
+    )

@@ -1,0 +1,201 @@
+"""Gabor features and random networks; pixels are in test_networks.py."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from genpr.features.custom import extractor_info
+from genpr.features.networks import weight_free
+from genpr.features.networks.weight_free import SEEDS, GaborExtractor, weights_sha256
+from genpr.features.registry import ExtractorName
+from genpr.features.resize import find_rule, torch_antialias
+from genpr.runtime import state_guard
+
+
+@pytest.fixture(scope="module")
+def extractor() -> GaborExtractor:
+    return GaborExtractor("cpu")
+
+
+# Lengths of the groups of features of a fixed image: layout, then per level color, texture, its spread.
+GOLDEN = [
+    *(1.571944, 0.296157, 1.184481, 0.7661, 0.741067, 1.426025, 0.74793),
+    *(1.017811, 1.535263, 0.720981, 1.08117, 1.630851, 0.612046),
+]
+KEY = "5929a2298ead786d0efd51c049b790fc167514d8904fc13f288febc2c291a953"
+
+
+def natural_noise(n: int, *, size: int = 64, seed: int = 0) -> Tensor:
+    """uint8 (n, 3, size, size) with the 1/f amplitudes of natural images, mostly in luminance."""
+    rng = torch.Generator().manual_seed(seed)
+    axis = torch.fft.fftfreq(size, dtype=torch.float64)
+    frequency = torch.hypot(axis[:, None], axis[None])
+    falling = torch.where(frequency > 0, 1 / frequency, 0)
+    white = torch.randn(n, 3, size, size, generator=rng, dtype=torch.float64)
+    pink = torch.fft.ifft2(torch.fft.fft2(white) * falling).real
+    mixed = pink[:, :1] + 0.3 * pink
+    return to_uint8(128 + 45 * mixed / mixed.std((1, 2, 3), keepdim=True))
+
+
+def to_uint8(pixels: Tensor) -> Tensor:
+    return pixels.clamp(0, 255).round().to(torch.uint8)
+
+
+def blurred(images: Tensor, sigma: float) -> Tensor:
+    axis = torch.arange(-8, 9, dtype=torch.float64)
+    kernel = torch.exp(-axis.square() / (2 * sigma**2))
+    kernel = (kernel / kernel.sum())[None, None, None]
+    padded = F.pad(images.double().flatten(0, 1)[:, None], (8,) * 4, mode="reflect")
+    return to_uint8(F.conv2d(F.conv2d(padded, kernel), kernel.mT)).reshape(images.shape)
+
+
+def moved(extractor: GaborExtractor, images: Tensor, changed: Tensor) -> Tensor:
+    return (extractor(images) - extractor(changed)).norm(dim=1)
+
+
+def test_features_are_those_of_the_version_in_the_cache_key(extractor):
+    """A change of either needs a change of both, or old caches would be believed."""
+    x, y, channel = torch.meshgrid(torch.arange(64), torch.arange(64), torch.arange(3), indexing="ij")
+    image = ((x * x + 3 * x * y + 7 * y) * (channel + 1) // 32 % 256).to(torch.uint8).permute(2, 0, 1)
+    groups = extractor(image[None])[0].split([64, 32, 128, 8, 32, 128, 8, 32, 128, 8, 32, 128, 8])
+    assert [group.norm().item() for group in groups] == pytest.approx(GOLDEN, rel=1e-4)
+    assert extractor_info(extractor).cache_key == KEY
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (100, 64), (7, 200), (1, 1)])
+def test_prepare_resizes_by_the_named_rule(extractor, shape):
+    image = natural_noise(1, size=200)[0, :, : shape[0], : shape[1]]
+    resized = torch_antialias(image, 64, filter_name="bicubic").clamp(0, 255)
+    torch.testing.assert_close(extractor.prepare(image), resized, rtol=0, atol=1e-4)
+
+
+def test_constant_images_have_no_texture_and_gratings_have_that_of_their_direction(extractor):
+    shades = torch.tensor([0, 1, 128, 255], dtype=torch.uint8)[:, None, None, None].expand(-1, 3, 64, 64)
+    assert extractor(shades)[:, 96:].abs().max() < 1e-5
+    axis = torch.arange(64.0)
+    for direction in range(8):
+        angle = torch.tensor(torch.pi * direction / 8)
+        along = axis[None] * angle.cos() + axis[:, None] * angle.sin()
+        wave = to_uint8(128 + 64 * torch.sin(2 * torch.pi / 4 * along)).expand(1, 3, 64, 64)
+        texture = extractor(wave)[0, 96 : 96 + 128].reshape(8, 16).mean(1)
+        assert texture.argmax() == direction
+
+
+def noisy(images: Tensor, sigma: float) -> Tensor:
+    noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(1))
+    return to_uint8(images + sigma * noise)
+
+
+@pytest.mark.parametrize(
+    ("change", "strengths", "times"), [(blurred, (0.5, 1, 2, 4), 1), (noisy, (2, 5, 15, 40), 1.5)]
+)
+def test_stronger_changes_move_features_further(extractor, change, strengths, times):
+    images = natural_noise(16)
+    distances = [moved(extractor, images, change(images, strength)) for strength in strengths]
+    for weaker, stronger in itertools.pairwise(distances):
+        assert (stronger > times * weaker).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "times"),
+    [
+        (lambda images: blurred(images, 1.5), 4),
+        (lambda images: images.rot90(1, (2, 3)), 3),
+        (lambda images: to_uint8(images.float().mean(1, keepdim=True).expand_as(images)), 2),
+        (lambda images: to_uint8(128 + (images.float() - 128) / 3), 3),
+        (lambda images: images.roll(16, dims=3), 2),
+    ],
+    ids=["blur", "rotation", "color lost", "contrast lost", "moved by a cell"],
+)
+def test_changes_that_matter_move_features_more_than_a_shift_by_a_pixel(extractor, change, times):
+    wide = natural_noise(16, size=128)
+    images, shifted = wide[..., :64, :64], wide[..., :64, 1:65]
+    assert (moved(extractor, images, change(images)) > times * moved(extractor, images, shifted)).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_agrees(extractor):
+    images = natural_noise(64)
+    with state_guard():
+        on_cuda = GaborExtractor("cuda")(images)
+    assert on_cuda.device.type == "cuda"
+    torch.testing.assert_close(on_cuda.cpu(), extractor(images), rtol=1e-4, atol=1e-4)
+
+
+# Random networks
+
+SHA256 = {
+    0: "030d6c66bade42da1f00d5cdec7ace93eb66c26d0b9961123beba6acae449641",
+    1: "81e7258f240203be80665b1e66841ec5e6beea2788063f15267e31707b344d38",
+    2: "90be9af8eacc47ca07ba6a7d589b9003b1d2a28d6157d8d22b71ee6ee086a246",
+}
+ALL_SHA256 = "2540ac5d21662bad4c68e26fd90809c4938abfee0a200d25a22fbcfb54ba8405"
+
+
+@pytest.fixture(scope="module")
+def random_networks():
+    return weight_free.build(None, names=[ExtractorName("random-vgg16")], device=torch.device("cpu"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_drawing_a_network_takes_no_more_memory_than_its_weights():
+    code = (
+        "import re, pathlib\n"
+        "from genpr.features.networks.weight_free import random_vgg16\n"
+        "def peak(): return int(re.search(r'VmHWM:\\s+(\\d+)', pathlib.Path('/proc/self/status').read_text())[1])\n"
+        "before = peak()\n"
+        "random_vgg16(0)\n"
+        "print((peak() - before) // 1024)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
+    )
+    assert 400 < int(done.stdout) < 520  # MiB: 449 of weights and little else, so three stay below 2 GB
+
+
+def test_the_weights_are_pinned_and_the_networks_lie_side_by_side(random_networks):
+    from sklearn.datasets import load_sample_images
+
+    members = list(random_networks._network.members)
+    # They are part of what the extractor is: whoever changes them gives it another name.
+    assert {seed: weights_sha256(member) for seed, member in zip(SEEDS, members, strict=True)} == SHA256
+    info = random_networks.info
+    assert (info.weights_sha256, info.resize) == (ALL_SHA256, "tf1-bilinear-224")
+    assert (info.dim, info.members, info.comparable) == (192, 3, False)
+    images = [torch.from_numpy(image.copy()).permute(2, 0, 1) for image in load_sample_images().images]
+    mean = 255 * torch.tensor([0.485, 0.456, 0.406])[:, None, None]
+    std = 255 * torch.tensor([0.229, 0.224, 0.225])[:, None, None]
+    seen = torch.stack([(random_networks.prepare(image) - mean) / std for image in images])
+    features = torch.cat([random_networks(image[None]) for image in images])
+    with torch.inference_mode():
+        for part, member in zip(features.chunk(3, 1), members, strict=True):
+            torch.testing.assert_close(part, member(seen), rtol=1e-3, atol=1e-3)
+            assert (part[0] - part[1]).norm() > 0.1 * part.norm(dim=1).mean(), "images are told apart"
+        x = seen
+        for layer in members[0]:  # none explodes or dies
+            x = layer(x)
+            assert 0.5 < x.pow(2).mean().sqrt() < 5
+    shapes = [tuple(weight.shape) for weight in members[0].state_dict().values()]
+    widths = [64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512]
+    expected = [(width, inputs, 3, 3) for width, inputs in zip(widths, [3, *widths[:-1]], strict=True)]
+    assert shapes == [*expected, (4096, 25088), (64, 4096)]
+    assert [type(layer).__name__ for layer in members[0]].count("MaxPool2d") == 5
+
+
+def test_random_networks_have_variants(monkeypatch):
+    small = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    monkeypatch.setattr(weight_free, "RandomNetworks", lambda: small)
+    name = ExtractorName.parse("random-vgg16@clip@bfloat16")
+    made = weight_free.build(None, names=[name], device=torch.device("cpu"))
+    image = torch.arange(3 * 40 * 50).view(3, 40, 50).remainder(251).to(torch.uint8)
+    assert torch.equal(made.prepare(image), find_rule("clip").resize(image, 224))
+    features = made(image[None])
+    assert torch.equal(features, features.bfloat16().float()), "computed in bfloat16"
