@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from genpr.metrics.neighbor_metrics import REPLICATES, Replicates
 from genpr.metrics.null import calibrated_clipped_coverage
-from genpr.metrics.replicate_values import REPLICATES, Replicates
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.index import Frame, Placed
 from genpr.neighbors.nearest import NeighborLists
@@ -125,7 +125,7 @@ def values_of(real: Tensor, fake: Tensor, cross: Tensor) -> dict[str, float]:
         "precision_cover": _share(in_fake(9).sum(dim=0) >= 3),
         "recall_cover": _share(in_real(9).sum(dim=1) >= 3),
         "clipped_density": min(1.0, float(of_fakes / of_reals)),
-        "clipped_coverage": calibrated_clipped_coverage(filled, *sizes, 5),
+        "clipped_coverage": float(calibrated_clipped_coverage([filled], *sizes, 5)[0]),
         "nn_accuracy": 1 - float(wrong) / sum(sizes),
     }
 

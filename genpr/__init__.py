@@ -31,13 +31,11 @@ if TYPE_CHECKING:
     from genpr.features.extractor import FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
     from genpr.metrics.curves import pr_curve
-    from genpr.metrics.diversity import vendi_score
+    from genpr.metrics.fakes_only import inception_score, vendi_score
     from genpr.metrics.frechet import frechet_distance
-    from genpr.metrics.inception_score import inception_score
     from genpr.metrics.kernel import kernel_distance
-    from genpr.metrics.knn_manifold import KNNManifold
     from genpr.metrics.labels import label_metrics
-    from genpr.metrics.manifold import manifold_metrics, precision_recall
+    from genpr.metrics.manifold import KNNManifold, manifold_metrics, precision_recall
     from genpr.metrics.probabilistic import probabilistic_precision_recall
     from genpr.metrics.ranking import ranking_metrics
     from genpr.metrics.retrieval import retrieval_metrics
@@ -53,7 +51,7 @@ _HOME = {
     "Evaluator": "genpr.evaluation.evaluator",
     "FeatureExtractor": "genpr.features.extractor",
     "GenprError": "genpr.errors",
-    "KNNManifold": "genpr.metrics.knn_manifold",
+    "KNNManifold": "genpr.metrics.manifold",
     "LabelOptions": "genpr.evaluation.options",
     "ResourceError": "genpr.errors",
     "Result": "genpr.evaluation.result",
@@ -70,7 +68,7 @@ _HOME = {
     "find_modes": "genpr.evaluation.modes",
     "frechet_distance": "genpr.metrics.frechet",
     "html_report": "genpr.report.score_page",
-    "inception_score": "genpr.metrics.inception_score",
+    "inception_score": "genpr.metrics.fakes_only",
     "kernel_distance": "genpr.metrics.kernel",
     "label_metrics": "genpr.metrics.labels",
     "list_extractors": "genpr.features.registry",
@@ -91,7 +89,7 @@ _HOME = {
     "score_entities_in_images": "genpr.conditional.recognition",
     "side_by_side": "genpr.report.side_by_side",
     "truncation_sweep": "genpr.checkpoints.sweep",
-    "vendi_score": "genpr.metrics.diversity",
+    "vendi_score": "genpr.metrics.fakes_only",
 }
 
 __all__ = [

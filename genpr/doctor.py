@@ -335,7 +335,7 @@ def check_exactness() -> Findings:
     import torch
     from scipy.spatial.distance import cdist
 
-    from genpr.metrics.knn_manifold import KNNManifold
+    from genpr.metrics.manifold import KNNManifold
 
     rng, k = np.random.default_rng(1), 5
     grid = rng.integers(0, 4, (2, 250, 6))  # many ties

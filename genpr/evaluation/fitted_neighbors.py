@@ -12,9 +12,9 @@ from torch import Tensor
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.feature_set import FeatureSet
 from genpr.images.source import choose_rows
+from genpr.metrics.blocks import equal_blocks
 from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.emulated_manifold import EmulatedSide
-from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.neighbor_metrics import Lack, NeighborMetrics, NeighborScores, Values
 from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold
 from genpr.metrics.registry import BALLS, NEIGHBORS, SIZE_SENSITIVE, needed_balls

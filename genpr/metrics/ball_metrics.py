@@ -1,22 +1,7 @@
 """Metrics of k nearest neighbors, each as one object: value, null, interval rule, required balls and source.
 
 Ball metrics share one search within each set and one between them. Pairwise metrics need a search of their own. A null
-is what a perfect generator scores at these numbers of images.
-
-Importing this module does not import torch; what needs torch or NumPy is imported when it is called.
-
-References:
-    Kynkäänniemi et al. 2019, "Improved Precision and Recall Metric for Assessing Generative Models" (precision, recall).
-    Naeem et al. 2020, "Reliable Fidelity and Diversity Metrics for Generative Models" (density, coverage).
-    Khayatkhoei & AbdAlmageed 2023, "Emergent Asymmetry of Precision and Recall for Measuring Fidelity and Diversity of
-        Generative Models in High Dimensions" (complement and symmetric precision and recall).
-    Cheema & Urner 2023, "Precision Recall Cover: A Method For Assessing Generative Models" (covers).
-    Salvy, Talbot & Thirion 2026, "Enhanced Generative Model Evaluation with Clipped Density and Coverage".
-    Schilling 1986, "Multivariate Two-Sample Tests Based on Nearest Neighbors" (accuracy of the nearest neighbor).
-    Sykes, Simon & Rabin 2024, "Unifying and Extending Precision Recall Metrics for Assessing Generative Models" (curves).
-    Alaa et al. 2022, "How Faithful is your Synthetic Data?" (authenticity).
-    Han et al. 2022, "Rarity Score: A New Metric to Evaluate the Uncommonness of Synthesized Images" (rarity).
-    Park & Kim 2023, "Probabilistic Precision and Recall Towards Reliable Evaluation of Generative Models".
+is what a perfect generator scores at these numbers of images. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -104,10 +89,6 @@ def _nearest_balls(_k: int) -> tuple[Ball, ...]:
 # Nulls --------------------------------------------------------------------------------------------------------
 
 
-def _null_of_one(_counts: Memberships, _k: int, _loo: LeaveOneOut) -> float:
-    return 1.0
-
-
 def _no_null(_counts: Memberships, _k: int, _loo: LeaveOneOut) -> None:
     """Only two halves of the reals give one."""
 
@@ -125,28 +106,16 @@ def _recall_null(counts: Memberships, k: int, leave_one_out: LeaveOneOut) -> flo
     return leave_one_out(counts.n_fake, k)
 
 
-def _coverage_null(counts: Memberships, k: int, _loo: LeaveOneOut) -> float:
-    from genpr.metrics.null import balls_hit
+def _balls_hit(balls: Literal["real", "fake"], *, cover: bool = False) -> Null:
+    """Share of the `balls` that hold a row of the other set; of covers, of `COVER_RATIO` k neighbors, k rows."""
 
-    return balls_hit(counts.n_real, counts.n_fake, k)
+    def null(counts: Memberships, k: int, _loo: LeaveOneOut) -> float:
+        from genpr.metrics.null import balls_hit
 
+        sizes = (counts.n_real, counts.n_fake) if balls == "real" else (counts.n_fake, counts.n_real)
+        return balls_hit(*sizes, COVER_RATIO * k, at_least=k) if cover else balls_hit(*sizes, k)
 
-def _complement_precision_null(counts: Memberships, k: int, _loo: LeaveOneOut) -> float:
-    from genpr.metrics.null import balls_hit
-
-    return balls_hit(counts.n_fake, counts.n_real, k)
-
-
-def _precision_cover_null(counts: Memberships, k: int, _loo: LeaveOneOut) -> float:
-    from genpr.metrics.null import cover_null
-
-    return cover_null(counts.n_fake, counts.n_real, k, COVER_RATIO * k)
-
-
-def _recall_cover_null(counts: Memberships, k: int, _loo: LeaveOneOut) -> float:
-    from genpr.metrics.null import cover_null
-
-    return cover_null(counts.n_real, counts.n_fake, k, COVER_RATIO * k)
+    return null
 
 
 def _nn_accuracy_null(counts: Memberships, _k: int, _loo: LeaveOneOut) -> float:
@@ -179,14 +148,7 @@ def _mean_in_halves(
     *,
     at_least_k: bool = False,
 ) -> HalfSampling:
-    """Of the `balls` with enough rows in them ("owners"), or of the other rows in balls, the share.
-
-    Args:
-        balls: Whose.
-        count: As of `Asked`; pairs are divided by k, too.
-        ball: Which, for a k.
-        at_least_k: Count owners of balls with k rows in them, instead of one.
-    """
+    """Of the `balls` with enough rows in them ("owners"), or of the other rows in balls, the share."""
 
     def requests(k: int, ties: Ties) -> tuple[Asked, ...]:
         return (_count(balls, ball(k), count, ties, k if at_least_k else 1),)
@@ -291,8 +253,6 @@ def recall(counts: Memberships, k: int) -> float:
     over="fake",
     upper=None,
     real_balls=_k_balls,
-    null=_null_of_one,
-    null_source="closed form",
     halves=_mean_in_halves("real", "pairs"),
 )
 def density(counts: Memberships, k: int) -> float:
@@ -309,8 +269,7 @@ def density(counts: Memberships, k: int) -> float:
     is_size_sensitive=True,
     over="real",
     real_balls=_k_balls,
-    null=_coverage_null,
-    null_source="closed form",
+    null=_balls_hit("real"),
     halves=_COVERAGE_HALVES,
 )
 def coverage(counts: Memberships, k: int) -> float:
@@ -324,8 +283,6 @@ def coverage(counts: Memberships, k: int) -> float:
     measures="fidelity",
     over="fake",
     real_balls=_clipped_balls,
-    null=_null_of_one,
-    null_source="closed form",
     halves=HalfSampling(_clipped_density_counts, _unclipped_density),
 )
 def clipped_density(counts: Memberships, k: int) -> float:
@@ -346,8 +303,6 @@ def clipped_density(counts: Memberships, k: int) -> float:
     is_size_sensitive=True,
     over="real",
     real_balls=_k_balls,
-    null=_null_of_one,
-    null_source="closed form",
     halves=HalfSampling(lambda k, ties: (_count("real", Ball(k), "owners", ties, k),), _unclipped_coverage),
 )
 def clipped_coverage(counts: Memberships, k: int) -> float:
@@ -355,7 +310,7 @@ def clipped_coverage(counts: Memberships, k: int) -> float:
     from genpr.metrics.null import calibrated_clipped_coverage
 
     raw = int(counts.fakes_per_real_ball[Ball(k)].clamp(max=k).sum()) / (k * counts.n_real)
-    return calibrated_clipped_coverage(raw, counts.n_real, counts.n_fake, k)
+    return float(calibrated_clipped_coverage([raw], counts.n_real, counts.n_fake, k)[0])
 
 
 @ball_metric(
@@ -366,7 +321,7 @@ def clipped_coverage(counts: Memberships, k: int) -> float:
     over="fake",
     real_balls=_k_balls,
     fake_balls=_k_balls,
-    null=_smaller_null(_precision_null, _complement_precision_null),
+    null=_smaller_null(_precision_null, _balls_hit("fake")),
     null_source="leave-one-out",
     halves=_smaller_in_halves(_PRECISION_HALVES, _COMPLEMENT_PRECISION_HALVES),
 )
@@ -383,7 +338,7 @@ def symmetric_precision(counts: Memberships, k: int) -> float:
     over="real",
     real_balls=_k_balls,
     fake_balls=_k_balls,
-    null=_smaller_null(_recall_null, _coverage_null),
+    null=_smaller_null(_recall_null, _balls_hit("real")),
     null_source="leave-one-out",
     null_balls=_k_balls,
     halves=_smaller_in_halves(_RECALL_HALVES, _COVERAGE_HALVES),
@@ -400,8 +355,7 @@ def symmetric_recall(counts: Memberships, k: int) -> float:
     is_size_sensitive=True,
     over="fake",
     fake_balls=_k_balls,
-    null=_complement_precision_null,
-    null_source="closed form",
+    null=_balls_hit("fake"),
     halves=_COMPLEMENT_PRECISION_HALVES,
 )
 def complement_precision(counts: Memberships, k: int) -> float:
@@ -415,8 +369,7 @@ def complement_precision(counts: Memberships, k: int) -> float:
     is_size_sensitive=True,
     over="real",
     real_balls=_k_balls,
-    null=_coverage_null,
-    null_source="closed form",
+    null=_balls_hit("real"),
     halves=_COVERAGE_HALVES,
 )
 def complement_recall(counts: Memberships, k: int) -> float:
@@ -432,8 +385,7 @@ def complement_recall(counts: Memberships, k: int) -> float:
     k=3,
     over="fake",
     fake_balls=_cover_balls,
-    null=_precision_cover_null,
-    null_source="closed form",
+    null=_balls_hit("fake", cover=True),
     halves=_mean_in_halves("fake", "owners", _cover_ball, at_least_k=True),
 )
 def precision_cover(counts: Memberships, k: int) -> float:
@@ -449,8 +401,7 @@ def precision_cover(counts: Memberships, k: int) -> float:
     k=3,
     over="real",
     real_balls=_cover_balls,
-    null=_recall_cover_null,
-    null_source="closed form",
+    null=_balls_hit("real", cover=True),
     halves=_mean_in_halves("real", "owners", _cover_ball, at_least_k=True),
 )
 def recall_cover(counts: Memberships, k: int) -> float:
@@ -477,23 +428,13 @@ _PROBABILISTIC = PairwiseSearch(
     _find_probabilistic, lambda n, m: (n + m) * (n + m - 1) // 2, least_fake=lambda k: k
 )
 
+_PROBABILISTIC_METRICS: tuple[tuple[str, str, Literal["fidelity", "diversity"]], ...] = (
+    ("p_precision", "precision with soft balls of one size (fidelity)", "fidelity"),
+    ("p_recall", "recall with soft balls of one size (diversity)", "diversity"),
+)
 NEIGHBOR_METRICS += [
-    PairwiseMetric(
-        name="p_precision",
-        meaning="precision with soft balls of one size (fidelity)",
-        reference=_PARK,
-        measures="fidelity",
-        k=4,
-        search=_PROBABILISTIC,
-    ),
-    PairwiseMetric(
-        name="p_recall",
-        meaning="recall with soft balls of one size (diversity)",
-        reference=_PARK,
-        measures="diversity",
-        k=4,
-        search=_PROBABILISTIC,
-    ),
+    PairwiseMetric(name=name, meaning=meaning, reference=_PARK, measures=measures, k=4, search=_PROBABILISTIC)
+    for name, meaning, measures in _PROBABILISTIC_METRICS
 ]
 
 
@@ -523,7 +464,7 @@ def ball_curve(counts: Memberships, k: int) -> Curve:
 )
 def f8(counts: Memberships, k: int) -> float:
     """Largest F-score of the curve with recall weighted 8 times."""
-    return ball_curve(counts, k).f8
+    return ball_curve(counts, k).f_score(8.0)
 
 
 @ball_metric(
@@ -539,7 +480,7 @@ def f8(counts: Memberships, k: int) -> float:
 )
 def f1_8(counts: Memberships, k: int) -> float:
     """Largest F-score of the curve with precision weighted 8 times."""
-    return ball_curve(counts, k).f1_8
+    return ball_curve(counts, k).f_score(1 / 8)
 
 
 # Witnessed fidelity and diversity -----------------------------------------------------------------------------
@@ -714,7 +655,6 @@ def _nn_accuracy_halves(_k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> 
     real_balls=_nearest_balls,
     fake_balls=_nearest_balls,
     null=_nn_accuracy_null,
-    null_source="closed form",
     halves=HalfSampling(
         lambda _k, ties: (
             _count("real", Ball(1), "owners", ties),

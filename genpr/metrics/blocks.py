@@ -1,4 +1,4 @@
-"""Features a block of rows at a time, in float64: sums over them need neither a copy nor much memory."""
+"""Features a block of rows at a time in float64, whose sums need no copy; and random blocks of equal size."""
 
 from __future__ import annotations
 
@@ -32,12 +32,16 @@ def unit_blocks(features: Tensor, device: torch.device, *, most_rows: int | None
         yield block / torch.linalg.vector_norm(block, dim=1, keepdim=True)
 
 
-def check_no_zero_rows(features: Tensor, name: str) -> None:
-    """Refuse rows that have no direction.
+def mean_of(features: Tensor, device: torch.device | str = "cpu", *, rows: Tensor | None = None) -> Tensor:
+    """Mean (d,) float64 of the rows, or of those at the indices `rows`."""
+    total = torch.zeros(features.shape[1], dtype=torch.float64, device=device)
+    for block in double_blocks(features, total.device, rows=rows):
+        total += block.sum(dim=0)
+    return total / (len(features) if rows is None else len(rows))
 
-    Raises:
-        FeatureError: "zero-row".
-    """
+
+def check_no_zero_rows(features: Tensor, name: str) -> None:
+    """Refuse rows that have no direction ("zero-row")."""
     start = 0
     for block in double_blocks(features, features.device):
         zero = (block == 0).all(dim=1)
@@ -48,3 +52,12 @@ def check_no_zero_rows(features: Tensor, name: str) -> None:
                 code="zero-row",
             )
         start += len(block)
+
+
+def equal_blocks(larger: int, size: int, seed: int) -> tuple[Tensor, ...]:
+    """floor(larger / size) random disjoint blocks of `size` ascending rows; what does not fill another is left out.
+
+    Random, because files are often sorted by class. The blocks depend on the three numbers only.
+    """
+    order = torch.randperm(larger, generator=torch.Generator().manual_seed(seed))
+    return order[: larger // size * size].reshape(-1, size).sort(dim=1).values.unbind()

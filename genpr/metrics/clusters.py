@@ -1,7 +1,5 @@
 """Clusters of images by k-means, kinds of reals that fakes lack, and single features in which two sets differ.
 
-K-means gives the same clusters on any number of threads.
-
 References:
     Johnson, Douze & Jégou 2021, "Billion-scale similarity search with GPUs" (FAISS, whose k-means finds the centers).
     Kolmogorov 1933; Smirnov 1939 (largest difference of two distribution functions).
@@ -10,14 +8,12 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from genpr.metrics.blocks import double_blocks
+from genpr.metrics.blocks import double_blocks, mean_of
 
 _STEPS = 20
 _CELLS, _FITTED = 20, 5000
@@ -29,25 +25,8 @@ _FEW_AXES = 0.05  # more than this share of odd axes, and distances see them too
 _REPEATED, _VARIED = 0.1, 0.5  # shares of distinct values, on a lattice and off it
 
 
-def mean_of(features: Tensor) -> Tensor:
-    """Mean (d,) float64 of (n, d) features, n at least 1."""
-    total = torch.zeros(features.shape[1], dtype=torch.float64)
-    for block in double_blocks(features, total.device):
-        total += block.sum(dim=0)
-    return total / len(features)
-
-
 def fitted_centers(part: Tensor, count: int, *, seed: int) -> Tensor:
-    """Centers of clusters, by FAISS's k-means.
-
-    Args:
-        part: (p, d) float64 relative to some mean of the features, p at least `count`.
-        count: Number of clusters.
-        seed: Of the rows that it starts from.
-
-    Returns:
-        (count, d) float64.
-    """
+    """Centers (count, d) float64 of clusters of (p, d) rows near 0, by FAISS's k-means on one thread."""
     import faiss  # after torch: the other order can load two OpenMP runtimes
 
     # Without a scale, squares of large features overflow float32, in which FAISS computes.
@@ -61,22 +40,19 @@ def fitted_centers(part: Tensor, count: int, *, seed: int) -> Tensor:
         min_points_per_centroid=1,
         max_points_per_centroid=len(rows),
     )
-    with _one_thread():
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)  # sums of products depend on who computes which part of them
+    try:
         means.train(rows)
+    finally:
+        faiss.omp_set_num_threads(threads)
     return torch.from_numpy(means.centroids).double() * scale
 
 
 def nearest_centers(
     features: Tensor, mean: Tensor, centers: Tensor, *, rows: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Cluster of each row of (n, d) features, or of those named, and its squared distance to the center: two of (n,).
-
-    Args:
-        features: (n, d).
-        mean: (d,) float64 that the centers are relative to.
-        centers: (c, d) float64.
-        rows: Indices; None for all.
-    """
+    """Cluster of each of the features (n, d), or of `rows`, and squared distance to its center, which is relative to `mean`."""
     labels, distances = [torch.empty(0, dtype=torch.int64)], [mean[:0]]
     for block in double_blocks(features, mean.device, rows=rows):
         moved = block - mean
@@ -87,73 +63,36 @@ def nearest_centers(
     return torch.cat(labels), torch.cat(distances)
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Sums of products depend on who computes which part of them."""
-    import faiss
-
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)
-
-
 @dataclass(frozen=True, slots=True)
 class MissingKind:
-    """A cell of the reals that hardly any fake falls into.
+    """A cell of the reals that hardly any fake falls into."""
 
-    Attributes:
-        real_share: Of the reals in it.
-        fake_share: Of the fakes in it.
-        row: The real nearest to its center.
-    """
-
-    real_share: float
-    fake_share: float
-    row: int
+    real_share: float  # of the reals in it
+    fake_share: float  # of the fakes in it
+    row: int  # the real nearest to its center
 
 
 @dataclass(frozen=True, slots=True)
 class OddAxes:
-    """Single features in which the sets differ although distances hardly can.
+    """Single features in which the sets differ although distances hardly can."""
 
-    Attributes:
-        axes: Features whose distribution functions differ by more than .3, the worst first.
-        largest: The largest such difference.
-        is_lattice: Whether one side takes few distinct values where the other takes many, in most features.
-    """
-
-    axes: tuple[int, ...]
-    largest: float
-    is_lattice: bool
+    axes: tuple[int, ...]  # features whose distribution functions differ by more than .3, the worst first
+    largest: float  # the largest such difference
+    is_lattice: bool  # whether one side takes few distinct values where the other takes many
 
 
 @dataclass(frozen=True, slots=True)
 class RealKinds:
-    """Kinds of images among n reals: the cells of a k-means clustering (20), to count fakes in.
+    """Kinds of images among n reals: the cells of a k-means clustering (20), to count fakes in."""
 
-    Attributes:
-        center: Mean of the reals, (d,) float64.
-        centers: Of the cells, relative to it, (c, d) float64.
-        shares: Of the reals in each cell, (c,) float64.
-        rows: The real nearest to the center of each cell, (c,) int64.
-    """
-
-    center: Tensor
-    centers: Tensor
-    shares: Tensor
-    rows: Tensor
+    center: Tensor  # mean of the reals, (d,) float64
+    centers: Tensor  # of the cells, relative to it, (c, d) float64
+    shares: Tensor  # of the reals in each cell, (c,) float64
+    rows: Tensor  # the real nearest to the center of each cell, (c,) int64
 
     @classmethod
     def of(cls, real: Tensor, *, seed: int = 0) -> RealKinds | None:
-        """Cluster the reals; None if there are too few.
-
-        Args:
-            real: (n, d) float32.
-            seed: Of the clustering.
-        """
+        """Cluster the reals; None if there are too few."""
         n = len(real)
         if n < 10 * _CELLS:
             return None
@@ -168,15 +107,9 @@ class RealKinds:
         return cls(center, centers, shares, counted[torch.stack(nearest)])
 
     def missing(self, fake: Tensor, *, fake_rows: Tensor | None = None) -> tuple[MissingKind, ...]:
-        """Cells that hold a fifth of their fair part of the fakes, or less.
+        """Cells of at least 1 % of the reals that get at most a fifth of their part of the fakes, largest first.
 
-        Args:
-            fake: (m, d) float32.
-            fake_rows: Which of them to look at; None for all.
-
-        Returns:
-            Cells of at least 1 % of the reals in which so few fakes would be a chance below one in a million; largest
-            first.
+        So few fakes must be a chance below one in a million.
         """
         m = len(fake if fake_rows is None else fake_rows)
         label, _ = nearest_centers(fake, self.center, self.centers, rows=fake_rows)
@@ -194,13 +127,7 @@ class RealKinds:
 
 
 def odd_axes(real: Tensor, fake: Tensor, *, seed: int = 0) -> OddAxes:
-    """Features in which a part of the two sets differ beyond chance (Kolmogorov-Smirnov distance over .3).
-
-    Args:
-        real: (n, d) float32.
-        fake: (m, d) float32.
-        seed: Of the parts.
-    """
+    """Features in which a part of the two sets differ beyond chance (Kolmogorov-Smirnov distance over .3)."""
     ours, theirs = (_part(features, seed) for features in (real, fake))
     distance = ks_distances(ours, theirs)
     # Of d features, one is this far off in one of a million comparisons of two sets from one source.

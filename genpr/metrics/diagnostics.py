@@ -44,32 +44,17 @@ _NEAR = 0.25  # squared: half as far from the nearest real as that is from its o
 
 @dataclass(frozen=True, slots=True)
 class Hubness:
-    """Hubness of the k-NN graph of the reals.
+    """Hubness of the k-NN graph of the reals."""
 
-    Attributes:
-        orphan_rate: Share of reals that lie in no ball of another real.
-        expected_orphan_rate: e^-k, what it is without hubness, on a sphere of many dimensions.
-        skewness: Of the in-degrees; 0 where all are alike.
-        largest_share: Largest share of the fakes that lie in the ball of one real.
-        largest_row: Row of that real, the first of several.
-    """
-
-    orphan_rate: float
-    expected_orphan_rate: float
-    skewness: float
-    largest_share: float
-    largest_row: int
+    orphan_rate: float  # share of reals that lie in no ball of another real
+    expected_orphan_rate: float  # e^-k, what it is without hubness, on a sphere of many dimensions
+    skewness: float  # of the in-degrees; 0 where all are alike
+    largest_share: float  # largest share of the fakes that lie in the ball of one real
+    largest_row: int  # row of that real, the first of several
 
 
 def hubness(real_in_degrees: Tensor, fakes_per_real_ball: Tensor, *, k: int, n_fake: int) -> Hubness:
-    """Hubness from counts that are known once the metrics are.
-
-    Args:
-        real_in_degrees: (n,) in how many balls of other reals each real lies.
-        fakes_per_real_ball: (n,) how many fakes each real ball contains.
-        k: Of these balls.
-        n_fake: Number of fakes, m.
-    """
+    """Hubness from counts that are known once the metrics are."""
     degrees = real_in_degrees.double()
     moved = degrees - degrees.mean()
     variance = float(moved.square().mean())
@@ -86,38 +71,23 @@ def hubness(real_in_degrees: Tensor, fakes_per_real_ball: Tensor, *, k: int, n_f
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """A real image that vouches for many fakes all by itself.
+    """A real image that vouches for many fakes all by itself."""
 
-    Attributes:
-        row: Of the real.
-        share: Of the fakes that lie in its ball.
-        fakes: How many these are.
-    """
-
-    row: int
-    share: float
-    fakes: int
+    row: int  # of the real
+    share: float  # of the fakes that lie in its ball
+    fakes: int  # how many these are
 
 
 @dataclass(frozen=True, slots=True)
 class NearCopies:
-    """Fakes that are far nearer to a real than reals are to each other.
+    """Fakes that are far nearer to a real than reals are to each other."""
 
-    Attributes:
-        fakes: Rows of these fakes, nearest first.
-        reals: Rows of the reals that they are near to.
-        share: Of all fakes.
-        expected: Share of the reals that are as near to another real, each left out in turn.
-        is_excess: Whether clearly more of the fakes than of the reals are that near: by 3 standard errors, and 0.2 %.
-        nearest: Row of the real that is nearest to each fake, (m,) int64, and its squared distance, (m,) float64.
-    """
-
-    fakes: Tensor
-    reals: Tensor
-    share: float
-    expected: float
-    is_excess: bool
-    nearest: tuple[Tensor, Tensor]
+    fakes: Tensor  # rows of these fakes, nearest first
+    reals: Tensor  # rows of the reals that they are near to
+    share: float  # of all fakes
+    expected: float  # share of the reals that are as near to another real, each left out in turn
+    is_excess: bool  # whether clearly more of the fakes than of the reals are that near: by 3 standard errors
+    nearest: tuple[Tensor, Tensor]  # row of the real that is nearest to each fake, (m,) int64
 
 
 _EXAMINED = 128  # of each set that are examined
@@ -132,24 +102,14 @@ _LEAST_EXAMINED = 5
 
 @dataclass(frozen=True, slots=True)
 class NearDuplicates:
-    """Groups of near-duplicates in one set, estimated from a sample of its rows.
+    """Groups of near-duplicates in one set, estimated from a sample of its rows."""
 
-    Attributes:
-        share: Share of the rows that belong to a group.
-        size: Median number of rows of their groups.
-        weight: Share of the three nearest neighbors that near-duplicates occupy, on average over all rows; metrics with
-            k = 3 lose about this share.
-        weight_unequal: The same, without groups of rows that are exactly equal.
-        is_shared: Whether the other set has rows in these groups, as independent draws would.
-        rows: Number of rows that were found in a group.
-    """
-
-    share: float
-    size: int
-    weight: float
-    weight_unequal: float
-    is_shared: bool
-    rows: int
+    share: float  # share of the rows that belong to a group
+    size: int  # median number of rows of their groups
+    weight: float  # share of the three nearest neighbors that near-duplicates occupy
+    weight_unequal: float  # the same, without groups of rows that are exactly equal
+    is_shared: bool  # whether the other set has rows in these groups, as independent draws would
+    rows: int  # number of rows that were found in a group
 
     def matters(self, *, equal: bool = True) -> bool:
         """Whether metrics are lower by about a tenth or more; `equal` includes groups of rows that are exactly equal."""
@@ -158,13 +118,7 @@ class NearDuplicates:
 
 
 def near_duplicates(own: Placed, other: Placed, *, engine: Engine) -> NearDuplicates | None:
-    """Groups of near-duplicates among the rows of a set; None for fewer than ten rows.
-
-    Args:
-        own: (n, d) the set.
-        other: (m, d) the set that it is compared with, in the same frame.
-        engine: What proposes candidate pairs.
-    """
+    """Groups of near-duplicates among the rows of a set; None for fewer than ten rows."""
     n, m = len(own), len(other)
     count = min(_EXAMINED_NEIGHBORS, n // _LOCAL_SHARE)
     if count < 2:
@@ -211,37 +165,21 @@ def _chance_ratios(radii: Tensor, half: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class ManifoldDiagnostics:
-    """What one pair of sets reveals; None where it was not looked for.
+    """What one pair of sets reveals; None where it was not looked for."""
 
-    Attributes:
-        k: Of the balls that hubness and outliers are told by.
-        hubness: Of the reals.
-        outliers: Real images that vouch for many fakes all by themselves, the worst first.
-        concentration: Median radius of the fakes' balls over that of the reals' with the same k, each in its own set.
-        near_copies: Fakes beside a real.
-        flat: Shares of the reals and of the fakes whose balls are mere points: as many others have equal features.
-        near_duplicates: Those among the reals and those among the fakes; None for very small sets.
-    """
-
-    k: int
-    hubness: Hubness | None = None
-    outliers: tuple[Outlier, ...] = ()
+    k: int  # of the balls that hubness and outliers are told by
+    hubness: Hubness | None = None  # of the reals
+    outliers: tuple[Outlier, ...] = ()  # real images that vouch for many fakes all by themselves
     concentration: float | None = None
-    near_copies: NearCopies | None = None
-    flat: tuple[float, float] = (0.0, 0.0)
+    near_copies: NearCopies | None = None  # fakes beside a real
+    flat: tuple[float, float] = (0.0, 0.0)  # shares of the reals and of the fakes whose balls are mere points
     near_duplicates: tuple[NearDuplicates | None, NearDuplicates | None] = (None, None)
 
     @classmethod
     def of(
         cls, real: RealManifold, fake: CountedFakes, progress: PairProgress | None = None
     ) -> ManifoldDiagnostics | None:
-        """Everything that the counts tell; None where no ball was drawn around a real.
-
-        Args:
-            real: The reals.
-            fake: The fakes, counted against them.
-            progress: Called with the pairs of rows done with and their number.
-        """
+        """Everything that the counts tell; None where no ball was drawn around a real."""
         found, m = fake.memberships, fake.memberships.n_fake
         ball = _largest_plain(found.fakes_per_real_ball)
         if ball is None or real.in_degrees is None:

@@ -1,19 +1,22 @@
-"""Metrics without neighbors: distances between two distributions, and scores of the fakes alone.
+"""Metrics of whole sets: the test of copying, distances between two distributions, and scores of the fakes alone.
 
 Importing this module does not import torch; what computes a metric is imported when it is called.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from genpr.metrics.metric import DistributionMetric, DistributionOptions
+from genpr.metrics.metric import DistributionMetric, DistributionOptions, HeldOutMetric, Metric
 from genpr.metrics.value import MetricValue
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from genpr.metrics.frechet import Gaussian
+    from genpr.metrics.real_manifold import PairProgress
 
 _HEUSEL = "Heusel et al. 2017, arXiv:1706.08500"
 _BINKOWSKI = "Bińkowski et al. 2018, arXiv:1801.01401"
@@ -49,7 +52,7 @@ def _cmmd(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricVal
 
 
 def _inception_score(_real: object, fake: Tensor, options: DistributionOptions) -> MetricValue:
-    from genpr.metrics.inception_score import inception_score
+    from genpr.metrics.fakes_only import inception_score
 
     chunk = options.inception_score_chunk
     if chunk is None:
@@ -63,9 +66,18 @@ def _inception_score(_real: object, fake: Tensor, options: DistributionOptions) 
 
 
 def _vendi(_real: object, fake: Tensor, options: DistributionOptions) -> MetricValue:
-    from genpr.metrics.diversity import vendi_score
+    from genpr.metrics.fakes_only import vendi_score
 
     return MetricValue(vendi_score(fake, device=options.device), None)
+
+
+def _copying(
+    train: Tensor, held_out: Tensor, fake: Tensor, *, device: torch.device, progress: PairProgress | None
+) -> MetricValue | None:
+    from genpr.metrics.memorization import ct_z
+
+    z = ct_z(train, held_out, fake, device=device, progress=progress)
+    return MetricValue(z, None, null=0.0, null_source="closed form") if math.isfinite(z) else None
 
 
 def _distance(name: str, meaning: str, reference: str, **fields: object) -> DistributionMetric:
@@ -82,7 +94,18 @@ def _distance(name: str, meaning: str, reference: str, **fields: object) -> Dist
     )
 
 
-DISTRIBUTION_METRICS = [
+C_T = HeldOutMetric(
+    name="c_t",
+    meaning="z of distances to reals against held-out ones'",
+    compute=_copying,
+    lower=None,
+    upper=None,
+    reference="Meehan et al. 2020, arXiv:2004.05675",
+    better="at null",
+)
+
+DISTRIBUTION_METRICS: list[Metric] = [
+    C_T,
     _distance(
         "fid",
         "Fréchet distance of Inception features",

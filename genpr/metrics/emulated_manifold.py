@@ -14,7 +14,7 @@ from torch import Tensor
 
 from genpr.errors import UsageError
 from genpr.metrics.real_manifold import Memberships, PairProgress, tally
-from genpr.metrics.registry import BALLS, needed_balls
+from genpr.metrics.registry import needed_balls
 from genpr.neighbors.emulated import Emulation, emulated_counts, emulated_radii, find_emulation
 from genpr.validation import (
     Features,
@@ -28,19 +28,12 @@ from genpr.validation import (
 
 @dataclass(frozen=True, slots=True)
 class EmulatedSide:
-    """A real set with its radii on emulated distances: what `RealManifold` is on exact ones.
+    """A real set with its radii on emulated distances: what `RealManifold` is on exact ones."""
 
-    Attributes:
-        features: The n reals, (n, d).
-        ks: The k that were fitted, ascending.
-        radii: (len(ks), n) float32, in the unit of the tool.
-        emulation: Whose distances.
-    """
-
-    features: Tensor
-    ks: tuple[int, ...]
-    radii: Tensor
-    emulation: Emulation
+    features: Tensor  # the n reals, (n, d)
+    ks: tuple[int, ...]  # the k that were fitted, ascending
+    radii: Tensor  # (len(ks), n) float32, in the unit of the tool
+    emulation: Emulation  # whose distances
 
     @classmethod
     def fit(
@@ -52,19 +45,7 @@ class EmulatedSide:
         device: str | torch.device = "auto",
         progress: PairProgress | None = None,
     ) -> EmulatedSide:
-        """Find the radii of all balls.
-
-        Args:
-            features: (n, d), n > max(ks). They are not copied where that can be avoided: leave them unchanged.
-            ks: Every k that will be asked for; none if only recall is.
-            emulation: A name in `EMULATIONS`.
-            device: As in `manifold_metrics`.
-            progress: Called with the ordered pairs of rows done with and their number.
-
-        Raises:
-            FeatureError: The features are malformed, not finite or too few.
-            UsageError: The emulation is unknown ("unknown-emulation"), or a k impossible.
-        """
+        """Find the radii of all balls."""
         chosen, ks = find_emulation(emulation), tuple(sorted({check_k(k) for k in ks}))
         checked = check_features(features, "real")
         check_rows(checked, "real", k=max(ks, default=0))
@@ -72,17 +53,10 @@ class EmulatedSide:
         advance = tally(len(checked) ** 2 if ks else 0, progress)
         return cls(checked, ks, _radii(chosen, checked, ks, advance), chosen)
 
-    def score(
-        self, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
-    ) -> dict[str, float]:
-        """The metrics named in `ks`, each with its own k. Arguments and errors are those of `RealManifold.score`."""
-        memberships = self.memberships(fake, ks=ks, progress=progress)
-        return {name: BALLS[name](memberships, k) for name, k in ks.items()}
-
     def memberships(
         self, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
     ) -> Memberships:
-        """The counts behind `score`; without "recall" in `ks`, the radii of the fakes are not computed."""
+        """What the metrics in `ks`, k by metric, count; without "recall", the radii of the fakes are not computed."""
         real_balls, fake_balls = needed_balls(ks)
         real_ks, fake_ks = [ball.k for ball in real_balls], [ball.k for ball in fake_balls]
         unfitted = [k for k in real_ks if k not in self.ks]

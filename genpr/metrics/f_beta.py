@@ -30,11 +30,7 @@ _MOST = 1e6  # recall counts alone long before
 
 
 def beta_of(name: str) -> float | None:
-    """The beta that `f0.5` names; None for any other name, and for the metrics `f8` and `f1_8`.
-
-    Raises:
-        UsageError: It names a beta that is not positive, or beyond a million ("bad-beta").
-    """
+    """The beta that `f0.5` names; None for any other name, and for the metrics `f8` and `f1_8`."""
     found = _NAME.fullmatch(name)
     if found is None or name in METRICS:
         return None
@@ -47,11 +43,7 @@ def beta_of(name: str) -> float | None:
 
 
 def f_beta(precision: float, recall: float, beta: float = 1.0) -> float:
-    """The F-score of one pair of values.
-
-    Raises:
-        UsageError: `beta` is not positive ("bad-beta").
-    """
+    """The F-score of one pair of values."""
     if not beta > 0:
         raise UsageError(f"beta must be positive, not {beta!r}", code="bad-beta")
     if precision == recall == 0:
@@ -68,16 +60,7 @@ def f1_of(values: Mapping[str, float]) -> float | None:
 
 
 def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Resampled:
-    """The F-score of two metrics of the same halves: each replicate is the F-score of this half's pair.
-
-    Args:
-        precision: Of one score.
-        recall: Of the same score.
-        beta: How much more recall counts.
-
-    Raises:
-        UsageError: They are not of the same halves ("bad-option").
-    """
+    """The F-score of two metrics of the same halves: each replicate is the F-score of this half's pair."""
     import numpy as np
     import torch
 

@@ -24,10 +24,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError
-from genpr.metrics.blocks import double_blocks
+from genpr.metrics.blocks import double_blocks, mean_of
 from genpr.validation import (
     Features,
-    check_count,
     check_features,
     check_same_width,
     check_two_rows,
@@ -37,41 +36,27 @@ from genpr.validation import (
 _EPS = torch.finfo(torch.float64).eps
 _SYMMETRY = 1e-6  # of the largest entry; np.cov is symmetric to the last bit, covariances summed elsewhere need not be
 _NEGATIVE = 1e-4  # of the largest eigenvalue; float32 covariances have such negative ones
-_LEAST_FAKES = 5000  # FD-infinity's smallest subset
+_LEAST_FAKES, _SIZES = 5000, 15  # FD-infinity's smallest subset, and how many there are
 
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """Mean and covariance of a feature set: all that the Fréchet distance knows of it.
+    """Mean and covariance of a feature set: all that the Fréchet distance knows of it."""
 
-    Attributes:
-        mean: (d,) float64.
-        covariance: (d, d) float64, symmetric.
-        n: Rows they were computed from, which bounds the rank of the covariance by n - 1; None if unknown.
-    """
-
-    mean: Tensor
-    covariance: Tensor
-    n: int | None = None
+    mean: Tensor  # (d,) float64
+    covariance: Tensor  # (d, d) float64, symmetric
+    n: int | None = None  # rows they were computed from, which bounds the rank of the covariance by n - 1
 
     def __post_init__(self) -> None:
         d = len(self.mean) if self.mean.ndim == 1 else 0
         if d == 0 or self.covariance.shape != (d, d):
-            raise _gaussian_error(
-                f"a mean (d,) and a covariance (d, d) are needed, but their shapes are {tuple(self.mean.shape)} and "
-                f"{tuple(self.covariance.shape)}"
-            )
-        if self.mean.dtype != torch.float64 or self.covariance.dtype != torch.float64:
-            raise _gaussian_error(
-                f"float64 is needed, not {self.mean.dtype} and {self.covariance.dtype}; use Gaussian.from_moments"
-            )
+            shapes = f"{tuple(self.mean.shape)} and {tuple(self.covariance.shape)}"
+            raise _gaussian_error(f"a mean (d,) and a covariance (d, d) are needed, not {shapes}")
         if not (self.mean.isfinite().all() and self.covariance.isfinite().all()):
             raise _gaussian_error("the mean or the covariance holds values that are not finite")
         skew = (self.covariance - self.covariance.T).abs().max()
         if skew > _SYMMETRY * self.covariance.abs().max():
-            raise _gaussian_error(
-                f"a covariance is symmetric, but entries differ by up to {skew:.3g} from their mirror image"
-            )
+            raise _gaussian_error(f"the covariance is not symmetric: entries differ by up to {skew:.3g}")
         if self.n is not None and self.n < 2:
             raise _gaussian_error(f"a covariance needs at least 2 rows, not n = {self.n}")
 
@@ -81,16 +66,8 @@ class Gaussian:
     ) -> Gaussian:
         """Mean and unbiased covariance (over n - 1) of features, in two passes over blocks of rows.
 
-        The second pass centers before it multiplies, so that features far from the origin lose nothing. Memory is
-        a block and the (d, d) result, however long the set.
-
-        Args:
-            features: (n, d), n >= 2.
-            name: What the caller calls them, for messages.
-            device: Where to compute; "auto" is where a GPU tensor lies, else the best device here.
-
-        Raises:
-            FeatureError: Malformed or non-finite features, or fewer than 2 rows ("too-few").
+        The second pass centers before it multiplies, so that features far from the origin lose nothing.
+        Memory is a block and the (d, d) result, however long the set.
         """
         checked = check_features(features, name)
         check_two_rows(checked, name)
@@ -100,16 +77,7 @@ class Gaussian:
     def from_moments(
         cls, mean: NDArray[Any] | Tensor, covariance: NDArray[Any] | Tensor, *, n: int | None = None
     ) -> Gaussian:
-        """Moments computed elsewhere, such as `mu` and `sigma` of the .npz files of pytorch-fid or guided-diffusion.
-
-        Args:
-            mean: (d,).
-            covariance: (d, d).
-            n: Rows behind them, if known.
-
-        Raises:
-            FeatureError: They are not a mean and a covariance ("bad-gaussian").
-        """
+        """Moments computed elsewhere, such as `mu` and `sigma` of the .npz files of pytorch-fid."""
         return cls(_float64(mean), _float64(covariance), n)
 
 
@@ -146,37 +114,16 @@ def frechet_distance(
 
 
 def frechet_infinity(
-    real: Features | Gaussian,
-    fake: Features,
-    *,
-    sizes: int = 15,
-    seed: int = 0,
-    device: str | torch.device = "auto",
+    real: Features | Gaussian, fake: Features, *, device: str | torch.device = "auto"
 ) -> float:
-    """The Fréchet distance extrapolated to infinitely many fakes.
+    """The Fréchet distance extrapolated to infinitely many fakes; it may be negative for near-perfect generators.
 
-    The distance is computed for `sizes` subsets of the m fakes and all reals, and the line a + b / N fitted to it by
-    least squares; a is returned. As in dgm-eval, the sizes N are evenly spaced from min(5000, max(m // 10, 2)) to m,
-    both included, rounded down. The subset of each size is `rng.choice(m, N, replace=False)` with one
-    `rng = numpy.random.default_rng(seed)` for all, in ascending order of size. The reals' own bias stays; and below
-    N of some multiples of d the line is a rough guess.
-
-    Args:
-        real: (n, d) features of real images, n >= 2, or their `Gaussian`.
-        fake: (m, d) features of generated images, m >= 3.
-        sizes: Points on the line, at least 2.
-        seed: Of the generator that draws the subsets.
-        device: As in `frechet_distance`.
-
-    Returns:
-        The intercept in feature units squared. For a near-perfect generator it may be negative.
-
-    Raises:
-        FeatureError: Malformed, non-finite, too few rows, or different widths.
-        UsageError: sizes or seed is impossible.
+    The intercept a of the line a + b / N fitted by least squares to the distances of all reals to subsets of N of the
+    m fakes. As in dgm-eval, the 15 sizes N are evenly spaced from min(5000, max(m // 10, 2)) to m, rounded down, and
+    the subset of each is `rng.choice(m, N, replace=False)` with one `rng = numpy.random.default_rng(0)` for all, in
+    ascending order of size. The reals' own bias stays; and below N of some multiples of d the line is a rough guess.
     """
-    count = check_count(sizes, "sizes", least=2)
-    rng = np.random.default_rng(check_count(seed, "seed", least=0))
+    rng = np.random.default_rng(0)
     real, checked = _checked(real, "real"), check_features(fake, "fake")
     check_same_width(_matrix(real), checked)
     m = len(checked)
@@ -184,12 +131,12 @@ def frechet_infinity(
         raise FeatureError(f"a line through subsets of fake needs at least 3 rows, found {m}", code="too-few")
     where = choose_device(_matrix(real), device)
     real_half = _half(real, where)
-    subset_sizes = np.linspace(min(_LEAST_FAKES, max(m // 10, 2)), m, count).astype(np.int64)
+    sizes = np.linspace(min(_LEAST_FAKES, max(m // 10, 2)), m, _SIZES).astype(np.int64)
     distances = []
-    for size in subset_sizes:
+    for size in sizes:
         rows = torch.from_numpy(np.sort(rng.choice(m, size, replace=False)))  # sorted: disks like it
         distances.append(_distance(real_half, _half_of_rows(checked, rows, where)))
-    x, y = 1 / subset_sizes, np.array(distances)
+    x, y = 1 / sizes, np.array(distances)
     slope = ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
     return float(y.mean() - slope * x.mean())
 
@@ -239,10 +186,7 @@ def _half_of_rows(features: Tensor, rows: Tensor | None, device: torch.device) -
 
 def _moments(features: Tensor, rows: Tensor | None, device: torch.device) -> Gaussian:
     n, d = len(features) if rows is None else len(rows), features.shape[1]
-    mean = torch.zeros(d, dtype=torch.float64, device=device)
-    for block in double_blocks(features, device, rows=rows):
-        mean += block.sum(dim=0)
-    mean /= n
+    mean = mean_of(features, device, rows=rows)
     scatter = torch.zeros(d, d, dtype=torch.float64, device=device)
     for block in double_blocks(features, device, rows=rows):
         centered = block - mean
@@ -261,10 +205,7 @@ def _factor(covariance: Tensor, n: int | None) -> Tensor:
     values, vectors = torch.linalg.eigh(covariance)
     largest = values.abs().max()
     if values[0] < -_NEGATIVE * largest:
-        raise _gaussian_error(
-            f"a covariance has no negative eigenvalues, but one is {float(values[0]):.3g}, the largest being "
-            f"{float(values[-1]):.3g}"
-        )
+        raise _gaussian_error(f"the covariance has a negative eigenvalue, {float(values[0]):.3g}")
     # A zero eigenvalue comes out as noise of 1e-16 of the largest, whose root would count as 1e-8.
     kept = values > d * _EPS * largest
     if n is not None:

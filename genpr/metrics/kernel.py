@@ -104,26 +104,9 @@ def kernel_distance(
 def cmmd(real: Features, fake: Features, *, device: str | torch.device = "auto") -> float:
     """CMMD: 1000 times the biased squared MMD of normalized embeddings, Gaussian kernel of sigma 10.
 
-    Meant for CLIP ViT-L/14-336 embeddings. Rows are divided by their Euclidean norm, which changes nothing where the
-    extractor has done so. All pairs count, also a row with itself, as in the authors' code; no (n, m) array is made.
-
-    Args:
-        real: (n, d) embeddings of real images, n >= 2.
-        fake: (m, d) embeddings of generated images by the same extractor, m >= 2.
-        device: "auto" is where the tensors are if that is a GPU, else the best device here.
-
-    Returns:
-        At least 0.
-
-    Raises:
-        FeatureError: Malformed, non-finite, too few rows, different widths, or a row of zeros ("zero-row").
-
-    Example:
-        >>> import numpy as np
-        >>> rng = np.random.default_rng(0)
-        >>> real = rng.normal(size=(500, 8))
-        >>> cmmd(real, real), cmmd(real, real + 1) > 1
-        (0.0, True)
+    Meant for CLIP ViT-L/14-336 embeddings. Rows are divided by their Euclidean norm, which changes nothing
+    where the extractor has done so. All pairs count, also a row with itself, as in the authors' code; no (n,
+    m) array is made. Returns at least 0.
     """
     real, fake, where = _checked_pair(real, fake, device)
     check_no_zero_rows(real, "real")

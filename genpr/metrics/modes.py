@@ -2,13 +2,10 @@
 
 Both sets together are clustered, without regard to which image is real. In each cluster the reals that no fake covers
 (coverage's definition) and the fakes in no real's ball (precision's) are counted, and held against what they would be
-if real and fake were drawn from one distribution. Clusters of both kinds are tested together.
-
-Under the null hypothesis real and fake images are drawn from one distribution. Given all images, without regard to
-which are real, every way to call n of them real is then equally likely. A statistic is recomputed for random ways; the
-observed one ranks among them as one of them. Groups that were formed without looking at who is real need no correction,
-images whose neighbors are shared need none, and the largest statistic over all groups accounts for their number
-(Westfall & Young 1993). Nothing is assumed of the distribution or its dimension.
+if real and fake were drawn from one distribution. Then, given all images, every way to call n of them real is equally
+likely: a statistic is recomputed for random ways, and the observed one ranks among them as one of them. Groups that were
+formed without looking at who is real need no correction, images whose neighbors are shared need none, and the largest
+statistic over all groups accounts for their number. Nothing is assumed of the distribution or its dimension.
 
 References:
     Naeem et al. 2020, "Reliable Fidelity and Diversity Metrics for Generative Models" (covered).
@@ -22,8 +19,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -31,10 +29,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.clusters import fitted_centers, mean_of, nearest_centers
-from genpr.metrics.joint import JointNeighbors, list_length
+from genpr.metrics.blocks import mean_of
+from genpr.metrics.clusters import fitted_centers, nearest_centers
 from genpr.metrics.null import balls_hit
-from genpr.metrics.real_manifold import PairProgress
+from genpr.metrics.real_manifold import PairProgress, choose_engine, tally
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.counts import Neighborhood
+from genpr.neighbors.index import Placed
 from genpr.validation import (
     Features,
     check_count,
@@ -50,6 +51,7 @@ _UNEQUAL = 4  # times as many images as the smaller set has that are used of the
 _BLOCK = 4096  # rows that are copied at a time
 _FIRST, _RANKED = 200, 499  # relabelings that scale the statistics, and those among which they rank
 _DIVISIONS = 200
+_RARE = 1e-4  # share of the balls that may reach beyond a list
 LEAST_IMAGES = 50
 """Of each set, to see kinds of images in it."""
 LEVEL = 0.05
@@ -57,31 +59,24 @@ LEVEL = 0.05
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
+Integers = NDArray[np.int64]
+Labels = Sequence[str | None] | None
+Group = TypeVar("Group", "ModeCluster", "ClassShare")
+Counts = tuple[Integers, Integers]
 """Of each group (g,): flagged images, and images that could be."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModeCluster:
-    """A cluster of one side, with those of its images that the other side does not reach.
+    """A cluster of one side, with those of its images that the other side does not reach."""
 
-    Attributes:
-        size: Images of this side in it.
-        flagged: Of these, uncovered reals or fakes outside.
-        expected: How many would be flagged if both sides were of one distribution.
-        others: Images of the other side in it.
-        p: Adjusted for all clusters of both kinds: chance that any of them is as surprising without any difference.
-        rows: The flagged images, those nearest to their mean first: the first is their medoid by squared distances.
-        classes: How many of them are of each class, most first; empty where classes are not known.
-    """
-
-    size: int
-    flagged: int
-    expected: float
-    others: int
-    p: float
-    rows: tuple[int, ...]
-    classes: tuple[tuple[str, int], ...] = ()
+    size: int  # images of this side in it
+    flagged: int  # of these, uncovered reals or fakes outside
+    expected: float  # how many would be flagged if both sides were of one distribution
+    others: int  # images of the other side in it
+    p: float  # chance that any cluster of either kind is as surprising without any difference
+    rows: tuple[int, ...]  # the flagged images, those nearest to their mean first: the first is their medoid
+    classes: tuple[tuple[str, int], ...] = ()  # how many are of each class, most first; empty if not known
 
     @property
     def excess(self) -> float:
@@ -96,21 +91,13 @@ class ModeCluster:
 
 @dataclass(frozen=True, slots=True)
 class ClassShare:
-    """A class of the reals.
-
-    Attributes:
-        name: What it is called.
-        size: Reals of it.
-        uncovered: Of these, covered by no fake.
-        expected: Uncovered ones, were the fakes of a perfect generator.
-        p: Chance of so many, adjusted for the number of classes (Holm).
-    """
+    """A class of the reals."""
 
     name: str
-    size: int
-    uncovered: int
-    expected: float
-    p: float
+    size: int  # reals of it
+    uncovered: int  # of these, covered by no fake
+    expected: float  # uncovered ones, were the fakes of a perfect generator
+    p: float  # chance of so many, adjusted for the number of classes (Holm)
 
     @property
     def excess(self) -> float:
@@ -125,29 +112,17 @@ class ClassShare:
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """What a generator misses and what it invents.
+    """What a generator misses and what it invents; significant groups first, by how far their share is unexpected."""
 
-    Attributes:
-        missed: Clusters by their uncovered reals: significant ones first, by how far their share is beyond expectation.
-        invented: The same clusters by their fakes outside.
-        classes: Of the reals, in the same order; empty where they are not known.
-        n_real: Reals that were used.
-        n_fake: Fakes that were used.
-        uncovered_k: k of the balls in which fakes were looked for.
-        outside_k: k of the balls in which the fakes themselves should lie.
-        uncovered_null: Share of the reals that a perfect generator leaves uncovered.
-        seed: Of the clusters and the labelings.
-    """
-
-    missed: tuple[ModeCluster, ...]
-    invented: tuple[ModeCluster, ...]
-    classes: tuple[ClassShare, ...]
-    n_real: int
-    n_fake: int
-    uncovered_k: int
-    outside_k: int
-    uncovered_null: float
-    seed: int
+    missed: tuple[ModeCluster, ...]  # clusters by their uncovered reals
+    invented: tuple[ModeCluster, ...]  # the same clusters by their fakes outside
+    classes: tuple[ClassShare, ...]  # of the reals; empty where they are not known
+    n_real: int  # reals that were used
+    n_fake: int  # fakes that were used
+    uncovered_k: int  # k of the balls in which fakes were looked for
+    outside_k: int  # k of the balls in which the fakes themselves should lie
+    uncovered_null: float  # share of the reals that a perfect generator leaves uncovered
+    seed: int  # of the clusters and the labelings
 
 
 def modes_of(
@@ -157,181 +132,94 @@ def modes_of(
     uncovered_k: int = 5,
     outside_k: int = 3,
     clusters: int | None = None,
-    real_labels: Sequence[str | None] | None = None,
-    fake_labels: Sequence[str | None] | None = None,
+    real_labels: Labels = None,
+    fake_labels: Labels = None,
     most: int | None = None,
     seed: int = 0,
     device: str | torch.device = "auto",
     progress: PairProgress | None = None,
 ) -> Modes:
-    """Find missed and invented modes.
+    """Find missed and invented modes of (m, d) fakes against (n, d) reals, at least 50 images each and more than any k.
 
-    Of a set more than 4 times as large as the other a random part of that size is used; rows are those of the whole.
-
-    Args:
-        real: (n, d), n at least 50 and more than both k.
-        fake: (m, d), likewise.
-        uncovered_k: k of coverage's balls around reals.
-        outside_k: k of precision's.
-        clusters: Their number; None takes sqrt(min(n, m) / 4), from 2 to 50.
-        real_labels: Class of each real; None for those without one, which are in no class.
-        fake_labels: Class of each fake; only names what is found.
-        most: Images of each side that are used, chosen at random; None for no limit.
-        seed: Of the clusters, the labelings and the part of a larger set.
-        device: As in `manifold_metrics`.
-        progress: Called with the pairs of rows done with and their number.
-
-    Raises:
-        FeatureError: The features are malformed, not finite, too few, or of different width.
-        UsageError: A number is out of range, or there is not one label per row ("bad-labels").
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> kinds = 9 * rng.normal(size=(4, 8))[np.arange(400) % 4]
-        >>> real, fake = (kinds + rng.normal(size=(400, 8)) for _ in range(2))
-        >>> found = modes_of(real, fake[np.arange(400) % 4 != 2], clusters=4)
-        >>> [(cluster.flagged, cluster.rows[0] % 4) for cluster in found.missed if cluster.is_significant]
-        [(100, 2)]
+    Of a set more than 4 times as large as the other, or than `most`, a random part is used; rows are those of the whole.
+    There are sqrt(min(n, m) / 4) `clusters`, from 2 to 50, unless their number is given. Labels name the class of each
+    image, None for those in no class.
     """
     where = choose_device(real, device)
-    sides = [check_features(real, "real").cpu(), check_features(fake, "fake").cpu()]
-    uncovered_k, outside_k = check_k(uncovered_k), check_k(outside_k)
-    for side, name in zip(sides, ("real", "fake"), strict=True):
-        _check_enough(side, name, max(uncovered_k, outside_k))
+    ks = check_k(uncovered_k), check_k(outside_k)
+    sides = [_checked(real, "real", max(ks)), _checked(fake, "fake", max(ks))]
     check_same_width(*sides)
     check_count(seed, "seed", least=0)
-    labels = [_checked(each, side) for each, side in zip((real_labels, fake_labels), sides, strict=True)]
+    labels = [_checked_labels(*each) for each in zip((real_labels, fake_labels), sides, strict=True)]
     smaller = min(map(len, sides))
     smaller = smaller if most is None else min(smaller, check_count(most, "most", least=LEAST_IMAGES))
-    mixed = Mixed.of(*sides, most=min(_UNEQUAL * smaller, most or max(map(len, sides))), seed=seed)
-    n, m = int(mixed.is_real.sum()), int((~mixed.is_real).sum())
+    most = min(_UNEQUAL * smaller, most or max(map(len, sides)))
+    mixed = _Mixed.of(*sides, most=most, seed=seed)
+    is_real = mixed.is_real
+    n, m = int(is_real.sum()), int((~is_real).sum())
     count = (
         max(2, min(_MOST_CLUSTERS, round(math.sqrt(smaller / _PER_CLUSTER))))
         if clusters is None
         else check_count(clusters, "clusters", least=2, most=smaller // 2)
     )
-    length = max(list_length(n, m, uncovered_k), list_length(n, m, outside_k))
+    length = max(list_length(n, m, k) for k in ks)
     near = JointNeighbors.of(mixed.features, length, device=where, progress=progress)
     cells = _cells(mixed.features, count, seed)
-    return _Found(mixed, cells, near, (uncovered_k, outside_k), labels, seed).modes(count)
+
+    def counts(is_real: Flags) -> Counts:
+        flags = near.uncovered(is_real, ks[0]), near.outside(is_real, ks[1])
+        flagged = [np.bincount(cells[each], minlength=count) for each in flags]
+        size = [np.bincount(cells[each], minlength=count) for each in (is_real, ~is_real)]
+        return np.concatenate(flagged), np.concatenate(size)
+
+    expected, p = excess_by_relabeling(is_real, counts, seed=seed)
+    uncovered, outside = near.uncovered(is_real, ks[0]), near.outside(is_real, ks[1])
+    missed = mixed.described(cells, is_real, uncovered, labels[0], expected[:count], p[:count])
+    invented = mixed.described(cells, ~is_real, outside, labels[1], expected[count:], p[count:])
+    of_reals = None if labels[0] is None else [labels[0][row] for row in mixed.rows[is_real]]
+    classes, null = _class_shares(near, is_real, uncovered[is_real], of_reals, k=ks[0], seed=seed)
+    return Modes(missed, invented, classes, n, m, *ks, null, seed)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """Everything that the report is made from."""
-
-    mixed: Mixed
-    cells: NDArray[np.int64]
-    near: JointNeighbors
-    ks: tuple[int, int]
-    labels: list[list[str | None] | None]
-    seed: int
-
-    def modes(self, count: int) -> Modes:
-        """With `count` clusters."""
-
-        def counts(is_real: Flags) -> Counts:
-            flags = self.near.uncovered(is_real, self.ks[0]), self.near.outside(is_real, self.ks[1])
-            flagged = [np.bincount(self.cells[each], minlength=count) for each in flags]
-            size = [np.bincount(self.cells[each], minlength=count) for each in (is_real, ~is_real)]
-            return np.concatenate(flagged), np.concatenate(size)
-
-        is_real, rows = self.mixed.is_real, self.mixed.rows
-        found = excess_by_relabeling(is_real, counts, seed=self.seed)
-        uncovered, outside = self.near.uncovered(is_real, self.ks[0]), self.near.outside(is_real, self.ks[1])
-        labels = None if self.labels[0] is None else [self.labels[0][row] for row in rows[is_real]]
-        classes, null = ranked_classes(
-            self.near, is_real, uncovered[is_real], labels, k=self.ks[0], seed=self.seed
-        )
-        return Modes(
-            self._ranked(found, range(count), uncovered),
-            self._ranked(found, range(count, 2 * count), outside),
-            classes,
-            int(is_real.sum()),
-            int((~is_real).sum()),
-            *self.ks,
-            null,
-            self.seed,
-        )
-
-    def _ranked(self, found: Excess, groups: range, flags: Flags) -> tuple[ModeCluster, ...]:
-        """Clusters with a flagged image."""
-        clusters = []
-        for cell, group in enumerate(groups):
-            if found.flagged[group]:
-                rows, classes = self._described(np.flatnonzero(flags & (self.cells == cell)))
-                size = int(found.size[group])
-                everything = int((self.cells == cell).sum())
-                facts = int(found.flagged[group]), float(found.expected[group]), everything - size
-                clusters.append(ModeCluster(size, *facts, float(found.p[group]), rows, classes))
-        return tuple(sorted(clusters, key=lambda each: (not each.is_significant, -each.excess)))
-
-    def _described(self, at: NDArray[np.int64]) -> tuple[tuple[int, ...], tuple[tuple[str, int], ...]]:
-        """Rows in their own set of some images of one side, nearest to their mean first, and their classes."""
-        part = self.mixed.features[torch.from_numpy(at)]
-        mean = mean_of(part)
-        _, sq = nearest_centers(part, mean, torch.zeros_like(mean)[None])
-        rows = self.mixed.rows[at[sq.argsort(stable=True).numpy()]].tolist()
-        labels = self.labels[0 if self.mixed.is_real[at[0]] else 1]
-        names = Counter(name for row in rows if labels is not None and (name := labels[row]) is not None)
-        return tuple(rows), tuple(sorted(names.items(), key=lambda entry: (-entry[1], entry[0])))
-
-
-def _cells(features: Tensor, count: int, seed: int) -> NDArray[np.int64]:
-    """Cluster of each row, found from the first ones, which are of both sets at random."""
-    mean = mean_of(features)
-    fitted = features[: _FITTED * count].double() - mean
-    label, _ = nearest_centers(features, mean, fitted_centers(fitted, count, seed=seed))
-    cells: NDArray[np.int64] = label.numpy()
-    return cells
-
-
-def _check_enough(side: Tensor, name: str, k: int) -> None:
-    least = max(LEAST_IMAGES, k + 1)
+def _checked(features: Features, name: str, k: int) -> Tensor:
+    side, least = check_features(features, name).cpu(), max(LEAST_IMAGES, k + 1)
     if len(side) < least:
-        raise FeatureError(
-            f"{name} has {len(side):,} images, but at least {least:,} are needed to see kinds of them; is this the "
-            "full set?",
-            code="too-few",
-        )
+        text = f"{name} has {len(side):,} images, but at least {least:,} are needed to see kinds of them"
+        raise FeatureError(text, code="too-few")
+    return side
 
 
-def _checked(labels: Sequence[str | None] | None, side: Tensor) -> list[str | None] | None:
+def _checked_labels(labels: Labels, side: Tensor) -> list[str | None] | None:
     if labels is None:
         return None
     found = [None if label is None else str(label) for label in labels]
     if len(found) != len(side):
         raise UsageError(
-            f"there must be one label per image, but there are {len(found):,} labels of {len(side):,} images",
-            code="bad-labels",
+            f"{len(found):,} labels of {len(side):,} images: one each is needed", code="bad-labels"
         )
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Mixed:
-    """Images of two sets.
+def _cells(features: Tensor, count: int, seed: int) -> Integers:
+    """Cluster of each row, found from the first ones, which are of both sets at random."""
+    mean = mean_of(features)
+    fitted = features[: _FITTED * count].double() - mean
+    label, _ = nearest_centers(features, mean, fitted_centers(fitted, count, seed=seed))
+    cells: Integers = label.numpy()
+    return cells
 
-    Attributes:
-        features: (n, d).
-        is_real: (n,) bool, which set each is of.
-        rows: (n,) int64, which row of that set.
-    """
+
+@dataclass(frozen=True, slots=True)
+class _Mixed:
+    """Images of both sets in one order: which are real, and which row of its own set each is."""
 
     features: Tensor
-    is_real: NDArray[np.bool_]
-    rows: NDArray[np.int64]
+    is_real: Flags
+    rows: Integers
 
     @classmethod
-    def of(cls, real: Tensor, fake: Tensor, *, most: int, seed: int) -> Mixed:
-        """All images of both sets, of each at most `most`, chosen and ordered at random.
-
-        Args:
-            real: (n, d).
-            fake: (m, d).
-            most: Of each set.
-            seed: Of choice and order.
-        """
+    def of(cls, real: Tensor, fake: Tensor, *, most: int, seed: int) -> _Mixed:
+        """At most `most` images of each set, chosen and ordered at random."""
         generator = torch.Generator().manual_seed(seed)
         parts = [torch.randperm(len(side), generator=generator)[:most].sort().values for side in (real, fake)]
         total = sum(map(len, parts))
@@ -348,29 +236,128 @@ class Mixed:
                 features[at] = side[own].to(features.dtype)
         return cls(features, is_real, rows)
 
+    def described(
+        self, cells: Integers, of_side: Flags, flags: Flags, labels: Labels, expected: Floats, p: Floats
+    ) -> tuple[ModeCluster, ...]:
+        """Clusters with a flagged image."""
+        found = []
+        for cell in np.unique(cells[flags]).tolist():
+            at = np.flatnonzero(flags & (cells == cell))
+            part = self.features[torch.from_numpy(at)]
+            mean = mean_of(part)
+            _, sq = nearest_centers(part, mean, torch.zeros_like(mean)[None])
+            rows = self.rows[at[sq.argsort(stable=True).numpy()]].tolist()
+            names = Counter(name for row in rows if labels and (name := labels[row]) is not None)
+            classes = tuple(sorted(names.items(), key=lambda entry: (-entry[1], entry[0])))
+            size, others = (int((side & (cells == cell)).sum()) for side in (of_side, ~of_side))
+            of_cell = float(expected[cell]), others, float(p[cell])
+            found.append(ModeCluster(size, len(rows), *of_cell, tuple(rows), classes))
+        return _ranked(found)
 
-def ranked_classes(
-    near: JointNeighbors,
-    is_real: Flags,
-    uncovered: Flags,
-    labels: Sequence[str | None] | None,
-    *,
-    k: int,
-    seed: int,
+
+def _ranked(groups: Iterable[Group]) -> tuple[Group, ...]:
+    return tuple(sorted(groups, key=lambda each: (not each.is_significant, -each.excess)))
+
+
+@dataclass(frozen=True, slots=True)
+class JointNeighbors:
+    """The L nearest others of each of n images of two sets together, which do not depend on which are real.
+
+    Given a labeling, the ball of a real reaches to its k-th real in that list, and the fakes before it are in the ball.
+    """
+
+    index: NDArray[np.int32]  # (n, L), nearest first
+    tied: NDArray[np.int32]  # (n, L), the last place in the list that is as far as each
+    has_ties: bool
+
+    @classmethod
+    def of(
+        cls, features: Tensor, length: int, *, device: torch.device, progress: PairProgress | None = None
+    ) -> JointNeighbors:
+        """Search once for L = `length` neighbors, at most n - 1."""
+        n = len(features)
+        found = Neighborhood.of(
+            Placed.of(features.to(device), length),
+            [Ball(1)],
+            keep=length,
+            engine=choose_engine(device),
+            advance=tally(n * (n - 1) // 2, progress),
+        )
+        sq = found.lists.sq.cpu().numpy()
+        last = np.broadcast_to(np.arange(length, dtype=np.int32), sq.shape).copy()
+        for place in range(length - 2, -1, -1):
+            same = sq[:, place] == sq[:, place + 1]
+            last[same, place] = last[same, place + 1]
+        ties = bool((last != np.arange(length)).any())
+        return cls(found.lists.index.cpu().numpy().astype(np.int32), last, ties)
+
+    def uncovered(self, is_real: Flags, k: int) -> Flags:
+        """Reals whose closed ball of k others holds no fake: (n,) bool, false for fakes.
+
+        Those whose first k neighbors are all real, and what else is as far as the last of them.
+        """
+        flags = is_real.copy()
+        for place in range(k):
+            flags &= is_real[self.index[:, place]]
+        if self.has_ties:
+            rows = np.flatnonzero(flags)
+            rows = rows[self.tied[rows, k - 1] > k - 1]
+            within = np.arange(self.index.shape[1]) <= self.tied[rows, k - 1][:, None]
+            flags[rows] = ~(within & ~is_real[self.index[rows]]).any(axis=1)
+        return flags
+
+    def outside(self, is_real: Flags, k: int) -> Flags:
+        """Fakes in no real's closed ball of k others: (n,) bool, false for reals.
+
+        A ball that reaches beyond the list holds all fakes in it, and those beyond count as in none.
+        """
+        flags = ~is_real
+        rows = np.flatnonzero(is_real)
+        left = np.full(len(rows), k)  # reals that the ball still has to reach
+        limit = np.full(len(rows), -1)  # place in the list of the last that is as far as its k-th real
+        for place in range(self.index.shape[1]):
+            other = self.index[rows, place]
+            real = is_real[other]
+            flags[other[~real]] = False
+            left -= real
+            reached = left == 0
+            limit[reached] = self.tied[rows[reached], place]
+            going = (left > 0) | (limit > place) if self.has_ties else ~reached
+            rows, left, limit = rows[going], left[going], limit[going]
+            if not len(rows):
+                break
+        return flags
+
+    def nearest_of(self, is_real: Flags, k: int) -> tuple[Integers, NDArray[np.int32]]:
+        """Reals that have k others in their lists, (r,), and these, (r, k)."""
+        rows = np.flatnonzero(is_real)
+        among = is_real[self.index[rows]]
+        has_all = among.sum(axis=1) >= k
+        order = np.argsort(~among[has_all], axis=1, kind="stable")[:, :k]
+        rows = rows[has_all]
+        return rows, np.take_along_axis(self.index[rows], order, axis=1)
+
+
+def list_length(n_real: int, n_fake: int, k: int) -> int:
+    """Least length of lists of which all but one in 10,000 hold k reals."""
+    share, length = n_real / (n_real + n_fake), k
+
+    def chance_of_fewer() -> float:
+        return sum(math.comb(length, i) * share**i * (1 - share) ** (length - i) for i in range(k))
+
+    while length < n_real + n_fake - 1 and chance_of_fewer() > _RARE:
+        length += 1
+    return min(length, n_real + n_fake - 1)
+
+
+def _class_shares(
+    near: JointNeighbors, is_real: Flags, uncovered: Flags, labels: Labels, *, k: int, seed: int
 ) -> tuple[tuple[ClassShare, ...], float]:
-    """Significant classes first, by how far their share is beyond expectation; and that share.
+    """The classes of the reals (n,), of which some are `uncovered`, and the share that is expected to be.
 
     Only the reals have classes, so relabeling both sets would leave some reals without one. Whatever its class, a real is
     uncovered by a perfect generator with the chance that the null of coverage gives. How much counts of a class scatter,
     which depends on how many neighbors its images share, is seen when the reals are divided at random as the two sets are.
-
-    Args:
-        near: Neighbors of all images.
-        is_real: (n + m,) bool.
-        uncovered: (n,) bool, of the reals.
-        labels: Class of each real; None for those without one, and instead of all where they are not known.
-        k: Of coverage's balls.
-        seed: Of the divisions.
     """
     n, m = int(is_real.sum()), int((~is_real).sum())
     null = 1.0 - balls_hit(n, m, k)
@@ -378,24 +365,23 @@ def ranked_classes(
     if labels is None or not names:
         return (), null
     place: dict[str | None, int] = {name: index for index, name in enumerate(names)}
-    number = np.array(
-        [place.get(label, len(names)) for label in labels]
-    )  # one more for those without a class
+    # One more number for those without a class.
+    number = np.array([place.get(label, len(names)) for label in labels])
     size = np.bincount(number, minlength=len(names))[: len(names)]
     flagged = np.bincount(number[uncovered], minlength=len(names))[: len(names)]
-    spread = _spread(near, is_real, number, m, k=k, seed=seed)[: len(names)]
+    spread = class_spread(near, is_real, number, m, k=k, seed=seed)[: len(names)]
     p = holm(np.exp(-surprise(flagged, (null * size).astype(np.float64), spread)))
     found = [
         ClassShare(name, int(own), int(count), null * int(own), float(chance))
         for name, own, count, chance in zip(names, size, flagged, p, strict=True)
     ]
-    return tuple(sorted(found, key=lambda each: (not each.is_significant, -each.excess))), null
+    return _ranked(found), null
 
 
-def _spread(
-    near: JointNeighbors, is_real: Flags, number: NDArray[np.int64], m: int, *, k: int, seed: int
-) -> NDArray[np.float64]:
-    """Of each class, by reals that are called fake at random, one in as many as are fake of all: (c,)."""
+def class_spread(
+    near: JointNeighbors, is_real: Flags, number: Integers, m: int, *, k: int, seed: int
+) -> Floats:
+    """`spread_of` each class, by reals that are called fake at random, one in as many as are fake of all: (c,)."""
     rng = np.random.default_rng(seed)
     n, count = len(number), int(number.max()) + 1
     rows, others = near.nearest_of(is_real, k)
@@ -417,39 +403,30 @@ def _spread(
     return spread_of(found, float(flagged.sum()) / max(float(size.sum()), 1.0))
 
 
-@dataclass(frozen=True, slots=True)
-class Excess:
-    """Groups held against random labelings.
+def excess_by_relabeling(
+    is_real: Flags, count: Callable[[Flags], Counts], *, seed: int
+) -> tuple[Floats, Floats]:
+    """Test all groups of `count`, which do not depend on the labeling, at once and one-sided.
 
-    Attributes:
-        flagged: (g,) images.
-        size: (g,) images that could be flagged.
-        expected: (g,) flagged images on average.
-        p: (g,) chance that any group is as far beyond it, if both sets are of one distribution.
-    """
-
-    flagged: NDArray[np.int64]
-    size: NDArray[np.int64]
-    expected: Floats
-    p: Floats
-
-
-def excess_by_relabeling(is_real: Flags, count: Callable[[Flags], Counts], *, seed: int) -> Excess:
-    """Test all groups of `count` at once, one-sided.
-
-    Args:
-        is_real: (n,) bool, the true labeling.
-        count: Counts of groups that do not depend on the labeling.
-        seed: Of the labelings.
+    By group (g,): flagged images on average, and the chance p that any group is as far beyond that, if both sets are of
+    one distribution.
     """
     rng = np.random.default_rng(seed)
     # The scale comes from other labelings than those ranked among, so that these and the true one are alike.
-    rate, spread = _rates([count(rng.permutation(is_real)) for _ in range(_FIRST)])
-    ranked = [_largest(*count(rng.permutation(is_real)), rate, spread) for _ in range(_RANKED)]
-    flagged, size = count(is_real)
-    own = surprise(flagged, rate * size, spread)
-    p = (1 + (np.array(ranked)[:, None] >= own).sum(axis=0)) / (1 + _RANKED)
-    return Excess(flagged, size, rate * size, np.where(flagged > 0, p, 1.0))
+    first = [count(rng.permutation(is_real)) for _ in range(_FIRST)]
+    flagged, size = (np.array(part, dtype=np.float64).sum(axis=0) for part in zip(*first, strict=True))
+    # One more image that is flagged as often as all are: a rate of 0 would make a single one infinitely surprising.
+    overall = max(float(flagged.sum()), 1.0) / max(float(size.sum()), 1.0)
+    rate: Floats = (flagged + overall) / (size + 1)
+    spread = spread_of(first, rate)
+
+    def surprises(flagged: Integers, size: Integers) -> Floats:
+        return surprise(flagged, rate * size, spread)
+
+    largest = np.array([surprises(*count(rng.permutation(is_real))).max() for _ in range(_RANKED)])
+    true_flagged, true_size = count(is_real)
+    p = (1 + (largest[:, None] >= surprises(true_flagged, true_size)).sum(axis=0)) / (1 + _RANKED)
+    return rate * true_size, np.where(true_flagged > 0, p, 1.0)
 
 
 def spread_of(found: list[Counts], rate: Floats | float) -> Floats:
@@ -463,7 +440,7 @@ def spread_of(found: list[Counts], rate: Floats | float) -> Floats:
     return np.maximum(ratio, 1.0 + 1e-3)
 
 
-def surprise(flagged: NDArray[np.int64], mean: Floats, spread: Floats) -> Floats:
+def surprise(flagged: Integers, mean: Floats, spread: Floats) -> Floats:
     """Minus the logarithm of the chance that a negative binomial count is so large: (g,); 0 where none is flagged."""
     from scipy.special import betainc
 
@@ -480,15 +457,3 @@ def holm(p: Floats) -> Floats:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
     return adjusted
-
-
-def _rates(found: list[Counts]) -> tuple[Floats, Floats]:
-    flagged, size = (np.array(part, dtype=np.float64).sum(axis=0) for part in zip(*found, strict=True))
-    # One more image that is flagged as often as all are: a rate of 0 would make a single one infinitely surprising.
-    overall = max(float(flagged.sum()), 1.0) / max(float(size.sum()), 1.0)
-    rate: Floats = (flagged + overall) / (size + 1)
-    return rate, spread_of(found, rate)
-
-
-def _largest(flagged: NDArray[np.int64], size: NDArray[np.int64], rate: Floats, spread: Floats) -> float:
-    return float(surprise(flagged, rate * size, spread).max())

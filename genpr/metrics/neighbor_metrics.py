@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -11,27 +12,34 @@ from torch import Tensor
 
 from genpr.distributed import current_communicator
 from genpr.memory import fits, part_of
-from genpr.metrics.metric import PairwiseHalves, PairwiseOptions, PairwiseSearch
+from genpr.metrics.metric import HalfSizes, PairwiseHalves, PairwiseOptions, PairwiseSearch
 from genpr.metrics.null import covered_share
 from genpr.metrics.real_manifold import (
     CountedFakes,
     FakeManifold,
     PairProgress,
     RealManifold,
+    choose_engine,
     pairs_of,
     tally,
 )
 from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
-from genpr.metrics.replicate_values import Replicates
 from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighborhood
-from genpr.neighbors.halves import others_for
+from genpr.neighbors.engine import Engine
+from genpr.neighbors.halves import Halves, others_for
+from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import NeighborLists
+from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
+from genpr.neighbors.search import Visitor
 from genpr.validation import check_rows
 
 _BYTES_PER_LISTED = 160  # while neighbors are searched
 _LISTED_FOR_COPIES = 2  # neighbors that distinguish near copies from images that are alike
+REPLICATES = 100
+_REAL_STREAM, _FAKE_STREAM = 0, 1
+_LEAST_COLUMNS = 16  # fewer make distances cheaper, but every half sorts all of its distances
 
 Values = dict[str, MetricValue | None]
 """By metric; None where it is undefined."""
@@ -42,34 +50,15 @@ Lack = Literal["images", "memory"]
 
 @dataclass(frozen=True)
 class NeighborScores:
-    """The neighbor metrics of one set of fakes.
+    """The neighbor metrics of one set of fakes."""
 
-    Attributes:
-        values: By metric, with replicates (and `n_counted`) where an interval can be derived from them.
-        lacks: What keeps a metric from the interval that was requested.
-        fakes: The fakes, counted against the reals.
-    """
-
-    values: Values
-    lacks: dict[str, Lack]
-    fakes: CountedFakes
+    values: Values  # by metric, with replicates (and `n_counted`) where an interval can be derived from them
+    lacks: dict[str, Lack]  # what keeps a metric from the interval that was requested
+    fakes: CountedFakes  # the fakes, counted against the reals
 
 
 class NeighborMetrics:
-    """A set of reals, fitted for certain neighbor metrics.
-
-    Args:
-        features: (n, d) of the reals, as `check_features` returns them.
-        ks: k by metric.
-        ties: "closed" or "strict".
-        intervals: Whether to prepare for replicates.
-        seed: Of the replicates, of a subset of the reals where there are fewer fakes, and of what searches draw.
-        device: Where to compute.
-        progress: Called with the pairs of rows done with and their number.
-
-    Attributes:
-        reals: The reals with their balls.
-    """
+    """A set of reals, fitted for certain neighbor metrics."""
 
     def __init__(
         self,
@@ -219,6 +208,61 @@ class NeighborMetrics:
             seed=self._seed,
             engine=reals.engine,
         )
+
+
+class Replicates:
+    """Ball metrics of random halves of the reals against random halves of the fakes, counted as pairs are found.
+
+    `real` are n placed reals and their neighbor lists, best as long as `others_for` says; `fake` are m fakes in the same
+    frame. Halves are drawn without replacement and come in complementary pairs: replicates 2 s and 2 s + 1 share no image.
+    Those of the reals depend on the seed and n alone, those of the fakes on the seed and m: two sets of fakes scored on
+    the same reals meet the same halves of these, and if both are of one size, fakes of the same place in their sets fall
+    into the same halves. Where such fakes share a latent, the difference of the two scores gains from it; where they are
+    unrelated, it does no harm, since what they then have in common is zero on average.
+
+    `visitors` are to be shown the pairs between the two sets; none for small sets, whose distances are all computed.
+    """
+
+    def __init__(
+        self,
+        real: tuple[Placed, NeighborLists],
+        fake: tuple[Placed, NeighborLists],
+        ks: Mapping[str, int],
+        *,
+        ties: Ties = "closed",
+        seed: int = 0,
+        replicates: int = REPLICATES,
+        engine: Engine | None = None,
+    ) -> None:
+        self._metrics = {name: (how, ks[name]) for name in ks if (how := BALLS[name].halves)}
+        self._asked = {name: metric.requests(k, ties) for name, (metric, k) in self._metrics.items()}
+        everything = list(dict.fromkeys(each for some in self._asked.values() for each in some))
+        halved_real = _halved(*real, seed, _REAL_STREAM, replicates)
+        halved_fake = _halved(*fake, seed, _FAKE_STREAM, replicates)
+        self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size)
+        engine = engine or choose_engine(real[0].device)
+        d, most = real[0].features.shape[1], max(len(real[0]), len(fake[0]))
+        self.visitors: list[Visitor] = []
+        self._count: Callable[[], dict[Asked, Tensor]]
+        of_others = all(each.rows == "other" for each in everything)
+        if of_others and engine.is_direct(most, most, max(d, _LEAST_COLUMNS)):
+            self._count = partial(direct_replicate_counts, halved_real, halved_fake, everything, engine)
+        else:
+            counter = ReplicateCounter(halved_real, halved_fake, everything, engine=engine)
+            self.visitors, self._count = [counter], counter.counts
+
+    def values(self) -> dict[str, Tensor]:
+        """By metric, (B,) float64. For the minimum of two metrics, the one that is lower on average over all halves."""
+        counts = self._count()
+        return {
+            name: metric.value(k, self._sizes, [counts[each] for each in self._asked[name]])
+            for name, (metric, k) in self._metrics.items()
+        }
+
+
+def _halved(points: Placed, lists: NeighborLists, seed: int, stream: int, count: int) -> ResampledSet:
+    halves = Halves.drawn(len(points), seed=seed, stream=stream, count=count, device=points.device)
+    return ResampledSet(points, lists, halves)
 
 
 def least_for_interval(name: str, k: int) -> int:

@@ -3,18 +3,14 @@
 A perfect generator draws from the distribution of the reals. Then the n - 1 other reals and the m fakes around a real
 are exchangeable, so that the order in which they come, nearest first, is any of all orders with equal chance, whatever
 the distribution (without ties), its dimension and its curvature. How many fakes come before the k-th real, and so lie
-in its ball, has a negative hypergeometric distribution; coverage, its complement, cover, clipped coverage and witnessed
-coverage are expectations under it. Density is 1 on average at any sizes.
-
-A null is an expectation: a single score scatters around it, so values above it are normal.
-
-The null of C_T, a standardized rank statistic of held-out reals against fakes, is N(0, 1) and needs no function.
+in its ball, has a negative hypergeometric distribution; coverage, its complement, covers, clipped coverage and witnessed
+coverage are expectations under it. Density is 1 on average at any sizes. The null of C_T, a standardized rank statistic
+of held-out reals against fakes, is N(0, 1).
 
 The null of precision depends on the distribution. A fake of a perfect generator lies in the ball of a real exactly when
 it is among the k nearest neighbors of that real in the joint set. So the null is the share of points of in-degree at
 least 1 in the k-NN graph of n + 1 points. It falls with the hubness of the features: 1 - 4^-k on a curve, 1 - e^-k on a
-sphere of high dimension, .477 for 10,000 points of a Gaussian in 1,000 dimensions and k = 5. The k-NN graph of the reals
-themselves, which is known once their radii are, estimates it (leave-one-out, `covered_share`).
+sphere of high dimension. The k-NN graph of the reals themselves estimates it (leave-one-out, `covered_share`).
 
 References:
     Naeem et al. 2020, "Reliable Fidelity and Diversity Metrics for Generative Models" (density and coverage).
@@ -25,12 +21,10 @@ References:
 
 from __future__ import annotations
 
-from typing import overload
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from genpr.errors import FeatureError, UsageError
+from genpr.errors import UsageError
 from genpr.validation import check_count
 
 _CHUNK_ELEMENTS = 2**20
@@ -41,24 +35,9 @@ Floats = NDArray[np.float64]
 def balls_hit(n_real: int, n_fake: int, k: int, *, at_least: int = 1) -> float:
     """Chance that the closed k-NN ball of a real contains at least `at_least` fakes of a perfect generator.
 
-    This is the null of coverage; with the sizes swapped, that of complement precision; with k = 20 and at least 4, that
-    of witnessed coverage before its calibration.
-
-    Args:
-        n_real: Number of reals, n > k.
-        n_fake: Number of fakes, m.
-        k: Neighbors that set a ball's radius, the real itself not counted.
-        at_least: Fakes that a ball has to contain.
-
-    Returns:
-        From 0 to 1; for one fake, 1 - prod_{i=1..k} (n - i) / (n + m - i).
-
-    Raises:
-        UsageError: A number is out of range ("bad-option").
-
-    Example:
-        >>> round(balls_hit(50_000, 10_000, 5), 6)
-        0.598143
+    This is the null of coverage; with the sizes swapped, that of complement precision; with k' neighbors and at least k,
+    that of covers; with k = 20 and at least 4, that of witnessed coverage before its calibration. For one fake it is
+    1 - prod_{i=1..k} (n - i) / (n + m - i).
     """
     _check_sizes(n_real, n_fake, k)
     check_count(at_least, "at_least", least=1)
@@ -68,100 +47,39 @@ def balls_hit(n_real: int, n_fake: int, k: int, *, at_least: int = 1) -> float:
     return float(max(0.0, 1.0 - fewer))
 
 
-def cover_null(n_own: int, n_other: int, k: int, k_prime: int) -> float:
-    """Null of precision cover and of recall cover (Cheema and Urner 2023).
-
-    Args:
-        n_own: Images that are judged and bear the balls: the fakes for precision cover, the reals for recall cover.
-        n_other: Images counted in the balls: the reals for precision cover, the fakes for recall cover.
-        k: Images of the other set that a ball has to contain.
-        k_prime: Neighbors in the own set that set a ball's radius.
-
-    Raises:
-        UsageError: A number is out of range ("bad-option").
-
-    Example:
-        >>> round(cover_null(1000, 1000, 5, 15), 5)
-        0.99072
-    """
-    check_count(n_own, "n_own", least=2)
-    check_count(n_other, "n_other", least=1)
-    check_count(k_prime, "k_prime", least=1, most=n_own - 1)
-    check_count(k, "k", least=1)
-    return balls_hit(n_own, n_other, k_prime, at_least=k)
-
-
 def nn_accuracy_null(n_real: int, n_fake: int) -> float:
     """Null of the leave-one-out accuracy of a nearest-neighbor classifier that tells reals from fakes.
 
-    It is the share of all n + m images whose nearest other image, or any of whose k nearest on average, is of the same
-    set (Schilling 1986): near, and not equal to, one half when n = m.
-
-    Raises:
-        UsageError: A number is out of range ("bad-option").
+    The share of all n + m images whose nearest other image is of the same set (Schilling 1986).
     """
     n, m = check_count(n_real, "n_real", least=1), check_count(n_fake, "n_fake", least=1)
     return (n * (n - 1) + m * (m - 1)) / ((n + m) * (n + m - 1))
 
 
-@overload
-def calibrated_clipped_coverage(raw: float, n_real: int, n_fake: int, k: int, *, most: int = 1) -> float: ...
-@overload
-def calibrated_clipped_coverage(
-    raw: Floats, n_real: int, n_fake: int, k: int, *, most: int = 1
-) -> Floats: ...
-def calibrated_clipped_coverage(
-    raw: float | Floats, n_real: int, n_fake: int, k: int, *, most: int = 1
-) -> float | Floats:
-    """The share of good fakes at which clipped coverage, before its calibration, would be expected to be `raw`.
+def calibrated_clipped_coverage(raw: ArrayLike, n_real: int, n_fake: int, k: int, *, most: int = 1) -> Floats:
+    """Shares (p,) of good fakes, at most `most`, at which clipped coverage is expected to be `raw` (p,).
 
-    Salvy et al. (2026) return the index of the first point of the curve of that expectation that reaches `raw`, over
-    n_fake + 1. That is a step function, in which the null itself becomes n_fake / (n_fake + 1) and noise in the last
-    bit of `raw` a whole step. Here the curve is inverted between its points too: linearly, hence continuously, exactly
-    m / n_fake where m good fakes are expected to bring `raw`, and 1 from the null on. Both differ by at most
-    2 / n_fake.
-
-    Args:
-        raw: The mean over reals of min(1, fakes in the ball / k), from 0 to 1, or an array of such values.
-        n_real: As in `balls_hit`.
-        n_fake: As in `balls_hit`.
-        k: As in `balls_hit`.
-        most: The largest share: above 1, what is more than the null counts as more fakes than there are.
-
-    Returns:
-        From 0 to `most`, of the shape of `raw`.
-
-    Raises:
-        UsageError: A number is out of range ("bad-option").
+    `raw` is the mean over reals of min(1, fakes in the ball / k). Salvy et al. (2026) return the index of the first point
+    of the curve of that expectation that reaches `raw`, over n_fake + 1. That is a step function, in which the null itself
+    becomes n_fake / (n_fake + 1) and noise in the last bit of `raw` a whole step. Here the curve is inverted between its
+    points too: linearly, hence continuously, exactly m / n_fake where m good fakes are expected to bring `raw`, and 1 from
+    the null on. Both differ by at most 2 / n_fake.
     """
     _check_sizes(n_real, n_fake, k)
     values = np.asarray(raw, dtype=np.float64)
     if not ((values >= 0) & (values <= 1)).all():
         raise UsageError(f"raw clipped coverage is between 0 and 1, not {raw!r}", code="bad-option")
     check_count(most, "most", least=1)
-    share = _good_fakes(1.0 - values.ravel(), n_real, most * n_fake, k).reshape(values.shape) / n_fake
-    return share if isinstance(raw, np.ndarray) else float(share)
+    return _good_fakes(1.0 - values, n_real, most * n_fake, k) / n_fake
 
 
 def covered_share(in_degrees: ArrayLike) -> float:
-    """Leave-one-out null: share of points that lie in the ball of at least one other point of their set.
+    """Leave-one-out null: share of points (n,) that lie in the ball of at least one other point of their set.
 
     Of the graph of n reals it is the null of precision at n reals. The null of recall at m fakes is the same share on a
     graph of m reals: precision depends on the number of reals alone, recall on that of the fakes.
-
-    Args:
-        in_degrees: (n,) in how many balls of other points each point lies; an array or a tensor on the CPU.
-
-    Raises:
-        FeatureError: It is not such an array ("not-in-degrees").
     """
-    degrees = np.asarray(in_degrees)
-    if degrees.ndim != 1 or len(degrees) == 0 or degrees.dtype.kind not in "iu" or degrees.min() < 0:
-        raise FeatureError(
-            f"in-degrees are one count per point, but came as {degrees.dtype} of shape {degrees.shape}",
-            code="not-in-degrees",
-        )
-    return float((degrees >= 1).mean())
+    return float((np.asarray(in_degrees) >= 1).mean())
 
 
 def _check_sizes(n_real: object, n_fake: object, k: object) -> None:

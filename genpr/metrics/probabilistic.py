@@ -94,15 +94,7 @@ def probabilistic_precision_recall(
 def probabilistic_of(
     x: Tensor, y: Tensor, *, k: int, scale: float = _SCALE, advance: Advance = no_advance
 ) -> ProbabilisticPrecisionRecall:
-    """`probabilistic_precision_recall` of checked features on one device.
-
-    Args:
-        x: (n, d) of the reals.
-        y: (m, d) of the fakes.
-        k: As there.
-        scale: As there.
-        advance: Told how many of all pairs are done with, within each set and between the two, now and then.
-    """
+    """`probabilistic_precision_recall` of checked features on one device."""
     logs = _log_outside(x, y, _radius(x, k, scale, advance), _radius(y, k, scale, advance), advance)
     precision, recall = (float(torch.expm1(log).mean().abs()) for log in logs)
     return ProbabilisticPrecisionRecall(precision, recall)

@@ -54,83 +54,53 @@ choose_engine = partial(engines.choose_engine, communicator=current_communicator
 
 @dataclass(frozen=True, slots=True)
 class Memberships:
-    """Who lies in whose balls; each table maps a kind of ball to int64 counts.
+    """Who lies in whose balls; each table maps a kind of ball to int64 counts."""
 
-    Attributes:
-        n_real: Number of reals, n.
-        n_fake: Number of fakes, m.
-        real_balls_per_fake: (m,) how many real balls contain each fake.
-        fakes_per_real_ball: (n,) how many fakes each real ball contains.
-        fake_balls_per_real: (n,) how many fake balls contain each real.
-        reals_per_fake_ball: (m,) how many reals each fake ball contains.
-        real_in_degrees: (n,) how many balls of other reals contain each real.
-        fake_in_degrees: (m,) how many balls of other fakes contain each fake.
-        smallest_real_ball: (m,) float64, least squared radius of the real balls of one kind that contain each fake, infinite
-            where none does; None if it was not asked for.
-    """
-
-    n_real: int
-    n_fake: int
-    real_balls_per_fake: Mapping[Ball, Tensor]
-    fakes_per_real_ball: Mapping[Ball, Tensor]
-    fake_balls_per_real: Mapping[Ball, Tensor]
-    reals_per_fake_ball: Mapping[Ball, Tensor]
-    real_in_degrees: Mapping[Ball, Tensor] = field(default_factory=dict)
-    fake_in_degrees: Mapping[Ball, Tensor] = field(default_factory=dict)
+    n_real: int  # number of reals, n
+    n_fake: int  # number of fakes, m
+    real_balls_per_fake: Mapping[Ball, Tensor]  # (m,) how many real balls contain each fake
+    fakes_per_real_ball: Mapping[Ball, Tensor]  # (n,) how many fakes each real ball contains
+    fake_balls_per_real: Mapping[Ball, Tensor]  # (n,) how many fake balls contain each real
+    reals_per_fake_ball: Mapping[Ball, Tensor]  # (m,) how many reals each fake ball contains
+    real_in_degrees: Mapping[Ball, Tensor] = field(
+        default_factory=dict
+    )  # (n,) balls of other reals around each
+    fake_in_degrees: Mapping[Ball, Tensor] = field(
+        default_factory=dict
+    )  # (m,) balls of other fakes around each
+    # (m,) float64, least squared radius of the real balls of one kind that contain each fake, infinite where none does
     smallest_real_ball: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FakeManifold:
-    """A fake set with its balls.
+    """A fake set with its balls."""
 
-    Attributes:
-        points: The m fakes, in the frame of the reals.
-        balls: The kinds that were drawn around them.
-        own: What the fakes tell about themselves; None if no ball was asked for.
-    """
-
-    points: Placed
-    balls: tuple[Ball, ...]
-    own: Neighborhood | None
+    points: Placed  # the m fakes, in the frame of the reals
+    balls: tuple[Ball, ...]  # the kinds that were drawn around them
+    own: Neighborhood | None  # what the fakes tell about themselves; None if no ball was asked for
 
 
 @dataclass(frozen=True, slots=True)
 class CountedFakes:
-    """A fake set, counted against a real one.
+    """A fake set, counted against a real one."""
 
-    Attributes:
-        memberships: Who lies in whose balls.
-        points: The m fakes, in the frame of the reals.
-        own: What the fakes tell about themselves; None if no ball around a fake was asked for.
-    """
-
-    memberships: Memberships
-    points: Placed
-    own: Neighborhood | None
+    memberships: Memberships  # who lies in whose balls
+    points: Placed  # the m fakes, in the frame of the reals
+    own: Neighborhood | None  # what the fakes tell about themselves
 
 
 @dataclass(frozen=True, slots=True)
 class RealManifold:
-    """A real set with its balls, fitted once and scored against any number of fake sets.
+    """A real set with its balls, fitted once and scored against any number of fake sets."""
 
-    Attributes:
-        points: The n reals, in a frame that serves both sides.
-        balls: The kinds that were fitted, ascending.
-        sq_radii: Squared radii (len(balls), n) float64.
-        ties: Whether a point on a sphere is inside.
-        engine: What proposes candidate pairs.
-        in_degrees: (len(balls), n) int64, in how many balls of others each real lies; None if that was not kept.
-        lists: The nearest other reals of each, as many as were asked for.
-    """
-
-    points: Placed
-    balls: tuple[Ball, ...]
-    sq_radii: Tensor
-    ties: Ties
-    engine: Engine
-    in_degrees: Tensor | None = None
-    lists: NeighborLists | None = None
+    points: Placed  # the n reals, in a frame that serves both sides
+    balls: tuple[Ball, ...]  # the kinds that were fitted, ascending
+    sq_radii: Tensor  # squared radii (len(balls), n) float64
+    ties: Ties  # whether a point on a sphere is inside
+    engine: Engine  # what proposes candidate pairs
+    in_degrees: Tensor | None = None  # (len(balls), n) int64, in how many balls of others each real lies
+    lists: NeighborLists | None = None  # the nearest other reals of each, as many as were asked for
 
     @classmethod
     def fit(
@@ -144,21 +114,7 @@ class RealManifold:
         engine: Engine | None = None,
         progress: PairProgress | None = None,
     ) -> RealManifold:
-        """Find the radii of all balls.
-
-        Args:
-            features: (n, d), n more than every k. They are not copied where that can be avoided: leave them unchanged.
-            balls: Every kind that will be asked for; none if only metrics of fake balls are.
-            ties: "closed" counts a point on a sphere as inside, "strict" does not.
-            keep: Neighbors to list of each real, for intervals.
-            device: As in `manifold_metrics`.
-            engine: None chooses by device.
-            progress: Called with the pairs of rows done with and their number.
-
-        Raises:
-            FeatureError: The features are malformed, not finite or too few.
-            UsageError: The rule for ties is unknown.
-        """
+        """Find the radii of all balls."""
         check_ties(ties)
         kinds = tuple(sorted(set(balls)))
         checked = check_features(features, "real")
@@ -196,18 +152,7 @@ class RealManifold:
         fake_balls: Sequence[Ball],
         progress: PairProgress | None = None,
     ) -> Memberships:
-        """Who lies in whose balls.
-
-        Args:
-            fake: (m, d) features, m more than every k of `fake_balls`.
-            real_balls: Balls around reals, of the kinds that were fitted, ascending.
-            fake_balls: Balls around fakes.
-            progress: As in `fit`.
-
-        Raises:
-            FeatureError: The features are malformed, not finite, too few, or of another width than the reals.
-            UsageError: A ball was not fitted ("k-not-fitted").
-        """
+        """Who lies in whose balls."""
         self._rows_of(real_balls)  # an error should come before any search
         checked = check_features(fake, "fake")
         advance = tally(pairs_of(len(self.points), len(checked), fake_balls), progress)
@@ -218,17 +163,7 @@ class RealManifold:
     def place(
         self, fake: Tensor, balls: Sequence[Ball], *, keep: int = 0, advance: Advance = no_advance
     ) -> FakeManifold:
-        """Bring fakes into the frame of the reals, and draw balls around them.
-
-        Args:
-            fake: (m, d) features as `check_features` returns them, m more than every k.
-            balls: The kinds.
-            keep: Neighbors to list of each fake.
-            advance: Told of the pairs of fakes that are done with.
-
-        Raises:
-            FeatureError: The features are too few, or of another width than the reals.
-        """
+        """Bring fakes into the frame of the reals, and draw balls around them."""
         check_same_width(self.points.features, fake)
         check_rows(fake, "fake", k=max(balls).k if balls else 0)
         points = self.points.beside(fake.to(self.points.device))
@@ -253,18 +188,7 @@ class RealManifold:
         beside: Sequence[Visitor] = (),
         advance: Advance = no_advance,
     ) -> CountedFakes:
-        """Who lies in whose balls.
-
-        Args:
-            fakes: What `place` returned.
-            real_balls: Of the kinds that were fitted.
-            smallest_of: Of which of `real_balls` to find the smallest around each fake.
-            beside: Who else looks at the pairs between the two sets while they are searched.
-            advance: Told of the pairs between the sets that are done with.
-
-        Raises:
-            UsageError: A ball was not fitted.
-        """
+        """Who lies in whose balls."""
         rows, own = self._rows_of(real_balls), fakes.own
         counts = cross_counts(
             self.points,

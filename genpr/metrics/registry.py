@@ -8,21 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from genpr.errors import UsageError, some
 from genpr.metrics.ball_metrics import NEIGHBOR_METRICS
 from genpr.metrics.conditional_metrics import CONDITIONAL_METRICS
 from genpr.metrics.distribution_metrics import DISTRIBUTION_METRICS
 from genpr.metrics.metric import BallMetric, HeldOutMetric, Metric, NeighborMetric, PairwiseMetric
-from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import Ball
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from genpr.metrics.real_manifold import PairProgress
 
 M = TypeVar("M", bound=Metric)
 
@@ -34,26 +27,7 @@ def _by_name(metrics: Sequence[M]) -> Mapping[str, M]:
     return MappingProxyType({metric.name: metric for metric in metrics})
 
 
-def _copying(
-    train: Tensor, held_out: Tensor, fake: Tensor, *, device: torch.device, progress: PairProgress | None
-) -> MetricValue | None:
-    from genpr.metrics.memorization import ct_z
-
-    z = ct_z(train, held_out, fake, device=device, progress=progress)
-    return MetricValue(z, None, null=0.0, null_source="closed form") if math.isfinite(z) else None
-
-
-C_T = HeldOutMetric(
-    name="c_t",
-    meaning="z of distances to reals against held-out ones'",
-    compute=_copying,
-    lower=None,
-    upper=None,
-    reference="Meehan et al. 2020, arXiv:2004.05675",
-    better="at null",
-)
-
-METRICS: Mapping[str, Metric] = _by_name([*NEIGHBOR_METRICS, C_T, *DISTRIBUTION_METRICS])
+METRICS: Mapping[str, Metric] = _by_name([*NEIGHBOR_METRICS, *DISTRIBUTION_METRICS])
 """Those computed from features alone, by name, in display order."""
 
 CONDITIONAL: Mapping[str, Metric] = _by_name(CONDITIONAL_METRICS)
@@ -86,14 +60,7 @@ DEFAULT_METRICS = tuple(name for name, metric in METRICS.items() if metric.is_de
 
 
 def needed_balls(ks: Mapping[str, int]) -> tuple[list[Ball], list[Ball]]:
-    """The balls around reals and those around fakes that the ball metrics in `ks` need, each once, ascending.
-
-    Args:
-        ks: k by metric; pairwise metrics need balls of their own (`PairwiseSearch.balls`).
-
-    Raises:
-        UsageError: A metric is unknown ("unknown-metric") or a k impossible ("bad-k").
-    """
+    """The balls around reals and around fakes that the ball metrics in `ks`, k by metric, need, each once, ascending."""
     from genpr.validation import check_k  # imports torch
 
     if unknown := sorted(ks.keys() - NEIGHBORS.keys()):
@@ -111,11 +78,7 @@ def needed_balls(ks: Mapping[str, int]) -> tuple[list[Ball], list[Ball]]:
 
 
 def check_value(name: str, value: float | None, what: str = "value") -> None:
-    """Raise unless `value` is None or can be a value of the metric `name`.
-
-    Raises:
-        ValueError: It is no such value.
-    """
+    """Raise unless `value` is None or can be a value of the metric `name`."""
     if value is None:
         return
     low, high = 0.0, 1.0  # also of F-scores, which logs hold beside metrics
@@ -124,23 +87,10 @@ def check_value(name: str, value: float | None, what: str = "value") -> None:
         low = -math.inf if metric.lower is None else metric.lower
         high = math.inf if metric.upper is None else metric.upper
     if not (math.isfinite(value) and abs(value) <= _LARGEST and low <= value <= high + _ROUNDING):
-        within = (
-            f"between {low:g} and {high:g}"
-            if math.isfinite(high)
-            else "finite" + ", and at least 0" * (low == 0)
-        )
-        raise ValueError(f"the {what} of {name} is {value:g}, and must be {within}")
+        raise ValueError(f"the {what} of {name} is {value:g}, and must be a number from {low:g} to {high:g}")
 
 
 def check_interval(name: str, interval: tuple[float, float] | None) -> None:
-    """Raise unless `interval` is None or goes from a lower finite number to a higher one.
-
-    Raises:
-        ValueError: It does not.
-    """
-    if interval is None:
-        return
-    if not -_LARGEST <= interval[0] <= interval[1] <= _LARGEST:
-        raise ValueError(
-            f"the interval of {name} goes from {interval[0]:g} to {interval[1]:g}, and must go upwards"
-        )
+    """Raise unless `interval` is None or goes from a lower finite number to a higher one."""
+    if interval is not None and not -_LARGEST <= interval[0] <= interval[1] <= _LARGEST:
+        raise ValueError(f"the interval of {name} goes from {interval[0]:g} to {interval[1]:g}, not upwards")

@@ -41,47 +41,27 @@ _NEIGHBOR = Ball(1)
 
 
 class FakeRows(NamedTuple):
-    """One number per fake, each (m,); distances in the unit of the features.
+    """One number per fake, each (m,); distances in the unit of the features."""
 
-    Attributes:
-        inside: Whether any real ball contains it (bool).
-        n_balls: How many real balls contain it (int64).
-        realism: Kynkäänniemi's realism (float64), infinite for a copy of a real.
-        rarity: Radius of the smallest real ball around it (float64), NaN where there is none.
-        rarity_percentile: Percent of the real radii that are at most as large (float64), NaN where there is none.
-        nearest_real: Row of the nearest real (int64), the first of equally near ones.
-        nearest_real_distance: How far that is (float64).
-        authentic: Whether that real has another real nearer to it than the fake is (bool).
-    """
-
-    inside: Tensor
-    n_balls: Tensor
-    realism: Tensor
-    rarity: Tensor
-    rarity_percentile: Tensor
-    nearest_real: Tensor
-    nearest_real_distance: Tensor
-    authentic: Tensor
+    inside: Tensor  # whether any real ball contains it (bool)
+    n_balls: Tensor  # how many real balls contain it (int64)
+    realism: Tensor  # kynkäänniemi's realism (float64), infinite for a copy of a real
+    rarity: Tensor  # radius of the smallest real ball around it (float64), NaN where there is none
+    rarity_percentile: Tensor  # percent of the real radii that are at most as large (float64)
+    nearest_real: Tensor  # row of the nearest real (int64), the first of equally near ones
+    nearest_real_distance: Tensor  # how far that is (float64)
+    authentic: Tensor  # whether that real has another real nearer to it than the fake is (bool)
 
 
 class RealRows(NamedTuple):
-    """One number per real, each (n,); distances in the unit of the features.
+    """One number per real, each (n,); distances in the unit of the features."""
 
-    Attributes:
-        covered: Whether its ball contains a fake (bool).
-        n_fakes: How many fakes its ball contains (int64).
-        radius: Of that ball (float64).
-        other_distance: To the nearest other real (float64).
-        nearest_fake: Row of the nearest fake (int64), the first of equally near ones.
-        nearest_fake_distance: How far that is (float64).
-    """
-
-    covered: Tensor
-    n_fakes: Tensor
-    radius: Tensor
-    other_distance: Tensor
-    nearest_fake: Tensor
-    nearest_fake_distance: Tensor
+    covered: Tensor  # whether its ball contains a fake (bool)
+    n_fakes: Tensor  # how many fakes its ball contains (int64)
+    radius: Tensor  # of that ball (float64)
+    other_distance: Tensor  # to the nearest other real (float64)
+    nearest_fake: Tensor  # row of the nearest fake (int64), the first of equally near ones
+    nearest_fake_distance: Tensor  # how far that is (float64)
 
 
 def sample_rows(
@@ -95,13 +75,6 @@ def sample_rows(
     """What is known of each fake and of each real.
 
     What the score did not find is searched for: three to five passes over pairs, in tiles.
-
-    Args:
-        real: n reals, n more than every k.
-        fake: m fakes, counted against them.
-        ks: k of each of `SAMPLE_METRICS`.
-        nearest_reals: Of each fake, where they are known.
-        progress: Called with the pairs of rows done with and their number.
     """
     n, m, engine = len(real.points), len(fake.points), real.engine
     search = _Search(real, fake, ks)
@@ -132,12 +105,7 @@ def sample_rows(
 
 
 def nearest_others(features: Tensor, rows: Tensor) -> Tensor:
-    """Row of the nearest other image of each of some rows, (r,) int64; of equally near ones any.
-
-    Args:
-        features: (n, d), n at least 2.
-        rows: (r,) int64.
-    """
+    """Row of the nearest other image of each of some rows, (r,) int64; of equally near ones any."""
     points = Placed.of(features, 1)
     index, _ = nearest_between(points.beside(features[rows]), points, 2, engine=choose_engine(points.device))
     # Of copies, the row itself need not be the first, or among them.

@@ -1,35 +1,29 @@
 """Which of many scores are the best: 95 % bounds that hold for all of them at once.
 
-Of twenty equally good generators one comes out first by luck. Ordinary 95 % intervals of its lead over each of the others,
-every one of them wrong in a case of twenty, "find" it better than some in most such contests. The bounds here are for the
-largest of all errors.
-
 **Errors.** Let e_sj be half the difference of the metric j between the two halves of split s, as in `uncertainty`. The
 error of the difference of scores i and j has the variance s_ij^2 = mean over s of (e_si - e_sj)^2; errors of differences
 that share a score, or all the reals, are correlated as the e are. Where scores were made on other reals or other halves,
 their e stand in rows of their own, and the variances add up, as they do in `uncertainty.difference`.
 
-**The largest of many.** Sums of the rows of e with random normal weights, u_j = sum over s of g_s e_sj, are normal with
-just these variances and correlations: the multiplier bootstrap (Chernozhukov, Chetverikov & Kato 2013, "Gaussian
-approximations and multiplier bootstrap for maxima of sums of high-dimensional random vectors"). Standard errors are
-estimates too, so the largest ratio of each draw is divided by the root of a chi-squared number over its degrees of freedom,
-one for all pairs: they share their reals and their splits. The ratio of one pair is then exactly Student's t.
+**The largest of many.** Sums of the rows of e with random normal weights are normal with just these variances and
+correlations: the multiplier bootstrap (Chernozhukov, Chetverikov & Kato 2013, "Gaussian approximations and multiplier
+bootstrap for maxima of sums of high-dimensional random vectors"). Standard errors are estimates too, so the largest ratio
+of each draw is divided by the root of a chi-squared number over its degrees of freedom, one for all pairs: they share
+their reals and their splits. The ratio of one pair is then exactly Student's t.
 
 **Who may be the best.** A score is out if another one is higher by more than c standard errors of their difference
-(multiple comparisons with the best: Hsu 1981, "Simultaneous Confidence Intervals for All Distances from the Best"; Hsu
-1996). Here c is the 95 % quantile of the largest ratio over all pairs of a rival and a score that is still in; once some
-are out, c is found anew for the rest, until nobody leaves (step-down: Romano & Wolf 2005, "Exact and Approximate Stepdown
-Methods for Multiple Hypothesis Testing"). Before a true best would leave first, all true bests are still in, and c is at
-least the quantile of the errors that concern them. So with 95 % no true best is out; and of equal generators, none is.
+(multiple comparisons with the best: Hsu 1981, "Simultaneous Confidence Intervals for All Distances from the Best"). Here
+c is the 95 % quantile of the largest ratio over all pairs of a rival and a score that is still in; once some are out, c is
+found anew for the rest, until nobody leaves (step-down: Romano & Wolf 2005, "Exact and Approximate Stepdown Methods for
+Multiple Hypothesis Testing"). Before a true best would leave first, all true bests are still in, and c is at least the
+quantile of the errors that concern them. So with 95 % no true best is out; and of equal generators, none is.
 
 **Intervals.** Those of the differences to the winner take the quantile over all pairs, since the winner is not known
-beforehand. They hold together with 95 %, and are wider than what the question of the best alone needs: a score may be out
-whose interval still holds 0. For two scores all of this is `uncertainty.difference`.
+beforehand; a score may be out whose interval still holds 0. For two scores all of this is `uncertainty.difference`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -58,31 +52,16 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class AgainstBest:
-    """Scores of one metric, compared with the highest of them.
+    """Scores of one metric, compared with the highest of them."""
 
-    Attributes:
-        winner: Place of the highest; of equal ones the first.
-        contenders: Which may be the best: with 95 %, every true best is among them.
-        intervals: Of each score minus the winner's, all at once 95 %.
-        quantile: Half width of these intervals, in standard errors.
-    """
-
-    winner: int
-    contenders: tuple[bool, ...]
-    intervals: tuple[Interval, ...]
-    quantile: float
+    winner: int  # place of the highest; of equal ones the first
+    contenders: tuple[bool, ...]  # which may be the best: with 95 %, every true best is among them
+    intervals: tuple[Interval, ...]  # of each score minus the winner's, all at once 95 %
+    quantile: float  # half width of these intervals, in standard errors
 
 
 def against_best(scores: Sequence[Resampled], *, seed: int = 0) -> AgainstBest:
-    """Compare scores with the best of them, where more is better.
-
-    Args:
-        scores: At least one.
-        seed: Of the random weights, from 0.
-
-    Raises:
-        UsageError: There are none, of a different k, or with different or odd numbers of replicates ("bad-option").
-    """
+    """Compare scores with the best of them, where more is better."""
     errors = _Errors(scores)
 
     def out(at: float) -> Flags:
@@ -109,24 +88,14 @@ def against_best(scores: Sequence[Resampled], *, seed: int = 0) -> AgainstBest:
 
 
 def on_front(first: Sequence[Resampled], second: Sequence[Resampled], *, seed: int = 0) -> tuple[bool, ...]:
-    """Which scores may be on the true Pareto front of two metrics: with 95 %, all that are on it are among them.
+    """Which scores may be on the true Pareto front of two metrics: with 95 %, all that are on it.
 
-    One is out if another is higher in both metrics by more than c standard errors, where c is the quantile of the
-    largest error over both. Who is equal to another in one metric and below it in the other stays in: that they are
-    equal cannot be shown.
-
-    Args:
-        first: Of one metric, where more is better.
-        second: Of the other metric, in the same order.
-        seed: Of the random weights, from 0.
-
-    Raises:
-        UsageError: As for `against_best`; or the two are of different lengths ("bad-option").
+    One is out if another is higher in both metrics by more than c standard errors, where c is the quantile of the largest
+    error over both.
     """
     if len(first) != len(second):
-        raise UsageError(
-            f"a front needs both metrics of each, not {len(first)} and {len(second)}", code="bad-option"
-        )
+        text = f"a front needs both metrics of each, not {len(first)} and {len(second)}"
+        raise UsageError(text, code="bad-option")
     both = [_Errors(first), _Errors(second)]
     largest = _largest_ratios(both, seed)
 
@@ -139,16 +108,7 @@ def on_front(first: Sequence[Resampled], second: Sequence[Resampled], *, seed: i
 
 
 class _Errors:
-    """Scores of one metric, and how far their differences may be off.
-
-    Attributes:
-        values: (J,).
-        leads: (J, J); i over j.
-        halved: (rows, J); the e of the splits, a block of rows for scores on the same halves of the same reals.
-        splits: Rows of a block.
-        scale: (J, J); standard errors.
-        least: (J, J); half width that a difference has in any case, for what no image of either score has shown.
-    """
+    """Scores of one metric, and how far their differences may be off."""
 
     def __init__(self, scores: Sequence[Resampled]) -> None:
         _check(scores)
@@ -186,15 +146,8 @@ def _check(scores: Sequence[Resampled]) -> None:
     shapes = {tuple(score.replicates.shape) for score in scores}
     shape = next(iter(shapes))
     if len(shapes) > 1 or len(shape) != 1 or shape[0] < 2 or shape[0] % 2:
-        found = ", ".join(map(str, sorted(shapes)))
-        raise UsageError(
-            f"replicates come in equally many pairs of complementary halves, not in shapes {found}",
-            code="bad-option",
-        )
-    if not all(
-        math.isfinite(score.value) and bool(np.isfinite(np.asarray(score.replicates)).all())
-        for score in scores
-    ):
+        raise UsageError(f"replicates come in equally many pairs, not in shapes {shapes}", code="bad-option")
+    if not all(np.isfinite([score.value, *score.replicates]).all() for score in scores):
         raise UsageError("scores and replicates must be finite numbers", code="bad-option")
 
 

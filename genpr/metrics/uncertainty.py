@@ -6,20 +6,17 @@ Confidence Regions Based on Subsamples under Minimal Assumptions").
 
 **Standard error.** Let A be the metric of a random half of the reals and a random half of the fakes, and A' that of the
 rows left over. A and A' share no image, so they are independent, and the mean of ((A - A') / 2)^2 over all data is
-Var(A) / 2, whatever the distribution. With a variance that falls like 1 / n, as that of metrics of k nearest
-neighbors does at fixed k, this is the variance of the metric of the whole sets. The mean over splits of one data set
-estimates it.
-
-The usual estimate, the variance of A over halves, is too large for such metrics. Write the metric as a sum of parts
-that depend on c images together (Hoeffding 1948). Where part c has variance a_c / n at size n, the variance over
-halves has expectation sum of a_c (2 - 2^(1 - c)) / n, between one and two times the sum of a_c / n; the difference of
-complementary halves has that sum itself. In simulations the factor is 1.1 to 1.7 (see `benchmarks/bench_intervals.py`).
+Var(A) / 2, whatever the distribution. With a variance that falls like 1 / n, as that of metrics of k nearest neighbors
+does at fixed k, this is the variance of the metric of the whole sets. The mean over splits of one data set estimates it.
+The usual estimate, the variance of A over halves, is too large: with parts of variance a_c / n that depend on c images
+together (Hoeffding 1948) its expectation is the sum of a_c (2 - 2^(1 - c)) / n, that of the complementary halves the sum
+of a_c / n. In simulations the factor is 1.1 to 1.7 (see `benchmarks/bench_intervals.py`).
 
 **Interval.** It is centered on the value of the whole sets, since halves are another size and have another mean. The
-quantile is Student's, whose degrees of freedom say how well the standard error is known: each split adds a square of
-mean known to be zero; and were there infinitely many splits, the error would still be that of these data, which varies
-by some 10 % between draws of hundreds or thousands of images, as if there were 50 of them. Near 0 and 1, where splits may see no difference at all, an interval is never narrower than the exact binomial one
-(Clopper & Pearson 1934) for as many independent images.
+quantile is Student's: each split adds a square of mean known to be zero; and were there infinitely many splits, the error
+would still be that of these data, which varies by some 10 % between draws of hundreds or thousands of images, as if there
+were 50 of them. Near 0 and 1, where splits may see no difference at all, an interval is never narrower than the exact
+binomial one (Clopper & Pearson 1934) for as many independent images.
 """
 
 from __future__ import annotations
@@ -43,12 +40,7 @@ Pairing = Literal["paired", "unpaired"]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A 95 % interval.
-
-    Attributes:
-        low: Lower end.
-        high: Upper end.
-    """
+    """A 95 % interval."""
 
     low: float
     high: float
@@ -58,18 +50,10 @@ class Interval:
 
 
 def standard_error(replicates: Tensor | NDArray[np.float64]) -> float:
-    """Standard error of the metric of whole sets, from its values for their halves.
-
-    Args:
-        replicates: (B,) float64; 2 s and 2 s + 1 are of complementary halves.
-
-    Raises:
-        UsageError: They are no pairs ("bad-option").
-    """
+    """Standard error of the metric of whole sets, from its values (B,) for their halves, complementary ones in pairs."""
     if replicates.ndim != 1 or len(replicates) < 2 or len(replicates) % 2:
         raise UsageError(
-            f"replicates come in pairs of complementary halves, not in a shape {tuple(replicates.shape)}",
-            code="bad-option",
+            f"replicates come in pairs, not in a shape {tuple(replicates.shape)}", code="bad-option"
         )
     halved = (replicates[::2] - replicates[1::2]) / 2
     return math.sqrt(float((halved * halved).mean()))
@@ -91,28 +75,15 @@ def interval_of(
     replicates: Tensor | NDArray[np.float64],
     *,
     n: int,
-    lower: float = 0.0,
     upper: float | None = 1.0,
 ) -> Interval:
-    """A 95 % interval for what a metric would be on average over such sets of these sizes; never of zero width.
-
-    Args:
-        value: The metric of the whole sets.
-        replicates: (B,) its values for halves, as `Replicates.values` returns them.
-        n: Images that the metric is a share of, or a mean over: fakes for precision and density, reals for recall and
-            coverage.
-        lower: The least value possible.
-        upper: The largest value possible; None if there is none.
-
-    Raises:
-        UsageError: The replicates are no pairs, or n is not positive ("bad-option").
-    """
+    """A 95 % interval for a metric from 0 to `upper` that is a share of n images, or a mean over them; never of zero width."""
     if n < 1:
         raise UsageError(f"an interval needs at least one image, not {n}", code="bad-option")
     half = student_quantile(len(replicates)) * standard_error(replicates)
-    exact = _unseen(value, n) if upper is None else _binomial(value, n, lower, upper)
+    exact = _unseen(value, n) if upper is None else _binomial(value, n, upper)
     low, high = min(value - half, exact.low), max(value + half, exact.high)
-    return Interval(max(low, lower), high if upper is None else min(high, upper))
+    return Interval(max(low, 0.0), high if upper is None else min(high, upper))
 
 
 def degrees_of_freedom(replicates: int) -> float:
@@ -127,22 +98,22 @@ def student_quantile(replicates: int) -> float:
     return float(stdtrit(degrees_of_freedom(replicates), (1 + _LEVEL) / 2))
 
 
-def _binomial(value: float, n: int, lower: float, upper: float) -> Interval:
+def _binomial(value: float, n: int, upper: float) -> Interval:
     """Clopper and Pearson's interval; a value between two counts counts as it is."""
     from scipy.special import betaincinv
 
-    tail, share = (1 - _LEVEL) / 2, min(max((value - lower) / (upper - lower), 0.0), 1.0)
-    hits = share * n
+    tail = (1 - _LEVEL) / 2
+    hits = min(max(value / upper, 0.0), 1.0) * n
     low = float(betaincinv(hits, n - hits + 1, tail)) if hits > 0 else 0.0
     high = float(betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
-    return Interval(lower + low * (upper - lower), lower + high * (upper - lower))
+    return Interval(low * upper, high * upper)
 
 
 def _unseen(value: float, n: int) -> Interval:
     """For a mean without upper bound, that is 1 for usual images.
 
-    A kind of image that none of n was may still have a share of 1 - .025^(1/n), the exact binomial bound. If such images are worth nothing, or
-    twice the mean and at least 1, this is what they change.
+    A kind of image that none of n was may still have a share of 1 - .025^(1/n), the exact binomial bound. If such images
+    are worth nothing, or twice the mean and at least 1, this is what they change.
     """
     share = unseen_share(n)
     return Interval(value - share * value, value + share * max(value, 1.0))
@@ -155,51 +126,29 @@ def unseen_share(n: int, *, tail: float = (1 - _LEVEL) / 2) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Resampled:
-    """A metric with all that a comparison of two scores needs.
+    """A metric with all that a comparison of two scores needs."""
 
-    Attributes:
-        value: Of the whole sets.
-        replicates: (B,) float64, of halves.
-        n: Images that the metric is a share of, or a mean over.
-        seed: Of the halves.
-        n_real: Number of reals.
-        k: Neighbors; None where none are counted.
-        real_identity: Hash of what the reals are; None if it is not known.
-    """
-
-    value: float
-    replicates: Tensor | NDArray[np.float64]
-    n: int
-    seed: int
-    n_real: int
-    k: int | None
-    real_identity: str | None
+    value: float  # of the whole sets
+    replicates: Tensor | NDArray[np.float64]  # (B,) float64, of halves
+    n: int  # images that the metric is a share of, or a mean over
+    seed: int  # of the halves
+    n_real: int  # number of reals
+    k: int | None  # neighbors; None where none are counted
+    real_identity: str | None  # hash of what the reals are; None if it is not known
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much higher one score is than another.
+    """How much higher one score is than another."""
 
-    Attributes:
-        value: The first minus the second.
-        interval: 95 %, of the difference.
-        pairing: "paired" where both were scored on the same reals and the same halves of them, so that what the reals
-            do to both cancels; else "unpaired".
-        verdict: "not distinguishable" where the interval holds 0.
-    """
-
-    value: float
-    interval: Interval
-    pairing: Pairing
+    value: float  # the first minus the second
+    interval: Interval  # 95 %, of the difference
+    pairing: Pairing  # "paired" where both were scored on the same reals and the same halves of them
     verdict: Literal["distinguishable", "not distinguishable"]
 
 
 def difference(a: Resampled, b: Resampled) -> Difference:
-    """Compare two scores of one metric.
-
-    Raises:
-        UsageError: The metrics are of a different k, or replicates are no pairs ("bad-option").
-    """
+    """Compare two scores of one metric."""
     if a.k != b.k:
         raise UsageError(f"scores with k = {a.k} and k = {b.k} are of different metrics", code="bad-option")
     if are_paired(a, b):

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from genpr.memory import part_of
-from genpr.metrics.equal_blocks import equal_blocks
+from genpr.metrics.blocks import equal_blocks
 from genpr.metrics.null import balls_hit
 from genpr.metrics.real_manifold import choose_engine
 from genpr.metrics.uncertainty import lower_part
@@ -52,6 +52,7 @@ HALVES = 20
 """Halves of both sets that an interval rests on: each is scored as a whole set is, which takes time."""
 LEAST = 2 * (BALL_K + 1)
 """Images that a set needs for its halves to have 20 neighbors each."""
+_TOO_HIGH = 0.02  # share of the reals whose dimension counts as too high
 _REAL_STREAM, _FAKE_STREAM = 0, 1
 
 
@@ -73,26 +74,9 @@ def witnessed(
 ) -> Witnessed:
     """Witnessed fidelity and diversity of fake features against real ones.
 
-    Where there are more fakes than reals, diversity is the mean over as many random blocks of n fakes as there are,
-    and what does not fill a block counts for fidelity alone; where there are fewer, the balls whose coverage is
-    counted hold more reals in the same proportion.
-
-    Args:
-        real: (n, d) features of real images, n > 20.
-        fake: (m, d) features of generated images by the same extractor, m > 20.
-        seed: Of the blocks; without effect unless there are more fakes than reals.
-        device: "auto" is where the tensors are if that is a GPU, else the best device here.
-
-    Raises:
-        FeatureError: The features are malformed, not finite, too few, or differ in width.
-        UsageError: The seed is impossible.
-
-    Example:
-        >>> import numpy as np
-        >>> rng = np.random.default_rng(0)
-        >>> real, fake = rng.normal(size=(2, 1000, 8))
-        >>> [round(value, 1) for value in witnessed(real, 0.5 * fake)]
-        [1.0, 0.1, 0.1, 1.0]
+    Where there are more fakes than reals, diversity is the mean over as many random blocks of n fakes as
+    there are, and what does not fill a block counts for fidelity alone; where there are fewer, the balls
+    whose coverage is counted hold more reals in the same proportion.
     """
     seed = check_count(seed, "seed", least=0)
     checked_real, checked_fake = check_features(real, "real"), check_features(fake, "fake")
@@ -110,37 +94,30 @@ def cut_and_uncut(
 
     `advance` is told of as many pairs as `pairs_of` says.
     """
-    points = Placed.of(real, BALL_K)
-    k = covering_k(len(real), len(fake))
-    own = Neighborhood.of(
-        points, [_CLIPPED, Ball(k)], keep=BALL_K, engine=choose_engine(points.device), advance=advance
-    )
+    points, k = Placed.of(real, BALL_K), covering_k(len(real), len(fake))
+    engine = choose_engine(points.device)
+    own = Neighborhood.of(points, [_CLIPPED, Ball(k)], keep=BALL_K, engine=engine, advance=advance)
     blocks, rest = blocks_of_fakes(len(real), len(fake), seed)
     cuts = [fake] if len(blocks) == 1 and not len(rest) else (part_of(fake, rows) for rows in blocks)
     parts = [_judged(points, own, k, points.beside(cut), advance) for cut in cuts]
-    known = [part.seen for part in parts]
     if len(rest):
-        known.append(_seen_among_reals(points, own, points.beside(part_of(fake, rest)), advance))
+        parts.append(_judged(points, own, k, points.beside(part_of(fake, rest)), advance, in_block=False))
     fidelity = witnessed_fidelity(
-        torch.cat([seen.witnesses for seen in known]),
-        torch.cat([seen.lid for seen in known]),
+        torch.cat([part.witnesses for part in parts]),
+        torch.cat([part.lid for part in parts]),
         own.in_degrees[0],
         local_dimension(_listed(points, own)),
     )
-    return _joined(fidelity, parts, 1.0), _joined(fidelity, parts, math.inf)
+    pairs = [(part.support, part.coverage) for part in parts[: len(blocks)]]
+    return _joined(fidelity, pairs, 1.0), _joined(fidelity, pairs, math.inf)
 
 
 def local_dimension(sq: Tensor) -> Tensor:
     """Local intrinsic dimension seen from each of q samples: -1 / mean of ln(d_l / d_k) over l < k.
 
-    Points at distance 0 are left out: copies say nothing of a dimension, and were every real there twice, none would
-    have any.
-
-    Args:
-        sq: (q, k) squared distances to the k > 1 nearest points, ascending.
-
-    Returns:
-        (q,) float64: 0 where fewer than two distances are not 0, infinite where all that are not 0 are equal.
+    Points at distance 0 are left out: copies say nothing of a dimension, and were every real there twice,
+    none would have any. (q,) float64: 0 where fewer than two distances are not 0, infinite where all that are
+    not 0 are equal.
     """
     nearer, last = sq[:, :-1].double(), sq[:, -1:].double()
     is_apart = nearer > 0
@@ -149,65 +126,29 @@ def local_dimension(sq: Tensor) -> Tensor:
 
 
 def witnessed_fidelity(
-    witnesses_fake: Tensor,
-    lid_fake: Tensor,
-    witnesses_real: Tensor,
-    lid_real: Tensor,
-    *,
-    w: int = WITNESSES,
-    alpha: float = 0.02,
+    witnesses_fake: Tensor, lid_fake: Tensor, witnesses_real: Tensor, lid_real: Tensor
 ) -> float:
-    """Share of fakes that at least `w` reals attest and whose dimension is a real's, over that share of the reals.
+    """Share of fakes that 5 reals attest and whose dimension is a real's, over that share of the reals; NaN if none.
 
-    Args:
-        witnesses_fake: (m,) in how many clipped real balls each fake lies.
-        lid_fake: (m,) local dimension of each fake among the reals.
-        witnesses_real: (n,) in how many clipped balls of other reals each real lies.
-        lid_real: (n,) local dimension of each real among the others.
-        w: Witnesses needed.
-        alpha: Share of the reals whose dimension counts as too high.
-
-    Returns:
-        Not cut at 1; NaN where no real passes.
+    Witnesses (m,) are the clipped balls of reals around a fake, or (n,) of others around a real. The 2 % of the reals with
+    the largest dimension count as too high.
     """
-    place = math.ceil((1 - alpha) * (len(lid_real) - 1) - 1e-9)  # the quantile, taken from above
+    place = math.ceil((1 - _TOO_HIGH) * (len(lid_real) - 1) - 1e-9)  # the quantile, taken from above
     limit = lid_real.sort().values[place]
-    accepted_fakes = (witnesses_fake >= w) & (lid_fake <= limit)
-    accepted_reals = (witnesses_real >= w) & (lid_real <= limit)
+    accepted_fakes = (witnesses_fake >= WITNESSES) & (lid_fake <= limit)
+    accepted_reals = (witnesses_real >= WITNESSES) & (lid_real <= limit)
     return _ratio(_share(accepted_fakes), _share(accepted_reals))
 
 
-def witnessed_support(witnesses_real: Tensor, witnesses_fake: Tensor, *, w: int = WITNESSES) -> float:
-    """Share of reals that lie in at least `w` clipped balls of the fakes, over that share of the fakes.
-
-    Args:
-        witnesses_real: (n,) in how many clipped fake balls each real lies.
-        witnesses_fake: (m,) in how many clipped balls of other fakes each fake lies.
-        w: Witnesses needed.
-
-    Returns:
-        Not cut at 1; NaN where no fake passes.
-    """
-    return _ratio(_share(witnesses_real >= w), _share(witnesses_fake >= w))
+def witnessed_support(witnesses_real: Tensor, witnesses_fake: Tensor) -> float:
+    """Share of reals (n,) in at least 5 clipped balls of the fakes, over that share of the fakes (m,); NaN if none."""
+    return _ratio(_share(witnesses_real >= WITNESSES), _share(witnesses_fake >= WITNESSES))
 
 
-def witnessed_coverage(fakes_per_real_ball: Tensor, *, n_fake: int, k: int, t: int = COVERING) -> float:
-    """Share of real balls that hold at least `t` fakes, over what a perfect generator would have.
-
-    Args:
-        fakes_per_real_ball: (n,) fakes in each k-NN ball of the reals, of unclipped radius.
-        n_fake: Number of fakes, m.
-        k: Of these balls; see `covering_k`.
-        t: Fakes needed.
-
-    Returns:
-        Not cut at 1.
-
-    Raises:
-        UsageError: There is no k-th other real ("bad-option").
-    """
-    expected = balls_hit(len(fakes_per_real_ball), n_fake, k, at_least=t)
-    return _ratio(_share(fakes_per_real_ball >= t), expected)
+def witnessed_coverage(fakes_per_real_ball: Tensor, *, n_fake: int, k: int) -> float:
+    """Share of real k-NN balls (n,) that hold at least 4 of m fakes, over what a perfect generator would have."""
+    expected = balls_hit(len(fakes_per_real_ball), n_fake, k, at_least=COVERING)
+    return _ratio(_share(fakes_per_real_ball >= COVERING), expected)
 
 
 def covering_k(n_real: int, n_fake: int) -> int:
@@ -236,54 +177,38 @@ def pairs_of(n_real: int, n_fake: int) -> int:
     return n_real * (n_real - 1) // 2 + count * size * (size - 1) // 2 + 2 * n_real * n_fake
 
 
-class _Seen(NamedTuple):
-    """What the reals say of each of some fakes: how many clipped balls of theirs hold it, and its local dimension."""
+class _Judged(NamedTuple):
+    """Of each of some fakes: clipped balls of reals around it, and its local dimension; and both parts of diversity."""
 
     witnesses: Tensor
     lid: Tensor
-
-
-class _Judged(NamedTuple):
-    """What one block of fakes tells: of each of them, and both parts of diversity."""
-
-    seen: _Seen
     support: float
     coverage: float
 
 
-def _judged(points: Placed, own: Neighborhood, k: int, queries: Placed, advance: Advance) -> _Judged:
-    """One block of fakes against the reals, whose clipped and k-NN balls are known."""
-    among = queries
-    if not serves(queries, BALL_K):
-        among = Placed.of(queries.features, BALL_K)
-    of_fakes = Neighborhood.of(among, [_CLIPPED], engine=choose_engine(points.device), advance=advance)
+def _judged(
+    points: Placed, own: Neighborhood, k: int, queries: Placed, advance: Advance, *, in_block: bool = True
+) -> _Judged:
+    """Fakes against the reals, whose clipped and k-NN balls are known; those in no block have no diversity."""
+    engine = choose_engine(points.device)
+    of_fakes = None
+    if in_block:
+        among = queries if serves(queries, BALL_K) else Placed.of(queries.features, BALL_K)
+        of_fakes = Neighborhood.of(among, [_CLIPPED], engine=engine, advance=advance)
     counts = cross_counts(
         points,
         queries,
-        real_sq_radii=own.sq_radii,
-        fake_sq_radii=of_fakes.sq_radii,
-        engine=choose_engine(points.device),
+        real_sq_radii=own.sq_radii if of_fakes else own.sq_radii[:1],
+        fake_sq_radii=of_fakes.sq_radii if of_fakes else None,
+        engine=engine,
         advance=advance,
     )
-    return _Judged(
-        _Seen(counts.real_balls_per_fake[0], _dimension_among(points, queries, advance)),
-        witnessed_support(counts.fake_balls_per_real[0], of_fakes.in_degrees[0]),
-        witnessed_coverage(counts.fakes_per_real_ball[1], n_fake=len(queries), k=k),
-    )
-
-
-def _seen_among_reals(points: Placed, own: Neighborhood, queries: Placed, advance: Advance) -> _Seen:
-    """Fakes that are in no block."""
-    counts = cross_counts(
-        points, queries, real_sq_radii=own.sq_radii[:1], engine=choose_engine(points.device), advance=advance
-    )
-    return _Seen(counts.real_balls_per_fake[0], _dimension_among(points, queries, advance))
-
-
-def _dimension_among(points: Placed, queries: Placed, advance: Advance) -> Tensor:
-    return local_dimension(
-        nearest_between(queries, points, BALL_K, engine=choose_engine(points.device), advance=advance)[1]
-    )
+    support = coverage = math.nan
+    if of_fakes:
+        support = witnessed_support(counts.fake_balls_per_real[0], of_fakes.in_degrees[0])
+        coverage = witnessed_coverage(counts.fakes_per_real_ball[1], n_fake=len(queries), k=k)
+    sq = nearest_between(queries, points, BALL_K, engine=engine, advance=advance)[1]
+    return _Judged(counts.real_balls_per_fake[0], local_dimension(sq), support, coverage)
 
 
 def _listed(points: Placed, own: Neighborhood) -> Tensor:
@@ -294,16 +219,13 @@ def _listed(points: Placed, own: Neighborhood) -> Tensor:
     return sq.view(index.shape).sort(dim=1).values
 
 
-def _joined(fidelity: float, parts: Sequence[_Judged], most: float) -> Witnessed:
+def _joined(fidelity: float, parts: Sequence[tuple[float, float]], most: float) -> Witnessed:
     """Means over blocks of what is at most `most`."""
-    support, coverage = (
-        [_at_most(most, ratio) for ratio in ratios]
-        for ratios in zip(*((part.support, part.coverage) for part in parts), strict=True)
-    )
-    diversity = [_at_most(a, b) for a, b in zip(support, coverage, strict=True)]
-    return Witnessed(
-        _at_most(most, fidelity), *(sum(each) / len(parts) for each in (diversity, support, coverage))
-    )
+    cut = [(_at_most(most, support), _at_most(most, coverage)) for support, coverage in parts]
+    diversity = [_at_most(*part) for part in cut]
+    support, coverage = zip(*cut, strict=True)
+    means = (sum(each) / len(parts) for each in (diversity, support, coverage))
+    return Witnessed(_at_most(most, fidelity), *means)
 
 
 def _at_most(most: float, value: float) -> float:
@@ -322,16 +244,9 @@ def _ratio(share: float, expected: float) -> float:
 def witnessed_of_halves(
     real: Tensor, fake: Tensor, seed: int, *, advance: Advance = no_advance
 ) -> dict[str, Tensor]:
-    """`witnessed`, not cut at 1, of the halves that other metrics begin their replicates with.
+    """`witnessed`, not cut at 1, of the halves that other metrics begin their replicates with, by name: (20,) float64.
 
-    Args:
-        real: (n, d) float32, n >= `LEAST`.
-        fake: (m, d) float32, m >= `LEAST`.
-        seed: Of the halves and of blocks.
-        advance: Told of the pairs that are done with, `pairs_of` each half.
-
-    Returns:
-        By name, (20,) float64; 2 s and 2 s + 1 are of complementary halves. NaN where a half has no value.
+    Places 2 s and 2 s + 1 are of complementary halves. NaN where a half has no value.
     """
     halves = (_rows(real, seed, _REAL_STREAM), _rows(fake, seed, _FAKE_STREAM))
     found = [

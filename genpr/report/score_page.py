@@ -435,7 +435,7 @@ def evidence_report(
         _labels(real, evidence.sides[0], "real", real_labels),
         _labels(fake, evidence.sides[1], "fake", fake_labels),
     )
-    points = project(*(each.features for each in evidence.sides), seed=evidence.result.seed, device=device)
+    points = project(*(each.features for each in evidence.sides), seed=evidence.result.seed)
     galleries = []
     if loader.has_images:
         modes = selections.select_modes(evidence, labels=labels, device=device, progress=progress)

@@ -20,7 +20,7 @@ from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import result_of
 from genpr.features.feature_set import FeatureSet
 from genpr.features.source_features import FROM_FILE
-from genpr.metrics.equal_blocks import equal_blocks
+from genpr.metrics.blocks import equal_blocks
 from genpr.metrics.null import balls_hit
 from genpr.metrics.registry import METRICS, SIZE_SENSITIVE
 from genpr.report.score_tables import score_table

@@ -19,8 +19,8 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.options import EmbedOptions
 from genpr.features.source_features import Embedder
 from genpr.images.source import choose_rows
+from genpr.metrics.fakes_only import inception_score
 from genpr.metrics.frechet import Gaussian, frechet_distance
-from genpr.metrics.inception_score import inception_score
 from genpr.metrics.metric import DistributionOptions
 from genpr.metrics.registry import DEFAULT_METRICS, METRICS
 

@@ -18,8 +18,8 @@ from genpr.errors import FeatureError, UsageError
 from genpr.evaluation.evaluator import score_protocols
 from genpr.evaluation.protocols import PROTOCOLS, find_protocol
 from genpr.evaluation.result import result_of
+from genpr.metrics.fakes_only import inception_score
 from genpr.metrics.frechet import Gaussian, frechet_distance
-from genpr.metrics.inception_score import inception_score
 from genpr.metrics.registry import BALLS, DEFAULT_METRICS, METRICS
 
 

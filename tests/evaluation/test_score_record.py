@@ -13,9 +13,8 @@ import genpr
 from genpr.errors import FeatureError
 from genpr.features.feature_set import FeatureSet, save_features
 from genpr.images.source import choose_rows
-from genpr.metrics.diversity import vendi_score
+from genpr.metrics.fakes_only import inception_score, vendi_score
 from genpr.metrics.frechet import frechet_distance, frechet_infinity
-from genpr.metrics.inception_score import inception_score
 from genpr.metrics.kernel import cmmd, kernel_distance
 from genpr.metrics.registry import METRICS
 

@@ -45,7 +45,7 @@ from genpr.images.arrays import peek_array
 from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
-from genpr.metrics.knn_manifold import KNNManifold
+from genpr.metrics.manifold import KNNManifold
 
 MOST_SECONDS = 5.0  # of processor time
 MOST_BYTES = 2**30

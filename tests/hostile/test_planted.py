@@ -19,7 +19,7 @@ from genpr.evaluation.evaluator import Evaluator
 from genpr.features.cache import FeatureCache
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import load_features
-from genpr.metrics.knn_manifold import KNNManifold
+from genpr.metrics.manifold import KNNManifold
 from genpr.storage import load_tensors, save_tensors
 
 INFO = ExtractorInfo("mine", 8, "none", None, comparable=False, cache_key="0" * 64)

@@ -23,7 +23,7 @@ from genpr.checkpoints.score_log import scored_record
 from genpr.features.cache import FeatureCache
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, save_features
-from genpr.metrics.knn_manifold import KNNManifold
+from genpr.metrics.manifold import KNNManifold
 
 COLOR = np.random.default_rng(0).integers(0, 256, (9, 12, 3), dtype=np.uint8)
 NAMES = ("a/0.png", "a/1.png", "b/2.png", "b/3.png")

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from genpr.metrics.knn_manifold import KNNManifold
-from genpr.metrics.manifold import manifold_metrics
+from genpr.metrics.manifold import KNNManifold, manifold_metrics
 
 
 def _state():

@@ -7,7 +7,7 @@ import pytest
 import scipy.linalg
 import torch
 
-from genpr.errors import FeatureError, UsageError
+from genpr.errors import FeatureError
 from genpr.metrics import blocks
 from genpr.metrics.frechet import Gaussian, frechet_distance, frechet_infinity
 
@@ -55,13 +55,6 @@ def test_covariances_that_do_not_commute(d, rng):
     expected = np.trace(start) + np.trace(end) - 2 * np.trace(transport @ start)
     end = (end + end.T) / 2
     assert frechet_distance(gaussian(start), gaussian(end)) == pytest.approx(expected, rel=1e-11)
-
-
-@pytest.mark.parametrize("n", [None, 2])
-def test_covariances_of_rank_one(n, rng):
-    u, v = (w / np.linalg.norm(w) for w in rng.normal(size=(2, 50)))
-    distance = frechet_distance(gaussian(3 * np.outer(u, u), n=n), gaussian(5 * np.outer(v, v), n=n))
-    assert distance == pytest.approx(8 - 2 * 15**0.5 * abs(u @ v), abs=1e-12)
 
 
 def test_singular_against_definite(rng):
@@ -116,15 +109,6 @@ def test_few_rows_equal_the_definition(n, m, rng):
     assert frechet_distance(Gaussian.of(real), Gaussian.of(fake)) == pytest.approx(expected, rel=1e-11)
 
 
-def test_spherical_gaussians(rng):
-    # Expected d (mu^2 + (1 - s)^2) = 4. One standard error: of the mean's part 2 mu sqrt(d (1 + s^2) / n) = 0.036,
-    # of the spread's |1 - s| sqrt(2 d (1 + s^2) / n) = 0.026, together 0.044; the bias,
-    # d (1 + s^2) / n + s d (d + 1) / (2 n), is 0.004. Five standard errors are allowed.
-    n, d, mu, s = 20_000, 8, 0.5, 1.5
-    distance = frechet_distance(rng.normal(size=(n, d)), rng.normal(mu, s, (n, d)))
-    assert distance == pytest.approx(d * (mu**2 + (1 - s) ** 2), abs=0.22)
-
-
 @pytest.mark.parametrize(
     ("mean", "spread", "n"), [(5, 0.05, 400), (5, 0.05, 10), (1000, 0.01, 400), (-1000, 0.01, 10)]
 )
@@ -166,59 +150,19 @@ def test_block_size_does_not_matter(elements, rng, monkeypatch):
     torch.testing.assert_close(Gaussian.of(real).covariance, covariance, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize(("n", "m", "shape"), [(9, 5, (9, 5)), (9, 90, (9, 24)), (25, 40, (24, 24))])
-def test_no_matrix_is_larger_than_needed(n, m, shape, rng, monkeypatch):
-    seen, original = [], torch.linalg.svdvals
-    monkeypatch.setattr(torch.linalg, "svdvals", lambda matrix: seen.append(matrix.shape) or original(matrix))
-    frechet_distance(rng.normal(size=(n, 24)), rng.normal(size=(m, 24)))
-    assert seen == [shape]
-
-
-def test_gaussian_stands_for_its_features(rng):
-    real, fake = rng.normal(size=(200, 16)), rng.normal(size=(150, 16))
-    moments = Gaussian.of(real)
-    assert (moments.n, moments.mean.dtype) == (200, torch.float64)
-    np.testing.assert_allclose(
-        moments.covariance, np.cov(real.astype(np.float32).astype(float).T), rtol=1e-12
-    )
-    expected = frechet_distance(real, fake)
-    assert frechet_distance(moments, fake) == pytest.approx(expected, rel=1e-12)
-    assert frechet_distance(moments, Gaussian.of(fake)) == pytest.approx(expected, rel=1e-12)
-
-
-def test_arrays_of_all_kinds(rng, tmp_path):
-    features = rng.integers(0, 9, (50, 6))
-    expected = frechet_distance(features, features * 2)
-    np.save(tmp_path / "features.npy", features.astype(np.float16))
-    mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
-    for same in (torch.from_numpy(features), features.astype(np.float32)[:, ::-1][:, ::-1], mapped):
-        assert frechet_distance(same, features * 2) == pytest.approx(expected, rel=1e-13)
-
-
 # FD-infinity
 
 
-@pytest.mark.parametrize(("m", "sizes"), [(3, 2), (60, 15), (700, 4)])
-def test_infinity_is_the_intercept(m, sizes, rng):
-    real, fake = (rng.normal(mean, 1, (count, 6)).astype(np.float32) for mean, count in ((0, 400), (0.4, m)))
-    draws = np.random.default_rng(7)
-    low = max(m // 10, 2)
-    numbers = [int(low + (m - low) * i / (sizes - 1)) for i in range(sizes)]
+@pytest.mark.parametrize(("m", "low"), [(3, 2), (60, 6), (60_000, 5000)])
+def test_infinity_is_the_intercept(m, low, rng):
+    real, fake = (rng.normal(mean, 1, (count, 3)).astype(np.float32) for mean, count in ((0, 400), (0.4, m)))
+    draws = np.random.default_rng(0)
+    numbers = [int(low + (m - low) * i / 14) for i in range(15)]
     distances = [frechet_distance(real, fake[draws.choice(m, number, replace=False)]) for number in numbers]
-    design = np.stack([np.ones(sizes), 1 / np.array(numbers)], axis=1)
+    design = np.stack([np.ones(15), 1 / np.array(numbers)], axis=1)
     expected = np.linalg.lstsq(design, np.array(distances), rcond=None)[0][0]
-    assert frechet_infinity(real, fake, sizes=sizes, seed=7) == pytest.approx(expected, rel=1e-9)
-    assert frechet_infinity(Gaussian.of(real), fake, sizes=sizes, seed=7) == pytest.approx(expected, rel=1e-9)
-
-
-def test_infinity_starts_at_5000(rng, monkeypatch):
-    seen = []
-    monkeypatch.setattr("genpr.metrics.frechet._distance", lambda real, fake: seen.append(fake) or 1.0)
-    monkeypatch.setattr("genpr.metrics.frechet._half_of_rows", lambda features, rows, device: rows)
-    fake = rng.normal(size=(60_000, 1))
-    assert frechet_infinity(gaussian([[1.0]]), fake, sizes=3) == pytest.approx(1)
-    assert [len(rows) for rows in seen] == [5000, 32_500, 60_000]
-    assert all(len(rows.unique()) == len(rows) for rows in seen)
+    assert frechet_infinity(real, fake) == pytest.approx(expected, rel=1e-9)
+    assert frechet_infinity(Gaussian.of(real), fake) == pytest.approx(expected, rel=1e-9)
 
 
 def test_infinity_takes_away_the_fakes_bias(rng):
@@ -230,47 +174,35 @@ def test_infinity_takes_away_the_fakes_bias(rng):
     assert abs(np.mean([frechet_infinity(truth, fake) for fake in samples])) < 0.006
 
 
-def test_infinity_is_reproducible_and_leaves_random_state(rng):
-    fake = rng.normal(size=(100, 4))
-    before = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
-    first = frechet_infinity(fake[:50], fake)
-    assert frechet_infinity(fake[:50], fake, seed=0) == first != frechet_infinity(fake[:50], fake, seed=1)
-    assert (np.random.get_state()[1] == before[0]).all()  # noqa: NPY002
-    assert torch.equal(torch.get_rng_state(), before[1])
-
-
 # Bad input
 
 GOOD = np.random.default_rng(0).normal(size=(10, 4))
 NAN = np.where(np.arange(40).reshape(10, 4) == 17, np.nan, GOOD)
 
 
-@pytest.mark.parametrize("function", [frechet_distance, frechet_infinity])
 @pytest.mark.parametrize(
     ("real", "fake", "code", "message"),
     [
-        (GOOD[0], GOOD, "feature-shape", "real must be"),
         (GOOD, GOOD[:, :, None], "feature-shape", "fake must be"),
         (NAN, GOOD, "non-finite", "real features must be finite"),
         (GOOD, GOOD[:, :3], "width-mismatch", "real has 4 features per image but fake has 3"),
         (Gaussian.of(GOOD), GOOD[:, :3], "width-mismatch", "real has 4 features per image but fake has 3"),
         (GOOD[:1], GOOD, "too-few", "real needs at least 2 rows, found 1"),
         (GOOD, GOOD[:1], "too-few", "fake.* at least . rows, found 1"),
-        ([[1.0]], GOOD, "feature-shape", "real must be"),
     ],
 )
-def test_bad_features(function, real, fake, code, message):
+def test_bad_features(real, fake, code, message):
     with pytest.raises(FeatureError, match=message) as caught:
-        function(real, fake)
+        frechet_distance(real, fake)
     assert caught.value.code == code
 
 
 @pytest.mark.parametrize(
     ("mean", "covariance", "n", "message"),
     [
-        (np.zeros((2, 1)), np.eye(2), None, "shapes are"),
-        (np.zeros(2), np.eye(3), None, "shapes are"),
-        (np.zeros(0), np.eye(0), None, "shapes are"),
+        (np.zeros((2, 1)), np.eye(2), None, "are needed, not"),
+        (np.zeros(2), np.eye(3), None, "are needed, not"),
+        (np.zeros(0), np.eye(0), None, "are needed, not"),
         (np.array([0, np.nan]), np.eye(2), None, "not finite"),
         (np.zeros(2), np.array([[1, 0.5], [0, 1]]), None, "symmetric"),
         (np.zeros(2), np.eye(2), 1, "at least 2 rows"),
@@ -282,17 +214,6 @@ def test_bad_gaussians(mean, covariance, n, message):
     assert caught.value.code == "bad-gaussian"
 
 
-def test_gaussian_of_float32_tensors_says_what_to_use():
-    with pytest.raises(FeatureError, match=r"use Gaussian\.from_moments"):
-        Gaussian(torch.zeros(2), torch.eye(2))
-
-
 def test_covariance_with_negative_eigenvalue():
-    with pytest.raises(FeatureError, match=r"negative eigenvalues, but one is -1"):
+    with pytest.raises(FeatureError, match="negative eigenvalue, -1"):
         frechet_distance(gaussian([[1.0, 2], [2, 1]]), gaussian(np.eye(2)))
-
-
-@pytest.mark.parametrize("options", [{"sizes": 1}, {"sizes": 2.5}, {"seed": -1}, {"seed": True}])
-def test_bad_options(options):
-    with pytest.raises(UsageError, match=f"{next(iter(options))} must be an integer"):
-        frechet_infinity(GOOD, GOOD, **options)

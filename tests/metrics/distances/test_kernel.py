@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics import blocks, kernel
@@ -85,22 +84,6 @@ def test_subset_is_no_larger_than_a_set(rng):
     assert kernel_distance(real, fake, subsets=2) == kernel_distance(real, fake, subsets=2, subset_size=25)
 
 
-def test_swapping_whole_sets_changes_nothing(rng):
-    real, fake = rng.normal(size=(30, 4)), rng.normal(0.3, 1, (30, 4))
-    there, back = (kernel_distance(*pair, subsets=1).mean for pair in ((real, fake), (fake, real)))
-    assert there == pytest.approx(back, rel=1e-12)
-
-
-def test_random_streams_are_left_alone(rng):
-    features = rng.normal(size=(20, 3))
-    before = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
-    first = kernel_distance(features, features + 1, subset_size=5)
-    assert kernel_distance(features, features + 1, subset_size=5) == first
-    assert kernel_distance(features, features + 1, subset_size=5, seed=1) != first
-    assert (np.random.get_state()[1] == before[0]).all()  # noqa: NPY002
-    assert torch.equal(torch.get_rng_state(), before[1])
-
-
 # CMMD
 
 
@@ -116,19 +99,6 @@ def test_cmmd_of_point_masses():
     assert cmmd(real, fake) == pytest.approx(1000 * 2 * (1 - math.exp(-2 / 200)), rel=1e-13)
 
 
-def test_cmmd_is_biased(rng):
-    # Both halves of one distribution: the expectation is (1/n + 1/m)(1 - E k) > 0, not 0.
-    values = [cmmd(*rng.normal(size=(2, 10, 50))) for _ in range(20)]
-    assert np.mean(values) == pytest.approx(1000 * 0.2 * (1 - math.exp(-2 / 200)), rel=0.1)
-
-
-def test_cmmd_ignores_length_and_order(rng):
-    real, fake = float32(rng.normal(size=(30, 8))), float32(rng.normal(0.5, 1, (20, 8)))
-    expected = cmmd(real, fake)
-    assert cmmd(real * 4, fake[::-1] / 2) == pytest.approx(expected, rel=1e-12)
-    assert cmmd(fake, real) == pytest.approx(expected, rel=1e-12)
-
-
 def test_cmmd_of_identical_sets_is_zero(rng):
     real = rng.normal(size=(30, 8))
     assert 0 <= cmmd(real, real) < 1e-12
@@ -139,26 +109,17 @@ def test_cmmd_of_identical_sets_is_zero(rng):
 # Both
 
 
-@pytest.mark.parametrize("tile", [1, 3, 29, 30, 31])
+@pytest.mark.parametrize("tile", [1, 29, 31])
 def test_tile_size_does_not_matter(tile, rng, monkeypatch):
     real, fake = rng.normal(1, 1, (30, 8)), rng.normal(1.2, 1, (41, 8))
     expected = cmmd(real, fake), kernel_distance(real, fake, subsets=2).mean
-    shapes = []
-    for name in ("_cubic", "_gaussian_less_one"):
-        original = getattr(kernel, name)
-        monkeypatch.setattr(
-            kernel,
-            name,
-            lambda dots, original=original, **kw: shapes.append(dots.shape) or original(dots, **kw),
-        )
     monkeypatch.setattr(kernel, "_TILE_ROWS", tile)
     assert (cmmd(real, fake), kernel_distance(real, fake, subsets=2).mean) == pytest.approx(
         expected, rel=1e-12
     )
-    assert max(max(shape) for shape in shapes) <= tile
 
 
-@pytest.mark.parametrize("elements", [1, 8, 50, 10**6])
+@pytest.mark.parametrize("elements", [1, 50])
 def test_block_size_does_not_matter(elements, rng, monkeypatch):
     real, fake = rng.normal(1, 1, (30, 8)), rng.normal(1.2, 1, (41, 8))
     expected = cmmd(real, fake), kernel_distance(real, fake, subsets=2).mean
@@ -174,16 +135,6 @@ def test_extreme_scales_stay_finite(rng):
     assert math.isfinite(cmmd(tiny, huge))
 
 
-def test_arrays_of_all_kinds(rng, tmp_path):
-    features = rng.integers(1, 9, (50, 6))
-    other = features[::-1] * 2 + np.arange(6)
-    np.save(tmp_path / "features.npy", features.astype(np.float16))
-    mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
-    expected = cmmd(features, other), kernel_distance(features, other, subset_size=9)
-    for same in (torch.from_numpy(features), mapped):
-        assert (cmmd(same, other), kernel_distance(same, other, subset_size=9)) == expected
-
-
 # Bad input
 
 GOOD = np.random.default_rng(0).normal(size=(10, 4))
@@ -194,11 +145,9 @@ NAN = np.where(np.arange(40).reshape(10, 4) == 17, np.nan, GOOD)
 @pytest.mark.parametrize(
     ("real", "fake", "code", "message"),
     [
-        (GOOD[0], GOOD, "feature-shape", "real must be"),
         (GOOD, NAN, "non-finite", "fake features must be finite"),
         (GOOD, GOOD[:, :3], "width-mismatch", "real has 4 features per image but fake has 3"),
         (GOOD[:1], GOOD, "too-few", "real needs at least 2 rows, found 1"),
-        (GOOD, GOOD[:0], "too-few", "fake needs at least 2 rows, found 0"),
     ],
 )
 def test_bad_features(function, real, fake, code, message):
@@ -216,9 +165,7 @@ def test_row_of_zeros_has_no_direction(monkeypatch):
     assert caught.value.code == "zero-row"
 
 
-@pytest.mark.parametrize(
-    "options", [{"subsets": 0}, {"subset_size": 1}, {"subset_size": 2.0}, {"seed": 2**32}, {"seed": None}]
-)
+@pytest.mark.parametrize("options", [{"subsets": 0}, {"subset_size": 1}, {"seed": 2**32}])
 def test_bad_options(options):
     with pytest.raises(UsageError, match=f"{next(iter(options))} must be an integer") as caught:
         kernel_distance(GOOD, GOOD, **options)

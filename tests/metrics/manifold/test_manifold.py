@@ -11,8 +11,8 @@ from counting_engine import CountingEngine
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics import real_manifold
-from genpr.metrics.knn_manifold import KNNManifold
 from genpr.metrics.manifold import (
+    KNNManifold,
     PrecisionRecall,
     ball_scores,
     manifold_metrics,

@@ -10,60 +10,37 @@ import oracle
 import pytest
 import torch
 
-from genpr.errors import FeatureError, UsageError
 from genpr.metrics import realism as module
-from genpr.metrics.knn_manifold import KNNManifold
-from genpr.metrics.realism import rarity, realism, realism_of, realism_scores
+from genpr.metrics.manifold import KNNManifold
+from genpr.metrics.realism import rarity, realism_of
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import Frame, choose_frame
 from genpr.neighbors.nearest import kth_sq_distances
 
-REALS, FAKES = np.array([[0.0], [1], [3], [7]]), np.array([[0.5], [2], [10]])
+
+def realism(real, fake, k: int = 3) -> torch.Tensor:
+    return KNNManifold.fit(real, k=k).realism(fake)
 
 
-def by_definition(real: np.ndarray, fake: np.ndarray, k: int, *, squared: bool = False) -> np.ndarray:
+def by_definition(real: np.ndarray, fake: np.ndarray, k: int) -> np.ndarray:
     sq_radii = oracle.kth_sq_distances(real, [k])[0]
     sq = oracle.sq_distances(real, fake)
     kept = np.sqrt(sq_radii) <= np.median(np.sqrt(sq_radii))
     with np.errstate(divide="ignore", invalid="ignore"):
-        if squared:
-            ratios = sq_radii[:, None] / (sq + 1e-5)
-        else:
-            ratios = np.where(sq == 0, np.inf, np.sqrt(sq_radii[:, None]) / np.sqrt(sq))
+        ratios = np.where(sq == 0, np.inf, np.sqrt(sq_radii[:, None]) / np.sqrt(sq))
     return ratios[kept].max(axis=0)
-
-
-def test_hand_computed():
-    assert realism_scores(REALS, FAKES, k=1).tolist() == pytest.approx([2, 1, 1 / 9], rel=1e-15)
-    radii = np.array([1.0, 1, 2, 4])
-    assert realism(REALS, radii, FAKES).tolist() == pytest.approx([2, 1, 1 / 9], rel=1e-15)
-    squared = realism(REALS, radii, FAKES, squared=True)
-    assert squared.tolist() == pytest.approx([1 / 0.25001, 1 / 1.00001, 1 / 81.00001], rel=1e-14)
-    assert squared.tolist() == pytest.approx([4, 1, 1 / 81], rel=1e-4)
-
-
-def test_a_radius_equal_to_the_median_is_kept():
-    centers, radii = np.array([[0.0], [10], [20]]), np.array([1.0, 2, 3])
-    assert realism(centers, radii, np.array([[12.0], [23.0]])).tolist() == [1, 2 / 13]
 
 
 def test_a_copy_of_a_real_is_infinitely_realistic():
     real = np.array([[0.0], [0], [1], [1.5], [9]])  # the balls of the twins have radius 0
-    assert realism_scores(real, np.array([[0.0], [0.5]]), k=1).tolist() == [np.inf, 1]
-    real = np.zeros((3, 2))
-    assert realism_scores(real, np.array([[0.0, 0], [1, 0]]), k=1).tolist() == [np.inf, 0]
-    assert realism_scores(real, np.array([[0.0, 0], [1, 0]]), k=1, squared=True).tolist() == [0, 0]
+    assert realism(real, np.array([[0.0], [0.5]]), k=1).tolist() == [np.inf, 1]
+    assert realism(np.zeros((3, 2)), np.array([[0.0, 0], [1, 0]]), k=1).tolist() == [np.inf, 0]
 
 
-@pytest.mark.parametrize(
-    ("case", "squared"),
-    [(case, False) for case in feature_cases.names()]
-    + [(case, True) for case in ("near_duplicates", "fakes_copy_reals", "all_identical", "huge_values")],
-)
-def test_every_case_is_the_definitions(case, squared):
+@pytest.mark.parametrize("case", feature_cases.names())
+def test_every_case_is_the_definitions(case):
     real, fake = feature_cases.make(case)
-    found = realism_scores(real, fake, squared=squared)
-    np.testing.assert_allclose(found.numpy(), by_definition(real, fake, 3, squared=squared), rtol=1e-14)
+    np.testing.assert_allclose(realism(real, fake).numpy(), by_definition(real, fake, 3), rtol=1e-14)
 
 
 @pytest.mark.parametrize("tiles", [(7, 5), (64, 9), (1000, 1000)])
@@ -74,7 +51,7 @@ def test_tiles_change_no_bit(case, tiles):
     sq_radii = kth_sq_distances(points, [3])[0]
     told: list[int] = []
     found = realism_of(points, sq_radii, points.frame.place(fake), engine=Engine(*tiles), advance=told.append)
-    assert torch.equal(found, realism_scores(real, fake))
+    assert torch.equal(found, realism(real, fake))
     assert sum(told) == len(real) * len(fake)
 
 
@@ -89,7 +66,7 @@ def test_frames_change_no_bit(case):
     frame = in_three_directions(Frame.around(real), real)
     points = frame.place(real)
     found = realism_of(points, kth_sq_distances(points, [3])[0], frame.place(fake), engine=Engine(50, 40))
-    assert torch.equal(found, realism_scores(real, fake))
+    assert torch.equal(found, realism(real, fake))
 
 
 def test_in_a_chosen_frame_few_distances_are_computed(rng, monkeypatch):
@@ -120,25 +97,13 @@ def test_realism_is_at_least_1_exactly_inside_the_pruned_manifold(rng):
     kept = sq_radii <= np.median(sq_radii)
     inside = (oracle.sq_distances(real, fake)[kept] <= sq_radii[kept][:, None]).any(axis=0)
     assert 20 < inside.sum() < 180
-    assert (realism_scores(real, fake) >= 1).tolist() == inside.tolist()
+    assert (realism(real, fake) >= 1).tolist() == inside.tolist()
 
 
 def test_rarity_is_undefined_outside_and_ranked_inside():
     found = rarity(torch.tensor([1.0, torch.inf, 2.5, torch.nan, 4, 0.5]), torch.tensor([4.0, 1, 2, 1]))
     assert found.score.tolist() == pytest.approx([1, np.nan, 2.5, np.nan, 4, 0.5], nan_ok=True)
     assert found.percentile.tolist() == pytest.approx([50, np.nan, 75, np.nan, 100, 0], nan_ok=True)
-
-
-def test_impossible_input_is_refused():
-    with pytest.raises(UsageError, match="k must be"):
-        realism_scores(REALS, FAKES, k=0)
-    with pytest.raises(FeatureError, match="real needs at least k \\+ 1 = 5 rows"):
-        realism_scores(REALS, FAKES, k=4)
-    with pytest.raises(FeatureError, match="same extractor"):
-        realism_scores(REALS, FAKES.repeat(2, axis=1), k=1)
-    for radii in ([1.0, 1, 2], [1.0, 1, 2, -1], [1.0, 1, 2, np.nan], [1.0, 1, 2, np.inf]):
-        with pytest.raises(FeatureError, match="one finite number of at least 0 for each of 4"):
-            realism(REALS, np.array(radii), FAKES)
 
 
 @pytest.mark.parametrize("ties", ["closed", "strict"])

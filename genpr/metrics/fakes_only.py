@@ -1,0 +1,166 @@
+"""Scores of the fakes alone: Inception Score and Vendi score.
+
+References:
+    Salimans et al. 2016, "Improved Techniques for Training GANs".
+    Barratt and Sharma 2018, "A Note on the Inception Score" (what it cannot tell).
+    Friedman and Dieng 2023, "The Vendi Score: A Diversity Evaluation Metric for Machine Learning".
+    Stein et al. 2023, "Exposing Flaws of Generative Model Evaluation Metrics" (with the cosine kernel of features).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from genpr.errors import FeatureError, UsageError
+from genpr.metrics.blocks import check_no_zero_rows, unit_blocks
+from genpr.validation import Features, check_count, check_features, check_two_rows, choose_device
+
+_BLOCK_ELEMENTS = 2**22
+_SUM_TOLERANCE = 1e-3  # what float16 probabilities of 1000 classes can be off by
+
+
+class InceptionScore(NamedTuple):
+    """Mean and standard deviation over the splits."""
+
+    mean: float
+    std: float
+
+
+def inception_score(
+    probabilities: Features,
+    *,
+    splits: int = 10,
+    split_size: int | None = None,
+    seed: int | None = 2020,
+    device: str | torch.device = "auto",
+) -> InceptionScore:
+    """Inception Score exp(mean KL(p(y|x) || p(y))), of each split of the images on its own, then averaged.
+
+    The defaults are those of torch-fidelity: rows are shuffled by `numpy.random.RandomState(seed).permutation(n)`,
+    then cut into 10 parts from i * n // 10 to (i + 1) * n // 10. With `split_size=5000, seed=None` it is the score of
+    guided-diffusion (ADM): parts of 5000 images in the order given, the last one possibly shorter.
+
+    Args:
+        probabilities: (n, classes) softmax outputs, n >= 2; rows sum to 1.
+        splits: Number of parts, at most n. The score grows with the images in a part.
+        split_size: Images in a part; then `splits` does not count.
+        seed: Of the shuffling, below 2^32; None leaves the order as it is.
+        device: "auto" is where the tensor is if that is a GPU, else the best device here.
+
+    Returns:
+        Mean and standard deviation (over the number of parts, not one less), in float64; between 1 and the number of
+        classes.
+
+    Raises:
+        FeatureError: Malformed, non-finite, too few rows, or not probabilities ("not-probabilities").
+        UsageError: splits, split_size or seed is impossible.
+
+    Example:
+        >>> import numpy as np
+        >>> certain_and_varied = np.eye(4).repeat(25, axis=0)
+        >>> round(inception_score(certain_and_varied, splits=1).mean, 9)
+        4.0
+        >>> inception_score(np.full((100, 4), 0.25)).mean
+        1.0
+    """
+    check_two_rows(check_features(probabilities, "probabilities"), "probabilities")
+    n = len(probabilities)
+    if split_size is None:
+        count = check_count(splits, "splits", least=1)
+        if count > n:
+            raise UsageError(f"{n} images cannot be cut into {count} splits; use fewer", code="bad-option")
+        bounds = [(i * n // count, (i + 1) * n // count) for i in range(count)]
+    else:
+        size = check_count(split_size, "split_size", least=1)
+        bounds = [(start, min(start + size, n)) for start in range(0, n, size)]
+    order = torch.arange(n)
+    if seed is not None:
+        rng = np.random.RandomState(check_count(seed, "seed", least=0, most=2**32 - 1))
+        order = torch.from_numpy(rng.permutation(n))
+    _check_probabilities(probabilities)
+    device = choose_device(probabilities, device)
+    scores = [_score(probabilities, order[start:stop], device) for start, stop in bounds]
+    return InceptionScore(float(np.mean(scores)), float(np.std(scores)))
+
+
+def _score(probabilities: Features, rows: Tensor, device: torch.device) -> float:
+    """Of one part: the mean of KL(p || q), q the mean of the p, is the entropy of q less the mean entropy of the p."""
+    own_entropies, total = 0.0, torch.zeros(probabilities.shape[1], dtype=torch.float64, device=device)
+    for block in _blocks(probabilities, rows, device):
+        own_entropies += float(torch.special.entr(block).sum())  # of 0 it is 0
+        total += block.sum(dim=0)
+    divergence = float(torch.special.entr(total / len(rows)).sum()) - own_entropies / len(rows)
+    return float(np.exp(max(0.0, divergence)))
+
+
+def _blocks(rows: Features, order: Tensor, device: torch.device) -> Iterator[Tensor]:
+    """Rows of any real type at the indices `order`, as float64 blocks: float32 would cost half of the digits."""
+    step = max(1, _BLOCK_ELEMENTS // rows.shape[1])
+    for start in range(0, len(order), step):
+        at = order[start : start + step]
+        if isinstance(rows, Tensor):
+            yield rows.detach()[at].to(device, torch.float64)
+        else:
+            yield torch.from_numpy(rows[at.numpy()].astype(np.float64)).to(device)
+
+
+def _check_probabilities(probabilities: Features) -> None:
+    start = 0
+    for block in _blocks(probabilities, torch.arange(len(probabilities)), torch.device("cpu")):
+        sums, least = block.sum(dim=1), block.amin(dim=1)
+        bad = (least < 0) | ((sums - 1).abs() > _SUM_TOLERANCE)
+        if bad.any():
+            row = int(bad.nonzero()[0])
+            raise FeatureError(
+                f"each row of probabilities must be at least 0 and sum to 1, but row {start + row} (counted from 0) has "
+                f"the least value {float(least[row]):.6g} and the sum {float(sums[row]):.6g}; are these logits?",
+                code="not-probabilities",
+            )
+        start += len(block)
+
+
+def vendi_score(features: Features, *, device: str | torch.device = "auto") -> float:
+    """Vendi score with the cosine of two rows as their similarity.
+
+    It is exp(-sum l log l) over the eigenvalues l of K / n, K the (n, n) cosines. X' X / n of the normalized rows X
+    has the same eigenvalues except for zeros, which do not count, so the smaller of the two is used and no (n, n)
+    array exists unless n <= d. The score grows with n, so compare equal numbers only.
+
+    Args:
+        features: (n, d), n >= 2.
+        device: "auto" is where the tensor is if that is a GPU, else the best device here.
+
+    Returns:
+        Between 1, all rows point the same way, and min(n, d), all are orthogonal.
+
+    Raises:
+        FeatureError: Malformed, non-finite, too few rows, or a row of zeros ("zero-row").
+
+    Example:
+        >>> import numpy as np
+        >>> round(vendi_score(np.eye(3).repeat(10, axis=0)), 9)
+        3.0
+    """
+    checked = check_features(features, "features")
+    check_two_rows(checked, "features")
+    check_no_zero_rows(checked, "features")
+    where = choose_device(features, device)
+    n, d = checked.shape
+    if n <= d:
+        rows = torch.cat(list(unit_blocks(checked, where)))
+        return _effective_number(torch.linalg.eigvalsh(rows @ rows.T / n))
+    gram = torch.zeros(d, d, dtype=torch.float64, device=where)
+    for block in unit_blocks(checked, where):
+        gram.addmm_(block.T, block)
+    return _effective_number(torch.linalg.eigvalsh(gram / n))
+
+
+def _effective_number(eigenvalues: Tensor) -> float:
+    """The exponential of their entropy, 0 log 0 being 0; they sum to 1."""
+    return math.exp(float(torch.special.entr(eigenvalues.clamp(min=0)).sum()))
