@@ -8,8 +8,8 @@ import torch
 import genpr
 from genpr import KNNManifold
 from genpr.errors import DataError, UsageError
-from genpr.neighbors import engine, index, nearest
-from genpr.storage import load_tensors, save_tensors
+from genpr.neighbors import index, nearest
+from genpr.storage import save_tensors
 
 
 def _learned(rng, n):
@@ -95,15 +95,3 @@ def test_other_files_are_refused(tmp_path):
         KNNManifold.load(tmp_path / "text")
     with pytest.raises(DataError, match="not a readable safetensors file"):
         KNNManifold.load(tmp_path / "missing")
-
-
-@pytest.mark.parametrize("direct_elements", [0, engine.DIRECT_ELEMENTS])
-def test_centres_of_another_width_are_refused(direct_elements, tmp_path, rng, monkeypatch):
-    monkeypatch.setattr(engine, "DIRECT_ELEMENTS", direct_elements)
-    path = tmp_path / "manifold.safetensors"
-    KNNManifold.fit(rng.normal(size=(40, 8)), k=3).save(path)
-    tensors, metadata = load_tensors(path)
-    save_tensors(path, tensors | {"frame.centers": torch.zeros(3, 5, dtype=torch.float64)}, metadata)
-    with pytest.raises(DataError) as caught:
-        KNNManifold.load(path)
-    assert caught.value.code == "not-a-manifold"
