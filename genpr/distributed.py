@@ -7,6 +7,7 @@ import torch, so that the command line can ask before a command runs.
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -44,7 +45,6 @@ _Value = TypeVar("_Value")
 _START_TIMEOUT = timedelta(minutes=5)
 _NOTICE_AFTER = 5.0  # seconds of waiting for the other processes
 _CHUNK = 2**26  # bytes per broadcast
-_ALIGNMENT = 8  # bytes that packed tensors start at a multiple of
 _STORE_PAUSES = 0.005, 0.25  # seconds between two reads of the store: at first, and at most
 _COLLECTIVE_PAUSES = 0.00005, 0.005
 _WATCH_PAUSE = 0.2
@@ -104,12 +104,15 @@ class Communicator:
         """The `results` of every rank, by rank: any number of tuples of tensors of any shape, on `device`."""
         if self.is_single_process:
             return [[*results]]
-        shapes = [
-            [(str(part.dtype).removeprefix("torch."), [*part.shape]) for part in each] for each in results
+        import torch
+
+        buffer = io.BytesIO()
+        torch.save(list(results), buffer)
+        parts = self.all_gather(torch.frombuffer(bytearray(buffer.getbuffer()), dtype=torch.uint8))
+        return [
+            torch.load(io.BytesIO(part.numpy().tobytes()), map_location=device, weights_only=True)
+            for part in parts
         ]
-        shapes_by_rank = self.all_gather_object(shapes)
-        data = self.all_gather(_packed([part for each in results for part in each], device))
-        return [_unpacked(shapes, packed) for shapes, packed in zip(shapes_by_rank, data, strict=True)]
 
     def broadcast_parts(self, parts: Sequence[tuple[int, Tensor]]) -> None:
         """Copy parts of a tensor from one rank to all others, in place."""
@@ -212,38 +215,6 @@ def _bytes_of(tensor: Tensor) -> Tensor:
     import torch
 
     return torch.as_strided(tensor, (tensor.numel(),), (1,)).view(torch.uint8)
-
-
-def _packed(parts: Sequence[Tensor], device: torch.device) -> Tensor:
-    """The bytes of all parts, (b,) uint8."""
-    import torch
-
-    counts = [part.numel() * part.dtype.itemsize for part in parts]
-    data = torch.zeros(sum(map(_aligned, counts)), dtype=torch.uint8, device=device)
-    start = 0
-    for part, count in zip(parts, counts, strict=True):
-        data[start : start + count] = _bytes_of(part.contiguous())
-        start += _aligned(count)
-    return data
-
-
-def _unpacked(shapes: list[list[tuple[str, list[int]]]], data: Tensor) -> list[tuple[Tensor, ...]]:
-    import torch
-
-    start, found = 0, []
-    for each in shapes:
-        parts = []
-        for name, shape in each:
-            dtype: torch.dtype = getattr(torch, name)
-            count = torch.Size(shape).numel() * dtype.itemsize
-            parts.append(data[start : start + count].view(dtype).view(shape))
-            start += _aligned(count)
-        found.append(tuple(parts))
-    return found
-
-
-def _aligned(count: int) -> int:
-    return -(-count // _ALIGNMENT) * _ALIGNMENT
 
 
 _SINGLE_PROCESS = Communicator()
@@ -406,17 +377,11 @@ def _init_process_group() -> None:
 
 
 def _own_gpu(count: int) -> int:
-    """The number of the GPU, of the `count` in this machine, that is for this process."""
+    """The number of the GPU, of the `count` in this machine, that is for this process: LOCAL_RANK, from 0."""
     number = os.environ.get("LOCAL_RANK", "0")
-    if not (number.isascii() and number.isdecimal() and len(number) < 10):
-        raise UsageError(
-            f"LOCAL_RANK says which process of its machine this is, from 0, and was set to {number!r}; launchers such as "
-            "torchrun set it",
-            code="bad-option",
-        )
-    if int(number) >= count:
+    if not (number.isascii() and number.isdecimal() and int(number[:9]) < count):
         raise ResourceError(
-            f"this is process {int(number) + 1} on a machine with {count} GPUs; start one process per GPU "
+            f"LOCAL_RANK is {number!r} on a machine with {count} GPUs; start one process per GPU "
             "(torchrun --nproc-per-node gpu)",
             code="no-cuda",
         )

@@ -185,7 +185,6 @@ class TestRefusals:
             ({"min_per_class": True}, "at least 6"),
             ({"min_per_class": 20.5}, "at least 6"),
             ({"worst_by": "fid"}, "worst_by must be one of null, precision"),
-            ({"evaluator": {"equal_sizes": True}}, "blocks of equal size"),
             ({"evaluator": {"metrics": ["fd"]}}, "none of them is asked for"),
         ],
         ids=str,

@@ -54,7 +54,7 @@ FREE = (None, None)
             (None, None),
             (None, None),
             None,
-            "extractor metrics k ties sizes",
+            "extractor metrics k ties",
         ),
         ("kynkaanniemi2019", "precision recall", EXACT_3, "vgg16", (50_000, 50_000), FREE, None, ""),
         ("adm", "precision recall fid sfid is", ADM, "inception", (10_000, 50_000), FREE, None, ""),

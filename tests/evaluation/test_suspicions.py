@@ -20,8 +20,6 @@ SUSPICIONS = {
     "degenerate-manifold",
     "outlier-dominance",
     "missing-kinds",
-    "odd-features",
-    "lattice",
     "duplicates",
     "near-duplicates",
     "copied-reals",
@@ -196,14 +194,6 @@ def test_an_outlier_among_the_reals(images, rng):
     assert message(result, "outlier-dominance").endswith("(1), one of them for 20.4%: row 5")
 
 
-def test_one_odd_feature_among_many(rng):
-    real, fake = rng.normal(size=(2, 1500, 200))
-    fake[:, 50] += 1.5
-    found, result = codes(real, fake)
-    assert found == {"odd-features"}
-    assert message(result, "odd-features").endswith(": 50")
-
-
 class TestNoIntervals:
     """What is said where an interval was asked for and is not there."""
 
@@ -235,11 +225,6 @@ class TestNoIntervals:
         assert first[1].startswith("no interval for density, coverage: they are found by halves")
         assert second[1].startswith("no interval for precision, recall: memory is too short")
         assert "--max-memory" in second[2]
-
-
-def test_rounding(rng):
-    real, fake = 4 * rng.normal(size=(2, 1500, 100))
-    assert codes(real, fake.round())[0] == {"lattice"}
 
 
 def test_held_out_reals_show_copying_that_no_fake_shows_alone(images, rng):
