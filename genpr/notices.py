@@ -27,9 +27,6 @@ protocol-not-met warning
 unlabeled-features note
     {source} does not say which extractor made it
     write features with `genpr features`, which records it
-features-joined note
-    {source} names {count} feature files; they were put one after another, in the order of their names
-    the shards that `genpr features --shard` writes know their order, and whether one is missing
 small-sample note
     only {n} images on one side: below 1,000 these numbers depend strongly on how many there are
     compare scores at equal numbers of images only
