@@ -104,7 +104,7 @@ def command(
     check_there(real)
     from genpr.checkpoints.criterion import Objective
     from genpr.checkpoints.sampler import Sampler
-    from genpr.checkpoints.sweep import SweepFolder, sweep, sweep_sampler
+    from genpr.checkpoints.sweep import SweepFolder, sweep
     from genpr.evaluation.evaluator import Evaluator
 
     floor = {} if flags.recall_at_least is None else {"recall": flags.recall_at_least}
@@ -121,8 +121,8 @@ def command(
         else:
             how = flags.sampling(options, flags.varied)
             sampler = Sampler.of(loaded, n=flags.n or evaluator.n_real, **how)
-            found = sweep_sampler(sampler, evaluator, settings or [], folder=folder, progress=report)
             drawn = {setting: sampler.images(setting) for setting in dict.fromkeys(settings or [])}
+            found = sweep(evaluator, drawn, axis=sampler.axis, folder=folder, progress=report)
     status = _show(found, objective, folder, output)
     _write_page(found, drawn, output)
     return status

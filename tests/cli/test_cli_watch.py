@@ -107,13 +107,6 @@ def test_whole_results_can_be_kept_and_compared(genpr, run):
     assert [values["recall"] for values in compared] == [line["metrics"]["recall"] for line in lines(run)]
 
 
-def test_stylegan_lines_lie_beside(genpr, run):
-    genpr("watch", "real.npy", "run", *NOW, "--format", "stylegan")
-    assert [line["snapshot_pkl"] for line in lines(run, "metric-genpr.jsonl")] == [
-        line["name"] for line in lines(run)
-    ]
-
-
 def test_another_file_takes_its_companions_along(genpr, run, tmp_path):
     (tmp_path / "scores").mkdir()
     assert genpr("watch", "real.npy", "run", *NOW, "--out", "scores/run7.jsonl")[0] == 0
