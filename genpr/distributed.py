@@ -59,12 +59,7 @@ _meetings: Counter[str] = (
 
 
 class Communicator:
-    """The processes that compute together: a single one, which has nothing to exchange, or those of a process group.
-
-    What several exchange, all of them must exchange, in the same order; and a rank that waits for others stops if one of
-    them has failed. Tensors travel as bytes, so that not one bit changes: through NCCL those on a GPU, through gloo all
-    others. Objects travel as JSON, which unlike torch's pickles cannot hold code.
-    """
+    """The processes that compute together: a single one, which has nothing to exchange, or those of a process group."""
 
     rank = 0
     size = 1
@@ -390,10 +385,7 @@ def _own_gpu(count: int) -> int:
 
 @contextmanager
 def _share_of_the_machine(communicator: Communicator) -> Iterator[None]:
-    """Use this rank's share of the cores and memory of its machine.
-
-    Torch would use one thread in each rank, as torchrun tells it to, or all cores in each.
-    """
+    """Use this rank's share of the cores and memory of its machine."""
     own = {"machine": socket.gethostname(), "cores": own_cores()}
     here = [each for each in communicator.all_gather_object(own) if each["machine"] == own["machine"]]
     beside = [each for each in here if {*each["cores"]} & {*own["cores"]}]
@@ -448,8 +440,7 @@ class RanksLostError(ResourceError):
 class _Store:
     """A part of the key-value store by which the ranks found each other, with JSON values.
 
-    It is read again and again rather than waited for: one long wait would keep the store from other threads, such as
-    NCCL's watchdog, and from Ctrl-C. Every method raises `RanksLostError` once the process that keeps the store has ended.
+    It is polled: one long wait would keep the store from other threads, such as NCCL's watchdog, and from Ctrl-C.
     """
 
     def __init__(self, prefix: str, who: str) -> None:
@@ -578,9 +569,8 @@ class FailureMonitor:
 class TrainingRanks:
     """The ranks of a user's own process group, which meet in its key-value store.
 
-    A collective operation that one rank enters alone blocks it for the time limit of the whole group, ten to thirty
-    minutes, and NCCL then aborts the process. A meeting in the store works with every backend, can be given up, and
-    leaves nothing half done.
+    A collective operation that one rank enters alone blocks it for the time limit of the group; a meeting in the store
+    can be given up.
     """
 
     rank: int  # number of this process in the world
@@ -603,11 +593,7 @@ class TrainingRanks:
         return len(self.ranks) == 1
 
     def barrier(self, name: str, *, timeout: float, hint: str) -> None:
-        """Return when all ranks are here; or raise, on all that are.
-
-        Whether they met is decided once, by the last rank to arrive or by one that gave up. So no rank continues into a
-        collective operation that another will not join. A rank that comes too late waits for the next meeting.
-        """
+        """Return when all ranks are here; or raise, on all that are."""
         if self.is_single_process:
             return
         store, key = self._store(name), self._key("barrier", name)

@@ -12,7 +12,6 @@ import re
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -43,7 +42,6 @@ ALPHABET = "a0_Z é中\t\n-.,:;\"'([<!\x00"
 
 # Expressions that are not literals, by their source: values for the names in them.
 BUILT = {
-    r'rf"\.{re.escape(entry.name)}\.[^.]+\.tmp"': {"entry": SimpleNamespace(name="a.safetensors")},
     r'rf"\.(?:{names})\.[^.]+\.tmp"': {"names": "a|b"},
     "translate(part)": {"translate": fnmatch.translate, "part": "*a*[!b]?*c*"},
 }
@@ -197,7 +195,7 @@ def slow_text(pattern, methods):
 def test_every_expression_is_examined():
     found, built = collected()
     assert built == set(BUILT)  # give values for the names in a new one, and remove those that are gone
-    assert len(found) > 50
+    assert len(found) > 40
 
 
 def test_expressions_in_genpr_take_linear_time():
