@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from genpr.metrics.probabilistic import probabilistic_precision_recall
     from genpr.metrics.ranking import ranking_metrics
     from genpr.metrics.retrieval import retrieval_metrics
-    from genpr.report.compare_page import compare_report
+    from genpr.report.compare_page import compare_report, side_by_side
     from genpr.report.score_page import evidence_report, html_report
-    from genpr.report.side_by_side import side_by_side
 
 __version__ = "0.1.0"
 
@@ -87,7 +86,7 @@ _HOME = {
     "score": "genpr.evaluation.evaluator",
     "score_entities": "genpr.conditional.entity_scores",
     "score_entities_in_images": "genpr.conditional.recognition",
-    "side_by_side": "genpr.report.side_by_side",
+    "side_by_side": "genpr.report.compare_page",
     "truncation_sweep": "genpr.checkpoints.sweep",
     "vendi_score": "genpr.metrics.fakes_only",
 }

@@ -36,7 +36,7 @@ from genpr.checkpoints.sweep import SweepFolder
 from genpr.integrations.callback import GenprCallback
 from genpr.report.checkpoint_tables import ranking_table, sweep_table
 from genpr.report.files import write_sweep
-from genpr.report.sweep_plot import STYLE, draw_metrics, put_legend
+from genpr.report.plots import STYLE, draw_metrics, put_legend
 
 IMAGES = (".jpg", ".jpeg", ".png", ".webp")
 

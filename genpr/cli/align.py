@@ -40,20 +40,14 @@ def command(images: str, prompts: str, *, options: AlignOptions, output: ScoreOu
     check_weights([options.extractor], [images], options, of_features=True)
 
     from genpr.conditional.align import align_with
-    from genpr.report.detail_tables import failures_list
+    from genpr.report.detail_tables import result_text
     from genpr.report.files import write_ranks
     from genpr.report.score_page import align_report
-    from genpr.report.score_tables import score_table
 
     with progress_bars(quiet=output.quiet) as progress:
         found = align_with(images, prompts, replace(options, progress=progress))
     result = found.result
-    if output.as_json:
-        text = result.to_json()
-    else:
-        assert result.alignment is not None
-        text = "\n\n".join(filter(None, [score_table(result), failures_list(result.alignment)]))
-    output.show(result.notices, text)
+    output.show(result.notices, result.to_json() if output.as_json else result_text(result))
     output.write_table(partial(write_ranks, ranks=found.ranks, copies=found.copies))
     copies_of = None if options.copies_of is None else str(options.copies_of)
     output.write_page(partial(align_report, found, policy=options.decoding), images, copies_of)

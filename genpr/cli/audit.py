@@ -16,13 +16,13 @@ from genpr.cli.options import option_group
 from genpr.cli.output import TextOutput
 from genpr.errors import UsageError
 from genpr.features.options import option
-from genpr.storage import unwritable
+from genpr.storage import replace_file, unwritable
 
 if TYPE_CHECKING:
     from genpr.audit.runner import Family, Matrix, Results
 
 Kind = Literal["fidelity", "diversity"]
-RESULTS, MARKDOWN, PAGE = "results.jsonl", "matrix.md", "matrix.html"
+RESULTS, MARKDOWN = "results.jsonl", "matrix.md"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +62,7 @@ class AuditFlags:
     )
     jobs: int = option(1, "Processes.", least=1)
     out: Path | None = option(
-        None,
-        f"Where to write {MARKDOWN}, {PAGE} and {RESULTS}.",
-        type=click.Path(path_type=Path),
-        metavar="FOLDER",
+        None, f"Where to write {MARKDOWN} and {RESULTS}.", type=click.Path(path_type=Path), metavar="FOLDER"
     )
     resume: bool = option(False, "Go on from the results in --out; metrics can be added to them.")
 
@@ -84,15 +81,17 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
     Prints which of the thirty demands of Räisä et al. 2025 each metric meets.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     from genpr.audit.runner import judge, run_audit
+    from genpr.report.audit_report import audit_text, markdown
 
-    os.environ["PYTHONSAFEPATH"] = (
-        "1"  # its processes import nothing from the working directory while they start
-    )
-
+    os.environ["PYTHONSAFEPATH"] = "1"  # its processes import nothing from the working directory
     if flags.resume and flags.out is None:
         raise UsageError("--resume needs --out, the folder to go on from", code="bad-option")
-    families = _families(flags)
-    folder = None if flags.out is None else _folder(flags.out)
+    families, folder = _families(flags), flags.out
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(folder, error) from error
     with progress_bars(quiet=output.quiet) as progress:
         results, *more = [
             run_audit(
@@ -109,8 +108,9 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
         ]
     matrix = judge(results, _known_kinds(families, results), *more)
     if folder is not None:
-        _write(folder, matrix, results)
-    output.show((), _as_json(matrix, results) if output.as_json else _report(matrix, results))
+        replace_file(folder / MARKDOWN, markdown(matrix, results.run))
+        complain(f"wrote {MARKDOWN} and {RESULTS} to {folder}")
+    output.show((), _as_json(matrix, results) if output.as_json else audit_text(matrix, results.run))
 
 
 def _families(flags: AuditFlags) -> tuple[Family, ...]:
@@ -142,45 +142,15 @@ def _results_name(index: int, first_seed: int) -> str:
     return RESULTS if index == 0 else RESULTS.replace(".", f"-seed-{first_seed + index}.")
 
 
-def _folder(path: Path) -> Path:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(path, error) from error
-    return path
-
-
-def _write(folder: Path, matrix: Matrix, results: Results) -> None:
-    from genpr.report.audit_report import audit_page, markdown
-    from genpr.report.files import write_page
-
-    write_page(folder / MARKDOWN, markdown(matrix, results.run))
-    write_page(folder / PAGE, audit_page(matrix, results))
-    complain(f"wrote {MARKDOWN}, {PAGE} and {RESULTS} to {folder}")
-
-
-def _report(matrix: Matrix, results: Results) -> str:
-    from genpr.report.audit_report import audit_table, legend, run_text
-    from genpr.report.text import wrapped
-
-    lines = [wrapped(line, others="   ") for line in legend(matrix)]
-    return "\n".join([audit_table(matrix), "", *lines, run_text(results.run, matrix.seeds)])
-
-
 def _as_json(matrix: Matrix, results: Results) -> str:
     cells = [
         {
             "check": cell.demand.check,
             "demand": cell.demand.desideratum,
-            "metric": metric,
-            "mark": cell.mark,
-            "published": cell.published,
-            "reason": cell.reason,
-            "marks": cell.marks,
-            "changes": cell.changes,
+            "metric": cell.metric,
+            **{name: getattr(cell, name) for name in ("mark", "published", "reason", "marks", "changes")},
         }
-        for metric in matrix.metrics
-        for cell in matrix.of(metric)
+        for cell in matrix.ordered
     ]
     run = results.run
     return json.dumps(

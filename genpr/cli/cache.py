@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from genpr.cli.console import emit, printable
-from genpr.errors import UsageError, some
+from genpr.cli.console import emit
+from genpr.errors import UsageError, printable, some
 
 if TYPE_CHECKING:
-    from genpr.features.cache_files import CacheFile, CacheFolder
+    from genpr.features.cache_files import CacheFolder
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -44,11 +43,30 @@ def command() -> None:
 def list_folders(*, cache_dir: Path | None, as_json: bool) -> None:
     """Show what is kept: one entry for each extractor with its weights, resize rule, decoder and device."""
     root, folders = _open(cache_dir)
-    rows = [_row(folder) for folder in folders]
+    rows = [
+        {
+            "extractor": folder.extractor,
+            "device": folder.key.get("device"),
+            "files": len(folder.files),
+            "images": folder.count_rows(),
+            "size": folder.size,
+            "last_used": folder.used,
+            "path": str(folder.path),
+            "key": folder.key,
+        }
+        for folder in folders
+    ]
+    total = sum(folder.size for folder in folders)
     if as_json:
-        emit(json.dumps({"path": str(root), "size": sum(row["size"] for row in rows), "folders": rows}))
+        emit(json.dumps({"path": str(root), "size": total, "folders": rows}))
+    elif not any(row["files"] for row in rows):
+        emit(printable(f"no features are cached in {root}"))
     else:
-        emit(_table(root, rows))
+        from genpr.report.score_tables import listing
+
+        files = sum(len(folder.files) for folder in folders)
+        text = printable(f"{files:,} files, {_size(total)} in {root / 'features'}")
+        emit(f"{listing([_shown(row) for row in rows], ('folder',))}\n{text}")
 
 
 @command.command(short_help="Remove what was not used for long.")
@@ -76,23 +94,28 @@ def prune(
     most = None if max_size is None else parse_bytes(max_size, "cache size")
     age = None if older_than is None else _seconds(older_than)
     root, folders = _open(cache_dir)
-    chosen = folders if extractor is None else _of(extractor, folders)
+    chosen = [folder for folder in folders if extractor in (None, folder.extractor)]
+    if extractor is not None and not chosen:
+        known = some(dict.fromkeys(folder.extractor for folder in folders), 10) or "none at all"
+        raise UsageError(
+            f"no features of {extractor!r} are cached; there are those of: {known}", code="unknown-extractor"
+        )
     going = [*abandoned_files(chosen), *choose_files(chosen, max_size=most, older_than=age)]
     gone = going if dry_run else remove_files(going)
-    left = sum(folder.size for folder in chosen) - sum(
-        file.size for file in gone if file.path.suffix != ".tmp"
-    )
+    counted = sum(file.size for file in gone if file.path.suffix != ".tmp")
+    left, size = sum(folder.size for folder in chosen) - counted, sum(file.size for file in gone)
     if as_json:
         record = {
             "path": str(root),
             "dry_run": dry_run,
             "removed": [str(file.path) for file in gone],
-            "removed_size": sum(file.size for file in gone),
+            "removed_size": size,
             "left_size": left,
         }
         emit(json.dumps(record))
     else:
-        emit(_outcome(gone, left, dry_run=dry_run))
+        verb = "would remove" if dry_run else "removed"
+        emit(f"{verb} {len(gone):,} file{'s' * (len(gone) != 1)}, {_size(size)}; {_size(left)} left")
 
 
 def _open(cache_dir: Path | None) -> tuple[Path, list[CacheFolder]]:
@@ -108,16 +131,6 @@ def _open(cache_dir: Path | None) -> tuple[Path, list[CacheFolder]]:
     return root, find_folders(root)
 
 
-def _of(extractor: str, folders: Sequence[CacheFolder]) -> list[CacheFolder]:
-    found = [folder for folder in folders if folder.extractor == extractor]
-    if not found:
-        known = some(dict.fromkeys(folder.extractor for folder in folders), 10) or "none at all"
-        raise UsageError(
-            f"no features of {extractor!r} are cached; there are those of: {known}", code="unknown-extractor"
-        )
-    return found
-
-
 def _seconds(age: str) -> float:
     """Of `30d` and the like."""
     match = re.fullmatch(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smhdw])\s*", age.lower())
@@ -126,47 +139,19 @@ def _seconds(age: str) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
-def _row(folder: CacheFolder) -> dict[str, Any]:
-    return {
-        "extractor": folder.extractor,
-        "device": folder.key.get("device"),
-        "files": len(folder.files),
-        "images": folder.count_rows(),
-        "size": folder.size,
-        "last_used": folder.used,
-        "path": str(folder.path),
-        "key": folder.key,
-    }
-
-
-def _table(root: Path, rows: Sequence[dict[str, Any]]) -> str:
-    """Two lines per entry: its facts, and the folder's name below."""
-    from genpr.report.score_tables import listing
+def _shown(row: dict[str, Any]) -> dict[str, str | None]:
     from genpr.report.text import shortened
 
-    if not any(row["files"] for row in rows):
-        return printable(f"no features are cached in {root}")
-    shown = []
-    for row in rows:
-        used = row["last_used"]
-        facts = {
-            "extractor": shortened(row["extractor"], 24),
-            "device": row["device"],
-            "files": f"{row['files']:,}",
-            "images": f"{row['images']:,}",
-            "size": _size(row["size"]),
-            "last use": None if used is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(used)),
-            "folder": Path(row["path"]).name,
-        }
-        shown.append(facts)
-    total = f"{sum(row['files'] for row in rows):,} files, {_size(sum(row['size'] for row in rows))}"
-    return f"{listing(shown, ('folder',))}\n" + printable(f"{total} in {root / 'features'}")
-
-
-def _outcome(gone: Sequence[CacheFile], left: int, *, dry_run: bool) -> str:
-    verb = "would remove" if dry_run else "removed"
-    size = _size(sum(file.size for file in gone))
-    return f"{verb} {len(gone):,} file{'s' * (len(gone) != 1)}, {size}; {_size(left)} left"
+    used = row["last_used"]
+    return {
+        "extractor": shortened(row["extractor"], 24),
+        "device": row["device"],
+        "files": f"{row['files']:,}",
+        "images": f"{row['images']:,}",
+        "size": _size(row["size"]),
+        "last use": None if used is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(used)),
+        "folder": Path(row["path"]).name,
+    }
 
 
 def _size(count: int) -> str:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from genpr.cli.options import option_group, refuse_given
-from genpr.cli.output import PageOutput
+from genpr.cli.output import PageOutput, import_matplotlib
 from genpr.errors import some
 
 if TYPE_CHECKING:
@@ -31,16 +30,13 @@ if TYPE_CHECKING:
 @click.option(
     "--rows",
     type=click.IntRange(min=1),
+    default=12,
     metavar="N",
-    help="How many of --samples to show of each.  [default: 12]",
+    show_default=True,
+    help="How many of --samples to show of each.",
 )
 def command(
-    files: tuple[Path, ...],
-    *,
-    force: bool,
-    output: PageOutput,
-    samples: tuple[str, ...],
-    rows: int | None,
+    files: tuple[Path, ...], *, force: bool, output: PageOutput, samples: tuple[str, ...], rows: int
 ) -> None:
     """Show the results in FILES (from `genpr score --json`) side by side, and how sure their differences are.
 
@@ -63,51 +59,35 @@ def command(
 
     results = load_all(files)
     comparison = compare(results, force=force)
-    page = None if output.html is None else _page(comparison, samples, rows)
-    notices = []
-    if comparison.is_undecided:
-        notices.append(notice("not-distinguishable", names=some(list(results)[1:])))
-    output.show(notices, _as_json(comparison) if output.as_json else side_by_side_table(comparison))
-    if page is not None:
-        output.write_page(lambda: page)
-
-
-def _as_json(comparison: Comparison) -> str:
-    values = {
-        name: {metric: result[metric] for metric in comparison.metrics}
-        for name, result in comparison.results.items()
-    }
-    record = {
-        "values": values,
-        "differences": list(comparison.differences),
-        "contrasts": _contrasts(comparison),
-    }
-    return json.dumps(record, allow_nan=False)
-
-
-def _page(comparison: Comparison, samples: Sequence[str], rows: int | None) -> str:
-    from genpr.report.compare_page import compare_report
-    from genpr.report.side_by_side import MOST_ROWS, side_by_side
-
-    results = comparison.results
     if samples and len(samples) != len(results):
         raise click.UsageError(
             f"--samples is given once per result, in their order: {len(results)} times, not {len(samples)}"
         )
-    galleries = []
-    if samples:
-        sources = dict(zip(results, samples, strict=True))
-        galleries = [side_by_side(sources, rows=rows or MOST_ROWS, scored=results)]
-    return compare_report(comparison, galleries)
+    page = ""
+    if output.html is not None:
+        from genpr.report.compare_page import compare_report, side_by_side
+
+        import_matplotlib()
+        galleries = [side_by_side(dict(zip(results, samples, strict=True)), rows=rows)] if samples else []
+        page = compare_report(comparison, galleries)
+    notices = []
+    if comparison.is_undecided:
+        notices.append(notice("not-distinguishable", names=some(list(results)[1:])))
+    output.show(notices, _as_json(comparison) if output.as_json else side_by_side_table(comparison))
+    output.write_page(lambda: page)
 
 
-def _contrasts(comparison: Comparison) -> dict[str, dict[str, dict[str, Any]]]:
-    """Against the first result, by result and metric, where an interval is known."""
-    return {
+def _as_json(comparison: Comparison) -> str:
+    """Values, differences in how they were made, and contrasts to the first result where an interval is known."""
+    metrics, results = comparison.metrics, comparison.results
+    contrasts = {
         name: {
             metric: asdict(contrast)
-            for metric in comparison.metrics
+            for metric in metrics
             if (contrast := comparison.contrast(name, metric)) is not None
         }
-        for name in list(comparison.results)[1:]
+        for name in list(results)[1:]
     }
+    values = {name: {metric: result[metric] for metric in metrics} for name, result in results.items()}
+    record = {"values": values, "differences": list(comparison.differences), "contrasts": contrasts}
+    return json.dumps(record, allow_nan=False)

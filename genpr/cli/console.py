@@ -13,30 +13,20 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from genpr.errors import ResourceError, limited
+from genpr.errors import ResourceError, limited, printable
 
 if TYPE_CHECKING:
     from genpr.features.options import StageProgress
     from genpr.notices import Notice
-
 
 _TOLD_AFTER = 5.0  # seconds; by then the pace is known
 _LONG = 90.0
 _failed: list[OSError] = []
 
 
-def printable(text: str, *, newlines: bool = False) -> str:
-    """`text` without control characters, which file names may contain and terminals obey."""
-    return "".join(c if c.isprintable() or (newlines and c == "\n") else repr(c)[1:-1] for c in text)
-
-
-def complain(message: str, *, newlines: bool = False) -> None:
-    """One line on stderr: a name with a line end in it could otherwise pose as an error, or as a score.
-
-    With `newlines`, several lines, of any length.
-    """
-    text = printable(message, newlines=True) if newlines else limited(printable(limited(message)))
-    click.echo(_held(text, sys.stderr), err=True)
+def complain(message: str) -> None:
+    """One line on stderr: a name with a line end in it could otherwise pose as an error, or as a score."""
+    click.echo(_held(limited(printable(limited(message))), sys.stderr), err=True)
 
 
 def _held(text: str, stream: TextIO) -> str:
@@ -53,9 +43,12 @@ def emit(text: str) -> None:
 
     Where stdout cannot be written, the command goes on, which may have files to write; `check_output` raises at its end.
     """
-    error = _write(text)
-    if error is not None:
-        _failed.append(error)
+    try:
+        click.echo(_held(text, sys.stdout))
+    except OSError as error:
+        _drop_stdout()
+        if not isinstance(error, BrokenPipeError):
+            _failed.append(error)
 
 
 def forget_output() -> None:
@@ -64,32 +57,13 @@ def forget_output() -> None:
 
 
 def check_output() -> None:
-    """Raise if a result could not be written to stdout since `forget_output`.
-
-    Raises:
-        ResourceError: It could not ("stdout").
-    """
+    """Raise ResourceError if a result could not be written to stdout since `forget_output`."""
     if _failed:
         raise ResourceError(
             f"the result cannot be written to stdout ({_failed[0].strerror}); redirect it to a file on a disk with room, or "
             "to a pipe",
             code="stdout",
         ) from _failed[0]
-
-
-def emit_error(record: str) -> None:
-    """An error as the one object on stdout. It is on stderr, too, which has to do where stdout cannot be written."""
-    _write(record)
-
-
-def _write(text: str) -> OSError | None:
-    """Write to stdout; the error if that is not possible, after which stdout leads nowhere."""
-    try:
-        click.echo(_held(text, sys.stdout))
-    except OSError as error:
-        _drop_stdout()
-        return None if isinstance(error, BrokenPipeError) else error
-    return None
 
 
 def finish_stdout(code: int) -> int:
@@ -163,33 +137,25 @@ def progress_bars(*, quiet: bool, in_bytes: bool = False) -> Iterator[StageProgr
 
     Meanwhile stdout is stderr: what libraries and a custom extractor print must not end up in the result.
     """
-    with redirect_stdout(sys.stderr), _bars(quiet=quiet, in_bytes=in_bytes) as update:
-        yield update
+    with redirect_stdout(sys.stderr):
+        if quiet:
+            yield None
+        elif not sys.stderr.isatty():
+            yield _LongStages().update
+        else:
+            with _bars(in_bytes=in_bytes) as update:
+                yield update
 
 
 @contextmanager
-def _bars(*, quiet: bool, in_bytes: bool) -> Iterator[StageProgress | None]:
-    if quiet:
-        yield None
-        return
-    if not sys.stderr.isatty():
-        yield _LongStages().update
-        return
+def _bars(*, in_bytes: bool) -> Iterator[StageProgress]:
+    from rich import progress as bars
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
-    count = DownloadColumn() if in_bytes else MofNCompleteColumn()
-    columns = (TextColumn("{task.description:<10}"), BarColumn(), count, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        tasks: dict[str, TaskID] = {}
+    count = bars.DownloadColumn() if in_bytes else bars.MofNCompleteColumn()
+    columns = (bars.TextColumn("{task.description:<10}"), bars.BarColumn(), count, bars.TimeRemainingColumn())
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        tasks: dict[str, bars.TaskID] = {}
         shown = 0.0
 
         def update(stage: str, done: int, total: int | None) -> None:

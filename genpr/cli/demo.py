@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from genpr.cli.console import complain, printable, progress_bars
+from genpr.cli.console import complain, progress_bars
 from genpr.cli.options import click_option, option_group
 from genpr.cli.output import TextOutput
+from genpr.errors import printable
 from genpr.features.options import EmbedOptions
-
-if TYPE_CHECKING:
-    from genpr.demo import Demo
-    from genpr.evaluation.result import Result
 
 _READING = """\
 precision and density judge fidelity: does each fake look like something real?
@@ -44,45 +40,25 @@ def command(*, save: Path | None, n: int, seed: int, device: str, output: TextOu
     Nothing is downloaded. The table shows which of the four numbers notices which failure.
     """
     EmbedOptions(device=device)  # which checks it
-    from genpr.demo import build_demo
+    from genpr.demo import build_demo, contact_sheet, save_sets
+    from genpr.evaluation.evaluator import Evaluator
+    from genpr.report.score_tables import comparison_table
 
     demo = build_demo(n=n, seed=seed)
+    more = "See the pictures, and score them as folders: genpr demo --save genpr-demo"
     if save is not None:
-        _save(demo, save)
-    results = _score(demo, device=device, quiet=output.quiet)
+        save_sets(demo.sets, save)
+        contact_sheet(demo.sets).save(save / "overview.png")
+        complain(f"wrote {len(demo.sets)} folders of pictures and {save / 'overview.png'}")
+        more = printable(f"Next: genpr score {save}/real {save}/blurred --extractor gabor")
+    with progress_bars(quiet=output.quiet) as progress:
+        evaluator = Evaluator(demo.real.images, extractor="gabor", device=device, progress=progress)
+        results = {fake.name: evaluator.score(fake.images) for fake in demo.fakes}
     if output.as_json:
         text = json.dumps({name: result.to_dict() for name, result in results.items()})
     else:
-        text = _report(demo, results, save)
+        sets = "\n".join(f"  {shown.name:<13} {shown.story}" for shown in demo.sets)
+        lessons = {fake.name: fake.lesson for fake in demo.fakes} | {"perfect": "what more reals score"}
+        table = comparison_table(results, lessons)
+        text = f"{n} drawings per set:\n{sets}\n\n{table}\n\n{_READING}\n\n{more}"
     output.show((), text)
-
-
-def _score(demo: Demo, *, device: str, quiet: bool) -> dict[str, Result]:
-    from genpr.evaluation.evaluator import Evaluator
-
-    with progress_bars(quiet=quiet) as progress:
-        evaluator = Evaluator(demo.real.images, extractor="gabor", device=device, progress=progress)
-        return {fake.name: evaluator.score(fake.images) for fake in demo.fakes}
-
-
-def _report(demo: Demo, results: dict[str, Result], save: Path | None) -> str:
-    from genpr.report.score_tables import comparison_table
-
-    sets = "\n".join(f"  {shown.name:<13} {shown.story}" for shown in demo.sets)
-    lessons = {fake.name: fake.lesson for fake in demo.fakes}
-    lessons["perfect"] = "what more reals score"
-    n = len(demo.real.images)
-    if save is None:
-        more = "See the pictures, and score them as folders: genpr demo --save genpr-demo"
-    else:
-        more = printable(f"Next: genpr score {save}/real {save}/blurred --extractor gabor")
-    return f"{n} drawings per set:\n{sets}\n\n{comparison_table(results, lessons)}\n\n{_READING}\n\n{more}"
-
-
-def _save(demo: Demo, folder: Path) -> None:
-    from genpr.demo import contact_sheet, save_sets
-
-    save_sets(demo.sets, folder)
-    sheet = folder / "overview.png"
-    contact_sheet(demo.sets).save(sheet)
-    complain(f"wrote {len(demo.sets)} folders of pictures and {sheet}")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from genpr import __version__
-from genpr.cli.console import emit, printable
-from genpr.errors import ResourceError
+from genpr.cli.console import emit
+from genpr.errors import ResourceError, printable
 
 if TYPE_CHECKING:
     from genpr.doctor import Report

@@ -61,9 +61,9 @@ def command(expected: Path, found: str, *, options: EntityOptions, output: Score
 
         with progress_bars(quiet=output.quiet) as progress:
             result = score_entities_with(expected, found, replace(options, progress=progress))
-    from genpr.report.detail_tables import entity_table
+    from genpr.report.detail_tables import result_text
 
-    output.show(result.notices, result.to_json() if output.as_json else entity_table(result))
+    output.show(result.notices, result.to_json() if output.as_json else result_text(result))
     output.write_page(partial(_page, result))
     return output.exit_code([result])
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from genpr.cli.console import printable, progress_bars
-from genpr.cli.options import follow_symlinks, option_group
+from genpr.cli.console import progress_bars
+from genpr.cli.options import check_sources, follow_symlinks, option_group
 from genpr.cli.output import TextOutput
+from genpr.errors import UsageError, printable
 from genpr.features.options import EmbedOptions, option
 from genpr.storage import check_feature_file
-
-if TYPE_CHECKING:
-    from genpr.features.feature_set import FeatureSet
-    from genpr.features.inputs import OpenedInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,67 +51,40 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput
     genpr score 'real_*.safetensors' 'fake_*.safetensors'    takes all of them
     genpr features 'real_*.safetensors' real.safetensors     makes them one file
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.images.paths import check_there
-
     check_feature_file(out)
-    check_there(source)
+    check_sources(source)
     from genpr.distributed import rank_zero_only
+    from genpr.evaluation.protocols import find_protocol
     from genpr.features.feature_set import FeatureSet, save_features
     from genpr.features.inputs import open_input
+    from genpr.features.registry import canonical_name
     from genpr.features.source_features import Embedder, features_for_file
+    from genpr.images.paths import expand
     from genpr.images.shards import Share
     from genpr.memory import memory_limit
 
     share = None if options.shard is None else Share.parse(options.shard)
     with memory_limit(options.max_memory), progress_bars(quiet=output.quiet) as bars:
-        side = open_input(source, "source")
-        _refuse_one_file(source, side)
-        embedder = Embedder(replace(options, progress=bars))
-        space = _space(options.extractor, are_images=not isinstance(side, FeatureSet))
-        features = features_for_file(side, space, embedder, share)
+        side, space = open_input(source, "source"), options.extractor
+        if isinstance(side, FeatureSet) and expand(source) is None:  # several, named by a pattern, are joined
+            raise UsageError(f"{source} already holds features", code="already-features", path=source)
+        if not isinstance(side, FeatureSet) or space is not None:
+            space = canonical_name(space or find_protocol("genpr").extractor)
+        features = features_for_file(side, space, Embedder(replace(options, progress=bars)), share)
     if not rank_zero_only():
         return
     save_features(out, features)
-    text = json.dumps(_record(features, out)) if output.as_json else printable(_sentence(features, out))
+    n, dim = features.features.shape
+    if output.as_json:
+        facts = {"n_embedded": features.n_embedded, "n_cached": features.n_cached}
+        record: dict[str, Any] = {"out": str(out), "n": n, "dim": dim, **facts}
+        record["skipped"] = len(features.skipped)
+        shard = {} if features.shard is None else {"shard": asdict(features.shard)}
+        text = json.dumps(record | shard)
+    else:
+        place = features.shard
+        of = "" if place is None else f", shard {place.share} of {place.total:,} images,"
+        n_known = n - features.n_embedded - features.n_cached
+        how = f"{n_known:,} from files" if n_known else f"{features.n_cached:,} from the cache"
+        text = printable(f"wrote {n:,} x {dim} features{of} to {out} ({how})")
     output.show(features.notices, text)
-
-
-def _refuse_one_file(source: str, side: OpenedInput) -> None:
-    """One feature file is what it would become; several, named by a pattern, are joined."""
-    from genpr.errors import UsageError
-    from genpr.features.feature_set import FeatureSet
-    from genpr.images.paths import expand
-
-    if isinstance(side, FeatureSet) and expand(source) is None:
-        raise UsageError(f"{source} already holds features", code="already-features", path=source)
-
-
-def _space(extractor: str | None, *, are_images: bool) -> str | None:
-    from genpr.evaluation.protocols import find_protocol
-    from genpr.features.registry import canonical_name
-
-    if extractor is None and not are_images:
-        return None
-    return canonical_name(extractor or find_protocol("genpr").extractor)
-
-
-def _record(features: FeatureSet, out: Path) -> dict[str, Any]:
-    n, dim = features.features.shape
-    record = {
-        "out": str(out),
-        "n": n,
-        "dim": dim,
-        "n_embedded": features.n_embedded,
-        "n_cached": features.n_cached,
-        "skipped": len(features.skipped),
-    }
-    return record if features.shard is None else record | {"shard": asdict(features.shard)}
-
-
-def _sentence(features: FeatureSet, out: Path) -> str:
-    n, dim = features.features.shape
-    place = features.shard
-    of = "" if place is None else f", shard {place.share} of {place.total:,} images,"
-    n_known = n - features.n_embedded - features.n_cached
-    how = f"{n_known:,} from files" if n_known else f"{features.n_cached:,} from the cache"
-    return f"wrote {n:,} x {dim} features{of} to {out} ({how})"

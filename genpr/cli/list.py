@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
 
 import click
 
 from genpr.cli.console import emit
 
-Record = dict[str, object]
+Record = dict[str, Any]
 
 
 @click.command(name="list")
@@ -16,31 +19,27 @@ Record = dict[str, object]
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array instead of a table.")
 def command(what: str, *, as_json: bool) -> None:
     """Show the known extractors (with their weights and license), protocols or metrics."""
-    import json
-
     from genpr.report.score_tables import listing
 
     records, in_columns, details = _LISTS[what]
-    if as_json:
-        emit(json.dumps(records()))
-    else:
-        emit(listing([in_columns(record) for record in records()], details))
+    emit(json.dumps(records()) if as_json else listing([in_columns(record) for record in records()], details))
 
 
 def _extractors() -> list[Record]:
-    from dataclasses import asdict
-
     from genpr.features.registry import list_extractors
 
     return [asdict(item) for item in list_extractors()]
 
 
 def _extractor_row(record: Record) -> Record:
-    here = ("yes" if record["cached"] else "no") if record["weights"] else None
     remark = "" if record["comparable"] else "; not comparable with published numbers"
-    weights = f"{record['weights']} ({record['license']})" if record["weights"] else None
-    columns = {key: record[key] for key in ("name", "dim", "resize")}
-    return {**columns, "cached": here, "layer": f"{record['layer']}{remark}", "weights": weights}
+    has_weights = bool(record["weights"])
+    return {
+        **{key: record[key] for key in ("name", "dim", "resize")},
+        "cached": ("yes" if record["cached"] else "no") if has_weights else None,
+        "layer": f"{record['layer']}{remark}",
+        "weights": f"{record['weights']} ({record['license']})" if has_weights else None,
+    }
 
 
 def _protocols() -> list[Record]:
@@ -66,19 +65,16 @@ def _protocols() -> list[Record]:
 
 
 def _protocol_row(record: Record) -> Record:
-    ks, metrics, free = record["k"], record["metrics"], record["free"]
-    assert isinstance(free, list)
     rows = f", neighbors among {record['rows']:,} of each" if record["rows"] else ""
-    assert isinstance(ks, dict)
-    assert isinstance(metrics, list)
+    others = "; any other if asked for" if "metrics" in record["free"] else ""
     return {
         "name": record["name"],
         "extractor": record["extractor"],
-        "k": "/".join(str(k) for k in sorted(set(ks.values()))),
+        "k": "/".join(str(k) for k in sorted(set(record["k"].values()))),
         "ties": record["ties"],
         "distances": record["distances"],
         "images": f"{record['reals']} reals, {record['fakes']} fakes{rows}",
-        "metrics": ", ".join(metrics) + ("; any other if asked for" if "metrics" in free else ""),
+        "metrics": ", ".join(record["metrics"]) + others,
         "equals": f"equals {record['equals']}",
         "reference": record["reference"],
     }
@@ -93,14 +89,9 @@ def _count(needed: int | None, most: int | None) -> str:
 def _metrics() -> list[Record]:
     from genpr.metrics.registry import ALL_METRICS
 
+    names = ("better", "meaning", "reference")
     return [
-        {
-            "name": item.name,
-            "features": item.space or "any",
-            "better": item.better,
-            "meaning": item.meaning,
-            "reference": item.reference,
-        }
+        {"name": item.name, "features": item.space or "any", **{name: getattr(item, name) for name in names}}
         for item in ALL_METRICS.values()
     ]
 

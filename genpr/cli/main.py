@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from genpr import __version__
-from genpr.cli.console import check_output, complain, emit_error, forget_output
+from genpr.cli.console import check_output, complain, emit, forget_output
 from genpr.cli.process import SignalReport, signal_of
 from genpr.errors import BadImagesError, GenprError, ResourceError, limited, short
 from genpr.runtime import is_out_of_files, is_out_of_memory, is_out_of_threads
@@ -38,16 +38,11 @@ _COMMANDS = {
     "list": "Show the known extractors, protocols and metrics.",
 }
 
-_BUG = 1
-_USAGE = 2
+_BUG, _USAGE = 1, 2
 _SHOWN_BAD_IMAGES = 20
 _IMPOSSIBLE_PATHS = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENOENT}
 _MISSING_RESOURCES = (
-    (
-        is_out_of_threads,
-        "threads",
-        "no thread can be started; allow this process more (ulimit -u, or the limit of its container)",
-    ),
+    (is_out_of_threads, "threads", "no thread can be started; allow this process more (ulimit -u)"),
     (is_out_of_files, "system", "too many open files; allow this process more (ulimit -n)"),
     (
         is_out_of_memory,
@@ -94,21 +89,14 @@ def cli() -> None:
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
 
 
-def _plainly(call: Callable[[], Any]) -> Any:  # noqa: ANN401
-    return call()
-
-
 def run(
     args: Sequence[str],
     report: SignalReport | None = None,
-    around: Callable[[Callable[[], Any]], Any] = _plainly,
+    around: Callable[[Callable[[], Any]], Any] = lambda call: call(),
 ) -> int:
     """Run the command line `args` and return the exit code; errors become one message on stderr.
 
-    Args:
-        args: Without the name of the program.
-        report: Prints that a signal came; None for one of this call's own.
-        around: What calls the command.
+    `report` prints that a signal came, and `around` calls the command.
     """
     as_json = "--json" in args
     forget_output()
@@ -122,74 +110,62 @@ def run(
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return _USAGE
-    except click.UsageError as error:
-        hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        message = " ".join(error.format_message().split())  # click lists choices below each other
-        return _fail(message + hint, code="usage", exit_code=_USAGE, as_json=as_json)
     except (click.Abort, KeyboardInterrupt) as error:
         return (report or SignalReport(as_json=as_json)).print(signal_of(error))
-    except BadImagesError as error:
-        return _fail_for_images(error, as_json=as_json)
-    except GenprError as error:
-        return _fail(str(error), code=error.code, exit_code=error.exit_code, as_json=as_json, path=error.path)
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must not look like a result
-        for is_cause, code, text in _MISSING_RESOURCES:
-            if is_cause(error):
-                return _fail(text, code=code, exit_code=ResourceError.exit_code, as_json=as_json)
-        if _is_broken_library(error):
-            text = f"a library that genpr needs cannot be imported ({error}); `genpr doctor` says which, and what to do"
-            return _fail(text, code="broken-library", exit_code=ResourceError.exit_code, as_json=as_json)
-        if isinstance(error, OSError) and error.errno and not getattr(error, "__notes__", None):
-            return _fail_for_system(error, as_json=as_json)
-        return _fail_for_bug(error, as_json=as_json)
+        record = _record_of(error)
+        complain(f"error: {record['message']}")
+        if as_json:
+            emit(json.dumps({"error": record}))
+        return int(record["exit_code"])
     return outcome if isinstance(outcome, int) else 0
 
 
-def _fail(
-    message: str, *, code: str, exit_code: int, as_json: bool, path: str | None = None, **details: object
-) -> int:
-    message = limited(message)
-    complain(f"error: {message}")
-    if as_json:
-        path = path and limited(path)
-        record = {"code": code, "message": message, "exit_code": exit_code, "path": path, **details}
-        emit_error(json.dumps({"error": record}))
-    return exit_code
+def _record_of(error: Exception) -> dict[str, Any]:
+    """What is reported of an error."""
+    message, code, exit_code, path = _facts_of(error)
+    record = {
+        "code": code,
+        "message": limited(message),
+        "exit_code": exit_code,
+        "path": path and limited(path),
+    }
+    if isinstance(error, BadImagesError):
+        for bad in error.bad[:_SHOWN_BAD_IMAGES]:
+            complain(f"  {bad.code}: {bad}")
+        if len(error.bad) > _SHOWN_BAD_IMAGES:
+            complain(f"  and {len(error.bad) - _SHOWN_BAD_IMAGES} more (all of them with --json)")
+        record["bad"] = [{"path": bad.path, "code": bad.code, "message": str(bad)} for bad in error.bad]
+    return record
 
 
-def _fail_for_images(error: BadImagesError, *, as_json: bool) -> int:
-    for bad in error.bad[:_SHOWN_BAD_IMAGES]:
-        complain(f"  {bad.code}: {bad}")
-    if len(error.bad) > _SHOWN_BAD_IMAGES:
-        complain(f"  and {len(error.bad) - _SHOWN_BAD_IMAGES} more (all of them with --json)")
-    listed = [{"path": bad.path, "code": bad.code, "message": str(bad)} for bad in error.bad]
-    return _fail(
-        str(error), code=error.code, exit_code=error.exit_code, as_json=as_json, path=error.path, bad=listed
-    )
-
-
-def _is_broken_library(error: Exception) -> bool:
-    """An import of something that is neither genpr's nor asked for by a user's code, whose errors genpr marks."""
+def _facts_of(error: Exception) -> tuple[str, str, int, str | None]:
+    """Message, code, exit code and path."""
+    if isinstance(error, click.UsageError):
+        hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        # click lists choices below each other
+        return " ".join(error.format_message().split()) + hint, "usage", _USAGE, None
+    if isinstance(error, GenprError):
+        return str(error), error.code, error.exit_code, error.path
+    for is_cause, code, text in _MISSING_RESOURCES:
+        if is_cause(error):
+            return text, code, ResourceError.exit_code, None
+    notes = getattr(error, "__notes__", None)  # left by genpr where it calls a user's code
     is_own = (getattr(error, "name", None) or "").partition(".")[0] == "genpr"
-    return isinstance(error, ImportError) and not is_own and not getattr(error, "__notes__", None)
-
-
-def _fail_for_system(error: OSError, *, as_json: bool) -> int:
-    """An error of the operating system that no other check reports, such as an impossible path or a failing disk."""
-    path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
-    shown = "" if path is None else f"{short(path, 200)}: "
-    message = f"{shown}{error.strerror}; genpr cannot go on without it"
-    is_path = error.errno in _IMPOSSIBLE_PATHS
-    code, exit_code = ("bad-path", _USAGE) if is_path else ("system", ResourceError.exit_code)
-    return _fail(message, code=code, exit_code=exit_code, as_json=as_json, path=path)
-
-
-def _fail_for_bug(error: Exception, *, as_json: bool) -> int:
+    if isinstance(error, ImportError) and not is_own and not notes:
+        text = f"a library that genpr needs cannot be imported ({error}); `genpr doctor` says which, and what to do"
+        return text, "broken-library", ResourceError.exit_code, None
+    if isinstance(error, OSError) and error.errno and not notes:
+        # No other check reports it: an impossible path, or a failing disk.
+        path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
+        shown = "" if path is None else f"{short(path, 200)}: "
+        is_path = error.errno in _IMPOSSIBLE_PATHS
+        code, exit_code = ("bad-path", _USAGE) if is_path else ("system", ResourceError.exit_code)
+        return f"{shown}{error.strerror}; genpr cannot go on without it", code, exit_code, path
     if os.environ.get("GENPR_DEBUG"):
-        complain(traceback.format_exc(), newlines=True)
-    if getattr(error, "__notes__", None):  # left by genpr where it calls a user's code
-        text = f"{error.__notes__[0]}: {type(error).__name__}: {' '.join(str(error).split())}"
-        return _fail(text, code="custom-extractor", exit_code=_USAGE, as_json=as_json)
-    what = " ".join(str(error).split())
-    message = f"this is a bug in genpr: {type(error).__name__}: {what} (GENPR_DEBUG=1 shows where)"
-    return _fail(message, code="bug", exit_code=_BUG, as_json=as_json)
+        for line in traceback.format_exc().splitlines():
+            complain(line)
+    what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    if notes:
+        return f"{notes[0]}: {what}", "custom-extractor", _USAGE, None
+    return f"this is a bug in genpr: {what} (GENPR_DEBUG=1 shows where)", "bug", _BUG, None

@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from genpr.cli.console import progress_bars
-from genpr.cli.options import follow_symlinks, option_group
+from genpr.cli.options import check_sources, follow_symlinks, option_group
 from genpr.cli.output import TextOutput
 from genpr.evaluation.options import ModesOptions
 
@@ -28,10 +28,7 @@ def command(real: str, fake: str, *, options: ModesOptions, every: bool, output:
     are covered by no fake than chance explains, and invented if more of its fakes lie off the reals' manifold. Where
     the classes of REAL are known, they are ranked, too.
     """
-    from genpr.images.paths import check_there
-
-    for source in (real, fake):
-        check_there(source)
+    check_sources(real, fake)
     from genpr.evaluation.modes import find_modes_with
     from genpr.report.detail_tables import modes_table
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import Field, dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from click.core import ParameterSource
@@ -21,19 +21,11 @@ if TYPE_CHECKING:
     from genpr.evaluation.evaluator import Evaluator
     from genpr.evaluation.per_class import ClassOptions
 
-Command = TypeVar("Command", bound=Callable[..., object])
-
 
 def option_group(
     record: type[Any], name: str = "options", *, without: Collection[str] = ()
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add one option per field of a record to a command, which gets an instance of the record.
-
-    Args:
-        record: A dataclass whose fields are made by `genpr.features.options.option`.
-        name: The command's parameter that gets the instance.
-        without: Fields that keep their default.
-    """
+    """Add one option per field of an option record, but for `without`, to a command, which gets an instance as `name`."""
     shown = [each for each in option_fields(record) if each.metadata["in_cli"] and each.name not in without]
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,12 +34,12 @@ def option_group(
             given = {each.name: values.pop(each.name) for each in shown}
             return command(*args, **values, **{name: record(**given)})
 
-        return with_options(with_record, tuple(map(click_option, shown)))
+        return with_options(with_record, map(click_option, shown))
 
     return add
 
 
-def click_option(each: Field[Any]) -> Callable[[Command], Command]:
+def click_option(each: Field[Any]) -> Callable[[Any], Any]:
     """The option of one field: names, type, default and help follow from it."""
     told, extra = each.metadata, dict(each.metadata["click"])
     text = told["description"] + (f"  [default: {told['unset']}]" if told["unset"] else "")
@@ -91,15 +83,7 @@ def _parsed(parse: Callable[[str], object]) -> Callable[[Any], object]:
 
 
 def refuse_given(names: Collection[str], reason: str) -> None:
-    """Refuse given options that have no effect in the running command.
-
-    Args:
-        names: Parameters of the command.
-        reason: Follows the flag in the message.
-
-    Raises:
-        click.UsageError: One of them is on the command line.
-    """
+    """Refuse parameters of the running command that are on the command line; `reason` follows the flag in the message."""
     context = click.get_current_context()
     for each in context.command.params:
         is_given = context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
@@ -107,9 +91,17 @@ def refuse_given(names: Collection[str], reason: str) -> None:
             raise click.UsageError(f"{each.opts[0]} {reason}")
 
 
-def with_options(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:
+def check_sources(*sources: object) -> None:
+    """Refuse sources that are not there, before torch is imported, which takes seconds."""
+    from genpr.images.paths import check_there
+
+    for source in sources:
+        check_there(str(source))
+
+
+def with_options(command: Callable[..., Any], options: Iterable[Callable[[Any], Any]]) -> Callable[..., Any]:
     """Add options to a command, in this order."""
-    for each in reversed(options):
+    for each in reversed(list(options)):
         command = each(command)
     return command
 
@@ -167,36 +159,25 @@ class LabelFlags:
     )
 
     def chosen(self) -> LabelOptions | None:
-        """What to compare; None if no labels are to be compared.
-
-        Raises:
-            click.UsageError: Options are given without --labels, or belong to another classifier.
-            UsageError: One is impossible.
-        """
+        """What to compare; None if no labels are to be compared."""
         if not self.labels:
             refuse_given({"classifier", "label_k"}, "needs --labels")
             if not self.per_class:
                 refuse_given({"real_labels", "fake_labels"}, "needs --labels, or --per-class of genpr score")
             return None
-        classifier = KNN if self.classifier is None else self.classifier
-        if self.label_k is not None and classifier != KNN:
-            raise click.UsageError(f"--label-k counts voters of --classifier {KNN}, and there are none")
-        chosen = LabelOptions(
-            real_labels=self.real_labels,
-            fake_labels=self.fake_labels,
-            classifier=classifier,
-            k=LabelOptions.k if self.label_k is None else self.label_k,
-        )
+        names = ("real_labels", "fake_labels", "classifier")
+        given: dict[str, Any] = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if self.label_k is not None:
+            given["k"] = self.label_k
+        chosen = LabelOptions(**given)
+        if chosen.classifier != KNN:
+            refuse_given({"label_k"}, f"counts voters of --classifier {KNN}, and there are none")
         if chosen.is_file and not self.per_class:
             refuse_given({"real_labels"}, "is not used where another tool recognized the fakes")
         return chosen
 
     def classes(self) -> ClassOptions | None:
-        """Keyword arguments of `genpr.Evaluator.score_classes`; None if no classes are requested.
-
-        Raises:
-            click.UsageError: They are given without --per-class.
-        """
+        """Keyword arguments of `genpr.Evaluator.score_classes`; None if no classes are requested."""
         if not self.per_class:
             refuse_given({"min_per_class", "worst_by"}, "needs --per-class")
             return None
@@ -212,13 +193,12 @@ def score_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_labels(*args: object, options: ScoreOptions, labels: LabelFlags, **values: object) -> object:
         return command(*args, options=replace(options, labels=labels.chosen()), **values)
 
-    groups: tuple[Callable[[Any], Any], ...] = (
-        option_group(ScoreOptions, without={"held_out"}),
+    groups = (
+        option_group(ScoreOptions, without={"held_out", "equal_sizes"}),
         follow_symlinks,
         option_group(LabelFlags, "labels", without={"per_class", "min_per_class", "worst_by"}),
     )
-    wrapped: Callable[..., Any] = with_options(with_labels, groups)
-    return wrapped
+    return with_options(with_labels, groups)
 
 
 DRAWN_BY_SCORE = ("seed", "axis", "batch_size", "device")
@@ -249,11 +229,7 @@ class GeneratorFlags(SamplerOptions):
     n: int | None = option(None, "Images to draw.", unset="as many as reals", least=2, most=2**40)
 
     def check(self) -> None:
-        """Refuse options that need a generator where there is none.
-
-        Raises:
-            click.UsageError: There are some.
-        """
+        """Refuse options that need a generator where there is none."""
         if self.generator is None:
             refuse_given(_OF_GENERATOR, "needs --generator")
 
@@ -286,12 +262,7 @@ class CheckpointFlags(GeneratorFlags):
     )
 
     def check(self) -> None:
-        """Refuse what can be seen to be wrong before there is any image.
-
-        Raises:
-            click.UsageError: An option needs another one.
-            UsageError: A value is impossible, or there is no such generator.
-        """
+        """Refuse what can be seen to be wrong before there is any image."""
         super().check()
         if self.generator is None:
             return

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 THRESHOLD_MISSED = 5
 """Exit code."""
+_FILE = click.Path(path_type=Path)
 
 
 def threshold(text: str) -> tuple[str, float]:
@@ -34,6 +37,17 @@ def threshold(text: str) -> tuple[str, float]:
         needed = "a number" if separator else "metric=x, such as precision=0.7"
         raise click.BadParameter(f"{text!r}: needed {needed}")
     return metric, least
+
+
+def import_matplotlib() -> None:
+    """Import it from the folder of its defaults: it reads the first `matplotlibrc` that it finds, and may fail at it."""
+    spec = find_spec("matplotlib")
+    assert spec is not None
+    assert spec.origin is not None
+    folder = Path(spec.origin).parent / "mpl-data"
+    # The working directory may have been removed, and holds no file then.
+    with contextlib.suppress(FileNotFoundError), contextlib.chdir(folder):
+        import matplotlib  # noqa: F401
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,55 +74,36 @@ class PageOutput(TextOutput):
     """The same, and a page."""
 
     html: Path | None = option(
-        None,
-        "Also write one page for a browser, which needs no other file.",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
+        None, "Also write one page for a browser, which needs no other file.", type=_FILE, metavar="FILE"
     )
 
     def check_place(self) -> None:
-        """Refuse a page that cannot be written, before anything is computed.
-
-        Raises:
-            UsageError: It cannot be written there.
-        """
+        """Refuse a page that cannot be written, before anything is computed."""
         if self.html is not None:
             from genpr.storage import check_place
 
             check_place(self.html)
 
     def check_several(self, count: int, what: str) -> None:
-        """The same for a page of several results.
-
-        Raises:
-            UsageError: The page has no place, or there is one result for it.
-        """
+        """The same for a page of several results."""
         if self.html is not None and count < 2:
             raise click.UsageError(f"--html shows several {what} beside each other, and there is one")
         self.check_place()
 
     def write_page(self, page: Callable[..., str], *sources: object, **labels: object) -> None:
-        """Write the page, if it is requested.
-
-        Args:
-            page: Makes the page with the pictures of the sources, or without arguments.
-            *sources: Where the images are.
-            **labels: Where their labels are.
-
-        Raises:
-            ResourceError: It cannot be written.
-        """
+        """Write the page, if it is requested: `page` makes it with the pictures of the sources, or without arguments."""
         if self.html is None:
             return
-        from genpr.report.files import write_page
+        from genpr.storage import replace_file
 
+        import_matplotlib()
         try:
             text = page(*sources, **labels)
         except (DataError, UsageError) as error:
             # Moved or damaged since they were scored: that score must not go without a page.
             complain(f"warning: the page has no pictures: {error}")
             text = page()
-        write_page(self.html, text)
+        replace_file(self.html, text)
         self.note(f"wrote {self.html}")
 
     def write_comparison(
@@ -120,16 +115,11 @@ class PageOutput(TextOutput):
         axis: str | None = None,
         settings: Sequence[float] | None = None,
     ) -> None:
-        """Write the page of some results, if it is requested; with what was drawn for each of them, if genpr drew it.
-
-        Raises:
-            ResourceError: It cannot be written.
-        """
+        """Write the page of some results, if it is requested; with what was drawn for each of them, if genpr drew it."""
         if self.html is None:
             return
         from genpr.evaluation.compare import compare
-        from genpr.report.compare_page import compare_report
-        from genpr.report.side_by_side import side_by_side
+        from genpr.report.compare_page import compare_report, side_by_side
 
         if len(results) < 2:
             complain(f"no page {self.html}: there is one result, and nothing to compare it with")
@@ -137,8 +127,7 @@ class PageOutput(TextOutput):
         comparison = compare(results, force=True)
         with progress_bars(quiet=True):
             galleries = [side_by_side({name: drawn[name] for name in results})] if drawn else []
-        page = compare_report(comparison, galleries, by=by, axis=axis, settings=settings)
-        self.write_page(lambda: page)
+        self.write_page(lambda: compare_report(comparison, galleries, by=by, axis=axis, settings=settings))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,11 +135,7 @@ class ScoreOutput(PageOutput):
     """The same, a table of images, and limits of metrics."""
 
     table: Path | None = option(
-        None,
-        "Write what is known of each image to FILE (.csv).",
-        flag="--csv",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
+        None, "Write what is known of each image to FILE (.csv).", flag="--csv", type=_FILE, metavar="FILE"
     )
     fail_under: Sequence[tuple[str, float]] = option(
         (),
@@ -168,30 +153,22 @@ class ScoreOutput(PageOutput):
     )
 
     def check(self, computed: Sequence[str]) -> None:
-        """Refuse files that cannot be written and limits that are never missed, before anything is computed.
-
-        Args:
-            computed: The metrics that will have a value.
-
-        Raises:
-            click.UsageError: A limit is of another metric, or on the wrong side.
-            UsageError: A file cannot be written.
-        """
+        """Refuse files that cannot be written and limits that are never missed, before anything is computed."""
         from genpr.metrics.registry import ALL_METRICS
 
-        for flag, better, limits in (
-            ("--fail-under", "higher", self.fail_under),
-            ("--fail-over", "lower", self.fail_over),
-        ):
+        sides = (("under", "higher", "over", self.fail_under), ("over", "lower", "under", self.fail_over))
+        for side, better, other, limits in sides:
             for metric, _ in limits:
                 if metric not in computed:
                     names = some(computed, 20)
-                    raise click.UsageError(f"{flag} {metric}=...: not among the computed metrics {names}")
-                # What is best in the middle has two wrong sides.
-                if ALL_METRICS[metric].better not in (better, "at null"):
-                    other = "--fail-over" if better == "higher" else "--fail-under"
                     raise click.UsageError(
-                        f"{flag} {metric}=...: of {metric}, {ALL_METRICS[metric].better} is better; use {other}"
+                        f"--fail-{side} {metric}=...: not among the computed metrics {names}"
+                    )
+                # What is best in the middle has two wrong sides.
+                known = ALL_METRICS[metric].better
+                if known not in (better, "at null"):
+                    raise click.UsageError(
+                        f"--fail-{side} {metric}=...: of {metric}, {known} is better; use --fail-{other}"
                     )
         if self.table is not None:
             from genpr.report.files import check_table
@@ -200,11 +177,7 @@ class ScoreOutput(PageOutput):
         self.check_place()
 
     def write_table(self, write: Callable[[Path], int]) -> None:
-        """Write the table by `write`, which returns its number of rows, if it is requested.
-
-        Raises:
-            ResourceError: It cannot be written.
-        """
+        """Write the table by `write`, which returns its number of rows, if it is requested."""
         if self.table is not None:
             self.note(f"wrote {write(self.table):,} rows to {self.table}")
 
@@ -223,7 +196,8 @@ def _missed(results: Sequence[Result], limits: Sequence[tuple[str, float]], side
         for metric, limit in limits:
             if metric not in result.metrics:
                 lines.append(f"missed: {metric} has no value with these images")
-            value = result[metric] if metric in result.metrics else limit
+                continue
+            value = result[metric]
             if value < limit if side == "below" else value > limit:
                 under = f" under {result.protocol}" if len(results) > 1 else ""
                 lines.append(f"missed: {metric} is {value:.4f}{under}, {side} {limit:g}")

@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from genpr.cli.console import printable, progress_bars
+from genpr.cli.console import progress_bars
 from genpr.cli.options import follow_symlinks, option_group
 from genpr.cli.output import TextOutput
+from genpr.errors import printable
 from genpr.features.options import SourceOptions
-
-if TYPE_CHECKING:
-    from genpr.images.pack import Packed
-    from genpr.notices import Notice
 
 
 @click.command(name="pack")
@@ -28,13 +24,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @option_group(TextOutput, "output")
 def command(
-    source: str,
-    out: Path,
-    *,
-    options: SourceOptions,
-    compressed: bool,
-    force: bool,
-    output: TextOutput,
+    source: str, out: Path, *, options: SourceOptions, compressed: bool, force: bool, output: TextOutput
 ) -> None:
     """Write the images in SOURCE to OUT (.npz), as one array `arr_0` of uint8 (n, h, w, 3).
 
@@ -43,6 +33,7 @@ def command(
     """
     from genpr.images.pack import check_output, pack_source
     from genpr.images.source import open_source, subset
+    from genpr.notices import notice
 
     check_output(out, source, force=force)
     images = open_source(source)
@@ -58,13 +49,6 @@ def command(
             compressed=compressed,
             progress=None if progress is None else partial(progress, "packed"),
         )
-    text = _record(out, packed, compressed=compressed) if output.as_json else _sentence(out, packed)
-    output.show(_notices(packed), text)
-
-
-def _notices(packed: Packed) -> list[Notice]:
-    from genpr.notices import notice
-
     notices = [
         notice(flag, role="packed", count=f"{count:,}", total=f"{packed.n:,}")
         for flag, count in packed.flags.items()
@@ -72,23 +56,14 @@ def _notices(packed: Packed) -> list[Notice]:
     if packed.skipped:
         total = packed.n + len(packed.skipped)
         notices.append(notice("skipped", role="source", count=f"{len(packed.skipped):,}", total=f"{total:,}"))
-    return notices
-
-
-def _sentence(out: Path, packed: Packed) -> str:
-    images = "image" if packed.n == 1 else "images"
-    return f"packed {packed.n:,} {images} of {packed.width} x {packed.height} into {printable(str(out))}"
-
-
-def _record(out: Path, packed: Packed, *, compressed: bool) -> str:
+    images_of = f"{packed.n:,} image{'s' * (packed.n != 1)} of {packed.width} x {packed.height}"
     record = {
         "out": str(out),
-        "n": packed.n,
-        "height": packed.height,
-        "width": packed.width,
+        **{name: getattr(packed, name) for name in ("n", "height", "width")},
         "compressed": compressed,
         "bytes": out.stat().st_size,
         "flags": dict(packed.flags),
         "skipped": [[error.path, error.code] for error in packed.skipped],
     }
-    return json.dumps(record)
+    text = f"packed {images_of} into {printable(str(out))}"
+    output.show(notices, json.dumps(record) if output.as_json else text)

@@ -1,4 +1,4 @@
-"""The process of a command: its standard streams, the threads it needs, and how Ctrl-C and SIGTERM end it.
+"""The process of a command: its standard streams, and how Ctrl-C and SIGTERM end it.
 
 Python looks at signals between its own instructions, which a product of matrices, a search or a large network in C++ puts off
 for minutes. So the number of a signal is also written to a pipe, by the handler in C, where a thread waits for it: it gives
@@ -20,20 +20,14 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from genpr.report.drawing import ignore_matplotlib_configuration
-
 GRACE_S = 1.3  # until the process is ended; what that takes on a busy machine comes on top
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_DEFAULTS: dict[int, signal._HANDLER] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+}
 _SHOW_CURSOR = "\x1b[?25h\r\x1b[K"  # which a progress bar hides
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
-_OWN_THREADS = 2  # beside those of libraries
-_MOST_THREADS = 64  # of OpenBLAS as numpy brings it
-
-
-def prepare() -> None:
-    """Give this process its standard streams, and let no file in the working directory configure its plots."""
-    _open_standard_streams()
-    ignore_matplotlib_configuration()
 
 
 class MutableOutput:
@@ -59,28 +53,6 @@ class MutableOutput:
             self._kept = None
 
 
-def check_threads() -> None:
-    """Raise where the threads that libraries need cannot be started: some of these end the process without a reason.
-
-    Raises:
-        RuntimeError: They cannot be started.
-    """
-    variables = (os.environ.get(name, "") for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"))
-    chosen = [int(value) for value in variables if value.isascii() and value.isdecimal() and len(value) < 5]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    end = threading.Event()
-    threads: list[threading.Thread] = []
-    try:
-        for _ in range(min([*chosen[:1], cores, _MOST_THREADS]) + _OWN_THREADS):
-            thread = threading.Thread(target=end.wait, daemon=True)
-            thread.start()
-            threads.append(thread)
-    finally:
-        end.set()
-        for thread in threads:
-            thread.join()
-
-
 class _LenientWriter(io.FileIO):
     """Stderr: a message that cannot be written is lost, and not the result with it."""
 
@@ -91,7 +63,7 @@ class _LenientWriter(io.FileIO):
         return memoryview(data).nbytes  # type: ignore[arg-type]
 
 
-def _open_standard_streams() -> None:
+def open_standard_streams() -> None:
     """Open whichever of the three standard streams this process was started without.
 
     A file that is opened later must not get the number of one, or a library in C would write its messages into it. Stdin is
@@ -104,14 +76,11 @@ def _open_standard_streams() -> None:
             os.set_inheritable(os.open(os.devnull, mode), True)  # the lowest free number
     if sys.stdout is None:
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(_STDOUT, "w", closefd=False)), "utf-8")
-    try:
-        is_own = sys.stderr is None or sys.stderr.fileno() == _STDERR
-    except (OSError, ValueError):
-        is_own = False
-    if is_own:
-        encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
-        writer = io.BufferedWriter(_LenientWriter(_STDERR, "w", closefd=False))
-        sys.stderr = io.TextIOWrapper(writer, encoding, errors="backslashreplace", line_buffering=True)
+    with contextlib.suppress(OSError, ValueError):  # it is a stream of a test, without a number
+        if sys.stderr is None or sys.stderr.fileno() == _STDERR:
+            encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+            writer = io.BufferedWriter(_LenientWriter(_STDERR, "w", closefd=False))
+            sys.stderr = io.TextIOWrapper(writer, encoding, errors="backslashreplace", line_buffering=True)
 
 
 class SignalError(KeyboardInterrupt):
@@ -126,43 +95,33 @@ class SignalError(KeyboardInterrupt):
 
 
 class SignalReport:
-    """The message about a signal, printed once by either the main thread or the thread that waits for signals.
-
-    Args:
-        as_json: Whether stdout gets an object that says so, too.
-    """
+    """The message about a signal, on stdout, too, `as_json`; printed once by the main thread or by the one that waits."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
         self._is_due = threading.Lock()
 
-    def print(self, number: int) -> int:
-        """Print it in the main thread, after what was printed before, and return the exit code."""
-        from genpr.cli.console import complain, emit_error
+    def print(self, number: int, *, at_once: bool = False) -> int:
+        """Print it, perhaps past all buffers and locks, which a thread that is stuck may hold; and return the exit code."""
+        from genpr.cli.console import complain, emit
 
-        if self._is_due.acquire(blocking=False):
-            complain(f"error: {_WORDS[signal.Signals(number)]}")
-            if self._as_json:
-                emit_error(self._record(number))
-        return 128 + number
-
-    def print_at_once(self, number: int) -> int:
-        """Print it past all buffers and locks, which a thread that is stuck may hold."""
-        if self._is_due.acquire(blocking=False):
+        word, code = _WORDS[signal.Signals(number)], 128 + number
+        record = json.dumps({"error": {"code": word, "message": word, "exit_code": code, "path": None}})
+        if not self._is_due.acquire(blocking=False):
+            return code
+        if at_once:
             obeys = os.isatty(_STDERR) and os.environ.get("TERM", "dumb") not in {"dumb", "unknown"}
-            start = _SHOW_CURSOR if obeys else ""
-            _write_at_once(f"{start}error: {_WORDS[signal.Signals(number)]}\n", _STDERR)
+            _write_at_once(f"{_SHOW_CURSOR * obeys}error: {word}\n", _STDERR)
+            _write_at_once(f"{record}\n" * self._as_json, _STDOUT)
+        else:
+            complain(f"error: {word}")
             if self._as_json:
-                _write_at_once(self._record(number) + "\n", _STDOUT)
-        return 128 + number
-
-    def _record(self, number: int) -> str:
-        word = _WORDS[signal.Signals(number)]
-        return json.dumps({"error": {"code": word, "message": word, "exit_code": 128 + number, "path": None}})
+                emit(record)
+        return code
 
 
 def _write_at_once(text: str, descriptor: int) -> None:
-    """Write `text`, and ignore an output that is closed."""
+    """Write `text`, and ignore an output that is closed or full."""
     if select.select([], [descriptor], [], 0)[1]:
         with contextlib.suppress(OSError):
             os.write(descriptor, text.encode())
@@ -177,31 +136,25 @@ def signal_of(error: BaseException) -> int:
 def install_signal_handlers(report: SignalReport) -> None:
     """Let Ctrl-C and SIGTERM end this process from now on; what others have set, such as `nohup` has, is left.
 
-    The first signal raises SignalError in the main thread. `GRACE_S` seconds later, or at the second
-    signal, the process ends.
+    The first signal raises SignalError in the main thread. `GRACE_S` seconds later, or at the second signal, the process ends.
     """
-    defaults: dict[signal.Signals, signal._HANDLER] = {
-        signal.SIGINT: signal.default_int_handler,
-        signal.SIGTERM: signal.SIG_DFL,
-    }
-    answered = [number for number, default in defaults.items() if signal.getsignal(number) is default]
+    answered = [number for number, default in _DEFAULTS.items() if signal.getsignal(number) is default]
     if not answered:
         return
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    is_raised = False
+    seen: list[int] = []
 
     def raise_once(number: int, _frame: FrameType | None) -> None:
-        nonlocal is_raised
-        if is_raised:
+        if seen:
             _leave(report, number)
-        is_raised = True
+        seen.append(number)
         raise SignalError(number)
 
     def forget() -> None:  # a process that a user's code forks, such as a loader of data, has its own life
         signal.set_wakeup_fd(-1)
         for number in answered:
-            signal.signal(number, defaults[number])
+            signal.signal(number, _DEFAULTS[number])
 
     def wait() -> NoReturn:
         number = _next_of(reader, answered)
@@ -223,7 +176,7 @@ def restore_default_handlers() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _next_of(reader: int, answered: list[signal.Signals]) -> int:
+def _next_of(reader: int, answered: list[int]) -> int:
     while (number := os.read(reader, 1)[0]) not in answered:
         pass
     return number
@@ -231,10 +184,9 @@ def _next_of(reader: int, answered: list[signal.Signals]) -> int:
 
 def _leave(report: SignalReport, number: int) -> NoReturn:
     """End the process, whatever its threads do; nothing may be waited for here."""
-    code = 128 + number
     with contextlib.suppress(Exception):
         storage = sys.modules.get("genpr.storage")
         if storage is not None:
             storage.remove_unfinished()
-        code = report.print_at_once(number)
-    os._exit(code)
+        report.print(number, at_once=True)
+    os._exit(128 + number)

@@ -13,18 +13,18 @@ from genpr.cli.console import progress_bars
 from genpr.cli.options import (
     DRAWN_BY_SCORE,
     CheckpointFlags,
+    check_sources,
     option_group,
     refuse_given,
     score_options,
 )
 from genpr.cli.output import PageOutput
-from genpr.errors import some
+from genpr.errors import UsageError, some
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 
 if TYPE_CHECKING:
     from genpr.checkpoints.rank import Ranking
-    from genpr.evaluation.options import LabelOptions
     from genpr.evaluation.result import Result
     from genpr.images.datasets import CountedBatches
     from genpr.notices import Notice
@@ -91,7 +91,7 @@ def command(
     else:
         if len(sources) < 2:
             raise click.UsageError("needed REAL and at least one CHECKPOINT, found one path (or --results)")
-        _check_order(by, options.labels)  # what can be wrong at once is said at once
+        options = _with_needed(options, by)
         drawn.check()
         output.check_several(len(sources) - 1, "checkpoints")
         ranking, images = _of_images(
@@ -118,20 +118,17 @@ def _of_images(
     quiet: bool,
 ) -> tuple[Ranking, Mapping[str, CountedBatches]]:
     """The ranking, and the images by checkpoint where genpr draws them."""
-    from genpr.images.paths import check_there
-
     real, *given = sources
-    # Of a generator, checkpoints are checked first; with --skip-bad, a missing one is left out.
-    for source in [] if drawn.generator else [real] if skip_bad else sources:
-        check_there(source)
+    gone = [path for path in given if drawn.generator and not Path(path).exists()]
+    if gone:  # else the last of many checkpoints would be missed after hours
+        raise UsageError(f"there is no checkpoint {gone[0]}", code="no-checkpoint", path=gone[0])
+    if drawn.generator is None:
+        check_sources(real, *([] if skip_bad else given))  # with --skip-bad, a missing one is left out
     from genpr.checkpoints.rank import by_name, rank_checkpoints
     from genpr.evaluation.evaluator import Evaluator
 
     checkpoints = by_name(given)
     images: Mapping[str, CountedBatches] = {}
-    if drawn.generator is not None:
-        _check_there(given)
-    options = replace(options, metrics=_with_needed(options, by))
     with progress_bars(quiet=quiet) as progress:
         evaluator = Evaluator.from_options(real, replace(options, progress=progress))
         if drawn.generator is not None:
@@ -141,44 +138,23 @@ def _of_images(
         return ranking, images
 
 
-def _check_there(paths: Sequence[str]) -> None:
-    """Before anything is embedded: the last of many checkpoints would be missed after hours."""
-    from genpr.errors import UsageError
-
-    if gone := [path for path in paths if not Path(path).exists()]:
-        raise UsageError(f"there is no checkpoint {gone[0]}", code="no-checkpoint", path=gone[0])
-
-
-def _check_order(by: str, labels: LabelOptions | None) -> None:
-    """Before anything is embedded: an order that exists, and that this run can tell."""
+def _with_needed(options: ScoreOptions, by: str) -> ScoreOptions:
+    """With the metrics that the ranking needs; refuses an order that does not exist, or that this run cannot tell."""
     from genpr.checkpoints.criterion import check_computed, criterion_of
     from genpr.metrics.f_beta import F_SCORE_METRICS
     from genpr.metrics.registry import CONDITIONAL
 
-    asked = [need for each in criterion_of(by) for need in each.needs if need in CONDITIONAL]
-    if asked:
-        computed = (*F_SCORE_METRICS, *(() if labels is None else labels.names))
+    needs = [need for each in criterion_of(by) for need in each.needs]
+    if any(need in CONDITIONAL for need in needs):
+        computed = (*F_SCORE_METRICS, *(() if options.labels is None else options.labels.names))
         check_computed(by, computed, "this ranking does not compute; label.* come with --labels")
-
-
-def _with_needed(options: ScoreOptions, by: str) -> Sequence[str] | None:
-    """The metrics that were requested, and those that the ranking needs."""
-    from genpr.checkpoints.criterion import criterion_of
-    from genpr.metrics.registry import CONDITIONAL
-
     chosen = ScorePlan.of(options.protocol, None, options).spaces
-    needs = [
-        need
-        for each in criterion_of(by)
-        for need in each.needs
-        if need not in chosen and need not in CONDITIONAL
-    ]
-    return options.metrics if not needs else [*chosen, *needs]
+    more = [need for need in needs if need not in chosen and need not in CONDITIONAL]
+    return replace(options, metrics=[*chosen, *more]) if more else options
 
 
 def _of_files(paths: Sequence[Path], by: str, *, force: bool) -> Ranking:
     from genpr.checkpoints.rank import rank_results
-    from genpr.errors import UsageError
     from genpr.evaluation.compare import load_results, short_labels
 
     if len({path.resolve() for path in paths}) < len(paths):

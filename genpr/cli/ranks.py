@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
+
+import click
 
 from genpr.cli.console import complain
 from genpr.cli.main import run
@@ -20,7 +21,7 @@ from genpr.errors import UsageError
 from genpr.runtime import is_launched, launched_rank
 
 _SHARED = {"score", "features"}
-_ON_RANK_ZERO = {"list", "cache", "weights"}
+_ON_RANK_ZERO = {None, "list", "cache", "weights"}
 _ONE_GPU = re.compile(r"(--device=)?cuda:[0-9]+")
 _PRINT_TIME = 15.0  # seconds in which another rank prints its error
 _COMMON_TIME = 2.0  # seconds in which all ranks meet the same error
@@ -31,17 +32,21 @@ def run_as_launched(args: Sequence[str], report: SignalReport, output: MutableOu
     if not is_launched():
         return run(args, report)
     command = next((arg for arg in args if not arg.startswith("-")), None)
-    needs_one_rank = (
-        command is None or command in _ON_RANK_ZERO or bool({"-h", "--help", "--version"} & {*args})
-    )
+    needs_one_rank = command in _ON_RANK_ZERO or bool({"-h", "--help", "--version"} & {*args})
     rank = _CommandRank(launched_rank(), output)
-    refusal = _refusal(command, args)
+    refusal = None if needs_one_rank else _refusal(command, args)
     if rank.number and (needs_one_rank or refusal):
         return 0
     if needs_one_rank:
         return run(args, report)
+
+    def shared(call: Callable[[], Any]) -> Any:  # noqa: ANN401
+        if refusal:
+            raise UsageError(refusal, code="not-shared")
+        return rank.run_shared(call)
+
     try:
-        code = run(args, report, partial(_refuse, refusal) if refusal else rank.run_shared)
+        code = run(args, report, shared)
     except _PrintedElsewhereError as error:
         return error.exit_code
     if code and rank.monitor is not None:
@@ -67,17 +72,8 @@ def _refusal(command: str | None, args: Sequence[str]) -> str | None:
     return None
 
 
-def _refuse(refusal: str, _call: Callable[[], Any]) -> Any:  # noqa: ANN401
-    raise UsageError(refusal, code="not-shared")
-
-
 class _CommandRank:
-    """This process among those that run the command.
-
-    Args:
-        number: Its rank.
-        output: Its output; all ranks but the first are silent until they have an error to print.
-    """
+    """This process among those that run the command; all ranks but the first are silent until they have an error."""
 
     def __init__(self, number: int, output: MutableOutput) -> None:
         self.number = number
@@ -91,11 +87,11 @@ class _CommandRank:
                 if self.monitor is not None:
                     self.monitor.when_found = self._mute_after
                 return call()
+        except (KeyboardInterrupt, click.Abort) as error:
+            self._report_signal(error)
+            raise
         except Exception as error:
             self._report(error)
-            raise
-        except KeyboardInterrupt as error:
-            self._report_signal(error)
             raise
 
     def _print_waiting(self, text: str) -> None:
@@ -114,27 +110,19 @@ class _CommandRank:
             self.monitor.report(error, signal_number=number)
 
     def _report(self, error: Exception) -> None:
-        """Return if this rank has to print the error.
-
-        Raises:
-            _PrintedElsewhereError: Another rank prints it, or has.
-        """
-        monitor = self.monitor
-        if monitor is None:  # the ranks never met
+        """Return if this rank has to print the error; else raise _PrintedElsewhereError once another rank has."""
+        if self.monitor is None:  # the ranks never met
             self._output.unmute()
             _add_rank(error, self.number)
             return
-        if type(error).__name__ == "Abort":
-            self._report_signal(error)
-            return
-        first = monitor.report(error)
+        first = self.monitor.report(error)
         if first.rank != self.number:
             if first.is_signal and self.number == 0:
                 complain(f"error: rank {first.rank}: {first.message}")
             self._output.mute()
-            monitor.wait_until_printed(_PRINT_TIME)
+            self.monitor.wait_until_printed(_PRINT_TIME)
             raise _PrintedElsewhereError(first.exit_code) from error
-        is_common = monitor.is_common(first, seconds=_COMMON_TIME)
+        is_common = self.monitor.is_common(first, seconds=_COMMON_TIME)
         self._output.unmute()
         if not is_common and self.number:
             _add_rank(error, self.number)

@@ -6,13 +6,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from genpr.cli.console import inner_workings, progress_bars
-from genpr.cli.options import LabelFlags, follow_symlinks, option_group
+from genpr.cli.options import LabelFlags, check_sources, follow_symlinks, option_group
 from genpr.cli.output import ScoreOutput
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan, check_weights
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from genpr.evaluation.per_class import ClassOptions, ClassScores
     from genpr.evaluation.per_image import PerImageScores
     from genpr.evaluation.result import Result
-    from genpr.images.policy import DecodePolicy
 
 
 @click.command(name="score")
@@ -41,13 +39,6 @@ if TYPE_CHECKING:
 @option_group(LabelFlags, "labels")
 @option_group(ScoreOutput, "output")
 @click.option(
-    "--earlier",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    multiple=True,
-    help="A result of `genpr score --json` to show in the plane of that page; may be repeated.",
-)
-@click.option(
     "-v", "--verbose", is_flag=True, help="Say how the neighbors are searched, and how uneven they are."
 )
 def command(
@@ -58,7 +49,6 @@ def command(
     options: ScoreOptions,
     labels: LabelFlags,
     output: ScoreOutput,
-    earlier: tuple[Path, ...],
     verbose: bool,
 ) -> int:
     """Score the images in FAKE against those in REAL.
@@ -70,7 +60,7 @@ def command(
     """
     protocols = tuple(dict.fromkeys(protocols))
     options, classes = replace(options, labels=labels.chosen()), labels.classes()
-    others = _check(real, fake, protocols, options, output, earlier=earlier, per_class=classes is not None)
+    _check((real, fake), protocols, options, output, per_class=classes is not None)
 
     from genpr.distributed import rank_zero_only
 
@@ -78,66 +68,45 @@ def command(
         run = _score(real, fake, protocols, replace(options, progress=progress), classes, output)
     if not rank_zero_only():
         return 0
+    from genpr.report.detail_tables import result_text
+
     results = run.results
-    notices = [item for result in results for item in result.notices]
     if not output.as_json:
-        text = _text(run, details=verbose)
+        text = "\n\n".join(result_text(each, run.classes, details=verbose) for each in results)
     elif len(results) == 1:
         text = (run.classes or results[0]).to_json()
     else:
         text = json.dumps({"results": [result.to_dict() for result in results]}, allow_nan=False)
-    output.show(notices, text)
-    _write_files(run, (real, fake), output, earlier=others, policy=options.decoding)
+    output.show([item for result in results for item in result.notices], text)
+    _write_files(run, (real, fake), classes or {}, options, output)
     return output.exit_code(results)
 
 
 @dataclass(frozen=True)
 class ScoreRun:
-    """What came out.
-
-    Attributes:
-        results: One per protocol.
-        classes: Of the only protocol; None if they were not requested.
-        evidence: Of the only protocol; None if it was not requested, or cannot be had.
-        labels: Where the classes of the reals and of the fakes are, as far as that was given.
-    """
+    """What came out: a result per protocol, and of the only one the score by class and of each image, if requested."""
 
     results: Sequence[Result]
     classes: ClassScores | None = None
     evidence: PerImageScores | None = None
-    labels: tuple[object, object] = (None, None)
 
 
 def _check(
-    real: str,
-    fake: str,
+    sources: tuple[str, str],
     protocols: Sequence[str],
     options: ScoreOptions,
     output: ScoreOutput,
     *,
-    earlier: Sequence[Path],
     per_class: bool,
-) -> dict[str, Result]:
-    """Report what can be wrong before anything is computed: importing torch alone takes seconds.
-
-    Returns:
-        Earlier results by name.
-    """
+) -> None:
+    """Report what can be wrong before anything is computed: importing torch alone takes seconds."""
     plans = [ScorePlan.of(protocol, None, options) for protocol in protocols]
     computed = dict.fromkeys(name for plan in plans for name in plan.spaces)
     output.check([*computed, *(() if options.labels is None else options.labels.names)])
     if len(protocols) > 1 and (per_class or output.html or output.table):
         raise click.UsageError("--per-class, --html and --csv take one --protocol: run once for each")
-    if earlier and output.html is None:
-        raise click.UsageError("--earlier puts results on the page of --html FILE, which is missing")
-    from genpr.evaluation.compare import load_all
-    from genpr.images.paths import check_there
-
-    others = load_all(earlier) if earlier else {}
-    for source in (real, fake):
-        check_there(source)
-    check_weights([space for plan in plans for space in plan.spaces.values()], (real, fake), options)
-    return others
+    check_sources(*sources)
+    check_weights([space for plan in plans for space in plan.spaces.values()], sources, options)
 
 
 def _score(
@@ -162,34 +131,15 @@ def _score(
     # A table needs numbers of single images; a page goes without where there are none.
     if by_image and (output.table is not None or evaluator.tells_of_images):
         found = evaluator.evidence(fakes, classes=classes)
-        labels = (None, None) if classes is None else (classes.get("real_labels"), classes.get("fake_labels"))
-        return ScoreRun([found.result], found.classes, found, labels)
+        return ScoreRun([found.result], found.classes, found)
     if classes is None:
         return ScoreRun([evaluator.score(fakes)])
     scored = evaluator.score_classes(fakes, **classes)
     return ScoreRun([scored.overall], scored)
 
 
-def _text(run: ScoreRun, *, details: bool) -> str:
-    """Every table of every protocol."""
-    from genpr.report.detail_tables import class_table, label_table
-    from genpr.report.score_tables import score_table
-
-    tables = []
-    for result in run.results:
-        tables.append(score_table(result, details=details))
-        if result.labels is not None:
-            tables.append(label_table(result.labels))
-    return "\n\n".join([*tables, *([] if run.classes is None else [class_table(run.classes)])])
-
-
 def _write_files(
-    run: ScoreRun,
-    sources: tuple[str, str],
-    output: ScoreOutput,
-    *,
-    earlier: dict[str, Result],
-    policy: DecodePolicy,
+    run: ScoreRun, sources: tuple[str, str], classes: ClassOptions, options: ScoreOptions, output: ScoreOutput
 ) -> None:
     """Write the table and the page, if they are requested."""
     if run.evidence is not None and output.table is not None:
@@ -198,20 +148,15 @@ def _write_files(
         output.write_table(partial(write_samples, scores=run.evidence))
     if output.html is None:
         return
-    from genpr.report.score_page import class_figures, evidence_report, html_report
+    from genpr.report.score_page import evidence_report, html_report
 
     if run.evidence is None:
-        page = partial(html_report, run.results[0], figures=class_figures(run.classes), earlier=earlier)
-        output.write_page(page)
+        output.write_page(partial(html_report, run.results[0], classes=run.classes))
         return
-    real_labels, fake_labels = run.labels
     with progress_bars(quiet=output.quiet) as progress:
+        device = run.results[0].device
         page = partial(
-            evidence_report,
-            run.evidence,
-            earlier=earlier,
-            policy=policy,
-            device=run.results[0].device,
-            progress=progress,
+            evidence_report, run.evidence, policy=options.decoding, device=device, progress=progress
         )
-        output.write_page(page, *sources, real_labels=real_labels, fake_labels=fake_labels)
+        labels = {name: classes.get(name) for name in ("real_labels", "fake_labels")}
+        output.write_page(page, *sources, **labels)

@@ -12,19 +12,13 @@ import click
 
 from genpr.checkpoints.options import parse_numbers
 from genpr.cli.console import complain, progress_bars
-from genpr.cli.options import (
-    DRAWN_BY_SCORE,
-    GeneratorFlags,
-    option_group,
-    score_options,
-)
-from genpr.cli.output import THRESHOLD_MISSED, PageOutput, threshold
+from genpr.cli.options import DRAWN_BY_SCORE, GeneratorFlags, check_sources, option_group, score_options
+from genpr.cli.output import THRESHOLD_MISSED, PageOutput, import_matplotlib, threshold
 from genpr.evaluation.options import ScoreOptions
 from genpr.features.options import option
 
 if TYPE_CHECKING:
     from genpr.checkpoints.criterion import Objective
-    from genpr.checkpoints.generator import LoadedGenerator
     from genpr.checkpoints.sweep import PointProgress, Sweep, SweepFolder
     from genpr.evaluation.result import Result
     from genpr.images.datasets import CountedBatches
@@ -63,7 +57,6 @@ class SweepFlags(GeneratorFlags):
         metavar="METRIC=X",
         multiple=True,
     )
-    recall_at_least: float | None = option(None, "The same as --at-least recall=X.", metavar="X")
     out: Path | None = option(
         None,
         "Folder for sweep.json, sweep.csv, sweep.png and sweep.svg; run again, the sweep resumes.",
@@ -96,24 +89,24 @@ def command(
     Each FAKES is a folder, archive, .npz or feature file, as for `genpr score`. Of a generator, every setting gets the
     same latents, drawn with --seed. Exits 5 if no setting reaches --at-least.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    settings = flags.settings
-    _check_sources(points, flags)
-    output.check_several(len(set(settings or dict(points))), "settings")
-    from genpr.images.paths import check_there
-
-    check_there(real)
+    settings = flags.settings or []
+    _check_points(points, flags)
+    output.check_several(len({*settings, *dict(points)}), "settings")
+    check_sources(real)
     from genpr.checkpoints.criterion import Objective
+    from genpr.checkpoints.generator import load_generator
     from genpr.checkpoints.sampler import Sampler
-    from genpr.checkpoints.sweep import SweepFolder, sweep
+    from genpr.checkpoints.sweep import SweepFolder, sweep, sweep_sampler
     from genpr.evaluation.evaluator import Evaluator
 
-    floor = {} if flags.recall_at_least is None else {"recall": flags.recall_at_least}
-    objective = Objective(flags.maximize, dict(flags.at_least) | floor)
+    objective = Objective(flags.maximize, dict(flags.at_least))
     folder = None if flags.out is None else SweepFolder(flags.out, restart=flags.restart)
     report = None if output.quiet else _reporter(flags.varied)
     drawn: Mapping[float, CountedBatches] = {}
     with progress_bars(quiet=output.quiet) as progress:
-        loaded = _loaded(flags, options)
+        loaded = None
+        if flags.generator is not None:  # what is wrong with it is said before the reals are embedded
+            loaded = load_generator(flags.generator, flags.checkpoint, device=options.device)
         evaluator = Evaluator.from_options(real, replace(options, progress=progress))
         objective.check(evaluator.metrics)
         if loaded is None:
@@ -121,14 +114,9 @@ def command(
         else:
             how = flags.sampling(options, flags.varied)
             sampler = Sampler.of(loaded, n=flags.n or evaluator.n_real, **how)
-            drawn = {setting: sampler.images(setting) for setting in dict.fromkeys(settings or [])}
-            found = sweep(evaluator, drawn, axis=sampler.axis, folder=folder, progress=report)
+            found = sweep_sampler(sampler, evaluator, settings, folder=folder, progress=report)
+            drawn = {setting: sampler.images(setting) for setting in dict.fromkeys(settings)}
     status = _show(found, objective, folder, output)
-    _write_page(found, drawn, output)
-    return status
-
-
-def _write_page(found: Sweep, drawn: Mapping[float, CountedBatches], output: PageOutput) -> None:
     names = {each.setting: f"{found.axis}={each.setting:.12g}" for each in found.points}
     output.write_comparison(
         {names[each.setting]: each.result for each in found.points},
@@ -136,18 +124,10 @@ def _write_page(found: Sweep, drawn: Mapping[float, CountedBatches], output: Pag
         axis=found.axis,
         settings=[each.setting for each in found.points],
     )
+    return status
 
 
-def _loaded(flags: SweepFlags, options: ScoreOptions) -> LoadedGenerator | None:
-    """Before the reals are embedded: what is wrong with it is said at once."""
-    if flags.generator is None:
-        return None
-    from genpr.checkpoints.generator import load_generator
-
-    return load_generator(flags.generator, flags.checkpoint, device=options.device)
-
-
-def _check_sources(points: tuple[tuple[float, str], ...], flags: SweepFlags) -> None:
+def _check_points(points: tuple[tuple[float, str], ...], flags: SweepFlags) -> None:
     """Fakes for each setting, or a generator with its settings."""
     flags.check()
     if flags.generator is None:
@@ -170,10 +150,8 @@ def _reporter(axis: str) -> PointProgress:
     def tell(done: int, total: int, setting: float, result: Result) -> None:
         left = (time.monotonic() - started) * (total - done) / done
         when = f", about {left / 60:.0f} min left" if left > 90 else ""
-        complain(
-            f"{axis} = {setting:g}: precision {result['precision']:.4f}, recall {result['recall']:.4f} "
-            f"({done} of {total}{when})"
-        )
+        values = f"precision {result['precision']:.4f}, recall {result['recall']:.4f}"
+        complain(f"{axis} = {setting:g}: {values} ({done} of {total}{when})")
 
     return tell
 
@@ -184,12 +162,12 @@ def _show(found: Sweep, objective: Objective, folder: SweepFolder | None, output
     from genpr.report.files import write_sweep
 
     if folder is not None:
+        import_matplotlib()
         write_sweep(found, objective, folder)
         output.note(f"wrote sweep.json, sweep.csv, sweep.png and sweep.svg to {folder.path}")
     notes = [item for each in found.points for item in each.result.notices if item.level == "note"]
-    output.show(
-        notes, found.to_json(objective=objective) if output.as_json else sweep_table(found, objective)
-    )
+    text = found.to_json(objective=objective) if output.as_json else sweep_table(found, objective)
+    output.show(notes, text)
     if found.best(objective) is None:
         complain(f"missed: no setting has {objective}")
         return THRESHOLD_MISSED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,13 +13,7 @@ import click
 
 from genpr.checkpoints.options import WatchOptions
 from genpr.cli.console import complain, emit, progress_bars, show_notices
-from genpr.cli.options import (
-    DRAWN_BY_SCORE,
-    CheckpointFlags,
-    option_group,
-    refuse_given,
-    score_options,
-)
+from genpr.cli.options import DRAWN_BY_SCORE, CheckpointFlags, option_group, refuse_given, score_options
 from genpr.cli.output import TextOutput
 from genpr.errors import UsageError
 from genpr.evaluation.options import ScoreOptions
@@ -48,6 +42,12 @@ class WatchFlags(WatchOptions):
         "f1",
         "What best.json is chosen by: f1, f0.5, f2 or any F-score of precision and recall, or a metric.",
         metavar="NAME",
+    )
+    file_format: str = option(
+        "genpr",
+        "stylegan also writes metric-genpr.jsonl, as StyleGAN's metric files are.",
+        choices=("genpr", "stylegan"),
+        flag="--format",
     )
     once: bool = option(False, "Score what is there and complete, and leave.")
     until: int | None = option(None, "Leave when N sources are recorded.", least=1, metavar="N")
@@ -93,11 +93,14 @@ def command(
     _check(real, folder, flags.by, options)
     drawn.check()
     if drawn.generator is not None:
-        refuse_given({"done_file"}, "is for samples, and --generator draws from checkpoint files")
+        refuse_given(
+            {"done_file", "cache_fakes"}, "is for samples, and --generator draws from checkpoint files"
+        )
     from genpr.checkpoints.score_log import ScoreLog
 
+    path, stylegan = flags.out or folder / "genpr.jsonl", flags.file_format == "stylegan"
     with (
-        ScoreLog(flags.out or folder / "genpr.jsonl", by=flags.by) as log,
+        ScoreLog(path, by=flags.by, stylegan=stylegan) as log,
         _summary(log, as_json=output.as_json),
         progress_bars(quiet=output.quiet) as bars,
     ):
@@ -105,6 +108,7 @@ def command(
         from genpr.evaluation.evaluator import Evaluator
 
         evaluator = Evaluator.from_options(real, replace(options, progress=bars))
+        told = _Told(log, quiet=output.quiet)
         watcher = Watcher(
             evaluator,
             folder,
@@ -113,17 +117,18 @@ def command(
             settle=flags.settle,
             give_up=flags.give_up,
             done_file=flags.done_file,
+            cache_fakes=flags.cache_fakes,
             keep_results=flags.keep_results,
             ignored=[Path(real)],
             on_message=complain,
-            on_record=_reporter(log, quiet=output.quiet),
-            on_result=_notice_printer(quiet=output.quiet),
+            on_record=told.record,
+            on_result=told.result,
         )
         watcher.run(once=flags.once, until=flags.until, interval=flags.interval)
 
 
 def _check(real: str, folder: Path, by: str, options: ScoreOptions) -> None:
-    """What can be wrong at once is said at once: importing torch alone takes seconds."""
+    """Report what can be wrong before anything is computed: importing torch alone takes seconds."""
     from genpr.checkpoints.criterion import check_computed, number_of
     from genpr.checkpoints.watch import check_folder
 
@@ -156,18 +161,14 @@ def _source_of(
 @contextmanager
 def _summary(log: ScoreLog, *, as_json: bool) -> Iterator[None]:
     """Show all scores in the end, also after Ctrl-C, which is how most watches end."""
+    from genpr.report.checkpoint_tables import watched_table
+
     try:
         yield
     except KeyboardInterrupt:
-        if not as_json:  # else stdout says that it was interrupted, and nothing else
-            _show(log, as_json=False)
+        if not as_json and log.records:  # else stdout says that it was interrupted, and nothing else
+            emit(watched_table(log.records, log.best, log.by))
         raise
-    _show(log, as_json=as_json)
-
-
-def _show(log: ScoreLog, *, as_json: bool) -> None:
-    from genpr.report.checkpoint_tables import watched_table
-
     if as_json:
         emit(json.dumps({"by": log.by, "best": log.best, "records": log.records}, allow_nan=False))
     elif log.records:
@@ -176,28 +177,26 @@ def _show(log: ScoreLog, *, as_json: bool) -> None:
         complain("no samples were scored: there was none that is complete")
 
 
-def _reporter(log: ScoreLog, *, quiet: bool) -> Callable[[Any], None]:
-    """One line per record on stderr; if `quiet`, only of what has no score."""
-    from genpr.report.checkpoint_tables import score_line
+class _Told:
+    """A line per record, and each kind of notice once, on stderr; if quiet, only what has no score."""
 
-    def tell(record: dict[str, Any]) -> None:
+    def __init__(self, log: ScoreLog, *, quiet: bool) -> None:
+        self._log, self._quiet = log, quiet
+        self._seen: set[str] = set()
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        """Print what was recorded."""
+        from genpr.report.checkpoint_tables import score_line
+
         if record["status"] == "failed":
             complain(f"{record['name']} is given up ({record['error']['code']})")
-        elif not quiet:
-            is_best = log.best is not None and log.best["name"] == record["name"]
-            complain(score_line(record, log.by, is_best=is_best))
+        elif not self._quiet:
+            is_best = self._log.best is not None and self._log.best["name"] == record["name"]
+            complain(score_line(record, self._log.by, is_best=is_best))
 
-    return tell
-
-
-def _notice_printer(*, quiet: bool) -> Callable[[Result], None]:
-    """Each kind of notice once, at the first source that has it."""
-    seen: set[str] = set()
-
-    def show(result: Result) -> None:
-        new = [item for item in result.notices if item.code not in seen]
-        seen.update(item.code for item in new)
-        if not quiet:
+    def result(self, result: Result) -> None:
+        """Print the notices of other kinds than those before."""
+        new = [item for item in result.notices if item.code not in self._seen]
+        self._seen.update(item.code for item in new)
+        if not self._quiet:
             show_notices(new)
-
-    return show

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from genpr.cli.console import complain, emit, printable, progress_bars
-from genpr.errors import UsageError, WeightsError, short, some
+from genpr.cli.console import complain, emit, progress_bars
+from genpr.errors import UsageError, WeightsError, printable, short, some
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from genpr.features.weights import Progress, WeightsFile
-
-_BAD = WeightsError.exit_code
+    from genpr.features.weights import WeightsFile
 
 
 @click.group(name="weights")
@@ -35,12 +32,29 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array instead of a table.")
 def list_files(*, as_json: bool) -> None:
     """Show every known file: who uses it, length, license, what it is held to, whether it is here."""
-    import json
-
     from genpr.features.known_weights import KNOWN_WEIGHTS
+    from genpr.features.weights import cached_path
+    from genpr.report.score_tables import listing
 
-    rows = [_row(entry) for entry in KNOWN_WEIGHTS]
-    emit(json.dumps(rows) if as_json else _table(rows))
+    names = ("name", "used_by", "size", "license", "pinned", "sha256", "sha256_prefix", "url")
+    rows, shown = [], []
+    for entry in KNOWN_WEIGHTS:
+        path = cached_path(entry)
+        rows.append(
+            {name: getattr(entry, name) for name in names}
+            | {"cached": path is not None, "path": None if path is None else str(path)}
+        )
+        first, *others = entry.used_by or ("-",)
+        facts = {
+            "used by": f"{first} (+{len(others)})" if others else first,
+            "size": None if entry.size is None else f"{entry.size / 1e6:,.0f} MB",
+            "license": entry.license,
+            "pinned by": entry.pinned,
+            "here": "no" if path is None else "yes",
+            "name": entry.name,
+        }
+        shown.append(facts)
+    emit(json.dumps(rows) if as_json else listing(shown, ("name",)))
 
 
 @command.command(short_help="Download weights, by extractor or file name.")
@@ -61,34 +75,29 @@ def fetch(names: Sequence[str], *, offline: bool, quiet: bool) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 def verify(names: Sequence[str]) -> int:
     """Hash the files that are here, one line each; exit code 4 if one is damaged or named and missing."""
-    from genpr.features.known_weights import KNOWN_WEIGHTS
     from genpr.features.weights import cached_path, verify_file, weights_folder
 
-    outcomes = []
-    for entry in _chosen(names) if names else KNOWN_WEIGHTS:
+    count, code = 0, 0
+    for entry in _chosen(names):
         own = weights_folder() / entry.name
         path = own if own.is_file() else cached_path(entry)
-        if path is not None:
-            outcomes.append(_outcome(entry, path, verify_file))
-        elif names:
-            outcomes.append((False, f"missing  {entry.name}"))
-    for _, line in outcomes:
+        if path is None and not names:
+            continue
+        count += 1
+        try:
+            found = "missing" if path is None else f"ok       {verify_file(entry, path)[:8]}"
+            line = f"{found}  {entry.name}"
+        except WeightsError as error:
+            line = f"bad      {error}"
+        code = code if line.startswith("ok") else WeightsError.exit_code
         emit(printable(line))
-    if not outcomes:
+    if not count:
         complain(f"no weights are here, neither in {weights_folder()} nor in the caches of other programs")
-    return 0 if all(is_good for is_good, _ in outcomes) else _BAD
-
-
-def _outcome(entry: WeightsFile, path: Path, verify_file: Any) -> tuple[bool, str]:  # noqa: ANN401
-    try:
-        digest = verify_file(entry, path)
-    except WeightsError as error:
-        return False, f"bad      {error}"
-    return True, f"ok       {digest[:8]}  {entry.name}"
+    return code
 
 
 def _chosen(names: Sequence[str]) -> list[WeightsFile]:
-    """The files of these extractors or of these names, each once."""
+    """The files of these extractors or of these names, each once; without names, all."""
     from genpr.features.known_weights import KNOWN_WEIGHTS
 
     chosen: dict[str, WeightsFile] = {}
@@ -101,48 +110,11 @@ def _chosen(names: Sequence[str]) -> list[WeightsFile]:
                 code="unknown-weights",
             )
         chosen.update({entry.name: entry for entry in found})
-    return list(chosen.values())
-
-
-def _row(entry: WeightsFile) -> dict[str, object]:
-    from genpr.features.weights import cached_path
-
-    path = cached_path(entry)
-    return {
-        "name": entry.name,
-        "used_by": list(entry.used_by),
-        "size": entry.size,
-        "license": entry.license,
-        "pinned": entry.pinned,
-        "sha256": entry.sha256,
-        "sha256_prefix": entry.sha256_prefix,
-        "url": entry.url,
-        "cached": path is not None,
-        "path": None if path is None else str(path),
-    }
-
-
-def _table(rows: Sequence[dict[str, Any]]) -> str:
-    """Two lines per file, since file names are long: its facts, and the name below."""
-    from genpr.report.score_tables import listing
-
-    shown = []
-    for row in rows:
-        first, *others = row["used_by"] or ["-"]
-        facts = {
-            "used by": f"{first} (+{len(others)})" if others else first,
-            "size": None if row["size"] is None else f"{row['size'] / 1e6:,.0f} MB",
-            "license": row["license"],
-            "pinned by": row["pinned"],
-            "here": "yes" if row["cached"] else "no",
-            "name": row["name"],
-        }
-        shown.append(facts)
-    return listing(shown, ("name",))
+    return list(chosen.values()) if names else list(KNOWN_WEIGHTS)
 
 
 @contextmanager
-def _progress(entry: WeightsFile, *, quiet: bool) -> Iterator[Progress | None]:
+def _progress(entry: WeightsFile, *, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
     """A bar in bytes on a terminal; else one line, once a download has begun."""
     with progress_bars(quiet=quiet, in_bytes=True) as update:
         if update is None:

@@ -98,6 +98,7 @@ class ProtocolFreeKeywords(EmbedKeywords, total=False):
     intervals: bool
     control: bool
     held_out: object
+    equal_sizes: bool
     labels: LabelOptions | None
 
 
@@ -158,6 +159,11 @@ class ScoreOptions(EmbedOptions):
         "More reals, of the same kind, that the generator was not trained on, where the real side is what it was trained "
         "on; adds c_t, a test for copying.",
         metavar="SOURCE",
+    )
+    equal_sizes: bool = option(
+        False,
+        "Where the two sets differ in size, average coverage and the other metrics that depend on the ratio of sizes over "
+        "random blocks of the larger set as large as the smaller one; they then have no interval.",
     )
     labels: LabelOptions | None = option(
         None,

@@ -1,16 +1,14 @@
-"""An audit as text, as Markdown, and as one HTML page without other files: the matrices and every curve."""
+"""An audit as text and as Markdown."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 
-from genpr.audit.checks import CHECKS, Check
 from genpr.audit.criteria import COLUMN_OF, SOURCE, Kind
-from genpr.audit.runner import NOISE, Cell, Matrix, Results, Run
-from genpr.report.drawing import STYLE, drawing, inline_svg
-from genpr.report.page import Figure, render_page
-from genpr.report.text import WIDTH, cut, table
+from genpr.audit.runner import NOISE, Cell, Matrix, Run
+from genpr.report.score_tables import blocks_of
+from genpr.report.text import WIDTH, cut, table, wrapped
 
 _KINDS: tuple[Kind, ...] = ("fidelity", "diversity")
 _LONGEST = 40  # columns of a metric's name, which for a user's function may be of any length
@@ -23,7 +21,7 @@ _LEGEND = (
 )
 _SEEDS = (
     "3/5: passes with so many of the seeds; without a fraction, the outcome is the same with all of them. The letter, the "
-    "margin and the curves are of the first seed."
+    "margin are of the first seed."
 )
 
 
@@ -38,22 +36,22 @@ def run_text(run: Run, seeds: Sequence[int]) -> str:
     return f"{run.grid} grids, {run.repeats} draws per point, {shown}"
 
 
+def audit_text(matrix: Matrix, run: Run) -> str:
+    """The matrix with its legend, in 80 columns."""
+    lines = [wrapped(line, others="   ") for line in legend(matrix)]
+    return "\n".join([audit_table(matrix), "", *lines, run_text(run, matrix.seeds)])
+
+
 def audit_table(matrix: Matrix) -> str:
     """The matrix: rows down, metrics across, in as many tables as fit 80 columns."""
     label = max(len(demand.name) for demand in matrix.demands)
-    blocks: list[list[str]] = [[]]
-    used = label
-    for metric in matrix.metrics:
-        cells = [cell.text for cell in matrix.of(metric)]
-        width = 2 + max(len(cut(metric, _LONGEST)), len("30/30"), *map(len, cells))
-        if blocks[-1] and used + width > WIDTH:
-            blocks.append([])
-            used = label
-        blocks[-1].append(metric)
-        used += width
+    widths = [
+        2 + max(len(cut(metric, _LONGEST)), len("30/30"), *(len(cell.text) for cell in matrix.of(metric)))
+        for metric in matrix.metrics
+    ]
     return "\n\n".join(
         table(["", *(cut(metric, _LONGEST) for metric in metrics)], _rows(matrix, metrics))
-        for metrics in blocks
+        for metrics in blocks_of(matrix.metrics, widths, WIDTH - label)
     )
 
 
@@ -157,63 +155,3 @@ def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iter
     for cells in (heads, ["---"] * len(heads), *rows):
         escaped = (text.replace("|", "\\|").replace("*", "\\*").replace("~", "\\~") for text in cells)
         yield f"| {' | '.join(escaped)} |"
-
-
-def audit_page(matrix: Matrix, results: Results) -> str:
-    """The audit as one HTML page; the title of a cell states what decides it."""
-    kinds = _metrics_by_kind(matrix)
-    audited = dict.fromkeys(demand.check for demand in matrix.demands)
-    drawn = (_curves(CHECKS[name], kind, metrics, results) for name in audited for kind, metrics in kinds)
-    return render_page(
-        "audit.html",
-        version="",
-        intro=f"The sanity checks of {SOURCE}: {run_text(results.run, matrix.seeds)}.",
-        legend=legend(matrix),
-        matrix=matrix,
-        kinds=kinds,
-        agreement=agreement(matrix),
-        differences=differences(matrix),
-        changes=changes(matrix) if len(matrix.seeds) > 1 else None,
-        figures=[figure for figure in drawn if figure is not None],
-    )
-
-
-_COLUMNS, _TOP = 3, 1.1
-
-
-def _curves(check: Check, kind: Kind, metrics: Sequence[str], results: Results) -> Figure | None:
-    """A plot for each setting of a check with a line per metric; None where none was measured."""
-    found = {
-        setting: {name: curve for name in metrics if (curve := results.curve(check.name, setting, name))}
-        for setting in check.settings
-    }
-    if not any(found.values()):
-        return None
-    rows = math.ceil(len(found) / _COLUMNS)
-    with drawing(STYLE | {"font.size": 8, "axes.grid": True, "grid.color": "#dddddd"}):
-        from matplotlib import colormaps
-        from matplotlib.figure import Figure as Canvas
-
-        canvas = Canvas(figsize=(10, 2.3 * rows + 0.5), layout="constrained")
-        axes = list(canvas.subplots(rows, _COLUMNS, squeeze=False).flat)
-        colors = colormaps["tab10"](range(10))
-        for plot, (setting, curves) in zip(axes, found.items(), strict=False):
-            points = check.points(setting, results.run.grid)
-            plot.set(xlim=(points[0], points[-1]), xscale="log" if check.log_x else "linear")
-            for name, curve in curves.items():
-                index = metrics.index(name)
-                style = ("-", "--", ":", "-.")[index // 10 % 4]
-                plot.plot(curve.x, curve.mean.clip(max=_TOP), style, color=colors[index % 10], linewidth=1.3)
-            plot.set(title=str(setting) or kind, xlabel=check.x_label, ylim=(-0.02, _TOP + 0.02))
-        for plot in axes[len(found) :]:
-            plot.set_visible(False)
-        lines = canvas.axes[0].get_lines()
-        names = [cut(name, _LONGEST) for name in next(iter(found.values()))]
-        legend_box = canvas.legend(lines, names, loc="outside lower left", ncols=5, frameon=False)
-        for text in legend_box.get_texts():
-            text.set_parse_math(False)
-        label = f"{check.name}, {kind}: {', '.join(names)}"
-        svg = inline_svg(canvas, name=f"{check.name.replace('+', '-')}-{kind}", label=label)
-    return Figure(
-        f"{check.name}, {kind}", f"{check.title}; means over the draws, at most {_TOP:g}.", svg, is_broad=True
-    )

@@ -10,7 +10,6 @@ from genpr.checkpoints.rank import Ranking
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.registry import METRICS
 from genpr.report.score_tables import ends_text
-from genpr.report.sparklines import Series, sparklines
 from genpr.report.text import WIDTH, and_more, interval, number, plain, plus_minus, shortened, table, wrapped
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ _AXIS = 12  # columns of the name of the axis
 
 
 def sweep_table(sweep: Sweep, objective: Objective) -> str:
-    """Settings down and metrics across; then each metric as bars, the front, its knee and the best setting."""
+    """Settings down and metrics across; then the front, its knee and the best setting."""
     names = _metrics_that_fit(sweep)
     front, best = {each.setting for each in sweep.front}, sweep.best(objective)
     rows = []
@@ -101,13 +100,9 @@ def sweep_table(sweep: Sweep, objective: Objective) -> str:
         marks += ["dominated"] * (point.setting not in front)
         cells = [_sweep_cell(point, name) for name in names]
         rows.append([f"{point.setting:g}", *cells, f"{point.values['f1']:.3f}", " ".join(marks)])
-    results = [point.result for point in sweep.points]
-    metrics = dict.fromkeys(name for result in results for name in result.metrics)
-    series = [Series.of(name, [result.metrics.get(name) for result in results]) for name in metrics]
-    axis, ends = shortened(sweep.axis, _AXIS), (sweep.points[0].setting, sweep.points[-1].setting)
-    lines = sparklines(series, along=f"{axis} = {ends[0]:g} to {ends[1]:g}")
+    axis = shortened(sweep.axis, _AXIS)
     text = table([axis, *names, "f1", ""], rows, texts=(-1,))
-    return "\n".join([text, *lines, *map(wrapped, _sweep_legend(sweep, objective, best, names))])
+    return "\n".join([text, *map(wrapped, _sweep_legend(sweep, objective, best, names))])
 
 
 def _metrics_that_fit(sweep: Sweep) -> list[str]:
@@ -165,7 +160,6 @@ def _sweep_legend(
 
 
 _MOST_METRICS = 5  # that fit 80 columns
-_FEWEST = 3  # scores that are worth a line of bars
 
 
 def score_line(record: Record, by: str, *, is_best: bool) -> str:
@@ -176,13 +170,7 @@ def score_line(record: Record, by: str, *, is_best: bool) -> str:
 
 
 def watched_table(records: Sequence[Record], best: Record | None, by: str) -> str:
-    """Every recorded source of a training run, in the order of the file.
-
-    Args:
-        records: What was scored or given up.
-        best: The best of them.
-        by: The metric that decides.
-    """
+    """Every recorded source of a training run, in the order of the file, and the best of them by one metric."""
     scored = [record for record in records if record["status"] == "scored"]
     values = [_values(record, by) for record in scored]
     names = _first_metrics(values, by)
@@ -195,17 +183,6 @@ def watched_table(records: Sequence[Record], best: Record | None, by: str) -> st
         cells = [number(known.get(name)) for name in names]
         rows.append([record["name"], f"{record['n_fake']:,}", *cells, "best" * (record is best)])
     lines = [table(["source", "images", *names, ""], rows, texts=(0, -1), whole="none")]
-    if len(scored) >= _FEWEST:
-        ends = [record.get("intervals", {}) for record in scored]
-        series = [
-            Series(
-                name,
-                tuple(each.get(name) for each in values),
-                tuple(tuple(each[name]) if name in each else None for each in ends),
-            )
-            for name in names
-        ]
-        lines += sparklines(series, along="the sources")
     if best is not None:
         value, better = number(_values(best, by)[by]), number_of(by).better
         lines.append(wrapped(f"best by {by} ({better} is better): {best['name']}, {value}"))

@@ -1,27 +1,36 @@
-"""Several results as one HTML file without other files: verdict, numbers, curves, pictures, warnings and provenance."""
+"""Several results as one HTML file without other files: verdict, numbers, curves, pictures, warnings and provenance.
+
+Latents of pictures beside each other are known to be equal where genpr generated the images itself, with the same number,
+width and seed of latents and the same labels. Of files, only equal names are known, and the gallery says so.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from genpr.checkpoints.criterion import number_of
 from genpr.checkpoints.rank import Ranking, rank_results
+from genpr.errors import DataError, UsageError
 from genpr.evaluation.compare import Comparison, notices_of
-from genpr.evaluation.result import Result, recipe_of
+from genpr.evaluation.result import recipe_of
+from genpr.features.feature_set import FeatureSet
+from genpr.features.inputs import Pictures, open_input
+from genpr.images.datasets import BatchSource, CountedBatches
+from genpr.images.item import ImageSource, known_length
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
 from genpr.metrics.value import MetricValue
-from genpr.report.gallery import Gallery
 from genpr.report.interpretation import direction, interpret, interpret_comparison
-from genpr.report.page import MOST_BYTES, Figure, render_page
-from genpr.report.plots import Axis, axis_of, has_plane, metric_curve, numbered_plane, short_names
-from genpr.report.provenance import provenance_of
+from genpr.report.page import MOST_BYTES, Figure, Gallery, Picture, made_small, render_page, thumbnail
+from genpr.report.plots import Axis, axis_of, has_plane, metric_curve, plane, short_names
+from genpr.report.score_page import provenance_of
 from genpr.report.score_tables import ends_text, features_of, known_null, value_text
-from genpr.report.text import number
+from genpr.report.text import number, shown
 
 _DASH = "–"
 _SMALL = 0.001  # shown in powers of ten
@@ -82,9 +91,9 @@ def compare_report(
         differences=named.differences,
         interpretation=interpret_comparison(named, ranking),
         columns=columns,
-        references=references_of(columns),
+        references=_references_of(columns),
         lines=lines_of(named),
-        standing=[] if ranking is None else standing_of(ranking, names),
+        standing=[] if ranking is None else _standing_of(ranking, names),
         ranking=ranking,
         plane=_plane(named),
         curves=[
@@ -119,7 +128,7 @@ def _plane(comparison: Comparison) -> Figure | None:
     )
     if comparison.differences:
         sentence += f" The cross and the diamond are those of result {found[0][0]}, and others may differ."
-    return Figure("Precision and recall", sentence, numbered_plane(found))
+    return Figure("Precision and recall", sentence, plane(found))
 
 
 def _axis_sentence(axis: Axis, *, is_given: bool) -> str:
@@ -131,27 +140,25 @@ def _axis_sentence(axis: Axis, *, is_given: bool) -> str:
 def columns_of(comparison: Comparison) -> list[dict[str, str]]:
     """The metrics that all results have, with null, control and chance; a dash where these are not the same for all."""
 
-    def common(texts: list[str]) -> str:
+    def common(values: Sequence[float | None]) -> str:
+        texts = [number(each, _DASH) for each in values]
         return texts[0] if len(set(texts)) == 1 else _DASH
 
     results = comparison.results.values()
+    controls = [{} if each.control is None else each.control.values for each in results]
     return [
         {
             "name": metric,
             "better": _BETTER[ALL_METRICS[metric].better],
-            "null": common([number(known_null(each.metrics[metric]), _DASH) for each in results]),
-            "control": common([number(_control(each, metric), _DASH) for each in results]),
-            "chance": common([number(each.metrics[metric].chance, _DASH) for each in results]),
+            "null": common([known_null(each.metrics[metric]) for each in results]),
+            "control": common([values.get(metric) for values in controls]),
+            "chance": common([each.metrics[metric].chance for each in results]),
         }
         for metric in comparison.metrics
     ]
 
 
-def _control(result: Result, metric: str) -> float | None:
-    return None if result.control is None else result.control.values.get(metric)
-
-
-def references_of(columns: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:
+def _references_of(columns: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:
     """What the values are compared with: a title, and a text per metric; without rows of dashes alone."""
     titles = {"null": "perfect generator", "control": "reals against reals", "chance": "chance"}
     rows = [(title, [column[key] for column in columns]) for key, title in titles.items()]
@@ -213,7 +220,7 @@ def _signed(value: float | None, bounds: Interval | None) -> str:
     return text if bounds is None else f"{text} ± {number(half)}"
 
 
-def standing_of(ranking: Ranking, names: Sequence[str]) -> list[dict[str, Any]]:
+def _standing_of(ranking: Ranking, names: Sequence[str]) -> list[dict[str, Any]]:
     """The order of a ranking, the best first; `names` are those of the lines. "difference" is to the winner."""
     return [
         {
@@ -227,3 +234,120 @@ def standing_of(ranking: Ranking, names: Sequence[str]) -> list[dict[str, Any]]:
         }
         for each in ranking.entries
     ]
+
+
+MOST_ROWS = 12
+_LATENTS = ("n", "latent_dim", "seed", "labels")
+_NOISE = ("batch_size", "device")  # its streams start anew for each batch
+_NAME = 40  # characters of a result's name
+
+
+def side_by_side(sources: Mapping[str, object], *, rows: int = MOST_ROWS) -> Gallery:
+    """A row of images for each of some latents, or names of images, with one image of each source.
+
+    Args:
+        sources: Images by what to call them: what `Sampler.images` gives, `CheckpointImages`, or anything else that
+            `genpr.score` takes as images. Each is read once more.
+        rows: At most so many: the first of what generators make, else spread evenly over the names that all have.
+
+    Returns:
+        For `genpr.compare_report`; its sentence says what is known of the latents.
+
+    Raises:
+        UsageError: There are fewer than two sources, one holds features, or can be read only once.
+        DataError: They have no name in common ("no-common-names"), or cannot be read.
+
+    Example:
+        >>> import genpr
+        >>> from genpr.demo import ShapesGenerator
+        >>> sampler = genpr.Sampler.of(ShapesGenerator(), n=8)
+        >>> gallery = side_by_side({"psi=0.5": sampler.images(0.5), "psi=1": sampler.images(1.0)}, rows=2)
+        >>> [name for name, _ in gallery.groups]
+        ['latent 0', 'latent 1']
+        >>> gallery.sentence
+        'Each row shares one latent and the same noise.'
+    """
+    if len(sources) < 2 or rows < 1:
+        raise UsageError(
+            f"images side by side need at least two sources and one row, found {len(sources)} and {rows}",
+            code="too-few-results",
+        )
+    opened = {name: _open(name, source) for name, source in sources.items()}
+    names = _common_names(opened)
+    is_generated = all(isinstance(each, CountedBatches) for each in sources.values())
+    count = min(rows, len(names))
+    # Spread evenly, so that folders by class give more than one class.
+    chosen = names[:rows] if is_generated else [names[index * len(names) // count] for index in range(count)]
+    found = [Pictures(each, chosen, keep=made_small).read(range(len(chosen))) for each in opened.values()]
+    complete = [index for index in range(len(chosen)) if all(index in each for each in found)]
+    sentence = _about_latents(sources) if is_generated else _about_names(sources)
+    if missing := len(chosen) - len(complete):
+        sentence += f" {missing} of {len(chosen)} rows are left out, since not all images could be read."
+    pictures = [
+        Picture(
+            thumbnail(images[index]),
+            f"{number} {shown(name, longest=_NAME)}",
+            group=f"latent {chosen[index].strip('[]')}" if is_generated else chosen[index],
+        )
+        for index in complete
+        for number, (name, images) in enumerate(zip(opened, found, strict=True), 1)
+    ]
+    title = "The same latents" if _are_equal(sources, _LATENTS) else "Side by side"
+    return Gallery(title, sentence, tuple(pictures))
+
+
+def _open(name: str, source: object) -> ImageSource:
+    opened = open_input(source, name)
+    if isinstance(opened, FeatureSet):
+        trouble = f"{shown(opened.source)} holds features; give the images that they are of"
+    elif isinstance(opened.source, BatchSource) and opened.source.is_one_shot:
+        trouble = "they can be read only once, and were; give a list, a dataset or a folder"
+    else:
+        return opened.source
+    raise UsageError(f"{shown(name)} needs images to show: {trouble}", code="bad-samples")
+
+
+def _common_names(opened: Mapping[str, ImageSource]) -> list[str]:
+    """Names that all sources have, in the order of the first."""
+    first, *others = (_names_of(each) for each in opened.values())
+    common = [each for each in first if all(each in names for names in others)]
+    if not common:
+        held = "; ".join(
+            f"{shown(name)}: {', '.join(shown(one, longest=60) for one in list(names)[:3])}, ..."
+            for name, names in list(zip(opened, (first, *others), strict=True))[:3]
+        )
+        raise DataError(f"no image of all sources has the same name ({held})", code="no-common-names")
+    return common
+
+
+def _names_of(source: ImageSource) -> dict[str, None]:
+    """In order; of batches by their number alone, without generating any."""
+    if isinstance(source, BatchSource) and (count := known_length(source)) is not None:
+        return {f"[{row}]": None for row in range(count)}
+    return dict.fromkeys(source.names() or (item.name for item in source))
+
+
+def _are_equal(sources: Mapping[str, object], keys: Sequence[str]) -> bool:
+    """Whether genpr generated all of them, with the same of `keys`."""
+    made_by = [each.drawn_by if isinstance(each, CountedBatches) else None for each in sources.values()]
+    known = [each for each in made_by if each is not None]
+    return len(known) == len(made_by) and all(
+        each.get(key) == known[0].get(key) for each in known for key in keys
+    )
+
+
+def _about_latents(sources: Mapping[str, object]) -> str:
+    if not _are_equal(sources, _LATENTS):
+        return (
+            "Each row has the same index, but not the same latent: the number, width, seed or labels of latents differ or "
+            "are unknown."
+        )
+    noise = " and the same noise" if _are_equal(sources, _NOISE) else ", with different noise"
+    return f"Each row shares one latent{noise}."
+
+
+def _about_names(sources: Mapping[str, object]) -> str:
+    what = "name" if any(isinstance(each, str | os.PathLike) for each in sources.values()) else "index"
+    return (
+        f"Each row holds the images of one {what}. Whether they come from the same latents is not recorded."
+    )

@@ -1,19 +1,75 @@
-"""Classes, labels, prompts, entities and modes of a score as text: the worst first, and what was left out."""
+"""Classes, labels, prompts, entities and modes of a score as tables, for terminals and for pages: the worst first."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 
 from genpr.evaluation.modes import NAMED, FoundModes
 from genpr.evaluation.per_class import WEAKEST_FIRST, ClassScores
 from genpr.evaluation.result import AlignmentSummary, EntitySummary, LabelSummary, Result
 from genpr.metrics.registry import BALLS
-from genpr.report.score_tables import THRESHOLDS
-from genpr.report.text import WIDTH, and_more, interval, number, plus_minus, shortened, table, wrapped
+from genpr.report.score_tables import THRESHOLDS, score_table
+from genpr.report.text import and_more, plus_minus, shortened, table, wrapped
 
-_NAME = 30  # columns of a name
+_NAME = 40  # columns of a name in text
 _CHANCE = "± is half the 95 % interval of one class: of many, some look bad by chance alone"
+_WORST, _FEW = 12, 8  # rows in text
+_ON_PAGE = 30
+
+
+@dataclass(frozen=True, slots=True)
+class DetailTable:
+    """A table with its explanations.
+
+    Attributes:
+        title: The heading on a page.
+        heads: Of the columns.
+        rows: Cells, which may hold anything.
+        lines: Sentences below the table.
+        texts: Columns of text.
+        rule_after: Row before the summary rows; None without these.
+    """
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    lines: tuple[str, ...] = ()
+    texts: tuple[int, ...] = (0,)
+    rule_after: int | None = None
+
+    def __str__(self) -> str:
+        """As text of 80 columns."""
+        rows = [
+            [shortened(cell, _NAME) if place in self.texts else cell for place, cell in enumerate(row)]
+            for row in self.rows
+        ]
+        sections = () if self.rule_after is None else (self.rule_after,)
+        text = table(self.heads, rows, texts=self.texts, sections=sections)
+        return "\n".join([text, *map(wrapped, self.lines)])
+
+
+def result_text(result: Result, classes: ClassScores | None = None, *, details: bool = False) -> str:
+    """A score as text: its metrics, and the tables of labels, prompts, entities and classes that it has."""
+    return "\n\n".join([score_table(result, details=details), *map(str, detail_tables(result, classes))])
+
+
+def detail_tables(
+    result: Result, classes: ClassScores | None = None, *, on_page: bool = False
+) -> list[DetailTable]:
+    """The tables that have rows; a page has room for more of them."""
+    most, few = (_ON_PAGE, _WORST) if on_page else (_WORST, _FEW)
+    found: list[DetailTable] = []
+    if result.labels is not None:
+        found += _label_tables(result.labels, most, few)
+    if result.alignment is not None:
+        found.append(_prompt_table(result.alignment, few))
+    if result.entities is not None:
+        found += _entity_tables(result.entities, most, few)
+    if classes is not None:
+        found.append(class_table(classes, most))
+    return [table for table in found if table.rows]
 
 
 def label_lines(origins: Mapping[str, str], unlabeled: Mapping[str, int]) -> list[str]:
@@ -27,35 +83,25 @@ def label_lines(origins: Mapping[str, str], unlabeled: Mapping[str, int]) -> lis
     return [found, *none] if found else none
 
 
-_MOST_CLASSES, _WORST, _BEST, _MOST_NAMED = 24, 12, 5, 5
-
-
-def class_table(scores: ClassScores) -> str:
+def class_table(scores: ClassScores, most: int = _WORST) -> DetailTable:
     """Classes down, the worst first, and metrics across; of many classes, the worst and the best."""
-    metrics = list(scores.macro)
+    metrics, best = list(scores.macro), most // 2
     rows = [
-        [
-            shortened(found.label, _NAME),
+        (
+            found.label,
             *(f"{found.n_real:,}", f"{found.n_fake:,}"),
             *(plus_minus(found.metrics[name].value, found.metrics[name].interval) for name in metrics),
-        ]
+        )
         for found in scores.classes
     ]
-    if len(rows) > _MOST_CLASSES:
-        between = [f"({len(rows) - _WORST - _BEST:,} between)", *[""] * (len(metrics) + 2)]
-        rows = [*rows[:_WORST], between, *rows[-_BEST:]]
+    if len(rows) > most + best + 1:
+        between = (f"({len(rows) - most - best:,} between)", *[""] * (len(metrics) + 2))
+        rows = [*rows[:most], between, *rows[-best:]]
     averages = [
-        [
-            f"{kind} average",
-            "",
-            "",
-            *(plus_minus(found[name].value, found[name].interval) for name in metrics),
-        ]
-        for kind, found in (("macro", scores.macro), ("micro", scores.micro))
+        (f"{kind} average", "", "", *(plus_minus(each[name].value, each[name].interval) for name in metrics))
+        for kind, each in (("macro", scores.macro), ("micro", scores.micro))
     ]
-    nulls = ["perfect (macro)", "", "", *(plus_minus(scores.macro[name].null, None) for name in metrics)]
-    heads = ["class, worst first", "reals", "fakes", *metrics]
-    text = table(heads, [*rows, *averages, nulls], sections=[len(rows) - 1])
+    nulls = ("perfect (macro)", "", "", *(plus_minus(scores.macro[name].null, None) for name in metrics))
     by = "all metrics over their nulls" if scores.worst_by == WEAKEST_FIRST else scores.worst_by
     over = {
         role: [name for name in scores.micro if (BALLS[name].over == "fake") == (role == "fakes")]
@@ -66,11 +112,13 @@ def class_table(scores: ClassScores) -> str:
     lines = [
         f"{count:,} class{'es' * (count > 1)}, each scored within itself, worst by {by}",
         f"macro: each class counts the same; micro: each by {weights}",
-        _CHANCE,
-        *_left_out(scores),
+        *(_CHANCE, *_left_out(scores)),
         *label_lines(scores.origins, scores.unlabeled),
     ]
-    return "\n".join([text, *map(wrapped, lines)])
+    heads = ("class, worst first", "reals", "fakes", *metrics)
+    return DetailTable(
+        "Classes within themselves", heads, (*rows, *averages, nulls), tuple(lines), (0,), len(rows) - 1
+    )
 
 
 def _left_out(scores: ClassScores) -> list[str]:
@@ -79,177 +127,126 @@ def _left_out(scores: ClassScores) -> list[str]:
     lines = []
     for reason, group in groupby(ordered, key=lambda each: each.reason):
         sizes = [
-            f"{shortened(found.label, _NAME)} ({found.n_real:,} reals, {found.n_fake:,} fakes)"
-            for found in group
+            f"{shortened(each.label, 30)} ({each.n_real:,} reals, {each.n_fake:,} fakes)" for each in group
         ]
         need = f" (needed: {scores.min_images:,})" if reason.startswith("too few") else ""
-        more = and_more(len(sizes) - _MOST_NAMED)
-        lines.append(" ".join([f"left out, {reason}{need}: {', '.join(sizes[:_MOST_NAMED])}", *more]))
+        lines.append(
+            " ".join([f"left out, {reason}{need}: {', '.join(sizes[:5])}", *and_more(len(sizes) - 5)])
+        )
     return lines
 
 
-_MOST_LABELS, _MOST_CONFUSIONS, _CONFUSED = 12, 3, 26
-
-
-def label_table(found: LabelSummary) -> str:
-    """Requested against recognized labels: the worst classes, the most frequent confusions, and what columns mean."""
-    rows = found.rows[:_MOST_LABELS]
-    has_null = any(row.null_recall is not None for row in rows)
-    cells = [
-        [
-            shortened(row.label, _NAME),
-            *(f"{row.n:,}", f"{row.fp:,}"),
+def _label_tables(found: LabelSummary, most: int, few: int) -> list[DetailTable]:
+    """Requested against recognized labels, and the most frequent confusions."""
+    has_null = any(row.null_recall is not None for row in found.rows)
+    rows = [
+        (
+            *(row.label, f"{row.n:,}", f"{row.fp:,}"),
             plus_minus(row.precision, row.precision_interval),
             plus_minus(row.recall, row.recall_interval),
             plus_minus(row.f1, None),
             *[f"{plus_minus(row.null_precision, None)} {plus_minus(row.null_recall, None)}"] * has_null,
-        ]
-        for row in rows
-    ]
-    heads = ["class, worst first", "images", "others", "precision", "recall", "F1", *["perfect"] * has_null]
-    lines = and_more(len(found.rows) - len(rows), "more classes, all in --json")
-    lines += [
-        f"{shortened(each.asked, _CONFUSED)} recognized as {shortened(each.recognized, _CONFUSED)}: {each.n:,}"
-        for each in found.confusions[:_MOST_CONFUSIONS]
+        )
+        for row in found.rows[:most]
     ]
     perfect = "; perfect: precision and recall of a perfect generator" if has_null else ""
-    lines.append(f"others: images of other classes that are recognized as this one{perfect}")
-    lines += [_CHANCE] * any(row.recall_interval is not None for row in rows)
     votes = "" if found.k is None else f", k = {found.k:,}"
-    lines += [*found.undefined, f"recognized by: {found.classifier}{votes}"]
-    lines += label_lines(found.origins, found.unlabeled)
-    return "\n".join([table(heads, cells), *map(wrapped, lines)])
+    lines = [
+        *and_more(len(found.rows) - len(rows)),
+        f"others: images of other classes that are recognized as this one{perfect}",
+        *[_CHANCE] * any(row.recall_interval is not None for row in found.rows),
+        *(*found.undefined, f"recognized by: {found.classifier}{votes}"),
+        *label_lines(found.origins, found.unlabeled),
+    ]
+    heads = ("class, worst first", "images", "others", "precision", "recall", "F1", *["perfect"] * has_null)
+    confusions = tuple((each.asked, each.recognized, f"{each.n:,}") for each in found.confusions[:few])
+    return [
+        DetailTable("Classes, worst first", heads, tuple(rows), tuple(lines)),
+        DetailTable(
+            "Most frequent confusions",
+            ("requested", "recognized", "images"),
+            confusions,
+            tuple(and_more(len(found.confusions) - len(confusions))),
+            (0, 1),
+        ),
+    ]
 
 
-_MOST_FAILURES = 8
-
-
-def failures_list(found: AlignmentSummary) -> str:
-    """The images that rank their own prompt lowest, each with the prompt that it ranks first; empty without any."""
-    lines = [f"worst images by the rank of their own prompt among {found.pool:,}"] * bool(found.failures)
-    for each in found.failures[:_MOST_FAILURES]:
-        lines.append(f"{each.rank:>7g}  {shortened(each.image, WIDTH - 9)}")
-        for what, score, prompt in (
-            ("own", each.score, each.prompt),
-            ("first", each.winner_score, each.winner),
-        ):
-            start = f"{'':9}{what:<5} {score:6.3f}  "
-            lines.append(start + shortened(prompt, WIDTH - len(start)))
-    more = and_more(found.n_failures - _MOST_FAILURES, "more that do not rank their own first")
-    return "\n".join([*lines, *(f"{'':9}{line}" for line in more if found.failures)])
-
-
-_MOST_ENTITIES, _MOST_UNREADABLE, _MOST_FORMS = 10, 5, 5
-
-
-def entity_table(result: Result) -> str:
-    """The scores of entities, the worst entities, the first unreadable answers; empty for other results."""
-    found = result.entities
-    if found is None:
-        return ""
-    bounds = {each.metric: (each.low, each.high) for each in found.bounds}
+def _prompt_table(found: AlignmentSummary, few: int) -> DetailTable:
+    """The images that rank their own prompt lowest, each with the prompt that it ranks first."""
     rows = [
-        [
-            *(name, number(metric.value), interval(metric.interval)),
-            *[interval(bounds.get(name))] * bool(bounds),
-            "-" if metric.n_counted is None else f"{metric.n_counted:,}",
-        ]
-        for name, metric in result.metrics.items()
+        (
+            each.image,
+            f"{each.rank:g}",
+            each.prompt,
+            f"{each.score:.3f}",
+            each.winner,
+            f"{each.winner_score:.3f}",
+        )
+        for each in found.failures[:few]
     ]
-    heads = ["metric", "value", "95 % interval", *["with unreadable"] * bool(bounds), "images"]
-    lines = ["images: how many count, or their prompts where several share one (10 for intervals)"]
-    lines += ["with unreadable: if these answers were all wrong, and if they were all right"] * bool(bounds)
-    by_reason: dict[str, list[str]] = {}
-    for metric, why in found.undefined:
-        by_reason.setdefault(why, []).append(metric)
-    lines += [f"no {', '.join(names)}: {why}" for why, names in by_reason.items()]
-    blocks = [
-        "\n".join([table(heads, rows), *map(wrapped, lines)]),
-        *_worst_entities(found),
-        *_unreadable(found),
+    total = max(len(found.failures), found.n_failures)
+    lines = [
+        f"rank: of the own prompt among {found.pool:,}; these do not rank it first, or not alone",
+        *and_more(total - len(rows)),
     ]
-    return "\n\n".join([*blocks, _entity_footer(result, found)])
+    heads = ("image", "rank", "its prompt", "cosine", "ranked first", "cosine")
+    return DetailTable("Images that fit another prompt better", heads, tuple(rows), tuple(lines), (0, 2, 4))
 
 
-def _worst_entities(found: EntitySummary) -> list[str]:
-    """Those that were missed most."""
-    if not found.rows:
-        return []
-    known = () if found.classifier is None else found.classifier.entities
+def _entity_tables(found: EntitySummary, most: int, few: int) -> list[DetailTable]:
+    """The entities that were missed most, and the first unreadable answers."""
+    seen = found.classifier
+    known = () if seen is None else seen.entities
     sensitivity = {each.entity: f"{each.sensitivity:.3f}" for each in known if each.sensitivity is not None}
     has_false = any(row.n_false is not None for row in found.rows)
     rows = [
-        [
-            *(shortened(row.entity, _NAME), f"{row.n_expected:,}", f"{row.n_found:,}"),
+        (
+            *(row.entity, f"{row.n_expected:,}", f"{row.n_found:,}"),
             f"{row.n_found / row.n_expected:.3f}" if row.n_expected else "-",
             *["-" if row.n_false is None else f"{row.n_false:,}"] * has_false,
             *[sensitivity.get(row.entity, "-")] * bool(sensitivity),
-        ]
-        for row in found.rows[:_MOST_ENTITIES]
-    ]
-    heads = ["entity, most missed first", "expected", "found", "recall", *["wrong"] * has_false]
-    lines = and_more(len(found.rows) - _MOST_ENTITIES)
-    lines += ["sensitivity: share of labeled images with it in which it is recognized"] * bool(sensitivity)
-    text = table([*heads, *["sensitivity"] * bool(sensitivity)], rows)
-    return ["\n".join([text, *map(wrapped, lines)])]
-
-
-def _unreadable(found: EntitySummary) -> list[str]:
-    count = len(found.unreadable)
-    if not count:
-        return []
-    lines = [
-        f"{count:,} of {found.n_answers:,} answers could not be read, and are in no score but failure_rate:"
-    ]
-    for each in found.unreadable[:_MOST_UNREADABLE]:
-        begin = f": {shortened(each.answer, 60)}" if each.answer.strip() else ""
-        lines.append(
-            wrapped(f"{shortened(each.name, _NAME)}: {each.reason}{begin}", first="  ", others="    ")
         )
-    return ["\n".join([*lines, *(f"  {line}" for line in and_more(count - _MOST_UNREADABLE))])]
-
-
-def _entity_footer(result: Result, found: EntitySummary) -> str:
-    left_out = f", {len(result.fake.skipped):,} left out" if result.fake.skipped else ""
-    lines = [
-        f"expected  {result.real.n:,} of {result.real.source}",
-        f"{result.fake.what:<8}  {result.fake.n:,} of {result.fake.source}{left_out}",
+        for row in found.rows[:most]
     ]
-    if (seen := found.classifier) is not None:
+    wrong = "" if has_false else "nothing is known to be wrong"
+    if found.vocabulary is not None:
+        wrong = f"wrong: what is found of {found.vocabulary:,} known entities and not expected"
+    lines = [*and_more(len(found.rows) - len(rows)), *[wrong] * bool(wrong)]
+    lines += ["sensitivity: share of labeled images with it in which it is recognized"] * bool(sensitivity)
+    lines += [f"no {metric}: {why}" for metric, why in found.undefined]
+    if seen is not None:
         source = f" ({seen.source})" if seen.source else ""
         lines.append(
             f"recognized by {seen.name} ({seen.kind}); thresholds: {THRESHOLDS[seen.chosen]}{source}"
         )
     if found.forms:
-        forms = ", ".join(f"{form} ({count:,})" for form, count in found.forms[:_MOST_FORMS])
-        lines.append(" ".join([f"read as {forms}", *and_more(len(found.forms) - _MOST_FORMS, "more")]))
-    wrong = (
-        "wrong is what images exclude"
-        if "entity.precision" in result.metrics
-        else "nothing is known to be wrong"
-    )
-    if found.vocabulary is not None:
-        wrong = f"wrong is what is found of {found.vocabulary:,} known entities and not expected"
-    return "\n".join(map(wrapped, [*lines, f"{wrong}; fingerprint {result.fingerprint}"]))
-
-
-_LONGEST = 60  # columns of a name
+        forms = ", ".join(f"{form} ({count:,})" for form, count in found.forms[:5])
+        lines.append(" ".join([f"read as {forms}", *and_more(len(found.forms) - 5, "more")]))
+    heads = ("entity, most missed first", "expected", "found", "recall", *["wrong"] * has_false)
+    unread = tuple((each.name, each.reason, each.answer) for each in found.unreadable[:few])
+    text = f"{len(found.unreadable):,} of {found.n_answers:,} answers; they are in no score but failure_rate"
+    return [
+        DetailTable(
+            "Entities, worst first", (*heads, *["sensitivity"] * bool(sensitivity)), tuple(rows), tuple(lines)
+        ),
+        DetailTable("Unreadable answers", ("unreadable", "why", "it begins"), unread, (text,), (0, 1, 2)),
+    ]
 
 
 def modes_table(found: FoundModes, *, every: bool = False) -> str:
     """Missed and invented modes: sentences, then a row per significant cluster (all if `every`), and per class."""
     modes = found.modes
-    blocks = ["\n".join(map(wrapped, found.summary)), _clusters(found, every, is_real=True)]
-    blocks.append(_clusters(found, every, is_real=False))
-    if modes.classes and (every or any(each.is_significant for each in modes.classes)):
-        rows = [
-            [
-                *(shortened(each.name, _LONGEST), f"{each.size:,}", f"{each.uncovered / each.size:.1%}"),
+    tables = [_clusters(found, every, is_real=True), _clusters(found, every, is_real=False)]
+    if every or any(each.is_significant for each in modes.classes):
+        rows = (
+            (
+                *(each.name, f"{each.size:,}", f"{each.uncovered / each.size:.1%}"),
                 *(f"{each.expected / each.size:.1%}", f"{each.p:.2g}"),
-            ]
+            )
             for each in modes.classes
-        ]
-        blocks.append(table(["class", "reals", "uncovered", "expected", "p"], rows))
+        )
+        tables.append(DetailTable("", ("class", "reals", "uncovered", "expected", "p"), tuple(rows)))
     features = "features of an unknown extractor" if found.extractor is None else found.extractor.name
     lines = [
         "p: chance of any such cluster if real and fake were one distribution; up to .05 is shown",
@@ -258,29 +255,32 @@ def modes_table(found: FoundModes, *, every: bool = False) -> str:
         f"{features}, uncovered at k = {modes.uncovered_k}, outside at k = {modes.outside_k}, seed {modes.seed}",
         *label_lines(found.origins, found.unlabeled),
     ]
-    return "\n\n".join([*filter(None, blocks), "\n".join(map(wrapped, lines))])
+    shown = [str(each) for each in tables if each.rows]
+    return "\n\n".join([_paragraphs(found.summary), *shown, _paragraphs(lines)])
 
 
-def _clusters(found: FoundModes, every: bool, *, is_real: bool) -> str:
+def _paragraphs(lines: Iterable[str]) -> str:
+    return "\n".join(map(wrapped, lines))
+
+
+def _clusters(found: FoundModes, every: bool, *, is_real: bool) -> DetailTable:
     clusters = found.modes.missed if is_real else found.modes.invented
     has_classes = any(each.classes for each in clusters)
     rows = []
     for index, each in enumerate([each for each in clusters if each.is_significant or every], start=1):
         classes = [
-            f"{shortened(name, _LONGEST)} {count / each.flagged:.0%}"
+            f"{name} {count / each.flagged:.0%}"
             for name, count in each.classes
             if count >= NAMED * each.flagged
         ]
-        row = [
-            str(index),
-            f"{each.size:,}",
-            f"{each.flagged / each.size:.0%}",
-            f"{each.expected / each.size:.0%}",
-        ]
-        row += [f"{each.others:,}", f"{each.p:.3f}", *[", ".join(classes[:2])] * has_classes]
-        rows.append([*row, shortened(found.name_of("real" if is_real else "fake", each.rows[0]), _LONGEST)])
-    if not rows:
-        return ""
-    heads = ["missed", "reals", "uncovered"] if is_real else ["invented", "fakes", "outside"]
-    heads += ["expected", "fakes" if is_real else "reals", "p", *["mostly"] * has_classes, "example"]
-    return table(heads, rows, texts=range(6, len(heads)))
+        rows.append(
+            (
+                *(str(index), f"{each.size:,}", f"{each.flagged / each.size:.0%}"),
+                *(f"{each.expected / each.size:.0%}", f"{each.others:,}", f"{each.p:.3f}"),
+                *[", ".join(classes[:2])] * has_classes,
+                found.name_of("real" if is_real else "fake", each.rows[0]),
+            )
+        )
+    counts = ("missed", "reals", "uncovered") if is_real else ("invented", "fakes", "outside")
+    heads = (*counts, "expected", "fakes" if is_real else "reals", "p", *["mostly"] * has_classes, "example")
+    return DetailTable("", heads, tuple(rows), (), tuple(range(6, len(heads))))

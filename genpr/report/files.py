@@ -1,8 +1,8 @@
-"""Pages, tables and sweeps on disk, each file whole or not at all.
+"""Tables and sweeps on disk, each file whole or not at all.
 
-Names in CSV files come from strangers, and a spreadsheet runs a cell that begins with = + - or @ as a formula. Such names
-get an apostrophe in front, and characters that cannot be seen, or at which some spreadsheets split cells, are written as
-escapes. `name_in` undoes both.
+Names in CSV files come from users, and a spreadsheet runs a cell that begins with = + - or @ as a formula. Such names get
+an apostrophe in front; what cannot be printed, and the semicolon, at which some spreadsheets split, are escaped. `name_in`
+undoes both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import csv
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,12 +24,18 @@ if TYPE_CHECKING:
     from genpr.conditional.prompt_ranking import ImageRank
     from genpr.evaluation.per_image import PerImageScores
 
-COLUMNS = (
-    *("side", "row", "name"),
-    *("inside", "n_balls", "realism", "rarity", "rarity_percentile", "authentic", "asked", "recognized"),
-    *("covered", "n_fakes", "radius"),
-    *("nearest", "nearest_row", "nearest_distance"),
+_OF_FAKES = (
+    "inside",
+    "n_balls",
+    "realism",
+    "rarity",
+    "rarity_percentile",
+    "authentic",
+    "asked",
+    "recognized",
 )
+_OF_REALS = ("covered", "n_fakes", "radius")
+COLUMNS = ("side", "row", "name", *_OF_FAKES, *_OF_REALS, "nearest", "nearest_row", "nearest_distance")
 """Of the table of images, in order: the image, what only fakes have, what only reals have, and the nearest image of the
 other set."""
 
@@ -43,27 +48,12 @@ COPY_COLUMNS = ("nearest_train", "train_similarity")
 # The last four are the full-width forms, which East Asian spreadsheets take for the first four.
 _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _MARK = "'"
-# A comma inside quotes is safe anywhere; a semicolon splits cells where commas are decimal points, quotes or not.
 _ESCAPED = {"\\": "\\\\", ";": "\\x3b"}
-_ONLY_FAKE, _ONLY_REAL = 8, 3
-
-
-def write_page(path: Path, page: str) -> None:
-    """Write a page; an existing one is replaced at once, or stays as it was.
-
-    Raises:
-        ResourceError: It cannot be written.
-    """
-    replace_file(path, page)
 
 
 def write_sweep(sweep: Sweep, objective: Objective, folder: SweepFolder) -> None:
-    """Write sweep.json, sweep.csv, sweep.png and sweep.svg, each whole or not at all.
-
-    Raises:
-        ResourceError: They cannot be written.
-    """
-    from genpr.report.sweep_plot import sweep_plot
+    """Write sweep.json, sweep.csv, sweep.png and sweep.svg, each whole or not at all."""
+    from genpr.report.plots import sweep_plot
 
     with folder.locked():
         replace_file(folder.path / "sweep.json", sweep.to_json(objective=objective, indent=1) + "\n")
@@ -73,11 +63,7 @@ def write_sweep(sweep: Sweep, objective: Objective, folder: SweepFolder) -> None
 
 
 def check_table(path: Path) -> None:
-    """Refuse a path that a table cannot be written to.
-
-    Raises:
-        UsageError: It does not end in .csv, or no file can be written there.
-    """
+    """Refuse a path that does not end in .csv, or to which no file can be written."""
     if path.suffix.lower() != ".csv":
         raise UsageError(
             f"{path} must end in .csv, the only format of the table; pandas.read_csv(...).to_parquet(...) converts it",
@@ -87,39 +73,22 @@ def check_table(path: Path) -> None:
 
 
 def write_samples(path: str | os.PathLike[str], scores: PerImageScores) -> int:
-    """Write what is known of each image to a CSV file: a row per fake, then a row per real.
+    """Write a CSV file with a row per fake, then a row per real, and return the number of rows.
 
     What a set has no number for stays empty, so that means over a column are means over the set that has it.
 
     Args:
         path: Ends in .csv; a file of that name is replaced.
         scores: From `genpr.Evaluator.evidence`.
-
-    Returns:
-        The number of rows, without the header.
-
-    Raises:
-        UsageError: As `check_table`.
-        ResourceError: It cannot be written.
     """
-    _write_table(Path(path), COLUMNS, chain(_fake_rows(scores), _real_rows(scores)))
+    _write_table(Path(path), COLUMNS, _sample_rows(scores))
     return len(scores.fake) + len(scores.real)
 
 
 def write_ranks(path: Path, ranks: Sequence[ImageRank], copies: Copies | None = None) -> int:
-    """Write the prompt ranks of each image to a CSV file.
+    """Write a CSV file with the prompt ranks of each image, and return the number of rows.
 
-    Args:
-        path: Ends in .csv; a file of that name is replaced.
-        ranks: One per image.
-        copies: Which training image is nearest to each; None for no such columns.
-
-    Returns:
-        The number of rows, without the header.
-
-    Raises:
-        UsageError: As `check_table`.
-        ResourceError: It cannot be written.
+    `copies` adds the nearest training image of each.
     """
     _write_table(path, RANK_COLUMNS + COPY_COLUMNS * (copies is not None), _rank_rows(ranks, copies))
     return len(ranks)
@@ -160,44 +129,25 @@ def name_in(cell: str) -> str:
     return cell.removeprefix(_MARK).encode("latin-1", "backslashreplace").decode("unicode_escape")
 
 
-def _fake_rows(scores: PerImageScores) -> Iterator[list[object]]:
-    fake, n = scores.fake, len(scores.fake)
-    labels: tuple[Sequence[str | None], ...] = ([None] * n, [None] * n)
-    if scores.labels is not None:
-        labels = (scores.labels.requested, scores.labels.recognized)
-    columns = zip(
-        fake.names,
-        fake.inside.astype(int).tolist(),
-        fake.n_balls.tolist(),
-        fake.realism.tolist(),
-        *(
-            ["" if math.isnan(each) else each for each in column.tolist()]
-            for column in (fake.rarity, fake.rarity_percentile)
-        ),
-        fake.authentic.astype(int).tolist(),
-        *([cell_of(label or "") for label in column] for column in labels),
-        *_nearest(scores.real.names, fake.nearest_real.tolist()),
-        fake.nearest_real_distance.tolist(),
-        strict=True,
-    )
-    for row, (name, *own, nearest, nearest_row, distance) in enumerate(columns):
-        yield ["fake", row, cell_of(name), *own, *[""] * _ONLY_REAL, nearest, nearest_row, distance]
-
-
-def _real_rows(scores: PerImageScores) -> Iterator[list[object]]:
-    real = scores.real
-    columns = zip(
-        real.names,
-        real.covered.astype(int).tolist(),
-        real.n_fakes.tolist(),
-        real.radius.tolist(),
-        *_nearest(scores.fake.names, real.nearest_fake.tolist()),
-        real.nearest_fake_distance.tolist(),
-        strict=True,
-    )
-    for row, (name, *own, nearest, nearest_row, distance) in enumerate(columns):
-        yield ["real", row, cell_of(name), *[""] * _ONLY_FAKE, *own, nearest, nearest_row, distance]
-
-
-def _nearest(names: Sequence[str], rows: Sequence[int]) -> tuple[list[str], Sequence[int]]:
-    return [cell_of(names[row]) for row in rows], rows
+def _sample_rows(scores: PerImageScores) -> Iterator[list[object]]:
+    fake, real = scores.fake, scores.real
+    labels = scores.labels
+    for row in range(len(fake)):
+        nearest = int(fake.nearest_real[row])
+        own = [
+            *(int(fake.inside[row]), int(fake.n_balls[row]), float(fake.realism[row])),
+            *(
+                "" if math.isnan(each[row]) else float(each[row])
+                for each in (fake.rarity, fake.rarity_percentile)
+            ),
+            int(fake.authentic[row]),
+            cell_of((None if labels is None else labels.requested[row]) or ""),
+            cell_of((None if labels is None else labels.recognized[row]) or ""),
+        ]
+        other = [cell_of(real.names[nearest]), nearest, float(fake.nearest_real_distance[row])]
+        yield ["fake", row, cell_of(fake.names[row]), *own, *[""] * len(_OF_REALS), *other]
+    for row in range(len(real)):
+        nearest = int(real.nearest_fake[row])
+        own = [int(real.covered[row]), int(real.n_fakes[row]), float(real.radius[row])]
+        other = [cell_of(fake.names[nearest]), nearest, float(real.nearest_fake_distance[row])]
+        yield ["real", row, cell_of(real.names[row]), *[""] * len(_OF_FAKES), *own, *other]

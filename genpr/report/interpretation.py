@@ -1,31 +1,14 @@
-"""Scores and comparisons in plain sentences, by written rules.
-
-A score is interpreted by fidelity (precision) and diversity (recall) over their nulls, with their 95 % intervals:
-
-1. The value over the null is the share of what a perfect generator reaches.
-2. A loss counts only where the upper end of the interval lies more than 3 % below the null. For a perfect generator that
-   happens by chance less often than once in forty times.
-3. A loss that counts is given in percent, as a range where the interval spans more than a fifth.
-4. Where no loss counts but more than 15 % may be lost, the images are too few to know, and the sentence says so.
-5. Recall is believed only as far as coverage supports it. Stray fakes have large balls, which contain reals that resemble
-   none of them. So where the interval of coverage, over what as many good fakes as precision counts would cover, lies more
-   than a tenth below that of recall, coverage is used instead. Where almost no fake is good, diversity is not judged.
-6. Sentences about labels, prompts and entities follow; each gives a share beside chance or what reals score.
-7. Warnings that contradict a sentence are part of it: equal sets, copies, missing kinds, odd features.
+"""Scores and comparisons in plain sentences, by the rules of docs/report.md.
 
 With m = precision over its null the share of good fakes, k neighbors and r fakes per real, that many good fakes cover
 1 - (1 + m r)^-k of the reals, up to terms of 1 / n (Naeem et al. 2020, arXiv:2002.09797, with balls of m r times as many
-fakes as reals).
-
-A comparison of results that were not scored alike says only that. Of three or more results with intervals of precision and
-recall it gives the ranking, by bounds that hold for all at once; else the differences to the first result by their own 95 %
-intervals.
+fakes as reals). Coverage is compared with that, so that bad images are not counted as missing variety, too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -47,13 +30,7 @@ _STANDARD_ERRORS = 3.0  # of binomial shares; those of metrics of neighbors are 
 
 
 class Grade(Enum):
-    """What is known of a share.
-
-    WHOLE: No loss of 3 % or more is certain, and none beyond 15 % is possible.
-    UNCERTAIN: No loss of 3 % or more is certain, but more than 15 % may be lost.
-    PART: Something is certainly lost.
-    NONE: Less than a tenth is left, and certainly less than a quarter.
-    """
+    """What is known of a share: nothing lost, perhaps more than 15 % lost, certainly some lost, or almost all lost."""
 
     WHOLE = "whole"
     UNCERTAIN = "uncertain"
@@ -63,15 +40,7 @@ class Grade(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A metric over its null, with both ends of its interval.
-
-    Attributes:
-        metric: Its name.
-        value: Over the null; may exceed 1.
-        low: Lower end over the null.
-        high: Upper end over the null.
-        is_measured: Whether the ends are of a 95 % interval; else they are three binomial standard errors away.
-    """
+    """A metric over its null, with both ends of its 95 % interval, or else three binomial standard errors to both sides."""
 
     metric: str
     value: float
@@ -100,13 +69,7 @@ class Share:
 
 
 def share_of(result: Result, metric: BallMetric, *, expected: float | None = None) -> Share | None:
-    """A metric of a result over its null; None where it was not scored or has no null.
-
-    Args:
-        result: The score.
-        metric: One of which more is better.
-        expected: What to divide by instead of its null.
-    """
+    """A metric over its null, or over `expected`; None where it was not scored or has no null."""
     found = result.metrics.get(metric.name)
     if found is None or found.relative is None or found.null is None:
         return None
@@ -125,13 +88,7 @@ def share_of(result: Result, metric: BallMetric, *, expected: float | None = Non
 
 @dataclass(frozen=True, slots=True)
 class Interpretation:
-    """A score or a comparison in words.
-
-    Attributes:
-        summary: The main finding.
-        evidence: The numbers that it rests on, one sentence each.
-        caveats: What to keep in mind, the most important first.
-    """
+    """A score or a comparison in words: the main finding, the numbers that it rests on, and what to keep in mind."""
 
     summary: str
     evidence: tuple[str, ...]
@@ -149,10 +106,10 @@ _CAVEATS = {
     "outlier-dominance": "The balls of few unusual reals contain many of the fakes, so fidelity may be overestimated.",
 }
 _FIDELITY = {
-    Grade.WHOLE: "The generated images look like real ones",
-    Grade.UNCERTAIN: "The generated images look like real ones, but up to {most_lost} of them may not",
-    Grade.PART: "{Lost} of the generated images look like no real one",
-    Grade.NONE: "Almost none of the generated images look like real ones",
+    Grade.WHOLE: "the generated images look like real ones",
+    Grade.UNCERTAIN: "the generated images look like real ones, but up to {most_lost} of them may not",
+    Grade.PART: "{lost} of the generated images look like no real one",
+    Grade.NONE: "almost none of the generated images look like real ones",
 }
 _DIVERSITY = {
     Grade.WHOLE: "the generator reaches all of the variety",
@@ -163,27 +120,26 @@ _DIVERSITY = {
 
 
 def interpret(result: Result) -> Interpretation:
-    """A score in words, by the rules of this module.
-
-    Args:
-        result: Any score; little can be said of one without precision, recall and coverage.
-    """
+    """A score in words; little can be said of one without precision, recall and coverage."""
     fidelity, recall = share_of(result, metrics.precision), share_of(result, metrics.recall)
     coverage = share_of(result, metrics.coverage, expected=_expected_coverage(result, fidelity))
-    diversity = recall or coverage
-    if recall is not None and coverage is not None and coverage.high < min(recall.low, 1.0) - 0.1:
-        diversity = coverage
+    # Stray fakes have large balls, which contain reals that resemble none of them.
+    is_stray = recall is not None and coverage is not None and coverage.high < min(recall.low, 1.0) - 0.1
+    diversity = coverage if is_stray or recall is None else recall
     codes = {item.code for item in result.notices}
-    shares = dict.fromkeys(share for share in (fidelity, recall, diversity) if share is not None)
+    judged = list(dict.fromkeys(share for share in (fidelity, diversity) if share is not None))
     conditional = _conditional(result)
-    caveats = tuple(_caveats(result, fidelity, recall, diversity, codes))
-    if not shares and conditional:
+    caveats = (
+        () if "same-input" in codes else tuple(_caveats(result, judged, recall if is_stray else None, codes))
+    )
+    if not judged and conditional:
         return Interpretation(conditional[0], tuple(conditional[1:]), caveats)
     contradiction = _contradiction(result)
     summary = " ".join(filter(None, [_summary(fidelity, diversity, codes), contradiction]))
+    shares = dict.fromkeys(share for share in (fidelity, recall, diversity) if share is not None)
     evidence = [_evidence(result, share) for share in shares]
     evidence += [text for text in conditional if not contradiction.endswith(text[1:])]
-    return Interpretation(summary, tuple(dict.fromkeys(evidence)), caveats)
+    return Interpretation(summary, tuple(evidence), caveats)
 
 
 def _expected_coverage(result: Result, fidelity: Share | None) -> float | None:
@@ -196,26 +152,26 @@ def _expected_coverage(result: Result, fidelity: Share | None) -> float | None:
     return found.null * good / (1 - (1 + ratio) ** -found.k)
 
 
-def _filled(template: str, share: Share) -> str:
-    return template.format(most_lost=percent(1 - share.low), lost=share.lost, Lost=capital(share.lost))
-
-
 def _summary(fidelity: Share | None, diversity: Share | None, codes: set[str]) -> str:
     if "same-input" in codes:
         return "Both sets hold the same images, so these numbers say nothing about a generator."
     if fidelity is None and diversity is None:
         return "These metrics measure how far apart the two sets are; precision and recall would tell in which way."
-    images = "" if fidelity is None else _filled(_FIDELITY[fidelity.grade], fidelity)
-    variety = "" if diversity is None else _filled(_DIVERSITY[diversity.grade], diversity)
+    images, variety = (
+        "" if share is None else texts[share.grade].format(most_lost=percent(1 - share.low), lost=share.lost)
+        for share, texts in ((fidelity, _FIDELITY), (diversity, _DIVERSITY))
+    )
+    images = capital(images)
     if fidelity is None or diversity is None:
         missing = "fidelity" if fidelity is None else "diversity"
         return capital(f"{images}{variety}; {missing} was not scored.")
     if fidelity.grade is Grade.NONE and diversity.grade is not Grade.NONE:
         return f"{images}; diversity can therefore not be judged."
-    is_complete = diversity.grade in (Grade.WHOLE, Grade.UNCERTAIN)
-    if is_complete and "missing-kinds" in codes:
+    if diversity.grade in (Grade.WHOLE, Grade.UNCERTAIN) and "missing-kinds" in codes:
         return f"{images}; {variety}, except for certain kinds of images that it leaves out."
     if fidelity.grade is diversity.grade is Grade.WHOLE:
+        if codes & {"odd-features", "lattice"}:
+            return f"{images}; {variety} by distances, but single features differ from those of real images."
         return f"{images}; {variety}. Precision and recall do not distinguish it from a perfect one."
     return f"{images}; {variety}."
 
@@ -231,17 +187,15 @@ def _evidence(result: Result, share: Share) -> str:
     return f"{name} is {metric.value:.3f}, {percent(share.value)} of the {whole:.3f} that {reference}{ends}."
 
 
-def _caveats(
-    result: Result, fidelity: Share | None, recall: Share | None, diversity: Share | None, codes: set[str]
-) -> list[str]:
-    if "same-input" in codes:
-        return []
+def _caveats(result: Result, judged: Sequence[Share], stray: Share | None, codes: set[str]) -> list[str]:
+    """What to keep in mind, the most important first; `stray` is recall where coverage contradicts it."""
     found = [text for code, text in _CAVEATS.items() if code in codes]
-    if recall is not None and diversity is not None and diversity.metric != recall.metric:
+    if stray is not None:
         found.append(
-            f"Recall alone is {percent(recall.value)} of its null, but coverage contradicts it: stray fakes have large "
+            f"Recall alone is {percent(stray.value)} of its null, but coverage contradicts it: stray fakes have large "
             "balls, which contain reals that resemble none of them. The summary follows coverage."
         )
+    fidelity = next((share for share in judged if share.metric == metrics.precision.name), None)
     density = share_of(result, metrics.density)
     if fidelity is not None and fidelity.grade is Grade.WHOLE and density is not None and density.high < 0.8:
         found.append(
@@ -251,12 +205,11 @@ def _caveats(
         found.append(
             "More fakes are close to reals than of a perfect generator; check for truncation or copies."
         )
-    shares = dict.fromkeys(share for share in (fidelity, diversity) if share is not None)
-    if wide := [share.metric for share in shares if share.is_wide]:
+    if wide := [share.metric for share in judged if share.is_wide]:
         found.append(
             f"The interval of {' and '.join(wide)} is wide: score more images before you decide on it."
         )
-    if any(not share.is_measured for share in shares):
+    if any(not share.is_measured for share in judged):
         found.append("Without intervals, three binomial standard errors are used.")
     return found
 
@@ -267,11 +220,11 @@ _FAILS = 2 / 3  # of what could be reached
 
 def _conditional(result: Result) -> list[str]:
     """A sentence per family of labels, prompts and entities that the result has."""
-    found = [_labels(result), _prompts(result)]
-    images = result.metrics.get("retrieval.t2i_r_precision")
-    if images is not None and images.pool is not None and images.chance is not None:
-        text = f"{percent(images.value)} of the prompts rank their own image first among {images.pool:,}"
-        found.append(f"{text}{', no better than chance' * _is_chance(images)}.")
+    found = [
+        _labels(result),
+        _ranked(result, "retrieval.r_precision", "images rank their own prompt"),
+        _ranked(result, "retrieval.t2i_r_precision", "prompts rank their own image"),
+    ]
     recall, entities = result.metrics.get("entity.recall"), result.entities
     if recall is not None:
         rows = () if entities is None else entities.rows
@@ -288,7 +241,10 @@ def _contradiction(result: Result) -> str:
     test, ranked = (result.metrics.get(name) for name in ("label.gan_test", "retrieval.r_precision"))
     if test is not None and test.null is not None and not _reaches(test, test.null):
         return f"But a{_labels(result)[1:]}"
-    return f"But {_prompts(result)}" if ranked is not None and _is_chance(ranked) else ""
+    is_chance = ranked is not None and _is_chance(ranked)
+    return (
+        f"But {_ranked(result, 'retrieval.r_precision', 'images rank their own prompt')}" if is_chance else ""
+    )
 
 
 def _labels(result: Result) -> str:
@@ -304,14 +260,13 @@ def _labels(result: Result) -> str:
     return f"A classifier of the reals labels {correct}{worst}."
 
 
-def _prompts(result: Result) -> str:
-    metric = result.metrics.get("retrieval.r_precision")
+def _ranked(result: Result, name: str, what: str) -> str:
+    metric = result.metrics.get(name)
     if metric is None or metric.pool is None:
         return ""
-    text = f"{percent(metric.value)} of the images rank their own prompt first among {metric.pool:,}"
-    if metric.chance is None:
-        return f"{text}."
-    return f"{text}{', no better than chance' * _is_chance(metric)} (chance: {percent(metric.chance)})."
+    chance = "" if metric.chance is None else f" (chance: {percent(metric.chance)})"
+    no_better = ", no better than chance" * _is_chance(metric)
+    return f"{percent(metric.value)} of the {what} first among {metric.pool:,}{no_better}{chance}."
 
 
 def _reaches(metric: MetricValue, null: float) -> bool:
@@ -331,28 +286,22 @@ def _worst(shares: Sequence[tuple[str, float | None, float | None]]) -> str:
         for name, share, null in shares
         if share is not None and share <= _FAILS * (1.0 if null is None else null)
     ]
-    if not failing:
-        return ""
     more = f" and {len(failing) - _WORST_NAMED:,} more" if len(failing) > _WORST_NAMED else ""
-    return f"; worst: {', '.join(failing[:_WORST_NAMED])}{more}"
+    return f"; worst: {', '.join(failing[:_WORST_NAMED])}{more}" if failing else ""
 
 
 def interpret_comparison(comparison: Comparison, ranking: Ranking | None) -> Interpretation:
-    """A comparison in words, by the rules of this module.
-
-    Args:
-        comparison: At least two results.
-        ranking: Of the same; None where they lack what it needs, or were not scored alike.
-    """
+    """A comparison of at least two results in words, with their ranking, if they could be ranked."""
     first, *others = comparison.results
-    found = {name: _contrasts(comparison, name) for name in others}
-    lines = [_line(name, first, found[name], comparison.metrics) for name in others]
-    ranked = "" if ranking is None else _ranked(ranking)
-    changed = [
-        name
-        for name, each in found.items()
-        if any(direction(one) in ("higher", "lower") for one in each.values())
-    ]
+    known = {
+        name: {metric: comparison.contrast(name, metric) for metric in comparison.metrics} for name in others
+    }
+    found = {name: [each for each in known[name].values() if each is not None] for name in others}
+    lines = [_line(name, first, known[name]) for name in others]
+    ranked = "" if ranking is None else ranking.summary
+    if ranking is not None and not any(ranked.startswith(each.name) for each in ranking.entries):
+        ranked = capital(ranked)  # names keep their case
+    changed = [name for name in others if any(direction(one) in ("higher", "lower") for one in found[name])]
     if comparison.differences:
         summary = "These results were not scored alike, so differences between them may come from how they were scored."
     elif ranking is not None and ranking.has_bounds and len(others) > 1:
@@ -368,22 +317,20 @@ def interpret_comparison(comparison: Comparison, ranking: Ranking | None) -> Int
     else:
         summary = f"Distinguishable from {first}: {listed(changed)}."
     evidence = [line for line in [*lines, ranked] if line and line != summary]
-    count = sum(len(each) for each in found.values())
+    count = sum(map(len, found.values()))
     if count > 1:
         evidence.append(
             f"Each of the {count} differences has a 95 % interval of its own: without any difference, one in twenty would "
             "be found by chance."
         )
-    unpaired = [
-        name for name, each in found.items() if any(one.pairing == "unpaired" for one in each.values())
-    ]
-    caveats = []
-    if unpaired and not comparison.differences:
-        caveats.append(
-            f"The differences of {listed(unpaired)} are unpaired (other reals, or other halves of them), so the effect of "
-            "the reals does not cancel and the intervals are wider."
-        )
-    return Interpretation(summary, tuple(evidence), tuple(caveats))
+    unpaired = [name for name in others if any(one.pairing == "unpaired" for one in found[name])]
+    caveat = (
+        f"The differences of {listed(unpaired)} are unpaired (other reals, or other halves of them), so the effect of "
+        "the reals does not cancel and the intervals are wider."
+        if unpaired and not comparison.differences
+        else ""
+    )
+    return Interpretation(summary, tuple(evidence), (caveat,) * bool(caveat))
 
 
 def direction(contrast: Difference | None) -> str:
@@ -395,27 +342,12 @@ def direction(contrast: Difference | None) -> str:
     return "higher" if contrast.value > 0 else "lower"
 
 
-def _contrasts(comparison: Comparison, name: str) -> dict[str, Difference]:
-    """Those that are known, by metric."""
-    found = {metric: comparison.contrast(name, metric) for metric in comparison.metrics}
-    return {metric: each for metric, each in found.items() if each is not None}
-
-
-def _line(name: str, first: str, found: Mapping[str, Difference], names: Sequence[str]) -> str:
+def _line(name: str, first: str, contrasts: dict[str, Difference | None]) -> str:
     """One other result against the first: the metrics by the direction of their difference."""
     by_direction: dict[str, list[str]] = {
-        "higher": [],
-        "lower": [],
-        "not distinguishable": [],
-        "no interval": [],
+        word: [] for word in ("higher", "lower", "not distinguishable", "no interval")
     }
-    for metric in names:
-        by_direction[direction(found.get(metric))].append(metric)
+    for metric, contrast in contrasts.items():
+        by_direction[direction(contrast)].append(metric)
     parts = [f"{word} {listed(each)}" for word, each in by_direction.items() if each]
     return f"{name} against {first}: {'; '.join(parts)}."
-
-
-def _ranked(ranking: Ranking) -> str:
-    """The summary of a ranking as a sentence of its own; names keep their case."""
-    is_name = any(ranking.summary.startswith(each.name) for each in ranking.entries)
-    return ranking.summary if is_name else capital(ranking.summary)

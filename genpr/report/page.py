@@ -1,29 +1,216 @@
-"""Pages from templates: everything is escaped, user strings are made safe to show, and only the page's own script may run."""
+"""Pages from templates, with figures and galleries: everything is escaped, and only the page's own script may run.
+
+Galleries hold images with captions, perhaps each beside another; they are chosen by reference, then read and made small.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+import io
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from genpr.report.gallery import Gallery, data_uri, within
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from genpr.errors import GenprError, UsageError
+from genpr.features.inputs import Pictures, pictures_of
+from genpr.images.policy import DecodePolicy
 from genpr.report.text import shown
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+Pixels = NDArray[np.uint8]
+Role = Literal["real", "fake"]
+ImageRef = tuple[Role, int]
+"""An image by its set and row."""
+
+_MARKUP = 500  # bytes around a picture
+_MAGIC = {b"\xff\xd8\xff": "jpeg", b"\x89PNG\r\n\x1a\n": "png"}
+_EDGE = 128  # pixels of the longest edge of a thumbnail; smaller pictures stay as they are
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One image of a gallery.
+
+    Attributes:
+        data: A whole JPEG or PNG file; or a reference, which `ImageLoader.gallery` replaces by one.
+        caption: What it is; a file name may be part of it, whatever that holds.
+        partner: The image shown next to it, such as the nearest real, in the form of `data`; None without one.
+        partner_caption: What that is.
+        group: Pictures of one group stand together below this heading; empty for none.
+    """
+
+    data: bytes | ImageRef
+    caption: str
+    partner: bytes | ImageRef | None = None
+    partner_caption: str = ""
+    group: str = ""
+
+    def __post_init__(self) -> None:
+        for data in (self.data, self.partner):
+            if isinstance(data, bytes):
+                _format(data)
+
+    @property
+    def refs(self) -> list[ImageRef]:
+        """The images that it refers to."""
+        return [data for data in (self.data, self.partner) if isinstance(data, tuple)]
+
+    @property
+    def size(self) -> int:
+        """At most so many bytes in the page: its data as base64 text, its captions and the markup around."""
+        files = [data for data in (self.data, self.partner) if isinstance(data, bytes)]
+        captions = sum(len(escape(shown(text)).encode()) for text in (self.caption, self.partner_caption))
+        return sum(4 * ((len(data) + 2) // 3) for data in files) + 2 * captions + _MARKUP
+
+
+@dataclass(frozen=True, slots=True)
+class Gallery:
+    """Pictures that show one thing.
+
+    Attributes:
+        title: The heading.
+        sentence: What is shown, and how it was chosen.
+        pictures: In display order; empty says that there is nothing to show.
+        more: How many there are beside these.
+        is_wide: Whether captions are long, as prompts are: they stand beside the pictures in full.
+    """
+
+    title: str
+    sentence: str
+    pictures: tuple[Picture, ...]
+    more: int = 0
+    is_wide: bool = False
+
+    @property
+    def groups(self) -> list[tuple[str, list[Picture]]]:
+        """The pictures by group, groups in order of their first picture."""
+        found: dict[str, list[Picture]] = {}
+        for picture in self.pictures:
+            found.setdefault(picture.group, []).append(picture)
+        return list(found.items())
+
+
+def within(galleries: Sequence[Gallery], most_bytes: int) -> list[Gallery]:
+    """The same galleries with as many pictures as fit, dealt out one to each in turn; `more` counts the others."""
+    kept, left = [0] * len(galleries), most_bytes
+    open_ones = list(range(len(galleries)))
+    while open_ones:
+        for index in list(open_ones):
+            pictures = galleries[index].pictures
+            if kept[index] < len(pictures) and pictures[kept[index]].size <= left:
+                left -= pictures[kept[index]].size
+                kept[index] += 1
+            else:
+                open_ones.remove(index)
+    return [
+        replace(each, pictures=each.pictures[:count], more=each.more + len(each.pictures) - count)
+        for each, count in zip(galleries, kept, strict=True)
+    ]
+
+
+def data_uri(data: bytes) -> str:
+    """A JPEG or PNG file as a data URI."""
+    return f"data:image/{_format(data)};base64,{base64.b64encode(data).decode()}"
+
+
+def _format(data: bytes) -> str:
+    for magic, name in _MAGIC.items():
+        if data.startswith(magic):
+            return name
+    raise UsageError(
+        f"a picture of a page is a JPEG or PNG file, not {len(data):,} bytes that start with {data[:8]!r}; "
+        "was it given as pixels?",
+        code="not-a-picture",
+    )
+
+
+def thumbnail(pixels: Pixels) -> bytes:
+    """A picture (h, w, 3) as a JPEG file, no edge longer than 128 pixels."""
+    buffer = io.BytesIO()
+    # Colors of small pictures are detail, too.
+    Image.fromarray(made_small(pixels)).save(buffer, "JPEG", quality=88, subsampling=0)
+    return buffer.getvalue()
+
+
+def made_small(pixels: Pixels) -> Pixels:
+    """The pixels of a picture with no edge longer than 128; of a smaller picture, its own."""
+    if max(pixels.shape[:2]) <= _EDGE:
+        return pixels
+    image = Image.fromarray(pixels)
+    image.thumbnail((_EDGE, _EDGE), Image.Resampling.LANCZOS)
+    return np.asarray(image)
+
+
+class ImageLoader:
+    """Reads the images of a page once, and makes them small.
+
+    `sources` has by role the source (None, features, or an iterable that gives its images once shows none), the names of its
+    rows, and (n, 32) sha256 of their bytes, where known, to leave out images that have changed. `pixels` holds every image
+    that could be read.
+    """
+
+    def __init__(
+        self, sources: Mapping[Role, tuple[object, Sequence[str], Pixels | None]], policy: DecodePolicy
+    ) -> None:
+        self.names = {role: names for role, (_, names, _) in sources.items()}
+        self.pixels: dict[ImageRef, Pixels] = {}
+        opened: dict[Role, Pictures | None] = {
+            role: pictures_of(source, names, identities=hashes, policy=policy, keep=made_small)
+            for role, (source, names, hashes) in sources.items()
+            if source is not None
+        }
+        self._pictures = {role: found for role, found in opened.items() if found is not None}
+
+    @property
+    def has_images(self) -> bool:
+        """Whether any source has images."""
+        return bool(self._pictures)
+
+    def read(self, refs: Iterable[ImageRef]) -> None:
+        """Read these images; those that are gone, or have changed since they were scored, are left out."""
+        requested = dict.fromkeys(refs)
+        for role, pictures in self._pictures.items():
+            try:
+                found = pictures.read(row for each, row in requested if each == role)
+            except GenprError:  # the whole source is gone: the page is made without it
+                continue
+            self.pixels |= {(role, row): pixels for row, pixels in found.items()}
+
+    def gallery(self, gallery: Gallery) -> Gallery:
+        """The gallery with files in place of references, as far as the images could be read."""
+        loaded = []
+        for picture in gallery.pictures:
+            data, partner = (self._file(each) for each in (picture.data, picture.partner))
+            if data is not None:
+                loaded.append(replace(picture, data=data, partner=partner))
+        sentence = gallery.sentence
+        if gone := len(gallery.pictures) - len(loaded):
+            sentence += (
+                f" {gone:,} could not be read again: the image is missing or has changed since it was scored."
+            )
+        return replace(gallery, sentence=sentence, pictures=tuple(loaded))
+
+    def _file(self, data: bytes | ImageRef | None) -> bytes | None:
+        if not isinstance(data, tuple):
+            return data
+        pixels = self.pixels.get(data)
+        return None if pixels is None else thumbnail(pixels)
+
+
 MOST_BYTES = 10_000_000
 """Of a page, unless more is asked for."""
-_ASSETS = {
-    "report.html": (("report.css", "set_map.css"), ("report.js", "set_map.js")),
-    "compare.html": (("report.css", "compare.css"), ("report.js",)),
-    "audit.html": (("report.css", "audit.css"), ()),
-}
-"""Style sheets and scripts of each page."""
+_STYLES = {"report.html": ("report.css",), "compare.html": ("report.css", "compare.css")}
+"""Style sheets of each page."""
 _LONGEST = 2000  # of a paragraph; names are cut shorter
 
 
@@ -34,14 +221,12 @@ class Figure:
     Attributes:
         title: The heading.
         sentence: What is shown.
-        svg: An `<svg>` element, as `genpr.report.drawing.inline_svg` makes it: it enters the page as it is.
-        is_broad: Whether it needs all of the page's width.
+        svg: An `<svg>` element, as `genpr.report.plots.inline_svg` makes it: it enters the page as it is.
     """
 
     title: str
     sentence: str
     svg: str
-    is_broad: bool = False
 
 
 def render_page(
@@ -50,14 +235,7 @@ def render_page(
     most_bytes: int = MOST_BYTES,
     **parts: Any,  # noqa: ANN401 - what the template names
 ) -> str:
-    """A page of the package's templates, in characters that UTF-8 can hold.
-
-    Args:
-        template: One that extends `frame.html`.
-        galleries: In the order of the page; as many pictures as let the page stay below `most_bytes`.
-        most_bytes: Of the whole page.
-        **parts: What the template names; `version`, of genpr, is among them.
-    """
+    """A page in characters that UTF-8 can hold, with as many pictures as let it stay below `most_bytes`."""
     # Without pictures, but with their headings.
     bare = [
         replace(each, sentence=" ".join([each.sentence, *(name for name, _ in each.groups)]), pictures=())
@@ -72,10 +250,9 @@ def render_page(
 def _render(template: str, **parts: object) -> str:
     from markupsafe import Markup
 
-    styles, scripts = _ASSETS[template]
-    script = "".join(map(_text, scripts))
+    script = _text("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    style = "".join(map(_text, styles))
+    style = "".join(map(_text, _STYLES[template]))
     found = _environment().get_template(template)
     page = found.render(style=Markup(style), script=Markup(script), script_hash=digest, **parts)
     return page.encode("utf-8", "replace").decode()
@@ -98,9 +275,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["data_uri"] = lambda data: Markup(
-        data_uri(data)
-    )  # not to be shortened; base64 is no markup
+    # Not to be shortened; base64 is no markup.
+    environment.filters["data_uri"] = lambda data: Markup(data_uri(data))
     environment.filters["short"] = shown
     environment.filters["as_is"] = Markup
     return environment

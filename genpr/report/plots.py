@@ -1,42 +1,113 @@
-"""The figures of pages, each as an `<svg>` element: planes of precision and recall, histograms, curves and heat maps."""
+"""Figures: planes of precision and recall and curves of pages as `<svg>` elements, and plots of sweeps.
+
+Figures are made with `matplotlib.figure.Figure`, never with pyplot, and with matplotlib's own defaults and the settings
+below, whatever else is configured.
+"""
 
 from __future__ import annotations
 
+import io
 import math
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from genpr.checkpoints.criterion import Point, pareto_front
-from genpr.evaluation.per_class import ClassScore, ClassScores, relative_of
+from genpr.checkpoints.criterion import Objective, Point, pareto_front
+from genpr.checkpoints.sweep import Sweep, warnings_of
 from genpr.evaluation.result import Result
 from genpr.metrics.f_beta import F_SCORE_METRICS
+from genpr.metrics.registry import DEFAULT_METRICS
 from genpr.metrics.value import MetricValue
-from genpr.report.drawing import CONTROL, GRID, INK, OTHER, PAPER, QUIET, STYLE, THIS, drawing, inline_svg
-from genpr.report.text import cut, shown
+from genpr.report.text import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+INK, QUIET, GRID, PAPER = "#222222", "#666666", "#dddddd", "#fffffe"
+THIS, CONTROL, OTHER = "#0060a0", "#b04a00", "#6b6b6c"
+_VARIABLES = {
+    INK: "ink",
+    QUIET: "quiet",
+    GRID: "rule",
+    PAPER: "paper",
+    THIS: "this",
+    CONTROL: "control",
+    OTHER: "other",
+}
+"""Colors that become variables of the page's style, for light and for dark."""
+
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "font.family": "sans-serif",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": QUIET,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "text.color": INK,
+    "svg.fonttype": "none",  # text stays text, in the font of the page
+    "svg.hashsalt": "genpr",  # the same result gives the same file
+}
+"""Settings of matplotlib."""
+_ON_PAGE = STYLE | {"font.size": 10, "axes.facecolor": "none", "figure.facecolor": "none"}
+
 
 @contextmanager
-def _figure(width: float, height: float, style: Mapping[Any, Any] = STYLE) -> Iterator[tuple[Figure, Axes]]:
-    with drawing(style):
+def drawing(style: Mapping[Any, Any]) -> Iterator[None]:
+    """Draw and save figures in this block with the defaults of matplotlib and `style`; afterwards all is as before."""
+    from matplotlib import rc_context, rcParamsDefault
+
+    # The backend is only for pyplot, and reading it may import one.
+    defaults = {name: rcParamsDefault[name] for name in rcParamsDefault if not name.startswith("backend")}
+    with rc_context({**defaults, **style}):
+        yield
+
+
+@contextmanager
+def _figure(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
+    with drawing(_ON_PAGE):
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, figure.subplots()
 
 
-def _put_legend(axes: Axes, columns: int) -> None:
-    """Above the axes, where it hides nothing."""
+def inline_svg(figure: Figure, *, name: str, label: str) -> str:
+    """A figure as an `<svg>` element for an HTML page.
+
+    Its colors become those of the page, `name` distinguishes its ids from those of other figures, and `label` describes it to
+    screen readers. Text from users must be drawn with `parse_math=False`, or mathtext parses it.
+    """
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    # Without its own style sheet, which would hold for the page, and without RDF, which is not HTML.
+    for tag in ("metadata", "style"):
+        before, *others = text.split(f"<{tag}")
+        text = before + "".join(other.partition(f"</{tag}>")[2] for other in others)
+    text = re.sub(r"<defs>\s*</defs>", "", text)
+    text = re.sub(r'\bid="([^"]*)"', rf'id="{name}-\1"', text)
+    text = re.sub(r"url\(#", f"url(#{name}-", text)
+    text = re.sub(r'(?:xlink:)?href="#', f'href="#{name}-', text)
+    text = re.sub(r"font: (\S+) [^;\"]+", r"font-size: \1; font-family: inherit", text)
+    for color, variable in _VARIABLES.items():
+        text = text.replace(color, f"var(--{variable})")
+    head, _, body = text.partition(">")
+    view = re.search(r'viewBox="[^"]*"', head)
+    opening = f'<svg {view.group() if view else ""} role="img" aria-label="{escape(label)}"'
+    return f"{opening}>{body.strip()}"
+
+
+def _legend_above(axes: Axes, columns: int) -> None:
+    """Where it hides nothing."""
     axes.legend(
         frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, ncols=columns
     )
@@ -47,45 +118,11 @@ def has_plane(result: Result) -> bool:
     return all(name in result.metrics for name in F_SCORE_METRICS)
 
 
-def plane(result: Result, earlier: Sequence[Result] = ()) -> str:
-    """Precision against recall: this result with its intervals, a perfect generator, the control, and other results.
-
-    Args:
-        result: With precision and recall.
-        earlier: Others; numbered from 1 on, those without precision and recall left out.
-
-    Returns:
-        An `<svg>` element.
-    """
-    with _figure(5.2, 5.2) as (figure, axes):
-        for number, other in enumerate(earlier, 1):
-            if has_plane(other):
-                _draw_point(axes, other, OTHER, "s", size=5)
-                axes.annotate(str(number), other.tradeoff, (7, 6), textcoords="offset points", color=OTHER)
-        _draw_point(axes, result, THIS, "o", size=9, label="this result, 95 % intervals")
-        _finish_plane(axes, result)
-        values = ", ".join(f"{name} {result[name]:.3f}" for name in F_SCORE_METRICS)
-        return inline_svg(figure, name="plane", label=f"Plane of precision and recall; this result: {values}")
-
-
-def numbered_plane(results: Sequence[tuple[int, Result]]) -> str:
-    """Precision against recall of results with their intervals and numbers, and their Pareto front.
-
-    Args:
-        results: With precision and recall, each with its number, at least one. Null and control are those of the first.
-
-    Returns:
-        An `<svg>` element.
-    """
-    (_, first), *others = results
-    points = [result.tradeoff for _, result in results]
-    with _figure(5.2, 5.9) as (figure, axes):
-        draw_front(axes, points, color=QUIET, to_axes=True)
-        _draw_point(axes, first, THIS, "o", size=8, label="the first, 95 % intervals")
-        for index, (_, result) in enumerate(others):
-            _draw_point(axes, result, OTHER, "s", size=5, label=None if index else "the others")
-        _draw_numbers(axes, [number for number, _ in results], points)
-        _finish_plane(axes, first)
+def plane(results: Sequence[tuple[int, Result]]) -> str:
+    """Precision against recall of one or several results with their intervals and numbers, as an `<svg>` element."""
+    with _figure(5.2, 5.9 if len(results) > 1 else 5.2) as (figure, axes):
+        _draw_plane(axes, [(str(number), result) for number, result in results])
+        _legend_above(axes, 2)
         values = "; ".join(
             f"{number}: precision {result['precision']:.3f}, recall {result['recall']:.3f}"
             for number, result in results
@@ -93,14 +130,42 @@ def numbered_plane(results: Sequence[tuple[int, Result]]) -> str:
         return inline_svg(figure, name="plane", label=f"Plane of precision and recall. {values}")
 
 
+def _draw_plane(axes: Axes, results: Sequence[tuple[str, Result]]) -> None:
+    """Of several results, each with its label and all with their Pareto front; null and control are those of the first."""
+    (_, first), *others = results
+    if others:
+        draw_front(axes, [result.tradeoff for _, result in results], color=QUIET, to_axes=True)
+    _draw_point(axes, first, THIS, "o", size=8, label="the first" if others else "this result")
+    for index, (_, result) in enumerate(others):
+        _draw_point(axes, result, OTHER, "s", size=5, label=None if index else "the others")
+    for place, labels in _labels_by_place(results).items() if others else ():
+        axes.annotate(labels, place, (7, 6), textcoords="offset points", color=INK, zorder=8)
+    _finish_plane(axes, first)
+
+
+_NEAR = 0.045  # of the plane: labels of points so near each other would overlap
+
+
+def _labels_by_place(results: Sequence[tuple[str, Result]]) -> dict[Point, str]:
+    """The labels by point; those of points that lie together stand beside the first of them."""
+    found: dict[Point, str] = {}
+    for label, result in results:
+        x, y = result.tradeoff
+        first = next((each for each in found if max(abs(each[0] - x), abs(each[1] - y)) < _NEAR), None)
+        if first is None:
+            found[x, y] = label
+        else:
+            found[first] += f", {label}"
+    return found
+
+
 def _finish_plane(axes: Axes, result: Result) -> None:
     """Lines of equal F1, what a perfect generator and the control score, and both axes."""
     for level in (0.2, 0.4, 0.6, 0.8):
         recalls = np.linspace(level / (2 - level), 1, 100)
         axes.plot(recalls, level * recalls / (2 * recalls - level), color=GRID, linewidth=0.8, zorder=0)
-        place, away = (1, level / (2 - level)), (-2, 3)
         quiet: dict[str, Any] = {"ha": "right", "fontsize": 8, "color": QUIET}
-        axes.annotate(f"F1 {level:g}", place, away, textcoords="offset points", **quiet)
+        axes.annotate(f"F1 {level:g}", (1, level / (2 - level)), (-2, 3), textcoords="offset points", **quiet)
     nulls = [result.metrics[name].null for name in F_SCORE_METRICS]
     if nulls[0] is not None and nulls[1] is not None:
         cross: dict[str, Any] = {"markersize": 13, "markeredgewidth": 1.6, "color": INK, "zorder": 6}
@@ -114,7 +179,6 @@ def _finish_plane(axes: Axes, result: Result) -> None:
         xlabel="recall (diversity)", ylabel="precision (fidelity)", xlim=(-0.02, 1.04), ylim=(-0.02, 1.04)
     )
     axes.set_aspect("equal")
-    _put_legend(axes, 2)
 
 
 def _draw_point(
@@ -122,20 +186,13 @@ def _draw_point(
 ) -> None:
     """A result with both of its intervals."""
     y, x = (result.metrics[name] for name in F_SCORE_METRICS)
-    x_arms, y_arms = ([[arm] for arm in arms_of(metric)] for metric in (x, y))
+    x_arms, y_arms = ([[arm] for arm in _arms_of(metric)] for metric in (x, y))
     look: dict[str, Any] = {"fmt": marker, "color": color, "markersize": size, "elinewidth": 1.4, "zorder": 5}
     axes.errorbar([x.value], [y.value], xerr=x_arms, yerr=y_arms, label=label, **look)
 
 
 def draw_front(axes: Axes, points: Sequence[Point], *, color: str, to_axes: bool = False) -> None:
-    """The Pareto front: the border of all (recall, precision) that some point reaches.
-
-    Args:
-        axes: Where to draw.
-        points: At least one.
-        color: Of the line.
-        to_axes: Continue the border to both axes.
-    """
+    """The Pareto front of (recall, precision): the border of all that some point reaches, perhaps to both axes."""
     front = [points[index] for index in pareto_front(points)]
     if to_axes:
         front = [(0.0, front[0][1]), *front, (front[-1][0], 0.0)]
@@ -143,165 +200,10 @@ def draw_front(axes: Axes, points: Sequence[Point], *, color: str, to_axes: bool
     axes.step(recalls, precisions, where="pre", color=color, linewidth=1, zorder=1, label="front")
 
 
-def arms_of(metric: MetricValue) -> tuple[float, float]:
+def _arms_of(metric: MetricValue) -> tuple[float, float]:
     """How far the interval extends below and above the value; 0 where none is known."""
     low, high = metric.interval or (metric.value, metric.value)
     return max(0.0, metric.value - low), max(0.0, high - metric.value)
-
-
-_NEAR = 0.045  # of the plane: numbers of points so near each other would overlap
-_AWAY = 0.06  # the middle of a number from its point
-_DIRECTIONS = (
-    (0, 1),
-    (-1, 1),
-    (1, 1),
-    (1, -1),
-    (-1, -1),
-    (0, -1),
-)  # right and up; the first of equally empty ones
-
-
-def _draw_numbers(axes: Axes, numbers: Sequence[int], points: Sequence[Point]) -> None:
-    """Beside the points, where most room is; those of points that lie together stand in one row."""
-
-    def distance(one: Point, other: Point) -> float:
-        return max(abs(one[0] - other[0]), abs(one[1] - other[1]))
-
-    groups: dict[int, list[int]] = {}  # by their first point
-    for index, point in enumerate(points):
-        first = next((each for each in groups if distance(points[each], point) < _NEAR), index)
-        groups.setdefault(first, []).append(index)
-    for first, group in groups.items():
-        x, y = points[first]
-        others = [point for index, point in enumerate(points) if index != first]
-        crowds = [
-            sum(
-                max(0.0, 2 * _AWAY - distance((x + right * _AWAY, y + up * _AWAY), point)) for point in others
-            )
-            for right, up in _DIRECTIONS
-        ]
-        right, up = _DIRECTIONS[crowds.index(min(crowds))]
-        aligned: dict[str, Any] = {
-            "ha": ("right", "center", "left")[right + 1],
-            "va": ("top", "center", "bottom")[up + 1],
-        }
-        text = ", ".join(str(numbers[index]) for index in group)
-        axes.annotate(
-            text, (x, y), (7 * right, 6 * up), textcoords="offset points", color=INK, zorder=8, **aligned
-        )
-
-
-_OUTER = 0.005  # of the values at either end, which would squeeze a histogram
-_BINS = 40
-
-
-def histogram(
-    samples: Sequence[tuple[str, NDArray[np.floating]]],
-    *,
-    name: str,
-    x_label: str,
-    mark: tuple[float, str] | None = None,
-) -> str:
-    """Shares of images per bin, for one or two samples over the same bins.
-
-    Args:
-        samples: (legend, values) each; values are finite, and there is at least one.
-        name: Of the figure, for its ids.
-        x_label: Below the axis.
-        mark: A value to draw a line at, and what it means.
-
-    Returns:
-        An `<svg>` element.
-    """
-    low, high = histogram_range([values for _, values in samples], None if mark is None else mark[0])
-    edges = np.linspace(low, high, _BINS + 1)
-    with _figure(5.2, 3.2) as (figure, axes):
-        for legend, values in samples:
-            color = CONTROL if legend == "fakes" else THIS  # as on the map
-            shares = 100 * np.histogram(np.clip(values, low, high), edges)[0] / len(values)
-            axes.stairs(shares, edges, color=color, linewidth=1.6, label=legend)
-            axes.stairs(shares, edges, color=color, alpha=0.15, fill=True)
-        if mark is not None:
-            axes.axvline(mark[0], color=QUIET, linewidth=1, linestyle="--", label=mark[1])
-        axes.set(xlabel=x_label, ylabel="% of images", xlim=(low, high))
-        axes.set_ylim(bottom=0)
-        _put_legend(axes, 3)
-        medians = "; ".join(f"{legend}: median {np.median(values):.3g}" for legend, values in samples)
-        return inline_svg(figure, name=name, label=f"Histogram of {x_label}; {medians}")
-
-
-def histogram_range(samples: Sequence[NDArray[np.floating]], mark: float | None) -> tuple[float, float]:
-    """The range of all bins: without the outermost 0.5 % at each end, with the mark, never of zero width."""
-    ends = [float(end) for values in samples for end in np.quantile(values, [_OUTER, 1 - _OUTER])]
-    ends += [] if mark is None else [mark]
-    low, high = min(ends), max(ends)
-    if high > low:
-        return low, high
-    width = max(abs(low), 1.0) * 0.05
-    return low - width, high + width
-
-
-_HEAT_STYLE = STYLE | {"font.size": 9, "axes.spines.top": True, "axes.spines.right": True}
-_MOST_ROWS, _WORST, _BEST = 40, 28, 10
-_NAME_WIDTH = 28
-_MIDDLE = 0.179  # luminance on which black and white are seen equally well, at a contrast of 4.58
-
-
-def class_heat_map(scores: ClassScores) -> str:
-    """Classes down, the worst first, and metrics across: the value as text, the value over the null as color.
-
-    Of many classes, the worst and the best are drawn.
-
-    Returns:
-        An `<svg>` element for an HTML page, the same for the same scores.
-    """
-    metrics = list(scores.macro)
-    classes: list[ClassScore | None] = list(scores.classes)
-    hidden = max(0, len(classes) - _WORST - _BEST) if len(classes) > _MOST_ROWS else 0
-    if hidden:
-        classes = [*classes[:_WORST], None, *classes[-_BEST:]]
-    # Cells are drawn with the fonts of the reader: a glyph that is missing here need not be missing there.
-    with warnings.catch_warnings(), _figure(7.2, 0.9 + 0.24 * len(classes), _HEAT_STYLE) as (figure, axes):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
-        for row, found in enumerate(classes):
-            for column, name in enumerate(metrics if found is not None else []):
-                _draw_cell(axes, column, row, found[name], min(1.0, relative_of(found.metrics[name])))  # type: ignore[index, union-attr]
-        axes.set(xlim=(-0.5, len(metrics) - 0.5), ylim=(len(classes) - 0.5, -0.5))
-        axes.xaxis.tick_top()
-        axes.set_xticks(range(len(metrics)), metrics)
-        names = [
-            f"({hidden:,} between)" if found is None else cut(found.label, _NAME_WIDTH) for found in classes
-        ]
-        axes.set_yticks(range(len(names)), names, parse_math=False)
-        axes.tick_params(length=0)
-        for spine in axes.spines.values():
-            spine.set_visible(False)
-        axes.set_xlabel("color: value over that of a perfect generator,\nfrom 0 (dark) to 1 and more (light)")
-        worst = cut(scores.classes[0].label, _NAME_WIDTH)
-        label = f"Heat map of {len(scores.classes):,} classes by {', '.join(metrics)}; the worst is {worst}"
-        return inline_svg(figure, name="classes", label=label)
-
-
-def _draw_cell(axes: Axes, column: int, row: int, value: float, share: float) -> None:
-    from matplotlib import colormaps
-    from matplotlib.patches import Rectangle
-
-    color = colormaps["cividis"](share)
-    axes.add_artist(
-        Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=color, edgecolor="#ffffff", linewidth=1)
-    )
-    axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=ink_on(color), fontsize=8)
-
-
-def ink_on(color: tuple[float, ...]) -> str:
-    """Black or white, whichever has more contrast on an sRGB color: at least 4.5, as WCAG 2 requires (level AA)."""
-    return "#000000" if luminance(color) > _MIDDLE else "#ffffff"
-
-
-def luminance(color: tuple[float, ...]) -> float:
-    """Relative luminance of an sRGB color, 0 to 1 (WCAG 2)."""
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color[:3]]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
@@ -328,11 +230,6 @@ def axis_of(
     names: Sequence[str], *, axis: str | None = None, settings: Sequence[float] | None = None
 ) -> Axis:
     """The axis of results: what was given, else the one number in which their names differ, else a count from 1.
-
-    Args:
-        names: Of the results, all different.
-        axis: What `settings` are of.
-        settings: One number per result.
 
     Example:
         >>> axis_of(["step-00400.json", "step-00800.json"])
@@ -368,11 +265,9 @@ def _numbers_in(names: Sequence[str]) -> tuple[str, tuple[float, ...]]:
 def short_names(names: Sequence[str], *, longest: int = 60) -> list[str]:
     """Names that are safe to show, not too long, and still all different."""
     short = [shown(name, longest=longest) for name in names]
-    return (
-        short
-        if len(set(short)) == len(short)
-        else [f"{number} {each}" for number, each in enumerate(short, 1)]
-    )
+    if len(set(short)) == len(short):
+        return short
+    return [f"{number} {each}" for number, each in enumerate(short, 1)]
 
 
 _REACH = 0.35  # of a dotted line to both directions of a single value
@@ -381,15 +276,7 @@ _REACH = 0.35  # of a dotted line to both directions of a single value
 def draw_metric(
     axes: Axes, name: str, color: str, results: Mapping[float, Result], *, is_ordered: bool = True
 ) -> None:
-    """One metric along the axis: values, 95 % intervals where they are known, and dotted, a perfect generator.
-
-    Args:
-        axes: Where to draw.
-        name: Of the metric, which all results have.
-        color: Of everything that is drawn.
-        results: By position on the axis; at least one.
-        is_ordered: Whether lines may join the values.
-    """
+    """One metric by position on the axis, with 95 % intervals where they are known, and dotted, a perfect generator."""
     found = {position: result.metrics[name] for position, result in results.items()}
     values = [metric.value for metric in found.values()]
     ends = [metric.interval or (metric.value, metric.value) for metric in found.values()]
@@ -408,16 +295,7 @@ def draw_metric(
 
 
 def metric_curve(name: str, results: Sequence[Result], axis: Axis) -> str:
-    """One metric over the results, with intervals and what a perfect generator scores.
-
-    Args:
-        name: Of the metric, which all of them have.
-        results: At least one.
-        axis: Their positions.
-
-    Returns:
-        An `<svg>` element.
-    """
+    """One metric that all results have, with intervals and what a perfect generator scores, as an `<svg>` element."""
     placed = dict(sorted(zip(axis.positions, results, strict=True)))
     with _figure(3.0, 2.3) as (figure, axes):
         from matplotlib.ticker import MaxNLocator
@@ -429,3 +307,67 @@ def metric_curve(name: str, results: Sequence[Result], axis: Axis) -> str:
             axes.xaxis.set_major_locator(MaxNLocator(12, integer=True))
         values = ", ".join(f"{position:g}: {result[name]:.4g}" for position, result in placed.items())
         return inline_svg(figure, name=f"curve-{name}", label=f"{name} by {axis.label}. {values}")
+
+
+# Distinguishable with any color vision: Okabe & Ito 2008.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+_MOST_DENSITY = 2.5  # drawn; shrunken fakes have any
+_MARKS = "^vsX*"  # of warnings
+_ROW = 0.05  # height of a row of them, over that of the picture above 0
+
+
+def draw_metrics(axes: Axes, label: str, results: Mapping[float, Result]) -> None:
+    """Precision, recall, density and coverage by position on an axis, in ascending order; marks below 0 for warnings."""
+    names = [name for name in DEFAULT_METRICS if all(name in result.metrics for result in results.values())]
+    for name, color in zip(names, COLORS, strict=False):
+        draw_metric(axes, name, color, results)
+    highest = 1.1 * max((result[name] for result in results.values() for name in names), default=1.0)
+    top = max(1.05, min(highest, _MOST_DENSITY))
+    height = _ROW * top
+    codes = dict.fromkeys(code for result in results.values() for code in warnings_of(result))
+    for row, code in enumerate(codes, start=1):
+        found = [position for position, result in results.items() if code in warnings_of(result)]
+        mark = _MARKS[(row - 1) % len(_MARKS)]
+        axes.scatter(found, [-height * row] * len(found), marker=mark, color=INK, s=18, label=code)
+    axes.axhline(0, color=QUIET, linewidth=0.8)
+    axes.set(xlabel=label, ylim=(-height * (len(codes) + 0.4 * bool(codes)), top))
+    axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= top])
+    limited = f"; cut at {_MOST_DENSITY:g}" if highest > _MOST_DENSITY else ""
+    below = "; below 0: warnings" if codes else ""
+    axes.set_title(f"dotted: a perfect generator{limited}{below}", fontsize=9, loc="left")
+
+
+def put_legend(axes: Axes, *, columns: int) -> None:
+    """Put the legend below the axis, where it hides nothing."""
+    axes.legend(frameon=False, fontsize=8, ncols=columns, loc="upper left", bbox_to_anchor=(0, -0.12))
+
+
+def sweep_plot(sweep: Sweep, objective: Objective, *, form: Literal["png", "svg"]) -> bytes:
+    """Left, precision against recall with the settings beside the points; right, metrics along the axis.
+
+    The file is the same for the same sweep.
+    """
+    points, best = sweep.points, sweep.best(objective)
+    tied = [point.tradeoff for point in sweep.contenders(objective) or () if point != best]
+    rings = [(tied, "o", QUIET, "statistically tied with the best")]
+    rings.append(([sweep.knee.tradeoff] if sweep.knee else [], "D", INK, "knee"))
+    rings.append(([best.tradeoff] if best else [], "o", INK, f"best: {objective}"))
+    with drawing(STYLE):
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(9.6, 5.0), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        _draw_plane(left, [(f"{point.setting:g}", point.result) for point in points])
+        for places, marker, color, label in rings:
+            if places:
+                recalls, precisions = zip(*places, strict=True)
+                look: dict[str, Any] = {"facecolors": "none", "edgecolors": color, "zorder": 7}
+                left.scatter(recalls, precisions, marker=marker, s=160, label=label, **look)
+        left.set_title(f"{sweep.axis} beside each point, 95 % intervals", fontsize=9, loc="left")
+        draw_metrics(right, sweep.axis, {point.setting: point.result for point in points})
+        put_legend(left, columns=2)
+        put_legend(right, columns=3)
+        buffer = io.BytesIO()
+        undated = {"Date": None} if form == "svg" else {"Software": None}
+        figure.savefig(buffer, format=form, dpi=160, metadata=undated)
+    return buffer.getvalue()

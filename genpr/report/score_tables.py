@@ -1,4 +1,4 @@
-"""Scores and comparisons as text: tables of 80 columns and what their columns mean."""
+"""Scores and comparisons as text tables of 80 columns."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def features_of(result: Result) -> str | None:
     return None if is_of_answers else "features of an unknown extractor"
 
 
-def remarks_of(result: Result, metric: MetricValue) -> list[str]:
-    """The exact value beside an emulated one, the spread, other features than the score's, the variant."""
-    found = []
+def remarks_of(result: Result, name: str) -> list[str]:
+    """What distinguishes one value: exact value, spread, features, variant, effect of unreadable answers."""
+    metric, found = result.metrics[name], []
     if metric.exact_value is not None:
         found.append(f"{result.distances} arithmetic; the exact value is {metric.exact_value:.4f}")
     if metric.spread is not None:
@@ -39,6 +39,11 @@ def remarks_of(result: Result, metric: MetricValue) -> list[str]:
         found.append(f"on {metric.extractor} features")
     if metric.variant is not None:
         found.append(metric.variant)
+    found += [
+        f"{each.low:.3f} if all unreadable answers were wrong, {each.high:.3f} if all were right"
+        for each in (() if result.entities is None else result.entities.bounds)
+        if each.metric == name
+    ]
     return found
 
 
@@ -81,14 +86,9 @@ def control_text(name: str, control: Control | None, template: str = "{value:.3f
 
 
 def score_table(result: Result, *, details: bool = False) -> str:
-    """Every metric with its interval, null and control, then what was compared with what.
-
-    Args:
-        result: The score.
-        details: Also tell how uneven the neighborhoods of the reals are.
-    """
+    """Every metric with its interval, null and control, then what was compared; `details` adds hubness."""
     tables = [text for text in (_manifold_table(result), _family_table(result)) if text]
-    facts = {name: remarks_of(result, metric) for name, metric in result.metrics.items()}
+    facts = {name: remarks_of(result, name) for name in result.metrics}
     for family, names in result.families.items():
         same = {tuple(facts[name]) for name in names}
         if family != MANIFOLD and len(names) > 1 and len(same) == 1:
@@ -97,11 +97,12 @@ def score_table(result: Result, *, details: bool = False) -> str:
     remarks = [wrapped(f"{name}: {'; '.join(found)}") for name, found in facts.items() if found]
     if details and result.hubness is not None:
         remarks.append(wrapped(f"hubness, {hubness_text(result.hubness)}"))
+    if result.undefined:
+        remarks.append(wrapped(f"no value with these images: {', '.join(result.undefined)}"))
     return "\n".join(["\n\n".join(tables), *remarks, _footer(result)])
 
 
 def _manifold_table(result: Result) -> str:
-    """Metrics beside their nulls and the control; empty where there are none."""
     names, control = result.families.get(MANIFOLD, ()), result.control
     if not names:
         return ""
@@ -111,23 +112,14 @@ def _manifold_table(result: Result) -> str:
         row = [name, value_text(metric), interval(metric.interval), number(known_null(metric))]
         row += [relative_text(name, metric), "-" if metric.k is None else str(metric.k)]
         rows.append(row + [control_text(name, control)] * (control is not None))
-    heads = [
-        "metric",
-        "value",
-        "95 % interval",
-        "null",
-        "/null",
-        "k",
-        *["real v. real"] * (control is not None),
-    ]
-    lines = [table(heads, rows, whole="none")]
+    heads = ["metric", "value", "95 % interval", "null", "/null", "k"]
+    lines = [table([*heads, *["real v. real"] * (control is not None)], rows, whole="none")]
     purposes = [
         f"{purpose}: {', '.join(found)}"
         for purpose in ("fidelity", "diversity")
         if (found := [name for name in names if f"({purpose})" in ALL_METRICS[name].meaning])
     ]
-    if purposes:
-        lines.append(wrapped("; ".join(purposes)))
+    lines += [wrapped("; ".join(purposes))] * bool(purposes)
     if any(result.metrics[name].null is not None for name in names):
         lines.append("null: what a perfect generator scores with so many images; more is normal")
     if control is not None:
@@ -135,13 +127,11 @@ def _manifold_table(result: Result) -> str:
         lines.append(f"real v. real: {sizes} (with that null)")
     if any(metric.null_source == "real halves" for metric in result.metrics.values()):
         lines.append("no null is known where it says -: read the value beside real v. real")
-    if result.undefined:
-        lines.append(f"no value with these images: {', '.join(result.undefined)}")
     return "\n".join(lines)
 
 
 def _family_table(result: Result) -> str:
-    """Metrics of labels, prompts and entities beside what guessing scores; empty where there are none."""
+    """Metrics of labels, prompts and entities beside what guessing scores."""
     families = [names for family, names in result.families.items() if family != MANIFOLD]
     found = {name: result.metrics[name] for names in families for name in names}
     if not found:
@@ -167,8 +157,7 @@ def _family_table(result: Result) -> str:
 
 def _footer(result: Result) -> str:
     """What was compared, a line for each set, and how."""
-    width = max(map(len, result.roles))
-    lines = []
+    width, lines = max(map(len, result.roles)), []
     for role, summary in zip(result.roles, (result.real, result.fake), strict=True):
         skipped = f", {len(summary.skipped):,} left out" if summary.skipped else ""
         # A path stays in one piece.
@@ -208,31 +197,35 @@ def side_by_side_table(comparison: Comparison) -> str:
         ]
         tables = [table(["metric", *results, "better"], rows, texts=(0, -1), whole="none")]
     else:
-        blocks: list[list[str]] = [[]]
-        for name in metrics:
-            if blocks[-1] and sum(max(len(each), 9) + 2 for each in [*blocks[-1], name]) > _FOR_METRICS:
-                blocks.append([])
-            blocks[-1].append(name)
-        tables = [
-            table(
-                ["result", *names],
-                [
-                    [label, *(value_text(result.metrics[name]) for name in names)]
-                    for label, result in results.items()
-                ],
-                whole="none",
-            )
-            for names in blocks
-        ]
+        tables = []
+        for names in blocks_of(metrics, [max(len(each), 9) + 2 for each in metrics], _FOR_METRICS):
+            rows = [
+                [label, *(value_text(result.metrics[name]) for name in names)]
+                for label, result in results.items()
+            ]
+            tables.append(table(["result", *names], rows, whole="none"))
     differences = [wrapped(f"not made alike: {difference}") for difference in comparison.differences]
     return "\n".join(["\n\n".join(tables), *differences, *_contrasts(comparison)])
+
+
+def blocks_of(names: Sequence[str], widths: Sequence[int], room: int) -> list[list[str]]:
+    """The columns of one table as blocks, each of which fits."""
+    blocks: list[list[str]] = [[]]
+    left = room
+    for name, width in zip(names, widths, strict=True):
+        if blocks[-1] and width > left:
+            blocks.append([])
+            left = room
+        blocks[-1].append(name)
+        left -= width
+    return blocks
 
 
 _PAIRINGS = {"paired": "the same {what}, whose effect on both cancels", "unpaired": "other {what} or halves"}
 
 
 def _contrasts(comparison: Comparison) -> list[str]:
-    """How sure each difference from the first result is, in a table per other result."""
+    """Each difference from the first result with its interval, in a table per other result."""
     first, *others = comparison.results
     what = comparison.results[first].real.what
     blocks = []

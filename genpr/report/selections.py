@@ -17,7 +17,7 @@ from genpr.evaluation.per_image import PerImageScores
 from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.blocks import double_blocks
 from genpr.metrics.modes import LEAST_IMAGES, modes_of
-from genpr.report.gallery import Gallery, ImageRef, Picture, Role
+from genpr.report.page import Gallery, ImageRef, Picture, Role
 from genpr.report.text import capital, percent, shown
 
 if TYPE_CHECKING:
@@ -34,16 +34,18 @@ _HUBS, _REPEATS = 12, 12
 _OVER_FAIR = 10  # times the fair part of the fakes that a suspicious ball contains
 
 
-def beside_nearest(scores: PerImageScores, row: int, caption: str = "", group: str = "") -> Picture:
-    """A fake beside its nearest real."""
-    name, nearest = scores.fake.names[row], int(scores.fake.nearest_real[row])
-    return Picture(("fake", row), name + caption, ("real", nearest), scores.real.names[nearest], group)
-
-
-def _real_beside_nearest(scores: PerImageScores, row: int, caption: str) -> Picture:
-    nearest = int(scores.real.nearest_fake[row])
-    name = scores.real.names[row] + caption
-    return Picture(("real", row), name, ("fake", nearest), scores.fake.names[nearest])
+def _beside_nearest(
+    scores: PerImageScores, role: Role, row: int, caption: str = "", group: str = ""
+) -> Picture:
+    """A fake beside its nearest real, or a real beside its nearest fake."""
+    fake, real = scores.fake, scores.real
+    if role == "fake":
+        nearest = int(fake.nearest_real[row])
+        return Picture(
+            ("fake", row), fake.names[row] + caption, ("real", nearest), real.names[nearest], group
+        )
+    nearest = int(real.nearest_fake[row])
+    return Picture(("real", row), real.names[row] + caption, ("fake", nearest), fake.names[nearest], group)
 
 
 def select_by_realism(scores: PerImageScores) -> list[Gallery]:
@@ -54,20 +56,26 @@ def select_by_realism(scores: PerImageScores) -> list[Gallery]:
     count = min(_REALISM, (len(finite) + 1) // 2)  # no fake is at both ends
     least, most = finite[:count].tolist(), finite[::-1][: min(count, len(finite) - count)].tolist()
     copies = len(order) - len(finite)
-    sentences = (
-        "Realism is 1 at the edge of the real manifold, and less outside. Each fake is shown beside its nearest real.",
-        "Nearest to a real image relative to the size of its ball: look for copies among them."
-        + f" {copies:,} that equal a real image are left out." * bool(copies),
+    left_out = f" {copies:,} that equal a real image are left out." * bool(copies)
+    found = (
+        (
+            "Least realistic fakes",
+            "Realism is 1 at the edge of the real manifold, and less outside. Each fake is shown beside its nearest real.",
+            least,
+        ),
+        (
+            "Most realistic fakes",
+            f"Nearest to a real image relative to the size of its ball: look for copies among them.{left_out}",
+            most,
+        ),
     )
     return [
         Gallery(
             title,
             sentence,
-            tuple(beside_nearest(scores, row, f": realism {realism[row]:.2f}") for row in rows),
+            tuple(_beside_nearest(scores, "fake", row, f": realism {realism[row]:.2f}") for row in rows),
         )
-        for title, sentence, rows in zip(
-            ("Least realistic fakes", "Most realistic fakes"), sentences, (least, most), strict=True
-        )
+        for title, sentence, rows in found
     ]
 
 
@@ -78,33 +86,32 @@ def select_hubs(scores: PerImageScores) -> Gallery:
     order = np.argsort(-real.n_fakes, kind="stable")
     many = order[real.n_fakes[order] > _OVER_FAIR * max(fair, 1.0)]
     pictures = [
-        _real_beside_nearest(scores, row, f": {real.n_fakes[row]:,} fakes, {real.n_fakes[row] / m:.1%}")
+        _beside_nearest(scores, "real", row, f": {real.n_fakes[row]:,} fakes, {real.n_fakes[row] / m:.1%}")
         for row in many[:_HUBS].tolist()
     ]
     limit = f"more than {_OVER_FAIR}{' times as many' if fair >= 1 else ''}"
     sentence = (
         f"For a perfect generator, the ball of a real image contains {fair:.3g} fakes on average. "
         f"The balls of {len(many):,} of {n:,} reals contain {limit}."
-        + " Scores that rest on them are unreliable."
-        * bool(pictures)
     )
-    return Gallery(
-        "Real images whose balls contain many fakes", sentence, tuple(pictures), len(many) - len(pictures)
-    )
+    sentence += " Scores that rest on them are unreliable." * bool(pictures)
+    more = len(many) - len(pictures)
+    return Gallery("Real images whose balls contain many fakes", sentence, tuple(pictures), more)
 
 
 def select_repeats(scores: PerImageScores) -> Gallery:
     """Images that occur several times in their set: the first of each, the most frequent first."""
-    roles: tuple[Role, Role] = ("fake", "real")
+    sets: tuple[tuple[Role, Sequence[str], Tensor], ...] = (
+        ("fake", scores.fake.names, scores.sides[1].features),
+        ("real", scores.real.names, scores.sides[0].features),
+    )
     pictures, sentences, more = [], [], 0
-    for role, features, rows_of in zip(
-        roles, reversed(scores.sides), (scores.fake, scores.real), strict=True
-    ):
-        groups = repeats(features.features)
+    for role, names, features in sets:
+        groups = repeats(features)
         count = sum(len(rows) - 1 for rows in groups)
         sentences.append(f"{count:,} of {len(features):,} {role}s repeat an earlier {role}")
         for rows in groups[:_REPEATS]:
-            caption = f"{rows_of.names[rows[0]]}: {len(rows):,} times"
+            caption = f"{names[rows[0]]}: {len(rows):,} times"
             pictures.append(Picture((role, rows[0]), caption, group=f"Among the {role}s"))
         more += max(0, len(groups) - _REPEATS)
     sentence = f"{', and '.join(sentences)}, by features that are equal to the last bit."
@@ -138,7 +145,7 @@ def select_mislabeled(scores: PerImageScores) -> list[Gallery]:
         labels = (shown(label, longest=_LABEL) for label in (requested, found))
         group = "Requested {}, recognized as {} ({:,})".format(*labels, len(rows))
         best = sorted(rows, key=lambda row: (-realism[row], row))[:_IN_GROUP]
-        pictures += [beside_nearest(scores, row, group=group) for row in best]
+        pictures += [_beside_nearest(scores, "fake", row, group=group) for row in best]
     summary = scores.result.labels
     known = {"knn": "the nearest reals", "linear": "a linear classifier of the reals"}
     name = "a classifier" if summary is None else known.get(summary.classifier, summary.classifier)
@@ -146,12 +153,9 @@ def select_mislabeled(scores: PerImageScores) -> list[Gallery]:
         f"{count:,} of {len(scores.fake):,} fakes are recognized as another class than requested, by "
         f"{shown(name, longest=_LABEL)}, which may be wrong itself. Of the most frequent confusions, the most realistic "
         "fakes; each is shown beside its nearest real."
-        if pictures
-        else "Every fake is recognized as the requested class."
     )
-    return [
-        Gallery("Fakes of another class than requested", sentence, tuple(pictures), count - len(pictures))
-    ]
+    title, more = "Fakes of another class than requested", count - len(pictures)
+    return [Gallery(title, sentence, tuple(pictures), more)]
 
 
 _MOST = 10_000  # images of a set among which modes are looked for: the search grows with the square
@@ -168,13 +172,8 @@ def select_modes(
 ) -> list[Gallery]:
     """Reals that no fake covers, by missed modes; and fakes off the real manifold, by invented modes.
 
-    Where no missed mode is significant, the reals that are farthest from any fake are shown one by one.
-
-    Args:
-        scores: Of all images.
-        labels: Class of each real and of each fake, as far as they are known.
-        device: Where neighbors are searched for.
-        progress: Called with "kinds", percent, and 100.
+    Where no missed mode is significant, the reals that are farthest from any fake are shown one by one. `labels` has the
+    class of each real and of each fake; `progress` is called with "kinds" and percent.
     """
     found = _modes(scores, labels, device, progress)
     missed, invented = ([], []) if found is None else (found.modes.missed, found.modes.invented)
@@ -230,17 +229,12 @@ def _mode_summaries(found: FoundModes | None, scores: PerImageScores) -> list[st
         f"{1 - scores.fake.inside.mean():.1%} of the fakes lie outside",
     ]
     if found is None:
-        return [
-            f"{share}; at least {LEAST_IMAGES} images of each set are needed to find modes."
-            for share in shares
-        ]
+        needed = f"at least {LEAST_IMAGES} images of each set are needed to find modes."
+        return [f"{share}; {needed}" for share in shares]
     modes = found.modes
     part = ""
     if (modes.n_real, modes.n_fake) != (len(scores.real), len(scores.fake)):
-        part = (
-            f" Modes were looked for among {modes.n_real:,} reals and {modes.n_fake:,} fakes, drawn at random, whose "
-            "shares differ a little."
-        )
+        part = f" Modes were looked for among {modes.n_real:,} reals and {modes.n_fake:,} fakes, drawn at random."
     missed, invented, *classes = (f"{capital(sentence)}." for sentence in found.summary)
     return [" ".join([f"{shares[0]}.", missed, *classes]) + part, f"{shares[1]}. {invented}{part}"]
 
@@ -251,9 +245,9 @@ def _of_modes(
     """The most typical images of each significant mode, under a heading with its counts and classes."""
     pictures = []
     for number, cluster in enumerate([each for each in clusters if each.is_significant][:_MODES], start=1):
-        classes = [f"{name} {count / cluster.flagged:.0%}" for name, count in cluster.classes[:3]]
+        classes = ", ".join(f"{name} {count / cluster.flagged:.0%}" for name, count in cluster.classes[:3])
         counts = f"{cluster.flagged:,} of {cluster.size:,} {role}s {what}, {cluster.expected:,.0f} expected"
-        group = f"Mode {number}: {'; '.join([counts, *[', '.join(classes)] * bool(classes)])}"
+        group = f"Mode {number}: {'; '.join(filter(None, [counts, classes]))}"
         pictures += [Picture((role, row), names[row], group=group) for row in cluster.rows[:_PER_MODE]]
     return tuple(pictures)
 
@@ -266,10 +260,10 @@ def _farthest(scores: PerImageScores) -> tuple[Picture, ...]:
     rows = np.argsort(-far, kind="stable")
     rows = rows[~real.covered[rows]][:_SINGLE].tolist()
     away = [f": {far[row]:.2f} radii away" if np.isfinite(far[row]) else ": its radius is 0" for row in rows]
-    return tuple(_real_beside_nearest(scores, row, text) for row, text in zip(rows, away, strict=True))
+    return tuple(_beside_nearest(scores, "real", row, text) for row, text in zip(rows, away, strict=True))
 
 
-_FAILURES, _BEST, _COPIES = 60, 12, 24
+_FAILURES, _COPIES = 60, 24
 _PROMPT = 160  # characters of a caption
 
 
@@ -277,8 +271,8 @@ def _prompt(text: str) -> str:
     return f"“{shown(text, longest=_PROMPT)}”"
 
 
-def select_by_prompt(aligned: Aligned) -> list[Gallery]:
-    """Images that rank another prompt first, each beside an image of that prompt; and those that fit theirs best."""
+def select_by_prompt(aligned: Aligned) -> Gallery:
+    """Images that rank another prompt first, each beside an image of that prompt."""
     from genpr.conditional.prompt_ranking import worst_first
 
     first: dict[str, int] = {}  # image of each prompt
@@ -295,30 +289,12 @@ def select_by_prompt(aligned: Aligned) -> list[Gallery]:
         )
         for each in failed[:_FAILURES]
     ]
-    right = [each for each in aligned.ranks if not each.is_failure]
-    right.sort(key=lambda each: (each.winner_score - each.score, each.row))
-    best = [
-        Picture(
-            ("fake", each.row),
-            f"{each.image}: prompt {_prompt(each.prompt)} ({each.score:.3f}); the next prompt has {each.winner_score:.3f}",
-        )
-        for each in right[:_BEST]
-    ]
-    total = len(aligned.ranks)
     sentence = (
-        f"{len(failed):,} of {total:,} images do not rank their own prompt first; the lowest ranks come first. Each is shown "
-        "beside an image of the prompt that it ranks first. In brackets: cosines."
-        if failed
-        else f"All {total:,} images rank their own prompt first."
+        f"{len(failed):,} of {len(aligned.ranks):,} images do not rank their own prompt first; the lowest ranks come first. "
+        "Each is shown beside an image of the prompt that it ranks first. In brackets: cosines."
     )
-    title, more = "Images that fit another prompt better", len(failed) - len(failures)
-    text = "Those whose own prompt leads by most, for comparison." if best else "There are none."
-    return [
-        Gallery(title, sentence, tuple(failures), more, is_wide=True),
-        Gallery(
-            "Images that fit their own prompt best", text, tuple(best), len(right) - len(best), is_wide=True
-        ),
-    ]
+    more = len(failed) - len(failures)
+    return Gallery("Images that fit another prompt better", sentence, tuple(failures), more, is_wide=True)
 
 
 def select_copies(names: Sequence[str], copies: Copies) -> Gallery:
@@ -329,11 +305,8 @@ def select_copies(names: Sequence[str], copies: Copies) -> Gallery:
     for row in np.argsort(-found.similarity, kind="stable")[:_COPIES].tolist():
         nearest: ImageRef = ("real", int(found.nearest[row]))
         caption = f"{names[row]}: cosine {found.similarity[row]:.3f}"
-        pictures.append(
-            Picture(
-                ("fake", row), caption, nearest, f"{copies.names[nearest[1]]}, the nearest training image"
-            )
-        )
+        beside = f"{copies.names[nearest[1]]}, the nearest training image"
+        pictures.append(Picture(("fake", row), caption, nearest, beside))
     null = ""
     if found.null.value is not None:
         null = f"; for {percent(found.null.value)} of the training images, another training image is as near"
@@ -341,6 +314,27 @@ def select_copies(names: Sequence[str], copies: Copies) -> Gallery:
         f"{above:,} of {len(names):,} images have a cosine above {found.threshold:g} to a training image{null}. The nearest "
         "come first, whether above or not."
     )
-    return Gallery(
-        "Images nearest to training images", sentence, tuple(pictures), max(0, above - len(pictures))
+    more = max(0, above - len(pictures))
+    return Gallery("Images nearest to training images", sentence, tuple(pictures), more)
+
+
+_LIKELY = 24
+
+
+def select_likely_copies(scores: PerImageScores) -> Gallery:
+    """Fakes that may be copies, each beside its nearest real, the most likely first.
+
+    A fake is near to a real if it is much nearer than that real's own nearest other real, or, should that one lie far from
+    all others, than reals usually are.
+    """
+    real, fake = scores.real, scores.fake
+    scale = np.minimum(real.other_distance[fake.nearest_real], float(np.median(real.other_distance)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(fake.nearest_real_distance == 0, 0.0, fake.nearest_real_distance / scale)
+    rows = np.argsort(ratio, kind="stable")[:_LIKELY].tolist()
+    sentence = (
+        "Fakes that are nearest to a real image, by how near that image's own neighbors are: 0 is equal features, and below "
+        "1 the fake is nearer than any real. Compare each with the real beside it; data sets contain repeats, too."
     )
+    pictures = (_beside_nearest(scores, "fake", row, f": {ratio[row]:.2f}") for row in rows)
+    return Gallery("Likely copies of real images", sentence, tuple(pictures))

@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.table import Table
 
 WIDTH = 80
-LONGEST = 400
+_LONGEST = 400
 
 _FILLER = "\x00"  # never in plain text
 _IN_ASCII = str.maketrans({"─": "-", "±": "+-", "…": "...", "×": "x", "²": "^2"})
 
 
-def shown(text: object, *, longest: int = LONGEST) -> str:
+def shown(text: object, *, longest: int = _LONGEST) -> str:
     r"""Text on one line, with what is not printable (control characters, lone surrogates, marks of direction) as escapes.
 
     Of what is longer than `longest` characters the middle is left out. Markup stays: jinja2 escapes it.
@@ -54,7 +54,7 @@ def cut(name: str, width: int, *, gap: str = "…") -> str:
     return f"{head}{gap}{end}"
 
 
-def can_show(text: str) -> bool:
+def _can_show(text: str) -> bool:
     """Whether the encoding of stdout holds every character."""
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
@@ -66,9 +66,9 @@ def can_show(text: str) -> bool:
 def plain(text: str) -> str:
     """On one line, without control characters, and in characters that stdout holds: others are written as escapes."""
     safe = shown(text, longest=sys.maxsize)
-    if not can_show("─±…"):  # all or none, so that widths are those of what is printed
+    if not _can_show("─±…"):  # all or none, so that widths are those of what is printed
         safe = safe.translate(_IN_ASCII)
-    return safe if can_show(safe) else safe.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode()
+    return safe if _can_show(safe) else safe.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode()
 
 
 def shortened(name: str, width: int) -> str:
@@ -118,9 +118,7 @@ def percent(share: float) -> str:
     """Whole percents, but never "0 %" of something that is there nor "100 %" of what is not whole."""
     if 0 < share < 0.005:
         return "less than 1 %"
-    if 0.995 <= share < 1:
-        return "more than 99 %"
-    return f"{share:.0%}".replace("%", " %")
+    return "more than 99 %" if 0.995 <= share < 1 else f"{share:.0%}".replace("%", " %")
 
 
 def and_more(count: int, what: str = "more (all in --json)") -> list[str]:
@@ -138,12 +136,8 @@ def table(
 ) -> str:
     """A table of 80 columns without a frame; in color only where stdout is a terminal that wants it.
 
-    Args:
-        heads: Of the columns.
-        rows: Cells, which may hold anything.
-        texts: Columns of text, from 0, or from the end if negative: left-aligned and folded to fit. Others are numbers.
-        sections: Numbers of rows that a rule follows.
-        whole: Which cells are never folded over two lines.
+    `texts` are columns of text, from 0, or from the end if negative: left-aligned and folded to fit; a rule follows the rows
+    in `sections`; cells of `whole` are never folded over two lines.
     """
     made = Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold"
@@ -151,12 +145,8 @@ def table(
     text_columns = {index % len(heads) for index in texts}
     for index, head in enumerate(heads):
         is_text = index in text_columns
-        made.add_column(
-            plain(head),
-            justify="left" if is_text else "right",
-            overflow="fold",
-            no_wrap=whole == "all" or (whole == "numbers" and not is_text),
-        )
+        no_wrap = whole == "all" or (whole == "numbers" and not is_text)
+        made.add_column(plain(head), justify="left" if is_text else "right", overflow="fold", no_wrap=no_wrap)
     for index, row in enumerate(rows):
         made.add_row(*map(plain, row), end_section=index in sections)
     terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
@@ -166,4 +156,4 @@ def table(
     )
     console.print(made)
     text = "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).strip("\n")
-    return text if can_show(text) else text.translate(_IN_ASCII)
+    return text if _can_show(text) else text.translate(_IN_ASCII)

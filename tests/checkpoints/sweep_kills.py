@@ -22,7 +22,7 @@ from genpr import storage
 from genpr.checkpoints import sweep
 from genpr.checkpoints.criterion import Objective
 from genpr.evaluation import evaluator
-from genpr.report import files, sweep_plot
+from genpr.report import files, plots
 
 FILES = {module.__file__ for module in (storage, sweep, files)}
 
@@ -41,7 +41,7 @@ def swept(source: Path, out: Path) -> None:
 
 
 def main(source: str, plan: dict[str, list[int]]) -> int:
-    sweep_plot.sweep_plot = numbers
+    plots.sweep_plot = numbers
     return sum(
         run_killed(partial(swept, Path(source), Path(out)), [*lines, None], FILES)
         for out, lines in plan.items()

@@ -89,11 +89,6 @@ def test_a_custom_extractor_that_prints_or_fails(genpr, folders, tmp_path):
     assert "bug" not in err
 
 
-def test_a_pixel_limit_holds_for_cached_images_too(genpr, folders):
-    assert genpr("score", *folders, *GABOR)[0] == 0
-    assert genpr("score", *folders, *GABOR, "--max-pixels", 10)[0] == 3
-
-
 def test_folders_with_names_that_are_not_utf_8(genpr, folders, tmp_path):
     import os
 

@@ -88,18 +88,3 @@ def test_a_size_between_the_two_files_keeps_the_recent_one(genpr, cached):
     assert code == 0
     assert out.startswith("removed 1 file, ")
     assert shards() == [newest]
-
-
-def test_the_features_are_made_again(genpr, cached, folders):
-    before = genpr("score", *folders, "--extractor", "gabor", "--json")
-    genpr("cache", "prune", "--max-size", "0")
-    after = genpr("score", *folders, "--extractor", "gabor", "--json")
-    first, second = (json.loads(out) for _, out, _ in (before, after))
-    assert first["metrics"] == second["metrics"]
-    assert (first["real"]["n_embedded"], second["real"]["n_embedded"]) == (0, 20)
-
-
-def test_another_folder_may_be_named(genpr, cached, monkeypatch, tmp_path):
-    monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "unused"))
-    out = genpr("cache", "list", "--cache-dir", cached)[1]
-    assert "gabor" in out

@@ -9,7 +9,6 @@ from blob_checkpoints import GENERATOR, real_blobs, write_checkpoint, write_gene
 
 from genpr.checkpoints.generator import load_generator
 from genpr.checkpoints.sampler import Sampler
-from genpr.cli.main import run as main
 
 LOAD = ("--generator", "gan.py:load", "--image-range=-1,1")
 QUICK = ("--extractor", "pixels", "--no-control", "--no-intervals", "--device", "cpu")
@@ -130,45 +129,12 @@ def test_a_watch_does_not_go_on_with_images_drawn_otherwise(genpr, watched, argu
     assert (watched / "run" / "genpr.jsonl").read_bytes() == before
 
 
-def test_nor_with_samples_beside_checkpoints(genpr, watched, write_images):
-    write_images("run/samples", real_blobs(30))
-    code, _, err = genpr("watch", "real", "run", *QUICK, *NOW)
-    assert code == 2
-    assert "were made otherwise (generator)" in err
-
-
-def test_half_a_checkpoint_waits_and_a_bad_one_is_given_up(genpr, files):
-    whole = (files / "run" / "step-2.pt").read_bytes()
-    (files / "run" / "step-2.pt").write_bytes(whole[: len(whole) // 2])
-    arguments = ("watch", "real", "run", *LOAD, *QUICK, *NOW, "--n", 20)
-    code, _, err = genpr(*arguments)
-    assert code == 0
-    assert "step-2.pt cannot be scored yet (checkpoint-failed)" in err
-    assert [line["name"] for line in lines(files)] == ["step-10.pt"]
-    genpr(*arguments, "--give-up", 0)
-    assert [line["status"] for line in lines(files)] == ["scored", "failed"]
-    assert lines(files)[1]["error"]["code"] == "checkpoint-failed"
-    (files / "run" / "step-2.pt").write_bytes(whole)
-    genpr(*arguments)
-    assert [line["name"] for line in lines(files)] == ["step-10.pt", "step-2.pt", "step-2.pt"]
-    assert lines(files)[2]["status"] == "scored"
-
-
 def test_a_pattern_chooses_and_genprs_own_files_are_no_checkpoints(genpr, files):
     write_checkpoint(files / "run" / "ema-1.zip", 0.8)
     for pattern, names in (("ema*", ["ema-1.zip"]), ("*", ["ema-1.zip", "step-2.pt", "step-10.pt"])):
         for _ in range(2):
-            arguments = ("--n", 20, "--pattern", pattern, "--give-up", 0)
+            arguments = ("--n", 20, "--pattern", pattern, "--give-up", 0, "--format", "stylegan")
             assert genpr("watch", "real", "run", *LOAD, *QUICK, *NOW, *arguments)[0] == 0
         assert [line["name"] for line in lines(files)] == names
-    for option in (["--pattern", "*"], [*LOAD, "--done-file", "DONE"]):
+    for option in (["--pattern", "*"], [*LOAD, "--done-file", "DONE"], [*LOAD, "--cache-fakes"]):
         assert genpr("watch", "real", "run", *QUICK, *NOW, *option)[0] == 2
-
-
-def test_help_is_the_same_for_every_command(capsys):
-    shown = []
-    for command in ("sweep", "rank", "watch"):
-        main([command, "--help"])
-        text = " ".join(capsys.readouterr().out.split())
-        shown.append(text[text.index("--generator SPEC") : text.index("Black and white of float images")])
-    assert shown[0] == shown[1] == shown[2]

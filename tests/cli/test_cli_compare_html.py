@@ -58,9 +58,6 @@ def test_samples_stand_beside_each_other(genpr, scored, tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert page.count('<img src="data:image/jpeg') == 6
     assert "is not recorded" in page
-    assert "By their hashes, they are the images that were scored." in page
-    assert genpr("compare", *scored, "--html", "page.html", "--samples", "b", "--samples", "a")[0] == 0
-    assert "Not the images that were scored" in (tmp_path / "page.html").read_text()
 
 
 def test_what_cannot_be_shown_is_refused_without_output(genpr, scored, tmp_path):
@@ -92,23 +89,6 @@ def test_checkpoints_are_shown_on_equal_latents(genpr, generator, tmp_path):
     assert genpr(*arguments[:3], *LOAD, *PIXELS, "--html", "page.html")[0] == 2
 
 
-def test_a_page_of_a_ranking_that_is_left_with_one_is_not_written(genpr, generator, tmp_path):
-    (tmp_path / "bad.pt").write_bytes(b"no checkpoint")
-    arguments = ("rank", "real", generator[0], "bad.pt", *LOAD, *PIXELS, "--skip-bad")
-    code, out, err = genpr(*arguments, "--html", "page.html")
-    assert (code, "step-2.pt" in out, "there is one result" in err) == (0, True, True)
-    assert not (tmp_path / "page.html").exists()
-
-
-def test_ranked_results_have_a_page_without_pictures(genpr, scored, tmp_path):
-    code, _, err = genpr("rank", "--results", *scored, "--html", "page.html")
-    assert (code, "wrote page.html" in err) == (0, True)
-    assert "Ranking by f1" in (tmp_path / "page.html").read_text()
-    assert genpr("rank", "--results", *scored, "--by", "recall", "--html", "page.html")[0] == 0
-    assert "Ranking by recall" in (tmp_path / "page.html").read_text()
-    assert genpr("rank", "--results", *scored, "--by", "pareto", "--html", "page.html")[0] == 0
-
-
 def test_settings_are_shown_on_equal_latents(genpr, generator, tmp_path):
     arguments = ("sweep", "real", *LOAD, "--checkpoint", generator[1], *PIXELS, "--out", "out")
     code, out, _ = genpr(*arguments, "--psi", "1,0.5", "--json", "--html", "page.html")
@@ -122,20 +102,3 @@ def test_settings_are_shown_on_equal_latents(genpr, generator, tmp_path):
     assert "Along psi, from the names of the results." in (tmp_path / "again.html").read_text()
     code, _, err = genpr(*arguments, "--psi", "1", "--html", "page.html")
     assert (code, "--html shows several settings" in err) == (2, True)
-
-
-def test_folders_of_a_sweep_have_a_page_without_pictures(genpr, scored, tmp_path):
-    code, _, err = genpr(
-        "sweep", "real", "1=a", "3=b", "--axis", "guidance", *PIXELS[:-1], "--html", "page.html"
-    )
-    assert (code, "wrote page.html" in err) == (0, True)
-    page = (tmp_path / "page.html").read_text()
-    assert "Along guidance." in page
-    assert 'id="galleries"' not in page
-
-
-@pytest.mark.parametrize("command", ["compare", "rank", "sweep"])
-def test_examples_keep_their_lines_in_the_help(genpr, command):
-    code, out, _ = genpr(command, "--help")
-    assert (code, "\\b" in out) == (0, False)
-    assert any(line.startswith(f"  genpr {command} ") for line in out.splitlines())

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import genpr as package
-from genpr.report import score_page
 from genpr.report.files import name_in
 
 PIXELS = ("--extractor", "pixels", "--device", "cpu", "--no-intervals", "--no-control", "--no-cache")
@@ -22,18 +20,6 @@ HOSTILE = (
     "\x1b[31mred\x07.png",
     '"><img src=x onerror=alert(1)>.png',
 )
-
-
-def test_a_page_is_written_beside_the_table_and_shows_earlier_results(genpr, folders, tmp_path):
-    old, page = tmp_path / "old.json", tmp_path / "page.html"
-    old.write_text(genpr("score", *folders, *PIXELS, "--json")[1])
-    code, out, err = genpr("score", *folders, *PIXELS, "--html", page, "--earlier", old)
-    assert code == 0
-    assert out.startswith("metric")
-    assert f"wrote {page}" in err
-    text = page.read_text()
-    assert text.startswith("<!doctype html>")
-    assert "old.json" in text
 
 
 @pytest.fixture
@@ -56,18 +42,6 @@ def parsed(page):
     return list(html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page).iter())
 
 
-def counted(monkeypatch, owner, name):
-    """How often a method is called from now on, as a list that grows."""
-    seen, whole = [], getattr(owner, name)
-
-    def spy(*args, **options):
-        seen.append(name)
-        return whole(*args, **options)
-
-    monkeypatch.setattr(owner, name, spy)
-    return seen
-
-
 def without_times(record):
     """A score, less how long it took."""
     if isinstance(record, dict):
@@ -75,21 +49,14 @@ def without_times(record):
     return [without_times(each) for each in record] if isinstance(record, list) else record
 
 
-def test_one_score_serves_the_page_the_table_and_the_classes(genpr, classes, tmp_path, monkeypatch):
-    from genpr.evaluation.per_class import ClassScorer
-    from genpr.evaluation.reference import FittedReference
-    from genpr.features.source_features import SourceFeatures
-
+def test_one_score_serves_the_page_the_table_and_the_classes(genpr, classes, tmp_path):
     plain = genpr("score", *classes, *PIXELS, "--per-class", "--min-per-class", "12", "--json")
-    scored = [counted(monkeypatch, FittedReference, name) for name in ("score", "per_image")]
-    by_class = counted(monkeypatch, ClassScorer, "score")
-    embedded = counted(monkeypatch, SourceFeatures, "__init__")
     page, table = tmp_path / "page.html", tmp_path / "rows.csv"
     both = ("--html", page, "--csv", table)
     code, out, err = genpr(
         "score", *classes, *PIXELS, "--per-class", "--min-per-class", "12", "--json", *both
     )
-    assert (code, scored, by_class, len(embedded)) == (0, [[], ["per_image"]], ["score"], 2)
+    assert code == 0
     assert f"wrote 120 rows to {table}" in err
     assert f"wrote {page}" in err
     assert without_times(json.loads(out)) == without_times(json.loads(plain[1]))
@@ -101,7 +68,7 @@ def test_one_score_serves_the_page_the_table_and_the_classes(genpr, classes, tmp
     assert not [each for each in elements if any(name.startswith("on") for name in each.attrib)]
     assert not set(text) & {"\x1b", "\x07"}
     headings = ["".join(each.itertext()) for each in elements if each.tag == "h3"]
-    assert {"Classes", "Realism", "k-NN radii", "Least realistic fakes", "Near-copies of real images"} <= set(
+    assert {"Classes within themselves", "Least realistic fakes", "Likely copies of real images"} <= set(
         headings
     )
     assert "<b>dogs" not in text
@@ -160,57 +127,8 @@ def test_what_tells_nothing_of_single_images_has_a_page_without_them(genpr, clas
     assert "fd" in out
     text = page.read_text()
     assert 'id="galleries"' not in text
-    assert 'id="map"' not in text
     assert "genpr-result.json" in text
     parsed(text)
     code, _, err = genpr("score", *classes, *PIXELS, "--metrics", "fd", "--html", page, "--csv", table)
     assert code == 2
     assert "says nothing of single images" in err
-
-
-def test_classes_have_their_figure_without_images(genpr, classes, tmp_path, monkeypatch):
-    monkeypatch.setattr(package.Evaluator, "tells_of_images", False)
-    page = tmp_path / "page.html"
-    code, out, _ = genpr("score", *classes, *PIXELS, "--per-class", "--min-per-class", "12", "--html", page)
-    assert code == 0
-    assert "dogs" in out
-    text = page.read_text()
-    assert ">Classes<" in text
-    assert 'id="galleries"' not in text
-
-
-def test_too_few_reals_have_a_page_without_images(genpr, write_images, tmp_path, rng):
-    few = [write_images(f"{n}", rng.integers(0, 256, (n, 8, 8, 3), dtype=np.uint8)) for n in (5, 9)]
-    page = tmp_path / "page.html"
-    assert genpr("score", *few, *PIXELS, "--metrics", "precision", "--html", page)[0] == 0
-    assert 'id="galleries"' not in page.read_text()
-    code, _, err = genpr("score", *few, *PIXELS, "--metrics", "precision", "--csv", tmp_path / "rows.csv")
-    assert code == 3
-    assert "at least 6" in err
-
-
-def test_pictures_of_the_page_have_the_limits_of_the_score(genpr, folders, tmp_path, monkeypatch):
-    seen = {}
-    whole = score_page.evidence_report
-    monkeypatch.setattr(
-        score_page,
-        "evidence_report",
-        lambda *args, **given: seen.update(given, args=args) or whole(*args, **given),
-    )
-    page = tmp_path / "page.html"
-    assert genpr("score", *folders, *PIXELS, "--max-pixels", "64", "--html", page)[0] == 0
-    assert seen["policy"].max_pixels == 64
-    assert seen["args"][1:] == tuple(map(str, folders))
-    assert seen["device"] == "cpu"
-
-
-def test_features_have_a_page_with_a_map(genpr, tmp_path, rng):
-    paths = [tmp_path / "real.npy", tmp_path / "fake.npy"]
-    for path in paths:
-        np.save(path, rng.normal(size=(30, 4)).astype(np.float32))
-    page = tmp_path / "page.html"
-    assert genpr("score", *paths, "--no-intervals", "--no-control", "--device", "cpu", "--html", page)[0] == 0
-    text = page.read_text()
-    assert 'id="galleries"' not in text
-    assert "All 30 reals and all 30 fakes" in text
-    assert "k-NN radii" in text

@@ -38,20 +38,9 @@ def test_table_names_the_two_classes_and_a_gate_closes(genpr, files):
     (at,) = [number for number, line in enumerate(out.splitlines()) if line.startswith("class, worst first")]
     worst = {line[:6] for line in out.splitlines()[at + 2 : at + 4]}
     assert worst == {"kind 0", "kind 1"}
-    assert "kind 0 recognized as kind 1: " in out
+    assert any(line.split()[:4] == ["kind", "0", "kind", "1"] for line in out.splitlines())
     assert max(map(len, out.splitlines())) <= 80
     assert genpr("score", *sides(files, "right"), "--labels", *gate, *QUIET)[0] == 0
-
-
-def test_with_classes_json_and_several_protocols(genpr, files):
-    options = ("--labels", "--label-k", "3", "--per-class", "--json", *QUIET)
-    record = json.loads(genpr("score", *sides(files), *options)[1])
-    assert record["metrics"]["label.gan_test"]["k"] == 3
-    assert record["labels"]["rows"][0]["recall"] < 0.1
-    assert len(record["per_class"]["classes"]) == 3
-    protocols = ("--protocol", "genpr", "--protocol", "prdc")
-    out = genpr("score", *sides(files), "--labels", *protocols, *QUIET)[1]
-    assert out.count("class, worst first") == 2
 
 
 def test_page_and_table_of_images(genpr, files, tmp_path):

@@ -9,10 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
-import genpr as package
-from genpr.evaluation.modes import FoundModes, find_modes
+from genpr.evaluation.modes import find_modes
 from genpr.features.feature_set import FeatureSet, save_features
 from genpr.report.detail_tables import modes_table
 
@@ -61,10 +59,6 @@ def test_the_table_says_what_is_missing_in_80_columns(genpr, files):
     assert "does not say which extractor" in err
 
 
-def test_every_cluster_can_be_shown(found):
-    assert len(modes_table(found, every=True)) > len(modes_table(found))
-
-
 def test_the_record_holds_names_as_they_are(genpr, files, found):
     code, out, _ = genpr("modes", *files, "--clusters", 4, "--device", "cpu", "--json", "--quiet")
     assert code == 0
@@ -85,43 +79,9 @@ def test_the_record_holds_names_as_they_are(genpr, files, found):
     assert record["summary"] == list(found.summary)
 
 
-def test_without_names_rows_are_named(files, found):
-    assert found.name_of("fake", 7) == "row 7"
-    assert found.name_of("real", 7) == found.real_names[7]
-
-
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_hostile_name_reaches_the_terminal(found, name):
     table = modes_table(replace(found, real_names=(name,) * 200))
     assert not [c for c in table if not (c.isprintable() or c == "\n")]
     assert all(len(line) <= 80 for line in table.splitlines())
     assert len(table) < 3000
-
-
-def test_options_decide_what_is_found(files, found):
-    assert find_modes(*files, clusters=4, k=2, device="cpu").modes.uncovered_k == 2
-    own = find_modes(*files, clusters=4, real_labels=["x"] * 200, device="cpu")
-    assert [each.name for each in own.modes.classes] == ["x"]
-    part = find_modes(*files, max_images=100, device="cpu")
-    assert (part.modes.n_real, part.modes.n_fake) == (100, 100)
-    assert package.find_modes is find_modes
-    assert isinstance(found, FoundModes)
-
-
-def test_folders_of_images(genpr, tmp_path):
-    """Images of two classes; the fakes are of one."""
-    rng = np.random.default_rng(0)
-    for side, shades in (("real", (20, 200)), ("fake", (20, 20))):
-        for index in range(100):
-            shade = shades[index % 2]
-            folder = tmp_path / side / ("dark", "light")[index % 2]
-            folder.mkdir(parents=True, exist_ok=True)
-            pixels = np.clip(rng.normal(shade, 15, (8, 8, 3)), 0, 255).astype(np.uint8)
-            Image.fromarray(pixels).save(folder / f"{index}.png")
-    options = ("--extractor", "pixels", "--device", "cpu", "--no-cache", "--json", "-q")
-    code, out, _ = genpr("modes", tmp_path / "real", tmp_path / "fake", *options)
-    assert code == 0
-    record = json.loads(out)
-    assert record["classes"][0]["name"] == "light"
-    assert record["classes"][0]["uncovered"] == 50
-    assert record["missed"][0]["representatives"][0]["name"].startswith("light/")

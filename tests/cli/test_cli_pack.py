@@ -60,23 +60,6 @@ def test_a_packed_file_scores_like_its_source(genpr, folder, write_images, rng, 
     assert json.loads(packed)["metrics"] == json.loads(genpr("score", real, folder, *GABOR)[1])["metrics"]
 
 
-def test_what_decoding_did_is_noted(genpr, write_images, rng, tmp_path):
-    folder = write_images("rgba", rng.integers(0, 256, (3, 8, 8, 4), dtype=np.uint8))
-    code, _, err = genpr("pack", folder, tmp_path / "x.npz")
-    assert code == 0
-    assert "3 of 3 packed images have transparent pixels" in err
-
-
-def test_interruption_exits_130_and_leaves_nothing(genpr, folder, tmp_path, monkeypatch):
-    def interrupted(*_args, **_kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("genpr.images.pack.decode", interrupted)
-    code, out, err = genpr("pack", folder, tmp_path / "x.npz")
-    assert (code, out, err.strip()) == (130, "", "error: interrupted")
-    assert [path.name for path in tmp_path.iterdir()] == ["fake"]
-
-
 def test_packing_needs_no_torch(folder, tmp_path):
     code = (
         "import sys; from genpr.cli.main import run; code = run(sys.argv[1:]); "

@@ -68,33 +68,14 @@ def test_run_again_nothing_is_scored_and_nothing_changes(genpr, points, tmp_path
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.*")} == before
 
 
-def test_another_recipe_needs_another_folder(genpr, points):
-    genpr("sweep", *points, *QUICK, "--out", "out")
-    code, _, err = genpr("sweep", *points, *QUICK, "--out", "out", "--k", "7")
-    assert code == 2
-    assert "is a point of another sweep (other recipe.k" in err
-    assert genpr("sweep", *points, *QUICK, "--out", "out", "--k", "7", "--restart")[0] == 0
-
-
 def test_a_goal_that_no_setting_reaches_exits_5(genpr, points):
-    code, out, err = genpr("sweep", *points, *QUICK, "--maximize", "precision", "--recall-at-least", "0.999")
+    code, out, err = genpr("sweep", *points, *QUICK, "--maximize", "precision", "--at-least", "recall=0.999")
     assert code == 5
     assert "best (highest precision with recall at least 0.999): no setting reaches it" in out
     assert "missed: no setting has highest precision with recall at least 0.999" in err
     code, out, _ = genpr("sweep", *points, *QUICK, "--maximize", "precision", "--at-least", "recall=0.2")
     assert code == 0
     assert "psi = 0.6" in out
-
-
-def test_any_axis(genpr, points):
-    renamed = [
-        "real.npy",
-        *(f"{number}=p{psi}.npy" for number, psi in zip((7.5, 3, 1), SETTINGS, strict=True)),
-    ]
-    code, out, _ = genpr("sweep", *renamed, *QUICK, "--axis", "guidance", "-q")
-    assert code == 0
-    assert out.splitlines()[0].startswith("guidance")
-    assert [line.split()[0] for line in out.splitlines()[2:5]] == ["1", "3", "7.5"]
 
 
 GENERATOR = """
@@ -144,7 +125,7 @@ def test_a_generator_is_swept(genpr, generator, tmp_path):
     assert (code, again) == (0, out)
     code, _, err = genpr("sweep", *generator, "--psi", "1", "--out", "out", "--checkpoint", "dark.txt")
     assert code == 2
-    assert "is a point of another sweep (other checkpoint)" in err
+    assert "is a point of another sweep: fakes.checkpoint was nothing, now" in err
 
 
 def test_a_checkpoint_reaches_the_factory(genpr, generator):

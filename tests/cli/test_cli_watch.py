@@ -75,16 +75,6 @@ def test_each_notice_is_shown_once_and_never_with_quiet(genpr, run):
     assert "below 1,000" not in genpr("watch", "real.npy", "run", *NOW, "--quiet")[2]
 
 
-def test_images_are_scored_and_not_cached(genpr, write_images, rng, tmp_path):
-    for name in ("real", "run/a", "run/b"):
-        write_images(name, rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
-    folders = tmp_path / "real", tmp_path / "run"
-    assert genpr("watch", *folders, *NOW, "--extractor", "gabor", "--no-control")[0] == 0
-    assert [line["name"] for line in lines(tmp_path / "run")] == ["a", "b"]
-    (cached,) = json.loads(genpr("cache", "list", "--json")[1])["folders"]
-    assert cached["images"] == 20
-
-
 def test_json_holds_every_line_and_the_best(genpr, run):
     code, out, _ = genpr("watch", "real.npy", "run", *NOW, "--by", "recall", "--json")
     record = json.loads(out)
@@ -105,20 +95,6 @@ def test_whole_results_can_be_kept_and_compared(genpr, run):
     assert code == 0
     compared = json.loads(out)["values"].values()
     assert [values["recall"] for values in compared] == [line["metrics"]["recall"] for line in lines(run)]
-
-
-def test_another_file_takes_its_companions_along(genpr, run, tmp_path):
-    (tmp_path / "scores").mkdir()
-    assert genpr("watch", "real.npy", "run", *NOW, "--out", "scores/run7.jsonl")[0] == 0
-    assert not (run / "genpr.jsonl").exists()
-    assert len(lines(tmp_path / "scores", "run7.jsonl")) == 3
-    assert (tmp_path / "scores" / "best.json").exists()
-
-
-def test_reals_that_lie_in_the_folder_are_no_sample(genpr, run):
-    (run.parent / "real.npy").rename(run / "real.npy")
-    assert genpr("watch", "run/real.npy", "run", *NOW)[0] == 0
-    assert "real.npy" not in [line["name"] for line in lines(run)]
 
 
 def test_a_failed_source_and_other_sizes_are_in_the_table(genpr, run, rng):

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -125,16 +124,6 @@ def test_the_slurm_recipe_gives_the_score_of_one_run(sides, monkeypatch, capsys)
     assert (sides / "score.json").exists(), "where the score of the page goes"
 
 
-def test_a_score_waits_for_both_sides(sides):
-    for name in ("embed.sh", "score.sh"):
-        (sides / name).write_text(script(name))
-    score = "sbatch --dependency=afterok:1:2 score.sh real fake"
-    shell(f"sbatch embed.sh /data/real real; {score} || echo too early", sides, WRITE_DOWN)
-    assert "score" not in (sides / "log").read_text()
-    shell(f"sbatch embed.sh /data/fake fake; {score}", sides, WRITE_DOWN)
-    assert (sides / "log").read_text().splitlines()[-1].split()[0] == "score"
-
-
 def one_machine():
     (code,) = re.findall(r"^Four GPUs.*?\n```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     return code
@@ -148,22 +137,3 @@ def test_the_shell_recipe_gives_the_file_of_one_run(sides, monkeypatch, capsys):
     shell(code, sides, WRITE_DOWN)
     in_this_process(sides, monkeypatch, capsys)
     assert (sides / "real.safetensors").read_bytes() == (sides / "real-whole.safetensors").read_bytes()
-
-
-@pytest.mark.slow
-def test_the_recipes_run_as_processes(sides, capsys):
-    """As above, with nothing played but the scheduler."""
-    for name in ("embed.sh", "score.sh"):
-        (sides / name).write_text(for_test(script(name), sides).replace("1-16", "1-2"))
-    real = f'[ "$1" = weights ] || {shlex.quote(sys.executable)} -m genpr "$@"'
-    shell(for_test(script("submit.sh"), sides), sides, real)
-    assert (
-        run(["score", str(sides / "real-whole.safetensors"), str(sides / "fake-whole.safetensors"), "--json"])
-        == 0
-    )
-    assert values((sides / "score.json").read_text()) == values(capsys.readouterr().out)
-    for part in sides.glob("real_*"):
-        part.unlink()
-    shell(for_test(one_machine(), sides), sides, real)
-    assert (sides / "real.safetensors").read_bytes() == (sides / "real-whole.safetensors").read_bytes()
-    assert not list(sides.glob("real_*")), "the last line of the page removes the shards"

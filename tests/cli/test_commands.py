@@ -49,8 +49,6 @@ score real fake GABOR --html folder.csv                                     2 is
 score real fake GABOR --csv rows.parquet                                    2 output-suffix
 score real fake GABOR --csv nowhere/rows.csv                                2 path-not-found
 score real fake GABOR --csv folder.csv                                      2 is-a-folder
-score real fake GABOR --earlier gone.json                                   2 usage
-score real fake GABOR --html page.html --earlier gone.json                  2 path-not-found
 score real fake GABOR --html page.html --protocol genpr --protocol prdc     2 usage
 score real fake GABOR --csv rows.csv --protocol genpr --protocol prdc       2 usage
 score real fake GABOR --per-class --protocol genpr --protocol prdc          2 usage
@@ -162,9 +160,9 @@ sweep real.npy fake.npy                                                     2 us
 sweep real.npy 1=                                                           2 usage
 sweep real.npy 1=fake.npy 1.0=more.npy                                      2 usage
 sweep real.npy nan=fake.npy                                                 2 bad-setting
-sweep real.npy 1=fake.npy --maximize fid                                    2 no-order
+sweep real.npy 1=fake.npy --maximize fid                                    2 goal-not-higher
 sweep real.npy 1=fake.npy --at-least recall                                 2 usage
-sweep real.npy 1=fake.npy --metrics density                                 2 not-computed
+sweep real.npy 1=fake.npy --metrics density                                 2 goal-not-computed
 sweep real.npy 1=gone.npy                                                   2 path-not-found
 sweep gone.npy 1=fake.npy                                                   2 path-not-found
 sweep real.npy 1=fake.npy --html page.html                                  2 usage
@@ -189,17 +187,19 @@ watch NOW real.npy samples --by f0                                          2 ba
 watch NOW real.npy samples --metrics nonsense                               2 unknown-metric
 watch NOW real.npy samples --protocol nonsense                              2 unknown-protocol
 watch NOW real.npy samples --out missing/a.jsonl                            2 path-not-found
-watch NOW real.npy samples --settle -1                                      2 bad-option
+watch NOW real.npy samples --settle -1                                      2 usage
 watch NOW real.npy samples --interval 0                                     2 usage
 watch NOW real.npy samples --until 0                                        2 usage
+watch NOW real.npy samples --format csv                                     2 usage
 watch NOW real.npy samples LOAD --done-file DONE                            2 usage
+watch NOW real.npy samples LOAD --cache-fakes                               2 usage
 cache prune                                                                 2 usage
 cache prune --max-size big                                                  2 bad-option
 cache prune --max-size -1                                                   2 bad-option
 cache prune --older-than 30                                                 2 usage
 cache prune --older-than soon                                               2 usage
 cache prune --extractor nonsense                                            2 unknown-extractor
-sweep blobs LOAD GABOR --psi 1 --checkpoint run/step-1.pt --axis guidance   2 custom-generator
+sweep blobs LOAD GABOR --psi 1 --checkpoint run/step-1.pt --axis guidance   2 bad-axis
 sweep blobs LOAD GABOR --psi 1 --checkpoint gone.pt                         2 no-checkpoint
 cache prune --max-size 0 --cache-dir missing                                2 path-not-found
 cache prune --max-size 0 --cache-dir real                                   2 not-a-cache
@@ -210,33 +210,19 @@ audit --metric nonsense                                                     2 un
 demo --device nonsense                                                      2 unknown-device
 list nonsense                                                               2 usage
 rank gone run/step-1.pt --n 20                                              2 usage
-watch NOW gone run --n 20                                                   2 usage
 rank gone run/step-1.pt --psi 0.7                                           2 usage
-watch NOW gone run --psi 0.7                                                2 usage
 rank gone run/step-1.pt --axis guidance                                     2 usage
-watch NOW gone run --axis guidance                                          2 usage
 rank gone run/step-1.pt --rule z-clip                                       2 usage
-watch NOW gone run --rule z-clip                                            2 usage
 rank gone run/step-1.pt --latent-dim 3                                      2 usage
-watch NOW gone run --latent-dim 3                                           2 usage
 rank gone run/step-1.pt --image-range 0,1                                   2 usage
-watch NOW gone run --image-range 0,1                                        2 usage
 rank gone run/step-1.pt LOAD --rule z-clip                                  2 usage
-watch NOW gone run LOAD --rule z-clip                                       2 usage
 rank gone run/step-1.pt LOAD --axis guidance                                2 usage
-watch NOW gone run LOAD --axis guidance                                     2 usage
 rank gone run/step-1.pt LOAD --psi -1 --rule z-clip                         2 bad-psi
-watch NOW gone run LOAD --psi -1 --rule z-clip                              2 bad-psi
 rank gone run/step-1.pt LOAD --n 1                                          2 usage
-watch NOW gone run LOAD --n 1                                               2 usage
 rank gone run/step-1.pt --generator gan.py                                  2 custom-generator
-watch NOW gone run --generator gan.py                                       2 custom-generator
 rank gone run/step-1.pt --generator gan.py:gone                             2 custom-generator
-watch NOW gone run --generator gan.py:gone                                  2 custom-generator
 rank gone run/step-1.pt --generator gone.py:load                            2 custom-generator
-watch NOW gone run --generator gone.py:load                                 2 custom-generator
 rank gone run/step-1.pt LOAD --image-range 1                                2 image-range
-watch NOW gone run LOAD --image-range 1                                     2 image-range
 watch NOW real.npy samples --pattern ema*                                   2 usage
 modes big.npy big.npy --clusters 40                                         2 bad-option
 modes big.npy big.npy --max-images 20                                       3 too-few

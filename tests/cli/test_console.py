@@ -4,7 +4,6 @@ import io
 import sys
 
 import pytest
-import rich.progress
 
 from genpr.cli import console
 
@@ -37,46 +36,6 @@ def test_a_stage_that_takes_minutes_is_told_once_when_its_pace_is_known(update, 
     update(30, "real", 0, 5000)
     update(40, "real", 50, 5000)
     assert capsys.readouterr().err == "real: 50 of 5,000, about 16 min left\n"
-
-
-def test_a_second_search_is_told_anew(update, capsys):
-    for start in (0, 1000):
-        update(start, "neighbors", 0, 100)
-        update(start + 10, "neighbors", 1, 100)
-    assert capsys.readouterr().err.count("about 16 min") == 2
-
-
-def test_short_stages_and_those_of_unknown_length_are_not_told(update, capsys):
-    update(0, "neighbors", 0, 100)
-    update(10, "neighbors", 20, 100)
-    update(50, "neighbors", 100, 100)
-    update(60, "real", 1, None)
-    update(600, "real", 2, None)
-    assert not capsys.readouterr().err
-
-
-def test_quiet_tells_nothing():
-    with console.progress_bars(quiet=True) as progress:
-        assert progress is None
-
-
-def test_the_bar_of_a_second_search_starts_anew(clock, monkeypatch):
-    made = []
-
-    class Kept(rich.progress.Progress):
-        def __init__(self, *columns, **options):
-            super().__init__(*columns, **options)
-            made.append(self)
-
-    monkeypatch.setattr(rich.progress, "Progress", Kept)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with console.progress_bars(quiet=False) as progress:
-        for done in (0, 50, 100, 0, 29):
-            clock[0] += 1
-            progress("neighbors", done, 100)
-        (task,) = made[0].tasks
-        assert task.completed == 29
-        assert not task.finished
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -67,13 +66,6 @@ def test_any_command_needs_stdout_and_not_stderr(command, redirected, code):
     assert len(done.stderr.splitlines()) == (1 if code and "2>" not in redirected else 0)
 
 
-def test_an_error_without_stderr_keeps_its_exit_code():
-    for redirected in ("2>&-", "2> /dev/full"):
-        done = started(*GENPR, "compare", "absent.json", "other.json", "--json", redirected=redirected)
-        assert done.returncode == 2
-        assert json.loads(done.stdout)["error"]["code"] == "path-not-found"
-
-
 def test_plots_obey_no_file_of_the_working_directory(features, tmp_path):
     started_file = tmp_path / "started"
     programs = tmp_path / "programs"
@@ -132,43 +124,6 @@ def test_code_that_is_named_is_found_in_the_working_directory(named, tmp_path, w
         folder=tmp_path,
     )
     assert done.returncode == 0, done.stderr
-
-
-LIMITED = """
-import resource, sys, threading
-kind, value = sys.argv[1], int(sys.argv[2])
-if kind == "threads":
-    threading.stack_size(value)  # more than there is address space: no thread can be started
-else:
-    import genpr.__main__
-    resource.setrlimit(resource.RLIMIT_NOFILE, (value, value))
-sys.argv[1:] = sys.argv[3:]
-from genpr.__main__ import main
-main()
-"""
-
-
-@pytest.mark.slow
-def test_cached_features_that_cannot_be_opened_are_no_bug(tmp_path, write_images, rng):
-    sides = [write_images(n, rng.integers(0, 256, (9, 8, 8, 3), dtype=np.uint8)) for n in ("real", "fake")]
-    score = ["score", *map(str, sides), "--extractor", "pixels", "--no-intervals", "--no-control", "-q"]
-    assert started(*GENPR, *score, folder=tmp_path).returncode == 0
-    codes = set()
-    for files in range(6, 10):
-        done = started(sys.executable, "-c", LIMITED, "files", str(files), *score, folder=tmp_path)
-        codes.add(done.returncode)
-        assert done.returncode in {0, 4}, done.stderr
-        assert len(done.stderr.splitlines()) <= 1
-    assert 4 in codes
-
-
-@pytest.mark.parametrize("limit", [("threads", 2**50), ("files", 4), ("files", 5)])
-def test_a_process_that_may_start_too_little_says_so(features, limit):
-    done = started(sys.executable, "-c", LIMITED, *limit, "score", *features, "--json")
-    assert done.returncode == 4
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith("error: ")
-    assert json.loads(done.stdout)["error"]["exit_code"] == 4
 
 
 def test_who_waits_for_other_processes_says_so(features):

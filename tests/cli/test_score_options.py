@@ -4,10 +4,7 @@ import json
 from dataclasses import fields
 
 import numpy as np
-import torch
-from feature_files import save
 
-from genpr.cli.main import run
 from genpr.evaluation.options import LabelOptions
 
 
@@ -48,12 +45,13 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
         "intervals": False,
         "control": False,
         "held_out": None,
+        "equal_sizes": True,
         "labels": LabelOptions(fake_labels="folders", k=7),
     }
     arguments = (
         "--protocol prdc --protocol genpr --metrics recall,density --k 4 --ties strict --extractor gabor "
         "--max-images 9 --seed 5 --device cpu --batch-size 3 --offline --no-cache --on-bad skip --max-bad 5% "
-        f"--no-intervals --no-control --labels --label-k 7 --fake-labels folders --max-pixels 1000 --alpha white --exif apply --max-memory 8GiB --weights {tmp_path} --cache-dir {tmp_path / 'cache'}"
+        f"--no-intervals --no-control --equal-sizes --labels --label-k 7 --fake-labels folders --max-pixels 1000 --alpha white --exif apply --max-memory 8GiB --weights {tmp_path} --cache-dir {tmp_path / 'cache'}"
     )
     assert genpr("score", *folders, *arguments.split())[0] == 130
     assert seen.pop("sides") == tuple(map(str, folders))
@@ -82,18 +80,6 @@ def test_every_protocol_is_shown_and_held_to_the_thresholds(genpr, tmp_path):
         assert "protocol prdc" in out
 
 
-def test_lists_say_what_is_here_and_under_which_license(genpr):
-    rows = {row["name"]: row for row in json.loads(genpr("list", "extractors", "--json")[1])}
-    assert rows["inception"]["cached"] is False
-    assert rows["gabor"]["cached"] is True
-    out = genpr("list", "extractors")[1].splitlines()
-    inception = next(i for i, line in enumerate(out) if line.startswith((" inception ", "inception ")))
-    assert out[inception].split() == ["inception", "2048", "tf1-bilinear-299", "no"]
-    assert rows["inception"]["license"] in " ".join(out[inception + 1 : inception + 4])
-    gabor = next(line for line in out if line.split()[:1] == ["gabor"])
-    assert gabor.split()[-1] == "-"
-
-
 def test_the_list_of_protocols_says_what_each_of_them_takes(genpr):
     rows = {row["name"]: row for row in json.loads(genpr("list", "protocols", "--json")[1])}
     assert (rows["adm"]["reals"], rows["adm"]["fakes"]) == ("10,000", "50,000")
@@ -119,46 +105,3 @@ def test_the_table_says_what_stands_behind_a_value(genpr, tmp_path, rng):
     spread = json.loads(out)["metrics"]["kd"]["spread"]
     out = genpr("score", real, fake, "--metrics", "kd")[1]
     assert f"kd: standard deviation {spread:.4g} over subsets; subsets of 40 images" in out
-
-
-def test_the_table_names_features_other_than_the_scores_own(genpr, folders, monkeypatch):
-    from dataclasses import replace
-
-    from genpr.evaluation import plan
-    from genpr.metrics.registry import METRICS
-
-    monkeypatch.setattr(plan, "METRICS", {**METRICS, "kid": replace(METRICS["kid"], space="pixels")})
-    monkeypatch.setattr("genpr.features.registry.require_weights", lambda *_args, **_options: None)
-    out = genpr(
-        "score",
-        *folders,
-        "--extractor",
-        "gabor",
-        "--device",
-        "cpu",
-        "--metrics",
-        "precision,kid",
-        "--offline",
-    )[1]
-    assert "on pixels features" in out
-    assert "precision: " not in out
-
-
-def test_features_of_a_custom_extractor_with_a_name_are_scored(write_images, tmp_path, rng, capsys):
-    (tmp_path / "mine.py").write_text(
-        "class Net:\n"
-        "    name, dim = 'net', 3\n"
-        "    def __call__(self, images):\n"
-        "        return images.float().mean((2, 3))\n"
-    )
-    images = write_images("a", rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
-    out, mine = str(tmp_path / "f.safetensors"), f"{tmp_path / 'mine.py'}:Net"
-    assert run(["features", str(images), out, "--extractor", mine, "--device", "cpu", "-q"]) == 0
-    assert run(["score", out, out, "-q"]) == 0, capsys.readouterr().err
-    assert run(["score", out, out, "-q", "--extractor", mine]) == 0, capsys.readouterr().err
-
-
-def test_the_spread_over_random_networks_is_called_that_for_kd_too(tmp_path, capsys):
-    path = save(tmp_path / "f.safetensors", torch.randn(20, 6), name="random-vgg16", members=3)
-    assert run(["score", str(path), str(path), "--metrics", "kd", "-q"]) == 0
-    assert "over random networks" in capsys.readouterr().out

@@ -8,7 +8,6 @@ import os
 import re
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,14 +123,12 @@ def test_sweep(genpr, real, fakes):
     points = [f"{setting}={path}" for setting, path in zip((1e-9, 0.5, 1, 123456), fakes, strict=True)]
     axis = "\x1b[31m" + "axis" * 30
     out = passed(genpr, "sweep", real, *points, "--axis", axis, "--no-control", "--device", "cpu")
-    assert "▁" in out
     assert len(re.findall(r"(?<![\d.])\d\.\d{3} ±0\.\d{3}(?!\d)", out)) == 4 * 4, "numbers stay whole"
 
 
 def test_watch(genpr, real, world, tmp_path):
     options = ("--once", "--settle", "0", "--no-control", "--device", "cpu", "--out", tmp_path / "log.jsonl")
-    out = passed(genpr, "watch", real, world / "samples", *options)
-    assert "█" in out
+    passed(genpr, "watch", real, world / "samples", *options)
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -155,10 +152,6 @@ def test_list(genpr, what):
     passed(genpr, "list", what)
 
 
-def test_weights_list(genpr):
-    passed(genpr, "weights", "list")
-
-
 def test_files_and_the_cache(genpr, folders, tmp_path):
     own = tmp_path / f"{FILE}.py"
     own.write_text(OWN)
@@ -169,23 +162,9 @@ def test_files_and_the_cache(genpr, folders, tmp_path):
     passed(genpr, "cache", "prune", "--older-than", "1d", "--dry-run")
 
 
-def test_the_cache_of_others(genpr, folders, tmp_path):
-    """What describes a folder of the cache is a file like any other."""
-    passed(genpr, "features", folders[0], tmp_path / "f.safetensors", "--extractor", "gabor")
-    (key,) = Path(os.environ["GENPR_CACHE"]).rglob("*.json")
-    key.write_text(key.read_text().replace('"gabor"', json.dumps(HOSTILE[4] + HOSTILE[7])))
-    out = passed(genpr, "cache", "list")
-    assert r"a\x1b[31mr" in out
-    assert "…文文" in out
-
-
 def test_audit(genpr, world):
     options = ("--kind", "fidelity", "--check", "invention", "--quiet")
     passed(genpr, "audit", "--function", f"{world / 'mine.py'}:{'f' * 60}", *options)
-
-
-def test_demo(genpr, tmp_path):
-    passed(genpr, "demo", "--n", "50", "--device", "cpu", "--quiet", "--save", tmp_path / FILE)
 
 
 @pytest.mark.parametrize("command", ["", *_COMMANDS, "cache list", "cache prune", "weights fetch"])
@@ -224,8 +203,6 @@ def test_stdout_of_an_old_encoding_gets_what_it_holds(real, fakes, monkeypatch, 
     stdout.flush()
     text = stdout.buffer.getvalue().decode(encoding)
     check(text)
-    assert ("█" in text) == (encoding == "utf-8")
-    assert ("_" in re.findall(r"^recall +(.+?)  ", text, re.MULTILINE)[0]) == (encoding != "utf-8")
     assert ("─" in text) == (encoding in ("cp437", "utf-8"))
 
 

@@ -1024,7 +1024,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "html_into_a_folder": ("--html", "/"),
     "csv_over_a_device": ("--csv", "/dev/full"),
     "cache_in_a_process": ("--cache-dir", "/proc/1/fdinfo", "--metrics", "x"),
-    "earlier_of_a_device": ("--html", "o.html", "--earlier", "/dev/zero"),
     "worst_by_a_long_name": ("--per-class", "--worst-by", "\u202e" * 9000, "--json"),
 }
 

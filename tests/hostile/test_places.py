@@ -226,7 +226,6 @@ def test_notices_are_one_line_on_a_terminal(capsys):
         ["rank", "--results", "{}", "{}"],
         ["modes", "{}", "{}"],
         ["pack", "{}", "x.npz"],
-        ["score", "r", "f", "--earlier", "{}", "--html", "p.html"],
     ],
     ids=lambda command: "-".join(command)[:20],
 )

@@ -22,10 +22,8 @@ from genpr.evaluation.result import (
     Unreadable,
 )
 from genpr.features.extractor import ExtractorInfo
-from genpr.metrics.projection import Projection
 from genpr.metrics.value import Control, MetricValue
 from genpr.notices import notice
-from genpr.report.set_map import set_map
 
 GABOR = ExtractorInfo("gabor", 736, "bicubic", None, comparable=False, cache_key="ab" * 32)
 NULLS = {"precision": 0.9, "recall": 0.9, "density": 1.0, "coverage": 0.97}
@@ -125,24 +123,6 @@ def picture(form="PNG", seed=0):
     return buffer.getvalue()
 
 
-def a_map():
-    """Sixteen points on a slanting lattice, eight of a side, with hostile names; pictures of one color each, but for the last."""
-    numbers = np.arange(16)
-    points = Projection(
-        places=np.stack([numbers % 4 + 0.1 * (numbers // 4), 0.5 * (numbers // 4)], axis=1),
-        is_real=numbers < 8,
-        rows=numbers % 8 * 3,
-        explained=np.array([0.5, 0.25]),
-        n_real=50_000,
-        n_fake=8,
-    )
-    pictures = {number: np.full((20, 32, 3), MAP_COLORS[number], np.uint8) for number in range(15)}
-    return set_map(points, [HOSTILE[number % 8] + str(number) for number in numbers], pictures)
-
-
-MAP_COLORS = [(number * 16, 255 - number * 16, number % 4 * 64) for number in range(16)]
-
-
 def an_asked_result(name="cat", *, mixed=False):
     """Compared with labels, prompts and entities; `name` is a class, a prompt, an entity and an image."""
     plain = a_result({"precision": 1.0, "recall": 0.6} if mixed else {})
@@ -177,3 +157,26 @@ def an_asked_result(name="cat", *, mixed=False):
             (Unreadable(name, "prose", name),),
         ),
     )
+
+
+SPREAD = 0.004  # of replicates beside what they share: differences from about 0.008 on can be told
+
+
+def a_scored(values, *, seed=1, nulls=NULLS, **changes):
+    """`values` are shares of the nulls, as of `a_result`; replicates of all results share what the reals do to them."""
+    made = a_result(values, nulls=nulls, **changes)
+    shared = np.random.default_rng(0).normal(0, 0.05, 50)
+    own = np.random.default_rng(seed)
+    metrics = {
+        name: replace(
+            metric,
+            replicates=tuple(float(each) for each in metric.value + shared + own.normal(0, SPREAD, 50)),
+        )
+        for name, metric in made.metrics.items()
+    }
+    return replace(made, metrics=metrics)
+
+
+def pair(first, other, **changes):
+    """Two results by name: `first` and `other` are shares of the nulls."""
+    return {"a.json": a_scored(first, **changes), "b.json": a_scored(other, seed=2, **changes)}

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from html import unescape
 
 import html5lib
 import pytest
-from rich.cells import cell_len
 from toy_pair import ToyPair, chosen, drawings, words
 
 from genpr.conditional.align import align_with
 from genpr.conditional.options import AlignOptions
-from genpr.evaluation.result import Misranked
-from genpr.report.detail_tables import failures_list
-from genpr.report.gallery import data_uri, thumbnail
+from genpr.report.detail_tables import result_text
 from genpr.report.interpretation import interpret
+from genpr.report.page import data_uri, thumbnail
 from genpr.report.score_page import align_report
 
 N = 120
@@ -47,8 +44,8 @@ def test_failures_stand_beside_an_image_of_what_they_ranked_first(some_wrong):
     images, found = some_wrong
     page = align_report(found, images)
     headings, pictures = titles(page)
-    assert headings[:2] == ["Images that fit another prompt better", "Images that fit their own prompt best"]
-    assert pictures == 2 * 5 + 12
+    assert headings[0] == "Images that fit another prompt better"
+    assert pictures == 2 * 5
     text = unescape(page)
     assert "5 of 120 images" in text
     worst = found.result.alignment.failures[0]
@@ -71,12 +68,12 @@ def test_the_picture_beside_is_of_the_prompt_that_won(some_wrong):
 
 def test_where_all_is_right_there_are_no_failures():
     images, found = made()
-    assert "All 120 images rank their own prompt first." in unescape(align_report(found, images))
+    assert "0 of 120 images do not rank their own prompt first" in unescape(align_report(found, images))
     assert interpret(found.result).summary.startswith(
         "100 % of the images rank their own prompt first among 100"
     )
     assert any(text.startswith("100 % of the prompts") for text in interpret(found.result).evidence)
-    assert failures_list(found.result.alignment) == ""
+    assert "another prompt" not in result_text(found.result)
 
 
 def test_provenance_tells_how_it_was_done(some_wrong):
@@ -85,16 +82,3 @@ def test_provenance_tells_how_it_was_done(some_wrong):
         assert fact in page
     assert "<dt>ties</dt>" not in page
     assert "<dt>number of shared</dt>" not in page
-
-
-@pytest.mark.parametrize(
-    "name", ["\x1b[31m" + "x" * 200, "猫" * 100, "\u202e"], ids=["escape", "wide", "turned"]
-)
-def test_hostile_failures_fit_80_columns(some_wrong, name):
-    failures = (Misranked(name, name, 99.5, -0.1234, name, 0.5),)
-    summary = replace(some_wrong[1].result.alignment, failures=failures, n_failures=1)
-    text = failures_list(summary)
-    assert text.replace("\n", "").isprintable()
-    assert max(map(cell_len, text.splitlines())) <= 80
-    assert "   99.5  " in text
-    assert "-0.123" in text

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from compare_results import a_scored, pair
-from page_results import HOSTILE, a_result, a_side, elements, section, text_of
+from page_results import HOSTILE, a_result, a_scored, a_side, elements, pair, section, text_of
 
 from genpr.checkpoints.rank import rank_results
 from genpr.errors import UsageError
@@ -16,7 +14,7 @@ from genpr.evaluation.compare import compare
 from genpr.metrics.value import Control
 from genpr.report.compare_page import columns_of, compare_report, lines_of
 from genpr.report.interpretation import interpret_comparison
-from genpr.report.plots import axis_of, draw_front, numbered_plane
+from genpr.report.plots import axis_of, plane
 
 EVEN = {"precision": 0.8, "recall": 0.8}
 
@@ -183,25 +181,8 @@ def test_curves_are_sorted_along_their_axis():
 
 def test_the_plane_numbers_the_results_and_draws_the_front():
     results = [(1, a_result(EVEN)), (3, a_result({"precision": 0.9, "recall": 0.3}))]
-    svg = numbered_plane(results)
+    svg = plane(results)
     assert "1: precision 0.720, recall 0.720; 3: precision 0.810, recall 0.270" in svg
     assert len(re.findall(r">3</text>", svg)) == 1
     near = [(number, a_result({"precision": 0.5, "recall": 0.5 + 0.01 * number})) for number in (1, 2, 4)]
-    assert len(re.findall(r">1, 2, 4</text>", numbered_plane(near))) == 1
-
-    class Axes:
-        def step(self, *points, **_):
-            self.drawn = points
-
-    axes = Axes()
-    draw_front(axes, [(0.9, 0.1), (0.2, 0.2), (0.5, 0.5), (0.1, 0.9)], color="black")
-    assert axes.drawn == ((0.1, 0.5, 0.9), (0.9, 0.5, 0.1))
-    draw_front(axes, [(0.9, 0.1), (0.5, 0.5)], color="black", to_axes=True)
-    assert axes.drawn == ((0.0, 0.5, 0.9, 0.9), (0.5, 0.5, 0.1, 0.0))
-
-
-def test_replicates_of_the_helpers_are_paired():
-    """Else the differences above would be significant by accident."""
-    contrast = compare(pair(EVEN, EVEN)).contrast("b.json", "recall")
-    assert contrast.pairing == "paired"
-    assert np.isclose(contrast.interval.high, 0.005, atol=0.003)
+    assert len(re.findall(r">1, 2, 4</text>", plane(near))) == 1

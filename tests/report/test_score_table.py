@@ -81,11 +81,7 @@ class TestOptions:
 
     @pytest.mark.parametrize(
         ("options", "has_interval", "has_control"),
-        [
-            ([], True, True),
-            (["--no-intervals"], False, True),
-            (["--no-control"], True, False),
-        ],
+        [([], True, True), (["--no-intervals"], False, True), (["--no-control"], True, False)],
         ids=str,
     )
     def test_intervals_and_control(self, files, capsys, options, has_interval, has_control):

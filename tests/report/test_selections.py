@@ -12,9 +12,15 @@ from page_results import a_result
 import genpr
 from genpr.evaluation.per_image import FakeSamples, PerImageScores, RealSamples
 from genpr.features.feature_set import FeatureSet
-from genpr.report.gallery import Picture
-from genpr.report.selections import repeats, select_by_realism, select_hubs, select_modes, select_repeats
-from genpr.report.similarity import copy_candidates
+from genpr.report.page import Picture
+from genpr.report.selections import (
+    repeats,
+    select_by_realism,
+    select_hubs,
+    select_likely_copies,
+    select_modes,
+    select_repeats,
+)
 
 KS = {"precision": 3, "density": 5, "coverage": 5, "realism": 3, "rarity": 3, "authenticity": 1}
 OPTIONS = {"control": False, "intervals": False, "device": "cpu"}
@@ -150,9 +156,9 @@ def test_the_likeliest_copies_come_first():
         },
     )
     with np.errstate(all="raise"):
-        found = copy_candidates(scores)
+        found = select_likely_copies(scores).pictures
     assert [picture.data for picture in found] == [("fake", row) for row in (5, 6, 0, 1, 2, 3, 7, 4)]
-    assert found[0] == Picture(("fake", 5), "f5", ("real", 4), "r4")
+    assert found[0] == Picture(("fake", 5), "f5: 0.00", ("real", 4), "r4")
 
 
 @pytest.fixture(scope="module")
@@ -190,18 +196,6 @@ def test_a_mode_without_fakes_is_missed_and_one_without_reals_invented(modes):
     without = select_modes(scores, device="cpu")
     assert without[0].pictures[0].group.endswith(" expected")
     assert [rows(each) for each in without] == [rows(missed), rows(invented)]
-
-
-def test_modes_are_searched_with_the_k_of_the_score(modes, monkeypatch):
-    from genpr.report import selections
-
-    seen, whole = {}, selections.modes_of
-    monkeypatch.setattr(
-        selections, "modes_of", lambda *args, **given: seen.update(given) or whole(*args, **given)
-    )
-    four = replace(modes[1], k={**modes[1].k, "coverage": 4, "precision": 2}, result=a_result(seed=9))
-    select_modes(four, device="cpu")
-    assert [seen[name] for name in ("uncovered_k", "outside_k", "seed", "most")] == [4, 2, 9, 10_000]
 
 
 def test_where_no_mode_is_missed_the_farthest_reals_are_shown():

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from page_results import a_result, a_side
 from PIL import Image
 
 from genpr.checkpoints.sampler import Sampler
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.result import Identities
 from genpr.features.feature_set import FeatureSet
-from genpr.images.decode import content_sha256
-from genpr.report.gallery import thumbnail
-from genpr.report.side_by_side import side_by_side
+from genpr.report.compare_page import side_by_side
+from genpr.report.page import thumbnail
 
 SAME = "Each row shares one latent and the same noise."
 
@@ -34,13 +30,6 @@ def sampler(*, n=20, seed=0, latent_dim=4, **options):
 
 def gray(data):
     return int(np.asarray(Image.open(io.BytesIO(data)))[..., 0].mean().round())
-
-
-def scored(source_pixels, **changes):
-    """A result that was made of these images."""
-    rows = tuple(bytes.fromhex(content_sha256(each)) for each in source_pixels)
-    content = Identities(rows, frozenset(rows), of_images=True).content
-    return a_result({"precision": 1.0}, fake=replace(a_side(n=len(rows)), content=content, **changes))
 
 
 def test_rows_are_of_the_same_latents():
@@ -77,33 +66,6 @@ def test_of_files_no_latents_are_claimed(write_images, rng):
     # evenly over the seven names that both have
     assert [name for name, _ in gallery.groups] == ["00000.png", "00002.png", "00004.png"]
     assert [each.data for each in gallery.pictures[:2]] == [thumbnail(pixels[0])] * 2
-
-
-def test_what_was_scored_is_told_by_hashes(rng):
-    pixels = rng.integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
-    sources = {"a": pixels, "b": pixels[::-1].copy()}
-    results = {"a": scored(pixels), "b": scored(pixels)}
-    assert "they are the images that were scored" in side_by_side(sources, scored=results).sentence
-
-    changed = pixels.copy()
-    changed[5] += 1
-    sentence = side_by_side({**sources, "b": changed}, scored=results).sentence
-    assert "Not the images that were scored: b." in sentence
-    sentence = side_by_side({**sources, "b": pixels[:5]}, scored=results).sentence
-    assert "Not the images that were scored: b." in sentence
-    of_features = {**results, "a": scored(pixels, n_embedded=0)}
-    sentence = side_by_side({**sources, "b": changed}, scored=of_features).sentence
-    assert sentence.endswith("Not the images that were scored: b. Not known whether these were scored: a.")
-
-
-def test_the_part_that_was_scored_is_found_again(rng):
-    from genpr.evaluation.evaluator import score
-
-    real, fake = rng.integers(0, 256, (2, 20, 8, 8, 3), dtype=np.uint8)
-    options = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False}
-    result = score(real, fake, max_images=12, seed=3, **options)
-    sentence = side_by_side({"a": fake, "b": fake}, scored={"a": result, "b": result}).sentence
-    assert "they are the images that were scored" in sentence
 
 
 def test_rows_that_cannot_be_read_everywhere_are_left_out(write_images, rng):
