@@ -7,6 +7,7 @@ import torch, so that the command line can ask before a command runs.
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -44,7 +45,6 @@ _Value = TypeVar("_Value")
 _START_TIMEOUT = timedelta(minutes=5)
 _NOTICE_AFTER = 5.0  # seconds of waiting for the other processes
 _CHUNK = 2**26  # bytes per broadcast
-_ALIGNMENT = 8  # bytes that packed tensors start at a multiple of
 _STORE_PAUSES = 0.005, 0.25  # seconds between two reads of the store: at first, and at most
 _COLLECTIVE_PAUSES = 0.00005, 0.005
 _WATCH_PAUSE = 0.2
@@ -59,12 +59,7 @@ _meetings: Counter[str] = (
 
 
 class Communicator:
-    """The processes that compute together: a single one, which has nothing to exchange, or those of a process group.
-
-    What several exchange, all of them must exchange, in the same order; and a rank that waits for others stops if one of
-    them has failed. Tensors travel as bytes, so that not one bit changes: through NCCL those on a GPU, through gloo all
-    others. Objects travel as JSON, which unlike torch's pickles cannot hold code.
-    """
+    """The processes that compute together: a single one, which has nothing to exchange, or those of a process group."""
 
     rank = 0
     size = 1
@@ -104,12 +99,15 @@ class Communicator:
         """The `results` of every rank, by rank: any number of tuples of tensors of any shape, on `device`."""
         if self.is_single_process:
             return [[*results]]
-        shapes = [
-            [(str(part.dtype).removeprefix("torch."), [*part.shape]) for part in each] for each in results
+        import torch
+
+        buffer = io.BytesIO()
+        torch.save(list(results), buffer)
+        parts = self.all_gather(torch.frombuffer(bytearray(buffer.getbuffer()), dtype=torch.uint8))
+        return [
+            torch.load(io.BytesIO(part.numpy().tobytes()), map_location=device, weights_only=True)
+            for part in parts
         ]
-        shapes_by_rank = self.all_gather_object(shapes)
-        data = self.all_gather(_packed([part for each in results for part in each], device))
-        return [_unpacked(shapes, packed) for shapes, packed in zip(shapes_by_rank, data, strict=True)]
 
     def broadcast_parts(self, parts: Sequence[tuple[int, Tensor]]) -> None:
         """Copy parts of a tensor from one rank to all others, in place."""
@@ -212,38 +210,6 @@ def _bytes_of(tensor: Tensor) -> Tensor:
     import torch
 
     return torch.as_strided(tensor, (tensor.numel(),), (1,)).view(torch.uint8)
-
-
-def _packed(parts: Sequence[Tensor], device: torch.device) -> Tensor:
-    """The bytes of all parts, (b,) uint8."""
-    import torch
-
-    counts = [part.numel() * part.dtype.itemsize for part in parts]
-    data = torch.zeros(sum(map(_aligned, counts)), dtype=torch.uint8, device=device)
-    start = 0
-    for part, count in zip(parts, counts, strict=True):
-        data[start : start + count] = _bytes_of(part.contiguous())
-        start += _aligned(count)
-    return data
-
-
-def _unpacked(shapes: list[list[tuple[str, list[int]]]], data: Tensor) -> list[tuple[Tensor, ...]]:
-    import torch
-
-    start, found = 0, []
-    for each in shapes:
-        parts = []
-        for name, shape in each:
-            dtype: torch.dtype = getattr(torch, name)
-            count = torch.Size(shape).numel() * dtype.itemsize
-            parts.append(data[start : start + count].view(dtype).view(shape))
-            start += _aligned(count)
-        found.append(tuple(parts))
-    return found
-
-
-def _aligned(count: int) -> int:
-    return -(-count // _ALIGNMENT) * _ALIGNMENT
 
 
 _SINGLE_PROCESS = Communicator()
@@ -406,17 +372,11 @@ def _init_process_group() -> None:
 
 
 def _own_gpu(count: int) -> int:
-    """The number of the GPU, of the `count` in this machine, that is for this process."""
+    """The number of the GPU, of the `count` in this machine, that is for this process: LOCAL_RANK, from 0."""
     number = os.environ.get("LOCAL_RANK", "0")
-    if not (number.isascii() and number.isdecimal() and len(number) < 10):
-        raise UsageError(
-            f"LOCAL_RANK says which process of its machine this is, from 0, and was set to {number!r}; launchers such as "
-            "torchrun set it",
-            code="bad-option",
-        )
-    if int(number) >= count:
+    if not (number.isascii() and number.isdecimal() and int(number[:9]) < count):
         raise ResourceError(
-            f"this is process {int(number) + 1} on a machine with {count} GPUs; start one process per GPU "
+            f"LOCAL_RANK is {number!r} on a machine with {count} GPUs; start one process per GPU "
             "(torchrun --nproc-per-node gpu)",
             code="no-cuda",
         )
@@ -425,10 +385,7 @@ def _own_gpu(count: int) -> int:
 
 @contextmanager
 def _share_of_the_machine(communicator: Communicator) -> Iterator[None]:
-    """Use this rank's share of the cores and memory of its machine.
-
-    Torch would use one thread in each rank, as torchrun tells it to, or all cores in each.
-    """
+    """Use this rank's share of the cores and memory of its machine."""
     own = {"machine": socket.gethostname(), "cores": own_cores()}
     here = [each for each in communicator.all_gather_object(own) if each["machine"] == own["machine"]]
     beside = [each for each in here if {*each["cores"]} & {*own["cores"]}]
@@ -483,8 +440,7 @@ class RanksLostError(ResourceError):
 class _Store:
     """A part of the key-value store by which the ranks found each other, with JSON values.
 
-    It is read again and again rather than waited for: one long wait would keep the store from other threads, such as
-    NCCL's watchdog, and from Ctrl-C. Every method raises `RanksLostError` once the process that keeps the store has ended.
+    It is polled: one long wait would keep the store from other threads, such as NCCL's watchdog, and from Ctrl-C.
     """
 
     def __init__(self, prefix: str, who: str) -> None:
@@ -613,9 +569,8 @@ class FailureMonitor:
 class TrainingRanks:
     """The ranks of a user's own process group, which meet in its key-value store.
 
-    A collective operation that one rank enters alone blocks it for the time limit of the whole group, ten to thirty
-    minutes, and NCCL then aborts the process. A meeting in the store works with every backend, can be given up, and
-    leaves nothing half done.
+    A collective operation that one rank enters alone blocks it for the time limit of the group; a meeting in the store
+    can be given up.
     """
 
     rank: int  # number of this process in the world
@@ -638,11 +593,7 @@ class TrainingRanks:
         return len(self.ranks) == 1
 
     def barrier(self, name: str, *, timeout: float, hint: str) -> None:
-        """Return when all ranks are here; or raise, on all that are.
-
-        Whether they met is decided once, by the last rank to arrive or by one that gave up. So no rank continues into a
-        collective operation that another will not join. A rank that comes too late waits for the next meeting.
-        """
+        """Return when all ranks are here; or raise, on all that are."""
         if self.is_single_process:
             return
         store, key = self._store(name), self._key("barrier", name)

@@ -10,10 +10,9 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,17 +31,8 @@ _HELD_SHARE = 2  # an array that is held and not mapped
 _TILE_BYTES_MAX = 256 * 2**20
 _CHUNK_ELEMENTS = 2**22
 
-_UNITS = {
-    "": 1,
-    "k": 10**3,
-    "m": 10**6,
-    "g": 10**9,
-    "t": 10**12,
-    "ki": 2**10,
-    "mi": 2**20,
-    "gi": 2**30,
-    "ti": 2**40,
-}
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_UNITS |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _LEAST = 2**28
 _NO_CGROUP_LIMIT = 2**60  # cgroups version 1 write a number of pages beyond any machine
 _limits: dict[object, int] = {}
@@ -70,10 +60,7 @@ def parse_bytes(size: str | int, what: str) -> int:
 
 @contextmanager
 def memory_limit(limit: str | int | None, *, trim: bool = False) -> Iterator[None]:
-    """Let this process plan with at most `limit` bytes of memory in the block; None sets no limit.
-
-    What torch and other libraries take when they are loaded, about 0.3 GB, counts and cannot be planned with.
-    """
+    """Let this process plan with at most `limit` bytes of memory in the block; None sets no limit."""
     key = object()
     if limit is not None:
         _limits[key] = parse_size(limit)
@@ -108,8 +95,7 @@ def free_memory_on(device: torch.device) -> int:
     return int(torch.cuda.mem_get_info(device)[0] + held)
 
 
-@dataclass(frozen=True, slots=True)
-class LimitedGroup:
+class LimitedGroup(NamedTuple):
     """A control group with a memory limit."""
 
     limit: int  # bytes that its processes may use together
@@ -128,12 +114,8 @@ class LimitedGroup:
 
 def cgroup_memory_left() -> int | None:
     """Bytes that this process may still use within the limits of its control groups; None without a limit."""
-    least = None
-    for group in _groups_of_this_process():
-        left = group.left()
-        if left is not None and (least is None or left < least):
-            least = left
-    return least
+    known = [left for group in _groups_of_this_process() if (left := group.left()) is not None]
+    return min(known, default=None)
 
 
 @cache
@@ -142,32 +124,30 @@ def _groups_of_this_process() -> tuple[LimitedGroup, ...]:
 
 
 def limited_groups(root: Path, own: Path) -> tuple[LimitedGroup, ...]:
-    """The groups with a limit that a process is in, its own and those around it, of cgroups version 1 or 2."""
+    """The groups with a limit that a process is in, its own and those around it, of cgroups version 1 or 2.
+
+    `root` is where cgroups are mounted, `own` lists the groups of the process. Inside a container the outermost group is
+    often the only one that is visible.
+    """
     found = []
     with suppress(OSError):
         for line in own.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if controllers == "":
-                names = "memory.max", "memory.current", "inactive_file"
-                found += _limited(root, path, names)
+                mount, names = root, ("memory.max", "memory.current", "inactive_file")
             elif "memory" in controllers.split(","):
+                mount = root / "memory"
                 names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
-                found += _limited(root / "memory", path, names)
+            else:
+                continue
+            group = PurePosixPath(path.lstrip("/"))
+            for folder in (mount / part for part in (group, *group.parents)):
+                with suppress(OSError, ValueError):  # not there, or "max"
+                    limit = int((folder / names[0]).read_text())
+                    if limit < _NO_CGROUP_LIMIT:
+                        usage, stat = folder / names[1], folder / "memory.stat"
+                        found.append(LimitedGroup(limit, usage, stat, names[2]))
     return tuple(found)
-
-
-def _limited(mount: Path, path: str, names: tuple[str, str, str]) -> list[LimitedGroup]:
-    """From the group to the outermost, which inside a container is often the only one that is visible."""
-    limit_name, usage_name, reclaimable = names
-    own = PurePosixPath(path.lstrip("/"))
-    found = []
-    for part in (own, *own.parents):
-        folder = mount / part
-        with suppress(OSError, ValueError):  # not there, or "max"
-            limit = int((folder / limit_name).read_text())
-            if limit < _NO_CGROUP_LIMIT:
-                found.append(LimitedGroup(limit, folder / usage_name, folder / "memory.stat", reclaimable))
-    return found
 
 
 ALWAYS_HELD = 2**26
@@ -239,11 +219,7 @@ def part_of(rows: Tensor, index: Tensor) -> Tensor:
 
 
 def float_rows(features: NDArray[Any] | Tensor) -> Tensor:
-    """(n, d) as contiguous float32, without a copy where possible; what is too large for memory, in a mapped file.
-
-    Float16, in which every value is a float32 value too, is kept where a float32 copy would take much of the free
-    memory. Values beyond float32 become infinite.
-    """
+    """(n, d) as contiguous float32, without a copy where possible; what is too large for memory, in a mapped file."""
     import torch
 
     is_tensor = isinstance(features, torch.Tensor)
@@ -270,10 +246,7 @@ def float_rows(features: NDArray[Any] | Tensor) -> Tensor:
 
 
 class _Writable:
-    """The memory of a read-only array, said to be writable: torch warns about any other.
-
-    Nothing in genpr writes to features, so the promise of the read-only flag is kept without a copy.
-    """
+    """The memory of a read-only array, said to be writable: torch warns about any other."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         address, _ = array.__array_interface__["data"]

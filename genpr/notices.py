@@ -6,6 +6,7 @@ reworded. All of them stand in one table here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,279 +16,186 @@ from genpr.errors import limited
 
 Level = Literal["note", "warning"]
 
-_TABLE: dict[str, tuple[Level, str, str]] = {
-    # the comparison
-    "not-comparable": (
-        "note",
-        "{extractor} features: compare these numbers with each other, never with published ones",
-        "use --extractor inception for comparable numbers",
-    ),
-    "protocol-not-met": (
-        "warning",
-        "this is not a full {protocol} score: {what}",
-        "do not print it beside {protocol} scores, or give the images it needs",
-    ),
-    "unlabeled-features": (
-        "note",
-        "{source} does not say which extractor made it",
-        "write features with `genpr features`, which records it",
-    ),
-    "features-joined": (
-        "note",
-        "{source} names {count} feature files; they were put one after another, in the order of their names",
-        "the shards that `genpr features --shard` writes know their order, and whether one is missing",
-    ),
-    "small-sample": (
-        "note",
-        "only {n} images on one side: below 1,000 these numbers depend strongly on how many there are",
-        "compare scores at equal numbers of images only",
-    ),
-    "unequal-n": (
-        "note",
-        "{n_real} reals against {n_fake} fakes: coverage falls with fewer fakes, recall depends on their number",
-        "read each value beside its null, compare scores at equal sizes only, or set --max-images or --equal-sizes",
-    ),
-    "same-input": ("warning", "real and fake hold the same images", "a score needs two different sets"),
-    "copied-reals": (
-        "warning",
-        "{count} of {total} fakes are byte-identical copies of real images and count as perfect",
-        "leave training images out of the generated set",
-    ),
-    "duplicates": (
-        "warning",
-        "{count} of {total} {role} images repeat another one; repeated images shrink the balls around them",
-        "remove repeats, or check why the generator makes them",
-    ),
-    "near-duplicates": (
-        "warning",
-        "{sides} are near-duplicates of others in their own set (groups of about {size}); they take the places of nearest neighbors, so metrics fall below their nulls even for a perfect generator",
-        "keep one image of each group, such as one frame per burst or video shot, and score again",
-    ),
-    "no-intervals": (
-        "note",
-        "no interval for {names}: {reason}",
-        "{remedy}; --no-intervals leaves all of them out",
-    ),
-    # what the numbers may hide
-    "low-null": (
-        "note",
-        "in these features even a perfect generator would score a precision of {null}",
-        "compare precision and recall between extractors by value over null only",
-    ),
-    "near-copies": (
-        "warning",
-        "{share} of the fakes all but copy a real image, where {expected} of the reals do: {shown}",
-        "look at these pairs; high precision and coverage may be memorized",
-    ),
-    "copying": (
-        "warning",
-        "the fakes are nearer to the training images than other reals are: C_T = {z}, where chance stays above -3",
-        "the generator copies; high precision and coverage are worth little",
-    ),
-    "degenerate-manifold": (
-        "warning",
-        "the balls around {share} of the {role} images are mere points: as many others have equal features",
-        "remove repeats, also those that are stored in different files; only exact copies lie in such balls",
-    ),
-    "shrinkage": (
-        "warning",
-        "the fakes are closer together than the reals: {sign}; precision, density and coverage gain from that",
-        "judge diversity by recall or symmetric_recall, and look for truncation or a guidance that is too strong",
-    ),
-    "outlier-dominance": (
-        "warning",
-        "single real images vouch for many fakes that no other does ({count}), one of them for {share}: {shown}",
-        "look at these reals; clipped_density and witnessed_fidelity do not trust them",
-    ),
-    "missing-kinds": (
-        "warning",
-        "kinds of images that make up {real} of the reals are {fake} of the fakes, such as: {shown}",
-        "check which classes or modes the generator leaves out: `genpr modes` shows them",
-    ),
-    "odd-features": (
-        "warning",
-        "{count} single features differ (Kolmogorov-Smirnov distance up to {largest}) and distances hide it: {shown}",
-        "compare the two sets in these columns",
-    ),
-    "lattice": (
-        "warning",
-        "one side takes only few distinct values per feature where the other takes many",
-        "check whether features or images of one side were rounded",
-    ),
-    "not-distinguishable": (
-        "warning",
-        "no metric with an interval tells {names} apart from the first: every 95 % interval of a difference holds 0",
-        "score more images before choosing one",
-    ),
-    "clamped": (
-        "warning",
-        "{share} of the values that the generator returned lie outside of its declared range {low} to {high} and were cut off",
-        "check image_range; a generator in training may also overshoot that much for a while",
-    ),
-    "skipped": (
-        "warning",
-        "{count} of {total} {role} images could not be used and were left out",
-        "see --json for the list",
-    ),
-    # images and their prompts
-    "prompts-truncated": (
-        "warning",
-        "{count} of {total} prompts have more than the {context} tokens that {encoder} reads; their ends were not seen",
-        "shorten them, or judge what they end with otherwise",
-    ),
-    "prompts-alike": (
-        "warning",
-        "{count} of {total} prompts read the same as another to {encoder} (case, spacing, or what was cut off)",
-        "they count as ties; give such prompts one group",
-    ),
-    "small-pool": (
-        "note",
-        "{pool} candidates instead of {asked}: there are no more other {what}",
-        "compare these values at equal pools only, and beside their chance",
-    ),
-    "own-encoder": (
-        "note",
-        "{extractor} embeds images and prompts: compare these numbers with each other, never with published ones",
-        "use --extractor clip-vit-b-32 for comparable numbers",
-    ),
-    "few-prompts": (
-        "note",
-        "only {n} different prompts: no intervals, since halves of so few say nothing",
-        "give images of at least {least} prompts",
-    ),
-    # labels
-    "true-negatives-dominate": (
-        "warning",
-        "an accuracy of {accuracy} hides a recall of {recall}: {negatives} of it are labels rightly left out; nothing at all scores {nothing}",
-        "read recall, precision and F-score of labels instead of accuracy",
-    ),
-    "classes-differ": (
-        "warning",
-        "{count} were asked to be of classes that no real has ({shown}); they cannot be recognized and count as wrong",
-        "give reals of these classes, or the same names on both sides",
-    ),
-    "null-of-fewer": (
-        "note",
-        "only {share} as many reals as fakes, class by class: the null of label.gan_train is of so few and too low, and more is normal",
-        "give more reals, or as few fakes",
-    ),
-    # entities
-    "unreadable-answers": (
-        "warning",
-        "{count} of {total} answers could not be read and are in no score but entity.failure_rate: {shown}",
-        "ask these again; all are listed with their reasons in --json",
-    ),
-    "repaired-answers": (
-        "note",
-        "{count} of {total} answers were not written as they should be, and could mean one thing only: {shown}",
-        "",
-    ),
-    "nothing-expected": (
-        "note",
-        "nothing is expected in {count} of {total} {what}; they are in no recall",
-        "{hint}",
-    ),
-    "beside-vocabulary": (
-        "note",
-        "{count} found names are not in the vocabulary and count as nothing, such as: {shown}",
-        "give aliases for those that mean something in it",
-    ),
-    "thresholds-by-prompts": (
-        "warning",
-        "thresholds of {classifier} were chosen on these images by what was asked for, each half's on the other half: an entity that is hardly ever drawn gets too low a threshold, and too high a recall",
-        "choose thresholds on labeled real images: --calibrate-on IMAGES --calibrate-expected FILE",
-    ),
-    "entities-guessed": (
-        "warning",
-        "{count} of {total} entities are found no more often in images that were asked for them than in others ({shown}): their recall is that of guessing, and may as well be 0",
-        "look at such images, or choose thresholds on labeled real images",
-    ),
-    "poorly-recognized": (
-        "warning",
-        "of {count} of {total} entities, {classifier} tells labeled images with and without badly apart (below {limit} right on average): their recall is more about it than about the images",
-        "read the sensitivity beside each recall, or use a detector that has these classes",
-    ),
-    "shared-thresholds": (
-        "note",
-        "{count} of {total} entities share a threshold: fewer than {least} images with them, or without, to choose their own on",
-        "give more labeled images of them",
-    ),
-    "weights-unpinned": (
-        "note",
-        "no sha256 is published for the weights of {extractor}; those that were used have {sha256}",
-        "compare it with that of another machine",
-    ),
-    # the cache
-    "all-cached": ("note", "all {count} {role} features came from the cache; nothing was embedded", ""),
-    "extractor-not-cached": (
-        "note",
-        "features of {extractor} are not cached: {reason}",
-        "give it a `cache_key`, or embed once with `genpr features` and keep the file",
-    ),
-    "cache-unusable": ("warning", "features are not cached: {reason}", "set --cache-dir or GENPR_CACHE"),
-    "cache-write-failed": (
-        "warning",
-        "features could not be written to {folder}: {reason}",
-        "free space, or set --cache-dir",
-    ),
-    "cache-discarded": ("warning", "the cache file {file} was damaged; its images were embedded again", ""),
-    "cache-foreign": (
-        "warning",
-        "{count} files in the cache belonged to other users and were removed, such as {file}",
-        "",
-    ),
-    "cache-unreadable": ("warning", "{file} in the cache was unreadable ({reason}) and not used", ""),
-    # memory
-    "oom-smaller-batches": ("note", "{device} had little memory: batches of {size}, not {asked} images", ""),
-    "oom-smaller-tiles": ("note", "{device} had little memory: smaller tiles gave the same counts", ""),
-    "gpu-unusable": ("warning", "computed on the CPU although there is a GPU: torch {reason}", ""),
-    "oom-cpu": ("warning", "{device} had too little memory {what}; the CPU did it instead", "free some"),
-    # images
-    "codec-mismatch": (
-        "warning",
-        "most reals are {real}, most fakes are {fake}, and metrics see what compression leaves behind",
-        "store both sides alike, and without loss if you can",
-    ),
-    "size-mix": (
-        "note",
-        "{role} images have {count} different sizes: {shown}",
-        "each is resized on its own, by the extractor's rule",
-    ),
-    "upscaled": (
-        "warning",
-        "{count} of {total} {role} images have a side below 32 pixels; most of what {extractor} sees is interpolated",
-        "compare with images of the same size only",
-    ),
-    "decoded-unlike": (
-        "warning",
-        "the two sides were decoded in different ways: reals with {real}, fakes with {fake}",
-        "embed both with the same --alpha and --exif, unless only one side needs them",
-    ),
-    "multi-frame": (
-        "warning",
-        "{count} of {total} {role} images are animated or multi-page; frame 0 was used",
-        "split them if every frame is a sample",
-    ),
-    "16bit-scaled": (
-        "note",
-        "{count} of {total} {role} images have more than 8 bits per channel; the highest 8 were used",
-        "convert them yourself if they use a part of the range only",
-    ),
-    "cmyk-converted": (
-        "warning",
-        "{count} of {total} {role} images are CMYK; they were converted without their color profile",
-        "convert them to sRGB to be sure of their colors",
-    ),
-    "alpha-dropped": (
-        "warning",
-        "{count} of {total} {role} images have transparent pixels; alpha was dropped and hidden colors show",
-        "lay the background behind them that the other side has, with --alpha",
-    ),
-    "exif-orientation": (
-        "warning",
-        "{count} of {total} {role} images are stored turned, with an EXIF orientation, which was ignored",
-        "--exif apply turns them, if the generator was trained on turned ones",
-    ),
+_TABLE = """
+# the comparison
+not-comparable note
+    {extractor} features: compare these numbers with each other, never with published ones
+    use --extractor inception for comparable numbers
+protocol-not-met warning
+    this is not a full {protocol} score: {what}
+    do not print it beside {protocol} scores, or give the images it needs
+unlabeled-features note
+    {source} does not say which extractor made it
+    write features with `genpr features`, which records it
+small-sample note
+    only {n} images on one side: below 1,000 these numbers depend strongly on how many there are
+    compare scores at equal numbers of images only
+unequal-n note
+    {n_real} reals against {n_fake} fakes: coverage falls with fewer fakes, recall depends on their number
+    read each value beside its null, compare scores at equal sizes only, or set --max-images
+same-input warning
+    real and fake hold the same images
+    a score needs two different sets
+copied-reals warning
+    {count} of {total} fakes are byte-identical copies of real images and count as perfect
+    leave training images out of the generated set
+duplicates warning
+    {count} of {total} {role} images repeat another one; repeated images shrink the balls around them
+    remove repeats, or check why the generator makes them
+near-duplicates warning
+    {sides} are near-duplicates of others in their own set (groups of about {size}); they take the places of nearest neighbors, so metrics fall below their nulls even for a perfect generator
+    keep one image of each group, such as one frame per burst or video shot, and score again
+no-intervals note
+    no interval for {names}: {reason}
+    {remedy}; --no-intervals leaves all of them out
+# what the numbers may hide
+low-null note
+    in these features even a perfect generator would score a precision of {null}
+    compare precision and recall between extractors by value over null only
+near-copies warning
+    {share} of the fakes all but copy a real image, where {expected} of the reals do: {shown}
+    look at these pairs; high precision and coverage may be memorized
+copying warning
+    the fakes are nearer to the training images than other reals are: C_T = {z}, where chance stays above -3
+    the generator copies; high precision and coverage are worth little
+degenerate-manifold warning
+    the balls around {share} of the {role} images are mere points: as many others have equal features
+    remove repeats, also those that are stored in different files; only exact copies lie in such balls
+shrinkage warning
+    the fakes are closer together than the reals: {sign}; precision, density and coverage gain from that
+    judge diversity by recall or symmetric_recall, and look for truncation or a guidance that is too strong
+outlier-dominance warning
+    single real images vouch for many fakes that no other does ({count}), one of them for {share}: {shown}
+    look at these reals; clipped_density and witnessed_fidelity do not trust them
+missing-kinds warning
+    kinds of images that make up {real} of the reals are {fake} of the fakes, such as: {shown}
+    check which classes or modes the generator leaves out: `genpr modes` shows them
+not-distinguishable warning
+    no metric with an interval tells {names} apart from the first: every 95 % interval of a difference holds 0
+    score more images before choosing one
+clamped warning
+    {share} of the values that the generator returned lie outside of its declared range {low} to {high} and were cut off
+    check image_range; a generator in training may also overshoot that much for a while
+skipped warning
+    {count} of {total} {role} images could not be used and were left out
+    see --json for the list
+# images and their prompts
+prompts-truncated warning
+    {count} of {total} prompts have more than the {context} tokens that {encoder} reads; their ends were not seen
+    shorten them, or judge what they end with otherwise
+prompts-alike warning
+    {count} of {total} prompts read the same as another to {encoder} (case, spacing, or what was cut off)
+    they count as ties; give such prompts one group
+small-pool note
+    {pool} candidates instead of {asked}: there are no more other {what}
+    compare these values at equal pools only, and beside their chance
+own-encoder note
+    {extractor} embeds images and prompts: compare these numbers with each other, never with published ones
+    use --extractor clip-vit-b-32 for comparable numbers
+few-prompts note
+    only {n} different prompts: no intervals, since halves of so few say nothing
+    give images of at least {least} prompts
+# labels
+true-negatives-dominate warning
+    an accuracy of {accuracy} hides a recall of {recall}: {negatives} of it are labels rightly left out; nothing at all scores {nothing}
+    read recall, precision and F-score of labels instead of accuracy
+classes-differ warning
+    {count} were asked to be of classes that no real has ({shown}); they cannot be recognized and count as wrong
+    give reals of these classes, or the same names on both sides
+null-of-fewer note
+    only {share} as many reals as fakes, class by class: the null of label.gan_train is of so few and too low, and more is normal
+    give more reals, or as few fakes
+# entities
+unreadable-answers warning
+    {count} of {total} answers could not be read and are in no score but entity.failure_rate: {shown}
+    ask these again; all are listed with their reasons in --json
+repaired-answers note
+    {count} of {total} answers were not written as they should be, and could mean one thing only: {shown}
+nothing-expected note
+    nothing is expected in {count} of {total} {what}; they are in no recall
+    {hint}
+beside-vocabulary note
+    {count} found names are not in the vocabulary and count as nothing, such as: {shown}
+    give aliases for those that mean something in it
+thresholds-by-prompts warning
+    thresholds of {classifier} were chosen on these images by what was asked for, each half's on the other half: an entity that is hardly ever drawn gets too low a threshold, and too high a recall
+    choose thresholds on labeled real images: --calibrate-on IMAGES --calibrate-expected FILE
+entities-guessed warning
+    {count} of {total} entities are found no more often in images that were asked for them than in others ({shown}): their recall is that of guessing, and may as well be 0
+    look at such images, or choose thresholds on labeled real images
+poorly-recognized warning
+    of {count} of {total} entities, {classifier} tells labeled images with and without badly apart (below {limit} right on average): their recall is more about it than about the images
+    read the sensitivity beside each recall, or use a detector that has these classes
+shared-thresholds note
+    {count} of {total} entities share a threshold: fewer than {least} images with them, or without, to choose their own on
+    give more labeled images of them
+weights-unpinned note
+    no sha256 is published for the weights of {extractor}; those that were used have {sha256}
+    compare it with that of another machine
+# the cache
+all-cached note
+    all {count} {role} features came from the cache; nothing was embedded
+extractor-not-cached note
+    features of {extractor} are not cached: {reason}
+    give it a `cache_key`, or embed once with `genpr features` and keep the file
+cache-unusable warning
+    features are not cached: {reason}
+    set --cache-dir or GENPR_CACHE
+cache-write-failed warning
+    features could not be written to {folder}: {reason}
+    free space, or set --cache-dir
+cache-discarded warning
+    the cache file {file} was damaged; its images were embedded again
+cache-foreign warning
+    {count} files in the cache belonged to other users and were removed, such as {file}
+cache-unreadable warning
+    {file} in the cache was unreadable ({reason}) and not used
+# memory
+oom-smaller-batches note
+    {device} had little memory: batches of {size}, not {asked} images
+oom-smaller-tiles note
+    {device} had little memory: smaller tiles gave the same counts
+gpu-unusable warning
+    computed on the CPU although there is a GPU: torch {reason}
+oom-cpu warning
+    {device} had too little memory {what}; the CPU did it instead
+    free some
+# images
+codec-mismatch warning
+    most reals are {real}, most fakes are {fake}, and metrics see what compression leaves behind
+    store both sides alike, and without loss if you can
+size-mix note
+    {role} images have {count} different sizes: {shown}
+    each is resized on its own, by the extractor's rule
+upscaled warning
+    {count} of {total} {role} images have a side below 32 pixels; most of what {extractor} sees is interpolated
+    compare with images of the same size only
+decoded-unlike warning
+    the two sides were decoded in different ways: reals with {real}, fakes with {fake}
+    embed both with the same --alpha and --exif, unless only one side needs them
+multi-frame warning
+    {count} of {total} {role} images are animated or multi-page; frame 0 was used
+    split them if every frame is a sample
+16bit-scaled note
+    {count} of {total} {role} images have more than 8 bits per channel; the highest 8 were used
+    convert them yourself if they use a part of the range only
+cmyk-converted warning
+    {count} of {total} {role} images are CMYK; they were converted without their color profile
+    convert them to sRGB to be sure of their colors
+alpha-dropped warning
+    {count} of {total} {role} images have transparent pixels; alpha was dropped and hidden colors show
+    lay the background behind them that the other side has, with --alpha
+exif-orientation warning
+    {count} of {total} {role} images are stored turned, with an EXIF orientation, which was ignored
+    --exif apply turns them, if the generator was trained on turned ones
+"""  # code and level of each notice; its message; its hint, if it has one
+
+
+_NOTICES: dict[str, tuple[Level, str, str]] = {
+    code: ("warning" if level == "warning" else "note", message, hint)
+    for code, level, message, hint in re.findall(
+        r"^([\w-]+) (note|warning)\n {4}(.+)\n(?: {4}(.+)\n)?", _TABLE, re.MULTILINE
+    )
 }
 
 
@@ -309,7 +217,7 @@ class Notice:
 
 def notice(code: str, **facts: object) -> Notice:
     """Build the notice `code`, its sentence filled with `facts`."""
-    level, message, hint = _TABLE[code]
+    level, message, hint = _NOTICES[code]
     return Notice(code, level, message.format(**facts), hint.format(**facts))
 
 

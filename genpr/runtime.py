@@ -80,7 +80,7 @@ def _sees_cuda() -> bool:
 
 
 def _lack_of_cuda(count: int) -> str:
-    """Why torch does not see a device that was asked for, and what to do; it tells old drivers only in words."""
+    """Why torch does not see a device that was asked for, and what to do."""
     import torch
 
     built = torch.version.cuda
@@ -92,22 +92,13 @@ def _lack_of_cuda(count: int) -> str:
             torch.cuda.init()  # type: ignore[no-untyped-call]
         except (RuntimeError, AssertionError) as error:
             said = " ".join(str(error).split())
-    if found := re.search(r"too old \(found version (\d+)\)", said):
-        major, minor = divmod(int(found[1]) // 10, 100)
-        return (
-            f"was built for CUDA {built}, and the NVIDIA driver is too old for that: it knows CUDA {major}.{minor}; update "
-            f"the driver, or install a build of torch for CUDA {major}.{minor} or older"
-        )
     if not said or "no NVIDIA driver" in said or "No CUDA GPUs" in said:
         return f"sees {count} CUDA devices here, built for CUDA {built}; look for a GPU and its driver"
     return f"(built for CUDA {built}) cannot use the GPU: {said}; `nvidia-smi` should list it"
 
 
 def is_launched() -> bool:
-    """Whether a launcher such as torchrun started this process as one of several, as its environment says.
-
-    A training under torchrun hands its variables on to whatever it starts; GENPR_ALONE=1 says that they are not meant.
-    """
+    """Whether a launcher such as torchrun started this process as one of several, as its environment says."""
     if os.environ.get("GENPR_ALONE", "0") not in {"", "0"}:
         return False
     rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
@@ -185,11 +176,10 @@ def empty_device_cache(device_type: str) -> None:
 
 
 def limit_malloc_arenas() -> bool:
-    """Let all threads of this process share one malloc arena, with large blocks mapped apart, unless the user set malloc up.
+    """Let all threads share one malloc arena, with large blocks mapped apart, unless the user set malloc up.
 
-    glibc gives each thread an arena and returns only its top: threads that decode images and end leave up to a tenth of a
-    long-running process behind. Large blocks would leave holes in the one arena: 3.9 GB instead of 1.1 to score 100,000
-    images of 3,072 features. Only a program should call this, before it starts threads.
+    An arena per thread and holes of large blocks took 3.9 GB instead of 1.1 to score 100,000 images of 3,072 features.
+    Only a program should call this, before it starts threads.
     """
     is_chosen = any(name.startswith("MALLOC_") for name in os.environ) or "malloc" in os.environ.get(
         "GLIBC_TUNABLES", ""
@@ -216,10 +206,7 @@ def is_offline(offline: bool = False) -> bool:
 
 
 def cache_root() -> Path:
-    """Folder for features and weights: GENPR_CACHE, else XDG_CACHE_HOME/genpr, else ~/.cache/genpr.
-
-    It is not created here; whoever writes creates it with `private_folder`.
-    """
+    """Folder for features and weights: GENPR_CACHE, else XDG_CACHE_HOME/genpr, else ~/.cache/genpr."""
     if explicit := os.environ.get("GENPR_CACHE"):
         return expanded(explicit)
     return user_cache() / "genpr"
@@ -264,10 +251,7 @@ def _private(path: Path) -> Path:
 
 
 def folder_risk(path: Path) -> str | None:
-    """How other users could change what lies in a folder, in words; None where they cannot.
-
-    A folder above it that only a group can write to is accepted: files of other users are not read (`is_own_file`).
-    """
+    """How other users could change what lies in a folder, in words; None where they cannot."""
     if not hasattr(os, "getuid"):  # Windows
         return None
     status = path.stat()
@@ -301,11 +285,7 @@ def all_cores() -> Iterator[None]:
 
 @contextmanager
 def state_guard() -> Iterator[None]:
-    """Compute in plain IEEE float32 and deterministically, then leave torch's global state as it was found.
-
-    TensorFloat-32 is on by default for CUDA convolutions and moves features by 1e-3; random number
-    streams are protected because a user's extractor may draw from them.
-    """
+    """Compute in plain IEEE float32 and deterministically, then leave torch's global state as it was found."""
     import torch
 
     backends: Any = torch.backends

@@ -34,27 +34,21 @@ if TYPE_CHECKING:
 
 CHECKSUM = "genpr.sha256"
 _PART_BYTES = 2**24
-_SUFFIX = ".tmp"
-_RANDOM_BYTES = 8  # that tempfile puts into a name
-_NAME_BYTES = 255
+_KEPT_NAME = 200  # bytes of a name that a temporary one keeps, of the usual 255
 _SHOWN = 100
 _KINDS = {
-    "torch.float64": "F64",
-    "torch.float32": "F32",
-    "torch.float16": "F16",
-    "torch.bfloat16": "BF16",
-    "torch.int64": "I64",
-    "torch.int32": "I32",
-    "torch.int16": "I16",
-    "torch.int8": "I8",
-    "torch.uint8": "U8",
-    "torch.bool": "BOOL",
+    f"torch.{name}": kind
+    for name, kind in zip(
+        ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"),
+        ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL"),
+        strict=True,
+    )
 }
 _unfinished: set[Path] = set()
 
 
 def open_regular(path: Path) -> io.BufferedReader:
-    """Open a file to read its bytes, and refuse pipes, sockets and devices, which may never end or do harm when opened.
+    """Open a file to read its bytes, and refuse pipes, sockets and devices, which may never end.
 
     A file of size 0 is empty, even if reading it would give bytes: some files in /proc wait for events.
     """
@@ -83,18 +77,14 @@ def sha256_of_file(path: Path) -> str:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`, moved onto `path` only if the block succeeds.
-
-    The temporary file is flushed to disk before the move, and removed if the block fails. A link stays a link: what it
-    points to is replaced, if it is a regular file. A file that is replaced hands on its mode and, as far as the process
-    may say so, its owner.
-    """
+    """Give a temporary path beside `path`, moved onto `path` only if the block succeeds."""
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         raise OSError(
             errno.EEXIST, "there is something else than a regular file, which is not replaced", str(path)
         )
-    handle, name = tempfile.mkstemp(prefix=_temporary_prefix(path), suffix=_SUFFIX, dir=path.parent)
+    kept = os.fsencode(path.name)[:_KEPT_NAME].decode("utf-8", "ignore")
+    handle, name = tempfile.mkstemp(prefix=f".{kept}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
     _unfinished.add(temporary)
@@ -118,28 +108,15 @@ def replace_file(path: Path, content: str | bytes) -> None:
         raise unwritable(path, error) from error
 
 
-def _temporary_prefix(path: Path) -> str:
-    """The name of `path` with dots around it, as much of it as leaves room for the rest of a temporary name."""
-    try:
-        longest = os.pathconf(path.parent, "PC_NAME_MAX")
-    except (OSError, ValueError, AttributeError):  # a file system or a platform that does not say
-        longest = _NAME_BYTES
-    kept = os.fsencode(path.name)[: max(0, longest - _RANDOM_BYTES - len(_SUFFIX) - 2)]
-    return f".{kept.decode('utf-8', 'ignore') if len(kept) < len(os.fsencode(path.name)) else path.name}."
-
-
 def _hand_on_mode(path: Path, temporary: Path) -> None:
-    """Give a new file the mode and the owner of the one that it replaces, or the mode of any new file."""
+    """Give a new file the mode of the one that it replaces, or the mode of any new file."""
     try:
-        before = path.stat()
+        mode = path.stat().st_mode & 0o777
     except OSError:
-        temporary.chmod(0o666 & ~_umask())
-        return
-    now, owner = temporary.stat(), (before.st_uid, before.st_gid)
-    if (now.st_uid, now.st_gid) != owner:
-        with contextlib.suppress(OSError, AttributeError):
-            os.chown(temporary, *owner)
-    temporary.chmod(stat.S_IMODE(before.st_mode) & 0o777)
+        umask = os.umask(0)
+        os.umask(umask)
+        mode = 0o666 & ~umask
+    temporary.chmod(mode)
 
 
 def remove_temporaries(folder: Path, names: str) -> None:
@@ -177,20 +154,14 @@ def check_place(path: Path) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a folder, and a file is needed", code="is-a-folder", path=str(path))
     if path.exists() and not path.is_file():  # a file would take the place of /dev/null, for everybody
-        raise UsageError(
-            f"{path} is a device or a pipe, and a file is needed", code="not-a-file", path=str(path)
-        )
+        raise UsageError(f"{path} is a device or a pipe", code="not-a-file", path=str(path))
     if not folder.is_dir():
         raise UsageError(
-            f"the folder {path.parent} does not exist; is it misspelt, or still to be made?",
-            code="path-not-found",
-            path=str(path.parent),
+            f"the folder {path.parent} does not exist", code="path-not-found", path=str(path.parent)
         )
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(
-            f"the folder {path.parent} cannot be written to; is it somebody else's?",
-            code="unwritable",
-            path=str(path.parent),
+            f"the folder {path.parent} cannot be written to", code="unwritable", path=str(path.parent)
         )
 
 
@@ -226,22 +197,13 @@ def unwritable(path: Path, error: Exception) -> ResourceError:
     )
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
     """Hex sha256 over names, dtypes, shapes and bytes of `tensors`, in name order."""
     return _digest(tensors, {})
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write CPU tensors and text metadata to `path` (safetensors), atomically and with a checksum inside.
-
-    The same content gives the same bytes (the library's own writer orders metadata at random), and nothing is copied.
-    """
+    """Write CPU tensors and text metadata to `path` (safetensors), atomically and with a checksum inside."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # Larger elements first, as the library does, so that each begins where its type may.
     ordered = sorted(contiguous, key=lambda name: (-contiguous[name].element_size(), name))
@@ -290,10 +252,7 @@ def load_tensors(
 
 
 def _reader_of(path: Path, get_mapped: Callable[[str], Tensor]) -> Callable[[str], Tensor]:
-    """Reads tensors of a file whose header safetensors accepted into memory of their own, those of rare types aside.
-
-    The library maps the file instead, and a file that is cut short while it is mapped ends the process without a message.
-    """
+    """Reads tensors of a file whose header safetensors accepted into memory of their own, those of rare types aside."""
     import torch
 
     kinds = {kind: getattr(torch, name.removeprefix("torch.")) for name, kind in _KINDS.items()}

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import ctypes
 import errno
-from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +9,6 @@ import torch
 import genpr
 from genpr import memory, runtime
 from genpr.errors import ResourceError, UsageError
-from genpr.evaluation.result import Identities
-from genpr.features import feature_set
 from genpr.features.embed import embed
 from genpr.memory import (
     copy_of,
@@ -23,9 +18,7 @@ from genpr.memory import (
     limited_groups,
     memory_limit,
     parse_size,
-    tile_budget,
 )
-from genpr.runtime import malloc_trim
 
 
 @pytest.fixture
@@ -39,27 +32,13 @@ def scratch(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("8GiB", 8 * 2**30),
-        ("8 gib", 8 * 2**30),
-        ("8Gi", 8 * 2**30),
-        ("8G", 8 * 10**9),
-        ("8GB", 8 * 10**9),
-        ("1.5g", 1_500_000_000),
-        ("500 MB", 5 * 10**8),
-        ("300MiB", 300 * 2**20),
-        ("2t", 2 * 10**12),
-        ("1000000000", 10**9),
-        (10**9, 10**9),
-    ],
+    [("8GiB", 2**33), ("8 gib", 2**33), ("1.5g", 1_500_000_000), ("500 MB", 5 * 10**8), (10**9, 10**9)],
 )
 def test_sizes(text, expected):
     assert parse_size(text) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["", "8 apples", "-8G", "G", "8GiBi", "1e9", True, 0, "1kB", "255MiB", 2.5, "9" * 400, "１GiB"]
-)
+@pytest.mark.parametrize("text", ["", "8 apples", "-8G", "1e9", True, 0, "255MiB", 2.5, "9" * 400, "１GiB"])
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(UsageError) as error:
         parse_size(text)
@@ -82,13 +61,6 @@ def test_a_limit_holds_for_a_while_and_the_least_counts():
     assert free_memory() > 0.5 * before
 
 
-def test_what_is_taken_counts_against_the_limit():
-    with memory_limit("4GiB"):
-        before = free_memory()
-        taken = np.ones(2**27, dtype=np.uint8)
-        assert before - free_memory() > 0.9 * len(taken)
-
-
 def test_what_lives_on_a_gpu_is_judged_by_the_memory_there(monkeypatch):
     gpu = torch.device("cuda", 1)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000 if device == gpu else 0, 5000))
@@ -101,11 +73,6 @@ def test_what_lives_on_a_gpu_is_judged_by_the_memory_there(monkeypatch):
     assert [memory.fits(count, gpu) for count in (600, 601)] == [True, False]
     assert [memory.fits(count) for count in (5 * 10**5, 5 * 10**5 + 1)] == [True, False]
     assert memory.fits(601, torch.device("cpu"))
-
-
-def test_tiles_fit_into_the_limit():
-    with memory_limit("256MiB"):
-        assert tile_budget(torch.device("cpu")) <= 2**28 / 32
 
 
 def test_rows_are_held_while_there_is_memory_and_then_mapped(scratch, monkeypatch):
@@ -143,50 +110,6 @@ def test_room_on_the_disk_is_reserved(scratch, monkeypatch):
     monkeypatch.setattr(memory.os, "posix_fallocate", lambda _file, *span: reserved.append(span))
     empty_rows(100, 7, torch.float32)
     assert reserved == [(0, 2800)]
-
-
-def test_limits_of_two_users_do_not_end_each_other():
-    first, second = memory_limit("1GiB"), memory_limit("8GiB")
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert list(memory._limits.values()) == [8 * 2**30]
-    second.__exit__(None, None, None)
-    assert not memory._limits
-
-
-LIBC = ctypes.CDLL(None)
-
-
-def resident():
-    """Bytes of this process in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
-def held_by_the_library():
-    """Take 200 MB in pieces and free all but the last, which keeps the C library from giving them back."""
-    take, give = LIBC.malloc, LIBC.free
-    take.restype, take.argtypes, give.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
-    pieces = [take(50_000) for _ in range(4000)]
-    for piece in pieces:
-        ctypes.memset(piece, 1, 50_000)
-    for piece in pieces[:-1]:
-        give(piece)
-    return pieces[-1]
-
-
-@pytest.mark.skipif(not hasattr(LIBC, "malloc_trim"), reason="not glibc")
-@pytest.mark.parametrize("fails", [False, True], ids=["done", "failed"])
-def test_borrowed_memory_goes_back_to_the_system(fails):
-    malloc_trim()  # what earlier tests freed would be used again
-    before = resident()
-    with suppress(RuntimeError), memory_limit(None, trim=True):
-        last = held_by_the_library()
-        assert resident() > before + 150e6
-        if fails:
-            raise RuntimeError
-    assert resident() < before + 50e6
-    LIBC.free(last)
 
 
 def test_an_evaluator_gives_its_memory_back(monkeypatch, rng):
@@ -234,24 +157,6 @@ def test_rows_keep_their_values_wherever_they_are_kept(form, free, scratch, rng,
     assert np.array_equal(rows.numpy(), values)
 
 
-def test_what_can_be_used_as_it_is_is_not_copied(scratch, rng):
-    values = rng.normal(size=(50, 6)).astype(np.float32)
-    halves = values.astype(np.float16)
-    for array in (values, halves):
-        assert float_rows(array).data_ptr() == array.ctypes.data
-        tensor = torch.from_numpy(array)
-        assert float_rows(tensor) is tensor
-
-
-def test_large_array_files_are_mapped_and_not_read(scratch, tmp_path, rng):
-    values = rng.normal(size=(50, 6)).astype(np.float16)
-    np.save(tmp_path / "x.npy", values)
-    features = feature_set.load_features(tmp_path / "x.npy").features
-    assert features.dtype == torch.float16
-    assert np.array_equal(features.numpy(), values)
-    assert str(tmp_path / "x.npy") in Path("/proc/self/maps").read_text()
-
-
 def test_embeddings_larger_than_memory_are_the_same(scratch, rng):
     images = rng.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
     extractor = genpr.load_extractor("gabor")
@@ -263,17 +168,6 @@ def test_embeddings_larger_than_memory_are_the_same(scratch, rng):
         held = embed(images, extractor)
     assert torch.equal(mapped, held)
     assert torch.equal(batches, held)
-
-
-def test_features_are_the_same_whether_or_not_memory_lets_them_be_widened(scratch, rng, monkeypatch):
-    """Float16 is kept where memory is short: the values are equal, so are the sets."""
-    halves = rng.normal(size=(50, 6)).astype(np.float16)
-    short = Identities.of(feature_set.FeatureSet(float_rows(halves), "f"))
-    monkeypatch.setattr(memory, "free_memory", lambda: 10**9)
-    enough = Identities.of(feature_set.FeatureSet(float_rows(halves), "f"))
-    assert (
-        short == enough == Identities.of(feature_set.FeatureSet(float_rows(halves.astype(np.float32)), "f"))
-    )
 
 
 def test_the_limit_changes_no_score(tmp_path, rng, monkeypatch):
@@ -324,11 +218,6 @@ def test_the_group_and_those_around_it_limit_memory(tmp_path, version):
     assert left(tmp_path, own) == [7 * GB, GB]
     group(mount / "job", version, limit=6 * GB, usage=7 * GB)
     assert left(tmp_path, own) == [7 * GB, 0]
-
-
-def test_in_a_container_the_outermost_group_is_what_is_seen(tmp_path):
-    group(tmp_path / "memory", 1, limit=4 * GB, usage=GB)
-    assert left(tmp_path, "9:memory:/docker/0123456789abcdef\n") == [3 * GB]
 
 
 def test_without_groups_or_limits_there_is_none(tmp_path):

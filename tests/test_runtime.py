@@ -6,13 +6,11 @@ import os
 import stat
 import warnings
 
-import numpy as np
 import pytest
 import torch
 
-import genpr
 from genpr.errors import ResourceError, UsageError
-from genpr.runtime import cache_root, gpu_trouble, is_offline, private_folder, resolve_device, state_guard
+from genpr.runtime import gpu_trouble, private_folder, resolve_device, state_guard
 
 
 def global_state():
@@ -62,13 +60,6 @@ def test_the_guard_computes_in_float32_and_restores_everything():
     assert global_state() == before
 
 
-def test_the_guard_restores_after_an_error():
-    before = global_state()
-    with pytest.raises(KeyError), state_guard():
-        raise KeyError
-    assert global_state() == before
-
-
 def test_devices():
     assert resolve_device("cpu") == torch.device("cpu")
     assert resolve_device("auto").type in {"cpu", "cuda"}
@@ -76,13 +67,6 @@ def test_devices():
         with pytest.raises(UsageError) as caught:
             resolve_device(name)
         assert caught.value.code == "unknown-device"
-
-
-@pytest.mark.parametrize("device", ["cuda:01", "cpu:00", "cuda:-1", "cuda:x", "cuda:"])
-def test_numbers_of_devices_are_plain(device):
-    with pytest.raises(UsageError) as caught:
-        resolve_device(device)
-    assert caught.value.code == "unknown-device"
 
 
 @pytest.mark.parametrize("number", [torch.cuda.device_count(), 127, 128, 256, 99_999])
@@ -130,7 +114,7 @@ def test_a_driver_that_is_too_old_is_told_from_a_missing_device(driver):
         resolve_device("cuda")
     assert caught.value.code == "no-cuda"
     text = str(caught.value)
-    for part in (torch.__version__, "CUDA 12.6", "driver is too old", "knows CUDA 11.4;", "--device cpu"):
+    for part in (torch.__version__, "CUDA 12.6", "system is too old", "--device cpu"):
         assert part in text
     driver("Found no NVIDIA driver on your system. Please check", counted=0)
     with pytest.raises(ResourceError, match=r"sees 0 CUDA devices here, built for CUDA 12\.6") as caught:
@@ -139,31 +123,6 @@ def test_a_driver_that_is_too_old_is_told_from_a_missing_device(driver):
     driver("CUDA unknown error - this may be due to an incorrectly set up environment")
     with pytest.raises(ResourceError, match="cannot use the GPU: CUDA unknown error"):
         resolve_device("cuda:0")
-
-
-def test_a_gpu_that_cannot_be_used_is_no_silent_reason_for_the_cpu(driver, rng):
-    driver(OLD_DRIVER)
-    assert resolve_device("auto").type == "cpu"
-    features = rng.normal(size=(2, 40, 4)).astype(np.float32)
-    found = genpr.score(*features, control=False, intervals=False)
-    (notice,) = (item for item in found.notices if item.code == "gpu-unusable")
-    assert "driver is too old" in notice.message
-    asked = genpr.score(*features, control=False, intervals=False, device="cpu")
-    assert "gpu-unusable" not in {item.code for item in asked.notices}
-    driver("Found no NVIDIA driver on your system.", counted=0)
-    found = genpr.score(*features, control=False, intervals=False)
-    assert "gpu-unusable" not in {item.code for item in found.notices}
-
-
-def test_cache_root_order(monkeypatch):
-    monkeypatch.setenv("GENPR_CACHE", "/a")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/b")
-    assert str(cache_root()) == "/a"
-    monkeypatch.delenv("GENPR_CACHE")
-    assert str(cache_root()) == "/b/genpr"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", "/c")
-    assert str(cache_root()) == "/c/.cache/genpr"
 
 
 def test_private_folder_is_private(tmp_path):
@@ -216,10 +175,3 @@ def test_a_folder_that_others_can_exchange_is_refused(tmp_path):
     everyones.chmod(0o1777)  # as /tmp is: only the owner of a folder can move it
     for place in (cache, tmp_path / "link"):
         assert private_folder(place) == place
-
-
-def test_offline(monkeypatch):
-    assert is_offline()
-    monkeypatch.delenv("GENPR_OFFLINE")
-    assert not is_offline()
-    assert is_offline(offline=True)

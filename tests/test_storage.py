@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from functools import partial
@@ -59,31 +58,12 @@ def test_a_cut_file_is_refused(tmp_path, keep):
         load_tensors(path)
 
 
-def test_edited_metadata_is_noticed(tmp_path):
-    path = tmp_path / "x.safetensors"
-    save_tensors(path, TENSORS, {"extractor": "gabor"})
-    path.write_bytes(path.read_bytes().replace(b"gabor", b"clipx"))
-    with pytest.raises(DataError, match="does not match its own checksum"):
-        load_tensors(path)
-
-
 def test_files_of_other_programs_load_only_when_allowed(tmp_path):
     path = tmp_path / "x.safetensors"
     save_file(TENSORS, path)
     with pytest.raises(DataError):
         load_tensors(path)
     assert torch.equal(load_tensors(path, require_checksum=False)[0]["a"], TENSORS["a"])
-
-
-def test_too_many_open_files_are_no_damage(tmp_path, monkeypatch):
-    def refuse(*_args, **_options):
-        raise RuntimeError("unable to open file <x> in read-only mode: Too many open files (24)")
-
-    save_tensors(tmp_path / "x.safetensors", TENSORS, {})
-    monkeypatch.setattr("safetensors.safe_open", refuse)
-    with pytest.raises(OSError) as caught:  # noqa: PT011 - its number is what matters
-        load_tensors(tmp_path / "x.safetensors")
-    assert caught.value.errno == errno.EMFILE
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -156,19 +136,6 @@ def test_tensors_stay_whole_when_their_file_is_cut_short(tmp_path):
     assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
 
 
-LONGEST = 255  # bytes of a name on the usual file systems
-
-
-@pytest.mark.parametrize("letter", ["x", "é", "字"])
-def test_the_longest_name_can_be_written(tmp_path, letter):
-    name = letter * ((LONGEST - 5) // len(letter.encode()))
-    path = tmp_path / (name + "y" * (LONGEST - 5 - len(name.encode())) + ".html")
-    check_place(path)
-    replace_file(path, "first")
-    replace_file(path, "second")
-    assert [file.read_text() for file in tmp_path.iterdir()] == ["second"]
-
-
 @pytest.mark.parametrize(
     "check",
     [
@@ -180,7 +147,7 @@ def test_the_longest_name_can_be_written(tmp_path, letter):
 )
 def test_a_name_that_is_too_long_is_refused_before_the_work(tmp_path, check):
     for suffix in (".html", ".csv", ".safetensors", ".npz"):
-        path = tmp_path / ("x" * (LONGEST + 1 - len(suffix)) + suffix)
+        path = tmp_path / ("x" * (255 + 1 - len(suffix)) + suffix)
         with pytest.raises(UsageError):
             check(path)
 
@@ -196,12 +163,3 @@ def test_a_file_that_is_replaced_keeps_its_mode(tmp_path, mode):
     link.symlink_to(path)
     replace_file(link, "again")
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("again", mode)
-
-
-def test_a_new_file_has_the_mode_of_any_new_file(tmp_path):
-    before = os.umask(0o027)
-    try:
-        replace_file(tmp_path / "page.html", "new")
-    finally:
-        os.umask(before)
-    assert (tmp_path / "page.html").stat().st_mode & 0o777 == 0o640

@@ -10,7 +10,6 @@ References:
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -32,14 +31,7 @@ PARETO = "pareto"
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One number of a result, and which way is better.
-
-    Attributes:
-        name: As the user wrote it.
-        needs: The metrics that it is computed from.
-        better: "higher" or "lower".
-        beta: Of an F-score; None for a metric.
-    """
+    """One number of a result, the metrics that it is computed from, and which way is better; beta is of an F-score."""
 
     name: str
     needs: tuple[str, ...]
@@ -53,13 +45,14 @@ class Criterion:
 
     def value(self, result: Result) -> float:
         """The number in a result that has every metric it needs."""
-        return self._compute({name: result[name] for name in self.needs})
+        value = self.value_in({name: result[name] for name in self.needs})
+        assert value is not None
+        return value
 
     def value_in(self, values: Mapping[str, float]) -> float | None:
         """The number from values by metric; None where a metric that it needs is missing."""
-        return self._compute(values) if all(name in values for name in self.needs) else None
-
-    def _compute(self, values: Mapping[str, float]) -> float:
+        if not all(name in values for name in self.needs):
+            return None
         if self.beta is None:
             return values[self.name]
         precision, recall = (values[name] for name in F_SCORE_METRICS)
@@ -91,12 +84,7 @@ class Criterion:
 
 
 def criterion_of(by: str) -> tuple[Criterion, ...]:
-    """Parse `by` into its criterion; for "pareto", into those of precision and recall.
-
-    Raises:
-        UsageError: It is unknown ("unknown-metric"), an F-score of an impossible beta ("bad-beta"), or a metric of
-            which neither more nor less is better ("no-order").
-    """
+    """Parse `by` into its criterion; for "pareto", into those of precision and recall."""
     by = plain_name(by)
     if by == PARETO:
         return tuple(Criterion(name, (name,)) for name in F_SCORE_METRICS)
@@ -110,39 +98,22 @@ def criterion_of(by: str) -> tuple[Criterion, ...]:
         )
     better = ALL_METRICS[by].better
     if better == "at null":
-        raise UsageError(
-            f"{by} cannot rank: a perfect generator is in its middle, so neither more nor less is better",
-            code="no-order",
-        )
+        text = f"{by} cannot rank: a perfect generator is in its middle, so neither more nor less is better"
+        raise UsageError(text, code="no-order")
     return (Criterion(by, (by,), better=better),)
 
 
 def number_of(by: str) -> Criterion:
-    """Parse `by` into one criterion.
-
-    Raises:
-        UsageError: As `criterion_of`; or `by` is "pareto", which names two ("no-order").
-    """
+    """Parse `by` into one criterion."""
     first, *others = criterion_of(by)
     if others:
-        raise UsageError(
-            f"{by} is no single number, so it names no best one; needed f<beta> such as f1, f0.5 or f2, or a metric",
-            code="no-order",
-        )
+        text = f"{by} is no single number, so it names no best one; needed f<beta> such as f1, or a metric"
+        raise UsageError(text, code="no-order")
     return first
 
 
-def check_computed(by: str, held: Sequence[str], who: str = "the Evaluator does not compute") -> None:
-    """Check that results can be ranked by `by`.
-
-    Args:
-        by: As for `criterion_of`.
-        held: The metrics that are available.
-        who: What lacks a metric, for the message.
-
-    Raises:
-        UsageError: As `criterion_of`; or a metric that is needed is not there ("not-computed").
-    """
+def check_computed(by: str, held: Collection[str], who: str = "the Evaluator does not compute") -> None:
+    """Check that results that hold some metrics can be ranked by `by`; `who` lacks a metric, for the message."""
     missing = [need for each in criterion_of(by) for need in each.needs if need not in held]
     if missing:
         raise UsageError(
@@ -154,61 +125,34 @@ def check_computed(by: str, held: Sequence[str], who: str = "the Evaluator does 
 
 @dataclass(frozen=True)
 class Objective:
-    """What the best of several results maximizes, with lower limits on other numbers.
-
-    Attributes:
-        maximize: A metric, or an F-score of precision and recall such as "f1".
-        at_least: Such names with their lower limits; results below one are excluded.
-    """
+    """What the best of several results maximizes, with lower limits on other numbers; results below one are excluded."""
 
     maximize: str = "f1"
     at_least: Mapping[str, float] = field(default_factory=dict)
 
     def check(self, computed: Collection[str]) -> None:
-        """Check that all metrics of the objective are computed, and that higher is better in each.
-
-        Raises:
-            UsageError: "goal-not-computed", "goal-not-higher", or a name is unknown.
-        """
+        """Check that all metrics of the objective are computed, and that higher is better in each."""
         for name in (self.maximize, *self.at_least):
-            criterion = _higher(name)
-            if missing := [metric for metric in criterion.needs if metric not in computed]:
-                raise UsageError(
-                    f"{name} needs {', '.join(missing)}, but computed are {some(computed, 20)}; add it to the metrics",
-                    code="goal-not-computed",
-                )
+            if number_of(name).better != "higher":
+                raise UsageError(f"{name} cannot be an objective: less of it is better", code="no-order")
+            check_computed(name, computed)
 
     def best(self, results: Sequence[Result]) -> int | None:
-        """Index of the best of several results, the first of equal ones; None if all are excluded.
-
-        Raises:
-            UsageError: As `check`.
-        """
-        criterion = _higher(self.maximize)
-        included = self._included(results)
-        return max(included, key=lambda index: (criterion.value(results[index]), -index), default=None)
+        """Index of the best of several results, the first of equal ones; None if all are excluded."""
+        values = self._included(results)
+        return max(values, key=lambda index: (values[index], -index), default=None)
 
     def contenders(self, results: Sequence[Result]) -> tuple[int, ...] | None:
         """Indices of the best and of those statistically tied with it, among the results that are not excluded.
 
         With 95 %, the truly best of these is among them, however many there are; see `genpr.metrics.simultaneous`.
-        The lower limits are compared with the values alone.
-
-        Args:
-            results: At least one, all on the same reals.
-
-        Returns:
-            Ascending; empty if all are excluded. None where ties are not known: a result has no replicates, or they
-            were not computed alike, or differ in their number of fakes.
-
-        Raises:
-            UsageError: As `check`.
+        The lower limits are compared with the values alone. None where ties are not known: a result has no replicates,
+        or they were not computed alike, or differ in their number of fakes.
         """
         from genpr.evaluation.result import recipe_of
         from genpr.metrics.simultaneous import against_best
 
-        criterion = _higher(self.maximize)
-        included = self._included(results)
+        criterion, included = number_of(self.maximize), list(self._included(results))
         if not included:
             return ()
         recipes = {
@@ -221,19 +165,17 @@ class Objective:
         tied = against_best(scores).contenders
         return tuple(index for index, is_tied in zip(included, tied, strict=True) if is_tied)
 
-    def _included(self, results: Sequence[Result]) -> list[int]:
-        """Indices of the results that have a value and are above the lower limits."""
+    def _included(self, results: Sequence[Result]) -> dict[int, float]:
+        """The number of each result that has one and is above the lower limits, by its index."""
         self.check(list(results[0].metrics))
-        limits = {self.maximize: -math.inf, **self.at_least}
-        values = [{name: metric.value for name, metric in result.metrics.items()} for result in results]
-        return [
-            index
-            for index in range(len(results))
-            if all(
-                (value := _higher(name).value_in(values[index])) is not None and value >= limit
-                for name, limit in limits.items()
-            )
-        ]
+        found = {}
+        for index, result in enumerate(results):
+            values = {name: metric.value for name, metric in result.metrics.items()}
+            limited = [(number_of(name).value_in(values), least) for name, least in self.at_least.items()]
+            value = number_of(self.maximize).value_in(values)
+            if value is not None and all(each is not None and each >= least for each, least in limited):
+                found[index] = value
+        return found
 
     def __str__(self) -> str:
         floors = [f"{name} at least {least:g}" for name, least in self.at_least.items()]
@@ -247,26 +189,13 @@ def resampled_in_all(criterion: Criterion, results: Collection[Result]) -> list[
     return known if len(known) == len(found) else None
 
 
-def _higher(name: str) -> Criterion:
-    """The criterion of a number of which higher is better."""
-    found = criterion_of(name)
-    if name == PARETO or found[0].better != "higher":
-        why = "no single number" if name == PARETO else "a number of which less is better"
-        raise UsageError(f"the goal wants much of {name}, which is {why}", code="goal-not-higher")
-    return found[0]
-
-
 def dominates(one: Point, other: Point) -> bool:
     """Whether a point is as good as another in both, and better in one."""
     return one[0] >= other[0] and one[1] >= other[1] and one != other
 
 
 def pareto_front(points: Sequence[Point]) -> list[int]:
-    """The points that no other one dominates, by being as good in both and better in one; equal points stay together.
-
-    Returns:
-        Their indices, in order of rising recall.
-    """
+    """Indices of the points that no other one dominates, in order of rising recall; equal points stay together."""
     front = [
         index for index, point in enumerate(points) if not any(dominates(other, point) for other in points)
     ]

@@ -1,4 +1,4 @@
-"""Load a generator, run batches of latents through it, and convert its output to uint8 images.
+"""Load a generator, truncate its latents, run batches of them through it, and convert its output to uint8 images.
 
 A generator is one of
 
@@ -8,16 +8,25 @@ A generator is one of
   to what the mapping gives, (b, d) or (b, num_ws, d). Labels go to the mapping, as `labels` or `c`.
 
 Either returns one tensor or array of images, see `to_uint8`.
+
+References:
+    Brock, Donahue, Simonyan: Large Scale GAN Training for High Fidelity Natural Image Synthesis. ICLR 2019.
+    Karras, Laine, Aila: A Style-Based Generator Architecture for Generative Adversarial Networks. CVPR 2019.
+    Kingma, Dhariwal: Glow: Generative Flow with Invertible 1x1 Convolutions. NeurIPS 2018.
+    Marchesi: Megapixel Size Image Creation using Generative Adversarial Networks. arXiv:1706.00082, 2017.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
+import math
 import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -25,29 +34,30 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from genpr.checkpoints.latents import W_RULE, MappingNetwork, check_psi
 from genpr.errors import DataError, GenprError, ResourceError, UsageError
-from genpr.features.custom import evaluation_mode, networks_of
+from genpr.features.custom import evaluation_mode, networks_of, weights_sha256
 from genpr.features.user_code import load_object, signature_of, takes_device
 from genpr.images.arrays import ImageRange, levels_of
 from genpr.runtime import expanded, is_out_of_memory, resolve_device, state_guard
 from genpr.storage import sha256_of_file
 
-_CODE = "custom-generator"
 Setting = float | int | str | bool
 """A value on the swept axis."""
+
+W_RULE = "w-interpolate"
+MEAN_LATENTS = 10_000
+"""Latents over which the mean w is taken, for each label."""
+
+_CODE = "custom-generator"
+_MEAN_SEED = 0x77_2D_6D_65_61_6E  # "w-mean": a stream that no sweep is likely to draw its samples from
+_MEAN_BATCH = 1000
 
 
 @dataclass(frozen=True)
 class LoadedGenerator:
-    """A generator and where it came from; `genpr.Sampler.of` takes it as it is.
+    """What a factory returned, and what it came from: `genpr.Sampler.of` takes it as it is.
 
-    Attributes:
-        generator: What the factory returned.
-        spec: Where the factory is.
-        checkpoint: The file or folder that the factory was given.
-        checkpoint_sha256: Hash of its content.
-        code_sha256: Hash of the sources that were run from the factory's folder; None for a package.
+    `code_sha256` is the hash of the sources that were run from the factory's folder; None for a package.
     """
 
     generator: object
@@ -78,10 +88,9 @@ def load_generator(
         >>> load_generator("genpr.demo:ShapesGenerator").spec
         'genpr.demo:ShapesGenerator'
     """
-    _check_spec(spec)
     resolved = resolve_device(device)
     path = None if checkpoint is None else expanded(checkpoint)
-    digest = None if path is None else checkpoint_sha256(path)
+    digest = None if path is None else _checkpoint_sha256(path)
 
     def call(factory: Callable[..., object]) -> object:
         given = () if path is None else (str(path),)
@@ -99,24 +108,12 @@ def load_generator(
 
 
 def check_factory(spec: str) -> None:
-    """Check that a factory can be called with a checkpoint, before there is one.
-
-    Raises:
-        UsageError: There is none, or it takes no checkpoint.
-    """
-    _check_spec(spec)
-    load_object(
-        spec, kind="generator", code=_CODE, call=lambda factory: _check_call(factory, spec, n_given=1)
-    )
+    """Check that a factory can be called with a checkpoint, before there is one."""
+    load_object(spec, kind="generator", code=_CODE, call=lambda found: _check_call(found, spec, n_given=1))
 
 
-def checkpoint_sha256(path: Path) -> str:
-    """Hex sha256 of a file, or of the names and contents of all files in a folder.
-
-    Raises:
-        UsageError: There is nothing at that path.
-        ResourceError: It cannot be read.
-    """
+def _checkpoint_sha256(path: Path) -> str:
+    """Hex sha256 of a file, or of the names and contents of all files in a folder."""
     if not path.exists():
         raise UsageError(f"there is no checkpoint {path}", code="no-checkpoint", path=str(path))
     try:
@@ -125,18 +122,9 @@ def checkpoint_sha256(path: Path) -> str:
         files = {file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()}
         content = [f"{name}\0{sha256_of_file(files[name])}" for name in sorted(files)]
     except OSError as error:
-        raise ResourceError(
-            f"cannot read the checkpoint {path} ({error.strerror})", code="unreadable", path=str(path)
-        ) from error
+        text = f"cannot read the checkpoint {path} ({error.strerror})"
+        raise ResourceError(text, code="unreadable", path=str(path)) from error
     return hashlib.sha256("\n".join(content).encode()).hexdigest()
-
-
-def _check_spec(spec: str) -> None:
-    target, _, factory_name = spec.rpartition(":")
-    if not target or not factory_name:
-        raise UsageError(
-            f"generator {spec!r}: expected path/to/file.py:factory or package.module:factory", code=_CODE
-        )
 
 
 @contextmanager
@@ -148,35 +136,34 @@ def _checkpoint_errors(checkpoint: Path | None, spec: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         if is_out_of_memory(error):
-            raise ResourceError(
-                f"generator {spec!r} has no memory left on its device while it is loaded; free memory, or use another device",
-                code="oom",
-            ) from error
+            text = f"generator {spec!r} has no memory left on its device; free memory, or use another device"
+            raise ResourceError(text, code="oom") from error
         if checkpoint is None:
             raise
-        text = " ".join(str(error).split())
         raise DataError(
-            f"generator {spec!r} could not be loaded from {checkpoint}: {type(error).__name__}: {text}; is the file whole, "
+            f"generator {spec!r} could not be loaded from {checkpoint}: {_shown(error)}; is the file whole, "
             "and a checkpoint of this generator?",
             code="checkpoint-failed",
             path=str(checkpoint),
         ) from error
 
 
+def _shown(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
 def _check_call(factory: Callable[..., object], spec: str, *, n_given: int) -> None:
     """Check that the signature of a factory accepts what it will be given."""
-    signature = signature_of(factory)
-    if signature is None:
-        return
-    keywords = {"device": None} if takes_device(factory) else {}
+    signature, keywords = signature_of(factory), {"device": None} if takes_device(factory) else {}
     try:
-        signature.bind(*[None] * n_given, **keywords)
+        if signature is not None:
+            signature.bind(*[None] * n_given, **keywords)
     except TypeError as error:
         given = "the path of a checkpoint" if n_given else "no checkpoint"
-        raise UsageError(
-            f"generator {spec!r}: its factory was given {given}, which does not fit its parameters ({error})",
-            code=_CODE,
-        ) from error
+        text = (
+            f"generator {spec!r}: its factory was given {given}, which does not fit its parameters ({error})"
+        )
+        raise UsageError(text, code=_CODE) from error
 
 
 @dataclass(frozen=True)
@@ -192,28 +179,100 @@ class CallableRoute:
     def __call__(self, latents: Tensor, labels: Tensor | None, setting: Setting, _start: int) -> object:
         """What the generator returns for a batch."""
         keywords: dict[str, object] = {} if self.axis is None else {self.axis: setting}
-        if labels is not None:
-            keywords["labels"] = labels
-        return self.generator(latents, **keywords)
+        return self.generator(latents, **keywords, **({} if labels is None else {"labels": labels}))
 
 
-@dataclass(frozen=True)
 class StyleRoute:
-    """A mapping and a synthesis, with truncation in between unless the latents carry the setting."""
+    """A mapping and a synthesis; if `truncates`, w is moved towards its mean over normal z, one for each distinct label.
 
-    mapping: MappingNetwork
-    synthesis: Callable[[Tensor], object]
-    truncates: bool
+    `labels` are those of all samples, (n,) or (n, c).
+    """
+
+    def __init__(
+        self,
+        generator: Any,  # noqa: ANN401 - a user's object
+        *,
+        truncates: bool,
+        latent_dim: int,
+        labels: Tensor | None,
+        device: torch.device,
+        who: str,
+    ) -> None:
+        self._mapping, self._synthesis = generator.mapping, generator.synthesis
+        self._truncates, self._latent_dim, self._device, self._who = truncates, latent_dim, device, who
+        self._label_name = _label_parameter(self._mapping, needed=labels is not None, who=who)
+        self._labels: list[Tensor | None] = [None]
+        self._group: Tensor | None = None
+        if labels is not None:
+            distinct, self._group = torch.unique(labels, dim=0, return_inverse=True)
+            self._labels = list(distinct)
+        self._means: Tensor | None = None
+        self._means_weights: tuple[str | None, ...] = ()
 
     def prepare(self) -> None:
-        """Compute the means of w, before the first batch of a pass."""
-        if self.truncates:
-            self.mapping.prepare()
+        """Compute the means of w before a pass, unless the weights are known to be those of the last one."""
+        weights = network_hashes(self._mapping) if self._truncates else ()
+        if self._truncates and (self._means is None or not weights or weights != self._means_weights):
+            self._means = torch.stack([self._mean(label) for label in self._labels])
+            self._means_weights = weights
 
     def __call__(self, latents: Tensor, labels: Tensor | None, setting: Setting, start: int) -> object:
-        """What the generator returns for the samples from number `start` on."""
-        psi = float(setting) if self.truncates else 1.0
-        return self.synthesis(self.mapping(latents, labels, psi, start))
+        """What the generator returns for the samples from number `start` on, at mean + psi (w - mean)."""
+        w, psi = self._map(latents, labels), float(setting) if self._truncates else 1.0
+        if psi != 1:
+            assert self._means is not None
+            groups = (
+                torch.zeros(1, dtype=torch.long)
+                if self._group is None
+                else self._group[start : start + len(w)]
+            )
+            mean = self._means[groups.to(self._means.device)]
+            w = torch.lerp(mean.to(w).expand_as(w), w, psi)
+        return self._synthesis(w)
+
+    def _mean(self, label: Tensor | None) -> Tensor:
+        """Mean w, (d,) or (num_ws, d), over the same latents for each label."""
+        total: Tensor | None = None
+        latents = draw_latents(MEAN_LATENTS, self._latent_dim, seed=_MEAN_SEED)
+        for start in range(0, MEAN_LATENTS, _MEAN_BATCH):
+            z = latents[start : start + _MEAN_BATCH]
+            labels = None if label is None else label.expand(len(z), *label.shape).to(self._device)
+            part = self._map(z.to(self._device), labels).double().sum(0)
+            total = part if total is None else total + part
+        assert total is not None
+        if not total.isfinite().all():
+            text = f"the mapping of {self._who} gives NaN or infinite values; is it damaged, or did training diverge?"
+            raise DataError(text, code="generator-non-finite")
+        return total / MEAN_LATENTS
+
+    def _map(self, z: Tensor, labels: Tensor | None) -> Tensor:
+        w = self._mapping(z, **({} if self._label_name is None else {self._label_name: labels}))
+        if not isinstance(w, Tensor) or w.ndim not in {2, 3} or len(w) != len(z) or not w.is_floating_point():
+            came = f"{w.dtype} {tuple(w.shape)}" if isinstance(w, Tensor) else type(w).__name__
+            text = f"the mapping of {self._who} must give floats (b, d) or (b, num_ws, d) for z {tuple(z.shape)}, not {came}"
+            raise DataError(text, code="generator-output")
+        return w
+
+
+def _label_parameter(mapping: Callable[..., object], *, needed: bool, who: str) -> str | None:
+    """The name of the mapping's parameter for labels, `c` in StyleGAN's; None if it is called without labels."""
+    signature = signature_of(mapping)
+    parameters = {} if signature is None else signature.parameters
+    for name in ("labels", "c"):
+        if name in parameters and (needed or parameters[name].default is inspect.Parameter.empty):
+            return name
+    if needed:
+        text = f"labels were given, but the mapping of {who} has no parameter `labels` or `c`"
+        raise UsageError(text, code="generator-labels")
+    return None
+
+
+def network_hashes(thing: object) -> tuple[str | None, ...]:
+    """Hashes of the weights of the networks of an object; empty where there are none, or where one cannot be hashed."""
+    try:
+        return tuple(weights_sha256(network) for network in networks_of(thing))
+    except ValueError:
+        return ()
 
 
 def find_route(
@@ -226,55 +285,42 @@ def find_route(
     device: torch.device,
     who: str,
 ) -> tuple[CallableRoute | StyleRoute, str | None]:
-    """Choose the calling convention of a generator and the truncation rule.
-
-    Returns:
-        The route, and the rule: None where the callable is given the axis.
-
-    Raises:
-        UsageError: It is neither kind of generator, does not take the axis or labels, or the rule does not go with it.
-    """
+    """The calling convention of a generator, and the truncation rule: None where a callable is given the axis."""
     if not isinstance(axis, str) or not axis.isidentifier() or axis == "labels":
-        raise UsageError(
-            f"axis must be the name of a parameter, such as psi or guidance, not {axis!r}", code="bad-axis"
-        )
+        text = f"axis must be the name of a parameter, such as psi or guidance, not {axis!r}"
+        raise UsageError(text, code="bad-axis")
     if rule is not None:
         check_psi(rule, 1.0)
         if axis != "psi":
             raise UsageError(f"the rule {rule} sets psi, so it cannot sweep {axis!r}", code="bad-axis")
     if _is_styled(generator) and axis == "psi":
-        rule = rule or W_RULE
-        mapping = MappingNetwork(
-            generator.mapping, latent_dim=latent_dim, labels=labels, device=device, who=who
+        rule, truncates = rule or W_RULE, rule in {None, W_RULE}
+        route = StyleRoute(
+            generator, truncates=truncates, latent_dim=latent_dim, labels=labels, device=device, who=who
         )
-        return StyleRoute(mapping, generator.synthesis, truncates=rule == W_RULE), rule
-    if rule == W_RULE:
-        raise UsageError(
-            f"the rule {rule} needs a generator with `mapping` and `synthesis`, and {who} has not both",
-            code="custom-generator",
-        )
-    check_generator(generator, who)
-    if not callable(generator):
-        raise UsageError(
-            f"{who} has `mapping` and `synthesis` and cannot be called itself, so only psi can be swept, not {axis!r}",
-            code="bad-axis",
-        )
-    route = CallableRoute(generator, axis if rule is None else None)
-    _check_signature(generator, route.axis, labels is not None, who)
-    return route, rule
+        return route, rule
+    if rule == W_RULE or not callable(generator):
+        text = f"{who} cannot be swept along {axis!r}: {W_RULE} needs `mapping` and `synthesis`, all else a callable"
+        raise UsageError(text, code="bad-axis")
+    keywords = dict.fromkeys([axis] * (rule is None) + ["labels"] * (labels is not None))
+    signature = signature_of(generator)
+    try:
+        if signature is not None:
+            signature.bind(None, **keywords)
+    except TypeError as error:
+        given = ", ".join(["latents", *(f"{name}=" for name in keywords)])
+        text = f"{who} cannot be called with {given} ({error}); its parameters are {signature}"
+        raise UsageError(text, code=_CODE) from error
+    return CallableRoute(generator, axis if rule is None else None), rule
 
 
 def check_generator(generator: object, who: str) -> None:
-    """Check that an object can be a generator.
-
-    Raises:
-        UsageError: It can neither be called nor has `mapping` and `synthesis`.
-    """
+    """Check that an object can be a generator."""
     if not callable(generator) and not _is_styled(generator):
         raise UsageError(
             f"{who} must be callable, latents in and images out, or have `mapping` and `synthesis`, but is a "
             f"{type(generator).__name__}",
-            code="custom-generator",
+            code=_CODE,
         )
 
 
@@ -283,12 +329,7 @@ def _is_styled(generator: object) -> bool:
 
 
 def device_of(generator: object, device: str | torch.device, who: str) -> torch.device:
-    """The device of the generator's networks, which are never moved; without networks, `device`, or the CPU for "auto".
-
-    Raises:
-        UsageError: There is no such device, or the networks are on another one than was asked for.
-        ResourceError: CUDA was asked for and is not there.
-    """
+    """The device of the generator's networks, which are never moved; without networks, `device`, or the CPU for "auto"."""
     tensors = (t for network in networks_of(generator) for t in (*network.parameters(), *network.buffers()))
     found = next(tensors, None)
     if device == "auto":
@@ -296,10 +337,8 @@ def device_of(generator: object, device: str | torch.device, who: str) -> torch.
     wanted = resolve_device(device)
     if found is None or (found.device.type == wanted.type and wanted.index in {None, found.device.index}):
         return wanted if found is None else found.device
-    raise UsageError(
-        f"the networks of {who} are on {found.device}, but device {str(device)!r} was asked for; move them there first",
-        code="generator-device",
-    )
+    text = f"the networks of {who} are on {found.device}, but device {str(device)!r} was asked for; move them first"
+    raise UsageError(text, code="generator-device")
 
 
 @contextmanager
@@ -329,128 +368,111 @@ def seed_noise(seed: int, batch: int) -> None:
 
 @contextmanager
 def generator_errors(who: str) -> Iterator[None]:
-    """Turn an error that a generator raises into one line that names the generator.
-
-    Raises:
-        ResourceError: The device has no memory left.
-        UsageError: Anything else that it raised; errors of genpr stay what they are.
-    """
+    """Turn an error that a generator raises into one line that names the generator; errors of genpr stay what they are."""
     try:
         yield
     except GenprError:
         raise
     except Exception as error:
         if is_out_of_memory(error):
-            raise ResourceError(
-                f"{who} has no memory left on its device; use a smaller batch_size, or free memory",
-                code="oom",
-            ) from error
-        text = " ".join(str(error).split())
-        raise UsageError(f"{who} failed: {type(error).__name__}: {text}", code="generator-failed") from error
-
-
-def _check_signature(generator: Callable[..., object], axis: str | None, has_labels: bool, who: str) -> None:
-    """Check that the signature of a callable accepts the axis and the labels."""
-    signature = signature_of(generator)
-    if signature is None:
-        return
-    parameters = signature.parameters.values()
-    taken = ", ".join(str(parameter).partition(":")[0].partition("=")[0] for parameter in parameters)
-    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    named = {p.name for p in parameters if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY}}
-    for name, what in ((axis, "bad-axis"), ("labels" if has_labels else None, "generator-labels")):
-        if name is not None and name not in named and not anything:
-            raise UsageError(f"{who} has no parameter {name!r}; it takes {taken or 'nothing'}", code=what)
-    keywords = dict.fromkeys([name for name in (axis, "labels" if has_labels else None) if name is not None])
-    try:
-        signature.bind(None, **keywords)
-    except TypeError as error:
-        given = ", ".join(["latents", *(f"{name}=" for name in keywords)])
-        raise UsageError(
-            f"{who} cannot be called with {given} ({error}); it takes {taken or 'nothing'}",
-            code="custom-generator",
-        ) from error
+            text = f"{who} has no memory left on its device; use a smaller batch_size, or free memory"
+            raise ResourceError(text, code="oom") from error
+        raise UsageError(f"{who} failed: {_shown(error)}", code="generator-failed") from error
 
 
 def to_uint8(
     output: object, *, expected: int, image_range: ImageRange | None, who: str
 ) -> tuple[Tensor, float]:
-    """Convert what a generator returned to uint8 images.
+    """Images of a generator as uint8 (n, 3, h, w) on the CPU, and the share of values outside of the declared range.
 
-    Args:
-        output: A tensor or array (n, c, h, w) or (n, h, w, c) with 1 or 3 channels, uint8 or float. Where both layouts
-            fit, a tensor is taken as the first and an array as the second. One channel is repeated.
-        expected: Images that there should be.
-        image_range: What black and white are in float images; uint8 images need none.
-        who: Names the generator and its setting in messages.
-
-    Returns:
-        uint8 (n, 3, h, w) on the CPU, and the share of values that were more than one level of 255 outside of the range.
-
-    Raises:
-        DataError: It is something else, or holds NaN or infinite values.
+    The output is (n, c, h, w) or (n, h, w, c) with 1 or 3 channels, uint8 or float. Where both layouts fit, a tensor is
+    taken as the first and an array as the second. One channel is repeated.
     """
-    images = _channels_first(output, expected, who)
-    clamped = 0.0
+    axes = (3, 1) if isinstance(output, np.ndarray) else (1, 3)
+    if isinstance(output, np.ndarray) and output.dtype in (np.uint8, np.float16, np.float32, np.float64):
+        output = torch.from_numpy(np.ascontiguousarray(output))
+    known = isinstance(output, Tensor) and (output.dtype == torch.uint8 or output.is_floating_point())
+    shape = tuple(output.shape) if isinstance(output, Tensor) else ()
+    axis = next((axis for axis in axes if len(shape) == 4 and shape[axis] in {1, 3}), None)
+    if not isinstance(output, Tensor) or not known or axis is None or 0 in shape[1:] or shape[0] != expected:
+        came = f"{getattr(output, 'dtype', type(output).__name__)} {tuple(getattr(output, 'shape', ()))}"
+        raise DataError(
+            f"{who} must return {expected} images, one tensor or array (n, 3, h, w) or (n, h, w, 3), uint8 or float, or "
+            f"gray ones with 1 channel, but returned {came}",
+            code="generator-output",
+        )
+    images, clamped = output.detach() if axis == 1 else output.detach().permute(0, 3, 1, 2), 0.0
     if images.dtype != torch.uint8:
-        images, clamped = _float_to_uint8(images, image_range, who)
+        if image_range is None:
+            low, high = images.amin().item(), images.amax().item()
+            raise DataError(
+                f"{who} returned floats of values {low:.4g} to {high:.4g}; declare their range, such as "
+                "image_range=(-1, 1), or return uint8",
+                code="generator-range",
+            )
+        if not images.isfinite().all():
+            text = f"{who} returned NaN or infinite values; is it damaged, or did training diverge?"
+            raise DataError(text, code="generator-non-finite")
+        images, clamped = levels_of(images, image_range)
     # Cloned outside of inference mode, so that callers can use the images like any other tensor.
     with torch.inference_mode(False):
         return images.expand(-1, 3, -1, -1).to("cpu", copy=True).contiguous(), clamped
 
 
-def _channels_first(output: object, expected: int, who: str) -> Tensor:
-    if isinstance(output, np.ndarray) and output.dtype in (np.uint8, np.float16, np.float32, np.float64):
-        images, axes = torch.from_numpy(np.ascontiguousarray(output)), (3, 1)
-    elif isinstance(output, Tensor):
-        images, axes = output.detach(), (1, 3)
-    else:
-        raise _wrong_type(output, who)
-    if images.dtype != torch.uint8 and not images.is_floating_point():
-        raise _wrong_type(output, who)
-    axis = next((axis for axis in axes if images.ndim == 4 and images.shape[axis] in {1, 3}), None)
-    if axis is None or 0 in images.shape[1:]:
-        raise DataError(
-            f"{who} must return images (n, 3, h, w) or (n, h, w, 3), or gray ones with 1 channel, but returned shape "
-            f"{tuple(images.shape)}",
-            code="generator-shape",
-        )
-    if len(images) != expected:
-        raise DataError(
-            f"{who} was given {expected} latents and must return as many images, but returned {len(images)}",
-            code="generator-count",
-        )
-    return images if axis == 1 else images.permute(0, 3, 1, 2)
+def draw_latents(n: int, d: int, *, seed: int) -> Tensor:
+    """Standard normal latents (n, d), drawn on the CPU, so that they are the same whatever device uses them."""
+    check_count("n", n)
+    check_count("latent_dim", d)
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= int(seed) < 2**63:
+        raise UsageError(f"seed must be an integer from 0 on, got {seed!r}", code="seed")
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
 
 
-def _wrong_type(output: object, who: str) -> DataError:
-    came = type(output).__name__
-    if isinstance(output, np.ndarray | Tensor):
-        came = f"one of {output.dtype}"
-        hint = "uint8 takes 0..255, and floats need a declared image_range"
-    elif isinstance(output, tuple | list):
-        hint = "return the images alone, as one batch"
-    else:
-        hint = "return its images alone"
-    return DataError(
-        f"{who} must return one tensor or array of uint8 or float images, but returned {came}; {hint}",
-        code="generator-type",
-    )
+def check_count(name: str, value: object) -> None:
+    """Check that `value` is an integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
+        raise UsageError(f"{name} must be an integer of at least 1, not {value!r}", code="bad-option")
 
 
-def _float_to_uint8(images: Tensor, image_range: ImageRange | None, who: str) -> tuple[Tensor, float]:
-    """Convert float images, and return the share of values that were clamped."""
-    if image_range is None:
-        low, high = images.amin().item(), images.amax().item()
-        raise DataError(
-            f"{who} returned {str(images.dtype).removeprefix('torch.')} images with values {low:.4g} to {high:.4g}; "
-            "declare their range, such as image_range=(-1, 1), or return uint8",
-            code="generator-range",
-        )
-    if not images.isfinite().all():
-        raise DataError(
-            f"{who} returned NaN or infinite values; its weights may be damaged, training has diverged, or it "
-            "overflows in low precision",
-            code="generator-non-finite",
-        )
-    return levels_of(images, image_range)
+def check_psi(rule: str, psi: object) -> None:
+    """Check the name of a rule and that psi is in its range."""
+    if rule not in RULES:
+        raise UsageError(f"there is no rule {rule!r}; use one of {', '.join(RULES)}", code="unknown-rule")
+    is_number = isinstance(psi, Real) and not isinstance(psi, bool) and math.isfinite(psi)
+    if not is_number or (rule != W_RULE and float(psi) < 0):  # type: ignore[arg-type]
+        needed = "a finite number" if rule == W_RULE else "a finite number of at least 0"
+        raise UsageError(f"psi must be {needed} for the rule {rule}, but is {psi!r}", code="bad-psi")
+
+
+def _resample(z: Tensor, psi: float) -> Tensor:
+    """Phi^-1 of Phi(-psi) + u (Phi(psi) - Phi(-psi)) at u = Phi(z), without the cancellation of that formula.
+
+    By symmetry it is the x for which erf(|x| / sqrt 2) = erf(|z| / sqrt 2) erf(psi / sqrt 2), with the sign of z.
+    Where the product is near one its distance from one is what is known well, so that is inverted there instead. The
+    result is right to a few units in the last place of a float64, and is z itself in float32 once psi is past 10.
+    """
+    from scipy.special import erf, erfc, erfcinv, erfinv
+
+    magnitude = z.double().abs().numpy() / math.sqrt(2)
+    inside, bound = erf(magnitude), erf(psi / math.sqrt(2))
+    outside = erfc(magnitude) + erfc(psi / math.sqrt(2)) * inside
+    x = torch.from_numpy(math.sqrt(2) * np.where(outside < 0.5, erfcinv(outside), erfinv(inside * bound)))
+    return x.clamp(max=psi).copysign(z.double()).float()
+
+
+RULES: dict[str, Callable[[Tensor, float], Tensor]] = {
+    "w-interpolate": lambda z, _psi: z,
+    "z-resample": _resample,
+    "z-scale": lambda z, psi: z * psi,
+    "z-clip": lambda z, psi: z.clamp(-psi, psi),
+}
+"""By rule: from latents float32 (n, d) and psi to truncated latents; row i is the same sample at every psi.
+
+- `z-scale`: psi z. Sampling at a reduced temperature (Kingma and Dhariwal 2018).
+- `z-clip`: z clamped to [-psi, psi]. What lies outside piles up at the bounds.
+- `z-resample`: a normal truncated to [-psi, psi] (Marchesi 2017; the truncation trick of Brock et al. 2019). They draw
+  a coordinate anew until it lies inside; here it comes from the inverse distribution function at the fixed uniform
+  u = Phi(z), which has the same distribution and keeps every point paired with itself over all psi.
+- `w-interpolate`: z as it is; w = f(z) of the mapping network is moved towards its mean (Karras et al. 2019, appendix B):
+  w' = mean + psi (w - mean), the mean being that of f(z) over normal z.
+"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,6 @@ from genpr.evaluation.compare import compare, short_labels
 from genpr.evaluation.result import Result, recipe_of
 from genpr.images.datasets import CountedBatches
 from genpr.metrics.f_beta import F_SCORE_METRICS
-from genpr.metrics.metric import family_of
 from genpr.metrics.simultaneous import against_best, on_front
 from genpr.metrics.uncertainty import Interval
 
@@ -32,24 +31,16 @@ if TYPE_CHECKING:
 
 _LEVEL = 0.95
 _MOST_NAMES = 5
-_SAME_NULL = 0.02  # nulls of classes drawn at random differ by less
 
 
 @dataclass(frozen=True, slots=True)
 class RankEntry:
     """One checkpoint in a ranking.
 
-    Attributes:
-        name: Its name.
-        rank: From 1; equal values share one. In a ranking by "pareto", 1 is the front, 2 the front of the rest, and so
-            on. None where the number has no value with these images.
-        value: The number that it is ranked by; None for "pareto", and where it has no value.
-        interval: 95 %, of this number alone; None where none is known.
-        difference: The number minus that of the winner; None as for `value`.
-        bounds: 95 %, of this difference, simultaneous over all checkpoints; None where no bounds are known.
-        is_contender: Whether it may be the best, or on the Pareto front: True for the truly best with 95 % confidence. None
-            where no bounds are known.
-        dominated_by: In a ranking by "pareto", who is at least as good in both and better in one, in order.
+    Equal values share a rank; in a ranking by "pareto", 1 is the front, 2 the front of the rest, and so on. The rank, the
+    value and its difference to that of the winner are None where it has no value with these images, the latter two for
+    "pareto". `interval` is of this number alone; `bounds` are of the difference, simultaneous over all checkpoints, and None
+    with `is_contender` where none are known. `dominated_by` is of "pareto".
     """
 
     name: str
@@ -64,16 +55,10 @@ class RankEntry:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Checkpoints in order.
+    """Checkpoints in order: entries and results with the best first, those without a value last.
 
-    Attributes:
-        by: What they are ranked by, as it was asked for.
-        better: Whether "higher" or "lower" values of it are better.
-        entries: The best first; those without a value last.
-        results: The score of each, in the same order.
-        left_out: Why, by name; only where that was asked for.
-        remarks: What a reader of the order should know, in sentences.
-        drawn_by: What drew the images of those that genpr drew itself, as plain JSON types, by name.
+    `left_out` says why, by name, where that was asked for; `remarks` is what a reader of the order should know; `drawn_by` says
+    what drew the images of those that genpr drew itself.
     """
 
     by: str
@@ -105,11 +90,7 @@ class Ranking:
         return _summary(self.by, self.entries)
 
     def __getitem__(self, name: str) -> RankEntry:
-        """The entry of the checkpoint `name`.
-
-        Raises:
-            KeyError: It is not ranked.
-        """
+        """The entry of the checkpoint `name`."""
         return {each.name: each for each in self.entries}[name]
 
     def to_dict(self) -> dict[str, Any]:
@@ -168,7 +149,9 @@ def rank_checkpoints(
         >>> ranking.winner, ranking.contenders
         ('late', ('late',))
     """
-    named = _named(checkpoints)
+    named = checkpoints if isinstance(checkpoints, Mapping) else by_name(checkpoints)
+    if not named:
+        raise UsageError("a ranking needs at least one checkpoint, found none", code="no-checkpoints")
     check_computed(by, evaluator.metrics)
     results, left_out = dict[str, Result](), dict[str, str]()
     drawn_by = dict[str, Mapping[str, object]]()
@@ -176,7 +159,6 @@ def rank_checkpoints(
         try:
             results[name] = evaluator.score(source)
         except GenprError as error:
-            # The same error, with its code and what else it holds, that says where.
             error.args = (f"checkpoint {name}: {error}", *error.args[1:])
             if not skip_bad or isinstance(error, ResourceError):
                 raise
@@ -184,7 +166,7 @@ def rank_checkpoints(
             continue
         if isinstance(source, CountedBatches) and source.drawn_by is not None:
             drawn_by[name] = source.drawn_by
-        if not force:
+        if not force:  # as soon as it is scored
             _check_sizes(results)
     if not results:
         raise DataError(
@@ -212,26 +194,28 @@ def rank_results(results: Mapping[str, Result], *, by: str = "f1", force: bool =
     needs = tuple(dict.fromkeys(metric for each in criteria for metric in each.needs))
     for name, result in results.items():
         check_computed(by, (*result.metrics, *result.undefined), f"{name} does not hold")
-    valued = {
-        name: result for name, result in results.items() if all(need in result.metrics for need in needs)
-    }
+    valued = {name: result for name, result in results.items() if {*needs} <= {*result.metrics}}
     missing = [name for name in results if name not in valued]
     if not valued:
         raise DataError(f"{' and '.join(needs)} have no value with any of these images", code="undefined")
-    differences = _differences(valued, needs, force=force)
+    remarks = [f"not made alike: {difference}" for difference in _differences(valued, needs, force=force)]
+    if missing:
+        remarks.append(f"no value of {by} with these images: {listed(missing)}")
     recipes = [recipe_of(result) for result in valued.values()]
     bounded = all(recipe[need] == recipes[0][need] for recipe in recipes for need in needs)
     if by == PARETO:
         ranked = _rank_by_front(criteria, valued, bounded=bounded)
     else:
         ranked = _rank_by_number(criteria[0], valued, bounded=bounded)
-    entries = (*ranked, *(RankEntry(name) for name in missing))
-    remarks = [f"not made alike: {difference}" for difference in differences]
-    remarks += _null_remarks(valued, needs)
-    if missing:
-        remarks.append(f"no value of {by} with these images: {listed(missing)}")
     if ranked[0].is_contender is None:
-        remarks.append(_why_unbounded(by, criteria, valued, bounded=bounded))
+        without = [name for name in valued if any(each.resampled(valued[name]) is None for each in criteria)]
+        why = (
+            f"no interval of {by} is known for {listed(without)}"
+            if without
+            else f"{by} was not found alike in all"
+        )
+        remarks.append(f"no bounds: {why}")
+    entries = (*ranked, *(RankEntry(name) for name in missing))
     ordered = {each.name: results[each.name] for each in entries}
     return Ranking(by, criteria[0].better, entries, ordered, {}, tuple(remarks))
 
@@ -287,55 +271,22 @@ def _rank_by_front(
     return entries
 
 
-def _named(checkpoints: object) -> dict[str, object]:
-    """Sources by name.
-
-    Raises:
-        UsageError: There are none ("no-checkpoints"), or they are neither a mapping nor paths of their own
-            ("bad-checkpoints").
-    """
-    if isinstance(checkpoints, Mapping):
-        named = {str(name): source for name, source in checkpoints.items()}
-        paths = [str(name) for name in checkpoints]
-    else:
-        if isinstance(checkpoints, str | os.PathLike) or not isinstance(checkpoints, Iterable):
-            raise UsageError(
-                f"checkpoints are a mapping of names to images, or several paths, not a {type(checkpoints).__name__}",
-                code="bad-checkpoints",
-            )
-        given = list(checkpoints)
-        if strangers := [each for each in given if not isinstance(each, str | os.PathLike)]:
-            raise UsageError(
-                f"checkpoints without names must be paths, not a {type(strangers[0]).__name__}; give a mapping of names",
-                code="bad-checkpoints",
-            )
-        return dict(by_name(given))
-    _check_names(named, paths)
-    return named
-
-
 def by_name(paths: Sequence[str | os.PathLike[str]]) -> dict[str, str]:
-    """Paths by what a ranking calls them: their file names where these tell them apart.
-
-    Raises:
-        UsageError: There are none ("no-checkpoints"), or one of them twice ("bad-checkpoints").
-    """
+    """Paths by what a ranking calls them: their file names where these tell them apart."""
+    if (
+        isinstance(paths, str)
+        or not isinstance(paths, Sequence)
+        or not all(isinstance(each, str | os.PathLike) for each in paths)
+    ):
+        text = "checkpoints are a mapping of names to images, or several paths"
+        raise UsageError(text, code="bad-checkpoints")
     names = short_labels([Path(each).absolute() for each in paths]) if paths else []
-    named = dict(zip(names, [os.fspath(each) for each in paths], strict=True))
-    _check_names(named, names)
-    return named
-
-
-def _check_names(named: Mapping[str, object], names: Sequence[str]) -> None:
-    if not named:
-        raise UsageError("a ranking needs at least one checkpoint, found none", code="no-checkpoints")
-    if len(named) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"the checkpoint {twice} is given twice", code="bad-checkpoints")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"the checkpoint {twice[0]} is given twice", code="bad-checkpoints")
+    return dict(zip(names, [os.fspath(each) for each in paths], strict=True))
 
 
 def _check_sizes(results: Mapping[str, Result]) -> None:
-    """The last one against the first, as soon as it is scored."""
     (first, one), (last, other) = next(iter(results.items())), list(results.items())[-1]
     if one.fake.n != other.fake.n:
         least = min(one.fake.n, other.fake.n)
@@ -347,11 +298,7 @@ def _check_sizes(results: Mapping[str, Result]) -> None:
 
 
 def _differences(results: Mapping[str, Result], needs: Sequence[str], *, force: bool) -> tuple[str, ...]:
-    """In what they were not made alike, in words; only metrics that are ranked or shown count.
-
-    Raises:
-        DataError: They were not, and that is not forced ("not-alike").
-    """
+    """In what they were not made alike, in words; only metrics that are ranked or shown count."""
     if len(results) < 2:
         return ()
     used = {*needs, *F_SCORE_METRICS}
@@ -360,18 +307,6 @@ def _differences(results: Mapping[str, Result], needs: Sequence[str], *, force: 
         for name, result in results.items()
     }
     return compare(cut, force=force).differences
-
-
-def _why_unbounded(
-    by: str, criteria: Sequence[Criterion], results: Mapping[str, Result], *, bounded: bool
-) -> str:
-    if not bounded:
-        return f"no bounds: {by} was not found in the same way in all of them"
-    without = [
-        name for name, result in results.items() if any(each.resampled(result) is None for each in criteria)
-    ]
-    who = "any of them" if len(without) == len(results) else listed(without)
-    return f"no bounds: no interval of {by} is known for {who}"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -386,17 +321,15 @@ def _summary(by: str, entries: Sequence[RankEntry]) -> str:
     if len(entries) == 1:
         return f"{entries[0].name} is the only checkpoint: there is nothing to compare it with."
     first = [each.name for each in entries if each.rank == 1]
-    is_front, are_several = by == PARETO, len(first) > 1
+    verb, is_front = "are" if len(first) > 1 else "is", by == PARETO
+    where = (
+        "on the Pareto front of precision and recall"
+        if is_front
+        else f"{'equal ' * (len(first) > 1)}first by {by}"
+    )
+    ahead = f"{listed(first)} {verb} {where}"
     if len(first) == len(entries):
-        if is_front:
-            return f"all {len(first)} are on the Pareto front: none is beaten in both precision and recall."
-        return f"all {len(first)} are equal by {by}."
-    if is_front:
-        ahead = (
-            f"{listed(first)} {'are' if are_several else 'is'} on the Pareto front of precision and recall"
-        )
-    else:
-        ahead = f"{listed(first)} {'are equal first' if are_several else 'is first'} by {by}"
+        return f"all {len(first)} {'are ' + where if is_front else 'are equal by ' + by}."
     if entries[0].is_contender is None:
         return f"{ahead}; no confidence bounds are available, so the difference may be chance."
     tied = [each.name for each in entries if each.is_contender and each.name not in first]
@@ -405,24 +338,7 @@ def _summary(by: str, entries: Sequence[RankEntry]) -> str:
         others = "no other is" if is_front else "the others are not as good"
         return f"{ahead}, and {others}: simultaneous 95 % bounds over all {count} tell."
     if is_front:
-        return (
-            f"{ahead}, and {listed(tied)} may be: with 95 %, all that are truly on the front of these {count} are "
-            "among those marked *."
-        )
-    return (
-        f"{ahead}, but {listed(tied)} cannot be told from the best: with 95 %, the truly best of these {count} "
-        "is among those marked *."
-    )
-
-
-def _null_remarks(results: Mapping[str, Result], needs: Sequence[str]) -> list[str]:
-    """A sentence per label metric whose null differs between results: other classes were requested."""
-    found = []
-    for need in needs:
-        nulls = [null for result in results.values() if (null := result.metrics[need].null) is not None]
-        if family_of(need) == "label" and nulls and max(nulls) - min(nulls) > _SAME_NULL:
-            found.append(
-                f"a perfect generator would score {min(nulls):.3f} to {max(nulls):.3f} in {need}, as classes were asked for in "
-                "other proportions: hold each value against its own null"
-            )
-    return found
+        found, truth = f"and {listed(tied)} may be", "all that are truly on the front"
+    else:
+        found, truth = f"but {listed(tied)} cannot be told from the best", "the truly best"
+    return f"{ahead}, {found}: with 95 %, {truth} of these {count} {'are' if is_front else 'is'} among those marked *."

@@ -17,20 +17,24 @@ import torch
 from torch import Tensor
 
 from genpr.checkpoints.generator import (
+    RULES,
     CallableRoute,
     LoadedGenerator,
     Setting,
     StyleRoute,
+    check_count,
     check_generator,
+    check_psi,
     device_of,
+    draw_latents,
     find_route,
     generator_errors,
     inference_context,
     load_generator,
+    network_hashes,
     seed_noise,
     to_uint8,
 )
-from genpr.checkpoints.latents import Latents, check_count, check_psi, network_hashes
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.errors import DataError, UsageError
 from genpr.features.options import takes_options
@@ -49,7 +53,8 @@ class Sampler:
     Attributes:
         generator: What the user gave.
         name: What to call it.
-        latents: (n, d), the same at every setting.
+        latents: float32 (n, d), standard normal, on the CPU: the same at every setting.
+        seed: Of latents and noise.
         axis: Name of what is varied, such as "psi" or "guidance".
         rule: How psi truncates; None where the generator is given the axis by name.
         labels: (n,) or (n, c) class labels of the samples, if there are any.
@@ -60,7 +65,8 @@ class Sampler:
 
     generator: object = field(repr=False)
     name: str
-    latents: Latents
+    latents: Tensor = field(repr=False)
+    seed: int
     axis: str
     rule: str | None
     labels: Tensor | None = field(repr=False)
@@ -100,14 +106,14 @@ class Sampler:
         who, chosen = f"generator {name!r}", SamplerOptions(**options)
         check_generator(target, who)
         check_count("batch_size", chosen.batch_size)
-        latents = Latents.draw(n, _latent_dim_of(target, chosen.latent_dim, who), seed=chosen.seed)
+        latents = draw_latents(n, _latent_dim_of(target, chosen.latent_dim, who), seed=chosen.seed)
         labels, device = _label_tensor(chosen.labels, n), device_of(target, chosen.device, who)
         route, rule = find_route(
             target,
             axis=chosen.axis,
             rule=chosen.rule,
             labels=labels,
-            latent_dim=latents.z.shape[1],
+            latent_dim=latents.shape[1],
             device=device,
             who=who,
         )
@@ -115,6 +121,7 @@ class Sampler:
             generator=target,
             name=name,
             latents=latents,
+            seed=chosen.seed,
             axis=chosen.axis,
             rule=rule,
             labels=labels,
@@ -156,8 +163,8 @@ class Sampler:
         return {
             "name": self.name,
             "n": self.n,
-            "latent_dim": self.latents.z.shape[1],
-            "seed": self.latents.seed,
+            "latent_dim": self.latents.shape[1],
+            "seed": self.seed,
             "axis": self.axis,
             "rule": self.rule,
             "labels": None if self.labels is None else _tensor_sha256(self.labels),
@@ -172,15 +179,9 @@ class Sampler:
 
 @dataclass(eq=False)
 class GeneratedImages(CountedBatches):
-    """The images of a generator at one setting: an iterable of batches uint8 (b, 3, h, w) on the CPU.
+    """The images of a generator at one setting, as batches uint8 (b, 3, h, w) on the CPU, the same in every pass.
 
-    It can be iterated any number of times and gives the same images every time. `Evaluator.score` takes it.
-
-    Attributes:
-        sampler: What draws them.
-        setting: Where on its axis.
-        clamped: Share of values that were outside of the declared range by more than one level of 255 and were cut
-            off, in the last whole pass; None before the first.
+    `clamped` is the share of values outside of the declared range in the last whole pass; None before the first.
     """
 
     sampler: Sampler
@@ -227,15 +228,16 @@ class GeneratedImages(CountedBatches):
 
     def _draw(self, batch: int, start: int, stop: int) -> tuple[Tensor, float]:
         sampler = self.sampler
-        latents = sampler.latents.rows(start, stop)
-        z = latents.z if sampler.rule is None else latents.truncated(sampler.rule, float(self.setting))
+        z = sampler.latents[start:stop]
+        if sampler.rule is not None:
+            z = RULES[sampler.rule](z, float(self.setting))
         labels = None if sampler.labels is None else sampler.labels[start:stop].to(sampler.device)
         who = f"generator {self.name!r}, batch {batch},"
         with generator_errors(who):
             if batch == 0:
-                seed_noise(sampler.latents.seed, -1)
+                seed_noise(sampler.seed, -1)
                 sampler._route.prepare()
-            seed_noise(sampler.latents.seed, batch)  # after what only some passes need
+            seed_noise(sampler.seed, batch)  # after what only some passes need
             # A copy, since a generator may work in place.
             output = sampler._route(z.to(sampler.device, copy=True), labels, self.setting, start)
         return to_uint8(output, expected=stop - start, image_range=sampler.image_range, who=who)
@@ -354,12 +356,7 @@ class CheckpointImages(CountedBatches):
 def checkpoints_at(
     images_of: Callable[[Path], CheckpointImages], *, pattern: str | None = None
 ) -> Callable[[Path], CheckpointImages | None]:
-    """Make the `source_of` of a `Watcher`: from a path to its images, or to None if it is not a checkpoint file.
-
-    Args:
-        images_of: From a checkpoint to its images.
-        pattern: Which names are checkpoints, such as "*ema.pt"; None goes by the suffix.
-    """
+    """Make the `source_of` of a `Watcher`: the images of files whose names match `pattern`, or have a usual suffix."""
 
     def source_of(path: Path) -> CheckpointImages | None:
         is_named = (
@@ -370,28 +367,21 @@ def checkpoints_at(
     return source_of
 
 
-def _name_of(generator: Any) -> str:  # noqa: ANN401 - a user's object
-    """The name of a generator that was given none."""
-    for attribute in ("name", "__name__"):
-        value = getattr(generator, attribute, None)
-        if isinstance(value, str) and value:
-            return value
-    return type(generator).__name__
+def _name_of(generator: object) -> str:
+    names = (getattr(generator, attribute, None) for attribute in ("name", "__name__"))
+    return next((name for name in names if isinstance(name, str) and name), type(generator).__name__)
 
 
 def _latent_dim_of(generator: object, given: int | None, who: str) -> int:
     """Coordinates of a latent, as given or from the generator's `z_dim` or `latent_dim`."""
-    if given is not None:
-        return given
-    for attribute in ("z_dim", "latent_dim"):
-        value = getattr(generator, attribute, None)
-        if isinstance(value, int) and not isinstance(value, bool):
+    values = (given, *(getattr(generator, attribute, None) for attribute in ("z_dim", "latent_dim")))
+    for value in values:
+        if value is not None and isinstance(value, int) and not isinstance(value, bool):
             return value
-    raise UsageError(
-        f"latent_dim is needed: {who} does not say how many coordinates a latent has (an attribute `z_dim` or "
-        "`latent_dim` would)",
-        code="latent-dim",
+    text = (
+        f"latent_dim is needed: {who} has no attribute `z_dim` or `latent_dim`, the coordinates of a latent"
     )
+    raise UsageError(text, code="latent-dim")
 
 
 def _label_tensor(labels: object, n: int) -> Tensor | None:
@@ -400,21 +390,15 @@ def _label_tensor(labels: object, n: int) -> Tensor | None:
         return None
     try:
         rows = torch.as_tensor(np.asarray(labels) if not isinstance(labels, Tensor) else labels)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(
-            f"labels must be numbers, one row per image, not {type(labels).__name__} ({error})",
-            code="generator-labels",
-        ) from error
+    except (TypeError, ValueError, RuntimeError):
+        rows = torch.empty(())
     if rows.ndim not in {1, 2} or len(rows) != n:
-        raise UsageError(
-            f"labels must be (n,) or (n, c) with n = {n}, one row per image, but are {tuple(rows.shape)}",
-            code="generator-labels",
-        )
+        text = f"labels must be numbers (n,) or (n, c) with n = {n}, one row per image, not {type(labels).__name__}"
+        raise UsageError(text, code="generator-labels")
     return rows.detach().cpu().clone()
 
 
 def _plain_setting(setting: object, axis: str) -> Setting:
-    """A setting as a plain JSON value."""
     if isinstance(setting, np.generic):
         setting = setting.item()
     if isinstance(setting, bool | int | str) or (isinstance(setting, float) and math.isfinite(setting)):

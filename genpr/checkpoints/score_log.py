@@ -1,4 +1,4 @@
-"""The log of `genpr watch`: one JSON line per score, and files derived from it: the best score, and StyleGAN's format.
+"""The log of `genpr watch`: one JSON line per score, and `best.json`, derived from it.
 
 Every file is replaced as a whole, the lines first, so that neither a reader nor a kill finds half of one; what a kill leaves
 out of date is written anew at the next start. One process at a time writes to a folder. Importing this module does not
@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from genpr.checkpoints.criterion import number_of
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from genpr.evaluation.result import Result
 
 SCHEMA = 1
-BEST, STYLEGAN, RESULTS = "best.json", "metric-genpr.jsonl", "genpr-results"
+BEST, RESULTS = "best.json", "genpr-results"
 _LOCK = ".genpr-watch.lock"
 _CACHE_WARNINGS = "cache"  # they depend on what ran before, not on the samples
 # With these the fingerprint may differ, too: it names what a metric does with few images.
@@ -51,36 +50,33 @@ class ScoreLog:
     Args:
         path: The file of lines; `best.json` is written to the same folder.
         by: The number by which the best is chosen: a metric, or an F-score such as f1 or f0.5.
-        stylegan: Also keep `metric-genpr.jsonl`, in the shape of StyleGAN's metric files.
 
     Raises:
-        UsageError: `by` is not a single number with a better direction, the folder does not exist, or `best.json` or
-            `metric-genpr.jsonl` there was not written by genpr.
+        UsageError: `by` is not a single number with a better direction, the folder does not exist, or `best.json` there was
+            not written by genpr.
         DataError: The file holds something else ("not-a-log"), or is damaged ("file-damaged").
         ResourceError: Another process writes there ("locked"), or the folder cannot be written.
     """
 
-    def __init__(self, path: Path, *, by: str = "f1", stylegan: bool = False) -> None:
+    def __init__(self, path: Path, *, by: str = "f1") -> None:
         if not path.parent.is_dir():
             raise UsageError(
                 f"the folder {path.parent} does not exist", code="path-not-found", path=str(path.parent)
             )
-        self.path = path
-        self.by = by
-        self._criterion = number_of(by)
-        self._stylegan = stylegan
+        self.path, self.by, self._criterion = path, by, number_of(by)
+        self.paths = path, path.with_name(BEST)
         busy = f"another genpr watch writes to {path.parent}; stop it, or write to another folder (--out)"
         self._lock = exclusive_lock(path.parent / _LOCK, busy=busy)
         try:
             self._text = self._read()
             self.records = [self._parsed(*each) for each in enumerate(self._text.splitlines(), 1)]
-            self._check_derived()
+            self._check_best()
             try:
                 remove_temporaries(path.parent, "|".join(re.escape(each.name) for each in self.paths))
                 remove_temporaries(path.parent / RESULTS, r".+\.json")
             except OSError as error:
                 raise unwritable(path.parent, error) from error
-            self._write_derived()
+            self._write_best()
         except BaseException:
             self._lock.release()
             raise
@@ -88,21 +84,11 @@ class ScoreLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         try:
-            self._write_derived()
+            self._write_best()
         finally:
             self._lock.release()
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The files that are written here, of which not all need to be there."""
-        return self.path, self.path.with_name(BEST), self.path.with_name(STYLEGAN)
 
     @property
     def scored(self) -> list[Record]:
@@ -122,23 +108,15 @@ class ScoreLog:
         return value if value is not None and math.isfinite(value) else None
 
     def append(self, record: Record) -> None:
-        """Write one line, whole or not at all, and what follows from it.
-
-        Raises:
-            ResourceError: The disk is full, or the file cannot be written.
-        """
+        """Write one line, whole or not at all, and what follows from it."""
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         replace_file(self.path, self._text + line)
         self._text += line
         self.records.append(parse_json(line))
-        self._write_derived()
+        self._write_best()
 
     def write_result(self, name: str, text: str) -> None:
-        """Write a whole result, as JSON, to a file of its own; to be called before its line is appended.
-
-        Raises:
-            ResourceError: It cannot be written.
-        """
+        """Write a whole result, as JSON, to a file of its own; to be called before its line is appended."""
         path = self.path.parent / RESULTS / f"{name}.json"
         try:
             path.parent.mkdir(exist_ok=True)
@@ -175,40 +153,32 @@ class ScoreLog:
             )
         return dict(record)
 
-    def _check_derived(self) -> None:
-        """Check that the derived files that exist were written by genpr."""
-        tests = {BEST: _is_best, STYLEGAN: _is_stylegan} if self._stylegan else {BEST: _is_best}
-        for name, is_own in tests.items():
-            path = self.path.with_name(name)
-            if path.exists() and not is_own(path):
-                raise UsageError(
-                    f"{path} is not of genpr's watch and would be replaced; write to another folder (--out)",
-                    code="foreign-file",
-                    path=str(path),
-                )
+    def _check_best(self) -> None:
+        """Check that `best.json`, if it exists, was written by genpr."""
+        path = self.path.with_name(BEST)
+        try:
+            record = parse_json(_content(path), most=ARCHIVED_PARSED_BYTES) if path.exists() else None
+            is_own = record is None or (record["schema"] == SCHEMA and record["record"]["status"] == "scored")
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            is_own = False
+        if not is_own:
+            raise UsageError(
+                f"{path} is not of genpr's watch and would be replaced; write to another folder (--out)",
+                code="foreign-file",
+                path=str(path),
+            )
 
-    def _write_derived(self) -> None:
-        """Bring the derived files up to date with the lines."""
+    def _write_best(self) -> None:
+        """Bring `best.json` up to date with the lines."""
         best, path = self.best, self.path.with_name(BEST)
-        if best is not None:
+        try:
+            if best is None:
+                path.unlink(missing_ok=True)  # chosen by another metric
+                return
             facts = {"schema": SCHEMA, "name": best["name"], "by": self.by, "better": self._criterion.better}
             chosen = {**facts, "value": self.value(best), "record": best}
-            self._update(path, json.dumps(chosen, indent=1, allow_nan=False) + "\n")
-        else:
-            try:
-                path.unlink(missing_ok=True)  # chosen by another metric
-            except OSError as error:
-                raise unwritable(path, error) from error
-        if self._stylegan:
-            lines = [json.dumps(stylegan_line(record), allow_nan=False) + "\n" for record in self.scored]
-            self._update(self.path.with_name(STYLEGAN), "".join(lines))
-
-    def _update(self, path: Path, text: str) -> None:
-        """Write a file, unless it holds this text."""
-        try:
-            is_same = (
-                path.exists() and path.stat().st_size <= RESULT_BYTES and _content(path) == text.encode()
-            )
+            text = json.dumps(chosen, indent=1, allow_nan=False) + "\n"
+            is_same = path.exists() and _content(path) == text.encode()
         except OSError as error:
             raise unwritable(path, error) from error
         if not is_same:
@@ -218,21 +188,6 @@ class ScoreLog:
 def _content(path: Path) -> bytes:
     with open_regular(path) as file:
         return read_bytes(file, RESULT_BYTES, name=str(path), what="a log of scores", code="not-a-log")
-
-
-def _is_best(path: Path) -> bool:
-    try:
-        record = parse_json(_content(path), most=ARCHIVED_PARSED_BYTES)
-        return bool(record["schema"] == SCHEMA and record["record"]["status"] == "scored")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return False
-
-
-def _is_stylegan(path: Path) -> bool:
-    try:
-        return all(parse_json(line)["metric"] == "genpr" for line in _content(path).splitlines())
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return False
 
 
 def _is_record(value: object) -> bool:
@@ -246,9 +201,8 @@ def _is_record(value: object) -> bool:
             return isinstance(value["error"]["code"], str) and isinstance(value["listing"], str)
         for name, number in from_dict(Mapping[str, float], value["metrics"]).items():
             check_value(name, number)
-        for name, interval in from_dict(
-            Mapping[str, tuple[float, float]], value.get("intervals", {})
-        ).items():
+        intervals = from_dict(Mapping[str, tuple[float, float]], value.get("intervals", {}))
+        for name, interval in intervals.items():
             check_interval(name, interval)
         for name, null in from_dict(Mapping[str, float], value.get("nulls", {})).items():
             check_value(name, null, "null")
@@ -278,12 +232,7 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def comparable_facts(result: Result, drawn_by: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What has to be equal for two scores to stand in one log, and the numbers that may change the fingerprint.
-
-    Args:
-        result: The score.
-        drawn_by: What drew the images, where genpr drew them.
-    """
+    """What has to be equal for two scores to stand in one log, and the numbers that may change the fingerprint."""
     shared = (
         None if drawn_by is None else {key: drawn_by[key] for key in drawn_by if key not in _PER_CHECKPOINT}
     )
@@ -311,10 +260,11 @@ def scored_record(
     timestamp: float,
 ) -> dict[str, Any]:
     """The line of one score; it depends only on the images and the recipe, apart from the times."""
-    metrics = {name: metric.value for name, metric in result.metrics.items()}
-    f1 = f1_of(metrics)
     known = result.metrics.items()
+    metrics = {name: metric.value for name, metric in known}
+    f1 = f1_of(metrics)
     warnings = [item.code for item in result.notices if item.level == "warning"]
+    checkpoint = drawn_by and {"sha256": drawn_by.get("checkpoint"), "weights": drawn_by.get("weights")}
     return {
         "schema": SCHEMA,
         "name": name,
@@ -324,9 +274,7 @@ def scored_record(
         "nulls": {name: metric.null for name, metric in known if metric.null is not None},
         "warnings": [code for code in dict.fromkeys(warnings) if not code.startswith(_CACHE_WARNINGS)],
         **comparable_facts(result, drawn_by),
-        "checkpoint": None
-        if drawn_by is None
-        else {"sha256": drawn_by.get("checkpoint"), "weights": drawn_by.get("weights")},
+        "checkpoint": checkpoint,
         "extractor": None if result.extractor is None else result.extractor.name,
         "device": result.device,
         "versions": {name: result.versions[name] for name in ("genpr", "torch")},
@@ -346,27 +294,3 @@ def failed_record(name: str, listing: str, error: DataError, *, timestamp: float
         "listing": listing,
         "timestamp": timestamp,
     }
-
-
-def stylegan_line(record: Record) -> dict[str, Any]:
-    """A score as `metric_main.report_metric` of stylegan2-ada-pytorch and stylegan3 writes it."""
-    return {
-        "results": record["metrics"],
-        "metric": "genpr",
-        "total_time": record["seconds"],
-        "total_time_str": time_text(record["seconds"]),
-        "num_gpus": int(record["device"].startswith("cuda")),
-        "snapshot_pkl": record["name"],
-        "timestamp": record["timestamp"],
-    }
-
-
-def time_text(seconds: float) -> str:
-    """As StyleGAN writes a duration: "7s", "2m 05s", "3h 00m 09s", "1d 02h 03m"."""
-    s = round(seconds)
-    minutes, hours, days = s // 60 % 60, s // 3600 % 24, s // 86400
-    if s < 60:
-        return f"{s}s"
-    if s < 3600:
-        return f"{minutes}m {s % 60:02}s"
-    return f"{hours}h {minutes:02}m {s % 60:02}s" if not days else f"{days}d {hours:02}h {minutes:02}m"

@@ -11,7 +11,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
@@ -46,14 +46,7 @@ _FIRST_DELAY_S, _LONGEST_DELAY_S = 10.0, 600.0  # until a source that could not 
 
 @dataclass(frozen=True, slots=True)
 class PendingSource:
-    """A source that may be scored once it is complete.
-
-    Attributes:
-        path: Where it is.
-        source: What to score.
-        listing: sha256 over the names, sizes and times of modification of all files in it.
-        is_marked: Of a folder, whether the file that says it is complete is in it; None where no such file is agreed on.
-    """
+    """A source that may be scored once it is complete; `is_marked` says whether the agreed file is in a folder."""
 
     path: Path
     source: object
@@ -73,55 +66,16 @@ def samples_at(path: Path) -> str | None:
 
 
 def check_folder(folder: Path) -> None:
-    """Check that there is a folder to watch.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """Check that there is a folder to watch."""
     if not folder.is_dir():
-        raise UsageError(
-            f"there is no folder {folder} to watch; make it before the training run does",
-            code="path-not-found",
-            path=str(folder),
-        )
+        text = f"there is no folder {folder} to watch; make it before the training run does"
+        raise UsageError(text, code="path-not-found", path=str(folder))
 
 
 def natural_order(name: str) -> tuple[list[str | int], str]:
     """A key that puts epoch_2 before epoch_10."""
     parts = re.split(r"([0-9]+)", name)
     return [int(part) if position % 2 else part for position, part in enumerate(parts)], name
-
-
-def pending_sources(
-    folder: Path,
-    *,
-    source_of: SourceOf = samples_at,
-    done_file: str | None = None,
-    is_excluded: Callable[[str], bool] = lambda _name: False,
-    ignored: Collection[Path] = (),
-) -> list[PendingSource]:
-    """List the sources in `folder`, in natural order, without folders that hold no image.
-
-    Args:
-        folder: The folder that is watched.
-        source_of: What is a sample, and how it is read.
-        done_file: Name of the file that marks a complete folder.
-        is_excluded: Whether a name is left out unread, such as that of a source with a score.
-        ignored: Files and folders that are no samples, such as the reals.
-
-    Raises:
-        OSError: `folder` cannot be listed.
-    """
-    names = [entry.name for entry in os.scandir(folder) if not entry.name.startswith(".")]
-    sources = []
-    for name in sorted(names, key=natural_order):
-        path = folder / name
-        if is_excluded(name) or any(_is_same(path, other) for other in ignored):
-            continue
-        source = pending_source(path, source_of=source_of, done_file=done_file)
-        if source is not None:
-            sources.append(source)
-    return sources
 
 
 def pending_source(
@@ -131,32 +85,22 @@ def pending_source(
     source = source_of(path)
     if source is None:
         return None
-    try:
-        names = files_of(path)
-        is_empty = path.is_dir() and not any(map(is_image_name, names))
-    except DataError:  # who scores it says what cannot be listed
-        names, is_empty = [], False
     is_marked = (path / done_file).exists() if done_file is not None and path.is_dir() else None
-    if is_empty and not is_marked:
-        return None
-    return PendingSource(path, source, listing_of(path, names), is_marked)
+    try:
+        if path.is_dir() and not is_marked and not any(map(is_image_name, walk_files(path))):
+            return None
+        return PendingSource(path, source, listing_of(path), is_marked)
+    except DataError:  # who scores it says what cannot be listed
+        return PendingSource(path, source, "", is_marked)
 
 
-def files_of(path: Path) -> list[str]:
-    """Names of the visible files below a folder, relative to it; of a file its own.
-
-    Raises:
-        DataError: A folder cannot be listed.
-    """
-    return sorted(walk_files(path)) if path.is_dir() else [path.name]
-
-
-def listing_of(path: Path, names: Sequence[str]) -> str:
-    """Hash of the names, sizes and times of modification of the files of a source."""
-    digest, is_folder = hashlib.sha256(), path.is_dir()
-    for name in names:
+def listing_of(path: Path) -> str:
+    """Hash of the names, sizes and times of modification of a file, or of the visible files below a folder."""
+    digest = hashlib.sha256()
+    files = {name: path / name for name in sorted(walk_files(path))} if path.is_dir() else {path.name: path}
+    for name, file in files.items():
         try:
-            status = (path / name if is_folder else path).stat()
+            status = file.stat()
             facts = f"{status.st_size}\0{status.st_mtime_ns}"
         except OSError:
             facts = "unreadable"  # who scores it says why
@@ -174,19 +118,12 @@ class Scorer(Protocol):
 
 @dataclass(slots=True)
 class _Attempt:
-    """When a source is scored, as long as it does not change.
-
-    Attributes:
-        listing: Of the source.
-        due: When it is scored.
-        failed: When that failed first; infinite as long as it did not.
-        delay: How long after the next failure it is tried again.
-    """
+    """When a source is scored, as long as it does not change: when it is due, and when it failed first."""
 
     listing: str
     due: float
     failed: float = math.inf
-    delay: float = _FIRST_DELAY_S
+    delay: float = _FIRST_DELAY_S  # after the next failure
 
 
 @takes_options(WatchOptions)
@@ -233,7 +170,6 @@ class Watcher:
         self._evaluator, self._folder, self._log = evaluator, folder, log
         self._options, self._source_of = chosen, source_of
         self._ignored = (*chosen.ignored, *log.paths)
-        self._cache = None if chosen.cache_fakes else False
         self._on_message, self._on_record, self._on_result = on_message, on_record, on_result
         self._clock, self._sleep, self._now = clock, sleep, now
         self._attempts: dict[str, _Attempt] = {}
@@ -291,19 +227,19 @@ class Watcher:
 
     def _list(self) -> list[PendingSource]:
         try:
-            return pending_sources(
-                self._folder,
-                source_of=self._source_of,
-                done_file=self._options.done_file,
-                is_excluded=self._scored.__contains__,
-                ignored=self._ignored,
-            )
+            names = [entry.name for entry in os.scandir(self._folder) if not entry.name.startswith(".")]
         except OSError as error:
             raise ResourceError(
                 f"the watched folder {self._folder} cannot be listed ({error.strerror}); was it removed?",
                 code="unreadable",
                 path=str(self._folder),
             ) from error
+        new = [self._folder / name for name in sorted(names, key=natural_order) if name not in self._scored]
+        paths = [path for path in new if not any(_is_same(path, other) for other in self._ignored)]
+        return [pending for path in paths if (pending := self._pending(path)) is not None]
+
+    def _pending(self, path: Path) -> PendingSource | None:
+        return pending_source(path, source_of=self._source_of, done_file=self._options.done_file)
 
     def _is_done(self, until: int | None) -> bool:
         return until is not None and len(self._scored | self._failed.keys()) >= until
@@ -312,7 +248,7 @@ class Watcher:
         """Score a source; whether it is recorded or gone, so that it need not be retried."""
         started = time.perf_counter()
         try:
-            result = self._evaluator.score(pending.source, cache=self._cache)
+            result = self._evaluator.score(pending.source, cache=False)  # samples are seldom scored twice
         except (DataError, UsageError) as error:
             if not pending.path.exists():
                 return True  # moved away meanwhile
@@ -320,10 +256,9 @@ class Watcher:
                 raise
             return self._record_failure(pending, error)
         seconds = time.perf_counter() - started
-        if self._is_changed(pending):
-            self._on_message(
-                f"{pending.name} changed while it was scored; it will be scored when it is complete"
-            )
+        again = self._pending(pending.path)
+        if again is None or again.listing != pending.listing:
+            self._on_message(f"{pending.name} changed while it was scored; it is scored again when complete")
             del self._attempts[pending.name]
             return False
         drawn_by = pending.source.drawn_by if isinstance(pending.source, CountedBatches) else None
@@ -348,10 +283,6 @@ class Watcher:
     def _append(self, record: Record) -> None:
         self._log.append(record)
         self._on_record(record)
-
-    def _is_changed(self, pending: PendingSource) -> bool:
-        again = pending_source(pending.path, source_of=self._source_of, done_file=self._options.done_file)
-        return again is None or again.listing != pending.listing
 
     def _is_due(self, pending: PendingSource, now: float) -> bool:
         """Whether a source has not changed for long enough, or is marked as complete; to be called at every poll."""

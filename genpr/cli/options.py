@@ -194,7 +194,7 @@ def score_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*args, options=replace(options, labels=labels.chosen()), **values)
 
     groups = (
-        option_group(ScoreOptions, without={"held_out", "equal_sizes"}),
+        option_group(ScoreOptions, without={"held_out"}),
         follow_symlinks,
         option_group(LabelFlags, "labels", without={"per_class", "min_per_class", "worst_by"}),
     )

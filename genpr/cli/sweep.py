@@ -96,7 +96,7 @@ def command(
     from genpr.checkpoints.criterion import Objective
     from genpr.checkpoints.generator import load_generator
     from genpr.checkpoints.sampler import Sampler
-    from genpr.checkpoints.sweep import SweepFolder, sweep, sweep_sampler
+    from genpr.checkpoints.sweep import SweepFolder, sweep
     from genpr.evaluation.evaluator import Evaluator
 
     objective = Objective(flags.maximize, dict(flags.at_least))
@@ -114,8 +114,8 @@ def command(
         else:
             how = flags.sampling(options, flags.varied)
             sampler = Sampler.of(loaded, n=flags.n or evaluator.n_real, **how)
-            found = sweep_sampler(sampler, evaluator, settings, folder=folder, progress=report)
             drawn = {setting: sampler.images(setting) for setting in dict.fromkeys(settings)}
+            found = sweep(evaluator, drawn, axis=sampler.axis, folder=folder, progress=report)
     status = _show(found, objective, folder, output)
     names = {each.setting: f"{found.axis}={each.setting:.12g}" for each in found.points}
     output.write_comparison(

@@ -43,12 +43,6 @@ class WatchFlags(WatchOptions):
         "What best.json is chosen by: f1, f0.5, f2 or any F-score of precision and recall, or a metric.",
         metavar="NAME",
     )
-    file_format: str = option(
-        "genpr",
-        "stylegan also writes metric-genpr.jsonl, as StyleGAN's metric files are.",
-        choices=("genpr", "stylegan"),
-        flag="--format",
-    )
     once: bool = option(False, "Score what is there and complete, and leave.")
     until: int | None = option(None, "Leave when N sources are recorded.", least=1, metavar="N")
     interval: float = option(
@@ -93,14 +87,11 @@ def command(
     _check(real, folder, flags.by, options)
     drawn.check()
     if drawn.generator is not None:
-        refuse_given(
-            {"done_file", "cache_fakes"}, "is for samples, and --generator draws from checkpoint files"
-        )
+        refuse_given({"done_file"}, "is for samples, and --generator draws from checkpoint files")
     from genpr.checkpoints.score_log import ScoreLog
 
-    path, stylegan = flags.out or folder / "genpr.jsonl", flags.file_format == "stylegan"
     with (
-        ScoreLog(path, by=flags.by, stylegan=stylegan) as log,
+        ScoreLog(flags.out or folder / "genpr.jsonl", by=flags.by) as log,
         _summary(log, as_json=output.as_json),
         progress_bars(quiet=output.quiet) as bars,
     ):
@@ -117,7 +108,6 @@ def command(
             settle=flags.settle,
             give_up=flags.give_up,
             done_file=flags.done_file,
-            cache_fakes=flags.cache_fakes,
             keep_results=flags.keep_results,
             ignored=[Path(real)],
             on_message=complain,

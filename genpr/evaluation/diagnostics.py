@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import torch
 
-from genpr.evaluation.fitted_neighbors import NeighborResult
+from genpr.evaluation.fitted_metrics import NeighborResult
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Identities
 from genpr.features.feature_set import FeatureSet
 from genpr.images.policy import choices_in
 from genpr.metrics.ball_metrics import coverage, density, precision, recall
-from genpr.metrics.clusters import MissingKind, RealKinds, odd_axes
+from genpr.metrics.clusters import MissingKind, RealKinds
 from genpr.metrics.diagnostics import ManifoldDiagnostics, NearCopies, Outlier
 from genpr.metrics.distribution_metrics import C_T
 from genpr.metrics.metric import Metric
@@ -33,7 +33,6 @@ _FLAT = 0.01
 _COPIES = {"same-input", "copied-reals"}
 _CONCENTRATED = 0.8
 _DENSE, _GAP = 1.2, 0.2
-_REACHED, _GOOD = (precision, recall, coverage), 0.8  # of the null: what all must reach
 _NEAR, _PLAUSIBLE = (precision, density), 0.5
 _SHOWN = 3
 
@@ -48,7 +47,6 @@ def notices_of(
     deviations: Sequence[str],
     neighbors: NeighborResult | None,
     kinds: Callable[[], RealKinds | None],
-    seed: int,
 ) -> tuple[Notice, ...]:
     """Everything worth saying about a score, most important first."""
     found = input_notices(reals, fakes, *identities, protocol=plan.protocol.name, deviations=deviations)
@@ -66,7 +64,6 @@ def notices_of(
             metrics,
             neighbors.diagnostics,
             kinds=kinds,
-            seed=seed,
             distinct=identities[1].first_rows() if identities[1].n_duplicates else None,
             known=known,
             copying=copying,
@@ -164,7 +161,6 @@ def diagnose(
     diagnostics: ManifoldDiagnostics,
     *,
     kinds: Callable[[], RealKinds | None],
-    seed: int,
     distinct: Sequence[int] | None,
     known: Collection[str],
     copying: Sequence[Notice] = (),
@@ -189,9 +185,6 @@ def diagnose(
         fake_rows = None if distinct is None else torch.tensor(distinct)
         if missing := of_reals.missing(fakes.features, fake_rows=fake_rows):
             notices.append(_missing_kinds(reals, missing))
-    # Only where distances show nothing: a blurred or collapsed set differs in single features too.
-    if min(_relative(metrics, _REACHED), default=0.0) >= _GOOD:
-        notices += _axes(reals, fakes, seed)
     return [*notices, *_low_null(metrics)]
 
 
@@ -288,16 +281,6 @@ def _missing_kinds(reals: FeatureSet, kinds: Sequence[MissingKind]) -> Notice:
         fake=_percent(sum(kind.fake_share for kind in kinds)),
         shown=", ".join(reals.name_of(kind.row) for kind in kinds[:_SHOWN]),
     )
-
-
-def _axes(reals: FeatureSet, fakes: FeatureSet, seed: int) -> list[Notice]:
-    odd = odd_axes(reals.features, fakes.features, seed=seed)
-    if odd.is_lattice:
-        return [notice("lattice")]
-    if not odd.axes:
-        return []
-    shown = ", ".join(map(str, odd.axes[:_SHOWN]))
-    return [notice("odd-features", count=len(odd.axes), largest=f"{odd.largest:.2f}", shown=shown)]
 
 
 def _percent(share: float) -> str:

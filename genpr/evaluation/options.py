@@ -98,7 +98,6 @@ class ProtocolFreeKeywords(EmbedKeywords, total=False):
     intervals: bool
     control: bool
     held_out: object
-    equal_sizes: bool
     labels: LabelOptions | None
 
 
@@ -159,11 +158,6 @@ class ScoreOptions(EmbedOptions):
         "More reals, of the same kind, that the generator was not trained on, where the real side is what it was trained "
         "on; adds c_t, a test for copying.",
         metavar="SOURCE",
-    )
-    equal_sizes: bool = option(
-        False,
-        "Where the two sets differ in size, average coverage and the other metrics that depend on the ratio of sizes over "
-        "random blocks of the larger set as large as the smaller one; they then have no interval.",
     )
     labels: LabelOptions | None = option(
         None,

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict
 import torch
 
 from genpr.errors import DataError, UsageError, short
-from genpr.evaluation.fitted_neighbors import FittedNeighbors
+from genpr.evaluation.fitted_metrics import FittedNeighbors
 from genpr.evaluation.labels import (
     LABELS_HINT,
     LabeledImages,
@@ -216,7 +216,6 @@ class ClassScorer:
         check_options(
             plan.protocol,
             plan.ks,
-            equal_sizes=plan.equal_sizes,
             min_per_class=min_per_class,
             worst_by=worst_by,
         )
@@ -319,7 +318,6 @@ def check_options(
     protocol: EvaluationProtocol,
     ks: Mapping[str, int],
     *,
-    equal_sizes: bool = False,
     min_per_class: int = MIN_IMAGES,
     worst_by: str = WEAKEST_FIRST,
 ) -> None:
@@ -329,12 +327,6 @@ def check_options(
         raise UsageError(
             f"per-class scores are of {', '.join(DEFAULT_METRICS)}, and none of them is asked for",
             code="per-class-metrics",
-        )
-    if equal_sizes:
-        raise UsageError(
-            "per-class scores are of all images of a class and not in blocks of equal size; leave equal_sizes "
-            "(--equal-sizes) out",
-            code="bad-option",
         )
     sizes = (protocol.n_real, protocol.n_fake, protocol.max_real, protocol.max_fake, protocol.max_rows)
     if any(size is not None for size in sizes):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
-from genpr.evaluation.fitted_neighbors import NeighborResult
+from genpr.evaluation.fitted_metrics import NeighborResult
 from genpr.evaluation.label_metrics import RecognizedLabels
 from genpr.evaluation.per_class import ClassScores
 from genpr.evaluation.plan import ScorePlan

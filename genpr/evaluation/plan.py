@@ -25,7 +25,7 @@ from genpr.features.registry import (
 )
 from genpr.images.arrays import peek_array
 from genpr.images.paths import expand
-from genpr.metrics.registry import METRICS, SIZE_SENSITIVE
+from genpr.metrics.registry import METRICS
 
 if TYPE_CHECKING:
     from genpr.features.inputs import OpenedInput
@@ -53,8 +53,6 @@ class ScorePlan:
     spaces: Mapping[str, ExtractorKey]  # the space of every metric, in display order
     intervals: bool = True  # whether to find intervals, where any are known
     control: bool = True  # whether to score one half of the reals against the other
-    # whether to score some metrics in blocks of equal size, where the sides differ in size
-    equal_sizes: bool = False
     k: int | None = None  # as it was requested; None for the protocol's
 
     @classmethod
@@ -63,8 +61,6 @@ class ScorePlan:
         recipe = find_protocol(protocol)
         names = recipe.choose_metrics(options.metrics, held_out=options.held_out is not None)
         ks = recipe.choose_ks(names, options.k)
-        if options.equal_sizes:
-            recipe.check_sizes_free(names)
         own = _own_space(options.extractor, recipe, real)
         spaces = {name: space_of(name, own) for name in names}
         if options.extractor is not None and own not in spaces.values():
@@ -81,7 +77,6 @@ class ScorePlan:
             spaces=spaces,
             intervals=options.intervals,
             control=options.control,
-            equal_sizes=options.equal_sizes,
             k=options.k,
         )
 
@@ -98,10 +93,6 @@ class ScorePlan:
         from genpr.metrics.neighbor_metrics import least_images  # which imports torch
 
         least_real, least_fake = least_images(self.ks)
-        if self.equal_sizes:  # either source may be cut into blocks of the size of the other
-            in_blocks = {name: k for name, k in self.ks.items() if name in SIZE_SENSITIVE}
-            block = max(least_images(in_blocks))
-            least_real, least_fake = max(least_real, block), max(least_fake, block)
         compared: dict[ExtractorKey, None] = {}  # in order, each once
         for name, space in self.spaces.items():
             least_fake = max(least_fake, METRICS[name].least)

@@ -15,7 +15,7 @@ from typing import Literal
 
 from genpr.errors import UsageError, some
 from genpr.metrics.metric import plain_name
-from genpr.metrics.registry import CONDITIONAL, DEFAULT_METRICS, HELD_OUT, METRICS, NEIGHBORS, SIZE_SENSITIVE
+from genpr.metrics.registry import CONDITIONAL, DEFAULT_METRICS, HELD_OUT, METRICS, NEIGHBORS
 
 Ties = Literal["closed", "strict"]
 Distances = Literal["exact", "adm-float16", "stylegan3-float16"]
@@ -117,12 +117,6 @@ class EvaluationProtocol:
             raise self._pinned("ties", ties, self.ties)
         return ties
 
-    def check_sizes_free(self, metrics: Sequence[str]) -> None:
-        """Refuse to score any of `metrics` in blocks of equal size where the recipe scores the sets as they are."""
-        # With `max_rows` the sizes are equal anyway.
-        if self.max_rows is None and "sizes" not in self.free and set(metrics) & set(SIZE_SENSITIVE):
-            raise self._pinned("sizes", "equal sizes", "as they are")
-
     def check_extractor(self, name: str, *, built_in: bool = True) -> None:
         """Refuse another extractor than the recipe's where that is pinned, even one that calls itself so."""
         if "extractor" not in self.free and (name != self.extractor or not built_in):
@@ -161,7 +155,7 @@ _ALL = (
         extractor="inception",
         metrics=DEFAULT_METRICS,
         k=MappingProxyType({name: metric.k for name, metric in NEIGHBORS.items()}),
-        free=frozenset({"extractor", "metrics", "k", "ties", "sizes"}),
+        free=frozenset({"extractor", "metrics", "k", "ties"}),
         equals="the definitions, exactly; k and ties of the papers",
         reference="this package",
     ),

@@ -14,8 +14,7 @@ from genpr import __version__
 from genpr.distributed import current_communicator
 from genpr.errors import FeatureError
 from genpr.evaluation.diagnostics import notices_of
-from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, control_of
-from genpr.evaluation.fitted_neighbors import NeighborResult
+from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, NeighborResult, control_of
 from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedLabels
 from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.plan import ScorePlan
@@ -93,7 +92,6 @@ class FittedReference:
             "ties": plan.ties,
             "intervals": plan.intervals,
             "control": plan.control,
-            "equal_sizes": plan.equal_sizes,
             "extractors": extractors,
             "seed": embedder.options.seed,
             "max_images": embedder.options.max_images,
@@ -187,11 +185,7 @@ class FittedReference:
 
     def _result(self, fake: SourceFeatures, scores: MetricScores) -> Result:
         plan, embedder, neighbors = self.plan, self._embedder, scores.neighbors
-        whole, extractors, undefined = self._values(fake, scores.values)
-        metrics = dict(whole)
-        if neighbors is not None:
-            for name, value in neighbors.block_values.items():
-                metrics[name] = replace(value, extractor=metrics[name].extractor)
+        metrics, extractors, undefined = self._values(fake, scores.values)
         _check_finite(metrics)
         reals, fakes = self.reals, fake[self._main]
         fake_ids = Identities.of(fakes)
@@ -203,12 +197,11 @@ class FittedReference:
             reals,
             fakes,
             (self._identities, fake_ids),
-            whole,
+            metrics,
             plan=plan,
             deviations=deviations,
             neighbors=neighbors,
             kinds=self._real_kinds,
-            seed=embedder.options.seed,
         )
         return Result(
             metrics=metrics,

@@ -1,11 +1,8 @@
 """The feature cache: content-keyed shards, so that no image is embedded twice by the same extractor.
 
-An image is known by the sha256 of its bytes, wherever it lies and whatever it is called. A shard is one
-checksummed file of up to `SHARD_ROWS` images; shards are written when full and at the end of a run, so an
-interrupted run keeps what it embedded. Extractor, weights, resize rule, decoder and device kind choose the folder.
-
-The modification time of a shard is when it was last used, which is what `genpr cache prune` goes by. A shard that
-another process removes is embedded again.
+An image is known by the sha256 of its bytes, wherever it lies. A shard is one checksummed file of up to `SHARD_ROWS`
+images; shards are written when full and at the end of a run. Extractor, weights, resize rule, decoder and device kind choose
+the folder. The modification time of a shard is when it was last used, which is what `genpr cache prune` goes by.
 """
 
 from __future__ import annotations
@@ -18,9 +15,9 @@ import re
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -40,30 +37,21 @@ FEATURE_VERSION = 1  # raise it whenever decoding, resizing or embedding changes
 SHARD_ROWS = 2048
 _OPEN_SHARDS = 8  # 16 MB each at 2048 dimensions
 
-_Row = tuple[bytes, Tensor, tuple[str, ...], tuple[int, int] | None]
 
-
-@dataclass(frozen=True, slots=True)
-class CachedImage:
+class CachedImage(NamedTuple):
     """What the cache knows of one image: float32 (d,) features, its decoding flags and (width, height), if known."""
 
     features: Tensor
-    flags: tuple[str, ...]
+    flags: tuple[str, ...] = ()
     size: tuple[int, int] | None = None
 
 
 class FeatureCache:
-    """Features of one extractor on disk.
+    """Features of one extractor, or of one layer of it, on disk.
 
-    Reading is safe from several threads, and several processes may share a folder: shards are named after
-    their content and never change. What a run adds is known to the next one.
-
-    Args:
-        root: The cache folder, shared by all extractors.
-        info: The extractor; its `cache_key` must not be None.
-        device_type: "cpu" or "cuda"; their features differ in the last bits and are kept apart.
-        policy: How images are decoded, and the limit under which they are accepted: a hit must not let a larger
-            one pass. None for the defaults.
+    Reading is safe from several threads, and several processes may share a folder: shards are named after their content and
+    never change. What a run adds is known to the next one. `device_type` is "cpu" or "cuda", whose features differ in the
+    last bits. `policy` is part of the key, so that a hit does not let a larger image pass.
     """
 
     def __init__(
@@ -87,10 +75,10 @@ class FeatureCache:
         digest = hashlib.sha256(text.encode()).hexdigest()
         self.folder = private_folder(root, "features", f"{slug}-{digest[:16]}")
         self.notices: list[Notice] = []
-        self._dim = info.dim
+        self.dim = info.dim
         self._lock = threading.Lock()
         self._open: OrderedDict[Path, dict[str, Tensor]] = OrderedDict()
-        self._pending: list[_Row] = []
+        self._pending: list[tuple[bytes, CachedImage]] = []
         self._writable = True
         self._unusable: set[Path] = set()
         self._read_index()
@@ -101,16 +89,13 @@ class FeatureCache:
 
     def __contains__(self, identity: bytes) -> bool:
         """Whether the image with sha256 `identity` is stored; of one in 2^64 that is not, this says so, too."""
-        shards = (self._shards[bisect_right(self._starts, place) - 1] for place in self._places(identity))
-        return any(shard not in self._unusable for shard in shards)
+        return any(shard not in self._unusable for shard, _ in self._places(identity))
 
     def get(self, identity: bytes) -> CachedImage | None:
         """The stored features of the image with sha256 `identity`, or None."""
-        for place in self._places(identity):
-            first = bisect_right(self._starts, place) - 1
-            row = place - self._starts[first]
+        for path, row in self._places(identity):
             with self._lock:
-                shard = self._open_shard(self._shards[first])
+                shard = self._open_shard(path)
             if shard is not None and shard["identities"][row].numpy().tobytes() == identity:
                 bits = int(shard["flags"][row])
                 flags = tuple(flag for position, flag in enumerate(FLAGS) if bits >> position & 1)
@@ -118,16 +103,9 @@ class FeatureCache:
                 return CachedImage(shard["features"][row], flags, (width, height) if width else None)
         return None
 
-    def add(
-        self,
-        identities: Sequence[bytes],
-        features: Tensor,
-        flags: Sequence[tuple[str, ...]],
-        sizes: Sequence[tuple[int, int] | None] | None = None,
-    ) -> None:
-        """Store new rows: features float32 (n, d), with the sha256, the decoding flags and the size of each image."""
-        sizes = [None] * len(identities) if sizes is None else sizes
-        self._pending += zip(identities, features.clone().unbind(), flags, sizes, strict=True)
+    def add(self, identities: Sequence[bytes], images: Sequence[CachedImage]) -> None:
+        """Store new images with their sha256."""
+        self._pending += zip(identities, images, strict=True)
         while len(self._pending) >= SHARD_ROWS:
             self._write(self._pending[:SHARD_ROWS])
             del self._pending[:SHARD_ROWS]
@@ -138,10 +116,10 @@ class FeatureCache:
             self._write(self._pending)
             self._pending = []
 
-    def _write(self, rows: Sequence[_Row]) -> None:
+    def _write(self, rows: Sequence[tuple[bytes, CachedImage]]) -> None:
         if not self._writable:
             return
-        unique = {identity: rest for identity, *rest in rows}
+        unique = dict(rows)
         features, flags, sizes = zip(*unique.values(), strict=True)
         bits = [sum(1 << FLAGS.index(flag) for flag in each) for each in flags]
         tensors = {
@@ -188,23 +166,24 @@ class FeatureCache:
             open_regular(shard).close()  # the library would wait for a writer of a pipe
             with safe_open(shard, framework="pt") as file:
                 identities: NDArray[np.uint8] = file.get_tensor("identities").numpy()
+            if identities.dtype == np.uint8 and identities.ndim == 2 and identities.shape[1] == 32:
+                return identities
+            self._reject(shard)
         except OSError as error:
-            self._skip_unreadable(shard, error)
-            return None
+            self._reject(shard, error)
         except (SafetensorError, ValueError, KeyError, TypeError):  # TypeError of what numpy has no type for
-            self._discard(shard)
-            return None
-        if identities.dtype == np.uint8 and identities.ndim == 2 and identities.shape[1] == 32:
-            return identities
-        self._discard(shard)
+            self._reject(shard)
         return None
 
-    def _places(self, identity: bytes) -> list[int]:
-        """Where the image with sha256 `identity` may be."""
+    def _places(self, identity: bytes) -> list[tuple[Path, int]]:
+        """The shards and rows where the image with sha256 `identity` may be."""
         key = np.frombuffer(identity[-8:], np.uint64)[0]
         first, end = np.searchsorted(self._keys, key, "left"), np.searchsorted(self._keys, key, "right")
-        places: list[int] = self._order[first:end].tolist()
-        return places
+        found = []
+        for place in self._order[first:end].tolist():
+            number = bisect_right(self._starts, place) - 1
+            found.append((self._shards[number], place - self._starts[number]))
+        return found
 
     def _open_shard(self, shard: Path) -> dict[str, Tensor] | None:
         """The verified content of a shard, from the few kept open; None if it is damaged or gone."""
@@ -215,13 +194,18 @@ class FeatureCache:
             return None
         try:
             tensors, _ = load_tensors(shard)
-            self._check(tensors, shard)
         except DataError as error:
-            self._unusable.add(shard)
-            if isinstance(error.__cause__, OSError):
-                self._skip_unreadable(shard, error.__cause__)
-            else:
-                self._discard(shard)
+            self._reject(shard, error.__cause__)
+            return None
+        n = tensors["flags"].numel() if "flags" in tensors else 0
+        found = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
+        if found != {  # a checksum does not authenticate the file
+            "identities": (torch.uint8, (n, 32)),
+            "features": (torch.float32, (n, self.dim)),
+            "flags": (torch.int32, (n,)),
+            "sizes": (torch.int32, (n, 2)),
+        }:
+            self._reject(shard)
             return None
         with contextlib.suppress(OSError):  # in a read-only folder
             os.utime(shard)  # used now; the time of access is kept by few file systems
@@ -230,79 +214,50 @@ class FeatureCache:
             self._open.popitem(last=False)
         return tensors
 
-    def _check(self, tensors: Mapping[str, Tensor], shard: Path) -> None:
-        """Refuse tensors of the wrong shape or type, since a checksum does not authenticate the file."""
-        n = tensors["flags"].numel() if "flags" in tensors else 0
-        found = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
-        if found != {
-            "identities": (torch.uint8, (n, 32)),
-            "features": (torch.float32, (n, self._dim)),
-            "flags": (torch.int32, (n,)),
-            "sizes": (torch.int32, (n, 2)),
-        }:
-            raise DataError(f"{shard} is no shard of this cache", code="file-damaged", path=str(shard))
-
-    def _skip_unreadable(self, shard: Path, error: OSError) -> None:
-        """Leave a shard that cannot be read now: a network file system may have failed for a moment."""
-        if not isinstance(error, FileNotFoundError):  # else another process pruned it
+    def _reject(self, shard: Path, error: BaseException | None = None) -> None:
+        """Do not use a shard again; it stays if it cannot be read now, since a network file system may fail for a moment."""
+        self._unusable.add(shard)
+        if isinstance(error, FileNotFoundError):
+            return  # another process pruned it
+        if isinstance(error, OSError):
             reason = error.strerror or error
             self.notices.append(notice("cache-unreadable", file=shard.name, reason=reason))
-
-    def _discard(self, shard: Path) -> None:
+            return
         self.notices.append(notice("cache-discarded", file=shard.name))
         with contextlib.suppress(OSError):  # in a read-only folder it stays, and stays ignored
             shard.unlink(missing_ok=True)
 
 
 class JoinedCache:
-    """Features of several layers side by side, each kept in a cache of its own; known where all of them are.
+    """Features of several layers side by side, each in a cache of its own, which other runs may need with other layers."""
 
-    A layer that one run stored is used by the next run, whichever other layers that needs.
-
-    Args:
-        caches: One per layer.
-        dims: How long each layer's features are.
-    """
-
-    def __init__(self, caches: Sequence[FeatureCache], dims: Sequence[int]) -> None:
-        self._caches = tuple(caches)
-        self._dims = tuple(dims)
+    def __init__(self, layers: Sequence[FeatureCache]) -> None:
+        self.layers = tuple(layers)
 
     @property
     def notices(self) -> list[Notice]:
         """What happened in any of them, each thing once."""
-        return list(dict.fromkeys(notice for cache in self._caches for notice in cache.notices))
+        return list(dict.fromkeys(notice for layer in self.layers for notice in layer.notices))
 
     def get(self, identity: bytes) -> CachedImage | None:
-        """As `FeatureCache.get`."""
+        """As `FeatureCache.get`; None unless all layers are known."""
         parts = []
-        for cache in self._caches:
-            known = cache.get(identity)
+        for layer in self.layers:
+            known = layer.get(identity)
             if known is None:
                 return None
             parts.append(known)
-        return CachedImage(torch.cat([part.features for part in parts]), parts[0].flags, parts[0].size)
+        return parts[0]._replace(features=torch.cat([part.features for part in parts]))
 
-    def add(
-        self,
-        identities: Sequence[bytes],
-        features: Tensor,
-        flags: Sequence[tuple[str, ...]],
-        sizes: Sequence[tuple[int, int] | None] | None = None,
-    ) -> None:
+    def add(self, identities: Sequence[bytes], images: Sequence[CachedImage]) -> None:
         """As `FeatureCache.add`; a layer that is known already is not stored again."""
-        sizes = [None] * len(identities) if sizes is None else sizes
-        for cache, part in zip(self._caches, torch.split(features, list(self._dims), dim=1), strict=True):
-            new = [row for row, identity in enumerate(identities) if identity not in cache]
-            if new:
-                cache.add(
-                    [identities[row] for row in new],
-                    part[new],
-                    [flags[row] for row in new],
-                    [sizes[row] for row in new],
-                )
+        columns = [torch.split(image.features, [layer.dim for layer in self.layers]) for image in images]
+        for layer, *features in zip(self.layers, *columns, strict=True):
+            rows = zip(identities, images, features, strict=True)
+            new = {key: image._replace(features=part) for key, image, part in rows if key not in layer}
+            layer.add(list(new), list(new.values()))
 
     def flush(self) -> None:
         """As `FeatureCache.flush`."""
-        for cache in self._caches:
-            cache.flush()
+        for layer in self.layers:
+            layer.flush()

@@ -1,7 +1,7 @@
 """What the feature cache holds on disk, and how it is made smaller: the longest unused files go first.
 
-Only files that genpr wrote are counted or removed. A running genpr may share the folder: a shard is one file that is
-there or not, and one that goes is embedded again. Importing this module does not import torch.
+Only files that genpr wrote are counted or removed. A running genpr may share the folder: a shard that goes is embedded
+again. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -22,22 +22,14 @@ from genpr.storage import open_regular, read_metadata
 SHARD_FORMAT = "genpr.cache/1"
 _FOLDER = re.compile(r"(?P<slug>.*)-[0-9a-f]{16}")
 _SHARD = re.compile(r"[0-9a-f]{32}\.safetensors")
-_LEFT_OVER = re.compile(
-    r"\.[0-9a-f]{32}\.safetensors\.[^.]+\.tmp"
-)  # of a process that was killed while it wrote
+_LEFT_OVER = re.compile(r"\.[0-9a-f]{32}\.safetensors\.[^.]+\.tmp")  # of a process that was killed
 _OTHER_PARTS = ("weights", "scratch")  # what genpr keeps beside the features
 _ABANDONED_S = 3600.0  # a shard is written in seconds
 
 
 @dataclass(frozen=True, slots=True)
 class CacheFile:
-    """One file of the cache.
-
-    Attributes:
-        path: Where it is.
-        size: In bytes.
-        used: When it was last read or written, in seconds since 1970.
-    """
+    """One file of the cache: its size in bytes, and when it was last used, in seconds since 1970."""
 
     path: Path
     size: int
@@ -46,13 +38,9 @@ class CacheFile:
 
 @dataclass(frozen=True, slots=True)
 class CacheFolder:
-    """The features that one function made: extractor, weights, resize rule, decoder and device.
+    """The features that one function made: extractor, weights, resize rule, decoder and device, as `key` says.
 
-    Attributes:
-        path: Where they are.
-        extractor: Its name; the start of the folder's name where its description is missing.
-        key: All that chooses the folder, as its description says; empty where that is missing.
-        files: Shards, the longest unused first.
+    `key` is empty where the description is missing; `files` are shards, the longest unused first.
     """
 
     path: Path
@@ -72,7 +60,16 @@ class CacheFolder:
 
     def count_rows(self) -> int:
         """Images whose features it holds, by the headers of its files; of damaged or vanished ones none."""
-        return sum(map(_rows_in, self.files))
+        from safetensors import SafetensorError, safe_open
+
+        n = 0
+        for file in self.files:
+            with (
+                contextlib.suppress(SafetensorError, OSError, ValueError),
+                safe_open(file.path, framework="numpy") as shard,
+            ):
+                n += int(shard.get_slice("identities").get_shape()[0])
+        return n
 
 
 def find_folders(root: Path) -> list[CacheFolder]:
@@ -99,11 +96,7 @@ def find_folders(root: Path) -> list[CacheFolder]:
 
 
 def shards_in(folder: Path) -> list[Path]:
-    """The shards in the folder of one function, by name.
-
-    Raises:
-        ResourceError: It cannot be listed ("cache-unusable").
-    """
+    """The shards in the folder of one function, by name."""
     try:
         return sorted(path for path in folder.iterdir() if path.suffix == ".safetensors")
     except OSError as error:
@@ -117,16 +110,9 @@ def choose_files(
     older_than: float | None = None,
     now: float | None = None,
 ) -> list[CacheFile]:
-    """The files that have to go, the longest unused first.
+    """The files that have to go, the longest unused first: until `max_size` bytes are left, and what is `older_than` seconds.
 
-    Args:
-        folders: Where from.
-        max_size: Bytes that may stay in all of `folders` together.
-        older_than: Seconds; what was not used for so long goes, whatever the size.
-        now: Seconds since 1970; None for the clock's.
-
-    Returns:
-        With neither limit, all of them.
+    With neither limit, all of them.
     """
     files = sorted(
         (file for folder in folders for file in folder.files), key=lambda file: (file.used, file.path)
@@ -145,14 +131,7 @@ def choose_files(
 
 
 def remove_files(files: Sequence[CacheFile]) -> list[CacheFile]:
-    """Remove those that were not used since they were listed.
-
-    Returns:
-        What was removed.
-
-    Raises:
-        ResourceError: One cannot be removed ("cache-unusable").
-    """
+    """Remove those that were not used since they were listed, and return them."""
     removed = []
     for file in files:
         try:
@@ -179,14 +158,12 @@ def _folder_at(path: Path) -> CacheFolder | None:
     if match is None or path.is_symlink() or not path.is_dir():
         return None
     key: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError):
-        with open_regular(path / "key.json") as file:
-            read = parse_json(
-                read_bytes(file, SMALL_TEXT_BYTES, name=path.name, what="a key", code="not-a-cache")
-            )
+    with contextlib.suppress(OSError, ValueError), open_regular(path / "key.json") as file:
+        text = read_bytes(file, SMALL_TEXT_BYTES, name=path.name, what="a key", code="not-a-cache")
+        read = parse_json(text)
         key = read if isinstance(read, dict) and "feature_version" in read else {}
     files = tuple(sorted(_files_in(path, _SHARD), key=lambda file: (file.used, file.path)))
-    if not key and not any(map(_is_shard, files)):
+    if not key and not any(_is_shard(file.path) for file in files):
         return None
     return CacheFolder(path, str(key.get("extractor", match["slug"])), key, files)
 
@@ -201,21 +178,11 @@ def _files_in(folder: Path, pattern: re.Pattern[str]) -> Iterator[CacheFile]:
                     yield CacheFile(path, status.st_size, status.st_mtime)
 
 
-def _is_shard(file: CacheFile) -> bool:
+def _is_shard(path: Path) -> bool:
     try:
-        return read_metadata(file.path).get("format") == SHARD_FORMAT
+        return read_metadata(path).get("format") == SHARD_FORMAT
     except ValueError:  # damaged
         return False
-
-
-def _rows_in(file: CacheFile) -> int:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(file.path, framework="numpy") as shard:
-            return int(shard.get_slice("identities").get_shape()[0])
-    except (SafetensorError, OSError, ValueError):
-        return 0
 
 
 def _unusable(path: Path, what: str, error: OSError) -> ResourceError:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from genpr.distributed import Communicator, current_communicator
 from genpr.errors import DataError, FeatureError, ImageError, ResourceError
-from genpr.features.cache import FeatureCache, JoinedCache
+from genpr.features.cache import CachedImage, FeatureCache, JoinedCache
 from genpr.features.custom import evaluation_mode, extractor_device, wrap_extractor
 from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureExtractor, PreparingExtractor
 from genpr.features.feature_set import FeatureSet, ImageFacts
@@ -86,13 +86,7 @@ def embed_source(
     bad_images: BadImagePolicy | None = None,
     progress: Progress | None = None,
 ) -> FeatureSet:
-    """Embed all images of `source`, taking from and adding to `cache`, and keep the record of what happened.
-
-    Raises:
-        BadImagesError: Unusable images, and `bad_images` does not allow them; usable ones are in the cache.
-        FeatureError: The extractor returned something other than finite (n, dim) features.
-        ResourceError: The device has no memory for a single image.
-    """
+    """Embed all images of `source`, taking from and adding to `cache`, and keep the record of what happened."""
     started = time.perf_counter()
     policy = decode_policy or DecodePolicy()
     communicator = current_communicator()
@@ -134,20 +128,8 @@ def embed_source(
 class RankShare:
     """The images of a source that are this rank's: block r, r + size, r + 2 size, ...
 
-    Every rank goes through the whole list, and reads only its own images.
-
-    Args:
-        source: The same on every rank.
-        communicator: Who shares it.
-
-    Attributes:
-        names: Of all images visited so far, the other ranks' too.
-        total: How many images the source has; None if it does not know.
-        most: How many images this rank has at most; None if unknown.
-        size: How many ranks there are.
-
-    Raises:
-        DataError: It has another number of images elsewhere ("ranks-differ").
+    Every rank goes through the whole list, and reads only its own images. `names` are those of all images visited so far;
+    `total` is None for a source that does not know how many it has; `most` is how many this rank has at most.
     """
 
     def __init__(self, source: ImageSource, communicator: Communicator) -> None:
@@ -182,11 +164,7 @@ class RankShare:
             yield (block * size + rank) * BLOCK + row, item
 
     def check_names(self) -> None:
-        """Make sure that all ranks went through the same list.
-
-        Raises:
-            DataError: They did not ("ranks-differ").
-        """
+        """Make sure that all ranks went through the same list ("ranks-differ")."""
         self._check([len(self.names), names_sha256(self.names)[:16]], "images and hash of their names")
 
     def _check(self, own: Any, what: str) -> None:  # noqa: ANN401 - plain JSON types
@@ -202,18 +180,10 @@ class RankShare:
 
 @dataclass(frozen=True, slots=True)
 class LoadedImage:
-    """One image on its way: its input to the network, or its known features, or its error.
+    """One image on its way: its input to the network, or its known features (d,), or its error.
 
-    Attributes:
-        position: In the source.
-        name: Its label in the source.
-        identity: sha256 of its bytes.
-        flags: What decoding noticed.
-        format: Of the file; None for what came as pixels.
-        size: (width, height) of the picture in that file; None if that is not known.
-        pixels: uint8 (3, h, w), or float32 (3, s, s) from the extractor's `prepare`, unless that runs on its device.
-        features: float32 (d,) from the cache.
-        error: Why it cannot be used.
+    `identity` is the sha256 of its bytes; `format` and `size` are of its file, None for what came as pixels; `pixels` are
+    uint8 (3, h, w), or float32 (3, s, s) from the extractor's `prepare`, unless that runs on its device.
     """
 
     position: int
@@ -342,28 +312,18 @@ def _store(
         )
     embedded.features[list(rows)] = features
     if cache is not None:
-        cache.add(
-            [image.identity for image in images],
-            features,
-            [image.flags for image in images],
-            [image.size for image in images],
+        known = map(
+            CachedImage, features, (image.flags for image in images), (image.size for image in images)
         )
+        cache.add([image.identity for image in images], list(known))
 
 
 @dataclass
 class EmbeddedImages:
     """What is known of the images of one rank, or of all, in source order whatever the order of batches.
 
-    Attributes:
-        features: float32, a row per usable image, and perhaps room for more.
-        n: Usable images.
-        counts: Usable images by block.
-        identities: sha256 of each usable image, 32 bytes after 32 bytes, where bytes objects take 90.
-        flags: How many images each decoding flag applies to.
-        formats: How many files are of which format.
-        sizes: How many are of which (width, height).
-        bad: By position in the source, the images that cannot be used.
-        n_cached: Images whose features were known.
+    `features` has a row per usable image, and perhaps room for more; `counts` are usable images by block; `identities` is
+    32 bytes after 32 bytes, where bytes objects take 90; `bad` are the others by position in the source.
     """
 
     features: Tensor
@@ -472,10 +432,6 @@ def forward_pass(extractor: FeatureExtractor, batch_size: int) -> Iterator[Forwa
     small networks too, and does not collapse when other processes compete for the cores, as one network on all
     of them does (measured: 5x slower). It needs an extractor that says `thread_safe = True`, as the built-in
     ones do; a user's network may keep state between its layers, so it runs one batch at a time.
-
-    Args:
-        extractor: What to run.
-        batch_size: Images per pass.
     """
     device = extractor_device(extractor)
     parallel = device.type == "cpu" and getattr(extractor, "thread_safe", False)
@@ -496,21 +452,10 @@ def forward_pass(extractor: FeatureExtractor, batch_size: int) -> Iterator[Forwa
 
 
 class ForwardPass:
-    """Runs an extractor on batches of prepared images, from any thread. `forward_pass` makes it.
+    """Runs an extractor on batches of images, from any thread; `batch_size` is halved when the device runs out of memory.
 
-    Args:
-        extractor: What to run.
-        device: Where the extractor wants its input.
-        batch_size: Images per pass.
-        pool: Threads in which batches run side by side; None to run one at a time.
-        workers: How many batches run side by side.
-
-    Attributes:
-        batch_size: Images per pass; halved when the device runs out of memory.
-        pool: As above.
-        workers: As above.
-        prepare_on_host: The extractor's `prepare`, if images are prepared on the CPU while they are decoded.
-        mixes_sizes: Whether the images of a batch may be of different sizes, since they are prepared on the device.
+    `prepare_on_host` is the extractor's `prepare` if images are prepared on the CPU while they are decoded; with `mixes_sizes`
+    they are prepared on the device, and those of a batch may be of different sizes.
     """
 
     def __init__(
@@ -535,14 +480,7 @@ class ForwardPass:
         self.mixes_sizes = self._prepare is not None
 
     def __call__(self, images: Sequence[Tensor]) -> Tensor:
-        """Embed n images, (3, h, w) each, as float32 (n, dim) on the CPU.
-
-        They are of one size, unless the extractor prepares them on its device.
-
-        Raises:
-            FeatureError: The extractor returned something else.
-            ResourceError: The device has no memory for a single image.
-        """
+        """Embed n images, (3, h, w) each and of one size unless `mixes_sizes`, as float32 (n, dim) on the CPU."""
         # Both modes belong to a thread; a training loop's autocast would turn features into bfloat16.
         with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
             while True:
@@ -564,9 +502,8 @@ class ForwardPass:
                         ) from error
                 else:
                     return rows
-                empty_device_cache(
-                    self._device.type
-                )  # here, where the error no longer holds what the batch took
+                # Here, where the error no longer holds what the batch took.
+                empty_device_cache(self._device.type)
                 self.batch_size = min(self.batch_size, (size + 1) // 2)
 
     def _embed_batch(self, images: Sequence[Tensor], size: int) -> Tensor:

@@ -14,7 +14,8 @@ from genpr.errors import DataError, FeatureError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    Preparation = Callable[[Tensor], Tensor]
+TextProgress = Callable[[int, int], None]
+"""Called with the texts that are done, and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +85,7 @@ class PreparingExtractor(FeatureExtractor, Protocol):
 
 
 def prepare_batch(extractor: PreparingExtractor, images: Tensor) -> Tensor:
-    """Prepare each of uint8 (n, 3, h, w) images, giving float32 (n, 3, s, s) on the CPU.
-
-    Raises:
-        DataError: `images` is something else, such as floats in 0..1.
-    """
+    """Prepare each of uint8 (n, 3, h, w) images, giving float32 (n, 3, s, s) on the CPU."""
     import torch
 
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3 or not len(images):
@@ -101,11 +98,7 @@ def prepare_batch(extractor: PreparingExtractor, images: Tensor) -> Tensor:
 
 
 def check_same_extractor(name: str, info: ExtractorInfo, other_name: str, other: ExtractorInfo) -> None:
-    """Refuse features of two different functions; `name` and `other_name` say whose they are.
-
-    Raises:
-        FeatureError: They differ in name, width, resize rule, weights or code.
-    """
+    """Refuse features of two different functions; `name` and `other_name` say whose they are."""
     if info.cache_key is not None and info.cache_key == other.cache_key:
         return
     identity = (info.name, info.dim, info.resize, info.weights_sha256)
@@ -124,10 +117,6 @@ def check_same_extractor(name: str, info: ExtractorInfo, other_name: str, other:
 def _describe(info: ExtractorInfo) -> str:
     weights = f", weights {info.weights_sha256[:8]}" if info.weights_sha256 else ""
     return f"{info.name} ({info.dim}-d, {info.resize}{weights})"
-
-
-TextProgress = Callable[[int, int], None]
-"""Called with the texts that are done, and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -154,12 +143,7 @@ class TextEncoderInfo:
 
 
 class TextEncoder(Protocol):
-    """Anything that turns texts into vectors.
-
-    Attributes:
-        name: That of the extractor whose images it belongs to.
-        dim: Length of a vector.
-    """
+    """Anything that turns texts into vectors; `name` is that of the extractor whose images it belongs to."""
 
     name: str
     dim: int

@@ -1,12 +1,12 @@
-"""Features with everything that is known about where they came from, and the file that carries both."""
+"""Features with everything that is known about where they came from, the file that carries both, and shards joined."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from zipfile import ZipFile
@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.errors import FeatureError, ImageError, UsageError, some
-from genpr.features.extractor import ExtractorInfo
+from genpr.errors import FeatureError, ImageError, UsageError, printable, some
+from genpr.features.extractor import ExtractorInfo, check_same_extractor
 from genpr.images.archive import DAMAGE
-from genpr.images.arrays import peek_array, read_array, read_npy
-from genpr.images.policy import FLAGS
-from genpr.images.shards import ShardPlace
+from genpr.images.arrays import read_array, read_npy
+from genpr.images.policy import FLAGS, BadImagePolicy, in_order
+from genpr.images.shards import ShardPlace, Share
 from genpr.limits import parse_json
-from genpr.memory import fits, float_rows, part_of
+from genpr.memory import empty_rows, fits, float_rows, part_of
 from genpr.notices import Notice
 from genpr.storage import (
     check_feature_file,
@@ -33,6 +33,7 @@ from genpr.storage import (
     save_tensors,
 )
 
+_FORMAT = "genpr.features/1"
 _SHOWN = 5
 _SMALL = 32  # pixels; the smallest images that networks were trained on
 _LOSSLESS = {"PNG", "BMP", "PPM", "TIFF", "WEBP lossless"}
@@ -66,21 +67,6 @@ class ImageFacts:
                 n_small += count
         return cls(dict(sorted(formats.items())), commonest, len(sizes), n_small)
 
-    @classmethod
-    def joined(cls, parts: Sequence[ImageFacts]) -> ImageFacts:
-        """Of several sets together; of a set with many sizes only the commonest are known, so there are at least so many."""
-        formats: Counter[str] = Counter()
-        sizes: Counter[str] = Counter()
-        for part in parts:
-            formats.update(part.formats)
-            sizes.update(part.sizes)
-        return cls(
-            formats=dict(sorted(formats.items())),
-            sizes=dict(sorted(sizes.items(), key=lambda entry: (-entry[1], entry[0]))[:_SHOWN]),
-            n_sizes=max([len(sizes), *(part.n_sizes for part in parts)]),
-            n_small=sum(part.n_small for part in parts),
-        )
-
     @property
     def codec(self) -> str | None:
         """How most images are compressed: "lossless", or a format that loses something; None if none prevails."""
@@ -98,105 +84,6 @@ class ImageFacts:
         rest = self.n_sizes - len(self.sizes)
         listed = [f"{size} ({count:,})" for size, count in self.sizes.items()]
         return ", ".join([*listed, f"and {rest:,} more"] if rest else listed)
-
-
-def pack_names(names: tuple[str, ...]) -> Tensor:
-    """NUL-separated bytes: the one character that no file name holds."""
-    data = bytearray()
-    for name in names:  # one by one: joined, encoded and copied, a million names would be there three times
-        data += name.encode("utf-8", "surrogateescape") + b"\0"
-    del data[-1:]
-    return torch.frombuffer(data or bytearray(1), dtype=torch.uint8)
-
-
-def unpack_names(packed: Tensor) -> tuple[str, ...]:
-    """Names back from what `pack_names` gave.
-
-    Raises:
-        TypeError: It is something else.
-    """
-    if packed.dtype != torch.uint8:
-        raise TypeError(f"names in {packed.dtype}")
-    return tuple(packed.numpy().tobytes().decode("utf-8", "surrogateescape").split("\0"))
-
-
-def pack_sizes(sizes: Mapping[tuple[int, int], int]) -> Tensor:
-    """int64 (m, 3): width, height, and how many."""
-    return torch.tensor([[*size, count] for size, count in sorted(sizes.items())], dtype=torch.int64).view(
-        -1, 3
-    )
-
-
-def unpack_sizes(packed: Tensor) -> dict[tuple[int, int], int]:
-    """Sizes back from what `pack_sizes` gave.
-
-    Raises:
-        TypeError, ValueError: It is something else.
-    """
-    return {(width, height): count for width, height, count in packed.tolist()}
-
-
-def load_array(path: Path) -> Tensor:
-    """The array of a `.npy` or `.npz` file, as float32 if it has two dimensions.
-
-    Raises:
-        FeatureError: The file is damaged ("file-damaged"), or holds something other than floats ("feature-shape").
-    """
-    try:
-        if path.suffix.lower() == ".npy":
-            array = read_npy(path, mapped=not fits(path.stat().st_size))
-        else:
-            with ZipFile(path) as archive:
-                array = read_array(archive, _only_array(archive.namelist()))
-    except (*DAMAGE, KeyError, OSError) as error:
-        raise FeatureError(
-            f"{path} is not a readable array file ({error}); was it cut short, or does it hold pickled objects?",
-            code="file-damaged",
-            path=str(path),
-        ) from error
-    if array.dtype.kind != "f" or not array.ndim:
-        raise FeatureError(
-            f"{path} holds {array.dtype} of shape {array.shape}; features are a 2-D array of floats, (images, dimensions)",
-            code="feature-shape",
-            path=str(path),
-        )
-    return float_rows(array) if array.ndim == 2 else torch.from_numpy(array.astype(np.float32))
-
-
-def _only_array(members: list[str]) -> str:
-    """`arr_0`, or the single array under another name."""
-    if "arr_0.npy" not in members and len(members) != 1:
-        found = some([member.removesuffix(".npy") for member in members], 5) or "none"
-        raise ValueError(f"needed arr_0 or exactly one array, found {found}")
-    return "arr_0.npy" if "arr_0.npy" in members else members[0]
-
-
-def only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
-    """The features among the tensors of a safetensors file.
-
-    Raises:
-        FeatureError: Which they are is not clear ("feature-shape").
-    """
-    matrices = [tensor for tensor in tensors.values() if tensor.ndim == 2 and tensor.is_floating_point()]
-    if "features" in tensors and tensors["features"].ndim and not tensors["features"].is_complex():
-        matrices = [tensors["features"]]
-    if len(matrices) != 1:
-        raise FeatureError(
-            f"{path} holds {some(sorted(tensors), 5) or 'nothing'}; needed a tensor named 'features', or exactly one 2-D tensor of floats",
-            code="feature-shape",
-            path=str(path),
-        )
-    try:
-        return matrices[0].float()
-    except NotImplementedError as error:  # two numbers in a byte, for example
-        raise FeatureError(
-            f"{path} holds features of type {matrices[0].dtype}, which torch cannot convert; needed float32 or float16",
-            code="feature-shape",
-            path=str(path),
-        ) from error
-
-
-_FORMAT = "genpr.features/1"
 
 
 @dataclass(frozen=True)
@@ -283,24 +170,32 @@ def save_features(path: Path, features: FeatureSet) -> None:
     check_feature_file(path)
     tensors = {"features": features.features}
     if features.names:
-        tensors["names"] = pack_names(features.names)
+        tensors["names"] = _pack_names(features.names)
     if features.identities is not None:
         tensors["identities"] = features.identities
-    metadata = {
-        "format": _FORMAT,
-        "source": json.dumps(
-            features.origin or features.source
-        ),  # escapes what is not UTF-8 in a folder's name
-        "extractor": json.dumps(None if features.extractor is None else asdict(features.extractor)),
-        "flags": json.dumps(dict(features.flags)),
-        "skipped": json.dumps([[error.code, error.path, str(error)] for error in features.skipped]),
-        "decoder": json.dumps(dict(features.decoder)),
-        "facts": json.dumps(asdict(features.facts)),
+    record: dict[str, object] = {
+        "source": features.origin or features.source,  # JSON escapes what is not UTF-8 in a folder's name
+        "extractor": None if features.extractor is None else asdict(features.extractor),
+        "flags": dict(features.flags),
+        "skipped": [[error.code, error.path, str(error)] for error in features.skipped],
+        "decoder": dict(features.decoder),
+        "facts": asdict(features.facts),
     }
     if features.shard is not None:
-        metadata["shard"] = json.dumps(asdict(features.shard))
-        tensors["sizes"] = pack_sizes(features.sizes)
-    save_tensors(path, tensors, metadata)
+        record["shard"] = asdict(features.shard)
+        sizes = [[*size, count] for size, count in sorted(features.sizes.items())]
+        tensors["sizes"] = torch.tensor(sizes, dtype=torch.int64).view(-1, 3)
+    metadata = {name: json.dumps(value) for name, value in record.items()}
+    save_tensors(path, tensors, {"format": _FORMAT, **metadata})
+
+
+def _pack_names(names: tuple[str, ...]) -> Tensor:
+    """NUL-separated bytes: the one character that no file name holds."""
+    data = bytearray()
+    for name in names:  # one by one: joined, encoded and copied, a million names would be there three times
+        data += name.encode("utf-8", "surrogateescape") + b"\0"
+    del data[-1:]
+    return torch.frombuffer(data or bytearray(1), dtype=torch.uint8)
 
 
 def load_features(path: Path) -> FeatureSet:
@@ -310,7 +205,13 @@ def load_features(path: Path) -> FeatureSet:
         DataError: The file is damaged.
         FeatureError: It holds no 2-D array of floats, or one shard of several ("shards-missing").
     """
-    features = read_features(path)
+    if path.suffix.lower() != ".safetensors":
+        return FeatureSet(_load_array(path), source=str(path))
+    is_own = read_metadata(path).get("format") == _FORMAT
+    tensors, metadata = load_tensors(path, require_checksum=False)
+    if not is_own:
+        return FeatureSet(_only_matrix(tensors, path), source=str(path))
+    features = _parse(tensors, metadata, path)
     if features.shard is not None and features.shard.count > 1:
         raise FeatureError(
             f"{path} is shard {features.shard.share} of {features.shard.total:,} images, and no others are given; give all "
@@ -321,106 +222,10 @@ def load_features(path: Path) -> FeatureSet:
     return features
 
 
-def read_features(path: Path, into: Tensor | None = None) -> FeatureSet:
-    """As `load_features`, of a shard, too.
-
-    Args:
-        path: The file.
-        into: float32 (n, d) memory for its features; None takes new memory.
-
-    Raises:
-        DataError: The file is damaged.
-        FeatureError: It holds no 2-D array of floats.
-    """
-    if path.suffix.lower() != ".safetensors":
-        return FeatureSet(_copy_into(load_array(path), into), source=str(path))
-    if read_metadata(path).get("format") != _FORMAT:
-        tensors, _ = load_tensors(path, require_checksum=False)
-        return FeatureSet(_copy_into(only_matrix(tensors, path), into), source=str(path))
-    places = None if into is None else {"features": into}
-    tensors, metadata = load_tensors(path, require_checksum=False, into=places)
-    with _reporting_damage(path):
-        return _parse(tensors, metadata, str(path))
-
-
-def _parse(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: str) -> FeatureSet:
+def _parse(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], path: Path) -> FeatureSet:
     """What `save_features` wrote. A checksum is no signature: nothing is taken for what it should be."""
-    features, identities = tensors["features"], tensors.get("identities")
-    names = unpack_names(tensors["names"]) if "names" in tensors else ()
-    if not features.ndim:
-        raise ValueError("a single number")
-    if names and len(names) != len(features):
-        raise ValueError(f"{len(names)} names of {len(features)} rows")
-    if identities is not None and (
-        identities.shape != (len(features), 32) or identities.dtype != torch.uint8
-    ):
-        raise ValueError(f"hashes of shape {tuple(identities.shape)} of {len(features)} rows")
-    info = _extractor_of(metadata)
-    if info is not None and features.ndim == 2 and (info.dim != features.shape[1] or info.dim % info.members):
-        raise ValueError(f"{features.shape[1]} features a row, of an extractor with {info.dim}")
-    flags = from_dict(Mapping[str, int], parse_json(metadata["flags"]))
-    if not set(flags) <= set(FLAGS):
-        raise ValueError(f"flags {sorted(flags)}")
-    skipped = from_dict(tuple[tuple[str, str | None, str], ...], parse_json(metadata["skipped"]))
-    return FeatureSet(
-        features=features,
-        source=source,
-        extractor=info,
-        names=names,
-        identities=identities,
-        flags=flags,
-        skipped=tuple(ImageError(message, code=code, path=name) for code, name, message in skipped),
-        decoder=from_dict(Mapping[str, str], parse_json(metadata["decoder"])),
-        facts=from_dict(ImageFacts, parse_json(metadata.get("facts", "{}"))),
-        origin=from_dict(str, parse_json(metadata["source"])),
-        sizes=unpack_sizes(tensors["sizes"]) if "sizes" in tensors else {},
-        shard=_shard_of(metadata),
-    )
-
-
-@dataclass(frozen=True)
-class FeatureHead:
-    """What a feature file says before its features are read.
-
-    Attributes:
-        shape: Of the features.
-        extractor: Which function made them; None if the file does not say.
-        decoder: As in `FeatureSet`.
-        shard: Which shard it is; None for a whole.
-    """
-
-    shape: tuple[int, ...]
-    extractor: ExtractorInfo | None = None
-    decoder: Mapping[str, str] = field(default_factory=dict)
-    shard: ShardPlace | None = None
-
-
-def read_head(path: Path) -> FeatureHead:
-    """Read what a feature file says of itself.
-
-    Raises:
-        DataError: The file is damaged, or holds no features.
-    """
-    if path.suffix.lower() != ".safetensors":
-        header = peek_array(path)
-        return FeatureHead(tuple(read_features(path).features.shape) if header is None else header[0])
-    metadata, shapes = read_header(path)
-    if metadata.get("format") != _FORMAT:
-        return FeatureHead(shapes.get("features") or tuple(read_features(path).features.shape))
-    with _reporting_damage(path):
-        return FeatureHead(
-            shapes["features"],
-            _extractor_of(metadata),
-            from_dict(Mapping[str, str], parse_json(metadata["decoder"])),
-            _shard_of(metadata),
-        )
-
-
-@contextmanager
-def _reporting_damage(path: Path) -> Iterator[None]:
-    """Whatever may be wrong with what a file says of itself."""
     try:
-        yield
+        return _set_of(tensors, metadata, str(path))
     except (
         UsageError,
         ArithmeticError,
@@ -438,21 +243,239 @@ def _reporting_damage(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _extractor_of(metadata: Mapping[str, str]) -> ExtractorInfo | None:
-    found: ExtractorInfo | None = from_dict(ExtractorInfo | None, parse_json(metadata["extractor"]))
-    if found is not None and (found.dim < 1 or found.members < 1):
-        raise ValueError(f"an extractor of {found.dim} features")
-    return found
+def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: str) -> FeatureSet:
+    features, identities = tensors["features"], tensors.get("identities")
+    if not features.ndim:
+        raise ValueError("a single number")
+    n, names = len(features), tuple[str, ...]()
+    if "names" in tensors:
+        if tensors["names"].dtype != torch.uint8:
+            raise TypeError(f"names in {tensors['names'].dtype}")
+        packed = tensors["names"].numpy().tobytes()
+        names = tuple(packed.decode("utf-8", "surrogateescape").split("\0"))
+        if len(names) != n:
+            raise ValueError(f"{len(names)} names of {n} rows")
+    if identities is not None and (identities.shape != (n, 32) or identities.dtype != torch.uint8):
+        raise ValueError(f"hashes of shape {tuple(identities.shape)} of {n} rows")
+    info: ExtractorInfo | None = from_dict(ExtractorInfo | None, parse_json(metadata["extractor"]))
+    if info is not None:
+        if info.dim < 1 or info.members < 1 or info.dim % info.members:
+            raise ValueError(f"an extractor of {info.dim} features")
+        if features.ndim == 2 and info.dim != features.shape[1]:
+            raise ValueError(f"{features.shape[1]} features a row, of an extractor with {info.dim}")
+    flags = from_dict(Mapping[str, int], parse_json(metadata["flags"]))
+    if not set(flags) <= set(FLAGS):
+        raise ValueError(f"flags {sorted(flags)}")
+    skipped = from_dict(tuple[tuple[str, str | None, str], ...], parse_json(metadata["skipped"]))
+    sizes = tensors["sizes"].tolist() if "sizes" in tensors else []
+    return FeatureSet(
+        features=features,
+        source=source,
+        extractor=info,
+        names=names,
+        identities=identities,
+        flags=flags,
+        skipped=tuple(ImageError(message, code=code, path=name) for code, name, message in skipped),
+        decoder=from_dict(Mapping[str, str], parse_json(metadata["decoder"])),
+        facts=from_dict(ImageFacts, parse_json(metadata.get("facts", "{}"))),
+        origin=from_dict(str, parse_json(metadata["source"])),
+        sizes={(width, height): count for width, height, count in sizes},
+        shard=from_dict(ShardPlace, parse_json(metadata["shard"])) if "shard" in metadata else None,
+    )
 
 
-def _shard_of(metadata: Mapping[str, str]) -> ShardPlace | None:
-    return from_dict(ShardPlace, parse_json(metadata["shard"])) if "shard" in metadata else None
-
-
-def _copy_into(rows: Tensor, into: Tensor | None) -> Tensor:
-    if into is not None and rows.shape != into.shape:
+def _load_array(path: Path) -> Tensor:
+    """The array of a `.npy` or `.npz` file, as float32 if it has two dimensions."""
+    try:
+        if path.suffix.lower() == ".npy":
+            array = read_npy(path, mapped=not fits(path.stat().st_size))
+        else:
+            with ZipFile(path) as archive:
+                members = archive.namelist()
+                if "arr_0.npy" not in members and len(members) != 1:
+                    raise ValueError(f"needed arr_0 or exactly one array, found {some(members, 5) or 'none'}")
+                array = read_array(archive, "arr_0.npy" if "arr_0.npy" in members else members[0])
+    except (*DAMAGE, KeyError, OSError) as error:
         raise FeatureError(
-            f"features of shape {tuple(rows.shape)} where {tuple(into.shape)} were; did the file change?",
-            code="changed",
+            f"{path} is not a readable array file ({error}); was it cut short, or does it hold pickled objects?",
+            code="file-damaged",
+            path=str(path),
+        ) from error
+    if array.dtype.kind != "f" or not array.ndim:
+        raise FeatureError(
+            f"{path} holds {array.dtype} of shape {array.shape}; features are a 2-D array of floats, (images, dimensions)",
+            code="feature-shape",
+            path=str(path),
         )
-    return rows if into is None else into.copy_(rows)
+    return float_rows(array) if array.ndim == 2 else torch.from_numpy(array.astype(np.float32))
+
+
+def _only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
+    """The features among the tensors of a safetensors file of another program."""
+    matrices = [tensor for tensor in tensors.values() if tensor.ndim == 2 and tensor.is_floating_point()]
+    if "features" in tensors and tensors["features"].ndim and not tensors["features"].is_complex():
+        matrices = [tensors["features"]]
+    if len(matrices) != 1:
+        raise FeatureError(
+            f"{path} holds {some(sorted(tensors), 5) or 'nothing'}; needed a tensor named 'features', or exactly one 2-D tensor of floats",
+            code="feature-shape",
+            path=str(path),
+        )
+    try:
+        return matrices[0].float()
+    except NotImplementedError as error:  # two numbers in a byte, for example
+        raise FeatureError(
+            f"{path} holds features of type {matrices[0].dtype}, which torch cannot convert; needed float32 or float16",
+            code="feature-shape",
+            path=str(path),
+        ) from error
+
+
+def load_joined(paths: Sequence[Path], name: str) -> FeatureSet:
+    """Read the shards of one source, in any order, as one run over the whole source would have given it.
+
+    The rows of each file are read to where they belong, so that there is never a second copy of all.
+
+    Args:
+        paths: The files.
+        name: What the user calls them all.
+
+    Raises:
+        DataError: One of them is damaged.
+        BadImagesError: More images of all are unusable than the shards accept.
+        FeatureError: Shards are missing ("shards-missing") or there twice ("shards-twice"); or the files are no shards
+            ("features-differ"), or of different extractors ("other-extractor"), sources or decodings ("features-differ").
+    """
+    heads = [_read_head(path) for path in paths]
+    if len(paths) == 1 and heads[0].shard is None:
+        return load_features(paths[0])
+    for head in heads:
+        if head.shard is None:
+            raise _mismatch(
+                name, f"{printable(head.source)} is no shard, and only the shards of one source are joined"
+            )
+    shards = sorted(heads, key=lambda head: _place(head).index)
+    _check_complete(shards, name)
+    first = shards[0]
+    for shard in shards:
+        _check_compatible(first, shard, name)
+    rows = empty_rows(sum(len(shard) for shard in shards), first.features.shape[1], torch.float32)
+    parts, start = list[FeatureSet](), 0
+    for shard in shards:
+        parts.append(_read_into(rows[start : start + len(shard)], Path(shard.source)))
+        start += len(shard)
+    return _merge(parts, rows, name)
+
+
+def _read_head(path: Path) -> FeatureSet:
+    """What a file says of itself before its features are read, which are on the device "meta"."""
+    metadata, shapes = read_header(path) if path.suffix.lower() == ".safetensors" else ({}, {})
+    if metadata.get("format") != _FORMAT:
+        return FeatureSet(torch.empty(0, 0, device="meta"), source=str(path))
+    return _parse({"features": torch.empty(shapes.get("features", ()), device="meta")}, metadata, path)
+
+
+def _read_into(rows: Tensor, path: Path) -> FeatureSet:
+    tensors, metadata = load_tensors(path, require_checksum=False, into={"features": rows})
+    part = _parse(tensors, metadata, path)
+    place = _place(part)
+    if len(part) + len(part.skipped) != place.end - place.start:
+        images = f"the {place.end - place.start:,} images of its shard"
+        raise _mismatch(str(path), f"{printable(str(path))} has not {images}")
+    return part
+
+
+def _place(features: FeatureSet) -> ShardPlace:
+    assert features.shard is not None
+    return features.shard
+
+
+def _check_complete(shards: Sequence[FeatureSet], name: str) -> None:
+    """Shards of one whole, in their order: all of them, each once."""
+    first = _place(shards[0])
+    by_index: dict[int, str] = {}
+    for shard in shards:
+        path, place = printable(shard.source), _place(shard)
+        pair = f"{printable(shards[0].source)} and {path}"
+        if place.count != first.count:
+            raise _mismatch(name, f"{pair} are of {first.count} and of {place.count} shards")
+        if place.total != first.total:
+            raise _mismatch(name, f"{pair} are of sources of {first.total:,} and of {place.total:,} images")
+        if place.names_sha256 != first.names_sha256:
+            raise _mismatch(name, f"{pair} are of sources whose images have different names")
+        if Share(place.index, place.count).rows(place.total) != range(place.start, place.end):
+            raise _mismatch(
+                name, f"{path} holds other images than its shard has; was it made by another version?"
+            )
+        if place.index in by_index:
+            raise FeatureError(
+                f"{printable(name)} has shard {place.share} twice, in {by_index[place.index]} and {path}; remove one, or name "
+                "the shards only",
+                code="shards-twice",
+                path=shard.source,
+            )
+        by_index[place.index] = path
+    missing = [str(index) for index in range(1, first.count + 1) if index not in by_index]
+    if missing:
+        raise FeatureError(
+            f"{printable(name)} has {len(by_index)} of {first.count} shards; missing: {some(missing, 10)}; make them with "
+            f"--shard {missing[0]}/{first.count}",
+            code="shards-missing",
+            path=name,
+        )
+
+
+def _check_compatible(first: FeatureSet, other: FeatureSet, name: str) -> None:
+    """Features of one function, from images that were decoded in one way."""
+    pair = f"{printable(first.source)} and {printable(other.source)}"
+    if first.extractor is not None and other.extractor is not None:
+        check_same_extractor(first.source, first.extractor, other.source, other.extractor)
+    elif first.extractor != other.extractor:
+        raise _mismatch(name, f"only one of {pair} says what made it")
+    if other.features.ndim != 2 or other.features.shape[1] != first.features.shape[-1]:
+        raise FeatureError(
+            f"{printable(other.source)} holds {tuple(other.features.shape)} where {printable(first.source)} holds "
+            f"{tuple(first.features.shape)}; features are (images, dimensions), with as many dimensions in all shards",
+            code="feature-shape",
+            path=other.source,
+        )
+    if first.decoder != other.decoder:
+        keys = sorted({*first.decoder, *other.decoder})
+        ways = [(key, first.decoder.get(key, "default"), other.decoder.get(key, "default")) for key in keys]
+        unlike = some([f"{key} {a} and {b}" for key, a, b in ways if a != b], 5, longest=100)
+        raise _mismatch(name, f"{pair} were decoded in different ways: {unlike}")
+
+
+def _merge(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSet:
+    """What all shards have, of what is there without them."""
+    named = all(len(part.names) == len(part) for part in parts)
+    identities = [part.identities for part in parts if part.identities is not None]
+    flags, formats, sizes = Counter[str](), Counter[str](), Counter[tuple[int, int]]()
+    for part in parts:
+        flags.update(part.flags)
+        formats.update(part.facts.formats)
+        sizes.update(part.sizes)
+    skipped = tuple(chain.from_iterable(part.skipped for part in parts))
+    most = min(_place(part).max_bad for part in parts)
+    BadImagePolicy("skip", most).check(skipped, total=_place(parts[0]).total, source=name)
+    return FeatureSet(
+        features=rows,
+        source=name,
+        extractor=parts[0].extractor,
+        names=tuple(chain.from_iterable(part.names for part in parts)) if named else (),
+        identities=torch.cat(identities) if len(identities) == len(parts) else None,
+        flags=in_order(flags),
+        skipped=skipped,
+        decoder=parts[0].decoder,
+        origin=parts[0].origin,
+        sizes=sizes,
+        facts=ImageFacts.of(formats, sizes),
+    )
+
+
+def _mismatch(name: str, difference: str) -> FeatureError:
+    return FeatureError(
+        f"the files of {printable(name)} do not belong together: {difference}",
+        code="features-differ",
+        path=name,
+    )

@@ -15,8 +15,7 @@ from torch import Tensor
 from genpr.distributed import current_communicator
 from genpr.errors import DataError, FeatureError, ImageError, UsageError
 from genpr.features.extractor import check_same_extractor
-from genpr.features.feature_set import FeatureSet, load_features
-from genpr.features.joined_features import load_joined
+from genpr.features.feature_set import FeatureSet, load_features, load_joined
 from genpr.images.arrays import peek_array
 from genpr.images.datasets import BatchSource
 from genpr.images.decode import content_sha256, decode
@@ -44,10 +43,6 @@ def open_input(source: object, role: str) -> OpenedInput:
     """Find `source` and say whether it is images or features, reading as little as possible.
 
     A 2-D array of floats is features, a 4-D array of uint8 is images; `.safetensors` is features.
-
-    Raises:
-        UsageError: There is no such path, or nothing can be made of it.
-        DataError: It was found, but is empty or damaged.
     """
     if isinstance(source, OpenedImages | FeatureSet):
         return source
@@ -101,12 +96,7 @@ def holds_features(path: Path) -> bool:
 
 
 def check_same_kind(real: OpenedInput, fake: OpenedInput) -> None:
-    """Refuse features against images, and features of different extractors.
-
-    Raises:
-        UsageError: Both are lists on standard input ("stdin-twice").
-        FeatureError: The two do not belong together.
-    """
+    """Refuse features against images, features of different extractors, and two lists on standard input."""
     one, other = real.source, fake.source
     if isinstance(one, FileSource) and isinstance(other, FileSource) and one.is_stdin and other.is_stdin:
         raise UsageError(
@@ -128,11 +118,7 @@ def check_same_kind(real: OpenedInput, fake: OpenedInput) -> None:
 
 
 def check_same_weights(real: FeatureSet, fake: FeatureSet) -> None:
-    """Refuse fakes embedded after the extractor's weights changed, as in a training loop.
-
-    Raises:
-        FeatureError: The real side has to be embedded again.
-    """
+    """Refuse fakes embedded after the extractor's weights changed, as in a training loop."""
     if real.extractor is None or fake.extractor is None:
         return
     hashes = {real.extractor.weights_sha256, fake.extractor.weights_sha256}
@@ -153,11 +139,7 @@ def image_names(opened: OpenedInput) -> list[str] | None:
 
 
 def source_rows(opened: OpenedInput, features: FeatureSet, total: int | None) -> Sequence[int]:
-    """Where each image stands in its source, of which a part may have been chosen and unusable ones left out.
-
-    Raises:
-        DataError: One of them is not there any more ("changed").
-    """
+    """Where each image stands in its source, of which a part may have been chosen and unusable ones left out."""
     if total == len(features):
         return range(total)
     if not isinstance(opened, FeatureSet) and all(_is_place(name) for name in features.names):
@@ -195,14 +177,9 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures of the images of one side of a score.
+    """Pictures of the images of one side of a score, by their `names` in it and their hashes `identities` (n, 32) uint8.
 
-    Attributes:
-        source: Where they are.
-        names: Of the images that were scored, as `genpr.evaluation.per_image.FakeSamples.names`.
-        identities: (n, 32) uint8, sha256 of their bytes; None where they are not known.
-        policy: How they are decoded.
-        keep: What is kept of the pixels of each, since thousands of large pictures fill the memory; None for all of them.
+    `keep` is what is kept of the pixels of each, since thousands of large pictures fill the memory; None for all of them.
     """
 
     source: ImageSource
@@ -212,16 +189,10 @@ class Pictures:
     keep: Callable[[Pixels], Pixels] | None = None
 
     def read(self, rows: Iterable[int]) -> dict[int, Pixels]:
-        """The pixels (h, w, 3) uint8 of the requested rows, in one pass over the names of the source.
+        """The pixels (h, w, 3) uint8 of rows of the score, in one pass over the names of the source.
 
-        Only requested images are decoded; an .npz file and a compressed archive are read up to the last of them. A row
-        is missing where the image is gone, has changed since it was scored, or cannot be decoded.
-
-        Args:
-            rows: Of the score, 0 to n - 1, in any order.
-
-        Raises:
-            DataError: The source as a whole cannot be read any more.
+        Only requested images are decoded. A row is missing where the image is gone, has changed since it was scored, or cannot
+        be decoded.
         """
         requested: dict[str, list[int]] = defaultdict(list)
         for each in dict.fromkeys(rows):

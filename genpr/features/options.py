@@ -48,17 +48,9 @@ def option(
 ) -> T:
     """A field of an option record.
 
-    Args:
-        default: Its default.
-        description: For docstrings and `--help`.
-        unset: What None stands for.
-        least: The smallest integer allowed.
-        most: The largest one; None for 2^31 - 1.
-        choices: The texts allowed.
-        parse: From the text of a command line to the value; raises UsageError.
-        check: Called with the value, unless that is None; raises UsageError.
-        in_cli: Whether commands have it as a flag.
-        **click: Keyword arguments of `click.option` that do not follow from the above; `flag` replaces the flag's name.
+    `unset` says what None stands for; `least` and `most` bound integers, by default up to 2^31 - 1; `parse` turns the text of a
+    command line into the value, and `check` is called with the value; both raise UsageError. `click` are keyword arguments of
+    `click.option` that do not follow from these; `flag` replaces the flag's name.
     """
     metadata = {
         "description": description,
@@ -81,10 +73,7 @@ def option_fields(record: type[Any]) -> list[Field[Any]]:
 
 
 def takes_options(record: type[Any], *, without: Collection[str] = ()) -> Callable[[F], F]:
-    """Show the fields of a record in the signature and the docstring of what takes them as `**options`.
-
-    In the docstring they take the place of the line that begins with `**options:`.
-    """
+    """Show the fields of a record in the signature of what takes them as `**options`, and for that line in its docstring."""
 
     def show(target: F) -> F:
         shown = [each for each in option_fields(record) if each.name not in without]
@@ -130,11 +119,7 @@ def changed_options(options: Any, names: Collection[str]) -> list[str]:  # noqa:
 
 
 def parse_share(text: str) -> float:
-    """A share of a whole, written as 1% or 0.01.
-
-    Raises:
-        UsageError: It is none ("bad-option").
-    """
+    """A share of a whole, written as 1% or 0.01."""
     try:
         value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
     except ValueError:
@@ -162,11 +147,7 @@ class SourceKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """Which images of a source are used, and how they are decoded.
-
-    Raises:
-        UsageError: An option is impossible ("bad-option").
-    """
+    """Which images of a source are used, and how they are decoded."""
 
     max_images: int | None = option(
         None, "Use a random subset of at most this many images of each source.", least=1
@@ -244,11 +225,7 @@ class EmbedKeywords(SourceKeywords, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedOptions(SourceOptions):
-    """How images become features.
-
-    Raises:
-        UsageError: An option is impossible ("bad-option"), or there is no such device ("unknown-device").
-    """
+    """How images become features."""
 
     device: str | torch.device = option(
         "auto",

@@ -38,14 +38,10 @@ _BICUBIC = Image.Resampling.BICUBIC
 
 @dataclass(frozen=True, slots=True)
 class ResizeRule:
-    """How an image of any size becomes the square that a network expects.
+    """From uint8 (3, h, w) and a side to float32 (3, side, side) on the image's device, in 0..255.
 
-    Attributes:
-        name: As published results should state it.
-        resize: From uint8 (3, h, w) and a side to float32 (3, side, side) on the image's device, in 0..255 (only
-            torch-bicubic-antialias overshoots, as published).
-        exact_on_device: Whether CUDA computes it itself, with the bits of the CPU. Other rules bring images on
-            CUDA to the CPU and back: resize before you move them.
+    Only torch-bicubic-antialias overshoots, as published. With `exact_on_device` CUDA computes it itself, with the bits of
+    the CPU; other rules bring images on CUDA to the CPU and back.
     """
 
     name: str
@@ -54,16 +50,11 @@ class ResizeRule:
 
 
 def find_rule(name: str) -> ResizeRule:
-    """Look a rule up by its name.
-
-    Raises:
-        UsageError: There is none of that name.
-    """
-    try:
-        return RESIZE_RULES[name]
-    except KeyError:
+    """Look a rule up by its name."""
+    if name not in RESIZE_RULES:
         known = ", ".join(RESIZE_RULES)
-        raise UsageError(f"unknown resize rule {name!r}; known are {known}", code="unknown-resize") from None
+        raise UsageError(f"unknown resize rule {name!r}; known are {known}", code="unknown-resize")
+    return RESIZE_RULES[name]
 
 
 def tf1_bilinear(image: Tensor, size: int) -> Tensor:
@@ -72,13 +63,6 @@ def tf1_bilinear(image: Tensor, size: int) -> Tensor:
     Output pixel i looks at input position i * (old / new), without the half-pixel shift, and blends the two
     neighbors there without antialiasing. The arithmetic is TensorFlow's, in float32 and in its order: along
     the width first, then along the height.
-
-    Args:
-        image: uint8 (3, h, w).
-        size: Side of the square output.
-
-    Returns:
-        float32 (3, size, size), values in 0..255.
     """
     return _bilinear(image, size, shift=0.0)
 
@@ -88,34 +72,18 @@ def torch_bilinear(image: Tensor, size: int) -> Tensor:
 
     Pixels are squares here: output pixel i looks at input position (i + 1/2) * (old / new) - 1/2. Positions
     have the bits of torch's; values, which torch blends in another order, differ by up to 5e-5 gray levels.
-
-    Args:
-        image: uint8 (3, h, w).
-        size: Side of the square output.
-
-    Returns:
-        float32 (3, size, size), values in 0..255.
     """
     return _bilinear(image, size, shift=0.5)
 
 
 class _Taps(NamedTuple):
-    """Which two input positions each output position blends.
-
-    Attributes:
-        before: The former of the two.
-        after: The latter; the same one at the border.
-        weight: Of the latter, float32.
-        used: Every input position that is blended at all, ascending.
-        before_in_used: Where in `used` the former is.
-        after_in_used: Where in `used` the latter is.
-    """
+    """Which two input positions each output position blends, and the `weight` of the latter, float32."""
 
     before: Tensor
-    after: Tensor
+    after: Tensor  # the same one at the border
     weight: Tensor
-    used: Tensor
-    before_in_used: Tensor
+    used: Tensor  # every input position that is blended at all, ascending
+    before_in_used: Tensor  # where in `used` the former is
     after_in_used: Tensor
 
 
@@ -165,18 +133,10 @@ def _blend(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
 
 
 def torch_antialias(image: Tensor, size: int, *, filter_name: Literal["bilinear", "bicubic"]) -> Tensor:
-    """Resize with torch's antialiased filter, which is as wide as the image shrinks.
+    """Resize with torch's antialiased filter, which is as wide as the image shrinks; the bicubic one overshoots at edges.
 
     Clamped to 0..255, the bicubic one is pil-bicubic-float but for rounding, and faster. CUDA would round differently, so
     this is done on the CPU.
-
-    Args:
-        image: uint8 (3, h, w).
-        size: Side of the square output.
-        filter_name: Of the filter; the bicubic one overshoots at edges.
-
-    Returns:
-        float32 (3, size, size).
     """
     # Planes one by one have the same bits, are faster, and take a third of the memory: a gigabyte for the largest images.
     resized = torch.empty((3, size, size), dtype=torch.float32, device="cpu")
@@ -226,14 +186,8 @@ RESIZE_RULES: Mapping[str, ResizeRule] = MappingProxyType({rule.name: rule for r
 def pillow_rule(family: str, interpolation: str, *, crop: float = 1.0, squash: bool = False) -> ResizeRule:
     """The rule of torchvision's `Resize` and `CenterCrop` on 8-bit Pillow images, such as "timm-bicubic-0.95".
 
-    Args:
-        family: First part of the rule's name.
-        interpolation: "bilinear", "bicubic", "lanczos" and so on.
-        crop: Share of the resized image's (shorter) side that is kept.
-        squash: Resize to a square, instead of the shorter side only.
-
-    Raises:
-        UsageError: Pillow has no such interpolation, or nothing would be cropped but added.
+    `crop` is the share of the resized image's (shorter) side that is kept; with `squash` images are resized to a square,
+    instead of the shorter side only.
     """
     name = f"{family}-{interpolation}-{crop}{'-squash' if squash else ''}"
     if interpolation.upper() not in Image.Resampling.__members__ or not 0 < crop <= 1:
@@ -261,17 +215,7 @@ _MOST_RESIZED = 2**26  # pixels of an image that only the middle is used of; mor
 
 
 def resized_middle(image: Tensor, resized: tuple[int, int], size: int, filter_: Image.Resampling) -> Tensor:
-    """The square middle of a resized image, as torchvision's `Resize` and `CenterCrop` on Pillow images.
-
-    Args:
-        image: uint8 (3, h, w).
-        resized: (h, w) of the whole image after resizing, in pixels.
-        size: Side of the square, at most as long as either side.
-        filter_: Pillow's filter.
-
-    Returns:
-        float32 (3, size, size) on the image's device.
-    """
+    """The square middle of an image after it was resized to (h, w), as torchvision's `Resize` and `CenterCrop` on Pillow."""
     height, width = resized
     top, left = round((height - size) / 2), round((width - size) / 2)  # as torchvision, halves to even
     pillow = to_pillow(image)

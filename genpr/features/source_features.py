@@ -46,12 +46,7 @@ ExtractorKey = str | FeatureExtractor
 
 @dataclass(frozen=True)
 class Embedder:
-    """Turns images into features, always with the same options; copies share the loaded networks.
-
-    Attributes:
-        options: How.
-        device: Where, as it was found on this machine.
-    """
+    """Turns images into features, always with the same options; copies share the loaded networks."""
 
     options: EmbedOptions = field(default_factory=EmbedOptions)
     device: torch.device = field(init=False)
@@ -127,7 +122,7 @@ class Embedder:
             caches = [FeatureCache(root, info, self.device.type, policy=decoding) for info in parts]
         except ResourceError as error:
             return None, [notice("cache-unusable", reason=error)]
-        return (caches[0] if len(caches) == 1 else JoinedCache(caches, [info.dim for info in parts])), []
+        return (caches[0] if len(caches) == 1 else JoinedCache(caches)), []
 
 
 def notices_of_all_ranks(notices: Iterable[Notice]) -> tuple[Notice, ...]:
@@ -145,21 +140,10 @@ _Found = TypeVar("_Found")
 def with_cpu_fallback(
     embedder: Embedder, work: Callable[[Embedder], _Found], what: str, *, can_move: bool = True
 ) -> tuple[_Found, tuple[Notice, ...]]:
-    """Run `work`, and again from the start on the CPU if the GPU that "auto" chose runs out of memory.
+    """Run `work(embedder)`, and again from the start on the CPU if the GPU that "auto" chose runs out of memory.
 
-    Ranks that share a score stay together: one that started again would leave the others waiting.
-
-    Args:
-        embedder: Says where to run.
-        work: Called with `embedder`, and again with `embedder.on_cpu()`.
-        what: What the work is for, in the notice ("for the metrics").
-        can_move: Whether the work may run on the CPU.
-
-    Returns:
-        What `work` returned, and the notices about memory of all ranks, each once.
-
-    Raises:
-        Exception: Whatever `work` raises, if it is not an out-of-memory error or cannot move.
+    Ranks that share a score stay together: one that started again would leave the others waiting. `what` the work is for
+    goes into the notice ("for the metrics"). Returned are the result and the notices about memory of all ranks.
     """
     device = embedder.device
     may_move = can_move and embedder.options.device == "auto" and device.type != "cpu"
@@ -182,12 +166,8 @@ FROM_FILE = "<as in the feature file>"
 class SourceFeatures:
     """The features of one source, such as the real images of a score.
 
-    Args:
-        opened: The source.
-        role: "real" or "fake", for messages and progress.
-        embedder: How images become features.
-        limit: Use a random subset of at most so many images, beside the embedder's own limit.
-        declared: What features are, by the user's word, of a file that does not say it.
+    `limit` is that of a random subset, beside the embedder's own limit; `declared` is what features are, by the user's word,
+    of a file that does not say it.
     """
 
     def __init__(
@@ -211,18 +191,7 @@ class SourceFeatures:
     def require(
         self, keys: Iterable[ExtractorKey], *, minimum: int, for_metrics: Iterable[ExtractorKey] = ()
     ) -> None:
-        """Embed what is not known yet, each network once.
-
-        Args:
-            keys: What is needed.
-            minimum: Of images.
-            for_metrics: What the metrics need alone, were there no control; nothing for what has none.
-
-        Raises:
-            UsageError: Images that come once are needed for several networks ("one-shot").
-            DataError: Too few or unusable images, or a feature file of another extractor.
-            ResourceError: Weights, device or memory are missing.
-        """
+        """Embed what is not known yet, each network once; `for_metrics` is what the metrics need alone, without a control."""
         missing = [key for key in dict.fromkeys(keys) if key not in self._known]
         if isinstance(self.opened, FeatureSet):
             for key in missing:
@@ -366,19 +335,10 @@ def _comes_once(source: ImageSource, *, for_control: bool) -> UsageError:
 def features_for_file(
     opened: OpenedInput, key: ExtractorKey | None, embedder: Embedder, share: Share | None = None
 ) -> FeatureSet:
-    """The features of `opened` by the extractor `key`.
+    """The features of `opened` by the extractor `key`; None takes what feature files are.
 
-    Args:
-        opened: Images, or feature files that were joined.
-        key: Which; None takes what feature files are.
-        embedder: How images become features, and of how many. That many are chosen first, and then divided.
-        share: Embed this share only; the limit of unusable images is one of all images all the same.
-
-    Raises:
-        UsageError: `share` is requested of features ("already-features"), or of images that cannot be counted before they are
-            read ("unknown-length").
-        DataError: There are no or unusable images, or the features are of another extractor.
-        ResourceError: Weights, device or memory are missing.
+    Of a `share` only its own images are embedded: `max_images` are chosen first and then divided, and the limit of unusable
+    images is one of all images all the same.
     """
     if share is None:
         whole = SourceFeatures(opened, "images", embedder)

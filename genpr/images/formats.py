@@ -55,7 +55,7 @@ MOST_PIECES = 2**18  # a 1-kilobyte chunk for all of 89 megapixels
 _KEPT_CHUNKS = frozenset({b"tRNS", b"eXIf", b"acTL", b"fcTL", b"fdAT"})
 _CHUNK_NAME = re.compile(rb"[a-z][A-Za-z]{3}")
 
-_MARKER = re.compile(rb"\xff+([^\xff])")
+_MARKER = re.compile(rb"\xff([^\xff])")  # after any number of fill bytes
 _START_OF_SCAN, _END_OF_IMAGE, _APP1, _COMMENT = 0xDA, 0xD9, 0xE1, 0xFE
 # All of APP1 to APP15 and comments, but for APP14, which like APP0 says what the colors are.
 _DROPPED_SEGMENTS = frozenset({*range(_APP1, 0xF0), _COMMENT}) - {0xEE}
@@ -63,7 +63,7 @@ _NO_SEGMENT = frozenset({0x00, 0x01, *range(0xD0, 0xDA), 0xFF})
 _EMPTY_COMMENT = b"\xff\xfe\0\2"  # in place of what is dropped, so that no new marker arises there
 JPEG_END = b"\xff\xd9"
 _SCAN = re.compile(rb"\xff\xda")
-_NEXT_MARKER = re.compile(rb"\xff+([^\x00\x01\xff\xd0-\xd7])")  # that ends the coded data of a scan
+_NEXT_MARKER = re.compile(rb"\xff([^\x00\x01\xff\xd0-\xd7])")  # that ends the coded data of a scan
 
 # Times the pixel limit that the passes over an image may come to. What is allowed takes about 4 s for each format at
 # the default limit: a pass of a progressive JPEG costs 2 ns a pixel, a TIFF 10, AV1 20.
@@ -224,7 +224,8 @@ def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int, int]]:
             match = _MARKER.search(data, at)
             if match is None:
                 return
-            marker, start, at = match[1][0], match.start(), match.end() - 2
+            start = at + len(data[at : match.start()].rstrip(b"\xff"))
+            marker, at = match[1][0], match.end() - 2
             if marker in _NO_SEGMENT:
                 at += 2
                 continue

@@ -28,7 +28,6 @@ from genpr.neighbors.balls import Ball
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from genpr.metrics.curves import Curve
     from genpr.metrics.real_manifold import CountedFakes, Memberships, RealManifold
     from genpr.neighbors.balls import Ties
     from genpr.neighbors.resample import Asked
@@ -45,17 +44,23 @@ _CHEEMA = "Cheema and Urner 2023, AISTATS, PMLR 206"
 _PARK = "Park and Kim 2023, arXiv:2309.01590"
 _SYKES = "Sykes et al. 2024, arXiv:2405.01611"
 
+Found = dict[str, MetricValue | None]
 NEIGHBOR_METRICS: list[NeighborMetric] = []
 """All of them, in display order."""
 
 
+_MEASURES = {"fake": "fidelity", "real": "diversity", "both": None}
+"""What shares of fakes, of reals and of both claim to measure."""
+
+
 def ball_metric(
-    meaning: str, **fields: object
+    meaning: str, *, over: Literal["real", "fake", "both"], **fields: object
 ) -> Callable[[Callable[[Memberships, int], float]], BallMetric]:
     """Register a function of memberships and k as the metric of its name; `fields` are those of `BallMetric`."""
 
     def register(function: Callable[[Memberships, int], float]) -> BallMetric:
-        metric = BallMetric(name=function.__name__, meaning=meaning, value=function, **fields)  # type: ignore[arg-type]
+        known = {"name": function.__name__, "value": function, "measures": _MEASURES[over], **fields}
+        metric = BallMetric(meaning=meaning, over=over, **known)  # type: ignore[arg-type]
         NEIGHBOR_METRICS.append(metric)
         return metric
 
@@ -211,7 +216,6 @@ _COMPLEMENT_PRECISION_HALVES = _mean_in_halves("fake", "owners")
 @ball_metric(
     "share of fakes close to some real image (fidelity)",
     reference=_KYNKAANNIEMI,
-    measures="fidelity",
     is_default=True,
     is_per_image=True,
     k=3,
@@ -229,7 +233,6 @@ def precision(counts: Memberships, k: int) -> float:
 @ball_metric(
     "share of reals close to some fake image (diversity)",
     reference=_KYNKAANNIEMI,
-    measures="diversity",
     is_default=True,
     k=3,
     over="real",
@@ -247,7 +250,6 @@ def recall(counts: Memberships, k: int) -> float:
 @ball_metric(
     "reals around each fake, over k; may pass 1 (fidelity)",
     reference=_NAEEM,
-    measures="fidelity",
     is_default=True,
     is_per_image=True,
     over="fake",
@@ -263,10 +265,8 @@ def density(counts: Memberships, k: int) -> float:
 @ball_metric(
     "share of reals with a fake right beside (diversity)",
     reference=_NAEEM,
-    measures="diversity",
     is_default=True,
     is_per_image=True,
-    is_size_sensitive=True,
     over="real",
     real_balls=_k_balls,
     null=_balls_hit("real"),
@@ -280,7 +280,6 @@ def coverage(counts: Memberships, k: int) -> float:
 @ball_metric(
     "density without outliers' large balls (fidelity)",
     reference=_SALVY,
-    measures="fidelity",
     over="fake",
     real_balls=_clipped_balls,
     halves=HalfSampling(_clipped_density_counts, _unclipped_density),
@@ -299,8 +298,6 @@ def clipped_density(counts: Memberships, k: int) -> float:
 @ball_metric(
     "share of good fakes that covers so much (diversity)",
     reference=_SALVY,
-    measures="diversity",
-    is_size_sensitive=True,
     over="real",
     real_balls=_k_balls,
     halves=HalfSampling(lambda k, ties: (_count("real", Ball(k), "owners", ties, k),), _unclipped_coverage),
@@ -316,8 +313,6 @@ def clipped_coverage(counts: Memberships, k: int) -> float:
 @ball_metric(
     "lesser of precision and its complement (fidelity)",
     reference=_KHAYATKHOEI,
-    measures="fidelity",
-    is_size_sensitive=True,
     over="fake",
     real_balls=_k_balls,
     fake_balls=_k_balls,
@@ -333,8 +328,6 @@ def symmetric_precision(counts: Memberships, k: int) -> float:
 @ball_metric(
     "lesser of recall and coverage (diversity)",
     reference=_KHAYATKHOEI,
-    measures="diversity",
-    is_size_sensitive=True,
     over="real",
     real_balls=_k_balls,
     fake_balls=_k_balls,
@@ -351,8 +344,6 @@ def symmetric_recall(counts: Memberships, k: int) -> float:
 @ball_metric(
     "share of fakes with a real right beside (fidelity)",
     reference=_KHAYATKHOEI,
-    measures="fidelity",
-    is_size_sensitive=True,
     over="fake",
     fake_balls=_k_balls,
     null=_balls_hit("fake"),
@@ -366,8 +357,8 @@ def complement_precision(counts: Memberships, k: int) -> float:
 @ball_metric(
     "the same as coverage (diversity)",
     reference=_KHAYATKHOEI,
-    is_size_sensitive=True,
     over="real",
+    measures=None,  # or audits would judge coverage twice
     real_balls=_k_balls,
     null=_balls_hit("real"),
     halves=_COVERAGE_HALVES,
@@ -380,8 +371,6 @@ def complement_recall(counts: Memberships, k: int) -> float:
 @ball_metric(
     "share of fakes with k reals among 3 k fakes",
     reference=_CHEEMA,
-    measures="fidelity",
-    is_size_sensitive=True,
     k=3,
     over="fake",
     fake_balls=_cover_balls,
@@ -396,8 +385,6 @@ def precision_cover(counts: Memberships, k: int) -> float:
 @ball_metric(
     "share of reals with k fakes among 3 k reals",
     reference=_CHEEMA,
-    measures="diversity",
-    is_size_sensitive=True,
     k=3,
     over="real",
     real_balls=_cover_balls,
@@ -412,9 +399,7 @@ def recall_cover(counts: Memberships, k: int) -> float:
 # Probabilistic precision and recall ---------------------------------------------------------------------------
 
 
-def _find_probabilistic(
-    real: RealManifold, fake: CountedFakes, options: PairwiseOptions
-) -> dict[str, MetricValue | None]:
+def _find_probabilistic(real: RealManifold, fake: CountedFakes, options: PairwiseOptions) -> Found:
     from genpr.metrics.probabilistic import probabilistic_of
 
     found = probabilistic_of(real.points.features, fake.points.features, k=options.k, advance=options.advance)
@@ -441,20 +426,9 @@ NEIGHBOR_METRICS += [
 # Precision-recall curves --------------------------------------------------------------------------------------
 
 
-def ball_curve(counts: Memberships, k: int) -> Curve:
-    """The precision-recall curve of all classifiers that weigh the real balls around an image against the fake ones."""
-    from genpr.metrics.curves import Votes, classifier_curve
-
-    ball = Ball(k)
-    of_reals = Votes(counts.real_in_degrees[ball], counts.fake_balls_per_real[ball])
-    of_fakes = Votes(counts.real_balls_per_fake[ball], counts.fake_in_degrees[ball])
-    return classifier_curve(of_reals, of_fakes, leave_one_out=True)
-
-
 @ball_metric(
     "best F8 of a precision-recall curve (diversity)",
     reference=_SYKES,
-    measures="diversity",
     k=3,
     over="real",
     real_balls=_k_balls,
@@ -464,13 +438,14 @@ def ball_curve(counts: Memberships, k: int) -> Curve:
 )
 def f8(counts: Memberships, k: int) -> float:
     """Largest F-score of the curve with recall weighted 8 times."""
+    from genpr.metrics.curves import ball_curve
+
     return ball_curve(counts, k).f_score(8.0)
 
 
 @ball_metric(
     "best F1/8 of a precision-recall curve (fidelity)",
     reference=_SYKES,
-    measures="fidelity",
     k=3,
     over="fake",
     real_balls=_k_balls,
@@ -480,31 +455,25 @@ def f8(counts: Memberships, k: int) -> float:
 )
 def f1_8(counts: Memberships, k: int) -> float:
     """Largest F-score of the curve with precision weighted 8 times."""
+    from genpr.metrics.curves import ball_curve
+
     return ball_curve(counts, k).f_score(1 / 8)
 
 
 # Witnessed fidelity and diversity -----------------------------------------------------------------------------
 
 
-def _find_witnessed(
-    real: RealManifold, fake: CountedFakes, options: PairwiseOptions
-) -> dict[str, MetricValue | None]:
+def _find_witnessed(real: RealManifold, fake: CountedFakes, options: PairwiseOptions) -> Found:
     from genpr.metrics.witnessed import cut_and_uncut
 
     found, _ = cut_and_uncut(real.points.features, fake.points.features, options.seed, options.advance)
     n = {"fidelity": len(fake.points), "diversity": len(real.points)}
-    found_by_name = {f"witnessed_{name}": value for name, value in found._asdict().items()}
+    values = {f"witnessed_{name}": value for name, value in found._asdict().items()}
     return {
         name: None
-        if math.isnan(found_by_name[name])
-        else MetricValue(
-            found_by_name[name],
-            options.k,
-            null=1.0,
-            null_source="leave-one-out",
-            n_counted=n[measures],
-        )
-        for name, _, measures in _WITNESSED_METRICS
+        if math.isnan(value)
+        else MetricValue(value, options.k, null=1.0, null_source="leave-one-out", n_counted=n[measures])
+        for (name, value), (_, _, measures) in zip(values.items(), _WITNESSED_METRICS, strict=True)
     }
 
 
@@ -556,9 +525,7 @@ NEIGHBOR_METRICS += [
 # Realism, rarity, authenticity --------------------------------------------------------------------------------
 
 
-def _find_realism(
-    real: RealManifold, fake: CountedFakes, options: PairwiseOptions
-) -> dict[str, MetricValue | None]:
+def _find_realism(real: RealManifold, fake: CountedFakes, options: PairwiseOptions) -> Found:
     """Median realism of the fakes."""
     from genpr.metrics.realism import realism_of
 
@@ -568,9 +535,7 @@ def _find_realism(
     return {"realism": MetricValue(middle, options.k) if middle < float("inf") else None}
 
 
-def _find_rarity(
-    real: RealManifold, fake: CountedFakes, options: PairwiseOptions
-) -> dict[str, MetricValue | None]:
+def _find_rarity(real: RealManifold, fake: CountedFakes, options: PairwiseOptions) -> Found:
     """Mean percentile, among all real radii, of the smallest real ball that contains each fake in any."""
     from genpr.metrics.realism import rarity as rarity_of
 
@@ -581,9 +546,7 @@ def _find_rarity(
     return {"rarity": MetricValue(float(mean), options.k) if mean.isfinite() else None}
 
 
-def _find_authenticity(
-    real: RealManifold, fake: CountedFakes, options: PairwiseOptions
-) -> dict[str, MetricValue | None]:
+def _find_authenticity(real: RealManifold, fake: CountedFakes, options: PairwiseOptions) -> Found:
     """Share of fakes whose nearest real has another real nearer to it than they are."""
     from genpr.metrics.memorization import authentic
     from genpr.neighbors.nearest import nearest_between

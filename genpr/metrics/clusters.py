@@ -1,8 +1,7 @@
-"""Clusters of images by k-means, kinds of reals that fakes lack, and single features in which two sets differ.
+"""Clusters of images by k-means, and kinds of reals that fakes lack.
 
 References:
     Johnson, Douze & Jégou 2021, "Billion-scale similarity search with GPUs" (FAISS, whose k-means finds the centers).
-    Kolmogorov 1933; Smirnov 1939 (largest difference of two distribution functions).
 """
 
 from __future__ import annotations
@@ -19,10 +18,6 @@ _STEPS = 20
 _CELLS, _FITTED = 20, 5000
 _LEAST_SHARE, _STARVED = 0.01, 0.2  # of the reals in a cell; of its fair part that it gets
 _CHANCE = 1e-6
-_COMPARED = 2000  # rows per side, among which a distance of .3 is far beyond chance
-_ALARM = 0.3
-_FEW_AXES = 0.05  # more than this share of odd axes, and distances see them too
-_REPEATED, _VARIED = 0.1, 0.5  # shares of distinct values, on a lattice and off it
 
 
 def fitted_centers(part: Tensor, count: int, *, seed: int) -> Tensor:
@@ -73,15 +68,6 @@ class MissingKind:
 
 
 @dataclass(frozen=True, slots=True)
-class OddAxes:
-    """Single features in which the sets differ although distances hardly can."""
-
-    axes: tuple[int, ...]  # features whose distribution functions differ by more than .3, the worst first
-    largest: float  # the largest such difference
-    is_lattice: bool  # whether one side takes few distinct values where the other takes many
-
-
-@dataclass(frozen=True, slots=True)
 class RealKinds:
     """Kinds of images among n reals: the cells of a k-means clustering (20), to count fakes in."""
 
@@ -124,40 +110,6 @@ class RealKinds:
             if is_starved and _chance_of_at_most(theirs, m, ours) < _CHANCE:
                 found.append(MissingKind(ours, theirs / m, row))
         return tuple(sorted(found, key=lambda kind: -kind.real_share))
-
-
-def odd_axes(real: Tensor, fake: Tensor, *, seed: int = 0) -> OddAxes:
-    """Features in which a part of the two sets differ beyond chance (Kolmogorov-Smirnov distance over .3)."""
-    ours, theirs = (_part(features, seed) for features in (real, fake))
-    distance = ks_distances(ours, theirs)
-    # Of d features, one is this far off in one of a million comparisons of two sets from one source.
-    n, m, d = len(ours), len(theirs), real.shape[1]
-    by_chance = math.sqrt(math.log(2 * d / _CHANCE) / 2 * (1 / n + 1 / m))
-    odd = (distance > max(_ALARM, by_chance)).nonzero()[:, 0]
-    order = odd[distance[odd].argsort(descending=True)]
-    distinct = [_distinct_share(part) for part in (ours, theirs)]
-    few, many = torch.minimum(*distinct), torch.maximum(*distinct)
-    lattice = (few < _REPEATED) & (many > _VARIED)
-    axes = tuple(order.tolist()) if len(order) <= max(1, _FEW_AXES * real.shape[1]) else ()
-    return OddAxes(axes, float(distance.max()), bool(lattice.double().mean() > _VARIED))
-
-
-def ks_distances(real: Tensor, fake: Tensor) -> Tensor:
-    """Largest difference of the distribution functions of each feature: (d,) float64 for (n, d) and (m, d)."""
-    ordered = [part.T.contiguous().sort(dim=1).values for part in (real, fake)]
-    pooled = torch.cat(ordered, dim=1)
-    below = [torch.searchsorted(part, pooled, right=True).double() / part.shape[1] for part in ordered]
-    return (below[0] - below[1]).abs().amax(dim=1)
-
-
-def _part(features: Tensor, seed: int) -> Tensor:
-    rows = torch.randperm(len(features), generator=torch.Generator().manual_seed(seed))[:_COMPARED]
-    return features[rows.sort().values].float()
-
-
-def _distinct_share(rows: Tensor) -> Tensor:
-    ordered = rows.sort(dim=0).values
-    return ((ordered[1:] != ordered[:-1]).sum(dim=0) + 1).double() / len(rows)
 
 
 def _chance_of_at_most(count: int, total: int, share: float) -> float:

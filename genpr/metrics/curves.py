@@ -21,26 +21,22 @@ References:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from genpr.errors import FeatureError, UsageError
-from genpr.metrics.real_manifold import choose_engine
-from genpr.neighbors.balls import Ties
-from genpr.neighbors.counts import cross_counts
-from genpr.neighbors.index import Placed
-from genpr.neighbors.nearest import kth_sq_distances, nearest_between, nearest_neighbors
+from genpr.errors import UsageError
+from genpr.metrics.real_manifold import Memberships, RealManifold
+from genpr.neighbors.balls import Ball, Ties
 from genpr.validation import (
     Features,
-    check_count,
     check_features,
     check_k,
+    check_rows,
     check_same_width,
-    check_ties,
     choose_device,
 )
 
@@ -48,9 +44,6 @@ _ANGLES = 1001  # of the slopes shown beside the knots, as published
 _MOST_PRODUCTS = 2**22
 
 Floats = NDArray[np.float64]
-Classifier = Literal["ipr", "knn"]
-Sets = tuple[Tensor, Tensor]
-"""Reals and fakes, (n, d) and (m, d)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,19 +68,6 @@ class Curve:
         """The largest F-score along the curve; recall counts `beta` times as much as precision."""
         return float(f_scores(self.precision, self.recall, beta).max())
 
-    def area(self) -> float:
-        """Area under precision over recall, 1 for equal distributions: exact between the knots.
-
-        There precision is A + B l and recall B + A / l; the integral over recall is A^2 (1/l - 1/l') + A B log(l'/l).
-        """
-        left, right = self.slopes[1:-2], self.slopes[2:-1]
-        at_left, at_right = self.precision[1:-2], self.precision[2:-1]
-        b = (at_right - at_left) / (right - left)
-        a = at_left - b * left
-        inner = a**2 * (1 / left - 1 / right) + a * b * np.log(right / left)
-        # Before the first positive slope recall is constant, after the last finite one precision is.
-        return float(inner.sum() + self.precision[-2] * self.recall[-2])
-
 
 def f_scores(precision: ArrayLike, recall: ArrayLike, beta: float = 1.0) -> Floats:
     """F-scores of pairs of values, element by element; 0 where both are 0."""
@@ -104,77 +84,50 @@ def pr_curve(
     real: Features,
     fake: Features,
     *,
-    k: int,
-    classifier: Classifier = "ipr",
-    split: bool = True,
-    seed: int = 0,
+    k: int = 3,
     ties: Ties = "closed",
     device: str | torch.device = "auto",
 ) -> Curve:
-    """The precision-recall curve of fake features against real ones, by classifiers that count neighbors.
+    """The precision-recall curve of fake features against real ones, by classifiers that count k-NN balls.
 
-    The classifiers and their votes on a point:
-        "ipr": the real k-NN balls that hold it against the fake ones. Unsplit, it ends in improved precision and
-            recall. Around k balls hold a point wherever its set is, dense or thin: it sees supports, hardly weights.
-        "knn": the reals against the fakes among its k nearest of both sets; k near the square root of n.
-
-    Every membership is decided exactly, by searches of the curve's own.
+    The classifiers weigh the real balls around a point, its own left out, against the fake ones, at every threshold that
+    makes a difference. The curve ends in improved precision and recall. Around k balls hold a point wherever its set is,
+    dense or thin: it sees supports, hardly weights. Its best F-scores are the metrics `f8` and `f1_8`.
 
     Args:
-        real: (n, d) features of real images.
-        fake: (m, d) features of generated images by the same extractor.
-        k: Neighbors, the point itself not counted.
-        classifier: See above.
-        split: Let one random half of each set vote on the other, which makes the estimate consistent (Sykes et al.
-            2024); balls then come from half as many images. Without, all other points vote on each point.
-        seed: Of the halves.
+        real: (n, d) features of real images, n > k.
+        fake: (m, d) features of generated images by the same extractor, m > k.
+        k: Neighbors that set a ball's radius; the point itself is not counted.
         ties: "closed" counts a point on the sphere as inside, "strict" does not.
         device: "auto" is where the tensors are if that is a GPU, else the best device here.
 
     Raises:
         FeatureError: The features are malformed, not finite, too few, or differ in width.
-        UsageError: k, classifier, seed or ties is impossible.
+        UsageError: k or ties is impossible.
 
     Example:
         >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> real, fake = rng.normal(size=(2, 400, 2))
-        >>> curve = pr_curve(real, abs(fake), k=20, classifier="knn")  # a quarter of the plane
-        >>> curve.f_score(1 / 8) > 0.8, curve.f_score(8) < 0.4
+        >>> curve = pr_curve(real, abs(fake), k=5)  # a quarter of the plane
+        >>> curve.f_score(1 / 8) > 0.8, curve.f_score(8) < 0.5
         (True, True)
     """
-    k = check_k(k)
-    check_ties(ties)
-    check_count(seed, "seed", least=0)
-    if classifier not in ("ipr", "knn"):
-        raise UsageError(f"classifier must be 'ipr' or 'knn', not {classifier!r}", code="bad-option")
-    x, y = check_features(real, "real"), check_features(fake, "fake")
-    check_same_width(x, y)
-    _check_enough(x, "real", k, split)
-    _check_enough(y, "fake", k, split)
-    where = choose_device(real, device)
-    training = queries = x.to(where), y.to(where)
-    if split:
-        random = np.random.default_rng(seed)
-        halves = [random_halves(side, random) for side in training]
-        training, queries = (halves[0][0], halves[1][0]), (halves[0][1], halves[1][1])
-    votes = votes_of(training, queries, k=k, classifier=classifier, ties=ties)
-    return classifier_curve(*votes, leave_one_out=not split)
+    ball = Ball(check_k(k))
+    checked_real, checked_fake = check_features(real, "real"), check_features(fake, "fake")
+    check_same_width(checked_real, checked_fake)
+    check_rows(checked_real, "real", k=k)
+    check_rows(checked_fake, "fake", k=k)
+    side = RealManifold.fit(checked_real, balls=[ball], ties=ties, device=choose_device(real, device))
+    return ball_curve(side.memberships(checked_fake, real_balls=[ball], fake_balls=[ball]), k)
 
 
-def _check_enough(features: Tensor, name: str, k: int, split: bool) -> None:
-    least = 2 * (k + 1) if split else k + 1
-    if len(features) < least:
-        why = f"k + 1 = {k + 1} rows" + " in each half" * split
-        raise FeatureError(f"{name} needs at least {why}, found {len(features)} rows", code="too-few")
-
-
-def random_halves(features: Tensor, random: np.random.Generator) -> Sets:
-    """Two random halves of the rows, the first not larger, each in the order of the rows."""
-    n = len(features)
-    order = torch.from_numpy(random.permutation(n)).to(features.device)
-    first, second = order[: n // 2].sort().values, order[n // 2 :].sort().values
-    return features[first], features[second]
+def ball_curve(counts: Memberships, k: int) -> Curve:
+    """The curve of counts of k-NN balls around reals and around fakes, which `counts` has to hold."""
+    ball = Ball(k)
+    of_reals = Votes(counts.real_in_degrees[ball], counts.fake_balls_per_real[ball])
+    of_fakes = Votes(counts.real_balls_per_fake[ball], counts.fake_in_degrees[ball])
+    return classifier_curve(of_reals, of_fakes)
 
 
 class Votes(NamedTuple):
@@ -184,61 +137,16 @@ class Votes(NamedTuple):
     fake: Tensor
 
 
-def votes_of(
-    training: Sets, queries: Sets, *, k: int, classifier: Classifier, ties: Ties = "closed"
-) -> tuple[Votes, Votes]:
-    """Votes of training points on the real and on the fake queries; where both are the same, none votes on itself."""
-    reals = Placed.of(training[0], k)
-    sides = reals, reals.beside(training[1])
-    asked = sides if queries is training else (reals.beside(queries[0]), reals.beside(queries[1]))
-    engine = choose_engine(reals.device)
-    of_sides = []
-    if classifier == "ipr":
-        of_sides = [kth_sq_distances(side, [k], engine=engine)[0] for side in sides]
-
-    def votes(points: Placed) -> Votes:
-        if classifier == "ipr":
-            return Votes(
-                *(_counts(side, points, own, ties)[1] for side, own in zip(sides, of_sides, strict=True))
-            )
-        pooled = torch.cat([_nearest_sq(points, side, k) for side in sides], dim=1)
-        sq_radii = pooled.sort(dim=1).values[:, k - 1]
-        return Votes(*(_counts(points, side, sq_radii, ties)[0] for side in sides))
-
-    return votes(asked[0]), votes(asked[1])
-
-
-def _nearest_sq(points: Placed, others: Placed, k: int) -> Tensor:
-    """Squared distances of each point to its k nearest others, or all: (p, at most k)."""
-    engine = choose_engine(points.device)
-    if points is others:
-        return nearest_neighbors(points, min(k, len(points) - 1), engine=engine)[1]
-    return nearest_between(points, others, min(k, len(others)), engine=engine)[1]
-
-
-def _counts(centers: Placed, others: Placed, sq_radii: Tensor, ties: Ties) -> tuple[Tensor, Tensor]:
-    """How many others each ball (n,) holds, and how many balls hold each of them (p,), none its own center."""
-    found = cross_counts(
-        centers, others, real_sq_radii=sq_radii[None], ties=ties, engine=choose_engine(centers.device)
-    )
-    in_ball, balls = found.fakes_per_real_ball[0], found.real_balls_per_fake[0]
-    if centers is not others:
-        return in_ball, balls
-    # An open ball of radius 0 does not hold its own center.
-    itself = (sq_radii > 0).long() if ties == "strict" else torch.ones_like(in_ball)
-    return in_ball - itself, balls - itself
-
-
-def classifier_curve(of_reals: Votes, of_fakes: Votes, *, leave_one_out: bool) -> Curve:
+def classifier_curve(of_reals: Votes, of_fakes: Votes) -> Curve:
     """The curve of all classifiers that weigh votes for real against votes for fake (Sykes et al. 2024).
 
     For a weight g a point is called real when g (its real votes) > (its fake votes) if g < 1, and >= if g >= 1, so that
     what has no votes at all goes to the set that counts less; in the limits when it has any real vote (g = inf) and when
     it has no fake vote (g = 0). Every weight that makes a difference is tried, and both constant classifiers.
 
-    With `leave_one_out` the points themselves bear the balls, and the limits are unions of balls which hold their own
-    centers: that of the real balls loses no real. The ends of the curve are theirs, as published, even where a finite
-    weight does better: improved precision and recall. On points held out the ends are what the votes say.
+    The points themselves bear the balls, so the limits are unions of balls which hold their own centers: that of the real
+    balls loses no real. The ends of the curve are theirs, as published, even where a finite weight does better: improved
+    precision and recall.
     """
     real, fake = _ratios(of_reals), _ratios(of_fakes)
     # Between two ratios that occur, no weight makes a difference.
@@ -248,9 +156,9 @@ def classifier_curve(of_reals: Votes, of_fakes: Votes, *, leave_one_out: bool) -
     called = [side.below(below) for side in (real, fake)], [side.upto(upto) for side in (real, fake)]
     lost = [1 - called[0][0], 1 - called[1][0], np.array([1.0, 0.0])]
     passed = [called[0][1], called[1][1], np.array([0.0, 1.0])]
-    lost.append(np.array([0.0 if leave_one_out else real.without_real_vote, real.with_fake_vote]))
-    passed.append(np.array([fake.with_real_vote, 0.0 if leave_one_out else fake.without_fake_vote]))
-    ends = (fake.with_real_vote, real.with_fake_vote) if leave_one_out else None
+    lost.append(np.array([0.0, real.with_fake_vote]))
+    passed.append(np.array([fake.with_real_vote, 0.0]))
+    ends = (fake.with_real_vote, real.with_fake_vote)
     return curve_of_errors(np.concatenate(lost), np.concatenate(passed), ends=ends)
 
 
@@ -261,9 +169,7 @@ class _Ratios(NamedTuple):
     points: int
     without_votes: float
     with_real_vote: float
-    without_real_vote: float
     with_fake_vote: float
-    without_fake_vote: float
 
     def below(self, weights: Floats) -> Floats:
         """Share called real for each weight where it takes more than equality: points without votes are not."""
@@ -280,7 +186,7 @@ def _ratios(votes: Votes) -> _Ratios:
     with np.errstate(divide="ignore"):
         # Rounded, equal ratios stay equal, and different ones of counts below 2^26 different.
         ratios = np.sort(fake[some] / real[some])
-    shares = (float(where.mean()) for where in (~some, real > 0, real == 0, fake > 0, fake == 0))
+    shares = (float(where.mean()) for where in (~some, real > 0, fake > 0))
     return _Ratios(ratios, len(real), *shares)
 
 

@@ -3,17 +3,13 @@
 In many dimensions a few rows (hubs) are among the nearest of very many others and most rows of none, which lowers what
 precision and recall of a perfect generator are, and lets one odd real account for a large share of the fakes.
 
-Near-duplicates: rows whose nearest neighbors in their own set are copies of one image, slightly changed.
-
-Frames of one video shot, or re-encoded and augmented copies of one photograph, lie far closer to each other than
-independent draws do. Their balls end inside the group, so few images of the other set are counted in them, and the
-nulls, which hold for independent draws, do not account for that.
-
-A row belongs to a group of near-duplicates if its first j neighbors are within a distance that independent draws reach
-with a probability of .003, neighbor j + 1 is more than twice as far as neighbor j, and so is the nearest row of the
-other set. The distance follows from the distance of neighbor 64 and the intrinsic dimension between neighbors 32 and 64,
-since k (r_j / r_k)^d of independent draws is near a Gamma(j) variable. A group that the other set shares lowers no metric:
-where rows of the other set lie in such groups as often as they would by chance, the groups are clusters.
+Near-duplicates, such as frames of one video shot or augmented copies of one photograph, lie far closer to each other than
+independent draws do. Their balls end inside the group, so few images of the other set are counted in them, and the nulls,
+which hold for independent draws, do not account for that. A row belongs to a group of near-duplicates if its first j
+neighbors are within a distance that independent draws reach with a probability of .003, neighbor j + 1 is more than twice
+as far as neighbor j, and so is the nearest row of the other set. The distance follows from the distance of neighbor 64 and
+the intrinsic dimension between neighbors 32 and 64, since k (r_j / r_k)^d of independent draws is near a Gamma(j) variable.
+A group that the other set shares lowers no metric.
 
 References:
     Radovanović, Nanopoulos & Ivanović 2010, "Hubs in Space" (in-degrees of neighbor graphs).
@@ -87,7 +83,9 @@ class NearCopies:
     share: float  # of all fakes
     expected: float  # share of the reals that are as near to another real, each left out in turn
     is_excess: bool  # whether clearly more of the fakes than of the reals are that near: by 3 standard errors
-    nearest: tuple[Tensor, Tensor]  # row of the real that is nearest to each fake, (m,) int64
+    nearest: tuple[
+        Tensor, Tensor
+    ]  # row (m,) int64 of the real nearest to each fake, and its squared distance
 
 
 _EXAMINED = 128  # of each set that are examined
@@ -170,9 +168,11 @@ class ManifoldDiagnostics:
     k: int  # of the balls that hubness and outliers are told by
     hubness: Hubness | None = None  # of the reals
     outliers: tuple[Outlier, ...] = ()  # real images that vouch for many fakes all by themselves
+    # Median radius of the fakes' balls over that of the reals' with the same k, each in its own set
     concentration: float | None = None
     near_copies: NearCopies | None = None  # fakes beside a real
     flat: tuple[float, float] = (0.0, 0.0)  # shares of the reals and of the fakes whose balls are mere points
+    # Among the reals, and among the fakes; None for very small sets
     near_duplicates: tuple[NearDuplicates | None, NearDuplicates | None] = (None, None)
 
     @classmethod
@@ -185,16 +185,14 @@ class ManifoldDiagnostics:
         if ball is None or real.in_degrees is None:
             return None
         counts, degrees = found.fakes_per_real_ball[ball], found.real_in_degrees[ball]
-        own, concentration = fake.own, None
-        # Balls without extent: shares of zeros among their radii.
-        flat = [float((real.sq_radii[real.balls.index(ball)] == 0).double().mean()), 0.0]
+        own, concentration, flat_fakes = fake.own, None, 0.0
         if own is not None and (own_ball := _largest_plain(own.balls)) is not None:
-            flat[1] = float((own.sq_radii[own.balls.index(own_ball)] == 0).double().mean())
+            flat_fakes = _share_of_zeros(own.sq_radii[own.balls.index(own_ball)])
             common = _largest_plain(sorted({*own.balls} & {*real.balls}))
             n = len(real.points)
             # Of sets of about one size: more points have smaller balls, however they are spread.
             if common is not None and max(n, m) <= _ALIKE * min(n, m):
-                of_reals = real.sq_radii[real.balls.index(common)].sqrt().median()
+                of_reals = real.sq_radii_of(common).sqrt().median()
                 of_fakes = own.sq_radii[own.balls.index(common)].sqrt().median()
                 if of_reals > 0 and of_fakes > 0:  # repeated images are another matter
                     concentration = float(of_fakes / of_reals)
@@ -204,7 +202,7 @@ class ManifoldDiagnostics:
             _outliers(counts, found.real_balls_per_fake[ball], ball.k, found.n_real),
             concentration,
             _near_copies(real, fake, progress),
-            (flat[0], flat[1]),
+            (_share_of_zeros(real.sq_radii_of(ball)), flat_fakes),
             (
                 near_duplicates(real.points, fake.points, engine=real.engine),
                 near_duplicates(fake.points, real.points, engine=real.engine),
@@ -214,10 +212,11 @@ class ManifoldDiagnostics:
 
 def _largest_plain(balls: Iterable[Ball]) -> Ball | None:
     """The last of ascending balls that is not clipped."""
-    largest = None
-    for ball in balls:
-        largest = largest if ball.clipped else ball
-    return largest
+    return ([None] + [ball for ball in balls if not ball.clipped])[-1]
+
+
+def _share_of_zeros(sq_radii: Tensor) -> float:
+    return float((sq_radii == 0).double().mean())
 
 
 def _outliers(counts: Tensor, balls_per_fake: Tensor, k: int, n: int) -> tuple[Outlier, ...]:

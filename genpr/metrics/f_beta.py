@@ -1,10 +1,8 @@
 """F-scores of precision and recall as rankings name them: `f1`, `f0.5`, `f2`.
 
 F-beta = (1 + beta^2) P R / (beta^2 P + R), in which recall counts beta times as much (van Rijsbergen 1979, "Information
-Retrieval"); 0 where both are 0, as scikit-learn has it with `zero_division=0`.
-
-`f8` and `f1_8` are metrics of their own: the best F-scores on a whole precision-recall curve (Sykes et al. 2024). They
-keep these names here; the F-score of precision and recall with beta = 8 is `f8.0`.
+Retrieval"); 0 where both are 0. `f8` and `f1_8` are metrics of their own: the best F-scores on a whole precision-recall
+curve. They keep these names here; the F-score of precision and recall with beta = 8 is `f8.0`.
 
 Importing this module does not import torch.
 """
@@ -13,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError
@@ -36,9 +35,7 @@ def beta_of(name: str) -> float | None:
         return None
     beta = float(found[1])
     if not 0 < beta <= _MOST:
-        raise UsageError(
-            f"{name}: beta must be above 0 and at most {_MOST:,.0f}, not {found[1]}", code="bad-beta"
-        )
+        raise UsageError(f"{name}: beta must be positive and at most {_MOST:,.0f}", code="bad-beta")
     return beta
 
 
@@ -65,24 +62,15 @@ def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Re
     import torch
 
     from genpr.metrics.curves import f_scores
-    from genpr.metrics.uncertainty import Resampled
 
-    ours, theirs = (
-        (each.seed, each.n_real, each.real_identity, each.replicates.shape) for each in (precision, recall)
-    )
-    if ours != theirs:
-        raise UsageError(
-            "an F-score needs precision and recall of the same score, with equally many replicates",
-            code="bad-option",
-        )
+    ours, theirs = ((each.seed, each.n_real, each.real_identity) for each in (precision, recall))
+    if ours != theirs or precision.replicates.shape != recall.replicates.shape:
+        raise UsageError("an F-score needs precision and recall of the same halves", code="bad-option")
     replicates = f_scores(np.asarray(precision.replicates), np.asarray(recall.replicates), beta)
-    return Resampled(
+    # Its k is only compared with that of other F-scores, whose recipes are known to be alike.
+    return replace(
+        precision,
         value=f_beta(precision.value, recall.value, beta),
         replicates=torch.from_numpy(replicates),
         n=min(precision.n, recall.n),
-        seed=precision.seed,
-        n_real=precision.n_real,
-        # A metric of its own: its k is only compared with that of other F-scores, whose recipes are known to be alike.
-        k=precision.k,
-        real_identity=precision.real_identity,
     )

@@ -77,7 +77,6 @@ class NeighborMetric(Metric):
     kind: Kind = "neighbors"
     k: int = 5  # default number of neighbors
     k_is_fixed: bool = False  # whether that cannot be chosen
-    is_size_sensitive: bool = False  # whether it depends on the ratio of the two numbers of images
     is_per_image: bool = False  # whether it is the mean, median or share of numbers that single images have
 
 

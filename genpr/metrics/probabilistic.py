@@ -6,14 +6,11 @@ References:
 
 from __future__ import annotations
 
-import math
-from numbers import Real
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from genpr.errors import UsageError
 from genpr.metrics.blocks import double_blocks
 from genpr.metrics.real_manifold import choose_engine
 from genpr.neighbors.distance import sq_distances_at
@@ -49,12 +46,11 @@ def probabilistic_precision_recall(
     fake: Features,
     *,
     k: int = 4,
-    scale: float = _SCALE,
     device: str | torch.device = "auto",
 ) -> ProbabilisticPrecisionRecall:
     """P-precision and P-recall.
 
-    All balls of a set have one radius R, `scale` times the mean distance to the k-th nearest other row, so no outlier
+    All balls of a set have one radius R, 1.2 times the mean distance to the k-th nearest other row, so no outlier
     has a large one. A sample z is in the support of X with probability 1 - prod_i min(1, |z - x_i| / R_X), and
     P-precision is the mean of this over the fakes, with X the reals; P-recall has both sets in exchanged roles.
     A generator that equals the data has values below 1, which depend on dimension and sizes (.73 to .98 for 1,000
@@ -66,12 +62,11 @@ def probabilistic_precision_recall(
         real: (n, d) features of real images, n > k.
         fake: (m, d) features of generated images by the same extractor, m > k.
         k: Neighbors that set the radius; the row itself is not counted.
-        scale: How many times the mean distance the radius is.
         device: "auto" is where the tensors are if that is a GPU, else the best device here.
 
     Raises:
         FeatureError: The features are malformed, not finite, too few, or differ in width.
-        UsageError: k or scale is impossible.
+        UsageError: k is impossible.
 
     Example:
         >>> import numpy as np
@@ -81,29 +76,30 @@ def probabilistic_precision_recall(
         (0.277778, 0.787234)
     """
     k = check_k(k)
-    if isinstance(scale, bool) or not isinstance(scale, Real) or not 0 < scale < math.inf:
-        raise UsageError(f"scale must be a positive number, not {scale!r}", code="bad-option")
     checked_real, checked_fake = check_features(real, "real"), check_features(fake, "fake")
     check_same_width(checked_real, checked_fake)
     check_rows(checked_real, "real", k=k)
     check_rows(checked_fake, "fake", k=k)
     where = choose_device(real, device)
-    return probabilistic_of(checked_real.to(where), checked_fake.to(where), k=k, scale=scale)
+    return probabilistic_of(checked_real.to(where), checked_fake.to(where), k=k)
 
 
 def probabilistic_of(
-    x: Tensor, y: Tensor, *, k: int, scale: float = _SCALE, advance: Advance = no_advance
+    x: Tensor, y: Tensor, *, k: int, advance: Advance = no_advance
 ) -> ProbabilisticPrecisionRecall:
-    """`probabilistic_precision_recall` of checked features on one device."""
-    logs = _log_outside(x, y, _radius(x, k, scale, advance), _radius(y, k, scale, advance), advance)
+    """`probabilistic_precision_recall` of checked features (n, d) and (m, d) on one device.
+
+    `advance` is told how many of all pairs are done with, within each set and between the two, now and then.
+    """
+    logs = _log_outside(x, y, _radius(x, k, advance), _radius(y, k, advance), advance)
     precision, recall = (float(torch.expm1(log).mean().abs()) for log in logs)
     return ProbabilisticPrecisionRecall(precision, recall)
 
 
-def _radius(features: Tensor, k: int, scale: float, advance: Advance) -> float:
+def _radius(features: Tensor, k: int, advance: Advance) -> float:
     points = Placed.of(features, k)
     sq = kth_sq_distances(points, [k], engine=choose_engine(points.device), advance=advance)[0]
-    return scale * float(sq.sqrt().mean())
+    return _SCALE * float(sq.sqrt().mean())
 
 
 def _log_outside(

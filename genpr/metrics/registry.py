@@ -52,9 +52,6 @@ PAIRWISE: Mapping[str, PairwiseMetric] = _by_name(
 HELD_OUT = frozenset(name for name, metric in METRICS.items() if isinstance(metric, HeldOutMetric))
 """Those that compare with reals that were held out of training."""
 
-SIZE_SENSITIVE = tuple(name for name, metric in NEIGHBORS.items() if metric.is_size_sensitive)
-"""Those that depend on the ratio of the two numbers of images; `equal_sizes` computes them in blocks of equal size."""
-
 DEFAULT_METRICS = tuple(name for name, metric in METRICS.items() if metric.is_default)
 """Precision, recall, density and coverage."""
 

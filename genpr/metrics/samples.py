@@ -12,7 +12,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +36,6 @@ SAMPLE_METRICS = tuple(name for name, metric in NEIGHBORS.items() if metric.is_p
 Nearest = tuple[Tensor, Tensor]
 """The row of the other side that is nearest to each image, int64, and its squared distance, float64."""
 
-_COUNTED = (metrics.precision, metrics.density, metrics.coverage, metrics.rarity)
 _NEIGHBOR = Ball(1)
 
 
@@ -45,7 +44,7 @@ class FakeRows(NamedTuple):
 
     inside: Tensor  # whether any real ball contains it (bool)
     n_balls: Tensor  # how many real balls contain it (int64)
-    realism: Tensor  # kynkäänniemi's realism (float64), infinite for a copy of a real
+    realism: Tensor  # Kynkäänniemi's realism (float64), infinite for a copy of a real
     rarity: Tensor  # radius of the smallest real ball around it (float64), NaN where there is none
     rarity_percentile: Tensor  # percent of the real radii that are at most as large (float64)
     nearest_real: Tensor  # row of the nearest real (int64), the first of equally near ones
@@ -76,32 +75,66 @@ def sample_rows(
 
     What the score did not find is searched for: three to five passes over pairs, in tiles.
     """
-    n, m, engine = len(real.points), len(fake.points), real.engine
-    search = _Search(real, fake, ks)
-    passes = 2 + (nearest_reals is None) + bool(search.uncounted)
-    advance = tally(passes * n * m + (n * (n - 1) // 2 if search.unfitted else 0), progress)
-    sq_radii = search.sq_radii(advance)
-    counts = search.counts(sq_radii, advance)
+    n, m, engine, found = len(real.points), len(fake.points), real.engine, fake.memberships
+    each = (metrics.precision, metrics.density, metrics.coverage, metrics.rarity, metrics.realism)
+    inside, dense, covered, rare, real_like = (Ball(ks[metric.name]) for metric in each)
+    balls = sorted({inside, dense, covered, rare, real_like, _NEIGHBOR})
+    unfitted = [ball for ball in balls if ball not in real.balls]
+    uncounted = {inside, dense, covered, rare} - found.real_balls_per_fake.keys()
+    if found.smallest_real_ball is None:
+        uncounted.add(rare)
+    passes = 2 + (nearest_reals is None) + bool(uncounted)
+    advance = tally(passes * n * m + (n * (n - 1) // 2 if unfitted else 0), progress)
+    tables = kth_sq_distances(real.points, [ball.k for ball in unfitted], engine=engine, advance=advance)
+    sq_radii = {ball: real.sq_radii_of(ball) for ball in balls if ball in real.balls}
+    sq_radii |= zip(unfitted, tables, strict=True)
+    per_fake, per_real, smallest = _counted(real, fake, sorted(uncounted), rare, sq_radii, advance)
     index, sq = nearest_reals or _nearest(fake.points, real.points, real, advance)
-    realism = realism_of(
-        real.points, sq_radii[Ball(ks[metrics.realism.name])], fake.points, engine=engine, advance=advance
-    )
-    rare = rarity(counts.smallest.sqrt(), sq_radii[Ball(ks[metrics.rarity.name])].sqrt())
+    realism = realism_of(real.points, sq_radii[real_like], fake.points, engine=engine, advance=advance)
+    score, percentile = rarity(smallest.sqrt(), sq_radii[rare].sqrt())
     fakes = FakeRows(
-        inside=counts.per_fake[Ball(ks[metrics.precision.name])] > 0,
-        n_balls=counts.per_fake[Ball(ks[metrics.density.name])],
+        inside=per_fake[inside] > 0,
+        n_balls=per_fake[dense],
         realism=realism,
-        rarity=rare.score,
-        rarity_percentile=rare.percentile,
+        rarity=score,
+        rarity_percentile=percentile,
         nearest_real=index,
         nearest_real_distance=_roots(sq),
         authentic=authentic(index, sq, sq_radii[_NEIGHBOR]),
     )
     index, sq = _nearest(real.points, fake.points, real, advance)
-    ball = Ball(ks[metrics.coverage.name])
-    n_fakes = counts.per_real[ball]
-    of_reals = _roots(sq_radii[ball]), _roots(sq_radii[_NEIGHBOR])
+    n_fakes = per_real[covered]
+    of_reals = _roots(sq_radii[covered]), _roots(sq_radii[_NEIGHBOR])
     return fakes, RealRows(n_fakes > 0, n_fakes, *of_reals, index, _roots(sq))
+
+
+def _counted(
+    real: RealManifold,
+    fake: CountedFakes,
+    uncounted: Sequence[Ball],
+    rare: Ball,
+    sq_radii: Mapping[Ball, Tensor],
+    advance: Advance,
+) -> tuple[dict[Ball, Tensor], dict[Ball, Tensor], Tensor]:
+    """Real balls around each fake, fakes in each, and the least squared radius around each fake, as far as the score did."""
+    found = fake.memberships
+    per_fake, per_real = dict(found.real_balls_per_fake), dict(found.fakes_per_real_ball)
+    smallest = found.smallest_real_ball
+    if uncounted:
+        counts = cross_counts(
+            real.points,
+            fake.points,
+            real_sq_radii=torch.stack([sq_radii[ball] for ball in uncounted]),
+            smallest_of=uncounted.index(rare) if smallest is None else None,
+            ties=real.ties,
+            engine=real.engine,
+            advance=advance,
+        )
+        per_fake |= zip(uncounted, counts.real_balls_per_fake, strict=True)
+        per_real |= zip(uncounted, counts.fakes_per_real_ball, strict=True)
+        smallest = counts.smallest_real_ball if smallest is None else smallest
+    assert smallest is not None
+    return per_fake, per_real, smallest
 
 
 def nearest_others(features: Tensor, rows: Tensor) -> Tensor:
@@ -110,61 +143,6 @@ def nearest_others(features: Tensor, rows: Tensor) -> Tensor:
     index, _ = nearest_between(points.beside(features[rows]), points, 2, engine=choose_engine(points.device))
     # Of copies, the row itself need not be the first, or among them.
     return torch.where(index[:, 0] == rows, index[:, 1], index[:, 0])
-
-
-class _Counts(NamedTuple):
-    """Memberships of real balls: (m,) per fake, (n,) per real, and squared radii (m,) of the smallest around each fake."""
-
-    per_fake: dict[Ball, Tensor]
-    per_real: dict[Ball, Tensor]
-    smallest: Tensor
-
-
-class _Search:
-    """What a score found already, and what is left to find."""
-
-    def __init__(self, real: RealManifold, fake: CountedFakes, ks: Mapping[str, int]) -> None:
-        self._real, self._fake = real, fake
-        self._rarity = Ball(ks[metrics.rarity.name])
-        counted = {Ball(ks[each.name]) for each in _COUNTED}
-        self._balls = sorted({*counted, Ball(ks[metrics.realism.name]), _NEIGHBOR})
-        self.unfitted = [ball for ball in self._balls if ball not in real.balls]
-        found = fake.memberships
-        self.uncounted = sorted(
-            ball
-            for ball in counted
-            if ball not in found.real_balls_per_fake
-            or (ball == self._rarity and found.smallest_real_ball is None)
-        )
-
-    def sq_radii(self, advance: Advance) -> dict[Ball, Tensor]:
-        """Squared radii (n,) float64 of every ball."""
-        real = self._real
-        found = {ball: real.sq_radii_of(ball) for ball in self._balls if ball in real.balls}
-        ks = [ball.k for ball in self.unfitted]
-        tables = kth_sq_distances(real.points, ks, engine=real.engine, advance=advance)
-        return found | dict(zip(self.unfitted, tables, strict=True))
-
-    def counts(self, sq_radii: Mapping[Ball, Tensor], advance: Advance) -> _Counts:
-        """Who lies in which ball, as the score counted it where it did."""
-        found, real = self._fake.memberships, self._real
-        per_fake, per_real = dict(found.real_balls_per_fake), dict(found.fakes_per_real_ball)
-        smallest = found.smallest_real_ball
-        if self.uncounted:
-            counts = cross_counts(
-                real.points,
-                self._fake.points,
-                real_sq_radii=torch.stack([sq_radii[ball] for ball in self.uncounted]),
-                smallest_of=self.uncounted.index(self._rarity) if smallest is None else None,
-                ties=real.ties,
-                engine=real.engine,
-                advance=advance,
-            )
-            per_fake |= dict(zip(self.uncounted, counts.real_balls_per_fake, strict=True))
-            per_real |= dict(zip(self.uncounted, counts.fakes_per_real_ball, strict=True))
-            smallest = counts.smallest_real_ball if smallest is None else smallest
-        assert smallest is not None
-        return _Counts(per_fake, per_real, smallest)
 
 
 def _roots(sq: Tensor) -> Tensor:

@@ -170,8 +170,6 @@ def _summary(fidelity: Share | None, diversity: Share | None, codes: set[str]) -
     if diversity.grade in (Grade.WHOLE, Grade.UNCERTAIN) and "missing-kinds" in codes:
         return f"{images}; {variety}, except for certain kinds of images that it leaves out."
     if fidelity.grade is diversity.grade is Grade.WHOLE:
-        if codes & {"odd-features", "lattice"}:
-            return f"{images}; {variety} by distances, but single features differ from those of real images."
         return f"{images}; {variety}. Precision and recall do not distinguish it from a perfect one."
     return f"{images}; {variety}."
 

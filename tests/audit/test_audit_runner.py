@@ -48,10 +48,10 @@ def test_values_are_those_of_whole_distance_matrices(rng, n, m, d):
         # Clipped coverage is calibrated between the steps of its published form.
         tolerance = 2 / len(fake) if name == "clipped_coverage" else 1e-9
         assert found[name] == pytest.approx(value, abs=tolerance), name
-    curve, values = pr_curve(real, fake, k=5, split=False), witnessed(real, fake)
+    curve, values = pr_curve(real, fake, k=5), witnessed(real, fake)
     assert shipped(real, fake, NOT_IN_ORACLE) == {
-        "f8": pytest.approx(curve.f8),
-        "f1_8": pytest.approx(curve.f1_8),
+        "f8": pytest.approx(curve.f_score(8)),
+        "f1_8": pytest.approx(curve.f_score(1 / 8)),
         **{f"witnessed_{name}": value for name, value in values._asdict().items()},
     }
 

@@ -67,22 +67,6 @@ def test_it_draws_what_a_sampler_draws(spec, checkpoint, setting, rule, psi):
     assert (known["seed"], known["n"], known["setting"]) == (3, 20, psi)
 
 
-def test_a_generator_without_an_axis_needs_none(tmp_path, checkpoint):
-    spec = write_generator(
-        tmp_path, GENERATOR.replace("latents, *, psi=1.0", "latents").replace("psi * ", "")
-    )
-    assert drawn(CheckpointImages(spec, checkpoint, n=20, **OPTIONS)).shape == (20, 3, 16, 16)
-    with pytest.raises(UsageError, match="has no parameter 'psi'"):
-        drawn(CheckpointImages(spec, checkpoint, n=20, setting=0.7, **OPTIONS))
-
-
-def test_all_checkpoints_get_the_same_latents(spec, tmp_path):
-    pair = [write_checkpoint(tmp_path / name, 0.8) for name in ("a.pt", "b.pt")]
-    one, same = (drawn(CheckpointImages(spec, path, n=20, **OPTIONS)) for path in pair)
-    assert torch.equal(one, same)
-    assert not torch.equal(one, drawn(CheckpointImages(spec, pair[0], n=20, seed=1, **OPTIONS)))
-
-
 def test_one_generator_at_a_time_is_there(tmp_path, monkeypatch, evaluator):
     counted = GENERATOR.replace(
         "        self.itself", "        ALIVE.add(self)\n        MOST.append(len(ALIVE))\n        self.itself"
@@ -134,13 +118,6 @@ def test_what_changes_between_two_readings_is_refused(spec, checkpoint, tmp_path
         drawn(images)
 
 
-def test_what_was_cut_off_is_told(spec, checkpoint):
-    images = CheckpointImages(spec, checkpoint, n=20, image_range=(0, 1), device="cpu")
-    assert images.notices == ()
-    drawn(images)
-    assert [item.code for item in images.notices] == ["clamped"]
-
-
 @pytest.mark.parametrize(
     ("options", "code"),
     [
@@ -161,24 +138,10 @@ def test_impossible_options_are_refused_at_once(options, code):
 
 
 @pytest.mark.parametrize(
-    ("raised", "kind", "code"),
-    [
-        ("SystemExit('no such layer')", DataError, "checkpoint-failed"),
-        ("MemoryError()", ResourceError, "oom"),
-        ("torch.OutOfMemoryError('CUDA out of memory')", ResourceError, "oom"),
-    ],
-)
-def test_who_is_blamed_for_what_a_factory_raises(tmp_path, checkpoint, raised, kind, code):
-    spec = write_generator(
-        tmp_path, GENERATOR.replace("    return Blobs(", f"    raise {raised}\n    return Blobs(")
-    )
-    with raising(kind, code):
-        drawn(CheckpointImages(spec, checkpoint, n=20, **OPTIONS))
-
-
-@pytest.mark.parametrize(
     ("before", "after", "kind", "code"),
     [
+        ("    return Blobs(", "    raise SystemExit(1)\n    return Blobs(", DataError, "checkpoint-failed"),
+        ("    return Blobs(", "    raise MemoryError\n    return Blobs(", ResourceError, "oom"),
         (
             "return (2.0",
             "raise ValueError('wrong shape')\n        return (2.0",
@@ -203,8 +166,6 @@ def test_a_factory_can_be_checked_before_there_is_a_checkpoint(spec, tmp_path):
     check_factory(spec)
     for wrong, words in (
         (spec.replace(":load", ":laod"), "no 'laod' in it"),
-        ("nowhere.py:load", "there is no file"),
-        ("gan", "expected path/to/file.py:factory"),
         (write_generator(tmp_path, "def load(): ...", "none.py"), "given the path of a checkpoint"),
     ):
         with pytest.raises(UsageError, match=words):
@@ -212,7 +173,7 @@ def test_a_factory_can_be_checked_before_there_is_a_checkpoint(spec, tmp_path):
 
 
 def test_checkpoints_are_files_by_suffix_or_pattern(tmp_path):
-    for name in (
+    for name in [
         "a.pt",
         "b.PTH",
         "c.ckpt",
@@ -222,7 +183,7 @@ def test_checkpoints_are_files_by_suffix_or_pattern(tmp_path):
         "g.txt",
         "h.pt.tmp",
         "ema.zip",
-    ):
+    ]:
         (tmp_path / name).write_text("")
     (tmp_path / "folder.pt").mkdir()
 

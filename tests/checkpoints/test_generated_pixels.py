@@ -8,8 +8,7 @@ import torch
 from raising import raising
 
 from genpr.checkpoints.generator import to_uint8
-from genpr.errors import DataError, UsageError
-from genpr.images.arrays import checked_range
+from genpr.errors import DataError
 
 GRID = torch.arange(2 * 3 * 4 * 5).view(2, 3, 4, 5).to(torch.uint8)
 
@@ -66,18 +65,6 @@ def test_every_layout_gives_the_same_images(output):
     assert clamped == 0
 
 
-@pytest.mark.parametrize("image_range", [None, (-1.0, 1.0)])
-def test_uint8_images_need_no_range_and_heed_none(image_range):
-    assert torch.equal(convert(GRID, image_range=image_range)[0], GRID)
-
-
-def test_gray_images_are_repeated():
-    for gray in (GRID[:, :1], GRID[:, :1].permute(0, 2, 3, 1)):
-        assert torch.equal(convert(gray)[0], GRID[:, :1].repeat(1, 3, 1, 1))
-    gray = GRID[:, :1].float() / 255
-    assert torch.equal(convert(gray, image_range=(0.0, 1.0))[0], GRID[:, :1].repeat(1, 3, 1, 1))
-
-
 def test_where_both_layouts_fit_each_library_has_its_own():
     both = GRID[:, :, :, :3]
     assert torch.equal(convert(both)[0], both)
@@ -107,50 +94,30 @@ def test_what_was_cut_off_is_counted_beyond_one_level():
     assert convert(values.half(), expected=1, image_range=(-1.0, 1.0))[1] == pytest.approx(0.2)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_nan_and_infinity_are_no_pixels(bad):
-    images = torch.zeros(2, 3, 4, 4)
-    images[1, 2, 3, 3] = bad
-    with raising(DataError, "generator-non-finite"):
-        convert(images, image_range=(0.0, 1.0))
-
-
-def test_floats_without_a_range_are_refused_with_what_they_are():
-    with raising(DataError, "generator-range"):
-        convert(GRID.float())
+def test_gray_images_are_repeated_and_uint8_needs_no_range():
+    for gray in (GRID[:, :1], GRID[:, :1].permute(0, 2, 3, 1), GRID[:, :1].float() / 255):
+        assert torch.equal(convert(gray, image_range=(0.0, 1.0))[0], GRID[:, :1].repeat(1, 3, 1, 1))
+    assert torch.equal(convert(GRID)[0], GRID)
 
 
 @pytest.mark.parametrize(
-    ("output", "code", "said"),
+    ("output", "code"),
     [
-        (GRID[:1], "generator-count", "was given 2 latents .* but returned 1"),
-        (GRID[0], "generator-shape", r"returned shape \(3, 4, 5\)"),
-        (GRID[:, :2], "generator-shape", r"returned shape \(2, 2, 4, 5\)"),
-        (GRID[:, :, :0], "generator-shape", r"returned shape \(2, 3, 0, 5\)"),
-        (GRID.repeat(1, 2, 1, 1)[:, :4], "generator-shape", r"returned shape \(2, 4, 4, 5\)"),
-        (GRID.long(), "generator-type", "one of torch.int64; uint8 takes 0..255"),
-        (GRID.bool(), "generator-type", "one of torch.bool"),
-        (GRID.numpy().astype(np.int16), "generator-type", "one of int16"),
-        (GRID.numpy().astype(object), "generator-type", "one of object"),
-        ((GRID, GRID), "generator-type", "returned tuple; return the images alone, as one batch"),
-        ([GRID], "generator-type", "returned list"),
-        (None, "generator-type", "returned NoneType"),
-        ({"images": GRID}, "generator-type", "returned dict; return its images alone"),
+        *[(torch.full((2, 3, 4, 4), bad), "generator-non-finite") for bad in (math.nan, math.inf, -math.inf)],
+        (GRID[:1], "generator-output"),
+        (GRID[0], "generator-output"),
+        (GRID[:, :2], "generator-output"),
+        (GRID[:, :, :0], "generator-output"),
+        (GRID.long(), "generator-output"),
+        (GRID.bool(), "generator-output"),
+        (GRID.numpy().astype(np.int16), "generator-output"),
+        (GRID.numpy().astype(object), "generator-output"),
+        ((GRID, GRID), "generator-output"),
+        (None, "generator-output"),
     ],
 )
-def test_anything_else_is_refused(output, code, said):
-    with pytest.raises(DataError, match=said) as caught:
-        convert(output)
-    assert caught.value.code == code
-    assert "generator 'g'" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_range_is_two_numbers_in_order():
-    assert checked_range(None) is None
-    assert checked_range([-1, 1]) == (-1.0, 1.0)
-    for bad in [(1, -1), (0, 0), (0,), (0, 1, 2), (0, math.inf), (math.nan, 1), "01", 1]:
-        with pytest.raises(
-            UsageError, match="image_range must be two numbers, black and white, the lower first"
-        ):
-            checked_range(bad)
+def test_anything_else_is_refused(output, code):
+    with raising(DataError, code):
+        convert(output, image_range=(0.0, 1.0))
+    with raising(DataError, "generator-range"):
+        convert(GRID.float())

@@ -46,19 +46,8 @@ def test_it_goes_on_where_it_was(evaluator, tmp_path):
     again = genpr.truncation_sweep(Counting(), evaluator, PSIS, n=50, out=tmp_path)
     assert drawn == [1.0, 0.2]
     assert again.points[1] == first.points[0]
-    with pytest.raises(UsageError, match=r"fakes\.seed was 0, now 1"):
+    with pytest.raises(UsageError, match="other seed"):
         genpr.truncation_sweep(Counting(), evaluator, PSIS, n=50, seed=1, out=tmp_path)
-
-
-def test_another_rule_is_another_sweep(evaluator, tmp_path):
-    by_rule = {
-        rule: genpr.truncation_sweep(ShapesGenerator(), evaluator, [0.3], n=50, rule=rule)
-        for rule in ("z-scale", "z-clip", "z-resample")
-    }
-    assert len({point.result.fake.content for found in by_rule.values() for point in found.points}) == 3
-    genpr.truncation_sweep(ShapesGenerator(), evaluator, [0.3], n=50, out=tmp_path)
-    with pytest.raises(UsageError, match=r"fakes\.rule was nothing, now z-clip"):
-        genpr.truncation_sweep(ShapesGenerator(), evaluator, [0.3], n=50, rule="z-clip", out=tmp_path)
 
 
 def test_the_script(evaluator, tmp_path, write_images, monkeypatch, capsys):

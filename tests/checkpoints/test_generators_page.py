@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from genpr.checkpoints.latents import RULES
+from genpr.checkpoints.generator import RULES
 from genpr.checkpoints.sampler import Sampler
 
 PAGE = (Path(__file__).parents[2] / "docs" / "generators.md").read_text()
@@ -105,7 +105,7 @@ def test_stylegan_is_truncated_and_its_noise_is_the_same(names):
 def test_guidance_reaches_the_pipeline_with_its_labels(names):
     sampler, images = names["found"][3]
     drawn = torch.cat(list(images))
-    noise = sampler.latents.z.view(-1, 4, 32, 32)[:, :3, :8, :8]
+    noise = sampler.latents.view(-1, 4, 32, 32)[:, :3, :8, :8]
     expected = (noise * 3 + (torch.arange(80) % 10)[:, None, None, None]).sigmoid()
     levels = (expected * 255 + 0.5).to(torch.uint8)
     assert (drawn.int() - levels.int()).abs().max() <= 1  # a sigmoid may round otherwise in other company

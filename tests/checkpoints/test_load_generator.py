@@ -9,8 +9,8 @@ from raising import raising
 from torch import nn
 
 import genpr
-from genpr.checkpoints.generator import checkpoint_sha256, load_generator
-from genpr.errors import DataError, GenprError, UsageError
+from genpr.checkpoints.generator import load_generator
+from genpr.errors import GenprError, UsageError
 
 NET = """
 from pathlib import Path
@@ -74,10 +74,6 @@ def test_a_factory_in_a_package_and_a_class_are_factories_too(write, tmp_path, m
     assert load_generator("own_generators.nets:load").code_sha256 is None
 
 
-def test_a_factory_that_wants_the_device_gets_it(write):
-    assert load_generator(f"{write('net.py', NET)}:placed", device="cpu").generator.given == "cpu"
-
-
 def test_a_sampler_takes_what_was_loaded_and_knows_where_it_came_from(write):
     path = write("net.py", NET)
     spec = f"{path}:load"
@@ -102,90 +98,63 @@ def test_a_sampler_takes_what_was_loaded_and_knows_where_it_came_from(write):
     assert images.name == "mine at psi=0.5"
 
 
-def test_a_folder_is_hashed_by_names_and_contents(tmp_path):
+def test_a_folder_is_hashed_by_names_and_contents(tmp_path, write):
     folder = tmp_path / "model"
     (folder / "unet").mkdir(parents=True)
     (folder / "unet" / "weights").write_bytes(b"1")
     (folder / "config").write_bytes(b"2")
-    before = checkpoint_sha256(folder)
-    assert checkpoint_sha256(folder) == before
+    spec = f"{write('net.py', 'def load(folder): return print')}:load"
+
+    def digest():
+        return load_generator(spec, folder).checkpoint_sha256
+
+    before = digest()
+    assert digest() == before
     (folder / "config").write_bytes(b"3")
-    assert checkpoint_sha256(folder) != before
+    assert digest() != before
     (folder / "config").write_bytes(b"2")
-    assert checkpoint_sha256(folder) == before
+    assert digest() == before
     (folder / "config").rename(folder / "settings")
-    assert checkpoint_sha256(folder) != before
+    assert digest() != before
 
 
 @pytest.mark.parametrize(
-    ("source", "factory", "checkpoint", "said"),
+    ("source", "factory", "checkpoint", "code"),
     [
-        (NET, "laod", None, "no 'laod' in it; it defines Net, load, must, never, placed"),
+        (NET, "laod", None, "custom-generator"),
+        (NET, "must", None, "custom-generator"),
+        (NET, "never", "2.5", "custom-generator"),
+        ("def load(): return 3", "load", None, "custom-generator"),
+        ("count = 3", "count", None, "custom-generator"),
+        ("import no_such_library", "load", None, "custom-generator"),
+        ("raise SystemExit('usage: train.py')", "load", None, "custom-generator"),
+        (NET, "load", "many", "checkpoint-failed"),
         (
-            NET,
-            "must",
+            "def load():\n    from genpr.errors import DataError\n    raise DataError('', code='own')",
+            "load",
             None,
-            r"given no checkpoint, which does not fit .*\(missing a required argument: 'checkp",
+            "own",
         ),
-        (NET, "never", "2.5", "given the path of a checkpoint, which does not fit .*too many positional"),
-        ("def load(): return 3", "load", None, "must be callable, latents in and images out, or have"),
-        ("def load(): return", "load", None, "but is a NoneType"),
-        ("count = 3", "count", None, "'count' is a int, but a factory must be callable"),
-        ("import no_such_library", "load", None, "ModuleNotFoundError"),
-        ("raise SystemExit('usage: train.py')", "load", None, "SystemExit: usage: train.py"),
     ],
 )
-def test_what_is_wrong_with_a_generator_is_said_in_one_line(source, factory, checkpoint, said, write):
-    path = write("net.py", source)
-    with pytest.raises(UsageError, match=said) as caught:
-        load_generator(f"{path}:{factory}", checkpoint and write("a.txt", checkpoint))
-    assert caught.value.code == "custom-generator"
-    assert str(caught.value).startswith(f"generator '{path}:{factory}'")
-    assert "\n" not in str(caught.value)
+def test_what_is_wrong_with_a_generator_is_said_in_one_line(source, factory, checkpoint, code, write):
+    spec = f"{write('net.py', source)}:{factory}"
+    with pytest.raises(GenprError) as caught:
+        load_generator(spec, checkpoint and write("a.txt", checkpoint))
+    assert caught.value.code == code
+    assert code == "own" or str(caught.value).startswith(f"generator {spec!r}")
 
 
-def test_a_checkpoint_that_the_factory_cannot_read_is_bad_data(write):
-    path = write("net.py", NET)
-    with pytest.raises(DataError, match=r"could not be loaded from .*a\.txt: ValueError: .*'many'") as caught:
-        load_generator(f"{path}:load", write("a.txt", "many"))
-    assert caught.value.code == "checkpoint-failed"
-    assert str(caught.value).startswith(f"generator '{path}:load'")
-
-
-@pytest.mark.parametrize("spec", ["net.py", "net.py:", ":load", "", "some.package"])
+@pytest.mark.parametrize(
+    "spec", ["net.py", "net.py:", ":load", "", "some.package", "nowhere.py:load", "no_pkg:load"]
+)
 def test_a_spec_names_a_place_and_a_factory(spec):
-    with pytest.raises(UsageError, match=r"expected path/to/file\.py:factory or package\.module:factory"):
+    with raising(UsageError, "custom-generator"):
         load_generator(spec)
 
 
-def test_missing_files_and_packages_are_named(tmp_path, write):
-    with pytest.raises(UsageError, match=r"generator .* there is no file .*nowhere\.py"):
-        load_generator(f"{tmp_path / 'nowhere.py'}:load")
-    with pytest.raises(UsageError, match="No module named 'no_such_pkg'"):
-        load_generator("no_such_pkg:load")
+def test_a_missing_checkpoint_is_named_and_a_device_is_handed_on(write, tmp_path):
+    path = write("net.py", NET)
     with raising(UsageError, "no-checkpoint"):
-        load_generator(f"{write('net.py', NET)}:load", tmp_path / "nowhere.pt")
-
-
-def test_errors_of_genpr_inside_a_factory_keep_their_code(write):
-    source = """
-        from genpr.errors import WeightsError
-        def load():
-            raise WeightsError("no weights", code="weights-missing")
-    """
-    with pytest.raises(GenprError) as caught:
-        load_generator(f"{write('net.py', source)}:load")
-    assert (caught.value.code, caught.value.exit_code) == ("weights-missing", 4)
-
-
-def test_an_object_with_mapping_and_synthesis_is_a_generator(write):
-    source = """
-        class Style:
-            z_dim = 12
-            def mapping(self, z):
-                return z
-            def synthesis(self, w):
-                return w.view(-1, 3, 2, 2)
-    """
-    loaded = load_generator(f"{write('net.py', source)}:Style")
-    assert genpr.Sampler.of(loaded, n=4, image_range=(-3, 3)).rule == "w-interpolate"
+        load_generator(f"{path}:load", tmp_path / "nowhere.pt")
+    assert load_generator(f"{path}:placed", device="cpu").generator.given == "cpu"

@@ -51,13 +51,10 @@ def results():
 )
 def test_the_best_for_an_objective(objective, best, results):
     assert objective.best(results) == best
+    assert Objective("precision").best([results[1], results[0], results[0]]) == 1
     for order in itertools.permutations(results):
         place = objective.best(order)
         assert place is None if best is None else objective.maximize == "f1" or order[place] is results[best]
-
-
-def test_the_first_of_equals_is_best(results):
-    assert Objective("precision").best([results[1], results[0], results[0]]) == 1
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +95,6 @@ def test_they_are_those_of_a_ranking(by, scored):
     )
 
 
-def test_a_single_one_that_is_not_too_low_is_alone(scored):
-    assert Objective("precision", {"recall": 0.5}).contenders(scored[:2]) == (1,)
-
-
 def test_without_replicates_or_alike_results_nothing_is_claimed(scored):
     bare = {name: replace(metric, replicates=None) for name, metric in scored[1].metrics.items()}
     silent = replace(scored[1], metrics=bare)
@@ -120,42 +113,17 @@ def test_what_has_no_value_is_out(scored):
     assert Objective("recall").contenders(results) == (2,)
 
 
-def test_the_same_latents_at_each_setting_are_paired():
-    """Shared latents leave less of a difference to chance than others do."""
-    rng = np.random.default_rng(5)
-    real, latents, others = rng.normal(size=(3, 300, 3))
-    evaluator = genpr.Evaluator(real, metrics=["precision", "recall"], control=False)
-    one = evaluator.score(latents)
-    widths = []
-    for fake in (0.99 * latents, 0.99 * others):
-        bounds = (
-            genpr.rank_results({"one": one, "other": evaluator.score(fake)}, by="recall").entries[1].bounds
-        )
-        widths.append(bounds.high - bounds.low)
-    assert widths[0] < 0.7 * widths[1]
-
-
-def test_objectives_are_described():
-    assert str(Objective("precision", {"recall": 0.5})) == "highest precision with recall at least 0.5"
-    assert str(Objective()) == "highest f1"
-
-
 @pytest.mark.parametrize(
     ("objective", "code"),
     [
-        (Objective("coverage"), "goal-not-computed"),
-        (Objective("recall", {"density": 1}), "goal-not-computed"),
-        (Objective("fid"), "goal-not-higher"),
-        (Objective("f1", {"fid": 3}), "goal-not-higher"),
-        (Objective("pareto"), "goal-not-higher"),
+        (Objective("coverage"), "not-computed"),
+        (Objective("recall", {"density": 1}), "not-computed"),
+        (Objective("fid"), "no-order"),
+        (Objective("f1", {"fid": 3}), "no-order"),
+        (Objective("pareto"), "no-order"),
         (Objective("beauty"), "unknown-metric"),
     ],
 )
 def test_objectives_that_cannot_be_met_are_refused(objective, code):
     with raising(UsageError, code):
         objective.check(["precision", "recall", "fid"])
-
-
-def test_f_scores_need_precision_and_recall():
-    with pytest.raises(UsageError, match="f1 needs precision, recall"):
-        Objective().check(["density"])

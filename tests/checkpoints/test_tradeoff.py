@@ -13,7 +13,7 @@ SETS = [
         tuple(map(float, point))
         for point in np.random.default_rng(seed).integers(0, 5 + 96 * (seed % 2), (1 + seed % 9, 2)) / 100
     ]
-    for seed in range(60)
+    for seed in range(30)
 ]
 
 

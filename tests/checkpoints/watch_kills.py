@@ -26,7 +26,7 @@ FILES = {module.__file__ for module in (score_log, storage, watch)}
 
 def run_watch(real: str, folder: Path) -> None:
     scores = evaluator.Evaluator(real, control=False, intervals=False)
-    with score_log.ScoreLog(folder / "genpr.jsonl", stylegan=True) as log:
+    with score_log.ScoreLog(folder / "genpr.jsonl") as log:
         watch.Watcher(scores, folder, log, settle=0, give_up=0).run(once=True)
 
 

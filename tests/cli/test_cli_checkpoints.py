@@ -133,8 +133,8 @@ def test_a_pattern_chooses_and_genprs_own_files_are_no_checkpoints(genpr, files)
     write_checkpoint(files / "run" / "ema-1.zip", 0.8)
     for pattern, names in (("ema*", ["ema-1.zip"]), ("*", ["ema-1.zip", "step-2.pt", "step-10.pt"])):
         for _ in range(2):
-            arguments = ("--n", 20, "--pattern", pattern, "--give-up", 0, "--format", "stylegan")
+            arguments = ("--n", 20, "--pattern", pattern, "--give-up", 0)
             assert genpr("watch", "real", "run", *LOAD, *QUICK, *NOW, *arguments)[0] == 0
         assert [line["name"] for line in lines(files)] == names
-    for option in (["--pattern", "*"], [*LOAD, "--done-file", "DONE"], [*LOAD, "--cache-fakes"]):
+    for option in (["--pattern", "*"], [*LOAD, "--done-file", "DONE"]):
         assert genpr("watch", "real", "run", *QUICK, *NOW, *option)[0] == 2

@@ -125,7 +125,7 @@ def test_a_generator_is_swept(genpr, generator, tmp_path):
     assert (code, again) == (0, out)
     code, _, err = genpr("sweep", *generator, "--psi", "1", "--out", "out", "--checkpoint", "dark.txt")
     assert code == 2
-    assert "is a point of another sweep: fakes.checkpoint was nothing, now" in err
+    assert "is a point of another sweep (other checkpoint)" in err
 
 
 def test_a_checkpoint_reaches_the_factory(genpr, generator):

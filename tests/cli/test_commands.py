@@ -160,9 +160,9 @@ sweep real.npy fake.npy                                                     2 us
 sweep real.npy 1=                                                           2 usage
 sweep real.npy 1=fake.npy 1.0=more.npy                                      2 usage
 sweep real.npy nan=fake.npy                                                 2 bad-setting
-sweep real.npy 1=fake.npy --maximize fid                                    2 goal-not-higher
+sweep real.npy 1=fake.npy --maximize fid                                    2 no-order
 sweep real.npy 1=fake.npy --at-least recall                                 2 usage
-sweep real.npy 1=fake.npy --metrics density                                 2 goal-not-computed
+sweep real.npy 1=fake.npy --metrics density                                 2 not-computed
 sweep real.npy 1=gone.npy                                                   2 path-not-found
 sweep gone.npy 1=fake.npy                                                   2 path-not-found
 sweep real.npy 1=fake.npy --html page.html                                  2 usage
@@ -187,19 +187,17 @@ watch NOW real.npy samples --by f0                                          2 ba
 watch NOW real.npy samples --metrics nonsense                               2 unknown-metric
 watch NOW real.npy samples --protocol nonsense                              2 unknown-protocol
 watch NOW real.npy samples --out missing/a.jsonl                            2 path-not-found
-watch NOW real.npy samples --settle -1                                      2 usage
+watch NOW real.npy samples --settle -1                                      2 bad-option
 watch NOW real.npy samples --interval 0                                     2 usage
 watch NOW real.npy samples --until 0                                        2 usage
-watch NOW real.npy samples --format csv                                     2 usage
 watch NOW real.npy samples LOAD --done-file DONE                            2 usage
-watch NOW real.npy samples LOAD --cache-fakes                               2 usage
 cache prune                                                                 2 usage
 cache prune --max-size big                                                  2 bad-option
 cache prune --max-size -1                                                   2 bad-option
 cache prune --older-than 30                                                 2 usage
 cache prune --older-than soon                                               2 usage
 cache prune --extractor nonsense                                            2 unknown-extractor
-sweep blobs LOAD GABOR --psi 1 --checkpoint run/step-1.pt --axis guidance   2 bad-axis
+sweep blobs LOAD GABOR --psi 1 --checkpoint run/step-1.pt --axis guidance   2 custom-generator
 sweep blobs LOAD GABOR --psi 1 --checkpoint gone.pt                         2 no-checkpoint
 cache prune --max-size 0 --cache-dir missing                                2 path-not-found
 cache prune --max-size 0 --cache-dir real                                   2 not-a-cache

@@ -193,5 +193,5 @@ def test_labels_choose_the_kind():
         alone = ShapesGenerator(kinds=(kind,))(latents[index : index + 1])
         assert torch.equal(drawn[index : index + 1], alone)
     sampled = genpr.Sampler.of(ShapesGenerator(), n=5, labels=labels, batch_size=2).images(0.5)
-    own = genpr.Sampler.of(ShapesGenerator(), n=5).latents.z
+    own = genpr.Sampler.of(ShapesGenerator(), n=5).latents
     assert torch.equal(torch.cat(list(sampled)), ShapesGenerator()(own, psi=0.5, labels=labels))

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 import genpr
-from genpr.distributed import Communicator, current_communicator, use_communicator
+from genpr.distributed import Communicator, _own_gpu, current_communicator, use_communicator
 from genpr.memory import free_memory
 from genpr.runtime import is_launched, shared_machine, usable_cores
 
@@ -287,3 +287,15 @@ def test_ranks_share_cores_and_memory():
         assert usable_cores() == max(1, cores // 2)
         assert free_memory() < free / 2
     assert usable_cores() == cores
+
+
+@pytest.mark.parametrize(
+    "said", ["4", "x", "", "-1", "²", "9" * 5000], ids=["4", "x", "empty", "-1", "square", "long"]
+)
+def test_each_process_takes_a_gpu_of_its_own_if_there_is_one(monkeypatch, said):
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert _own_gpu(4) == 3
+    monkeypatch.setenv("LOCAL_RANK", said)
+    with pytest.raises(genpr.ResourceError) as caught:
+        _own_gpu(4)
+    assert caught.value.code == "no-cuda"

@@ -9,9 +9,8 @@ import pytest
 
 import genpr
 from genpr.cli.main import run
-from genpr.errors import DataError, UsageError
-from genpr.evaluation.compare import compare, load_results
-from genpr.evaluation.result import result_of
+from genpr.errors import DataError
+from genpr.evaluation.compare import compare
 
 
 @pytest.fixture
@@ -65,12 +64,6 @@ def test_other_reals_and_other_numbers_are_refused_and_named(scores, real):
     assert "40 fake images in other, 60 in wide" in message
 
 
-def test_the_order_of_the_reals_does_not_matter(real):
-    first, second = genpr.score(real, real * 0.9), genpr.score(real[::-1].copy(), real * 0.9)
-    assert first.real.content == second.real.content
-    assert not compare({"a": first, "b": second}).differences
-
-
 @pytest.mark.parametrize("field", ["weights_sha256", "resize", "cache_key"])
 def test_every_part_of_an_extractor_is_in_the_fingerprint(field):
     images = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 3), dtype=np.uint8)
@@ -90,35 +83,6 @@ def test_metrics_are_compared_where_both_have_them(scores, real):
     assert caught.value.code == "no-common-metric"
 
 
-def test_one_result_is_no_comparison(scores):
-    with pytest.raises(UsageError, match="at least two"):
-        compare({"wide": scores["wide"]})
-
-
-@pytest.mark.parametrize(
-    ("field", "words"), [("variant", "variant of recall"), ("extractor", "extractor of recall")]
-)
-def test_another_variant_or_extractor_of_one_metric_is_refused_and_named(scores, field, words):
-    wide = scores["wide"]
-    recall = replace(wide.metrics["recall"], **{field: "special"})
-    other = replace(wide, metrics={**wide.metrics, "recall": recall})
-    assert other.fingerprint != wide.fingerprint
-    with pytest.raises(DataError, match=f"{words} is special in other and unknown in wide"):
-        compare({"wide": wide, "other": other})
-
-
-def test_every_result_is_compared_with_the_first(scores, real):
-    third = genpr.score(real, real, k=4)
-    with pytest.raises(DataError, match="k of precision is 4 in third and 3 in wide"):
-        compare({**scores, "third": third})
-
-
-def test_a_result_of_another_schema_is_refused(scores):
-    record = scores["wide"].to_dict() | {"schema": 1}
-    with pytest.raises(ValueError, match="schema 1 instead of"):
-        result_of(record)
-
-
 # The command -------------------------------------------------------------------------------------------------
 
 
@@ -130,14 +94,6 @@ def files(scores, tmp_path):
     return paths
 
 
-def test_compare_prints_a_table(files, scores, capsys):
-    assert run(["compare", *map(str, files)]) == 0
-    out = capsys.readouterr().out
-    row = next(line for line in out.splitlines() if "recall" in line)
-    assert row.split() == ["recall", *(f"{result['recall']:.4f}" for result in scores.values()), "higher"]
-    assert all(len(line) <= 80 for line in out.splitlines())
-
-
 def test_compare_refuses_with_exit_3_unless_forced(files, real, tmp_path, capsys):
     (tmp_path / "other.json").write_text(genpr.score(real, real, k=4).to_json())
     arguments = ["compare", str(files[0]), str(tmp_path / "other.json")]
@@ -145,27 +101,3 @@ def test_compare_refuses_with_exit_3_unless_forced(files, real, tmp_path, capsys
     assert "k of precision is 4 in other.json and 3 in wide.json" in capsys.readouterr().err
     assert run([*arguments, "--force"]) == 0
     assert "not made alike: k of precision" in capsys.readouterr().out
-
-
-def test_compare_takes_several_protocols_of_one_file(real, tmp_path, capsys):
-    np.save(tmp_path / "real.npy", real)
-    np.save(tmp_path / "fake.npy", real * 0.9)
-    sides = [str(tmp_path / "real.npy"), str(tmp_path / "fake.npy")]
-    protocols = ["--protocol", "genpr", "--protocol", "prdc", "--metrics", "precision,recall"]
-    assert run(["score", *sides, *protocols, "--json", "-q"]) == 0
-    (tmp_path / "both.json").write_text(capsys.readouterr().out)
-    assert set(load_results(tmp_path / "both.json")) == {"both.json (genpr)", "both.json (prdc)"}
-    assert run(["compare", str(tmp_path / "both.json")]) == 3
-    assert "ties of precision is strict" in capsys.readouterr().err
-
-
-def test_results_of_files_with_one_name_are_told_apart(scores, tmp_path, capsys):
-    paths = []
-    for folder, result in scores.items():
-        (tmp_path / folder).mkdir()
-        paths.append(tmp_path / folder / "score.json")
-        paths[-1].write_text(result.to_json())
-    assert run(["compare", *map(str, paths)]) == 0
-    head, *_ = capsys.readouterr().out.splitlines()
-    for folder in scores:
-        assert f"{folder}/score.json" in head

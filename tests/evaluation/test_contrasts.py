@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -78,11 +77,6 @@ def test_otherwise_they_are_not(scores, real, fakes, how):
         assert (found.interval.low, found.interval.high) == pytest.approx((value - half, value + half))
 
 
-def test_another_number_of_fakes_leaves_them_paired(scores, real, fakes):
-    other = genpr.score(real, fakes["alike"][:60], control=False)
-    assert compare({"a": scores["good"], "b": other}, force=True).contrast("b", "recall").pairing == "paired"
-
-
 def test_what_can_be_told_apart_and_what_cannot(scores):
     comparison = compare(scores)
     verdicts = {
@@ -96,31 +90,6 @@ def test_what_can_be_told_apart_and_what_cannot(scores):
         < 0
         < comparison.contrast("narrow", "density").interval.low
     )
-
-
-def test_a_result_is_not_distinguishable_from_itself(scores):
-    found = compare({"a": scores["good"], "b": scores["good"]}).contrast("b", "precision")
-    assert (found.value, found.verdict) == (0, "not distinguishable")
-    assert found.interval.low < 0 < found.interval.high, "of what neither has seen"
-
-
-def test_without_replicates_there_is_no_contrast(scores, real, fakes):
-    plain = genpr.score(real, fakes["alike"], intervals=False, control=False)
-    for pair in ({"a": plain, "b": scores["good"]}, {"a": scores["good"], "b": plain}):
-        assert {compare(pair).contrast("b", metric) for metric in NAMES} == {None}
-    names = ["precision", "clipped_density", "f8", "fd", "authenticity"]
-    results = {
-        name: genpr.score(real, fakes[name], metrics=names, control=False) for name in ("good", "alike")
-    }
-    known = {name: compare(results).contrast("alike", name) is not None for name in names}
-    assert known == dict.fromkeys(names, False) | {"precision": True, "clipped_density": True}
-
-
-@pytest.mark.parametrize("options", [{"k": 4}, {"ties": "strict"}], ids=str)
-def test_another_recipe_has_no_contrast(scores, real, fakes, options):
-    other = genpr.score(real, fakes["alike"], control=False, **options)
-    comparison = compare({"good": scores["good"], "other": other}, force=True)
-    assert {comparison.contrast("other", metric) for metric in NAMES} == {None}
 
 
 # The command -------------------------------------------------------------------------------------------------
@@ -147,17 +116,3 @@ def test_the_command_prints_a_table_for_each_other_result(files, scores, capsys)
     assert row.rstrip().endswith("  distinguishable")
     row = next(line for line in alike.splitlines() if "recall" in line)
     assert row.rstrip().endswith("not distinguishable")
-
-
-def test_its_json_has_them_too(files, scores, capsys):
-    assert run(["compare", *files, "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert set(record["contrasts"]) == {"alike.json", "narrow.json"}
-    assert set(record["contrasts"]["alike.json"]) == set(NAMES)
-    found = compare(scores).contrast("narrow", "recall")
-    assert record["contrasts"]["narrow.json"]["recall"] == {
-        "value": found.value,
-        "interval": {"low": found.interval.low, "high": found.interval.high},
-        "pairing": "paired",
-        "verdict": "distinguishable",
-    }

@@ -49,15 +49,6 @@ def test_the_control_is_the_score_of_one_half_against_the_other(rng):
     assert set(control.values) == set(SOME)
 
 
-def test_it_obeys_the_options_of_the_score(rng):
-    real, fake = (rng.integers(0, 4, (n, 3)).astype(np.float32) for n in (40, 45))
-    options = {"k": 4, "ties": "strict", "metrics": ["precision", "coverage"]}
-    control = genpr.score(real, fake, **options).control
-    alone = genpr.score(*halves_of(real), **options, control=False)
-    assert control.values == {name: value.value for name, value in alone.metrics.items()}
-    assert control.values != genpr.score(real, fake, k=4, metrics=options["metrics"]).control.values
-
-
 def test_it_depends_on_the_reals_alone_and_is_found_once(rng, monkeypatch):
     real = rng.normal(size=(50, 4))
     found, control_of = [], reference.control_of
@@ -71,16 +62,6 @@ def test_it_depends_on_the_reals_alone_and_is_found_once(rng, monkeypatch):
         "the seed draws the halves"
     )
     assert one.seconds["control"] == other.seconds["control"] > 0
-
-
-def test_it_can_be_left_out(rng, monkeypatch):
-    monkeypatch.setattr(reference, "control_of", lambda *_: pytest.fail("computed"))
-    real, fake = rng.normal(size=(2, 50, 4))
-    result = genpr.score(real, fake, metrics=["precision", "fd"], control=False)
-    assert result.control is None
-    assert result.metrics["fd"].null is None
-    assert result.metrics["precision"].null is not None
-    assert genpr.Evaluator(real, control=False).score(fake).control is None
 
 
 LEAST = {  # reals and fakes without which a metric is undefined
@@ -99,17 +80,6 @@ LEAST = {  # reals and fakes without which a metric is undefined
     "witnessed_fidelity": (21, 21),
     "fd": (2, 2),
 }
-
-
-@pytest.mark.parametrize("name", LEAST)
-def test_where_a_half_is_too_small_for_a_metric_there_is_none(rng, name):
-    reals, fakes = LEAST[name]
-    enough = max(2 * reals - 1, 2 * fakes)  # the half that stands for the reals is not the smaller one
-    for n in {max(reals, fakes), enough - 1, enough}:
-        features = rng.normal(size=(n, 2))
-        result = genpr.score(features, features + 0.01, metrics=[name])
-        assert (result.control is not None) == (n >= enough), n
-        assert name in result.metrics
 
 
 @pytest.mark.parametrize("name", LEAST)
@@ -144,20 +114,6 @@ class TestNull:
             assert (metric.null, metric.null_source) == (result.control.values[name], "real halves")
             assert metric.relative is None, "it is of other sizes"
 
-    def test_not_of_those_that_have_one(self, result):
-        sources = {name: result.metrics[name].null_source for name in SOME[:5]}
-        assert sources == {
-            "precision": "leave-one-out", "recall": "leave-one-out", "density": "closed form",
-            "coverage": "closed form", "clipped_density": "closed form",
-        }  # fmt: skip
-        for name in sources:
-            metric = result.metrics[name]
-            assert metric.relative == metric.value / metric.null
-        assert result.metrics["density"].null == 1
-        n, k = 60, 5
-        expected = 1 - np.prod([(n - i) / (2 * n - i) for i in range(1, k + 1)])
-        assert result.metrics["coverage"].null == pytest.approx(expected)
-
 
 class TestRecord:
     def test_it_survives_json(self, everything):
@@ -180,14 +136,6 @@ class TestRecord:
             low, high = each.interval
             assert 0 <= low <= each.value <= high, name
             assert low < high <= (np.inf if name == "density" else 1), name
-
-    def test_the_number_of_images_of_a_side_decides_how_narrow_an_interval_can_be(self, rng):
-        """Clopper and Pearson's for a share of 0: up to 1 - .025^(1/n), of fakes or of reals."""
-        found = genpr.score(rng.normal(size=(60, 4)), 100 + rng.normal(size=(80, 4)), metrics="all").metrics
-        for n, names in ((80, ("precision", "complement_precision")), (60, ("recall", "coverage"))):
-            for name in names:
-                assert found[name].interval == (0.0, pytest.approx(1 - 0.025 ** (1 / n)))
-        assert found["nn_accuracy"].interval == (pytest.approx(0.025 ** (1 / 140)), 1.0)
 
     def test_what_has_no_value_is_named(self, rng):
         real = rng.normal(size=(60, 4))

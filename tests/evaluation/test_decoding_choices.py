@@ -10,11 +10,7 @@ from PIL import Image
 
 import genpr
 from genpr.cli.main import run
-from genpr.errors import UsageError
 from genpr.evaluation.result import recipe_of
-from genpr.features.cache import FeatureCache
-from genpr.features.extractor import ExtractorInfo
-from genpr.images.policy import DecodePolicy
 
 OPTIONS = {"extractor": "gabor", "device": "cpu", "control": False, "intervals": False, "k": 1}
 CHOSEN = {"alpha": "#ffffff", "exif": "apply"}
@@ -56,22 +52,6 @@ def test_choices_never_share_features(results):
     assert [result.to_flat_dict() for result in first] == [result.to_flat_dict() for result in second]
 
 
-def test_the_default_keeps_the_folder_it_always_had(tmp_path):
-    info = ExtractorInfo("x", 3, "none", None, comparable=False, cache_key="0" * 64)
-    plain = FeatureCache(tmp_path, info, "cpu")
-    assert not {"alpha", "exif"} & json.loads((plain.folder / "key.json").read_text()).keys()
-    policies = [
-        DecodePolicy(alpha="drop", exif="ignore"),
-        DecodePolicy(alpha="white"),
-        DecodePolicy(alpha="#fffffe"),
-        DecodePolicy(exif="apply"),
-        DecodePolicy(max_pixels=7),
-    ]
-    found = [FeatureCache(tmp_path, info, "cpu", policy=policy).folder for policy in policies]
-    assert found[0] == plain.folder
-    assert len(set(found)) == 5
-
-
 def test_results_say_what_was_chosen_and_notices_what_was_not(results):
     (plain, chosen), _ = results
     told = {"alpha-dropped", "exif-orientation"}
@@ -88,16 +68,6 @@ def test_results_of_other_choices_do_not_compare(results):
     assert recipe_of(chosen)["recall"]["decoding"] == {"real": CHOSEN, "fake": CHOSEN}
 
 
-def test_sweeps_and_watches_of_other_choices_are_others(folders):
-    recipes = [
-        genpr.Evaluator(folders[0], **OPTIONS, **choices).recipe
-        for choices in ({}, {"alpha": "white"}, {"exif": "apply"})
-    ]
-    assert "decoding" not in recipes[0]
-    assert recipes[1]["decoding"] == {"real": {"alpha": "#ffffff"}, "fake": {"alpha": "#ffffff"}}
-    assert recipes[2]["decoding"] == {"real": {"exif": "apply"}, "fake": {"exif": "apply"}}
-
-
 def test_feature_files_say_it_too_and_sides_that_differ_are_told(folders, tmp_path, capsys, results):
     chosen = ("--alpha", "white", "--exif", "apply")
     embed = ("features", str(folders[0]), str(tmp_path / "real.safetensors"), "--extractor", "gabor", "-q")
@@ -112,11 +82,3 @@ def test_feature_files_say_it_too_and_sides_that_differ_are_told(folders, tmp_pa
     assert told["message"].endswith("reals with alpha #ffffff, exif apply, fakes with the defaults")
     (_, alike), _ = results
     assert "decoded-unlike" not in {notice.code for notice in alike.notices}
-
-
-def test_other_colors_are_refused_before_anything_is_read(folders, tmp_path, capsys):
-    with pytest.raises(UsageError, match="#rrggbb"):
-        genpr.score(*folders, **OPTIONS, alpha="red")
-    for command in (("score", *folders), ("modes", *folders), ("pack", folders[0], tmp_path / "x.npz")):
-        assert run([*map(str, command), "--alpha", "red"]) == 2
-        assert "'#rrggbb'" in capsys.readouterr().err

@@ -88,38 +88,6 @@ def test_other_families_are_compared_and_ranked(mixed):
     assert genpr.rank_results({"one": mixed, "other": better}, by="manifold.recall").by == "manifold.recall"
 
 
-@pytest.mark.parametrize(
-    ("nulls", "is_said"), [((0.9, 0.9), False), ((0.9, 0.88), True)], ids=["same", "other"]
-)
-def test_ranks_of_other_class_mixes_are_told(mixed, nulls, is_said):
-    def labeled(null):
-        gan_test = MetricValue(null - 0.1, 5, null=null, null_source="leave-one-out")
-        return replace(mixed, metrics={**mixed.metrics, "label.gan_test": gan_test})
-
-    both = {"one": labeled(nulls[0] + 0.001), "other": labeled(nulls[1])}
-    remarks = genpr.rank_results(both, by="label.gan_test").remarks
-    assert any("other proportions" in each for each in remarks) is is_said
-    assert not any("other proportions" in each for each in genpr.rank_results(both, by="recall").remarks)
-
-
-def test_pools_of_other_sizes_do_not_compare(mixed):
-    larger = replace(mixed.metrics["retrieval.r_precision"], pool=1000)
-    other = replace(mixed, metrics={**mixed.metrics, "retrieval.r_precision": larger})
-    with pytest.raises(genpr.DataError, match=r"number of candidates of retrieval\.r_precision is 1000"):
-        genpr.compare({"one": mixed, "other": other})
-
-
-def test_other_aliases_of_one_file_are_suspected(mixed):
-    asked = replace(mixed, real=replace(mixed.real, what="prompts"))
-    other = replace(asked, real=replace(asked.real, content="0" * 64))
-    with pytest.raises(genpr.DataError, match="read with other aliases or another vocabulary"):
-        genpr.compare({"one": asked, "other": other})
-    elsewhere = replace(other, real=replace(other.real, source="b.csv"))
-    with pytest.raises(genpr.DataError) as caught:
-        genpr.compare({"one": asked, "other": elsewhere})
-    assert "aliases" not in str(caught.value)
-
-
 def test_manifold_is_the_family_of_plain_names(mixed):
     assert mixed["manifold.recall"] == mixed["recall"]
     real, fake = np.random.default_rng(0).normal(size=(2, 60, 4))

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import zipfile
 
 import numpy as np
 import pytest
-import torch
 
-from genpr.cli.main import run
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.labels import FolderLabels, OptionalLabels, look_like_classes
+from genpr.evaluation.labels import FolderLabels, look_like_classes
 from genpr.evaluation.modes import find_modes
-from genpr.features.feature_set import FeatureSet, save_features
 from genpr.features.source_features import Embedder
 from genpr.images.policy import BadImagePolicy
 from genpr.report.detail_tables import modes_table
@@ -56,24 +52,6 @@ def test_labels_of_both_sides_name_what_is_missed_and_what_is_invented(sides):
     assert modes_table(found).endswith("real labels: real_labels; fake labels: fake_labels")
 
 
-def test_the_command_takes_files_of_labels(sides, tmp_path, capsys):
-    for side, features, labels in zip(("real", "fake"), *sides, strict=True):
-        rows = [f"{row:03}.png" for row in range(len(labels))]
-        save_features(
-            tmp_path / f"{side}.safetensors",
-            FeatureSet(torch.from_numpy(features), source=side, names=tuple(f"all/{name}" for name in rows)),
-        )
-        lines = [f"{name},{label}" for name, label in zip(rows, labels, strict=True)]
-        (tmp_path / f"{side}.csv").write_text("\n".join(lines))
-    options = [f"--{side}-labels={tmp_path / side}.csv" for side in ("real", "fake")]
-    paths = [str(tmp_path / f"{side}.safetensors") for side in ("real", "fake")]
-    assert run(["modes", *paths, *options, "--clusters", "5", "--device", "cpu", "--json", "-q"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert next(iter(record["missed"][0]["classes"])) == "cat"
-    assert next(iter(record["invented"][0]["classes"])) == "eel"
-    assert record["labels"]["real"] == str(tmp_path / "real.csv")
-
-
 SHADES = {"dark": 30, "light": 220}
 OPTIONS = {"extractor": "pixels", "device": "cpu", "cache": False, "clusters": 2}
 
@@ -111,17 +89,6 @@ def test_what_the_source_says_is_found(shaded, write_images, tmp_path, how):
     assert set(found.origins) == {"real"}, "the fakes have none, and need none"
 
 
-def test_a_dataset_that_says_that_it_has_no_labels_needs_none(shaded, write_images):
-    _, real, fake = shaded
-    source = write_images("real", real)
-    (source / "dataset.json").write_text('{"labels": null}')
-    found = find_modes(source, write_images("fake", fake), **OPTIONS)
-    assert found.modes.classes == ()
-    with pytest.raises(DataError, match="there are no labels") as raised:
-        find_modes(source, source, real_labels=source / "dataset.json", **OPTIONS)
-    assert raised.value.code == "no-labels"
-
-
 @pytest.mark.parametrize(
     ("labels", "code"),
     [
@@ -150,39 +117,6 @@ def test_labels_that_do_not_fit_are_told_before_anything_is_embedded(
     assert raised.value.code == code
 
 
-def test_labels_of_images_that_have_no_names_are_held_against_what_came(shaded):
-    """Of batches nobody knows how many there are until they have come."""
-    kinds, real, fake = shaded
-    batches = [torch.from_numpy(part).permute(0, 3, 1, 2) for part in (real[:40], real[40:])]
-    with pytest.raises(DataError, match="10 of 60 real images have no label"):
-        find_modes(iter(batches), fake, real_labels=[*kinds[:50], *[None] * 10], **OPTIONS)
-    with pytest.raises(DataError, match="holds 59 labels, but there are 60 images"):
-        find_modes(iter(batches), fake, real_labels=kinds[:59], **OPTIONS)
-    found = find_modes(iter(batches), fake, real_labels=kinds, **OPTIONS)
-    assert found.modes.classes[0].name == "light"
-
-
-def test_few_images_without_a_label_can_be_left_out_of_the_classes(sides):
-    labels = [None if row in (2, 3) else label for row, label in enumerate(sides[1][0])]
-    with pytest.raises(DataError, match="2 of 120 real images have no label"):
-        found_in(sides, real_labels=labels)
-    with pytest.raises(DataError, match=re.escape("at most 1.0% may be left out")):
-        found_in(sides, real_labels=labels, on_bad="skip")
-    found = found_in(sides, real_labels=labels, on_bad="skip", max_bad=0.02)
-    whole = found_in(sides, real_labels=sides[1][0])
-    assert {each.name: each.size for each in found.modes.classes} == {
-        "ant": 30,
-        "bee": 30,
-        "cat": 29,
-        "dog": 29,
-    }
-    assert found.modes.classes[0].name == "cat"
-    assert dict(found.modes.missed[0].classes)["cat"] == dict(whole.modes.missed[0].classes)["cat"] - 1
-    assert found.modes.missed[0].flagged == whole.modes.missed[0].flagged
-    assert found.unlabeled == {"real": 2} == found.to_dict()["unlabeled"]
-    assert "2 real images without a label are in no class" in modes_table(found)
-
-
 def labels_of(names):
     return FolderLabels().match(names, range(len(names)), len(names))
 
@@ -201,12 +135,3 @@ def labels_of(names):
 )
 def test_folders_that_nobody_calls_classes_must_look_like_some(names, expected):
     assert look_like_classes(labels_of(names)) is expected
-
-
-def test_folders_look_like_classes_without_doubt_where_that_was_said():
-    names = [f"{folder}/{row}.png" for folder in "ab" for row in range(2)]
-    features = FeatureSet(torch.ones(4, 2), source="x", names=tuple(names))
-    guessed = OptionalLabels.open(None, "x", "real")
-    assert guessed.match(features, features, STRICT) is None
-    said = OptionalLabels.open("folders", "x", "real")
-    assert list(said.match(features, features, STRICT).labels) == ["a", "a", "b", "b"]

@@ -122,38 +122,6 @@ def test_means_are_the_metrics_bit_for_bit(sides, ties, k, engine, monkeypatch):
     assert alone.hubness == result.hubness
 
 
-def test_names_and_hashes_are_those_of_the_images(write_images, rng):
-    pixels = rng.integers(0, 256, (2, 12, 8, 8, 3), dtype=np.uint8)
-    folders = [write_images(name, images) for name, images in zip(("real", "fake"), pixels, strict=True)]
-    found = genpr.Evaluator(folders[0], extractor="pixels", **OPTIONS).evidence(folders[1])
-    assert found.fake.names == tuple(f"{row:05d}.png" for row in range(12))
-    assert found.fake.identities.shape == (12, 32)
-    assert "identities" not in found.fake.columns()
-    some = genpr.Evaluator(folders[0], extractor="pixels", max_images=7, **OPTIONS).evidence(folders[1])
-    assert len(some.fake) == len(some.real) == 7
-    assert set(some.fake.names) < set(found.fake.names)
-    arrays = genpr.Evaluator(pixels[0], extractor="pixels", **OPTIONS).evidence(pixels[1])
-    assert arrays.fake.names[3] == "[3]"
-    np.testing.assert_array_equal(arrays.fake.inside, found.fake.inside)
-
-
-def test_a_protocol_that_takes_a_part_tells_of_that_part(sides, monkeypatch):
-    from dataclasses import replace
-
-    from genpr.evaluation import plan
-    from genpr.evaluation.protocols import find_protocol
-
-    limited = replace(find_protocol("genpr"), max_rows=40)
-    monkeypatch.setattr(plan, "find_protocol", lambda _name: limited)
-    found = genpr.Evaluator(sides[0], **OPTIONS).evidence(sides[1])
-    assert len(found.fake) == len(found.real) == 40
-    assert found.fake.inside.mean() == found.result["precision"]
-    rows = [int(name.removeprefix("row ")) for name in found.fake.names]
-    names = [int(name.removeprefix("row ")) for name in found.real.names]
-    between = sq_distances(sides[0][names], sides[1][rows])
-    np.testing.assert_array_equal(found.fake.nearest_real, between.argmin(axis=0))
-
-
 def test_what_tells_nothing_of_single_images_is_refused(sides, rng):
     real, fake = sides
     with pytest.raises(UsageError, match="fd says nothing of single images") as caught:
@@ -167,17 +135,3 @@ def test_what_tells_nothing_of_single_images_is_refused(sides, rng):
     with pytest.raises(UsageError, match="by 3 random networks is a mean") as caught:
         genpr.Evaluator(networks[0], metrics=["precision"], **OPTIONS).evidence(networks[1])
     assert caught.value.code == "no-samples"
-
-
-@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
-@pytest.mark.parametrize("ties", ["closed", "strict"])
-def test_own_radii_are_those_of_the_definition(sides, ties, engine, monkeypatch):
-    if engine is not None:
-        monkeypatch.setattr(real_manifold, "choose_engine", lambda _device: engine)
-    real, fake = sides
-    for metrics, k, expected in ((["recall"], None, 3), (ALL, 4, 4), (["recall", "coverage"], None, 3)):
-        found = genpr.Evaluator(real, metrics=metrics, ties=ties, k=k, **OPTIONS).evidence(fake).own_radii
-        assert found.k == expected
-        for side, radii in ((real, found.real), (fake, found.fake)):
-            assert radii.dtype == np.float64
-            np.testing.assert_array_equal(radii, np.sqrt(kth_sq_distances(side, [expected])[0]))

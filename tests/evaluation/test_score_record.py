@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import os
 import statistics
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +8,6 @@ import torch
 from feature_files import save
 
 import genpr
-from genpr.errors import FeatureError
-from genpr.features.feature_set import FeatureSet, save_features
 from genpr.images.source import choose_rows
 from genpr.metrics.fakes_only import inception_score, vendi_score
 from genpr.metrics.frechet import frechet_distance, frechet_infinity
@@ -82,22 +78,6 @@ def test_the_seed_chooses_the_subset_of_images_and_of_features(write_images, rng
     assert other.real.content == genpr.score(chosen, chosen, metrics=["precision"]).real.content
 
 
-def test_each_side_has_its_own_content(rng):
-    one, two = rng.normal(size=(2, 20, 3))
-    result, swapped = genpr.score(one, two), genpr.score(two, one)
-    assert result.real.content != result.fake.content
-    assert (result.real.content, result.fake.content) == (swapped.fake.content, swapped.real.content)
-
-
-def test_only_images_from_files_are_kept_in_the_cache(write_images, rng):
-    pixels = rng.integers(0, 256, (10, 8, 8, 3), dtype=np.uint8)
-    cache = Path(os.environ["GENPR_CACHE"])
-    gabor(pixels, pixels)
-    assert not list(cache.rglob("*.safetensors"))
-    gabor(write_images("a", pixels), pixels)
-    assert list(cache.rglob("*.safetensors"))
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -123,15 +103,3 @@ def test_the_evaluator_takes_every_option_of_score(options, rng, monkeypatch):
     assert result.real.content == expected.real.content
     assert result.fingerprint == expected.fingerprint
     assert (result.seed, result.max_images) == (expected.seed, expected.max_images)
-
-
-def test_a_feature_file_is_checked_against_an_extractor_object(tmp_path, rng):
-    extractor = genpr.load_extractor("gabor", device="cpu")
-    pixels = rng.integers(0, 256, (10, 8, 8, 3), dtype=np.uint8)
-    features = genpr.embed(pixels, extractor)
-    path = tmp_path / "f.safetensors"
-    save_features(path, FeatureSet(features, "f", extractor.info))
-    assert genpr.score(path, path, extractor=extractor)["precision"] == 1
-    save(path, features, name="pixels")
-    with pytest.raises(FeatureError, match="not embedded by the same extractor"):
-        genpr.score(path, path, extractor=extractor)

@@ -30,8 +30,8 @@ def write(root: Path) -> None:
     cache.SHARD_ROWS = 2
     found = cache.FeatureCache(root, INFO, "cpu")
     for number in range(1, 9):
-        features = torch.full((1, 3), float(number))
-        found.add([number.to_bytes(32, "big")], features, [()])
+        image = cache.CachedImage(torch.full((3,), float(number)))
+        found.add([number.to_bytes(32, "big")], [image])
     found.flush()
 
 

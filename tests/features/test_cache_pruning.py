@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ import torch
 import genpr
 from genpr.errors import ResourceError, UsageError
 from genpr.features import cache as cache_module
-from genpr.features.cache import FeatureCache
+from genpr.features.cache import CachedImage, FeatureCache
 from genpr.features.cache_files import abandoned_files, choose_files, find_folders, remove_files
 from genpr.features.extractor import ExtractorInfo
 
@@ -29,8 +28,7 @@ def fill(root, numbers, *, info=INFO, used=None):
     """One shard with the images of these numbers, last used then."""
     cache = FeatureCache(root, info, "cpu")
     before = set(cache.folder.glob("*.safetensors"))
-    features = torch.tensor([[float(number)] * 3 for number in numbers])
-    cache.add(ids(*numbers), features, [()] * len(numbers))
+    cache.add(ids(*numbers), [CachedImage(torch.full((3,), float(number))) for number in numbers])
     cache.flush()
     (shard,) = set(cache.folder.glob("*.safetensors")) - before
     if used is not None:
@@ -115,17 +113,9 @@ def test_a_shard_that_vanishes_is_a_miss(tmp_path, shards, is_indexed, monkeypat
     assert all(cache.get(identity) is None for identity in ids(1005, 2005, 3005))
     monkeypatch.undo()
     assert cache.notices == []
-    cache.add(ids(1005), torch.zeros(1, 3), [()])
+    cache.add(ids(1005), [CachedImage(torch.zeros(3))])
     cache.flush()
     assert FeatureCache(tmp_path, INFO, "cpu").get(ids(1005)[0]).features.tolist() == [0.0] * 3
-
-
-def test_a_damaged_shard_is_still_told(tmp_path, shards):
-    cache = FeatureCache(tmp_path, INFO, "cpu")
-    shards[0].write_bytes(b"damaged")
-    assert cache.get(ids(1005)[0]) is None
-    assert [item.code for item in cache.notices] == ["cache-discarded"]
-    assert not shards[0].exists()
 
 
 def test_a_score_survives_a_prune_at_every_look(write_images, rng, monkeypatch, tmp_path):
@@ -186,12 +176,6 @@ def test_a_folder_without_its_description_is_known_by_its_shards(tmp_path, shard
     assert (folder.extractor, len(folder.files), folder.key) == ("toy", 3, {})
 
 
-def test_damaged_shards_count_as_bytes_and_not_as_images(tmp_path, shards):
-    shards[0].write_bytes(b"x" * 99)
-    (folder,) = find_folders(tmp_path)
-    assert (folder.count_rows(), len(folder.files)) == (50, 3)
-
-
 def test_what_a_killed_process_left_goes_after_an_hour(tmp_path, shards):
     left = shards[0].with_name(f".{shards[0].name}.abc123.tmp")
     left.write_bytes(b"half")
@@ -248,26 +232,3 @@ def test_an_evaluator_may_leave_the_fakes_of_one_score_out_of_the_cache(write_im
     assert rows() == 40
     without.score(two, cache=True)
     assert rows() == 60
-
-
-def test_scores_with_and_without_the_cache_share_one_network(write_images, rng, monkeypatch):
-    real, fake = (
-        write_images(name, rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)) for name in ("r", "f")
-    )
-    loaded = []
-    from genpr.features import source_features
-
-    load = source_features.load_joint
-    monkeypatch.setattr(source_features, "load_joint", lambda *a, **k: (loaded.append(a), load(*a, **k))[1])
-    evaluator = genpr.Evaluator(real, extractor="gabor", device="cpu")
-    evaluator.score(fake, cache=False)
-    evaluator.score(fake, cache=True)
-    assert len(loaded) == 1
-
-
-def test_the_description_is_what_the_folder_is_named_after(tmp_path, shards):
-    """Pruning trusts the name and `key.json`; both come from one dictionary."""
-    (folder,) = find_folders(tmp_path)
-    written = json.loads((folder.path / "key.json").read_text())
-    assert folder.key == written
-    assert written["extractor"] == "toy"

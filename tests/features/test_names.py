@@ -56,13 +56,16 @@ def test_layers_of_one_network_are_put_together():
         "inception@bfloat16",
         "gabor",
         "inception-spatial",
+        "inception@torch-bilinear",
         "vgg16",
+        "inception-64@torch-bilinear",
     ]
     assert group_by_network(names) == (
         ("inception", "inception-softmax", "inception-spatial"),
         ("vgg16",),
         ("inception@bfloat16",),
         ("gabor",),
+        ("inception@torch-bilinear", "inception-64@torch-bilinear"),
     )
 
 

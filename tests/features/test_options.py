@@ -49,9 +49,9 @@ FUNCTIONS = [
 ]
 COMMANDS = [
     (score, ScoreOptions, {"protocol"}),  # --protocol may be repeated
-    (rank, ScoreOptions, {"held_out", "equal_sizes"}),
-    (sweep, ScoreOptions, {"held_out", "equal_sizes"}),
-    (watch, ScoreOptions, {"held_out", "equal_sizes"}),
+    (rank, ScoreOptions, {"held_out"}),
+    (sweep, ScoreOptions, {"held_out"}),
+    (watch, ScoreOptions, {"held_out"}),
     (modes, ModesOptions, set()),
     (align, AlignOptions, set()),
     (entities, EntityOptions, set()),
@@ -108,7 +108,7 @@ def test_only_python_objects_have_no_flag():
 
 def test_commands_keep_their_flags():
     known = {flag for each in score.command.params for flag in (*each.opts, *each.secondary_opts)}
-    assert {"--no-cache", "--no-intervals", "--no-control", "--held-out", "--equal-sizes", "--alpha"} <= known
+    assert {"--no-cache", "--no-intervals", "--no-control", "--held-out", "--alpha"} <= known
 
 
 @pytest.mark.parametrize("function", [genpr.score, genpr.find_modes, genpr.align])

@@ -113,7 +113,6 @@ RUNS: dict[str, list[str]] = {
     "score-all-metrics": ["score", "real", "fake", *QUICK, "--metrics", "all"],
     "score-k-strict": ["score", "real", "fake", *QUICK, "--k", "4", "--ties", "strict"],
     "score-held-out": ["score", "real", "fake", *QUICK, "--held-out", "held_out.zip"],
-    "score-equal-sizes": ["score", "real", "small.zip", *QUICK, "--equal-sizes"],
     "score-subset": ["score", "real", "fake", *QUICK, "--max-images", "50", "--seed", "7"],
     "score-zip": ["score", "real", "held_out.zip", *QUICK, "--no-cache"],
     "score-npz": ["score", "real.npz", "fake", "--extractor", "pixels", "--quiet"],

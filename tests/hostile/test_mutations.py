@@ -158,7 +158,7 @@ def read_results(path: Path) -> None:
 
 
 def read_log(path: Path) -> None:
-    with ScoreLog(path, stylegan=True) as log:
+    with ScoreLog(path) as log:
         json.dumps([log.best, log.records], allow_nan=False)
 
 

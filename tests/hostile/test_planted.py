@@ -16,7 +16,7 @@ from genpr.cli.main import run
 from genpr.errors import DataError, FeatureError, GenprError
 from genpr.evaluation.compare import load_results
 from genpr.evaluation.evaluator import Evaluator
-from genpr.features.cache import FeatureCache
+from genpr.features.cache import CachedImage, FeatureCache
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import load_features
 from genpr.metrics.manifold import KNNManifold
@@ -102,7 +102,7 @@ def test_feature_files_of_another_form_are_refused(tmp_path, others):
 )
 def test_shards_of_the_cache_of_another_form_are_discarded(tmp_path, others):
     cached = FeatureCache(tmp_path, INFO, "cpu")
-    cached.add(IDENTITIES, features(3), [()] * 3)
+    cached.add(IDENTITIES, list(map(CachedImage, features(3))))
     cached.flush()
     (shard,) = cached.folder.glob("*.safetensors")
     changed(shard, **others)

@@ -20,7 +20,7 @@ from safetensors.torch import save
 
 import genpr
 from genpr.checkpoints.score_log import scored_record
-from genpr.features.cache import FeatureCache
+from genpr.features.cache import CachedImage, FeatureCache
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, save_features
 from genpr.metrics.manifold import KNNManifold
@@ -195,7 +195,7 @@ def shard() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         cached = FeatureCache(Path(folder) / "cache", INFO, "cpu")
         known = [hashlib.sha256(image).digest() for image in images()]
-        cached.add(known, features(3, 3), [()] * 3, [(12, 9)] * 3)
+        cached.add(known, [CachedImage(each, (), (12, 9)) for each in features(3, 3)])
         cached.flush()
         (path,) = cached.folder.glob("*.safetensors")
         return path.read_bytes()

@@ -1,0 +1,143 @@
+"""Disks that are full, read-only, far away or damaged: the score is the same, files are whole, and one line says why."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import filelock
+import numpy as np
+import pytest
+import safetensors
+
+import genpr
+from genpr.cli.main import run
+
+OPTIONS = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False, "k": 1}
+QUICK = ("--extractor", "pixels", "--device", "cpu", "--no-control", "--no-intervals", "-q", "--json")
+
+
+@pytest.fixture
+def sides(write_images, rng):
+    return [
+        write_images(name, rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)) for name in ("real", "fake")
+    ]
+
+
+def codes(result):
+    return {item.code for item in result.notices if item.code.startswith("cache")}
+
+
+def test_a_full_disk_costs_the_cache_and_the_page_but_not_the_score(sides, tmp_path):
+    """Files may have 10,000 bytes, as on a disk where no more is left."""
+    plain = genpr.score(*sides, **OPTIONS | {"k": 3, "metrics": ["coverage"]}, cache=False)
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    options = (
+        "--metrics",
+        "coverage",
+        "--k",
+        "3",
+        "--html",
+        str(page),
+        "--cache-dir",
+        str(tmp_path / "cache"),
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "genpr", "score", *map(str, sides), *QUICK, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000)),
+    )
+    assert done.returncode == 4, done.stderr
+    score, failure = map(json.loads, done.stdout.splitlines())
+    assert score["metrics"]["coverage"]["value"] == plain["coverage"]
+    assert "cache-write-failed" in {item["code"] for item in score["notices"]}
+    assert failure["error"]["code"] == "unwritable"
+    assert page.read_text() == "old"
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("error", [errno.EROFS, errno.EACCES])
+@pytest.mark.parametrize(
+    "call", [(tempfile, "mkstemp"), (os, "replace"), (os, "fsync")], ids=lambda each: each[1]
+)
+def test_a_folder_that_cannot_be_written_costs_the_cache_but_not_the_score(
+    sides, tmp_path, monkeypatch, error, call
+):
+    root = tmp_path / "cache"
+    plain = genpr.score(*sides, **OPTIONS, cache=False)
+
+    def refuse(*_args, **_options):
+        raise OSError(error, os.strerror(error))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*call, refuse)
+        found = genpr.score(*sides, **OPTIONS, cache_dir=root)
+    assert found.to_flat_dict() == plain.to_flat_dict()
+    assert codes(found) == {"cache-write-failed"}
+    assert not list(root.rglob("*.safetensors"))
+    assert not list(root.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("error", [errno.ESTALE, errno.EACCES])
+def test_a_shard_that_cannot_be_read_for_a_moment_is_not_thrown_away(sides, tmp_path, monkeypatch, error):
+    root = tmp_path / "cache"
+    plain = genpr.score(*sides, **OPTIONS, cache_dir=root)
+    shards = {path: path.read_bytes() for path in root.rglob("*.safetensors")}
+
+    def ill(*_args, **_options):
+        raise OSError(error, os.strerror(error))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(safetensors, "safe_open", ill)
+        found = genpr.score(*sides, **OPTIONS, cache_dir=root)
+    assert found.to_flat_dict() == plain.to_flat_dict()
+    assert codes(found) == {"cache-unreadable"}
+    assert {path: path.read_bytes() for path in shards} == shards
+    again = genpr.score(*sides, **OPTIONS, cache_dir=root)
+    assert (again.real.n_cached, codes(again)) == (30, set())
+
+
+@pytest.mark.parametrize("keep", [0, 7, 500, -1])
+def test_a_shard_that_was_cut_short_is_embedded_again(sides, tmp_path, keep):
+    root = tmp_path / "cache"
+    plain = genpr.score(*sides, **OPTIONS, cache_dir=root)
+    for shard in root.rglob("*.safetensors"):
+        shard.write_bytes(shard.read_bytes()[:keep])
+    found = genpr.score(*sides, **OPTIONS, cache_dir=root)
+    assert found.to_flat_dict() == plain.to_flat_dict()
+    assert (found.real.n_cached, codes(found)) == (0, {"cache-discarded"})
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOLCK, "No locks"), NotImplementedError("no flock here"), None]
+)
+def test_locks_that_cannot_be_had_are_told_in_one_line(tmp_path, monkeypatch, capsys, rng, error):
+    """By a file system without them, or by another process that holds one."""
+    monkeypatch.chdir(tmp_path)
+    Path("samples").mkdir()
+    for name in ("real", "samples/1"):
+        np.save(f"{name}.npy", rng.normal(size=(12, 3)).astype(np.float32))
+    arguments = ["watch", "real.npy", "samples", "--once", "--settle", "0", *QUICK[2:]]
+    Path("samples/.genpr-watch.lock").write_text("4711")  # of a process that died
+    with (
+        monkeypatch.context() as patch,
+        filelock.FileLock(Path("samples/.genpr-watch.lock" if error is None else "x")),
+    ):
+        if error is not None:
+            patch.setattr(
+                filelock.FileLock, "acquire", lambda *_args, **_options: (_ for _ in ()).throw(error)
+            )
+        assert run(arguments) == 4
+    out, err = capsys.readouterr()
+    assert json.loads(out)["error"]["code"] == ("locked" if error is None else "unwritable")
+    assert err.count("\n") == 1
+    assert run(arguments) == 0, "nothing is in the way of the next run"

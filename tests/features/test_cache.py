@@ -1,0 +1,349 @@
+"""The feature cache: right or absent, also when others use it, own it, or die while they write it."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import genpr
+from genpr.errors import BadImagesError, UsageError
+from genpr.features import cache as cache_module
+from genpr.features.cache import CachedImage, FeatureCache, JoinedCache
+from genpr.features.cache_files import find_folders
+from genpr.features.custom import extractor_info
+from genpr.features.embed import embed_source
+from genpr.features.extractor import ExtractorInfo
+from genpr.images.source import open_source
+
+INFO = ExtractorInfo("toy", 3, "none", None, comparable=False, cache_key="a" * 64)
+OPTIONS = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False, "k": 1}
+
+
+def rows(*numbers):
+    """The sha256 and features of some images."""
+    images = [CachedImage(torch.full((3,), float(number))) for number in numbers]
+    return [number.to_bytes(32, "big") for number in numbers], images
+
+
+def opened(root):
+    return FeatureCache(root, INFO, "cpu")
+
+
+def fill(root, identities, values) -> Path:
+    """One shard with these images, whose features are the values; its path."""
+    cache = opened(root)
+    before = set(cache.folder.glob("*.safetensors"))
+    cache.add(identities, rows(*values)[1])
+    cache.flush()
+    (shard,) = set(cache.folder.glob("*.safetensors")) - before
+    return shard
+
+
+def values_of(cache, identities):
+    found = [cache.get(identity) for identity in identities]
+    return [None if each is None else each.features.tolist()[0] for each in found]
+
+
+def known(root, numbers):
+    cache = opened(root)
+    found = values_of(cache, rows(*numbers)[0])
+    assert cache.notices == []
+    assert all(value in {None, number} for value, number in zip(found, numbers, strict=True))
+    return [value for value in found if value is not None]
+
+
+# The index
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b"x"), lambda path: path.unlink()])
+def test_every_image_is_found_where_it_is_except_in_damaged_shards(rng, tmp_path, damage, monkeypatch):
+    monkeypatch.setattr(cache_module, "_OPEN_SHARDS", 2)
+    identities = [each.tobytes() for each in rng.integers(0, 256, (60, 32), dtype=np.uint8)]
+    shards = [
+        fill(tmp_path, identities[start : start + 10], range(start, start + 10)) for start in range(0, 60, 10)
+    ]
+    cache, order = opened(tmp_path), random.Random(0).sample(range(60), 60)
+    assert values_of(cache, [identities[row] for row in order]) == order
+    fill(tmp_path, identities[25:26], [25])
+    cache = opened(tmp_path)
+    damage(shards[2])
+    expected = [None if 20 <= row < 30 and row != 25 else row for row in range(60)]
+    assert values_of(cache, identities) == expected
+    assert cache.get(b"\xff" * 32) is None
+
+
+def test_images_whose_hashes_end_alike_are_told_apart(tmp_path):
+    alike = [bytes([number]) * 24 + b"12345678" for number in range(4)]
+    for number in (0, 1, 2):
+        others = [bytes([9, number, row, *[0] * 29]) for row in range(number)]
+        fill(tmp_path, [*others, alike[number]], [*range(10, 10 + number), number])
+    cache = opened(tmp_path)
+    assert values_of(cache, alike) == [0, 1, 2, None]
+    assert all(identity in cache for identity in alike[:3])
+
+
+def test_an_image_takes_20_bytes(rng, tmp_path, monkeypatch):
+    monkeypatch.setattr(cache_module, "SHARD_ROWS", 2**15)
+    identities = [each.tobytes() for each in rng.integers(0, 256, (2**17, 32), dtype=np.uint8)]
+    opened(tmp_path).add(identities, [CachedImage(torch.zeros(3))] * 2**17)
+    tracemalloc.start()
+    cache = opened(tmp_path)
+    assert all(identity in cache for identity in identities[::1000])
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 20 * 2**17
+    assert peak < 100 * 2**17
+
+
+# Several layers
+
+
+def test_layers_are_kept_apart_and_known_where_all_of_them_are(tmp_path):
+    parts = [replace(INFO, dim=dim, cache_key=letter * 64) for dim, letter in ((2, "a"), (1, "b"))]
+
+    def joined():
+        return JoinedCache([FeatureCache(tmp_path, part, "cpu") for part in parts])
+
+    identities, flags = rows(*range(6))[0], [("alpha-dropped",), ("multi-frame",)] * 3
+    images = [CachedImage(torch.tensor([n, n, -n]).float(), flags[n], (n + 1, 9)) for n in range(6)]
+    only_first = FeatureCache(tmp_path, parts[0], "cpu")
+    only_first.add(identities[:2], [image._replace(features=image.features[:2]) for image in images[:2]])
+    only_first.flush()
+    cache = joined()
+    assert cache.get(identities[0]) is None, "one of two layers is not enough"
+    cache.add(identities, images)
+    cache.flush()
+    cache = joined()
+    for identity, image in zip(identities, images, strict=True):
+        found = cache.get(identity)
+        assert torch.equal(found.features, image.features)
+        assert found[1:] == image[1:]
+    assert sum(folder.count_rows() for folder in find_folders(tmp_path)) == 12, "none is stored twice"
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_damaged_file_of_any_layer_is_noticed_and_stored_again(tmp_path, is_open):
+    parts = [replace(INFO, dim=1, cache_key=letter * 64) for letter in "ab"]
+
+    def joined():
+        return JoinedCache([FeatureCache(tmp_path, part, "cpu") for part in parts])
+
+    def add(cache):
+        cache.add([bytes(32)], [CachedImage(torch.ones(2))])
+        cache.flush()
+
+    add(joined())
+    cache = joined()
+    (shard,) = cache.layers[1].folder.glob("*.safetensors")
+    data = bytearray(shard.read_bytes())
+    data[-20] ^= 1
+    shard.write_bytes(data if is_open else b"garbage")
+    cache = cache if is_open else joined()
+    assert cache.get(bytes(32)) is None
+    assert [item.code for item in cache.notices] == ["cache-discarded"]
+    add(cache)
+    assert joined().get(bytes(32)).features.tolist() == [1, 1]
+
+
+# Runs that use it
+
+
+@pytest.fixture
+def pixels(rng):
+    return rng.integers(0, 256, (37, 9, 7, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def gabor():
+    return genpr.load_extractor("gabor", device="cpu")
+
+
+def embed_cached(folder, extractor, root):
+    cache = FeatureCache(root, extractor_info(extractor), "cpu")
+    return embed_source(open_source(folder), extractor, cache=cache), cache
+
+
+def test_only_new_and_changed_images_are_embedded_wherever_they_lie(write_images, pixels, gabor, tmp_path):
+    folder = write_images("a", pixels)
+    first, _ = embed_cached(folder, gabor, tmp_path / "cache")
+    second, _ = embed_cached(folder, gabor, tmp_path / "cache")
+    assert (first.n_embedded, first.n_cached, second.n_embedded, second.n_cached) == (37, 0, 0, 37)
+    assert torch.equal(first.features, second.features)
+    assert (first.names, first.identities.tolist()) == (second.names, second.identities.tolist())
+    moved = tmp_path / "elsewhere" / "deep"
+    shutil.copytree(folder, moved)
+    (moved / "00003.png").rename(moved / "zzz.png")
+    Image.fromarray(255 - pixels[5]).save(moved / "00005.png")
+    result, _ = embed_cached(moved, gabor, tmp_path / "cache")
+    assert (result.n_embedded, result.n_cached) == (1, 36)
+    assert torch.equal(result.features, embed_source(open_source(moved), gabor).features)
+
+
+def test_decoding_flags_survive_the_cache(tmp_path, gabor):
+    folder = tmp_path / "a"
+    folder.mkdir()
+    Image.new("RGBA", (8, 8), (1, 2, 3, 4)).save(folder / "x.png")
+    Image.new("CMYK", (8, 8)).save(folder / "y.jpg")
+    first, _ = embed_cached(folder, gabor, tmp_path / "cache")
+    second, _ = embed_cached(folder, gabor, tmp_path / "cache")
+    assert first.flags == second.flags == {"alpha-dropped": 1, "cmyk-converted": 1}
+    assert second.n_cached == 2
+
+
+@pytest.mark.parametrize("how", ["flip", "cut", "empty", "garbage"])
+def test_a_damaged_cache_file_is_noticed_and_replaced(write_images, pixels, gabor, tmp_path, how):
+    folder = write_images("a", pixels)
+    first, cache = embed_cached(folder, gabor, tmp_path / "cache")
+    (shard,) = cache.folder.glob("*.safetensors")
+    whole = bytearray(shard.read_bytes())
+    whole[-1] ^= 1
+    shard.write_bytes({"flip": whole, "cut": whole[:-9], "empty": b"", "garbage": b"x" * 5000}[how])
+    second, cache = embed_cached(folder, gabor, tmp_path / "cache")
+    assert torch.equal(first.features, second.features)
+    assert second.n_embedded == 37
+    assert [item.code for item in cache.notices] == ["cache-discarded"]
+    assert embed_cached(folder, gabor, tmp_path / "cache")[0].n_cached == 37
+
+
+def test_another_extractor_or_device_never_shares_features(tmp_path):
+    changes = [{"cache_key": "0" * 64}, {"weights_sha256": "1" * 64}, {"resize": "other"}, {"dim": 4}, {}]
+    folders = {FeatureCache(tmp_path, replace(INFO, **change), "cpu").folder for change in changes}
+    assert len(folders | {FeatureCache(tmp_path, INFO, "cuda").folder}) == 6
+
+
+def test_usable_images_stay_cached_when_others_are_bad(write_images, pixels, gabor, tmp_path):
+    folder = write_images("a", pixels)
+    good = (folder / "00002.png").read_bytes()
+    (folder / "00002.png").write_bytes(good[:60])
+    with pytest.raises(BadImagesError):
+        embed_cached(folder, gabor, tmp_path / "cache")
+    (folder / "00002.png").write_bytes(good)
+    result, _ = embed_cached(folder, gabor, tmp_path / "cache")
+    assert (result.n_embedded, result.n_cached) == (1, 36)
+
+
+def test_a_full_disk_costs_the_cache_but_not_the_score(write_images, pixels, gabor, tmp_path, monkeypatch):
+    def full(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache_module, "save_tensors", full)
+    result, cache = embed_cached(write_images("a", pixels), gabor, tmp_path / "cache")
+    assert len(result) == 37
+    assert [item.code for item in cache.notices] == ["cache-write-failed"]
+
+
+# Others who use it
+
+
+def test_two_that_write_at_once_are_both_right(tmp_path):
+    one, other = opened(tmp_path), opened(tmp_path)
+    one.add(*rows(1, 2, 3))
+    other.add(*rows(3, 4))
+    one.flush()
+    other.flush()
+    again = opened(tmp_path)
+    again.add(*rows(1, 2, 3))  # the same shard once more
+    again.flush()
+    assert known(tmp_path, range(6)) == [1, 2, 3, 4]
+    assert len(list(one.folder.glob("*.safetensors"))) == 2
+    assert not list(one.folder.glob(".*"))
+
+
+def theirs(folder: Path) -> None:
+    folder.mkdir()
+    os.chown(folder, 12345, 12345)
+
+
+def everyones(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def a_file(folder: Path) -> None:
+    folder.write_text("")
+
+
+only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (a_file, "cannot create the folder"),
+        (everyones, "other users can write"),
+        pytest.param(theirs, "belongs to another user", marks=only_root),
+    ],
+)
+def test_a_folder_that_cannot_be_used_costs_the_cache_but_not_the_score(
+    write_images, rng, tmp_path, make, reason
+):
+    sides = [
+        write_images(name, rng.integers(0, 256, (8, 8, 8, 3), dtype=np.uint8)) for name in ("real", "fake")
+    ]
+    make(tmp_path / "cache")
+    result = genpr.score(*sides, **OPTIONS, cache_dir=tmp_path / "cache")
+    (unusable,) = {item for item in result.notices if item.code == "cache-unusable"}
+    assert reason in unusable.message
+    assert unusable.level == "warning"
+    assert result.to_flat_dict() == genpr.score(*sides, **OPTIONS, cache=False).to_flat_dict()
+    assert not (tmp_path / "cache").is_dir() or not list((tmp_path / "cache").iterdir())
+
+
+@only_root
+@pytest.mark.parametrize("planted", ["file", "link"])
+def test_a_shard_of_another_user_is_not_believed(tmp_path, planted):
+    shard = fill(tmp_path, *(rows(1, 2, 3)[0], (1, 2, 3)))
+    if planted == "link":
+        shard.rename(tmp_path / "elsewhere")
+        shard.symlink_to(tmp_path / "elsewhere")
+    os.chown(shard, 12345, 12345, follow_symlinks=False)
+    again = opened(tmp_path)
+    assert values_of(again, rows(1, 2, 3)[0]) == [None] * 3
+    assert [each.code for each in again.notices] == ["cache-foreign"]
+    again.add(*rows(1, 2, 3))  # the same name, and a file of one's own in its place
+    again.flush()
+    assert known(tmp_path, [1, 2, 3]) == [1, 2, 3]
+
+
+def test_pipes_in_the_cache_are_not_waited_for(tmp_path):
+    shard = fill(tmp_path, rows(1)[0], [1])
+    for path in (shard, shard.parent / "key.json"):
+        path.unlink()
+        os.mkfifo(path)
+    again = opened(tmp_path)
+    assert again.get(rows(1)[0][0]) is None
+    assert [each.code for each in again.notices] == ["cache-unreadable"]
+    with pytest.raises(UsageError) as caught:  # neither says that genpr wrote it
+        find_folders(tmp_path)
+    assert caught.value.code == "not-a-cache"
+
+
+@pytest.mark.slow
+def test_killed_at_any_line_of_a_write_the_cache_is_whole(tmp_path):
+    script = str(Path(__file__).with_name("cache_kills.py"))
+    done = subprocess.run([sys.executable, script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == 50
+    shards = 0
+    for root in sorted(tmp_path.iterdir()):
+        numbers = known(root, range(1, 9))
+        assert numbers == list(range(1, len(numbers) + 1)), "shards are written in order"
+        assert len(numbers) % 2 == 0, "and whole"
+        shards += len(numbers) // 2
+        cache = opened(root)
+        missing = [n for n in range(1, 9) if n not in numbers]
+        if missing:
+            cache.add(*rows(*missing))
+            cache.flush()
+        assert known(root, range(1, 9)) == list(range(1, 9)), "the next run goes on"
+    assert 20 < shards < 180, "kills came before, between and after writes"
