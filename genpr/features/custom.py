@@ -23,12 +23,19 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from genpr.errors import UsageError
-from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureExtractor, prepare_batch
+from genpr.features.extractor import (
+    DescribedExtractor,
+    ExtractorInfo,
+    FeatureExtractor,
+    PreparingExtractor,
+    prepare_batch,
+)
 from genpr.features.user_code import load_object, takes_device
 from genpr.storage import tensors_sha256
 
@@ -46,6 +53,12 @@ class CustomExtractor:
         self.wrapped = wrapped
         self.thread_safe = getattr(wrapped, "thread_safe", False) is True
         self.prepares_on_device = getattr(wrapped, "prepares_on_device", False) is True
+        own: Any = wrapped
+        if all(
+            callable(getattr(own, method, None)) for method in ("prepare", "forward")
+        ):  # which makes it a `PreparingExtractor`
+            self.prepare: Callable[[Tensor], Tensor] = own.prepare
+            self.forward: Callable[[Tensor], Tensor] = own if isinstance(own, nn.Module) else own.forward
 
     @property
     def device(self) -> torch.device:
@@ -69,26 +82,9 @@ class CustomExtractor:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Embed uint8 (n, 3, h, w) images as float32 (n, dim)."""
+        if isinstance(self, PreparingExtractor):
+            return self.forward(prepare_batch(self, images).to(self.device))
         return self.wrapped(images.to(self.device))
-
-
-class PreparingCustomExtractor(CustomExtractor):
-    """An extractor made from a user's object that resizes each image by itself."""
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Embed uint8 (n, 3, h, w) images as float32 (n, dim)."""
-        return self.forward(prepare_batch(self, images).to(self.device))
-
-    def prepare(self, image: Tensor) -> Tensor:
-        """Turn one uint8 (3, h, w) image into a float32 (3, s, s) input, where it is."""
-        prepared: Tensor = self.wrapped.prepare(image)  # type: ignore[attr-defined]
-        return prepared
-
-    def forward(self, batch: Tensor) -> Tensor:
-        """Embed prepared inputs, on the extractor's device, as float32 (n, dim)."""
-        run = self.wrapped if isinstance(self.wrapped, nn.Module) else self.wrapped.forward  # type: ignore[attr-defined]
-        features: Tensor = run(batch)
-        return features
 
 
 def identity_of(wrapped: object) -> tuple[str | None, str | None, str | None]:
@@ -150,9 +146,6 @@ def wrap_extractor(extractor: object, *, name: str | None = None) -> DescribedEx
     """Make any callable with `dim` an extractor that is fully described; what already is one comes back.
 
     The object itself is not changed, moved or copied; `name` is what to call it if it has no `name`, by default its class.
-
-    Raises:
-        UsageError: It is not callable, or has no `dim`.
     """
     # `info` of a custom extractor is not read here: that hashes its weights.
     if isinstance(extractor, CustomExtractor) or isinstance(getattr(extractor, "info", None), ExtractorInfo):
@@ -172,9 +165,7 @@ def wrap_extractor(extractor: object, *, name: str | None = None) -> DescribedEx
             code=_CODE,
         )
     own_name = getattr(extractor, "name", None)
-    prepares = all(callable(getattr(extractor, method, None)) for method in ("prepare", "forward"))
-    kind = PreparingCustomExtractor if prepares else CustomExtractor
-    return kind(extractor, name=own_name if isinstance(own_name, str) else name, dim=dim)
+    return CustomExtractor(extractor, name=own_name if isinstance(own_name, str) else name, dim=dim)
 
 
 def extractor_info(extractor: FeatureExtractor) -> ExtractorInfo:

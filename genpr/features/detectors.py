@@ -59,6 +59,7 @@ class TorchvisionDetector:
     ) -> None:
         self.name = name
         self.weights_sha256 = weights_sha256
+        self.cache_key = weights_sha256 and f"{name} {weights_sha256} torchvision {version('torchvision')}"
         self._network = network.eval().to(device)
         self._device = device
         self.names = tuple(dict.fromkeys(name for name in categories if name not in _NO_CLASS))
@@ -85,26 +86,28 @@ def load_detector(
     offline: bool = False,
     progress: Progress | None = None,
 ) -> TorchvisionDetector:
-    """Load a detector of torchvision with its published weights, trained on the 80 classes of COCO.
+    """Load one of `DETECTORS` with its published weights, trained on the 80 classes of COCO.
 
-    Args:
-        name: One of `DETECTORS`.
-        weights: A file with them, or a folder that may hold it; None finds or downloads them. Either way, it must be the
-            published file.
-        device: "auto", "cpu", "cuda" or "cuda:N".
-        offline: Never download.
-        progress: Called as a download proceeds.
-
-    Raises:
-        UsageError: There is no such detector or file.
-        WeightsError: The weights are missing, or are not the published ones; nothing of them is then used.
+    `weights` is the published file, or a folder that may hold it; the other arguments are those of `genpr.load_extractor`.
     """
-    entry, categories = _published(name)
+    if name not in DETECTORS:
+        raise UsageError(
+            f"there is no detector {name!r}; known are {', '.join(DETECTORS)}, or any object with names and a call",
+            code="unknown-detector",
+        )
+    from torchvision.models import get_model_weights
+
+    published: Any = get_model_weights(name).DEFAULT
+    file = PurePosixPath(published.url).name
+    prefix = file.removesuffix(".pth").rpartition("-")[2]
+    entry = WeightsFile(file, published.url, None, None, "BSD-3-Clause", prefix, used_by=(name,))
     given = None if weights is None else Path(weights)
     if given is not None and given.is_dir():
         given = given / entry.name if (given / entry.name).is_file() else None
     path = find_or_fetch(entry, weights=given, offline=offline, progress=progress)
-    return build_detector(name, load_weights(entry, path), categories, resolve_device(device))
+    return build_detector(
+        name, load_weights(entry, path), published.meta["categories"], resolve_device(device)
+    )
 
 
 def build_detector(
@@ -116,24 +119,6 @@ def build_detector(
     network: nn.Module = get_model(name, weights=None, weights_backbone=None, num_classes=len(categories))
     network.load_state_dict(weights.tensors, strict=True)
     return TorchvisionDetector(network, categories, device, name=name, weights_sha256=weights.sha256)
-
-
-def _published(name: str) -> tuple[WeightsFile, list[str]]:
-    """The file of weights and the classes of a detector, as torchvision knows them."""
-    if name not in DETECTORS:
-        raise UsageError(
-            f"there is no detector {name!r}; known are {', '.join(DETECTORS)}, or any object with names and a call",
-            code="unknown-detector",
-        )
-    from torchvision.models import get_model_weights
-
-    published: Any = get_model_weights(name).DEFAULT
-    file = PurePosixPath(published.url).name
-    prefix = file.removesuffix(".pth").rpartition("-")[2]
-    entry = WeightsFile(
-        file, published.url, None, None, "BSD-3-Clause", sha256_prefix=prefix, used_by=(name,)
-    )
-    return entry, list(published.meta["categories"])
 
 
 _CODE = "custom-detector"
@@ -154,19 +139,14 @@ class DetectingExtractor:
     @property
     def info(self) -> ExtractorInfo:
         """What the detector is now; no published number is made this way, so it is comparable with none."""
-        if isinstance(self.detector, TorchvisionDetector):
-            weights = self.detector.weights_sha256
-            key = None if weights is None else f"{self.name} {weights} torchvision {version('torchvision')}"
-            reason = "it is of no published file" if weights is None else None
-        else:
-            weights, key, reason = identity_of(self.detector)
+        weights, key, reason = identity_of(self.detector)
         if key is not None:
             key = hashlib.sha256("\n".join(["detector", key, *self.names]).encode()).hexdigest()
         return ExtractorInfo(
             name=self.name,
             dim=self.dim,
             resize="the detector's own",
-            weights_sha256=weights,
+            weights_sha256=getattr(self.detector, "weights_sha256", weights),
             comparable=False,
             cache_key=key,
             uncached_reason=reason,

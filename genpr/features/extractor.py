@@ -20,28 +20,16 @@ TextProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class ExtractorInfo:
-    """Which function from pixels to features an extractor is; part of every result and cache key.
+    """Which function from pixels to features an extractor is; part of every result and cache key."""
 
-    Attributes:
-        name: "inception", "gabor", or what the user gave, such as "path/to/file.py:factory".
-        dim: Length of a feature vector.
-        resize: Name of the resize rule; "unknown" when a custom extractor does not say.
-        weights_sha256: Hash of the weights; None for weight-free extractors.
-        comparable: Whether scores may be compared with published ones.
-        cache_key: Hex sha256 that identifies the function; None when it cannot be known, so nothing is cached.
-        uncached_reason: Why `cache_key` is None.
-        members: The features are so many equally long vectors, side by side, of networks that differ in their random
-            weights only; a metric is computed in each.
-    """
-
-    name: str
+    name: str  # "inception", or what the user gave, such as "path/to/file.py:factory"
     dim: int
-    resize: str
+    resize: str  # name of the rule; "unknown" when a custom extractor does not say
     weights_sha256: str | None
-    comparable: bool
-    cache_key: str | None = None
+    comparable: bool  # with published scores
+    cache_key: str | None = None  # hex sha256 that identifies the function; None: nothing is cached
     uncached_reason: str | None = None
-    members: int = 1
+    members: int = 1  # equally long vectors side by side, of networks that differ in random weights only
 
 
 class FeatureExtractor(Protocol):
@@ -121,25 +109,15 @@ def _describe(info: ExtractorInfo) -> str:
 
 @dataclass(frozen=True)
 class TextEncoderInfo:
-    """Which function from texts to vectors an encoder is.
+    """Which function from texts to vectors an encoder is; None stands for what a user's own does not say."""
 
-    Attributes:
-        name: That of the extractor whose images it belongs to.
-        dim: Length of a vector.
-        tokenizer: What cuts texts into tokens; "unknown" where a user's own does not say.
-        context: Tokens that are read of a text, its two ends among them; None where that is unknown.
-        weights_sha256: Hash of the weights file; for a user's own of the network, None if it is none.
-        comparable: Whether the weights are the published ones.
-        logit_scale: What the network was trained to multiply a cosine by before the softmax; None where it does not say.
-    """
-
-    name: str
+    name: str  # that of the extractor whose images it belongs to
     dim: int
     tokenizer: str
-    context: int | None
-    weights_sha256: str | None
-    comparable: bool
-    logit_scale: float | None
+    context: int | None  # tokens that are read of a text, its two ends among them
+    weights_sha256: str | None  # of the file; for a user's own of the network
+    comparable: bool  # whether the weights are the published ones
+    logit_scale: float | None  # what a cosine was multiplied by before the softmax in training
 
 
 class TextEncoder(Protocol):

@@ -41,19 +41,12 @@ _LOSSLESS = {"PNG", "BMP", "PPM", "TIFF", "WEBP lossless"}
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """Of the images that came as files.
+    """Of the images that came as files."""
 
-    Attributes:
-        formats: How many are of which format, such as {"PNG": 900}.
-        sizes: The commonest sizes, such as {"640 x 480": 900}, at most five; of images whose size is known.
-        n_sizes: How many different sizes there are.
-        n_small: Images with a side of less than 32 pixels.
-    """
-
-    formats: Mapping[str, int] = field(default_factory=dict)
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    n_sizes: int = 0
-    n_small: int = 0
+    formats: Mapping[str, int] = field(default_factory=dict)  # how many are of which, such as {"PNG": 900}
+    sizes: Mapping[str, int] = field(default_factory=dict)  # the five commonest, such as {"640 x 480": 900}
+    n_sizes: int = 0  # how many different sizes there are
+    n_small: int = 0  # images with a side of less than 32 pixels
 
     @classmethod
     def of(cls, formats: Counter[str], sizes: Counter[tuple[int, int]]) -> ImageFacts:
@@ -88,46 +81,25 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """One side of a comparison: a row of features per image, in the order of its source.
+    """One side of a comparison: a row of features per image, in the order of its source."""
 
-    Attributes:
-        features: float32 (n, d), on the CPU; large ones as `memory.float_rows` keeps them.
-        source: What was embedded, as the user wrote it.
-        extractor: Which function made the features; None when the file or array does not say.
-        names: One label per row; empty when unknown.
-        identities: uint8 (n, 32), sha256 of each image's bytes; None when unknown.
-        flags: How many images each decoding flag of `genpr.images.decode.FLAGS` applies to.
-        skipped: The images that could not be used.
-        n_embedded: How many rows went through the extractor in this run; 0 for feature files.
-        n_cached: How many rows came out of the feature cache.
-        decoder: Versions of the image decoder that made the pixels, and what was chosen of it that is not the default;
-            empty when unknown.
-        seconds: Time spent embedding.
-        notices: What happened on the way that a reader should know.
-        facts: Formats and sizes of the files.
-        n_decoded: Images that `flags` and the counts are of, where only some of them are left; 0 for all.
-        origin: What was embedded, where `source` is the file that the features were read from.
-        sizes: How many files have images of which (width, height); of what this run embedded, and of shards.
-        shard: Which share of a whole this is; None for the whole.
-    """
-
-    features: Tensor
-    source: str
-    extractor: ExtractorInfo | None = None
-    names: tuple[str, ...] = ()
-    identities: Tensor | None = None
-    flags: Mapping[str, int] = field(default_factory=dict)
-    skipped: tuple[ImageError, ...] = ()
-    n_embedded: int = 0
-    n_cached: int = 0
-    decoder: Mapping[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
+    features: Tensor  # float32 (n, d), on the CPU; large ones as `memory.float_rows` keeps them
+    source: str  # what was embedded, as the user wrote it
+    extractor: ExtractorInfo | None = None  # None when the file or array does not say
+    names: tuple[str, ...] = ()  # one label per row; empty when unknown
+    identities: Tensor | None = None  # uint8 (n, 32), sha256 of each image's bytes
+    flags: Mapping[str, int] = field(default_factory=dict)  # images of each of `genpr.images.decode.FLAGS`
+    skipped: tuple[ImageError, ...] = ()  # the images that could not be used
+    n_embedded: int = 0  # rows that went through the extractor in this run; 0 for feature files
+    n_cached: int = 0  # rows that came out of the feature cache
+    decoder: Mapping[str, str] = field(default_factory=dict)  # versions, and choices that are not the default
+    seconds: float = 0.0  # spent embedding
     notices: tuple[Notice, ...] = ()
     facts: ImageFacts = field(default_factory=ImageFacts)
-    n_decoded: int = 0
-    origin: str = ""
-    sizes: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    shard: ShardPlace | None = None
+    n_decoded: int = 0  # images that `flags` and counts are of, where some were left out since; 0 for all
+    origin: str = ""  # what was embedded, where `source` is the file that the features were read from
+    sizes: Mapping[tuple[int, int], int] = field(default_factory=dict)  # files of each (width, height)
+    shard: ShardPlace | None = None  # which share of a whole this is; None for the whole
 
     def __len__(self) -> int:
         return len(self.features)

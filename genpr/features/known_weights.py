@@ -8,23 +8,14 @@ from __future__ import annotations
 
 from genpr.features.weights import WeightsFile, hub_file
 
+_FID = "https://github.com/mseitzer/pytorch-fid/releases/download/fid_weights"
 INCEPTION_2015 = WeightsFile(
     name="pt_inception-2015-12-05-6726825d.pth",
-    url=(
-        "https://github.com/mseitzer/pytorch-fid/releases/download/fid_weights/"
-        "pt_inception-2015-12-05-6726825d.pth"
-    ),
+    url=f"{_FID}/pt_inception-2015-12-05-6726825d.pth",
     size=95_628_359,
     sha256="6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2",
     license="Apache-2.0",
-    used_by=(
-        "inception",
-        "inception-768",
-        "inception-192",
-        "inception-64",
-        "inception-spatial",
-        "inception-softmax",
-    ),
+    used_by=("inception", *(f"inception-{part}" for part in (768, 192, 64, "spatial", "softmax"))),
 )
 
 # torchvision publishes its weights with its code and names no license of their own.
@@ -39,28 +30,12 @@ VGG16 = WeightsFile(
     used_by=("vgg16",),
 )
 
-# sha256: github.com/Dramwig/CoFiTok-internal, docs/experiment_conditions/quality_metrics_inception_2026-07-08.md,
-# and two other public files that agree; torchvision gives the length as 103.903 MiB.
-INCEPTION_TORCHVISION = WeightsFile(
-    name="inception_v3_google-0cc3c7bd.pth",
-    url="https://download.pytorch.org/models/inception_v3_google-0cc3c7bd.pth",
-    size=108_949_747,
-    sha256="0cc3c7bd75056d25e46cba549dc184522069b81e9787eff6df84f397bd52a5ef",
-    license="BSD-3-Clause",
-    used_by=("inception-torchvision",),
-)
-
 
 def _dinov2(letter: str, size: int, sha256: str) -> WeightsFile:
     model = f"dinov2_vit{letter}14"
-    return WeightsFile(
-        name=f"{model}_pretrain.pth",
-        url=f"https://dl.fbaipublicfiles.com/dinov2/{model}/{model}_pretrain.pth",
-        size=size,
-        sha256=sha256,
-        license="Apache-2.0",
-        used_by=(f"dinov2-vit{letter}14",),
-    )
+    url = f"https://dl.fbaipublicfiles.com/dinov2/{model}/{model}_pretrain.pth"
+    used_by = (f"dinov2-vit{letter}14",)
+    return WeightsFile(f"{model}_pretrain.pth", url, size, sha256, "Apache-2.0", used_by=used_by)
 
 
 # sha256: github.com/finegrain-ai/refiners, src/refiners/conversion/models/dinov2.py; each digest, and with it the
@@ -75,15 +50,8 @@ DINOV2 = {
 
 
 def _clip(repository: str, revision: str, size: int, sha256: str, used_by: str) -> WeightsFile:
-    return hub_file(
-        f"timm/{repository}.openai",
-        "open_clip_model.safetensors",
-        revision,
-        license="MIT",
-        size=size,
-        sha256=sha256,
-        used_by=(used_by,),
-    )
+    place = (f"timm/{repository}.openai", "open_clip_model.safetensors", revision)
+    return hub_file(*place, license="MIT", size=size, sha256=sha256, used_by=(used_by,))
 
 
 # OpenAI's weights as open_clip's own table (open_clip.pretrained) finds them; OpenAI's .pt files are programs.
@@ -114,11 +82,5 @@ CLIP = {
 }
 """OpenAI's CLIP, by architecture."""
 
-KNOWN_WEIGHTS: tuple[WeightsFile, ...] = (
-    INCEPTION_2015,
-    INCEPTION_TORCHVISION,
-    VGG16,
-    *CLIP.values(),
-    *DINOV2.values(),
-)
+KNOWN_WEIGHTS: tuple[WeightsFile, ...] = (INCEPTION_2015, VGG16, *CLIP.values(), *DINOV2.values())
 """Every published file that genpr can fetch by name, in the order in which they are listed."""

@@ -52,18 +52,9 @@ def option(
     command line into the value, and `check` is called with the value; both raise UsageError. `click` are keyword arguments of
     `click.option` that do not follow from these; `flag` replaces the flag's name.
     """
-    metadata = {
-        "description": description,
-        "unset": unset,
-        "least": least,
-        "most": most,
-        "choices": tuple(choices),
-        "parse": parse,
-        "check": check,
-        "in_cli": in_cli,
-        "click": click,
-    }
-    return field(default=default, metadata=metadata)
+    limits = {"least": least, "most": most, "choices": tuple(choices), "parse": parse, "check": check}
+    shown = {"description": description, "unset": unset, "in_cli": in_cli, "click": click}
+    return field(default=default, metadata={**limits, **shown})
 
 
 def option_fields(record: type[Any]) -> list[Field[Any]]:
@@ -80,11 +71,9 @@ def takes_options(record: type[Any], *, without: Collection[str] = ()) -> Callab
         function: Any = vars(target)["__init__"] if isinstance(target, type) else target
         signature = inspect.signature(function)
         own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        kind = inspect.Parameter.KEYWORD_ONLY
         more = [
-            inspect.Parameter(
-                each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type
-            )
-            for each in shown
+            inspect.Parameter(each.name, kind, default=each.default, annotation=each.type) for each in shown
         ]
         function.__signature__ = signature.replace(parameters=[*own, *more])
         if target.__doc__ is not None:
@@ -111,11 +100,8 @@ def _with_fields(text: str, shown: Sequence[Field[Any]]) -> str:
 
 def changed_options(options: Any, names: Collection[str]) -> list[str]:  # noqa: ANN401 - any option record
     """Those of some fields that do not have their default."""
-    return [
-        each.name
-        for each in fields(options)
-        if each.name in names and getattr(options, each.name) != each.default
-    ]
+    own = [each for each in fields(options) if each.name in names]
+    return [each.name for each in own if getattr(options, each.name) != each.default]
 
 
 def parse_share(text: str) -> float:

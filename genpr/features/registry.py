@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from genpr.errors import GenprError, ResourceError, UsageError, some
 from genpr.features.extractor import DescribedExtractor, FeatureExtractor
-from genpr.features.known_weights import CLIP, DINOV2, INCEPTION_2015, INCEPTION_TORCHVISION, VGG16
+from genpr.features.known_weights import CLIP, DINOV2, INCEPTION_2015, VGG16
 from genpr.features.weights import (
     Progress,
     Weights,
@@ -86,29 +86,17 @@ class ExtractorName:
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """One built-in extractor.
+    """One built-in extractor."""
 
-    Attributes:
-        layer: Which features of the network, in the words of its publication.
-        dim: Length of a feature vector.
-        resize: Its published resize rule.
-        side: Of the square that it sees, in pixels.
-        network: Module of `genpr.features.networks` whose `build` makes it.
-        weights: Its weights file; None for weight-free extractors.
-        comparable: Whether scores may be compared with published ones.
-        members: Random networks side by side.
-        published: Other resize rules under which numbers were published.
-    """
-
-    layer: str
+    layer: str  # which features of the network, in the words of its publication
     dim: int
-    resize: str
-    side: int
-    network: str
+    resize: str  # its published resize rule
+    side: int  # of the square that it sees, in pixels
+    network: str  # module of `genpr.features.networks` whose `build` makes it
     weights: WeightsFile | None = None
-    comparable: bool = True
-    members: int = 1
-    published: tuple[str, ...] = ()
+    comparable: bool = True  # with published scores
+    members: int = 1  # random networks side by side
+    published: tuple[str, ...] = ()  # other resize rules under which numbers were published
 
 
 def _inception(layer: str, dim: int) -> BuiltIn:
@@ -138,10 +126,7 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
         "inception-64": _inception("first max pool, mean", 64),
         "inception-spatial": _inception("mixed_6/conv, 7 channels (sFID)", 2023),
         "inception-softmax": _inception("softmax without bias (IS)", 1008),
-        "inception-torchvision": BuiltIn(
-            "pool", 2048, "torch-bilinear", 299, "torchvision_models", INCEPTION_TORCHVISION
-        ),
-        "vgg16": BuiltIn("fc2 after ReLU", 4096, "tf1-bilinear", 224, "torchvision_models", VGG16),
+        "vgg16": BuiltIn("fc2 after ReLU", 4096, "tf1-bilinear", 224, "vgg16", VGG16),
         "clip-vit-b-32": _clip(512, 224, "vit-b-32"),
         "clip-vit-l-14": _clip(768, 224, "vit-l-14"),
         "clip-vit-l-14-336": _clip(768, 336, "vit-l-14-336"),
@@ -171,11 +156,7 @@ def parse_name(name: str) -> ExtractorName:
 
 @lru_cache
 def canonical_name(name: str) -> str:
-    """The same extractor by its shortest name: variants that are the network's own are left out.
-
-    Raises:
-        UsageError: "unknown-extractor" or "unknown-variant".
-    """
+    """The same extractor by its shortest name: variants that are the network's own are left out."""
     parsed = parse_name(name)
     known = BUILT_IN.get(parsed.base)
     if known is None and ":" not in name:
@@ -257,27 +238,16 @@ def group_by_network(extractors: Iterable[_Extractor]) -> tuple[tuple[_Extractor
 
 @dataclass(frozen=True)
 class ExtractorSummary:
-    """One line of the list of extractors.
+    """One line of the list of extractors; None stands for what depends on the model."""
 
-    Attributes:
-        name: What `load_extractor` takes.
-        dim: Length of a feature vector; None where it depends on the model.
-        resize: Name of the resize rule and side of the square; None where it depends on the model.
-        weights: Name of the weights file; None for weight-free extractors and where it depends on the model.
-        license: License of the weights; None as above.
-        cached: Whether it can be used here without a download; None where it depends on the model.
-        comparable: Whether scores may be compared with published ones.
-        layer: Which features of the network they are.
-    """
-
-    name: str
+    name: str  # what `load_extractor` takes
     dim: int | None
-    resize: str | None
-    weights: str | None
-    license: str | None
-    cached: bool | None
-    comparable: bool
-    layer: str
+    resize: str | None  # rule and side of the square
+    weights: str | None  # name of the file; None for weight-free extractors, too
+    license: str | None  # of the weights
+    cached: bool | None  # whether it can be used here without a download
+    comparable: bool  # whether scores may be compared with published ones
+    layer: str  # which features of the network they are
 
 
 def list_extractors() -> tuple[ExtractorSummary, ...]:
@@ -373,11 +343,7 @@ def load_joint(
 def require_weights(
     name: str, *, weights: _Path | None = None, offline: bool = False, progress: Progress | None = None
 ) -> Path | None:
-    """Everything of `load_extractor` that can fail without torch, which takes seconds to import.
-
-    Returns:
-        The verified weights file; None for extractors that have none, or whose library knows where they are.
-    """
+    """Everything of `load_extractor` that can fail without torch, which takes seconds to import; the verified weights file."""
     known = BUILT_IN.get(parse_name(canonical_name(name)).base)
     if known and known.weights:
         given = None if weights is None else Path(weights)

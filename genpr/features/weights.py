@@ -54,25 +54,15 @@ _LONGEST = 2**40  # where the length of a file is unknown
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """One published file of weights.
+    """One published file of weights; what is not published of it is None."""
 
-    Attributes:
-        name: File name, unique, and the same wherever genpr stores it.
-        url: Where it is published.
-        size: Length in bytes; None if it is not published.
-        sha256: Hex digest of all its bytes; None if it is not published.
-        license: SPDX identifier of the weights, or the plain name of the license.
-        sha256_prefix: First hex digits of the digest, where only these are published.
-        used_by: Names of extractors.
-    """
-
-    name: str
+    name: str  # unique, and the same wherever genpr stores it
     url: str
-    size: int | None
+    size: int | None  # in bytes
     sha256: str | None
-    license: str
-    sha256_prefix: str | None = None
-    used_by: tuple[str, ...] = ()
+    license: str  # SPDX identifier of the weights, or the plain name
+    sha256_prefix: str | None = None  # where only the first digits are published
+    used_by: tuple[str, ...] = ()  # extractors
 
     @property
     def hub_address(self) -> tuple[str, str, str] | None:
@@ -148,13 +138,7 @@ def find_or_fetch(
     offline: bool = False,
     progress: Progress | None = None,
 ) -> Path:
-    """A verified file: the one given by the user, or from genpr's cache, that of torch.hub or Hugging Face, or the network.
-
-    Raises:
-        UsageError: `weights` is not a file.
-        WeightsError: It is missing ("weights-missing"), not the published one ("weights-hash"), or of a form that genpr does
-            not read ("unsafe-format", "weights-format").
-    """
+    """A verified file: the one given by the user, or from genpr's cache, that of torch.hub or Hugging Face, or the network."""
     if not entry.name.lower().endswith(_SUFFIXES):
         raise WeightsError(
             f"weights are read from {', '.join(_SUFFIXES)} files only, not from {entry.name}: other formats may run code or "
@@ -184,11 +168,7 @@ def verify_file(
     source: str | None = None,
     hint: str = "it was damaged or replaced; delete it to download it again",
 ) -> str:
-    """Hash the file at `path`, which came from `source`, and return its sha256.
-
-    Raises:
-        WeightsError: It is not `entry` or not of the form that its name promises, or cannot be read.
-    """
+    """Hash the file at `path`, which came from `source`, and return its sha256; WeightsError where it is not `entry`."""
     source = source or str(path)
     try:
         with open_regular(path) as file:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from genpr.features.known_weights import VGG16
-from genpr.features.networks import torchvision_models
+from genpr.features.networks import vgg16
 from genpr.features.registry import ExtractorName
 from genpr.features.resize import tf1_bilinear
 from genpr.features.weights import Weights
@@ -35,7 +35,7 @@ def state() -> dict[str, torch.Tensor]:
 
 def build(state):
     weights = Weights(state, VGG16.sha256)
-    return torchvision_models.build(weights, names=[ExtractorName("vgg16")], device=torch.device("cpu"))
+    return vgg16.build(weights, names=[ExtractorName("vgg16")], device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

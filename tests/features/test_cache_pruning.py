@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import genpr
-from genpr.errors import ResourceError, UsageError
+from genpr.errors import UsageError
 from genpr.features import cache as cache_module
 from genpr.features.cache import CachedImage, FeatureCache
 from genpr.features.cache_files import abandoned_files, choose_files, find_folders, remove_files
@@ -197,16 +197,6 @@ def test_a_folder_that_is_no_cache_is_refused(tmp_path):
         with pytest.raises(UsageError, match="no cache of genpr") as caught:
             find_folders(folder)
         assert caught.value.code == "not-a-cache"
-
-
-def test_what_cannot_be_removed_is_told(tmp_path, shards, monkeypatch):
-    def refuse(self):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("pathlib.Path.unlink", refuse)
-    with pytest.raises(ResourceError, match="Permission denied") as caught:
-        remove_files(choose_files(find_folders(tmp_path)))
-    assert caught.value.code == "cache-unusable"
 
 
 def test_an_evaluator_may_leave_the_fakes_of_one_score_out_of_the_cache(write_images, rng, tmp_path):

@@ -99,18 +99,6 @@ def test_out_of_memory_halves_the_batch_and_keeps_the_answer(write_images, pixel
         genpr.embed(folder, Counting(memory=0))
 
 
-def test_other_errors_of_the_extractor_are_not_retried(write_images, pixels):
-    class Broken(Counting):
-        def forward(self, images):
-            self.batches.append(len(images))
-            raise RuntimeError("a bug in the user's model")
-
-    extractor = Broken()
-    with pytest.raises(RuntimeError, match="a bug in the user's model"):
-        genpr.embed(write_images("a", pixels), extractor)
-    assert len(extractor.batches) == 1
-
-
 def test_wrong_shape_and_nan_are_refused(write_images, pixels):
     folder = write_images("a", pixels)
 
@@ -151,11 +139,6 @@ def test_skipping_leaves_out_exactly_the_bad_ones(write_images, pixels):
         embed_source(
             open_source(folder), wrap_extractor(Counting()), bad_images=BadImagePolicy("skip", max_share=0.05)
         )
-
-
-def test_a_stream_without_length_is_embedded(pixels):
-    batches = (torch.from_numpy(part).permute(0, 3, 1, 2) for part in np.array_split(pixels, 5))
-    np.testing.assert_allclose(genpr.embed(batches, Counting()), expected(pixels), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["gabor"])

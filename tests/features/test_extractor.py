@@ -7,11 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from genpr.errors import ResourceError, UsageError
-from genpr.features.custom import extractor_device
-from genpr.features.extractor import ExtractorInfo
 from genpr.features.known_weights import INCEPTION_2015
 from genpr.features.registry import list_extractors, load_extractor
 
@@ -43,14 +40,6 @@ def test_weights_for_an_extractor_without_a_weights_file_are_refused(name):
     assert caught.value.code == "weights-unused"
 
 
-def test_an_unknown_device_is_refused():
-    with pytest.raises(UsageError, match="tpu"):
-        load_extractor("gabor", device="tpu")
-    if not torch.cuda.is_available():
-        with pytest.raises(ResourceError, match="CUDA"):
-            load_extractor("gabor", device="cuda")
-
-
 def test_listing_does_not_import_torch():
     script = (
         "import sys; from genpr.features.registry import list_extractors; list_extractors(); "
@@ -72,22 +61,6 @@ except ValueError as error:
 assert not {{"torchvision", "faiss", "scipy", "matplotlib"}} & sys.modules.keys()
 """
     subprocess.run([sys.executable, "-c", script], check=True)
-
-
-class Described:
-    name, dim = "mine", 4
-    info = ExtractorInfo("mine", 4, "none", None, comparable=False, cache_key="0" * 64)
-
-    def __call__(self, images):
-        return images.float().mean((2, 3))
-
-
-def test_the_device_is_the_declared_one_or_that_of_the_parameters():
-    network = nn.Linear(1, 1, device="meta")
-    assert extractor_device(network) == torch.device("meta")
-    assert extractor_device(Described()) == torch.device("cpu")
-    network.device = "cpu"
-    assert extractor_device(network) == torch.device("cpu")
 
 
 def test_without_torchvision_what_needs_none_works_and_the_rest_says_what_to_do(

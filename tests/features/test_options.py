@@ -13,13 +13,12 @@ import genpr
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions, WatchKeywords, WatchOptions
 from genpr.checkpoints.watch import Watcher
 from genpr.cli import align, entities, features, modes, pack, rank, score, sweep, watch
-from genpr.conditional.options import AlignKeywords, AlignOptions, EntityKeywords, EntityOptions
+from genpr.conditional.options import AlignKeywords, AlignOptions, EntityOptions
 from genpr.errors import UsageError
 from genpr.evaluation.evaluator import score_protocols
 from genpr.evaluation.options import (
     ModesKeywords,
     ModesOptions,
-    ProtocolFreeKeywords,
     ScoreKeywords,
     ScoreOptions,
 )
@@ -70,11 +69,6 @@ def test_keywords_are_the_fields_of_their_record(record, keywords):
     assert keywords_of(keywords) == {each.name: each.type for each in fields(record)}
 
 
-def test_keywords_without_one_field_lack_that_one():
-    assert {*keywords_of(ScoreKeywords)} - {*keywords_of(ProtocolFreeKeywords)} == {"protocol"}
-    assert {each.name for each in fields(EntityOptions)} - {*keywords_of(EntityKeywords)} == {"by"}
-
-
 @pytest.mark.parametrize(("function", "record", "without"), FUNCTIONS)
 def test_signature_and_docstring_show_every_field(function, record, without):
     shown = inspect.signature(function).parameters
@@ -99,16 +93,6 @@ def test_commands_have_every_field(module, record, without):
         assert shown[each.name].default == each.default
         start = " ".join(each.metadata["description"].split())[:20]
         assert start in help_text
-
-
-def test_only_python_objects_have_no_flag():
-    hidden = {each.name for each in fields(ScoreOptions) if not each.metadata["in_cli"]}
-    assert hidden == {"labels", "progress"}
-
-
-def test_commands_keep_their_flags():
-    known = {flag for each in score.command.params for flag in (*each.opts, *each.secondary_opts)}
-    assert {"--no-cache", "--no-intervals", "--no-control", "--held-out", "--alpha"} <= known
 
 
 @pytest.mark.parametrize("function", [genpr.score, genpr.find_modes, genpr.align])

@@ -109,19 +109,6 @@ def test_scores_of_shards_are_those_of_whole_files(files, tmp_path, capsys):
     assert score(pattern(files, 3), str(files / "of-5" / part)) == whole
 
 
-def test_features_need_no_weights_whatever_names_them(files, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("GENPR_CACHE", str(tmp_path))
-    for name in (f"{files}/of-3/part_*", f"{files}/of-[3]/part_{{1..3}}.*"):
-        assert (
-            run(["score", name, str(files / "whole.safetensors"), "--offline", "--quiet", "--no-control"])
-            == 0
-        )
-    (tmp_path / "images").mkdir()
-    for name in (f"{files}/of-3/part_?x", f"{tmp_path}/imag*"):
-        assert run(["score", name, str(files / "whole.safetensors"), "--offline"]) in {2, 3}
-    assert "weights fetch" not in capsys.readouterr().err
-
-
 def test_a_share_reads_its_own_images_only_and_takes_what_the_cache_has(images, files, tmp_path, capsys):
     mine = tmp_path / "images"
     shutil.copytree(images, mine)
@@ -150,17 +137,6 @@ def test_a_share_reads_its_own_images_only_and_takes_what_the_cache_has(images, 
         assert {name: record["shard"][name] for name in ("index", "count", "start", "end", "total")} == {
             "index": 1, "count": 6, "start": 0, "end": 8, "total": 46,
         }  # fmt: skip
-
-
-def test_a_chosen_part_is_chosen_first_and_then_divided(images, tmp_path):
-    chosen = ["--max-images", "20", "--seed", "3", "--on-bad", "skip", "--max-bad", "0.1"]
-    features(images, tmp_path / "whole.safetensors", *chosen, cache=tmp_path / "cache")
-    for index in (1, 2):
-        out = tmp_path / f"part_{index}.safetensors"
-        features(images, out, *chosen, "--shard", f"{index}/2", cache=tmp_path / "cache")
-    features(tmp_path / "part_*.safetensors", tmp_path / "joined.safetensors", cache=tmp_path)
-    assert (tmp_path / "joined.safetensors").read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
-    assert len(load_features(tmp_path / "whole.safetensors")) >= 19
 
 
 def test_missing_shards_are_named(files, tmp_path):
@@ -252,14 +228,6 @@ def test_many_shares_may_be_good_enough_each_and_too_bad_together(images, tmp_pa
     assert [bad.path for bad in caught.value.bad] == ["a/001.png", "b/038.png"]
 
 
-def test_one_share_that_accepts_no_bad_images_speaks_for_all(images, tmp_path):
-    features(images, tmp_path / "part_1.safetensors", "--shard", "1/2", cache=tmp_path)
-    skip = ["--on-bad", "skip", "--max-bad", "1"]
-    features(images, tmp_path / "part_2.safetensors", "--shard", "2/2", *skip, cache=tmp_path)
-    with pytest.raises(BadImagesError, match="1 of 46 images"):
-        open_input(str(tmp_path / "part_*.safetensors"), "real")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -284,26 +252,6 @@ def test_features_are_not_divided_and_one_file_is_not_joined(files, tmp_path, ca
     assert "already holds features; --shard divides images" in " ".join(capsys.readouterr().err.split())
     assert run(["features", str(files / "whole.safetensors"), str(out), *OPTIONS]) == 2
     assert run(["features", pattern(files, 3), str(out), "--extractor", "gabor", "--quiet"]) == 3
-
-
-@pytest.mark.parametrize("total", [0, 1, 2048, 2049, 10_000, 1_000_000])
-@pytest.mark.parametrize("count", [1, 2, 3, 16, 1000])
-def test_shares_are_whole_blocks_in_order_and_as_equal_as_can_be(monkeypatch, total, count):
-    monkeypatch.setattr("genpr.images.shards.BLOCK", 2048)
-    rows = [Share(index, count).rows(total) for index in range(1, count + 1)]
-    assert [row for part in rows for row in part] == list(range(total))
-    assert all(part.start % 2048 == 0 or part.start == total for part in rows)
-    blocks = [-(-len(part) // 2048) for part in rows]
-    assert max(blocks) - min(blocks) <= 1
-
-
-def test_a_source_that_cannot_be_counted_is_not_divided(tmp_path):
-    from genpr.images.shards import shard_of
-    from genpr.images.source import open_source
-
-    with pytest.raises(UsageError) as caught:
-        shard_of(open_source(iter([np.zeros((2, 4, 4, 3), np.uint8)])), Share(1, 2))
-    assert caught.value.code == "unknown-length"
 
 
 @pytest.mark.parametrize(

@@ -30,21 +30,13 @@ IMAGENET_STD: Color = (0.229 * 255, 0.224 * 255, 0.225 * 255)
 
 @dataclass(frozen=True, slots=True)
 class InputRule:
-    """What a network expects to see.
-
-    Attributes:
-        resize: How an image of any size becomes a square.
-        side: Of that square, in pixels.
-        mean: Subtracted per channel, in gray levels 0..255.
-        std: Divided by, per channel, in gray levels.
-        channels_last: Whether convolutions on a CPU are faster in that layout.
-    """
+    """What a network expects to see: a square of `side` pixels, normalized by `mean` and `std` in gray levels 0..255."""
 
     resize: ResizeRule
     side: int
     mean: Color = IMAGENET_MEAN
     std: Color = IMAGENET_STD
-    channels_last: bool = False
+    channels_last: bool = False  # whether convolutions on a CPU are faster in that layout
 
     @property
     def name(self) -> str:

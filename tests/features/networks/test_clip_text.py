@@ -136,13 +136,6 @@ def test_any_other_activation_is_refused(state, monkeypatch):
         build(state)
 
 
-def test_bfloat16_is_close_and_not_equal(state, encoder):
-    found = build(state, name="clip-vit-b-32@bfloat16").encode_text(TEXTS)
-    there = encoder.encode_text(TEXTS)
-    assert found.dtype == torch.float32
-    assert 1e-4 < (found - there).norm() / there.norm() < 3e-2
-
-
 def test_coca_reads_its_whole_context_and_its_tokens_are_left_aside():
     import open_clip
 

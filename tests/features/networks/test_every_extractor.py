@@ -9,7 +9,7 @@ from torch import nn
 from genpr.errors import DataError, WeightsError
 from genpr.features.custom import extractor_info
 from genpr.features.extractor import PreparingExtractor
-from genpr.features.networks import inception, torchvision_models
+from genpr.features.networks import inception
 from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part
 from genpr.features.registry import BUILT_IN, ExtractorName, list_extractors, load_extractor
 from genpr.features.resize import find_rule
@@ -31,21 +31,11 @@ def random_inception() -> NetworkExtractor:
     return inception.build(weights, names=[ExtractorName("inception")], device=CPU)
 
 
-def random_torchvision() -> NetworkExtractor:
-    from torchvision.models import inception_v3
-
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        weights = Weights(inception_v3(weights=None, init_weights=False).state_dict(), "c" * 64)
-    return torchvision_models.build(weights, names=[ExtractorName("inception-torchvision")], device=CPU)
-
-
 MAKERS = {
     "gabor": lambda: load_extractor("gabor", device="cpu", offline=True),
     "pixels": lambda: load_extractor("pixels", device="cpu", offline=True),
     "small": small,
     "inception": random_inception,
-    "inception-torchvision": random_torchvision,
 }
 
 
@@ -72,6 +62,8 @@ def test_the_call_is_prepare_then_forward(extractor, images):
     assert (features.dtype, tuple(features.shape)) == (torch.float32, (4, extractor.dim))
     assert features.isfinite().all()
     assert features.std(dim=0).max() > 0
+    with pytest.raises(DataError, match="needs uint8 images"):
+        extractor(torch.zeros(2, 3, 8, 8))
 
 
 def test_everything_else_is_left_as_found(extractor, images):
@@ -97,21 +89,6 @@ def test_an_image_depends_neither_on_its_place_nor_on_the_others(extractor, imag
     torch.testing.assert_close(extractor.forward(strangers)[0], found[0], rtol=1e-5, atol=1e-6)
     alone = torch.cat([extractor(image[None]) for image in images])
     torch.testing.assert_close(extractor(images), alone, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        torch.zeros(2, 3, 8, 8),
-        torch.zeros(3, 8, 8, dtype=torch.uint8),
-        torch.zeros(2, 8, 8, 3, dtype=torch.uint8),
-        torch.zeros(0, 3, 8, 8, dtype=torch.uint8),
-    ],
-)
-def test_images_of_another_kind_are_refused(extractor, wrong):
-    with pytest.raises(DataError, match="needs uint8 images") as caught:
-        extractor(wrong)
-    assert caught.value.code == "image-tensor"
 
 
 def test_it_is_described_as_it_is_listed(extractor):

@@ -1,4 +1,4 @@
-"""What all networks have in common, the classifiers of torchvision, and pixels."""
+"""What all networks have in common, and pixels."""
 
 from __future__ import annotations
 
@@ -7,61 +7,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from random_weights import random_state
 from torch import nn
 
 from genpr.errors import UsageError
 from genpr.features.custom import extractor_info
-from genpr.features.networks import torchvision_models
 from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part, joint_info
-from genpr.features.registry import BUILT_IN, ExtractorName, load_extractor
+from genpr.features.registry import ExtractorName, load_extractor
 from genpr.features.resize import find_rule
 from genpr.features.weights import Weights
 
 CPU = torch.device("cpu")
-
-
-def build(name: str, state) -> NetworkExtractor:
-    parsed = ExtractorName.parse(name)
-    weights = Weights(state, BUILT_IN[parsed.base].weights.sha256)
-    return torchvision_models.build(weights, names=[parsed], device=CPU)
-
-
-@pytest.fixture(scope="module")
-def inception_state() -> dict[str, torch.Tensor]:
-    from torchvision.models import inception_v3
-
-    with torch.device("meta"):
-        network = inception_v3(weights=None, init_weights=False)
-    return random_state(network.state_dict(), seed=5)
-
-
-@pytest.fixture(scope="module")
-def inception(inception_state) -> NetworkExtractor:
-    return build("inception-torchvision", inception_state)
-
-
-def test_torchvisions_inception_gives_its_pool(inception_state, inception, images):
-    from torchvision.models import inception_v3
-
-    with torch.device("meta"):
-        network = inception_v3(weights=None, init_weights=False, transform_input=True).eval()
-    network.load_state_dict(inception_state, assign=True)
-    seen = []
-    network.avgpool.register_forward_hook(lambda _module, _inputs, output: seen.append(output.flatten(1)))
-    mean, std = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]])[:, :, None, None]
-    resize = find_rule("torch-bilinear").resize
-    with torch.inference_mode():
-        network(torch.stack([(resize(image, 299) / 255 - mean) / std for image in images]))
-    assert seen[0].std(dim=0).median() > 1e-3 * seen[0].max()
-    torch.testing.assert_close(inception(images), seen[0], rtol=0, atol=1e-5 * float(seen[0].max()))
-    assert (inception.dim, extractor_info(inception).resize) == (2048, "torch-bilinear-299")
-
-
-@pytest.mark.parametrize("name", ["vgg16", "inception-torchvision"])
-def test_weights_that_do_not_fit_exactly_are_refused(name):
-    with pytest.raises(RuntimeError, match="Missing key"):
-        build(name, {})
 
 
 def test_pixels_are_the_resized_image_plane_by_plane(images):

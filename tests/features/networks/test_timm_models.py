@@ -156,15 +156,6 @@ def test_a_model_without_published_weights_is_refused():
     assert caught.value.code == "no-weights"
 
 
-def test_where_published_weights_are():
-    safe, pickled = published_weights("resnet50.a1_in1k")
-    assert safe.hub_address == ("timm/resnet50.a1_in1k", "main", "model.safetensors")
-    assert pickled.hub_address == ("timm/resnet50.a1_in1k", "main", "pytorch_model.bin")
-    assert (safe.sha256, safe.license) == (None, "apache-2.0")
-    (file,) = published_weights("legacy_seresnet18.in1k")
-    assert (file.name, file.hub_address) == ("timm--seresnet18-4bb0ce65.pth", None)
-
-
 def test_a_model_that_is_no_square_of_colors_or_no_vector_is_refused():
     import timm
 

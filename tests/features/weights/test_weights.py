@@ -167,31 +167,12 @@ def test_a_wrong_answer_is_refused_and_nothing_is_kept(answer, said, server):
     assert left_behind() == []
 
 
-def test_an_interrupted_download_leaves_nothing(server):
-    def interrupt(_done, _total):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        find_or_fetch(server.entry(), progress=interrupt)
-    assert left_behind() == []
-
-
 # Loading
 
 
 def entry_of(path: Path) -> WeightsFile:
     data = path.read_bytes()
     return replace(INCEPTION_2015, size=len(data), sha256=hashlib.sha256(data).hexdigest())
-
-
-def test_a_file_exchanged_after_it_was_found_is_not_deserialized(tmp_path):
-    path = tmp_path / "state.pth"
-    torch.save({}, path)
-    entry = entry_of(path)
-    path.write_bytes(b"not even a pickle")
-    with pytest.raises(WeightsError, match="changed while") as caught:
-        load_weights(entry, path)
-    assert caught.value.code == "weights-hash"
 
 
 class CreatesFile:

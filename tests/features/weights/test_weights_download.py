@@ -85,13 +85,6 @@ def test_a_connection_that_breaks_in_the_middle_says_how_far_it_came(is_pinned, 
     assert f"broke after {len(server.answer):,} of 3,000,000 bytes" in message
 
 
-def test_a_server_that_does_not_say_how_long_the_file_is_is_believed_only_with_a_published_length(server):
-    entry = unpinned(server)
-    server.says_length = False
-    assert "does not say how long" in refused(entry)
-    assert find_or_fetch(server.entry(GOOD)).read_bytes() == GOOD
-
-
 def test_chunks_are_joined_and_a_missing_last_chunk_is_noticed(server):
     half = len(GOOD) // 2
     chunks = b"%x\r\n%s\r\n%x\r\n%s\r\n" % (half, GOOD[:half], len(GOOD) - half, GOOD[half:])

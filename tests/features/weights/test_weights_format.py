@@ -99,14 +99,6 @@ def test_a_pickle_with_code_never_runs(how, old, server, tmp_path):
     assert marker.exists()
 
 
-def test_a_plain_pickle_is_no_checkpoint(tmp_path):
-    marker = tmp_path / "marker"
-    path = put(tmp_path / "given.pth", pickle.dumps(CreatesFile(marker), protocol=2))
-    refused(unpinned("tiny.pth"), path, "unsafe-format")
-    refused(published("tiny.pth", path.read_bytes()), path, "unsafe-format")
-    assert not marker.exists()
-
-
 def torchscript() -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
@@ -162,16 +154,6 @@ def test_something_else_than_named_tensors_is_refused(value, tmp_path):
     content = saved(value)
     path = put(tmp_path / "given.pth", content)
     assert "named tensors" in refused(published("tiny.pth", content), path, "weights-format")
-
-
-@pytest.mark.parametrize("old", [False, True])
-def test_damage_inside_a_checkpoint_is_an_error_of_the_weights(old, tmp_path):
-    content = checkpoint(old=old)
-    content = content[:200] + bytes(50) + content[250:]
-    path = put(tmp_path / "given.pth", content)
-    with pytest.raises(WeightsError) as caught:
-        load_weights(published("tiny.pth", content), path)
-    assert caught.value.code in {"weights-format", "unsafe-format"}
 
 
 def test_the_bytes_that_were_hashed_are_the_bytes_that_are_read(tmp_path, monkeypatch):
