@@ -40,6 +40,7 @@ from genpr.features.user_code import load_object, signature_of, takes_device
 from genpr.images.arrays import ImageRange, levels_of
 from genpr.runtime import expanded, is_out_of_memory, resolve_device, state_guard
 from genpr.storage import sha256_of_file
+from genpr.validation import check_count
 
 Setting = float | int | str | bool
 """A value on the swept axis."""
@@ -421,17 +422,11 @@ def to_uint8(
 
 def draw_latents(n: int, d: int, *, seed: int) -> Tensor:
     """Standard normal latents (n, d), drawn on the CPU, so that they are the same whatever device uses them."""
-    check_count("n", n)
-    check_count("latent_dim", d)
+    check_count(n, "n", least=1)
+    check_count(d, "latent_dim", least=1)
     if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= int(seed) < 2**63:
         raise UsageError(f"seed must be an integer from 0 on, got {seed!r}", code="seed")
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
-
-
-def check_count(name: str, value: object) -> None:
-    """Check that `value` is an integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise UsageError(f"{name} must be an integer of at least 1, not {value!r}", code="bad-option")
 
 
 def check_psi(rule: str, psi: object) -> None:

@@ -22,7 +22,6 @@ from genpr.checkpoints.generator import (
     LoadedGenerator,
     Setting,
     StyleRoute,
-    check_count,
     check_generator,
     check_psi,
     device_of,
@@ -41,6 +40,7 @@ from genpr.features.options import takes_options
 from genpr.images.arrays import MOST_OUTSIDE, ImageRange, checked_range
 from genpr.images.datasets import CountedBatches
 from genpr.notices import Notice, notice
+from genpr.validation import check_count
 
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".bin")
 _NO_TRUNCATION = ("z-scale", 1.0)  # leaves the latents alone, and passes no axis
@@ -105,7 +105,7 @@ class Sampler:
         name = name or (_name_of(target) if loaded is None else loaded.spec)
         who, chosen = f"generator {name!r}", SamplerOptions(**options)
         check_generator(target, who)
-        check_count("batch_size", chosen.batch_size)
+        check_count(chosen.batch_size, "batch_size", least=1)
         latents = draw_latents(n, _latent_dim_of(target, chosen.latent_dim, who), seed=chosen.seed)
         labels, device = _label_tensor(chosen.labels, n), device_of(target, chosen.device, who)
         route, rule = find_route(
@@ -278,8 +278,8 @@ class CheckpointImages(CountedBatches):
         **options: Unpack[SamplerKeywords],
     ) -> None:
         chosen = SamplerOptions(**options)
-        check_count("n", n)
-        check_count("batch_size", chosen.batch_size)
+        check_count(n, "n", least=1)
+        check_count(chosen.batch_size, "batch_size", least=1)
         checked_range(chosen.image_range)
         if setting is None and (chosen.rule is not None or chosen.axis != SamplerOptions.axis):
             what = f"rule {chosen.rule!r}" if chosen.rule is not None else f"axis {chosen.axis!r}"

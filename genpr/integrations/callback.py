@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypedDict, Unpack
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
+
+import numpy as np
+import torch
+from torch import Tensor, nn
 
 from genpr.errors import DataError, UsageError, some
-from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Result
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.options import option, takes_options
 from genpr.images.arrays import ImageRange, checked_range
-from genpr.integrations.drawn import Drawn, Generate, Model, check_count, undisturbed
-from genpr.integrations.reals import GivenReals
+from genpr.integrations.common import as_uint8, given_evaluator
 from genpr.metrics.f_beta import F_SCORE_METRICS
+from genpr.validation import check_count
 
+Model = TypeVar("Model")
+Images = Tensor | np.ndarray[Any, np.dtype[np.uint8]]
+Generate = Callable[[Model], Iterable[Images]]
 Log = Callable[[dict[str, float], int], object]
 Mode = Literal["max", "min"]
 
 
 @dataclass(frozen=True)
 class Record:
-    """One score.
-
-    Attributes:
-        step: Of the training.
-        scores: By name, such as "genpr/precision".
-    """
+    """The scores at one step of the training, by name, such as "genpr/precision"."""
 
     step: int
     scores: Mapping[str, float]
@@ -38,35 +41,26 @@ class Record:
 
 @dataclass
 class History:
-    """Scores in the order in which they came.
-
-    Args:
-        monitor: The score that decides which record is the best.
-        mode: Whether more of it is better.
-
-    Attributes:
-        records: All of them.
-        best: The first of those with the best value; None while none has one.
-
-    Raises:
-        UsageError: The mode is neither "max" nor "min".
-    """
+    """Scores in the order in which they came; `best` is the first of those with the best value of `monitor`."""
 
     monitor: str
     mode: Mode = "max"
     records: list[Record] = field(default_factory=list, init=False)
-    best: Record | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.mode not in ("max", "min"):
             raise UsageError(f"mode must be 'max' or 'min', not {self.mode!r}", code="bad-option")
 
+    @property
+    def best(self) -> Record | None:
+        """None while no record has the monitored score, which has no value for some images."""
+        known = [record for record in self.records if self.monitor in record.scores]
+        sign = 1 if self.mode == "max" else -1
+        return max(known, key=lambda record: sign * record.scores[self.monitor], default=None)
+
     def add(self, step: int, scores: Mapping[str, float]) -> None:
-        """One more; where it lacks the monitored score, which has no value for some images, it is not the best."""
-        record = Record(step, dict(scores))
-        self.records.append(record)
-        if self._is_better(record):
-            self.best = record
+        """One more."""
+        self.records.append(Record(step, dict(scores)))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain JSON types."""
@@ -74,49 +68,87 @@ class History:
         return {"monitor": self.monitor, "mode": self.mode, "records": records}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take the records of `to_dict`; the best is found anew, by the monitor and mode of this object.
-
-        Raises:
-            DataError: It is no such dict.
-        """
+        """Take the records of `to_dict`."""
         try:
-            records = [_record_of(each) for each in state["records"]]
+            pairs = [(int(each["step"]), dict(each["scores"])) for each in state["records"]]
+            records = [
+                Record(step, {str(name): float(scores[name]) for name in scores}) for step, scores in pairs
+            ]
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"this is no history of scores ({type(error).__name__}: {error}); was it written by another program?",
-                code="bad-history",
-            ) from error
-        self.records, self.best = [], None
-        for record in records:
-            self.add(record.step, record.scores)
-
-    def _is_better(self, record: Record) -> bool:
-        value = record.scores.get(self.monitor)
-        if value is None:
-            return False
-        if self.best is None:
-            return True
-        best = self.best.scores[self.monitor]
-        return value > best if self.mode == "max" else value < best
+            text = f"this is no history of scores ({type(error).__name__}: {error})"
+            raise DataError(text, code="bad-history") from error
+        if not all(math.isfinite(value) for record in records for value in record.scores.values()):
+            raise DataError("this is no history of scores: one is not finite", code="bad-history")
+        self.records = records
 
 
-def check_monitor(monitor: str, known: Sequence[str]) -> None:
-    """Refuse a monitor that will never have a value.
+@dataclass(frozen=True)
+class Drawn(Generic[Model]):
+    """The images of one model, batch by batch; each pass over them calls `generate` again, from the same seed.
 
-    Raises:
-        UsageError: It is not among the scores.
+    Of `n` images the rest is not drawn; None takes all.
     """
-    if monitor not in known:
-        raise UsageError(
-            f"monitor {monitor!r} is not computed; there are {some(known, 20)}", code="bad-option"
-        )
+
+    generate: Generate[Model]
+    model: Model
+    n: int | None
+    seed: int
+    image_range: ImageRange | None
+
+    def __iter__(self) -> Iterator[Images]:
+        torch.manual_seed(self.seed)  # of all devices
+        random.seed(self.seed)
+        np.random.seed(self.seed % 2**32)  # noqa: NPY002 - that of the user's code
+        left = self.n
+        with _without_gradients():  # the first lines of `generate` may run the model, too
+            batches = iter(self.generate(self.model))
+        while left != 0:
+            with _without_gradients():  # not around the loop: a scorer should not find its own mode changed
+                batch = next(batches, None)
+            if batch is None:
+                break
+            if not isinstance(batch, Tensor | np.ndarray) or batch.ndim != 4:
+                came = f"{type(batch).__name__}{tuple(getattr(batch, 'shape', ())) or ''}"
+                raise DataError(
+                    f"generate must give batches of images, uint8 (b, 3, h, w), but gave {came}; does it return one batch "
+                    "instead of a list of batches?",
+                    code="array-type",
+                )
+            taken = (as_uint8(batch, self.image_range) if isinstance(batch, Tensor) else batch)[:left]
+            left = None if left is None else left - len(taken)
+            yield taken
+        if left:
+            raise DataError(
+                f"generate gave {(self.n or 0) - left} images, but n = {self.n} are to be scored; let it give more, or "
+                "lower n",
+                code="too-few-images",
+            )
 
 
-def _record_of(state: Mapping[str, Any]) -> Record:
-    scores = {str(name): float(value) for name, value in state["scores"].items()}
-    if not all(map(math.isfinite, scores.values())):
-        raise ValueError("a score is not finite")
-    return Record(int(state["step"]), scores)
+@contextmanager
+def _without_gradients() -> Iterator[None]:
+    """And not in a scorer's inference mode, whose tensors a model that keeps some could not train with afterwards."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
+
+
+@contextmanager
+def _undisturbed(model: object) -> Iterator[None]:
+    """Evaluation mode inside; outside, training flags and random numbers are as if nothing had happened.
+
+    The flag of every submodule is restored by itself, since some may have been frozen.
+    """
+    flags = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices=devices))
+        stack.callback(random.setstate, random.getstate())
+        stack.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002 - that of the user's code
+        for module, training in flags:
+            stack.callback(setattr, module, "training", training)
+        if isinstance(model, nn.Module):
+            model.eval()
+        yield
 
 
 class CallbackKeywords(TypedDict, total=False):
@@ -135,11 +167,7 @@ class CallbackKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class CallbackOptions:
-    """What a callback draws, scores and monitors.
-
-    Raises:
-        UsageError: An option is impossible ("bad-option").
-    """
+    """What a callback draws, scores and monitors."""
 
     every: int = option(1, "Score after every so many steps, or epochs.")
     n: int | None = option(None, "Images to score.", unset="all that `generate` gives")
@@ -156,9 +184,9 @@ class CallbackOptions:
     metrics: Sequence[str] | None = option(None, "Names.")
 
     def __post_init__(self) -> None:
-        check_count("every", self.every)
+        check_count(self.every, "every", least=1)
         if self.n is not None:
-            check_count("n", self.n)
+            check_count(self.n, "n", least=1)
         checked_range(self.image_range)
 
 
@@ -206,11 +234,13 @@ class GenprCallback(Generic[Model]):
         chosen = CallbackOptions(**options)
         self.history = History(chosen.monitor, chosen.mode)
         of_score = ScoreOptions(
-            extractor=chosen.extractor, metrics=chosen.metrics, intervals=chosen.intervals
+            extractor=chosen.extractor, metrics=chosen.metrics, intervals=chosen.intervals, control=False
         )
-        reals = GivenReals.of(real, of_score, of_evaluator=("extractor", "metrics"))
-        check_monitor(chosen.monitor, _score_names(reals.plan, intervals=chosen.intervals))
-        self._evaluator = reals.evaluator or Evaluator(real)  # which says what is wrong with None
+        self._evaluator = given_evaluator(real, of_score, of_evaluator=("extractor", "metrics"))
+        names = _score_names(self._evaluator.plan, intervals=chosen.intervals)
+        if chosen.monitor not in names:
+            text = f"monitor {chosen.monitor!r} is not computed; there are {some(names, 20)}"
+            raise UsageError(text, code="bad-option")
         self._generate = generate
         self._log = log
         self._options = chosen
@@ -236,7 +266,7 @@ class GenprCallback(Generic[Model]):
         """The same at any step."""
         chosen = self._options
         images = Drawn(self._generate, model, chosen.n, chosen.seed, checked_range(chosen.image_range))
-        with undisturbed(model):
+        with _undisturbed(model):
             self.result = self._evaluator.score(images)
         scores = self.result.to_flat_dict(intervals=chosen.intervals)
         self.history.add(step, scores)

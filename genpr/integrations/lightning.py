@@ -9,8 +9,14 @@ from typing import Any, Unpack
 from genpr.distributed import TrainingRanks, check_seconds
 from genpr.errors import ResourceError
 from genpr.features.options import takes_options
-from genpr.integrations.callback import CallbackKeywords, CallbackOptions, GenprCallback, History, Record
-from genpr.integrations.drawn import Images
+from genpr.integrations.callback import (
+    CallbackKeywords,
+    CallbackOptions,
+    GenprCallback,
+    History,
+    Images,
+    Record,
+)
 
 try:
     import lightning.pytorch as pl
@@ -87,11 +93,7 @@ class GenprLightningCallback(pl.Callback):
         return self.history.to_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up the history of a checkpoint.
-
-        Raises:
-            DataError: It is none.
-        """
+        """Take up the history of a checkpoint."""
         self.history.load(state_dict)
 
     def _score(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -106,9 +108,7 @@ class GenprLightningCallback(pl.Callback):
 
         scores = TrainingRanks.of().broadcast_from_rank0("genpr's score", compute, timeout=self._timeout)
         self.history.add(epoch, scores)
-        monitor = self.history.monitor
-        shown = {name: value for name, value in scores.items() if name == monitor}
-        rest = {name: value for name, value in scores.items() if name != monitor}
         # Every rank logs, since every rank has a ModelCheckpoint; they are equal, so there is nothing to reduce.
-        pl_module.log_dict(shown, on_step=False, on_epoch=True, prog_bar=self._prog_bar, batch_size=1)
-        pl_module.log_dict(rest, on_step=False, on_epoch=True, batch_size=1)
+        for name, value in scores.items():
+            is_shown = self._prog_bar and name == self.history.monitor
+            pl_module.log(name, value, on_step=False, on_epoch=True, prog_bar=is_shown, batch_size=1)

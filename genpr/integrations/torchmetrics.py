@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from typing import Any, Literal, NoReturn, Self, TypedDict, Unpack
 
 import torch
@@ -26,10 +26,9 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages
 from genpr.features.options import takes_options
 from genpr.features.source_features import FROM_FILE, Embedder, ExtractorKey
-from genpr.images.arrays import ImageRange
+from genpr.images.arrays import ImageRange, checked_range
 from genpr.images.source import open_source
-from genpr.integrations.drawn import as_uint8, declared_range
-from genpr.integrations.reals import GivenReals
+from genpr.integrations.common import as_uint8, given_evaluator, planned
 from genpr.metrics.registry import METRICS
 
 try:
@@ -45,92 +44,38 @@ _STATES = ("real_rows", "fake_rows")
 _HASH = 32
 
 
-@dataclass(frozen=True)
-class RowMaker:
-    """Images into rows: uint8 (n, 32 + 4 d), the sha256 of each image and then its float32 features.
-
-    Bytes, because a module that is cast to half precision casts its floating-point state, too.
-    """
-
-    embedder: Embedder
-    space: ExtractorKey
-
-    @classmethod
-    def of(cls, plan: ScorePlan, embedder: Embedder) -> RowMaker:
-        """The one that embeds what `plan` needs.
-
-        Raises:
-            UsageError: The plan needs features of more than one network, or of an unknown one.
-        """
-        spaces = tuple(dict.fromkeys(plan.spaces.values()))
-        if len(spaces) > 1:
-            names = ", ".join(f"{name} ({space})" for name, space in plan.spaces.items())
-            raise UsageError(
-                f"one metric object keeps the features of one network, but these need {len(spaces)}: {names}; use one "
-                "object per network",
-                code="several-extractors",
-            )
-        if spaces[0] == FROM_FILE:
-            raise UsageError(
-                "the real features do not say which extractor made them, so images cannot be embedded alike; give the "
-                "Evaluator extractor=NAME",
-                code="unlabeled-features",
-            )
-        return cls(embedder, spaces[0])
-
-    @property
-    def width(self) -> int:
-        """Bytes of a row."""
-        return _HASH + 4 * self.embedder.load([self.space]).dim
-
-    @property
-    def info(self) -> ExtractorInfo:
-        """The extractor as it is now."""
-        return extractor_info(self.embedder.load([self.space]))
-
-    def unloaded(self) -> RowMaker:
-        """The same without its networks, which are loaded again when they are needed."""
-        return replace(self, embedder=Embedder(self.embedder.options))
-
-    def empty(self) -> Tensor:
-        """No rows."""
-        return torch.empty(0, self.width, dtype=torch.uint8)
-
-    def rows(self, images: Tensor, role: str) -> tuple[Tensor, ExtractorInfo]:
-        """Embed uint8 (n, 3, h, w) images: their rows, on the CPU, and by what they were embedded.
-
-        Raises:
-            DataError: They are no such images.
-            ResourceError: Weights, device or memory are missing.
-        """
-        on_cpu = images.cpu() if isinstance(images, Tensor) else images  # once, and not image by image
-        source = OpenedImages(open_source(on_cpu, name=f"<{role} images>"), on_disk=False)
-        (found,) = self.embedder.embed(source, role, [self.space], None)
-        assert found.identities is not None
-        assert found.extractor is not None
-        features = found.features.contiguous().view(torch.uint8)
-        return torch.cat([found.identities, features], dim=1), found.extractor
-
-    def feature_set(self, rows: Tensor, role: str, info: ExtractorInfo) -> FeatureSet:
-        """What rows were made of, as one side of a comparison."""
-        rows = rows.cpu()
-        return FeatureSet(
-            features=rows[:, _HASH:].contiguous().view(torch.float32),
-            source=f"<{role} images>",
-            extractor=info,
-            identities=rows[:, :_HASH].contiguous(),
-            n_embedded=len(rows),
+def _space_of(plan: ScorePlan) -> ExtractorKey:
+    """The one network that embeds what a plan needs."""
+    spaces = tuple(dict.fromkeys(plan.spaces.values()))
+    if len(spaces) > 1:
+        names = ", ".join(f"{name} ({space})" for name, space in plan.spaces.items())
+        raise UsageError(
+            f"one metric object keeps the features of one network, but these need {len(spaces)}: {names}; use one "
+            "object per network",
+            code="several-extractors",
         )
+    if spaces[0] == FROM_FILE:
+        raise UsageError(
+            "the real features do not say which extractor made them, so images cannot be embedded alike; give the "
+            "Evaluator extractor=NAME",
+            code="unlabeled-features",
+        )
+    return spaces[0]
 
 
-def content_of(features: FeatureSet) -> bytes:
-    """What decides the features of a set that one extractor embedded: the hashes of its images, in order."""
-    assert features.identities is not None
-    return features.identities.numpy().tobytes()
+class TorchmetricsKeywords(TypedDict, total=False):
+    """Keyword arguments of `torchmetrics.Metric`."""
+
+    sync_on_compute: bool
+    process_group: dist.ProcessGroup | None
+    dist_sync_fn: Callable[..., Any] | None
+    distributed_available_fn: Callable[[], bool] | None
+    compute_on_cpu: bool
+    compute_with_cache: bool
 
 
-class MetricKeywords(TypedDict, total=False):
-    """The fields of `ScoreOptions` that a metric object takes as keyword arguments."""
+class MetricKeywords(TorchmetricsKeywords, total=False):
+    """These, and the fields of `ScoreOptions` that a metric object takes."""
 
     extractor: str | FeatureExtractor | None
     protocol: str
@@ -144,7 +89,7 @@ class MetricKeywords(TypedDict, total=False):
     offline: bool
 
 
-_OF_EVALUATOR = tuple(MetricKeywords.__annotations__)
+_OF_EVALUATOR = tuple(MetricKeywords.__annotations__.keys() - TorchmetricsKeywords.__annotations__.keys())
 
 
 @takes_options(ScoreOptions, without={each.name for each in fields(ScoreOptions)} - {*_OF_EVALUATOR})
@@ -171,13 +116,9 @@ class PrecisionRecallDensityCoverage(Metric):
         intervals: Add both ends of 95 % intervals, as `precision_low` and `precision_high`.
         reset_real_features: Whether `reset` forgets the reals that came by `update`.
         sync_timeout: Seconds that `compute` waits for the other ranks, before it says which did not call it.
-        sync_on_compute: Whether `compute` gathers the images of all ranks; without it, each rank scores its own.
-        process_group: The ranks that work together; None for all.
-        dist_sync_fn: Gathers a tensor from all ranks; None for torchmetrics' own.
-        distributed_available_fn: Whether this run is distributed; None for torchmetrics' own.
-        compute_on_cpu: Keep rows in the memory of the CPU.
-        compute_with_cache: Keep what `compute` gave until the next `update`.
         **options: The fields of `MetricKeywords`.
+
+    Keyword arguments of `torchmetrics.Metric` are taken, too; with `sync_on_compute=False`, each rank scores its own images.
 
     Raises:
         UsageError: An option is impossible, or given beside an Evaluator that it belongs to; or the metrics need several
@@ -210,31 +151,27 @@ class PrecisionRecallDensityCoverage(Metric):
         intervals: bool = False,
         reset_real_features: bool = True,
         sync_timeout: float = 300.0,
-        sync_on_compute: bool = True,
-        process_group: dist.ProcessGroup | None = None,
-        dist_sync_fn: Callable[..., Any] | None = None,
-        distributed_available_fn: Callable[[], bool] | None = None,
-        compute_on_cpu: bool = False,
-        compute_with_cache: bool = True,
         **options: Unpack[MetricKeywords],
     ) -> None:
-        super().__init__(
-            sync_on_compute=sync_on_compute,
-            process_group=process_group,
-            dist_sync_fn=dist_sync_fn,
-            distributed_available_fn=distributed_available_fn,
-            compute_on_cpu=compute_on_cpu,
-            compute_with_cache=compute_with_cache,
-        )
+        super().__init__(**{name: options[name] for name in options if name not in _OF_EVALUATOR})  # type: ignore[literal-required]
         check_seconds("sync_timeout", sync_timeout)
-        self._image_range = declared_range(normalize=normalize, image_range=image_range)
+        if normalize and image_range is not None:
+            text = "normalize=True says image_range=(0, 1); give one of the two"
+            raise UsageError(text, code="image-range")
+        self._image_range = (0.0, 1.0) if normalize else checked_range(image_range)
         self._intervals = intervals
         self._sync_timeout = sync_timeout
         self.reset_real_features = reset_real_features
-        self._reals = GivenReals.of(
-            real, ScoreOptions(**options, intervals=intervals), of_evaluator=_OF_EVALUATOR
+        own: Any = {name: options[name] for name in options if name in _OF_EVALUATOR}  # type: ignore[literal-required]
+        self._options = ScoreOptions(**own, intervals=intervals, control=False)
+        self._given: Evaluator | None = None
+        if real is not None:
+            self._given = given_evaluator(real, self._options, of_evaluator=_OF_EVALUATOR)
+        plan, self._embedder = (
+            (self._given.plan, self._given.embedder) if self._given else planned(self._options)
         )
-        self._maker = RowMaker.of(self._reals.plan, self._reals.embedder)
+        self._names = tuple(plan.spaces)
+        self._spaces = [_space_of(plan)]  # in a list, since a network would become a submodule
         self._fitted: tuple[bytes, Evaluator] | None = None
         self._info: ExtractorInfo | None = None
         self.result: Result | None = None
@@ -244,7 +181,7 @@ class PrecisionRecallDensityCoverage(Metric):
     @property
     def higher_is_better(self) -> bool | None:  # type: ignore[override]
         """None where the metrics differ in it."""
-        better = {METRICS[name].better for name in self._reals.plan.spaces}
+        better = {METRICS[name].better for name in self._names}
         return {"higher": True, "lower": False}.get(better.pop()) if len(better) == 1 else None
 
     def update(self, images: Tensor, real: bool) -> None:
@@ -260,23 +197,20 @@ class PrecisionRecallDensityCoverage(Metric):
         """
         if not isinstance(real, bool):
             raise UsageError(f"real must be True or False, not {real!r}", code="bad-option")
-        if real and self._reals.evaluator is not None:
+        if real and self._given is not None:
             raise UsageError(
                 "the real side was given when the metric was made, so update takes fakes only",
                 code="real-given",
             )
         role = "real" if real else "fake"
-        rows, info = self._maker.rows(as_uint8(images, self._image_range), role)
+        rows, info = self._embedded(as_uint8(images, self._image_range), role)
         if self._info is not None:
             check_same_extractor("this update", info, "earlier ones", self._info)
         self._info = info
         (self.real_rows if real else self.fake_rows).append(rows.to(self.device))
 
     def compute(self) -> dict[str, Tensor]:
-        """Score all images since the last reset, of all ranks.
-
-        Returns:
-            One float64 value per metric.
+        """Score all images since the last reset, of all ranks: one float64 value per metric.
 
         Raises:
             DataError: There are too few images.
@@ -284,7 +218,7 @@ class PrecisionRecallDensityCoverage(Metric):
         """
         try:
             fakes = self._side("fake")
-            evaluator = self._reals.evaluator or self._fitted_to(self._side("real"))
+            evaluator = self._given or self._fitted_to(self._side("real"))
             self.result = evaluator.score(fakes)
         except BaseException:
             if self._is_synced and self._to_sync:
@@ -335,7 +269,7 @@ class PrecisionRecallDensityCoverage(Metric):
             )
             for name in _STATES:
                 if not getattr(self, name):  # torchmetrics would send one dimension where others send two
-                    setattr(self, name, [self._maker.empty().to(self.device)])
+                    setattr(self, name, [self._no_rows().to(self.device)])
         super().sync(dist_sync_fn, process_group, should_sync, distributed_available)
 
     def set_dtype(self, dst_type: str | torch.dtype) -> Self:
@@ -346,20 +280,44 @@ class PrecisionRecallDensityCoverage(Metric):
         """Plot values of one or several calls of `compute`; see `torchmetrics.Metric.plot`."""
         return self._plot(val, ax)
 
+    def _embedded(self, images: Tensor, role: str) -> tuple[Tensor, ExtractorInfo]:
+        """Rows of uint8 (n, 3, h, w) images on the CPU, uint8 (n, 32 + 4 d), and by what they were embedded.
+
+        A row is the sha256 of an image and then its float32 features; bytes, because a module that is cast to half
+        precision casts its floating-point state, too.
+        """
+        on_cpu = images.cpu() if isinstance(images, Tensor) else images  # once, and not image by image
+        source = OpenedImages(open_source(on_cpu, name=f"<{role} images>"), on_disk=False)
+        (found,) = self._embedder.embed(source, role, self._spaces, None)
+        assert found.identities is not None
+        assert found.extractor is not None
+        features = found.features.contiguous().view(torch.uint8)
+        return torch.cat([found.identities, features], dim=1), found.extractor
+
+    def _no_rows(self) -> Tensor:
+        return torch.empty(0, _HASH + 4 * self._embedder.load(self._spaces).dim, dtype=torch.uint8)
+
     def _side(self, role: Literal["real", "fake"]) -> FeatureSet:
-        rows = getattr(self, f"{role}_rows")
-        gathered = dim_zero_cat(rows) if len(rows) else self._maker.empty()
-        return self._maker.feature_set(gathered, role, self._info or self._maker.info)
+        gathered = getattr(self, f"{role}_rows")
+        rows = (dim_zero_cat(gathered) if len(gathered) else self._no_rows()).cpu()
+        return FeatureSet(
+            features=rows[:, _HASH:].contiguous().view(torch.float32),
+            source=f"<{role} images>",
+            extractor=self._info or extractor_info(self._embedder.load(self._spaces)),
+            identities=rows[:, :_HASH].contiguous(),
+            n_embedded=len(rows),
+        )
 
     def _fitted_to(self, reals: FeatureSet) -> Evaluator:
-        """An evaluator for these reals: the last one, if they are the same."""
-        key = hashlib.sha256(content_of(reals)).digest()
+        """An evaluator for these reals: the last one, if they are the same images in the same order."""
+        assert reals.identities is not None
+        key = hashlib.sha256(reals.identities.numpy().tobytes()).digest()
         if self._fitted is None or self._fitted[0] != key:
-            self._fitted = (key, self._reals.fit(reals))
+            self._fitted = (key, Evaluator.from_options(reals, self._options))
         return self._fitted[1]
 
     def _flat(self, result: Result) -> dict[str, Tensor]:
-        names = ("genpr/" + name for name in self._reals.plan.spaces)
+        names = ("genpr/" + name for name in self._names)
         flat = dict.fromkeys(names, math.nan) | result.to_flat_dict(intervals=self._intervals)
         return {
             name.removeprefix("genpr/"): torch.tensor(value, dtype=torch.float64, device=self.device)
@@ -368,11 +326,25 @@ class PrecisionRecallDensityCoverage(Metric):
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process: without networks and what was fitted, which are made again there."""
-        return {**super().__getstate__(), "_maker": self._maker.unloaded(), "_fitted": None, "result": None}
+        if self._given is not None:
+            raise UsageError(
+                "a real side that is fitted cannot be sent to another process; make the metric in the process that uses it, "
+                "or give it the reals by update",
+                code="not-portable",
+            )
+        unloaded = {"_embedder": Embedder(self._embedder.options), "_fitted": None, "result": None}
+        return {**super().__getstate__(), **unloaded}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A copy with state of its own, that shares networks and the fitted real side."""
-        for shared in (self._maker, self._reals, self._fitted, self.result, self.process_group):
+        for shared in (
+            self._embedder,
+            self._spaces,
+            self._given,
+            self._fitted,
+            self.result,
+            self.process_group,
+        ):
             memo[id(shared)] = shared
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied

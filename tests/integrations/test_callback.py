@@ -15,7 +15,6 @@ from training_images import N_FAKE, OPTIONS, expected, images
 import genpr
 from genpr.errors import DataError, UsageError
 from genpr.integrations.callback import GenprCallback
-from genpr.integrations.drawn import Drawn
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +38,6 @@ class Fader(nn.Module):
 def generate(model):
     for part in images()[1].split(20):
         yield model(part) if isinstance(model, nn.Module) else part
-
-
-def test_it_gives_the_numbers_of_the_evaluator(evaluator):
-    scores = GenprCallback(evaluator, generate)(0, None)
-    assert scores == {f"genpr/{name}": value for name, value in expected().items()}
-    assert list(scores) == [f"genpr/{name}" for name in ("precision", "recall", "density", "coverage", "f1")]
 
 
 def test_reals_may_be_images():
@@ -78,25 +71,6 @@ def test_the_real_side_is_embedded_once(monkeypatch):
     assert seen.count("fake") == 2 * N_FAKE
 
 
-def test_the_best_is_the_first_of_the_best(evaluator):
-    callback = GenprCallback(evaluator, generate)
-    for step, darkness in enumerate([0.6, 0.0, 0.3, 0.0]):
-        callback(step, Fader(darkness))
-    values = [record.scores["genpr/f1"] for record in callback.history.records]
-    assert values[1] == values[3] == max(values)
-    assert values[0] < values[1] > values[2]
-    assert callback.best.step == 1
-
-
-def test_lower_may_be_better():
-    callback = GenprCallback(
-        images()[0], generate, extractor=OPTIONS["extractor"], metrics=["fd"], monitor="genpr/fd", mode="min"
-    )
-    for step, darkness in enumerate([0.6, 0.0, 0.3]):
-        callback(step, Fader(darkness))
-    assert callback.best.step == 1
-
-
 def test_n_takes_the_first_images_and_draws_no_more(evaluator):
     drawn = []
 
@@ -108,9 +82,6 @@ def test_n_takes_the_first_images_and_draws_no_more(evaluator):
     scores = GenprCallback(evaluator, counted, n=30)(0, None)
     assert drawn == [20, 20]
     assert scores == evaluator.score(images()[1][:30]).to_flat_dict()
-
-
-def test_fewer_than_n_is_an_error(evaluator):
     callback = GenprCallback(evaluator, generate, n=N_FAKE + 1)
     with pytest.raises(DataError, match=f"gave {N_FAKE} images, but n = {N_FAKE + 1}"):
         callback(0, None)
@@ -150,51 +121,6 @@ def test_modes_gradients_and_random_numbers_are_as_before(evaluator):
     assert torch.is_grad_enabled()
 
 
-def test_drawing_needs_no_gradients_whoever_asks():
-    seen = []
-
-    def watched(model):
-        for part in generate(model):
-            seen.append(torch.is_grad_enabled())
-            yield part
-
-    for _ in Drawn(watched, None, 50, 0, None):
-        assert torch.is_grad_enabled()
-    assert seen == [False] * 3
-
-
-def test_modes_and_random_numbers_are_as_before_after_an_error(evaluator):
-    model = Fader().train()
-    before = torch.get_rng_state()
-
-    def failing(_):
-        torch.rand(5)
-        raise RuntimeError("out of paint")
-        yield
-
-    with pytest.raises(RuntimeError, match="out of paint"):
-        GenprCallback(evaluator, failing)(0, model)
-    assert model.training
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_float_images_of_a_declared_range(evaluator):
-    callback = GenprCallback(evaluator, lambda _: [images()[1] / 127.5 - 1], image_range=(-1, 1))
-    assert callback(0, None) == GenprCallback(evaluator, generate)(0, None)
-    with pytest.raises(DataError, match="image_range"):
-        GenprCallback(evaluator, lambda _: [images()[1] / 255])(0, None)
-
-
-def test_numpy_batches(evaluator):
-    callback = GenprCallback(evaluator, lambda _: [images()[1].permute(0, 2, 3, 1).numpy()])
-    assert callback(0, None) == GenprCallback(evaluator, generate)(0, None)
-
-
-def test_one_batch_instead_of_a_list(evaluator):
-    with pytest.raises(DataError, match="one batch instead of a list of batches"):
-        GenprCallback(evaluator, lambda _: images()[1])(0, None)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -216,11 +142,6 @@ def test_options_that_are_refused(options, message, evaluator):
         GenprCallback(evaluator, generate, **options)
 
 
-def test_reals_are_needed():
-    with pytest.raises(UsageError, match="NoneType cannot be read as images"):
-        GenprCallback(None, generate)
-
-
 def test_a_history_goes_on(evaluator):
     first = GenprCallback(evaluator, generate)
     for step, darkness in enumerate([0.0, 0.6]):
@@ -233,21 +154,53 @@ def test_a_history_goes_on(evaluator):
     assert second.best.step == 0
 
 
+def test_the_best_is_the_first_of_the_best_or_the_lowest(evaluator):
+    callback = GenprCallback(evaluator, generate)
+    distance = GenprCallback(
+        images()[0], generate, extractor=OPTIONS["extractor"], metrics=["fd"], monitor="genpr/fd", mode="min"
+    )
+    callback.history.add(-1, {"genpr/precision": 1.0})  # where the monitor has no value, nothing is best
+    assert callback.best is None
+    for step, darkness in enumerate([0.6, 0.0, 0.3, 0.0]):
+        callback(step, Fader(darkness))
+        distance(step, Fader(darkness))
+    values = [record.scores["genpr/f1"] for record in callback.history.records[1:]]
+    assert values[1] == values[3] == max(values)
+    assert callback.best.step == distance.best.step == 1
+
+
 @pytest.mark.parametrize(
     "state",
-    [{}, {"records": 3}, {"records": [{"step": 1}]}, {"records": [{"step": 1, "scores": {"a": "b"}}]}],
+    [
+        {},
+        {"records": 3},
+        {"records": [{"step": 1}]},
+        {"records": [{"step": 1, "scores": {"a": "b"}}]},
+        {"records": [{"step": 1, "scores": {"a": float("nan")}}]},
+    ],
 )
 def test_what_is_no_history_is_refused(state, evaluator):
     callback = GenprCallback(evaluator, generate)
-    callback(0, None)
+    callback.history.add(0, {"genpr/f1": 0.5})
     with pytest.raises(DataError, match="no history of scores"):
         callback.load_state_dict(state)
     assert len(callback.history.records) == 1
 
 
-def test_where_the_monitor_has_no_value_nothing_is_best(evaluator):
-    callback = GenprCallback(evaluator, generate)
-    callback.history.add(0, {"genpr/precision": 1.0})
-    assert callback.best is None
-    callback.history.add(1, {"genpr/f1": 0.0})
-    assert callback.best.step == 1
+def test_batches_of_other_kinds(evaluator):
+    expected = GenprCallback(evaluator, generate)(0, None)
+    as_array = images()[1].permute(0, 2, 3, 1).numpy()
+    assert GenprCallback(evaluator, lambda _: [as_array])(0, None) == expected
+    floats = GenprCallback(evaluator, lambda _: [images()[1] / 127.5 - 1], image_range=(-1, 1))
+    assert floats(0, None) == expected
+    model, state = Fader().train(), torch.get_rng_state()
+    for batches, message in (
+        ([images()[1] / 255], "image_range"),
+        (images()[1], "one batch instead of a list"),
+    ):
+        with pytest.raises(DataError, match=message):
+            GenprCallback(evaluator, lambda _, batches=batches: batches)(0, model)
+    assert model.training
+    assert torch.equal(torch.get_rng_state(), state)
+    with pytest.raises(UsageError, match="NoneType cannot be read as images"):
+        GenprCallback(None, generate)

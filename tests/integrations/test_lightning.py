@@ -56,16 +56,11 @@ def test_the_checkpoint_kept_is_the_best(tmp_path, evaluator, validates):
     assert callback.best.step == BEST_EPOCH
     assert darkness_of(checkpoint) == pytest.approx(DARKNESS[BEST_EPOCH])
     assert checkpoint.best_model_score.item() == pytest.approx(values[BEST_EPOCH], rel=1e-6)
-    for name, value in callback.history.records[-1].scores.items():
-        assert trainer.callback_metrics[name].item() == pytest.approx(value, rel=1e-6)
-
-
-def test_its_numbers_are_those_of_the_plain_callback(tmp_path, evaluator):
-    callback = GenprLightningCallback(evaluator, generate)
-    fit(tmp_path, callback, max_epochs=1)
     module = module_of(pl.LightningModule)
     module.darkness.fill_(DARKNESS[0])
     assert callback.history.records[0].scores == GenprCallback(evaluator, generate)(0, module)
+    for name, value in callback.history.records[-1].scores.items():
+        assert trainer.callback_metrics[name].item() == pytest.approx(value, rel=1e-6)
 
 
 def test_every_second_epoch(tmp_path, evaluator):
@@ -121,21 +116,9 @@ def test_an_error_ends_the_run(tmp_path, evaluator):
         fit(tmp_path, GenprLightningCallback(evaluator, generate, n=100))
     with pytest.raises(UsageError, match="'genpr/fid' is not computed"):
         fit(tmp_path, GenprLightningCallback(evaluator, generate, monitor="genpr/fid"))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"every": 0}, "every must be"),
-        ({"n": 0}, "n must be"),
-        ({"mode": "best"}, "mode must be"),
-        ({"timeout": 0}, "timeout must be"),
-        ({"image_range": (1, 0)}, "image_range"),
-    ],
-)
-def test_options_that_are_refused(options, message, evaluator):
-    with pytest.raises(UsageError, match=message):
-        GenprLightningCallback(evaluator, generate, **options)
+    for name, value in (("every", 0), ("mode", "best"), ("timeout", 0)):
+        with pytest.raises(UsageError, match=f"{name} must be"):
+            GenprLightningCallback(evaluator, generate, **{name: value})
 
 
 def run_worker(*arguments):

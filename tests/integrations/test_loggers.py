@@ -2,50 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
 
-import genpr
 from genpr.integrations.callback import GenprCallback
 
 NAMES = ("precision", "recall", "density", "coverage")
-
-
-@pytest.fixture(scope="module")
-def result():
-    rng = np.random.default_rng(0)
-    return genpr.score(rng.normal(size=(60, 4)), 0.7 * rng.normal(size=(60, 4)), control=False)
-
-
-def test_f1_is_the_harmonic_mean(result):
-    flat = result.to_flat_dict()
-    assert list(flat) == [f"genpr/{name}" for name in (*NAMES, "f1")]
-    precision, recall = flat["genpr/precision"], flat["genpr/recall"]
-    assert 0 < recall < precision
-    assert flat["genpr/f1"] == pytest.approx(2 / (1 / precision + 1 / recall), rel=1e-14)
-
-
-def test_f1_of_nothing_is_zero():
-    flat = genpr.score(np.eye(8), np.eye(8) + 100, control=False).to_flat_dict()
-    assert flat["genpr/precision"] == flat["genpr/recall"] == flat["genpr/f1"] == 0
-
-
-def test_f1_needs_both():
-    real = np.random.default_rng(0).normal(size=(20, 4))
-    assert list(genpr.score(real, real, metrics=["recall"], control=False).to_flat_dict()) == ["genpr/recall"]
-
-
-def test_intervals_if_asked(result):
-    flat = result.to_flat_dict(intervals=True)
-    for name in NAMES:
-        assert (flat[f"genpr/{name}_low"], flat[f"genpr/{name}_high"]) == result.metrics[name].interval
-    assert len(flat) == 13
-    lacking = dataclasses.replace(result.metrics["recall"], interval=None)
-    partly = dataclasses.replace(result, metrics={**result.metrics, "recall": lacking})
-    assert set(flat) - set(partly.to_flat_dict(intervals=True)) == {"genpr/recall_low", "genpr/recall_high"}
 
 
 @pytest.mark.filterwarnings("default::DeprecationWarning")  # of tensorboard's own

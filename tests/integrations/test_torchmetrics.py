@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torchmetrics import Metric, MetricCollection
-from torchmetrics.aggregation import SumMetric
+from torchmetrics import MetricCollection
 from training_images import GABOR, OPTIONS, expected, images
 
 import genpr
@@ -49,21 +48,19 @@ def evaluator():
     return genpr.Evaluator(images()[0], **OPTIONS, control=False, intervals=False)
 
 
-def test_it_gives_the_numbers_of_the_evaluator(numbers):
-    values = fill(metric_of()).compute()
-    assert list(values) == NAMES
-    assert all(value.dtype == torch.float64 and value.shape == () for value in values.values())
-    assert floats(values) == numbers
-    assert 0 < numbers["recall"] < numbers["precision"] < 1
-
-
 def test_metric_callback_evaluator_and_command_line_give_the_same_numbers(write_images, capsys):
     evaluator = genpr.Evaluator(images()[0], **GABOR, control=False, intervals=False)
     numbers = {
         name.removeprefix("genpr/"): value
         for name, value in evaluator.score(images()[1]).to_flat_dict().items()
     }
-    assert floats(fill(PrecisionRecallDensityCoverage(**GABOR), batch=64).compute()) == numbers
+    values = fill(PrecisionRecallDensityCoverage(**GABOR), batch=64).compute()
+    assert all(value.dtype == torch.float64 and value.shape == () for value in values.values())
+    assert floats(values) == numbers
+    assert list(values) == NAMES
+    metric = fill(metric_of(intervals=True), batch=7)
+    assert floats(metric.compute()) == expected(intervals=True)
+    assert metric.result.metrics["recall"].interval is not None
     callback = GenprCallback(images()[0], lambda _: images()[1].split(64), extractor="gabor")
     assert callback(0, None) == {f"genpr/{name}": value for name, value in numbers.items()}
     folders = [
@@ -76,14 +73,6 @@ def test_metric_callback_evaluator_and_command_line_give_the_same_numbers(write_
     assert {name: value["value"] for name, value in record["metrics"].items()} == {
         name: numbers[name] for name in NAMES[:4]
     }
-
-
-def test_intervals_are_those_of_the_evaluator():
-    metric = fill(metric_of(intervals=True), batch=7)
-    values = floats(metric.compute())
-    assert values == expected(intervals=True)
-    assert values["recall_low"] < values["recall"] < values["recall_high"]
-    assert metric.result.metrics["recall"].interval == (values["recall_low"], values["recall_high"])
 
 
 @pytest.mark.parametrize("batch", [1, 13, 64, 100])
@@ -122,29 +111,25 @@ def test_a_metric_without_value_is_nan():
     assert values["precision"] == result["precision"]
 
 
-def test_reset_forgets_everything():
-    metric = fill(metric_of())
-    before = metric.compute()
-    metric.reset()
-    assert metric.result is None
-    assert not metric.real_rows
-    assert not metric.fake_rows
-    assert floats(fill(metric).compute()) == floats(before)
-
-
-def test_reset_may_keep_the_reals(numbers):
+def test_reset_forgets_the_reals_unless_they_are_kept(numbers, monkeypatch):
+    fitted = []
+    fit = genpr.Evaluator.from_options
+    monkeypatch.setattr(genpr.Evaluator, "from_options", lambda *sides: fitted.append(0) or fit(*sides))
     metric = fill(metric_of(reset_real_features=False))
     metric.compute()
-    fitted = metric._fitted[1]
     metric.reset()
     metric.update(images()[1][:20], real=False)
     assert floats(metric.compute()) != numbers
     metric.reset()
     assert floats(fill(metric, real=False).compute()) == numbers
-    assert metric._fitted[1] is fitted  # the radii are not found again
+    assert len(fitted) == 1  # the radii are not found again
     metric.update(images()[1][:20], real=True)
     metric.compute()
-    assert metric._fitted[1] is not fitted
+    assert len(fitted) == 2
+    forgetful = fill(metric_of())
+    forgetful.reset()
+    assert not forgetful.real_rows
+    assert floats(fill(forgetful).compute()) == numbers
 
 
 def test_the_record_knows_the_images(evaluator):
@@ -158,13 +143,6 @@ def test_the_record_knows_the_images(evaluator):
     assert metric.result.n_shared == direct.n_shared == 3
 
 
-def test_update_after_compute_counts():
-    metric = fill(metric_of())
-    first = floats(metric.compute())
-    metric.update(images()[0][:30], real=False)
-    assert floats(metric.compute())["precision"] > first["precision"]
-
-
 def test_float_images_of_a_declared_range(numbers):
     for low, high, options in [(0, 1, {"normalize": True}), (-1, 1, {"image_range": (-1, 1)})]:
         metric = metric_of(**options)
@@ -173,43 +151,6 @@ def test_float_images_of_a_declared_range(numbers):
         assert floats(metric.compute()) == numbers
         metric.reset()
         assert floats(fill(metric).compute()) == numbers  # uint8 as it is
-
-
-def test_half_levels_round_up():
-    metric = metric_of(image_range=(0, 255))
-    metric.update(torch.full((1, 3, 8, 8), 99.5), real=True)
-    metric.update(torch.full((1, 3, 8, 8), 100, dtype=torch.uint8), real=True)
-    first, second = metric.real_rows
-    assert torch.equal(first, second)
-
-
-@pytest.mark.parametrize(
-    ("options", "factor", "message"),
-    [
-        ({}, 1 / 255, "normalize=True for values in 0..1"),
-        ({"image_range": (-1, 1)}, float("nan"), "NaN or infinite"),
-        ({"image_range": (-1, 1)}, float("inf"), "NaN or infinite"),
-    ],
-)
-def test_float_images_that_are_refused(options, factor, message):
-    metric = metric_of(**options)
-    with pytest.raises(DataError, match=message):
-        metric.update(images()[0][:4].float() * factor, real=True)
-    assert not metric.real_rows
-
-
-@pytest.mark.parametrize(
-    ("images_", "message"),
-    [
-        (torch.zeros(2, 1, 8, 8, dtype=torch.uint8), "needs shape"),
-        (torch.zeros(3, 8, 8, dtype=torch.uint8), "needs shape"),
-        (torch.zeros(0, 3, 8, 8, dtype=torch.uint8), "has no images"),
-        (torch.zeros(2, 3, 8, 8, dtype=torch.int64), "needs uint8"),
-    ],
-)
-def test_images_that_are_none(images_, message):
-    with pytest.raises(DataError, match=message):
-        metric_of().update(images_, real=True)
 
 
 @pytest.mark.parametrize(
@@ -225,43 +166,12 @@ def test_images_that_are_none(images_, message):
         ({"k": 0}, "k"),
         ({"ties": "loose"}, "ties"),
         ({"batch_size": 0}, "batch_size"),
+        ({"real": genpr.Evaluator(np.eye(30))}, "do not say which extractor"),
     ],
 )
 def test_options_that_are_refused(options, message):
     with pytest.raises(UsageError, match=message):
         metric_of(**options)
-
-
-def test_options_beside_an_evaluator(evaluator):
-    with pytest.raises(UsageError, match="extractor, k belong to the Evaluator"):
-        PrecisionRecallDensityCoverage(evaluator, extractor="gabor", k=4)
-    with pytest.raises(UsageError, match="intervals=False"):
-        PrecisionRecallDensityCoverage(evaluator, intervals=True)
-
-
-def test_real_features_of_unknown_origin_are_refused(rng):
-    with pytest.raises(UsageError, match="do not say which extractor"):
-        PrecisionRecallDensityCoverage(genpr.Evaluator(rng.normal(size=(30, 8))))
-
-
-def test_which_side_must_be_said():
-    with pytest.raises(UsageError, match="True or False, not 1"):
-        metric_of().update(images()[0], real=1)
-
-
-def test_too_few_images():
-    metric = metric_of()
-    metric.update(images()[0], real=True)
-    with pytest.raises(DataError, match="fake has 0 images"):
-        metric.compute()
-    metric.update(images()[1][:2], real=False)
-    with pytest.raises(DataError, match="2 images"):
-        metric.compute()
-
-
-def test_a_batch_has_no_score():
-    with pytest.raises(UsageError, match=r"call metric.update"):
-        metric_of()(images()[0], real=True)
 
 
 class Trained(nn.Module):
@@ -294,15 +204,15 @@ def test_the_network_is_not_part_of_the_module():
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.metric = PrecisionRecallDensityCoverage(extractor=Trained(), device="cpu")
+            self.metric = PrecisionRecallDensityCoverage(extractor=network, device="cpu")
 
+    network = Trained()
     model = Model()
     model.metric.update(images()[0], real=True)
     assert not list(model.parameters())
     assert not model.state_dict()
-    assert model.metric._maker.space.training
     model.eval()
-    assert model.metric._maker.space.training  # its owner's business
+    assert network.training  # its owner's business
 
 
 def test_casting_the_module_rounds_nothing(numbers):
@@ -312,67 +222,64 @@ def test_casting_the_module_rounds_nothing(numbers):
     assert floats(metric.compute()) == numbers
 
 
-def test_copies_are_independent_and_share_the_network(numbers, evaluator):
-    for metric in (fill(metric_of()), fill(metric_of(evaluator), real=False)):
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (torch.zeros(2, 1, 8, 8, dtype=torch.uint8), "needs shape"),
+        (torch.zeros(0, 3, 8, 8, dtype=torch.uint8), "has no images"),
+        (torch.zeros(2, 3, 8, 8, dtype=torch.int64), "needs uint8"),
+        (torch.zeros(2, 3, 8, 8), "normalize=True for values in 0..1"),
+    ],
+)
+def test_images_that_cannot_be_scored_are_refused(batch, message, evaluator):
+    metric = metric_of()
+    with pytest.raises(DataError, match=message):
+        metric.update(batch, real=True)
+    with pytest.raises(UsageError, match="True or False, not 1"):
+        metric.update(images()[0], real=1)
+    with pytest.raises(UsageError, match=r"call metric.update"):
+        metric(images()[0], real=True)
+    assert not metric.real_rows
+    metric.update(images()[0], real=True)
+    with pytest.raises(DataError, match="fake has 0 images"):
+        metric.compute()
+    for options, message in (
+        ({"extractor": "gabor", "k": 4}, "belong to the Evaluator"),
+        ({"intervals": True}, "intervals=False"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            PrecisionRecallDensityCoverage(evaluator, **options)
+
+
+def test_copies_are_independent_and_can_be_sent_to_another_process(numbers, evaluator):
+    given = fill(metric_of(evaluator), real=False)
+    for metric in (fill(metric_of()), given):
         metric.compute()
         copied = metric.clone()
-        assert copied._maker is metric._maker
         metric.reset()
-        assert sum(map(len, copied.fake_rows)) == len(images()[1])
         copied._computed = None
         assert floats(copied.compute()) == numbers
-        copied.reset()
-        assert floats(fill(metric, real=metric._reals.evaluator is None).compute()) == numbers
-
-
-def test_it_can_be_sent_to_another_process(numbers):
-    metric = pickle.loads(pickle.dumps(fill(metric_of())))
-    assert floats(metric.compute()) == numbers
-    metric.reset()
-    assert floats(fill(metric).compute()) == numbers
-
-
-def test_a_fitted_real_side_stays_in_its_process(evaluator):
+    sent = pickle.loads(pickle.dumps(fill(metric_of())))
+    assert floats(sent.compute()) == numbers
+    sent.reset()
+    assert floats(fill(sent).compute()) == numbers
     with pytest.raises(UsageError, match="make the metric in the process that uses it"):
-        pickle.dumps(metric_of(evaluator))
+        pickle.dumps(given)
 
 
-def test_it_works_in_a_collection(numbers):
+def test_it_works_in_a_collection_and_states_merge(numbers):
+    before = torch.get_rng_state()
     collection = MetricCollection({"near": metric_of(k=2), "usual": metric_of()}, prefix="val/")
     for role, part in zip((True, False), images(), strict=True):
         collection.update(part, real=role)
     values = floats(collection.compute())
     assert {name: values[f"val/usual_{name}"] for name in NAMES} == numbers
     assert values["val/near_recall"] < numbers["recall"]
-
-
-def test_states_merge(numbers):
     metric, other = metric_of(), metric_of()
-    real, fake = images()
     for each, part in ((metric, slice(0, 30)), (other, slice(30, None))):
-        each.update(real[part], real=True)
-        each.update(fake[part], real=False)
+        for real, side in zip((True, False), images(), strict=True):
+            each.update(side[part], real=real)
     metric.merge_state(other)
     assert floats(metric.compute()) == numbers
-
-
-def test_attributes_that_torchmetrics_expects():
-    metric = metric_of()
-    assert isinstance(metric, Metric)
-    assert metric.is_differentiable is False
-    assert metric.full_state_update is False
-    assert metric.plot_lower_bound == 0
-    assert isinstance(metric + SumMetric(), Metric)
-
-
-def test_random_numbers_are_left_alone():
-    metric = metric_of()
-    before = torch.get_rng_state()
-    fill(metric).compute()
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_plot():
-    pytest.importorskip("matplotlib").use("Agg")
-    figure, _ = fill(metric_of()).plot()
-    assert figure is not None
+    metric.plot()
