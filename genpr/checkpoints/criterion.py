@@ -145,12 +145,12 @@ class Objective:
     def contenders(self, results: Sequence[Result]) -> tuple[int, ...] | None:
         """Indices of the best and of those statistically tied with it, among the results that are not excluded.
 
-        With 95 %, the truly best of these is among them, however many there are; see `genpr.metrics.simultaneous`.
+        With 95 %, the truly best of these is among them, however many there are; see `genpr.metrics.uncertainty`.
         The lower limits are compared with the values alone. None where ties are not known: a result has no replicates,
         or they were not computed alike, or differ in their number of fakes.
         """
         from genpr.evaluation.result import recipe_of
-        from genpr.metrics.simultaneous import against_best
+        from genpr.metrics.uncertainty import against_best
 
         criterion, included = number_of(self.maximize), list(self._included(results))
         if not included:

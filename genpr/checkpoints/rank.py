@@ -23,8 +23,7 @@ from genpr.evaluation.compare import compare, short_labels
 from genpr.evaluation.result import Result, recipe_of
 from genpr.images.datasets import CountedBatches
 from genpr.metrics.f_beta import F_SCORE_METRICS
-from genpr.metrics.simultaneous import against_best, on_front
-from genpr.metrics.uncertainty import Interval
+from genpr.metrics.uncertainty import Interval, against_best, on_front
 
 if TYPE_CHECKING:
     from genpr.evaluation.evaluator import Evaluator

@@ -15,11 +15,11 @@ from genpr.evaluation.result import Identities
 from genpr.features.feature_set import FeatureSet
 from genpr.images.policy import choices_in
 from genpr.metrics.ball_metrics import coverage, density, precision, recall
-from genpr.metrics.clusters import MissingKind, RealKinds
 from genpr.metrics.diagnostics import ManifoldDiagnostics, NearCopies, Outlier
-from genpr.metrics.distribution_metrics import C_T
 from genpr.metrics.metric import Metric
+from genpr.metrics.modes import MissingKind, RealKinds
 from genpr.metrics.neighbor_metrics import Lack, least_for_interval
+from genpr.metrics.registry import C_T
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 

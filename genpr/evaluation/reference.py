@@ -25,9 +25,9 @@ from genpr.features.inputs import check_same_weights
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
 from genpr.images.policy import choices_in
 from genpr.images.statistics import read_statistics
-from genpr.metrics.clusters import RealKinds
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.metric import DistributionMetric
+from genpr.metrics.modes import RealKinds
 from genpr.metrics.neighbor_metrics import Values
 from genpr.metrics.registry import METRICS
 from genpr.metrics.value import Control, MetricValue

@@ -71,24 +71,16 @@ def _share(counts: Tensor, at_least: int = 1) -> float:
     return int((counts >= at_least).sum()) / len(counts)
 
 
-def _k_balls(k: int) -> tuple[Ball, ...]:
-    return (Ball(k),)
-
-
 def _cover_ball(k: int) -> Ball:
     return Ball(COVER_RATIO * k)
 
 
-def _cover_balls(k: int) -> tuple[Ball, ...]:
-    return (_cover_ball(k),)
+def _clipped_ball(k: int) -> Ball:
+    return Ball(k, clipped=True)
 
 
-def _clipped_balls(k: int) -> tuple[Ball, ...]:
-    return (Ball(k, clipped=True),)
-
-
-def _nearest_balls(_k: int) -> tuple[Ball, ...]:
-    return (Ball(1),)
+def _nearest_ball(_k: int) -> Ball:
+    return Ball(1)
 
 
 # Nulls --------------------------------------------------------------------------------------------------------
@@ -220,7 +212,7 @@ _COMPLEMENT_PRECISION_HALVES = _mean_in_halves("fake", "owners")
     is_per_image=True,
     k=3,
     over="fake",
-    real_balls=_k_balls,
+    real_ball=Ball,
     null=_precision_null,
     null_source="leave-one-out",
     halves=_PRECISION_HALVES,
@@ -236,10 +228,10 @@ def precision(counts: Memberships, k: int) -> float:
     is_default=True,
     k=3,
     over="real",
-    fake_balls=_k_balls,
+    fake_ball=Ball,
     null=_recall_null,
     null_source="leave-one-out",
-    null_balls=_k_balls,
+    null_ball=Ball,
     halves=_RECALL_HALVES,
 )
 def recall(counts: Memberships, k: int) -> float:
@@ -254,7 +246,7 @@ def recall(counts: Memberships, k: int) -> float:
     is_per_image=True,
     over="fake",
     upper=None,
-    real_balls=_k_balls,
+    real_ball=Ball,
     halves=_mean_in_halves("real", "pairs"),
 )
 def density(counts: Memberships, k: int) -> float:
@@ -268,7 +260,7 @@ def density(counts: Memberships, k: int) -> float:
     is_default=True,
     is_per_image=True,
     over="real",
-    real_balls=_k_balls,
+    real_ball=Ball,
     null=_balls_hit("real"),
     halves=_COVERAGE_HALVES,
 )
@@ -281,7 +273,7 @@ def coverage(counts: Memberships, k: int) -> float:
     "density without outliers' large balls (fidelity)",
     reference=_SALVY,
     over="fake",
-    real_balls=_clipped_balls,
+    real_ball=_clipped_ball,
     halves=HalfSampling(_clipped_density_counts, _unclipped_density),
 )
 def clipped_density(counts: Memberships, k: int) -> float:
@@ -299,7 +291,7 @@ def clipped_density(counts: Memberships, k: int) -> float:
     "share of good fakes that covers so much (diversity)",
     reference=_SALVY,
     over="real",
-    real_balls=_k_balls,
+    real_ball=Ball,
     halves=HalfSampling(lambda k, ties: (_count("real", Ball(k), "owners", ties, k),), _unclipped_coverage),
 )
 def clipped_coverage(counts: Memberships, k: int) -> float:
@@ -314,8 +306,8 @@ def clipped_coverage(counts: Memberships, k: int) -> float:
     "lesser of precision and its complement (fidelity)",
     reference=_KHAYATKHOEI,
     over="fake",
-    real_balls=_k_balls,
-    fake_balls=_k_balls,
+    real_ball=Ball,
+    fake_ball=Ball,
     null=_smaller_null(_precision_null, _balls_hit("fake")),
     null_source="leave-one-out",
     halves=_smaller_in_halves(_PRECISION_HALVES, _COMPLEMENT_PRECISION_HALVES),
@@ -329,11 +321,11 @@ def symmetric_precision(counts: Memberships, k: int) -> float:
     "lesser of recall and coverage (diversity)",
     reference=_KHAYATKHOEI,
     over="real",
-    real_balls=_k_balls,
-    fake_balls=_k_balls,
+    real_ball=Ball,
+    fake_ball=Ball,
     null=_smaller_null(_recall_null, _balls_hit("real")),
     null_source="leave-one-out",
-    null_balls=_k_balls,
+    null_ball=Ball,
     halves=_smaller_in_halves(_RECALL_HALVES, _COVERAGE_HALVES),
 )
 def symmetric_recall(counts: Memberships, k: int) -> float:
@@ -345,7 +337,7 @@ def symmetric_recall(counts: Memberships, k: int) -> float:
     "share of fakes with a real right beside (fidelity)",
     reference=_KHAYATKHOEI,
     over="fake",
-    fake_balls=_k_balls,
+    fake_ball=Ball,
     null=_balls_hit("fake"),
     halves=_COMPLEMENT_PRECISION_HALVES,
 )
@@ -359,7 +351,7 @@ def complement_precision(counts: Memberships, k: int) -> float:
     reference=_KHAYATKHOEI,
     over="real",
     measures=None,  # or audits would judge coverage twice
-    real_balls=_k_balls,
+    real_ball=Ball,
     null=_balls_hit("real"),
     halves=_COVERAGE_HALVES,
 )
@@ -373,7 +365,7 @@ def complement_recall(counts: Memberships, k: int) -> float:
     reference=_CHEEMA,
     k=3,
     over="fake",
-    fake_balls=_cover_balls,
+    fake_ball=_cover_ball,
     null=_balls_hit("fake", cover=True),
     halves=_mean_in_halves("fake", "owners", _cover_ball, at_least_k=True),
 )
@@ -387,7 +379,7 @@ def precision_cover(counts: Memberships, k: int) -> float:
     reference=_CHEEMA,
     k=3,
     over="real",
-    real_balls=_cover_balls,
+    real_ball=_cover_ball,
     null=_balls_hit("real", cover=True),
     halves=_mean_in_halves("real", "owners", _cover_ball, at_least_k=True),
 )
@@ -431,8 +423,8 @@ NEIGHBOR_METRICS += [
     reference=_SYKES,
     k=3,
     over="real",
-    real_balls=_k_balls,
-    fake_balls=_k_balls,
+    real_ball=Ball,
+    fake_ball=Ball,
     null=_no_null,
     null_source="real halves",
 )
@@ -448,8 +440,8 @@ def f8(counts: Memberships, k: int) -> float:
     reference=_SYKES,
     k=3,
     over="fake",
-    real_balls=_k_balls,
-    fake_balls=_k_balls,
+    real_ball=Ball,
+    fake_ball=Ball,
     null=_no_null,
     null_source="real halves",
 )
@@ -548,7 +540,7 @@ def _find_rarity(real: RealManifold, fake: CountedFakes, options: PairwiseOption
 
 def _find_authenticity(real: RealManifold, fake: CountedFakes, options: PairwiseOptions) -> Found:
     """Share of fakes whose nearest real has another real nearer to it than they are."""
-    from genpr.metrics.memorization import authentic
+    from genpr.metrics.realism import authentic
     from genpr.neighbors.nearest import nearest_between
 
     index, sq = nearest_between(fake.points, real.points, 1, engine=real.engine, advance=options.advance)
@@ -573,7 +565,7 @@ realism = PairwiseMetric(
     k=3,
     upper=None,
     is_per_image=True,
-    search=PairwiseSearch(_find_realism, _pairs_between, _k_balls),
+    search=PairwiseSearch(_find_realism, _pairs_between, Ball),
 )
 rarity = PairwiseMetric(
     name="rarity",
@@ -583,7 +575,7 @@ rarity = PairwiseMetric(
     k=3,
     upper=None,
     is_per_image=True,
-    search=PairwiseSearch(_find_rarity, lambda _n, _m: 0, _k_balls, smallest=True),
+    search=PairwiseSearch(_find_rarity, lambda _n, _m: 0, Ball, smallest=True),
 )
 authenticity = PairwiseMetric(
     name="authenticity",
@@ -593,9 +585,7 @@ authenticity = PairwiseMetric(
     k=1,
     k_is_fixed=True,
     is_per_image=True,
-    search=PairwiseSearch(
-        _find_authenticity, _pairs_between, _nearest_balls, keep=2, least_real=lambda _k: 2
-    ),
+    search=PairwiseSearch(_find_authenticity, _pairs_between, _nearest_ball, keep=2, least_real=lambda _k: 2),
 )
 NEIGHBOR_METRICS += [realism, rarity, authenticity]
 
@@ -615,8 +605,8 @@ def _nn_accuracy_halves(_k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> 
     k=1,
     k_is_fixed=True,
     over="both",
-    real_balls=_nearest_balls,
-    fake_balls=_nearest_balls,
+    real_ball=_nearest_ball,
+    fake_ball=_nearest_ball,
     null=_nn_accuracy_null,
     halves=HalfSampling(
         lambda _k, ties: (

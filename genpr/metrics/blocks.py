@@ -1,4 +1,4 @@
-"""Features a block of rows at a time in float64, whose sums need no copy; and random blocks of equal size."""
+"""Features a block of rows at a time in float64, whose sums need no copy."""
 
 from __future__ import annotations
 
@@ -52,12 +52,3 @@ def check_no_zero_rows(features: Tensor, name: str) -> None:
                 code="zero-row",
             )
         start += len(block)
-
-
-def equal_blocks(larger: int, size: int, seed: int) -> tuple[Tensor, ...]:
-    """floor(larger / size) random disjoint blocks of `size` ascending rows; what does not fill another is left out.
-
-    Random, because files are often sorted by class. The blocks depend on the three numbers only.
-    """
-    order = torch.randperm(larger, generator=torch.Generator().manual_seed(seed))
-    return order[: larger // size * size].reshape(-1, size).sort(dim=1).values.unbind()

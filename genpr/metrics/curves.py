@@ -1,21 +1,15 @@
 """Precision-recall curves: how much of each set has to be given up to call the rest alike.
 
 A fake distribution Q has precision a at recall b with respect to P when shares a of Q and b of P are the same
-distribution (Sajjadi et al. 2018). The best such pairs are a curve over slopes l in [0, inf]:
+distribution (Sajjadi et al. 2018, "Assessing Generative Models via Precision and Recall"). The best such pairs are a
+curve over slopes l in [0, inf]:
 
     precision(l) = min over classifiers of  l P(called fake) + Q(called real),    recall(l) = precision(l) / l
 
-(Simon et al. 2019). At l = 1 both are 1 minus the total variation distance. Sykes et al. (2024) take the classifiers that
-compare two counts of neighbors, and their thresholds.
-
-At each slope precision is a minimum of finitely many straight lines, known by its knots. They are kept, and because
-precision and F-scores are monotone between them and areas have a closed form there, the largest F-score along the curve
-and the area under it are exact and not those of a grid.
-
-References:
-    Sajjadi et al. 2018, "Assessing Generative Models via Precision and Recall".
-    Simon, Webster and Rabin 2019, "Revisiting Precision and Recall Definition for Generative Model Evaluation".
-    Sykes, Simon and Rabin 2024, "Unifying and Extending Precision Recall Metrics for Assessing Generative Models".
+(Simon, Webster & Rabin 2019, "Revisiting Precision and Recall Definition for Generative Model Evaluation"). Sykes, Simon
+& Rabin (2024, "Unifying and Extending Precision Recall Metrics for Assessing Generative Models") take the classifiers
+that compare two counts of neighbors. At each slope precision is a minimum of finitely many straight lines, known by its
+knots. They are kept, and because F-scores are monotone between them, the largest F-score along the curve is exact.
 """
 
 from __future__ import annotations

@@ -239,15 +239,14 @@ def _near_copies(real: RealManifold, fake: CountedFakes, progress: PairProgress 
     advance = tally(len(fake.points) * len(real.points), progress)
     nearest = nearest_between(fake.points, real.points, 1, engine=real.engine, advance=advance)
     index, sq = nearest[0][:, 0], nearest[1][:, 0]
-    usual = lists.sq[:, 0].median()  # beside a real far from all others is not yet near
-    of_reals = lists.sq[:, 0] <= _NEAR * lists.apart_from_rows().clamp(max=float(usual))
-    near = sq <= _NEAR * lists.sq[index, 0].clamp(max=float(usual))
+    usual = float(lists.sq[:, 0].median())  # beside a real far from all others is not yet near
+    of_reals = lists.sq[:, 0] <= _NEAR * lists.apart_from_rows().clamp(max=usual)
+    near = sq <= _NEAR * lists.sq[index, 0].clamp(max=usual)
     rows = near.nonzero()[:, 0]
     rows = rows[sq[rows].argsort(stable=True)]
     n, m = len(of_reals), len(sq)
     share, expected = len(rows) / m, int(of_reals.sum()) / n
     usual_share = max(expected, 1 / n)  # none among n reals may still be one in n
     error = (usual_share * (1 - usual_share) * (1 / n + 1 / m)) ** 0.5
-    excess = share - expected
-    is_excess = excess > 3 * error and excess > 0.002 and len(rows) >= 5
+    is_excess = share - expected > max(3 * error, 0.002) and len(rows) >= 5
     return NearCopies(rows, index[rows], share, expected, is_excess, (index, sq))

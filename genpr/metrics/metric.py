@@ -97,21 +97,17 @@ class HalfSampling:
     value: Callable[[int, HalfSizes, Sequence[Tensor]], Tensor]
 
 
-def _no_balls(_k: int) -> tuple[Ball, ...]:
-    return ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class BallMetric(NeighborMetric):
     """A metric of ball memberships: an integer count followed by one or two divisions."""
 
     value: Callable[[Memberships, int], float]  # the metric from the counts, for a k
     over: Literal["real", "fake", "both"]  # images that it is a fraction of, or a mean over
-    real_balls: Callable[[int], tuple[Ball, ...]] = _no_balls  # the balls around reals whose counts it needs
-    fake_balls: Callable[[int], tuple[Ball, ...]] = _no_balls  # those around fakes
+    real_ball: Callable[[int], Ball] | None = None  # the ball around each real whose counts it needs, for a k
+    fake_ball: Callable[[int], Ball] | None = None  # the one around each fake
     null: Null = lambda _counts, _k, _loo: 1.0  # what a perfect generator scores, from the same counts
     null_source: str = "closed form"  # where the null comes from
-    null_balls: Callable[[int], tuple[Ball, ...]] = _no_balls  # balls around reals that only the null needs
+    null_ball: Callable[[int], Ball] | None = None  # a ball around each real that only the null needs
     halves: HalfSampling | None = None  # how its interval is computed; None if no interval was validated
 
     def __call__(self, counts: Memberships, k: int) -> float:
@@ -144,8 +140,8 @@ class PairwiseSearch:
 
     find: Callable[[RealManifold, CountedFakes, PairwiseOptions], Mapping[str, MetricValue | None]]
     pairs: Callable[[int, int], int]  # how many pairs of rows it evaluates, for n reals and m fakes
-    balls: Callable[[int], tuple[Ball, ...]] = _no_balls  # balls around reals that it needs besides
-    smallest: bool = False  # whether it needs the smallest of these balls around each fake
+    ball: Callable[[int], Ball] | None = None  # the ball around each real that it needs besides, for a k
+    smallest: bool = False  # whether it needs the smallest such ball around each fake
     keep: int = 0  # nearest neighbors of each real that it needs
     least_real: Callable[[int], int] = lambda k: k  # neighbors that every real must have, for a k
     least_fake: Callable[[int], int] = lambda _k: 0  # neighbors that every fake must have, for a k

@@ -3,16 +3,14 @@
 Both sets together are clustered, without regard to which image is real. In each cluster the reals that no fake covers
 (coverage's definition) and the fakes in no real's ball (precision's) are counted, and held against what they would be
 if real and fake were drawn from one distribution. Then, given all images, every way to call n of them real is equally
-likely: a statistic is recomputed for random ways, and the observed one ranks among them as one of them. Groups that were
-formed without looking at who is real need no correction, images whose neighbors are shared need none, and the largest
+likely: a statistic is recomputed for random ways, and the observed one ranks among them as one of them. The largest
 statistic over all groups accounts for their number. Nothing is assumed of the distribution or its dimension.
 
 References:
-    Naeem et al. 2020, "Reliable Fidelity and Diversity Metrics for Generative Models" (covered).
-    Kynkäänniemi et al. 2019, "Improved Precision and Recall Metric for Assessing Generative Models" (outside).
     Westfall & Young 1993, "Resampling-Based Multiple Testing" (largest statistic).
     Phipson & Smyth 2010, "Permutation P-values Should Never Be Zero".
     Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure".
+    Johnson, Douze & Jégou 2021, "Billion-scale similarity search with GPUs" (FAISS, whose k-means finds the centers).
 """
 
 from __future__ import annotations
@@ -29,8 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.blocks import mean_of
-from genpr.metrics.clusters import fitted_centers, nearest_centers
+from genpr.metrics.blocks import double_blocks, mean_of
 from genpr.metrics.null import balls_hit
 from genpr.metrics.real_manifold import PairProgress, choose_engine, tally
 from genpr.neighbors.balls import Ball
@@ -52,6 +49,10 @@ _BLOCK = 4096  # rows that are copied at a time
 _FIRST, _RANKED = 200, 499  # relabelings that scale the statistics, and those among which they rank
 _DIVISIONS = 200
 _RARE = 1e-4  # share of the balls that may reach beyond a list
+_STEPS = 20
+_KINDS, _KINDS_FITTED = 20, 5000  # clusters of the reals alone, and images that their centers are found from
+_LEAST_SHARE, _STARVED = 0.01, 0.2  # of the reals in a cell; of its fair part that it gets
+_BY_CHANCE = 1e-6  # that so few fakes are of a kind
 LEAST_IMAGES = 50
 """Of each set, to see kinds of images in it."""
 LEVEL = 0.05
@@ -190,10 +191,8 @@ def _checked(features: Features, name: str, k: int) -> Tensor:
 
 
 def _checked_labels(labels: Labels, side: Tensor) -> list[str | None] | None:
-    if labels is None:
-        return None
-    found = [None if label is None else str(label) for label in labels]
-    if len(found) != len(side):
+    found = None if labels is None else [None if label is None else str(label) for label in labels]
+    if found is not None and len(found) != len(side):
         raise UsageError(
             f"{len(found):,} labels of {len(side):,} images: one each is needed", code="bad-labels"
         )
@@ -355,9 +354,8 @@ def _class_shares(
 ) -> tuple[tuple[ClassShare, ...], float]:
     """The classes of the reals (n,), of which some are `uncovered`, and the share that is expected to be.
 
-    Only the reals have classes, so relabeling both sets would leave some reals without one. Whatever its class, a real is
-    uncovered by a perfect generator with the chance that the null of coverage gives. How much counts of a class scatter,
-    which depends on how many neighbors its images share, is seen when the reals are divided at random as the two sets are.
+    Whatever its class, a real is uncovered by a perfect generator with the chance that the null of coverage gives. How
+    much counts of a class scatter is seen when the reals are divided at random as the two sets are.
     """
     n, m = int(is_real.sum()), int((~is_real).sum())
     null = 1.0 - balls_hit(n, m, k)
@@ -457,3 +455,106 @@ def holm(p: Floats) -> Floats:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
     return adjusted
+
+
+def fitted_centers(part: Tensor, count: int, *, seed: int) -> Tensor:
+    """Centers (count, d) float64 of clusters of (p, d) rows near 0, by FAISS's k-means on one thread."""
+    import faiss  # after torch: the other order can load two OpenMP runtimes
+
+    # Without a scale, squares of large features overflow float32, in which FAISS computes.
+    scale = part.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
+    rows = (part / scale).float().contiguous().numpy()
+    means = faiss.Kmeans(
+        rows.shape[1],
+        count,
+        niter=_STEPS,
+        seed=seed,
+        min_points_per_centroid=1,
+        max_points_per_centroid=len(rows),
+    )
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)  # sums of products depend on who computes which part of them
+    try:
+        means.train(rows)
+    finally:
+        faiss.omp_set_num_threads(threads)
+    return torch.from_numpy(means.centroids).double() * scale
+
+
+def nearest_centers(
+    features: Tensor, mean: Tensor, centers: Tensor, *, rows: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Cluster of each of the features (n, d), or of `rows`, and squared distance to its center, which is relative to `mean`."""
+    labels, distances = [torch.empty(0, dtype=torch.int64)], [mean[:0]]
+    for block in double_blocks(features, mean.device, rows=rows):
+        moved = block - mean
+        sq = moved.square().sum(dim=1, keepdim=True) + centers.square().sum(dim=1) - 2 * moved @ centers.T
+        distance, label = sq.min(dim=1)
+        labels.append(label)
+        distances.append(distance)
+    return torch.cat(labels), torch.cat(distances)
+
+
+@dataclass(frozen=True, slots=True)
+class MissingKind:
+    """A cell of the reals that hardly any fake falls into."""
+
+    real_share: float  # of the reals in it
+    fake_share: float  # of the fakes in it
+    row: int  # the real nearest to its center
+
+
+@dataclass(frozen=True, slots=True)
+class RealKinds:
+    """Kinds of images among n reals: the cells of a k-means clustering (20), to count fakes in."""
+
+    center: Tensor  # mean of the reals, (d,) float64
+    centers: Tensor  # of the cells, relative to it, (c, d) float64
+    shares: Tensor  # of the reals in each cell, (c,) float64
+    rows: Tensor  # the real nearest to the center of each cell, (c,) int64
+
+    @classmethod
+    def of(cls, real: Tensor, *, seed: int = 0) -> RealKinds | None:
+        """Cluster the reals; None if there are too few."""
+        n = len(real)
+        if n < 10 * _KINDS:
+            return None
+        center = mean_of(real)
+        # A real pulls the center that it is fitted to towards itself; others are counted, as fakes are.
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+        fitted, counted = (
+            order[: min(_KINDS_FITTED, n // 2)],
+            order[min(_KINDS_FITTED, n // 2) :].sort().values,
+        )
+        centers = fitted_centers(real[fitted].double() - center, _KINDS, seed=seed)
+        label, sq = nearest_centers(real, center, centers, rows=counted)
+        nearest = [sq.where(label == cell, torch.inf).argmin() for cell in range(len(centers))]
+        shares = label.bincount(minlength=len(centers)).double() / len(counted)
+        return cls(center, centers, shares, counted[torch.stack(nearest)])
+
+    def missing(self, fake: Tensor, *, fake_rows: Tensor | None = None) -> tuple[MissingKind, ...]:
+        """Cells of at least 1 % of the reals that get at most a fifth of their part of the fakes, largest first.
+
+        So few fakes must be a chance below one in a million.
+        """
+        m = len(fake if fake_rows is None else fake_rows)
+        label, _ = nearest_centers(fake, self.center, self.centers, rows=fake_rows)
+        found = []
+        for ours, theirs, row in zip(
+            self.shares.tolist(),
+            label.bincount(minlength=len(self.centers)).tolist(),
+            self.rows.tolist(),
+            strict=True,
+        ):
+            is_starved = ours >= _LEAST_SHARE and theirs / m <= _STARVED * ours
+            if is_starved and _chance_of_at_most(theirs, m, ours) < _BY_CHANCE:
+                found.append(MissingKind(ours, theirs / m, row))
+        return tuple(sorted(found, key=lambda kind: -kind.real_share))
+
+
+def _chance_of_at_most(count: int, total: int, share: float) -> float:
+    """Of a binomial number, that it is no larger."""
+    from scipy.special import bdtr
+
+    chance = float(bdtr(count, total, share))
+    return chance if math.isfinite(chance) else 1.0

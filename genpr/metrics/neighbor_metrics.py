@@ -82,13 +82,14 @@ class NeighborMetrics:
         keep = max(self._keep, _LISTED_FOR_COPIES)
         balls = set(self._real_balls)
         for search, k in self._searches.items():
-            balls.update(search.balls(k))
             keep = max(keep, search.keep)
+            if search.ball:
+                balls.add(search.ball(k))
         self._real_balls = sorted(balls)
         for name, k in ks.items():
-            for ball in BALLS[name].null_balls(k) if name in BALLS else ():
-                if ball.k < len(features):
-                    balls.add(ball)
+            null_ball = BALLS[name].null_ball if name in BALLS else None
+            if null_ball and null_ball(k).k < len(features):
+                balls.add(null_ball(k))
         check_rows(features, "real", k=max(balls).k if balls else 0)
         fitted = tuple(sorted(balls))
         self.reals = RealManifold.of(features.to(device), fitted, ties=ties, keep=keep, progress=progress)
@@ -105,8 +106,8 @@ class NeighborMetrics:
         for search, k in self._searches.items():
             halves[search] = how = self._halves(search, m)
             pairs += search.pairs(n, m) + (how.count * search.pairs(n // 2, m // 2) if how else 0)
-            if search.smallest:
-                smallest = search.balls(k)[0]
+            if search.smallest and search.ball:
+                smallest = search.ball(k)
         advance = tally(pairs, progress)
 
         fakes = self.reals.place(fake, self._fake_balls, keep=keep, advance=advance)

@@ -77,17 +77,14 @@ class FakeManifold:
     """A fake set with its balls."""
 
     points: Placed  # the m fakes, in the frame of the reals
-    balls: tuple[Ball, ...]  # the kinds that were drawn around them
     own: Neighborhood | None  # what the fakes tell about themselves; None if no ball was asked for
 
 
 @dataclass(frozen=True, slots=True)
-class CountedFakes:
+class CountedFakes(FakeManifold):
     """A fake set, counted against a real one."""
 
     memberships: Memberships  # who lies in whose balls
-    points: Placed  # the m fakes, in the frame of the reals
-    own: Neighborhood | None  # what the fakes tell about themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +165,7 @@ class RealManifold:
         check_rows(fake, "fake", k=max(balls).k if balls else 0)
         points = self.points.beside(fake.to(self.points.device))
         if not balls:
-            return FakeManifold(points, (), None)
+            return FakeManifold(points, None)
         # In the reals' frame, or in one of their own: collapsed fakes far from the reals need a finer one. It is chosen
         # for the largest k of the balls; a choice for longer lists costs more than it saves.
         own_points, (n, d), most = points, fake.shape, max(balls).k
@@ -177,7 +174,7 @@ class RealManifold:
         own = Neighborhood.of(
             own_points, balls, ties=self.ties, keep=keep, engine=self.engine, advance=advance
         )
-        return FakeManifold(points, tuple(balls), own)
+        return FakeManifold(points, own)
 
     def count(
         self,
@@ -190,6 +187,7 @@ class RealManifold:
     ) -> CountedFakes:
         """Who lies in whose balls."""
         rows, own = self._rows_of(real_balls), fakes.own
+        fake_balls = () if own is None else own.balls
         counts = cross_counts(
             self.points,
             fakes.points,
@@ -206,15 +204,15 @@ class RealManifold:
             n_fake=len(fakes.points),
             real_balls_per_fake=dict(zip(real_balls, counts.real_balls_per_fake, strict=True)),
             fakes_per_real_ball=dict(zip(real_balls, counts.fakes_per_real_ball, strict=True)),
-            fake_balls_per_real=dict(zip(fakes.balls, counts.fake_balls_per_real, strict=True)),
-            reals_per_fake_ball=dict(zip(fakes.balls, counts.reals_per_fake_ball, strict=True)),
+            fake_balls_per_real=dict(zip(fake_balls, counts.fake_balls_per_real, strict=True)),
+            reals_per_fake_ball=dict(zip(fake_balls, counts.reals_per_fake_ball, strict=True)),
             real_in_degrees=(
                 {} if self.in_degrees is None else dict(zip(real_balls, self.in_degrees[rows], strict=True))
             ),
-            fake_in_degrees={} if own is None else dict(zip(fakes.balls, own.in_degrees, strict=True)),
+            fake_in_degrees={} if own is None else dict(zip(fake_balls, own.in_degrees, strict=True)),
             smallest_real_ball=counts.smallest_real_ball,
         )
-        return CountedFakes(found, fakes.points, own)
+        return CountedFakes(fakes.points, own, found)
 
     def sq_radii_of(self, ball: Ball) -> Tensor:
         """Squared radii (n,) float64 of one kind of ball."""

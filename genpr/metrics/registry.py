@@ -1,4 +1,4 @@
-"""All metrics by name.
+"""All metrics by name; those of whole sets are here: the test of copying, distances, and scores of the fakes alone.
 
 Importing this module does not import torch.
 """
@@ -8,19 +8,194 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from genpr.errors import UsageError, some
 from genpr.metrics.ball_metrics import NEIGHBOR_METRICS
 from genpr.metrics.conditional_metrics import CONDITIONAL_METRICS
-from genpr.metrics.distribution_metrics import DISTRIBUTION_METRICS
-from genpr.metrics.metric import BallMetric, HeldOutMetric, Metric, NeighborMetric, PairwiseMetric
+from genpr.metrics.metric import (
+    BallMetric,
+    DistributionMetric,
+    DistributionOptions,
+    HeldOutMetric,
+    Metric,
+    NeighborMetric,
+    PairwiseMetric,
+)
+from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import Ball
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from genpr.metrics.frechet import Gaussian
+    from genpr.metrics.real_manifold import PairProgress
 
 M = TypeVar("M", bound=Metric)
 
+_HEUSEL = "Heusel et al. 2017, arXiv:1706.08500"
+_BINKOWSKI = "Bińkowski et al. 2018, arXiv:1801.01401"
 _ROUNDING = 1e-6  # of shares that are means of float32
 _LARGEST = 1e100  # beyond it, sums and axes of plots overflow
+
+
+def _frechet(real: Tensor | Gaussian, fake: Tensor | Gaussian, options: DistributionOptions) -> MetricValue:
+    from genpr.metrics.frechet import frechet_distance
+
+    return MetricValue(frechet_distance(real, fake, device=options.device), None)
+
+
+def _frechet_infinity(real: Tensor | Gaussian, fake: Tensor, options: DistributionOptions) -> MetricValue:
+    from genpr.metrics.frechet import frechet_infinity
+
+    return MetricValue(frechet_infinity(real, fake, device=options.device), None)
+
+
+def _kernel(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
+    from genpr.metrics.kernel import SUBSET_SIZE, kernel_distance
+
+    distance = kernel_distance(real, fake, device=options.device)
+    size = distance.subset_size
+    variant = None if size == SUBSET_SIZE else f"subsets of {size:,} images"
+    if size == len(real) == len(fake):  # every subset is the whole of both sets
+        return MetricValue(distance.mean, None, variant=variant)
+    return MetricValue(distance.mean, None, distance.std, "subsets", variant=variant)
+
+
+def _cmmd(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
+    from genpr.metrics.kernel import cmmd
+
+    return MetricValue(cmmd(real, fake, device=options.device), None)
+
+
+def _inception_score(_real: object, fake: Tensor, options: DistributionOptions) -> MetricValue:
+    from genpr.metrics.fakes_only import inception_score
+
+    chunk = options.inception_score_chunk
+    if chunk is None:
+        score = inception_score(fake, device=options.device)
+        return MetricValue(score.mean, None, score.std, "parts")
+    score = inception_score(fake, split_size=chunk, seed=None, device=options.device)
+    variant = f"{chunk:,} images per part, in order"
+    if len(fake) <= chunk:
+        return MetricValue(score.mean, None, variant=variant)
+    return MetricValue(score.mean, None, score.std, "parts", variant=variant)
+
+
+def _vendi(_real: object, fake: Tensor, options: DistributionOptions) -> MetricValue:
+    from genpr.metrics.fakes_only import vendi_score
+
+    return MetricValue(vendi_score(fake, device=options.device), None)
+
+
+def _copying(
+    train: Tensor, held_out: Tensor, fake: Tensor, *, device: torch.device, progress: PairProgress | None
+) -> MetricValue | None:
+    from genpr.metrics.realism import ct_z
+
+    z = ct_z(train, held_out, fake, device=device, progress=progress)
+    return MetricValue(z, None, null=0.0, null_source="closed form") if math.isfinite(z) else None
+
+
+def _distance(name: str, meaning: str, reference: str, **fields: object) -> DistributionMetric:
+    """A distance, whose unbiased estimates may be negative."""
+    return DistributionMetric(
+        name=name,
+        meaning=meaning,
+        reference=reference,
+        kind="distance",
+        better="lower",
+        lower=None,
+        upper=None,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+C_T = HeldOutMetric(
+    name="c_t",
+    meaning="z of distances to reals against held-out ones'",
+    compute=_copying,
+    lower=None,
+    upper=None,
+    reference="Meehan et al. 2020, arXiv:2004.05675",
+    better="at null",
+)
+
+DISTRIBUTION_METRICS: list[Metric] = [
+    C_T,
+    _distance(
+        "fid",
+        "Fréchet distance of Inception features",
+        _HEUSEL,
+        space="inception",
+        compute=_frechet,
+        uses_moments=True,
+        file_moments=("mu", "sigma"),
+    ),
+    _distance(
+        "sfid",
+        "Fréchet distance of Inception feature maps",
+        "Nash et al. 2021, arXiv:2103.03841",
+        space="inception-spatial",
+        compute=_frechet,
+        uses_moments=True,
+        file_moments=("mu_s", "sigma_s"),
+    ),
+    _distance(
+        "kid",
+        "kernel distance of Inception features",
+        _BINKOWSKI,
+        space="inception",
+        compute=_kernel,
+        samples_subsets=True,
+    ),
+    _distance(
+        "fd_dinov2",
+        "Fréchet distance of DINOv2 features",
+        "Stein et al. 2023, arXiv:2306.04675",
+        space="dinov2-vitl14",
+        compute=_frechet,
+        uses_moments=True,
+    ),
+    _distance(
+        "cmmd",
+        "kernel distance of CLIP embeddings, x 1000",
+        "Jayasumana et al. 2024, arXiv:2401.09603",
+        space="clip-vit-l-14-336",
+        compute=_cmmd,
+    ),
+    _distance("fd", "Fréchet distance of the chosen features", _HEUSEL, compute=_frechet, uses_moments=True),
+    _distance(
+        "fd_infinity",
+        "the same, extrapolated to endless fakes",
+        "Chong and Forsyth 2020, arXiv:1911.07023",
+        compute=_frechet_infinity,
+        least=3,
+    ),
+    _distance(
+        "kd", "kernel distance of the chosen features", _BINKOWSKI, compute=_kernel, samples_subsets=True
+    ),
+    DistributionMetric(
+        name="is",
+        meaning="Inception Score: sharp and varied classes",
+        kind="fakes-only",
+        reference="Salimans et al. 2016, arXiv:1606.03498",
+        space="inception-softmax",
+        least=10,
+        upper=None,
+        compute=_inception_score,
+    ),
+    DistributionMetric(
+        name="vendi",
+        meaning="effective number of different fakes",
+        kind="fakes-only",
+        upper=None,
+        reference="Friedman and Dieng 2023, arXiv:2210.02410",
+        compute=_vendi,
+    ),
+]
+"""In display order."""
 
 
 def _by_name(metrics: Sequence[M]) -> Mapping[str, M]:
@@ -66,11 +241,11 @@ def needed_balls(ks: Mapping[str, int]) -> tuple[list[Ball], list[Ball]]:
         )
     real, fake = set[Ball](), set[Ball]()
     for name, given in ks.items():
-        k = check_k(given)
-        if name not in BALLS:
-            continue
-        real.update(BALLS[name].real_balls(k))
-        fake.update(BALLS[name].fake_balls(k))
+        k, metric = check_k(given), BALLS.get(name)
+        if metric is not None and metric.real_ball:
+            real.add(metric.real_ball(k))
+        if metric is not None and metric.fake_ball:
+            fake.add(metric.fake_ball(k))
     return sorted(real), sorted(fake)
 
 

@@ -2,12 +2,6 @@
 
 Every number follows from the balls and the rule for ties of a score that was computed before, so that the means over
 all images are the metrics of that score, bit for bit.
-
-References:
-    Kynkäänniemi et al. 2019, "Improved Precision and Recall Metric for Assessing Generative Models" (inside, realism).
-    Naeem et al. 2020, "Reliable Fidelity and Diversity Metrics for Generative Models" (balls around a fake, covered).
-    Han et al. 2022, "Rarity Score: A New Metric to Evaluate the Uncommonness of Synthesized Images" (rarity).
-    Alaa et al. 2022, "How Faithful is your Synthetic Data?" (authentic).
 """
 
 from __future__ import annotations
@@ -20,9 +14,8 @@ import torch
 from torch import Tensor
 
 from genpr.metrics import ball_metrics as metrics
-from genpr.metrics.memorization import authentic
 from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold, choose_engine, tally
-from genpr.metrics.realism import rarity, realism_of
+from genpr.metrics.realism import authentic, rarity, realism_of
 from genpr.metrics.registry import NEIGHBORS
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import cross_counts

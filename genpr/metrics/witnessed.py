@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from genpr.memory import part_of
-from genpr.metrics.blocks import equal_blocks
 from genpr.metrics.null import balls_hit
 from genpr.metrics.real_manifold import choose_engine
 from genpr.metrics.uncertainty import lower_part
@@ -57,11 +56,7 @@ _REAL_STREAM, _FAKE_STREAM = 0, 1
 
 
 class Witnessed(NamedTuple):
-    """The values of `witnessed`; diversity is the smaller of support and coverage, block by block.
-
-    A low support with a high coverage means shrinkage: the fakes' own balls are too small to reach the reals. The
-    other way round, fakes are spread too wide, or some modes get too few.
-    """
+    """The values of `witnessed`; diversity is the smaller of support and coverage, block by block."""
 
     fidelity: float
     diversity: float
@@ -165,10 +160,10 @@ def blocks_of_fakes(n_real: int, n_fake: int, seed: int) -> tuple[Sequence[Tenso
     """
     if n_fake <= n_real:
         return [torch.arange(n_fake)], torch.arange(0)
-    blocks = equal_blocks(n_fake, n_real, seed)
-    is_left = torch.ones(n_fake, dtype=torch.bool)
-    is_left[torch.cat(blocks)] = False
-    return blocks, is_left.nonzero()[:, 0]
+    # Random, because files are often sorted by class.
+    order = torch.randperm(n_fake, generator=torch.Generator().manual_seed(seed))
+    whole = n_fake // n_real * n_real
+    return order[:whole].reshape(-1, n_real).sort(dim=1).values.unbind(), order[whole:].sort().values
 
 
 def pairs_of(n_real: int, n_fake: int) -> int:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from genpr.metrics.clusters import RealKinds
+from genpr.metrics.modes import RealKinds
 
 
 def missing_kinds(real, fake, **options):

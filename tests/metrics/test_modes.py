@@ -10,15 +10,16 @@ import torch
 from scipy.stats import binom, nbinom
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.clusters import fitted_centers, nearest_centers
 from genpr.metrics.manifold import KNNManifold
 from genpr.metrics.modes import (
     JointNeighbors,
     class_spread,
     excess_by_relabeling,
+    fitted_centers,
     holm,
     list_length,
     modes_of,
+    nearest_centers,
     surprise,
 )
 

@@ -7,9 +7,9 @@ import torch
 import genpr
 from genpr.metrics import real_manifold
 from genpr.metrics.diagnostics import ManifoldDiagnostics
-from genpr.metrics.memorization import ct_z
 from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.real_manifold import RealManifold
+from genpr.metrics.realism import ct_z
 from genpr.neighbors import search
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.engine import Engine

@@ -11,8 +11,7 @@ import torch
 from scipy import stats
 
 from genpr.errors import UsageError
-from genpr.metrics.simultaneous import against_best, on_front
-from genpr.metrics.uncertainty import Resampled, difference, standard_error
+from genpr.metrics.uncertainty import Resampled, against_best, difference, on_front, standard_error
 
 HALVES = 100
 

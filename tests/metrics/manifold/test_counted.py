@@ -370,7 +370,10 @@ class TestNeededBalls:
         real, fake = integers(np.random.default_rng(0), 20), integers(np.random.default_rng(1), 21)
         for name, metric in BALLS.items():
             needed = needed_balls({name: 2})
-            assert needed == (sorted(metric.real_balls(2)), sorted(metric.fake_balls(2)))
+            assert needed == (
+                [ball(2) for ball in [metric.real_ball] if ball],
+                [ball(2) for ball in [metric.fake_ball] if ball],
+            )
             found = counted(real, fake, {name: 2})
             assert 0 <= BALLS[name](found, 2) <= 10
             assert (set(found.real_balls_per_fake), set(found.fake_balls_per_real)) == tuple(map(set, needed))

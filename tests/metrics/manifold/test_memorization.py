@@ -12,7 +12,7 @@ from scipy import stats
 
 import genpr
 from genpr.errors import FeatureError
-from genpr.metrics.memorization import authentic, ct_z, mann_whitney_z
+from genpr.metrics.realism import authentic, ct_z, mann_whitney_z
 
 
 def z_by_scipy(fake: np.ndarray, held_out: np.ndarray) -> float:
