@@ -109,20 +109,12 @@ null-of-fewer note
 unreadable-answers warning
     {count} of {total} answers could not be read and are in no score but entity.failure_rate: {shown}
     ask these again; all are listed with their reasons in --json
-repaired-answers note
-    {count} of {total} answers were not written as they should be, and could mean one thing only: {shown}
 nothing-expected note
     nothing is expected in {count} of {total} {what}; they are in no recall
     {hint}
 beside-vocabulary note
     {count} found names are not in the vocabulary and count as nothing, such as: {shown}
     give aliases for those that mean something in it
-thresholds-by-prompts warning
-    thresholds of {classifier} were chosen on these images by what was asked for, each half's on the other half: an entity that is hardly ever drawn gets too low a threshold, and too high a recall
-    choose thresholds on labeled real images: --calibrate-on IMAGES --calibrate-expected FILE
-entities-guessed warning
-    {count} of {total} entities are found no more often in images that were asked for them than in others ({shown}): their recall is that of guessing, and may as well be 0
-    look at such images, or choose thresholds on labeled real images
 poorly-recognized warning
     of {count} of {total} entities, {classifier} tells labeled images with and without badly apart (below {limit} right on average): their recall is more about it than about the images
     read the sensitivity beside each recall, or use a detector that has these classes

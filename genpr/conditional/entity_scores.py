@@ -7,20 +7,14 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from genpr.conditional.entity_records import Expectations, FoundEntities, read_answers, read_expectations
-from genpr.conditional.parse_answers import Answer, Unreadable
-from genpr.conditional.vocabulary import (
-    CanonicalNames,
-    Vocabulary,
-    Words,
-    as_vocabulary,
-    load_vocabulary,
-)
-from genpr.errors import UsageError, short, some
+from genpr.conditional.parse_answers import Answer, Unreadable, is_none, read_entities
+from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary, load_vocabulary
+from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.result import (
     EntityBounds,
     EntityRow,
@@ -30,16 +24,40 @@ from genpr.evaluation.result import (
     package_versions,
 )
 from genpr.evaluation.result import Unreadable as UnreadableAnswer
-from genpr.evaluation.tables import is_folder
-from genpr.metrics.entities import EntityMetrics, EntityScore, entity_set_metrics
+from genpr.evaluation.tables import SUFFIXES, TableFormat, TableRow, is_folder, read_table
+from genpr.metrics.entities import EntityMetrics, entity_set_metrics
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 
-PROTOCOL = "entities"
-_IMAGE_SUFFIXES = (
-    *(".zip", ".tar", ".tgz", ".gz", ".tbz", ".tbz2", ".bz2", ".txz", ".xz"),
-    *(".npz", ".npy", ".safetensors"),
+
+def _format(what: str, main: str, text: str, **columns: str) -> TableFormat:
+    """A table with ids; `columns` are the names that each column may have."""
+    ids = "id imageid image filename file path name key index 编号 图片 图像 文件名"
+    fields = {field: tuple(names.split()) for field, names in {"id": ids, **columns}.items()}
+    return TableFormat(
+        what=what, code="bad-records", fields=fields, main=main, text=text, repeated_code="duplicate-ids"
+    )
+
+
+_EXPECTED = _format(
+    "expected entities",
+    "expected",
+    "prompt",
+    expected="expected expectedentities entities entity required include included objects labels 实体 期望实体",
+    excluded="exclude excluded excludedentities forbidden absent 排除",
+    prompt="prompt text caption description 提示词 提示 描述",
+    group="group groupid promptid 组",
 )
+_FOUND = _format(
+    "answers",
+    "found",
+    "answer",
+    found="found foundentities detected detectedentities present entities 实体",
+    answer="answer response output raw content text message result 回答 结果",
+)
+_SEPARATORS = (";", "；", "|", "\n", "、", "，", ",")
+_IMAGE_SUFFIXES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".npz", ".npy", ".safetensors")
+CLOSED_VOCABULARY = "the vocabulary, which is closed; add it there, or give its alias"
 
 
 def entity_metrics(
@@ -82,28 +100,20 @@ def entity_metrics(
     """
     closed, table = load_vocabulary(vocabulary, aliases)
     names = CanonicalNames(table)
+    found: list[tuple[str, ...] | None]
     if isinstance(reference, str):
         texts = [contexts] if isinstance(contexts, str) else list(contexts)
-        if closed is None or not all(isinstance(text, str) for text in texts):
+        if closed is None:
             raise UsageError(
-                "a text is searched for the entities of a vocabulary; needed are vocabulary=, and a text or texts to compare "
-                "with",
-                code="no-vocabulary" if closed is None else "bad-option",
+                "a text is searched for the entities of a vocabulary; give one", code="no-vocabulary"
             )
-        expected: list[tuple[str, ...]] = [closed.find(reference)]
-        found: list[tuple[str, ...] | None] = [
-            names.register(name for text in texts for name in closed.find(str(text)))
-        ]
+        if not all(isinstance(text, str) for text in texts):
+            raise UsageError("a text is compared with a text or a list of texts", code="bad-option")
+        expected = [closed.find(reference)]
+        found = [names.register(name for text in texts for name in closed.find(str(text)))]
     else:
-        if isinstance(contexts, str):
-            raise UsageError(
-                "a list of entities is compared with another list, not with a text; find those of the text with "
-                "Vocabulary.find",
-                code="bad-option",
-            )
-        expected_lists, found_lists = _as_lists(reference), _as_lists(contexts)
-        expected = [names.register(each or ()) for each in expected_lists]
-        found = [None if each is None else names.match(each) for each in found_lists]
+        expected = [names.register(each or ()) for each in _as_lists(reference)]
+        found = [None if each is None else names.match(each) for each in _as_lists(contexts)]
     excluded_names = names.register(excluded)
     return entity_set_metrics(
         expected,
@@ -114,17 +124,14 @@ def entity_metrics(
     )
 
 
-def _as_lists(names: Sequence[object]) -> list[Collection[str] | None]:
-    """One list, or several."""
-    several = [each is None or (isinstance(each, Collection) and not isinstance(each, str)) for each in names]
-    if names and all(several):
-        return list(names)  # type: ignore[arg-type]
-    if any(several) or not all(isinstance(each, str) for each in names):
-        raise UsageError(
-            "entities are a list of names, or a list of such lists; this one holds both, or something else",
-            code="bad-option",
-        )
-    return [[str(each) for each in names]]
+def _as_lists(names: str | Sequence[object]) -> list[Collection[str] | None]:
+    """One list of names, or several."""
+    if not isinstance(names, str):
+        if names and all(isinstance(each, Collection | None) and not isinstance(each, str) for each in names):
+            return list(names)  # type: ignore[arg-type]
+        if all(isinstance(each, str) for each in names):
+            return [list(map(str, names))]
+    raise UsageError("entities are a list of names, or a list of such lists", code="bad-option")
 
 
 def score_entities(
@@ -156,7 +163,7 @@ def score_entities(
         >>> import genpr
         >>> result = genpr.score_entities({"a": ["cat", "dog"], "b": ["car"]}, {"a": "Entities: cat", "b": "I see a car."})
         >>> result["entity.recall"], result["entity.failure_rate"], result.entities.unreadable[0].reason
-        (0.5, 0.5, 'there is a sentence where a name should be')
+        (0.5, 0.5, "'I see a car' is no name")
     """
     started = time.perf_counter()
     _check_answers(found)
@@ -164,92 +171,52 @@ def score_entities(
     names = CanonicalNames(table)
     excluded_names = () if exclude is None else as_vocabulary(exclude, "exclude").entities
     expectations = read_expectations(expected, names, closed, excluded_names)
-    answers = read_answers(found, expectations, names)
+    rows, origin = _answer_rows(found, expectations)
+    answers = [_read(row, lambda name: names.get(name) is not None) for row in rows]
+    canonical = [names.match(answer.entities) if isinstance(answer, Answer) else None for answer in answers]
     metrics = entity_set_metrics(
         expectations.expected,
-        answers.found,
+        canonical,
         vocabulary=None if closed is None else closed.entities,
         excluded=expectations.excluded,
         groups=expectations.groups,
         seed=seed,
     )
-    return Result(
-        metrics={f"entity.{name}": metric_value(score) for name, score in metrics.scores.items()},
-        extractor=None,
-        extractors={},
-        fake=_answers_summary(answers),
+    encoded = [json.dumps(None if names is None else sorted(names)) for names in canonical]
+    return entity_result(
+        metrics,
+        expectations,
+        [table, closed],
+        fake=_text_summary(origin, "answers", encoded),
         device="cpu",
         max_images=None,
+        seed=seed,
         seconds={"score": time.perf_counter() - started},
-        notices=_notices(metrics, expectations, answers, closed),
-        entities=_summary(metrics, expectations, answers, closed),
-        **common_fields(metrics, expectations, table, closed, seed=seed),
-    )
-
-
-def common_fields(
-    metrics: EntityMetrics,
-    expectations: Expectations,
-    table: Vocabulary | None,
-    closed: Vocabulary | None,
-    *,
-    seed: int,
-) -> dict[str, Any]:
-    """The fields that results of answers and of images share."""
-    return {
-        "protocol": PROTOCOL,
-        "ties": "closed",
-        "distances": "exact",
-        "deviations": (),
-        "real": expectations_summary(expectations, table, closed),
-        "n_shared": 0,
-        "seed": seed,
-        "versions": package_versions(),
-        "undefined": tuple(f"entity.{name}" for name in metrics.undefined),
-    }
-
-
-def _check_answers(found: object) -> None:
-    """Refuse images."""
-    if isinstance(found, str | os.PathLike):
-        path = Path(found)
-        is_images, what = path.suffix.lower() in _IMAGE_SUFFIXES or is_folder(path), short(str(found), 60)
-    else:
-        is_images, what = getattr(found, "ndim", 0) == 4, f"<{type(found).__name__}>"
-    if is_images:
-        raise UsageError(
-            f"{what} holds images, not answers about them; needed is a classifier of images: --by clip-vit-b-32, --by "
-            "DETECTOR (in Python: genpr.score_entities_in_images), or a file of answers (.csv, .tsv, .jsonl, .json)",
-            code="images-not-answers",
-        )
-
-
-def metric_value(
-    score: EntityScore, *, extractor: str | None = None, variant: str | None = None
-) -> MetricValue:
-    """One number as part of a result."""
-    replicates = None if score.replicates is None else tuple(score.replicates.tolist())
-    return MetricValue(
-        score.value,
-        None,
-        interval=score.interval,
-        replicates=replicates,
-        n_counted=score.n,
-        extractor=extractor,
-        variant=variant,
+        notices=(
+            *_unreadable_notices(answers),
+            *nothing_expected_notices(expectations),
+            *_beside_notices(canonical, closed),
+        ),
+        entities=_summary(
+            metrics, answers, zip(expectations.ids, map(_beginning, rows), strict=True), closed
+        ),
     )
 
 
 def _summary(
-    metrics: EntityMetrics, expectations: Expectations, answers: FoundEntities, closed: Vocabulary | None
+    metrics: EntityMetrics,
+    answers: Sequence[Answer | Unreadable],
+    texts: Iterable[tuple[str, str]],
+    closed: Vocabulary | None,
 ) -> EntitySummary:
-    read = Counter(answer.how for answer in answers.answers if isinstance(answer, Answer))
+    """What answers say; `texts` are the id and the beginning of each."""
+    forms = Counter(answer.how for answer in answers if isinstance(answer, Answer))
     return EntitySummary(
-        n_answers=len(answers.answers),
+        n_answers=len(answers),
         rows=entity_rows(metrics),
         unreadable=tuple(
             UnreadableAnswer(name, answer.reason, text)
-            for name, answer, text in zip(expectations.ids, answers.answers, answers.texts, strict=True)
+            for answer, (name, text) in zip(answers, texts, strict=True)
             if isinstance(answer, Unreadable)
         ),
         bounds=tuple(
@@ -257,46 +224,87 @@ def _summary(
             for name, score in metrics.scores.items()
             if score.bounds
         ),
-        forms=tuple(read.most_common()),
-        undefined=tuple((f"entity.{name}", why) for name, why in metrics.undefined.items()),
+        forms=tuple(forms.most_common()),
+        undefined=undefined_reasons(metrics),
         vocabulary=None if closed is None else len(closed),
+    )
+
+
+def entity_result(
+    metrics: EntityMetrics,
+    expectations: Expectations,
+    words: Sequence[Vocabulary | None],
+    *,
+    variant: str | None = None,
+    **fields: Any,  # noqa: ANN401 - the other fields of the result
+) -> Result:
+    """The result of answers or of images; `words` are the vocabularies that decide what is right."""
+    extractor = fields.setdefault("extractor", None)
+    return Result(
+        metrics={
+            f"entity.{name}": MetricValue(
+                score.value,
+                None,
+                interval=score.interval,
+                replicates=None if score.replicates is None else tuple(score.replicates.tolist()),
+                n_counted=score.n,
+                extractor=None if extractor is None else extractor.name,
+                variant=variant,
+            )
+            for name, score in metrics.scores.items()
+        },
+        extractors={} if extractor is None else {extractor.name: extractor},
+        protocol="entities",
+        ties="closed",
+        distances="exact",
+        deviations=(),
+        real=expectations_summary(expectations, words),
+        n_shared=0,
+        versions=package_versions(),
+        undefined=tuple(f"entity.{name}" for name in metrics.undefined),
+        **fields,
     )
 
 
 def entity_rows(metrics: EntityMetrics) -> tuple[EntityRow, ...]:
     """One per entity, the worst first."""
-    return tuple(EntityRow(row.entity, row.n_expected, row.n_found, row.n_false) for row in metrics.entities)
+    return tuple(EntityRow(*row) for row in metrics.entities)
 
 
-def expectations_summary(
-    expectations: Expectations, table: Vocabulary | None, closed: Vocabulary | None
-) -> SideSummary:
-    """Everything that decides what is right: other aliases or another vocabulary are another set of prompts."""
-    excluded_names = expectations.excluded or ((),) * len(expectations.ids)
-    rows = [
-        json.dumps([name, sorted(names), sorted(others), group])
-        for name, names, others, group in zip(
-            expectations.ids, expectations.expected, excluded_names, expectations.groups, strict=True
+def undefined_reasons(metrics: EntityMetrics) -> tuple[tuple[str, str], ...]:
+    """Metrics without a value, and why."""
+    return tuple((f"entity.{name}", why) for name, why in metrics.undefined.items())
+
+
+def _check_answers(found: object) -> None:
+    """Refuse images."""
+    path = Path(found) if isinstance(found, str | os.PathLike) else Path()
+    is_source = path.suffix.lower() in _IMAGE_SUFFIXES or (path != Path() and is_folder(path))
+    if is_source or getattr(found, "ndim", 0) == 4:
+        raise UsageError(
+            "these are images, not answers about them; needed is what recognizes entities in images: --by clip-vit-b-32, --by "
+            "DETECTOR (in Python: genpr.score_entities_in_images), or a file of answers (.csv, .tsv, .jsonl, .json)",
+            code="images-not-answers",
         )
+
+
+def expectations_summary(expectations: Expectations, words: Sequence[Vocabulary | None]) -> SideSummary:
+    """Everything that decides what is right: other aliases or another vocabulary are another set of prompts."""
+    excluded = expectations.excluded or ((),) * len(expectations.ids)
+    fields = zip(expectations.ids, expectations.expected, excluded, expectations.groups, strict=True)
+    rows = [
+        json.dumps([name, sorted(required), sorted(others), group])
+        for name, required, others, group in fields
     ]
-    rules = json.dumps(
-        [None if words is None else sorted(words.by_name.items()) for words in (table, closed)]
-    )
-    content, order = sha256_of_rows(rules, *sorted(rows)), sha256_of_rows(rules, *rows)
-    return _text_summary(expectations.origin, "prompts", len(expectations.ids), content, order)
+    rules = [None if each is None else sorted(each.by_name.items()) for each in words]
+    return _text_summary(expectations.origin, "prompts", rows, json.dumps(rules))
 
 
-def _answers_summary(answers: FoundEntities) -> SideSummary:
-    rows = [json.dumps(None if found is None else sorted(found)) for found in answers.found]
-    return _text_summary(
-        answers.origin, "answers", len(rows), sha256_of_rows(*sorted(rows)), sha256_of_rows(*rows)
-    )
-
-
-def _text_summary(source: str, what: str, n: int, content: str, order: str) -> SideSummary:
+def _text_summary(source: str, what: str, rows: Sequence[str], *rules: str) -> SideSummary:
+    """A side that is no images, identified by what its rows and rules say."""
     return SideSummary(
         source=source,
-        n=n,
+        n=len(rows),
         n_embedded=0,
         n_cached=0,
         n_duplicates=0,
@@ -304,8 +312,8 @@ def _text_summary(source: str, what: str, n: int, content: str, order: str) -> S
         flags={},
         decoder={},
         seconds=0.0,
-        content=content,
-        order=order,
+        content=sha256_of_rows(*rules, *sorted(rows)),
+        order=sha256_of_rows(*rules, *rows),
         what=what,
     )
 
@@ -325,31 +333,218 @@ def nothing_expected_notices(expectations: Expectations) -> list[Notice]:
     return [notice("nothing-expected", count=f"{nothing:,}", total=f"{len(expectations.ids):,}", **facts)]
 
 
-def _notices(
-    metrics: EntityMetrics, expectations: Expectations, answers: FoundEntities, closed: Vocabulary | None
-) -> tuple[Notice, ...]:
-    found: list[Notice] = []
-    total = len(expectations.ids)
-    reasons = Counter(answer.code for answer in answers.answers if isinstance(answer, Unreadable))
-    if reasons:
-        codes = ", ".join(f"{code} ({count:,})" for code, count in reasons.most_common(5))
-        found.append(
-            notice("unreadable-answers", count=f"{metrics.n_unreadable:,}", total=f"{total:,}", shown=codes)
-        )
-    repaired = [
-        answer.repaired for answer in answers.answers if isinstance(answer, Answer) and answer.repaired
-    ]
-    if repaired:
-        kinds = Counter(what for each in repaired for what in each)
-        listed = ", ".join(f"{what} ({count:,})" for what, count in kinds.most_common(5))
-        found.append(notice("repaired-answers", count=f"{len(repaired):,}", total=f"{total:,}", shown=listed))
-    found += nothing_expected_notices(expectations)
-    if closed is not None:
-        unlisted = dict.fromkeys(
-            name for each in answers.found if each is not None for name in each if name not in closed
-        )
-        if unlisted:
-            found.append(
-                notice("beside-vocabulary", count=f"{len(unlisted):,}", shown=some(list(unlisted), 3))
+def _unreadable_notices(answers: Sequence[Answer | Unreadable]) -> list[Notice]:
+    codes = Counter(answer.code for answer in answers if isinstance(answer, Unreadable))
+    shown = ", ".join(f"{code} ({count:,})" for code, count in codes.most_common(5))
+    facts = {"count": f"{codes.total():,}", "total": f"{len(answers):,}", "shown": shown}
+    return [notice("unreadable-answers", **facts)] if codes else []
+
+
+def _beside_notices(found: Sequence[Collection[str] | None], closed: Vocabulary | None) -> list[Notice]:
+    """Which found names are not in the closed vocabulary."""
+    if closed is None:
+        return []
+    unlisted = list(dict.fromkeys(name for each in found for name in each or () if name not in closed))
+    return (
+        [notice("beside-vocabulary", count=f"{len(unlisted):,}", shown=some(unlisted, 3))] if unlisted else []
+    )
+
+
+def _read_records(source: object, form: TableFormat) -> tuple[tuple[TableRow, ...], str]:
+    """Records from a file, a mapping of id -> value, or a sequence of values in order; and what to call the source."""
+    origin = f"<{form.what}>"
+    if isinstance(source, str | os.PathLike):
+        path, origin = Path(source), str(source)
+        if path.suffix and path.suffix.lower() not in SUFFIXES:
+            raise UsageError(
+                f"{origin} is of unknown kind ({path.suffix}); {form.what} are a .csv, .tsv, .jsonl or .json with a record per "
+                "image",
+                code="records-kind",
+                path=origin,
             )
-    return tuple(found)
+        rows = list(read_table(path, form))
+    elif isinstance(source, Mapping):
+        values = [(f"[{key!r}]", {"id": str(key), form.field_of(each): each}) for key, each in source.items()]
+        rows = [TableRow(*each) for each in values]
+    elif isinstance(source, Iterable):
+        rows = [TableRow(f"[{i}]", {form.field_of(each): each}) for i, each in enumerate(source)]
+    else:
+        raise UsageError(
+            f"{form.what} are a file, a dictionary by id, or a list in order, not {type(source).__name__}",
+            code="records-kind",
+        )
+    fields = {field for each in rows for field in each.values}
+    if not fields - {"id", "group"}:
+        needed = " or ".join(field for field in form.fields if field not in {"id", "group", "excluded"})
+        raise form.error(origin, f"it has no records with {needed}")
+    return tuple(rows), origin
+
+
+def _ids(rows: Sequence[TableRow], form: TableFormat, origin: str) -> tuple[str, ...] | None:
+    """The ids of all rows; None where there are none."""
+    if not any("id" in row.values for row in rows):
+        return None
+    values = [row.values.get("id") for row in rows]
+    ids = tuple(str(value).strip() if isinstance(value, str | int) else "" for value in values)
+    if "" in ids:
+        raise form.error(origin, f"{rows[ids.index('')].where} has an empty id")
+    if twice := [name for name, count in Counter(ids).items() if count > 1]:
+        raise form.error(
+            origin,
+            f"{len(twice):,} ids come more than once ({some(twice)}); needed is one record for each image",
+            code="duplicate-ids",
+        )
+    return ids
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """What is expected, by image.
+
+    Attributes:
+        ids: As in the file; "[3]" where it has none.
+        has_ids: Whether it has some.
+        expected: Entities.
+        excluded: Entities that must not be there; None where nothing is excluded anywhere.
+        groups: What images with the same prompt share.
+        origin: Where they come from, for messages.
+        from_prompts: Whether entities were looked for in prompts.
+    """
+
+    ids: tuple[str, ...]
+    has_ids: bool
+    expected: tuple[tuple[str, ...], ...]
+    excluded: tuple[tuple[str, ...], ...] | None
+    groups: tuple[str, ...]
+    origin: str
+    from_prompts: bool
+
+    def select(self, rows: Sequence[int]) -> Expectations:
+        """Those of some images, in this order."""
+        return replace(
+            self,
+            ids=tuple(self.ids[row] for row in rows),
+            expected=tuple(self.expected[row] for row in rows),
+            excluded=None if self.excluded is None else tuple(self.excluded[row] for row in rows),
+            groups=tuple(self.groups[row] for row in rows),
+        )
+
+
+def read_expectations(
+    source: object,
+    names: CanonicalNames,
+    vocabulary: Vocabulary | None,
+    exclude: Iterable[str] = (),
+    *,
+    closed: str | None = CLOSED_VOCABULARY,
+) -> Expectations:
+    """Expected entities from a file, a mapping or a sequence; texts are prompts, in which the vocabulary is looked for.
+
+    `names` learns the names of all expected entities, `exclude` must not be in any image, and `closed` is what to call the
+    vocabulary in the message about an entity that it lacks; None if such entities are allowed.
+    """
+    rows, origin = _read_records(source, _EXPECTED)
+    excluded_everywhere = tuple(exclude)
+    from_prompts = not any("expected" in row.values for row in rows)
+    if from_prompts and vocabulary is None and any("prompt" in row.values for row in rows):
+        raise UsageError(
+            f"{origin} holds prompts and no lists of expected entities; to look for entities in prompts, a vocabulary is needed",
+            code="no-vocabulary",
+        )
+    found = _ids(rows, _EXPECTED, origin)
+    ids = found or tuple(f"[{i}]" for i in range(len(rows)))
+    expected, excluded, groups = [], [], []
+    for name, row in zip(ids, rows, strict=True):
+        try:
+            required = _expected_in(row, names, vocabulary if from_prompts else None)
+            forbidden = _listed(row.values.get("excluded"))
+        except ValueError as error:
+            raise DataError(f"{origin}, {row.where}: {error}", code="bad-expectation", path=origin) from error
+        new = [entity for entity in required if vocabulary is not None and entity not in vocabulary]
+        if new and closed is not None:
+            message = f"{origin}, {row.where}: {short(new[0], 60)!r} is expected and not in {closed}"
+            raise DataError(message, code="bad-expectation", path=origin)
+        expected.append(required)
+        excluded.append(names.register([*excluded_everywhere, *forbidden]))
+        groups.append(str(row.values.get("group") or row.values.get("prompt") or name))
+    return Expectations(
+        ids=ids,
+        has_ids=found is not None,
+        expected=tuple(expected),
+        excluded=tuple(excluded) if any(excluded) else None,
+        groups=tuple(groups),
+        origin=origin,
+        from_prompts=from_prompts,
+    )
+
+
+def _expected_in(row: TableRow, names: CanonicalNames, vocabulary: Vocabulary | None) -> tuple[str, ...]:
+    """What a row expects: the entities of a vocabulary in its prompt, or its list."""
+    if vocabulary is not None:
+        prompt = row.values.get("prompt")
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise ValueError(f"needed is a prompt, found {short(repr(prompt), 60)}")
+        return vocabulary.find(prompt)
+    if "expected" not in row.values:
+        raise ValueError(
+            "there is no list of expected entities; write an empty one where nothing is expected"
+        )
+    return names.register(_listed(row.values["expected"]))
+
+
+def _listed(value: object) -> tuple[str, ...]:
+    """Names in a list, or in a text with one kind of separator; nothing and an empty text are no names."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return ()
+    if isinstance(value, str) and value.strip()[0] not in "[{":
+        separator = next((mark for mark in _SEPARATORS if mark in value), "\n")
+        return tuple(name.strip() for name in value.split(separator))
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=str)
+    if isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
+        return tuple(value)
+    outcome = read_entities(value)  # a list of objects with names, or JSON in a cell
+    if isinstance(outcome, Unreadable):
+        raise ValueError(  # noqa: TRY004 - of the file
+            f"the entities {short(repr(value), 60)} cannot be read ({outcome.reason}); write them as a;b;c or as a JSON list"
+        )
+    return outcome.entities
+
+
+def _answer_rows(source: object, expectations: Expectations) -> tuple[Sequence[TableRow], str]:
+    """The answer to each expectation, in its order, and what to call the source."""
+    rows, origin = _read_records(source, _FOUND)
+    ids = _ids(rows, _FOUND, origin)
+    if ids is None and not expectations.has_ids and len(rows) == len(expectations.ids):
+        return rows, origin
+    by_id = dict(zip(ids or (), rows, strict=ids is not None))
+    missing = [name for name in expectations.ids if name not in by_id]
+    unknown = by_id.keys() - set(expectations.ids)
+    if ids is None or not expectations.has_ids:
+        reason = "needed are ids in both, or equally many records in the same order"
+    elif missing:
+        reason = f"no answer for {len(missing):,} of {len(expectations.ids):,} ({some(missing)}); record an empty one"
+    elif unknown:
+        reason = f"{len(unknown):,} ids that {expectations.origin} does not have ({some(sorted(unknown))})"
+    else:
+        return [by_id[name] for name in expectations.ids], origin
+    message = f"{origin} does not fit {expectations.origin}: {reason}"
+    raise DataError(message, code="ids-do-not-match", path=origin)
+
+
+def _read(row: TableRow, known: Callable[[str], bool]) -> Answer | Unreadable:
+    """A list of found entities, or a text of a model, in which a single name counts where it is known."""
+    found = row.values.get("found")
+    if isinstance(found, Answer | Unreadable):
+        return found
+    if isinstance(found, list | tuple | set | frozenset) and all(isinstance(name, str) for name in found):
+        return Answer(() if len(found) == 1 and is_none(*found) else tuple(found), "list")
+    answer: Any = row.values.get("answer")
+    value = {"entities": found} if "found" in row.values else "" if answer is None else answer
+    return read_entities(value, known=known)
+
+
+def _beginning(row: TableRow) -> str:
+    """How an answer begins."""
+    answer = row.values.get("found", row.values.get("answer", ""))
+    return answer[:200] if isinstance(answer, str) else short(repr(answer), 200)

@@ -158,8 +158,8 @@ class EntityOptions(EmbedOptions):
     )
     calibrate_on: object = option(
         None,
-        "Labeled images, best real ones, on which thresholds are chosen. Without, a detection counts from 0.3 on; those of "
-        "a pair of encoders are chosen on the scored images by what was expected, each half's on the other half.",
+        "Labeled images, best real ones, on which thresholds are chosen; a pair of encoders needs them. Without, a detection "
+        "counts from 0.3 on.",
         metavar="IMAGES",
     )
     calibrate_expected: object = option(

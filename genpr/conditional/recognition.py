@@ -1,45 +1,35 @@
-"""Score what a classifier finds in images against what should be there.
+"""Find entities in images with detectors, or with pairs of image and text encoders (zero-shot), and score them.
 
-A score counts from a threshold on: a fixed one, one chosen on labeled images, or one chosen on the other half of the scored
-images.
+A score counts from a threshold on: a fixed one for detectors, or one chosen on labeled images. Thresholds are never chosen on
+the scored images by what they were asked to show: an entity that is never drawn would get a recall of about one half.
 """
 
 from __future__ import annotations
 
-import math
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
+from pathlib import Path
 from typing import Unpack, cast
 
 import torch
 from torch import Tensor
 
-from genpr.conditional.classifiers import (
-    DETECTED,
-    ClassifierSpec,
-    EntityClassifier,
-    load_classifier,
-    presence_matrix,
-    present_names,
-)
-from genpr.conditional.entity_records import CLOSED_VOCABULARY, Expectations, read_expectations
 from genpr.conditional.entity_scores import (
-    common_fields,
+    CLOSED_VOCABULARY,
+    Expectations,
+    entity_result,
     entity_rows,
     expectations_summary,
-    metric_value,
     nothing_expected_notices,
+    read_expectations,
     sha256_of_rows,
+    undefined_reasons,
 )
 from genpr.conditional.options import EntityKeywords, EntityOptions
-from genpr.conditional.vocabulary import (
-    CanonicalNames,
-    Vocabulary,
-    Words,
-    as_vocabulary,
-    load_vocabulary,
-)
+from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary, load_vocabulary
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.diagnostics import decoding_notices
 from genpr.evaluation.result import (
@@ -51,17 +41,30 @@ from genpr.evaluation.result import (
     SideSummary,
 )
 from genpr.evaluation.tables import names_like
+from genpr.features.custom import load_user_object, wrap_extractor
+from genpr.features.detectors import DETECTORS, DetectingExtractor, Detector, load_detector
+from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, image_names, open_input, source_rows
 from genpr.features.options import takes_options
-from genpr.features.source_features import Embedder, SourceFeatures
+from genpr.features.registry import canonical_name, check_has_text
+from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures
+from genpr.features.text import check_pair, is_custom, text_encoder_for
 from genpr.images.item import known_length, plain_path
 from genpr.memory import memory_limit
-from genpr.metrics.entities import EntityMetrics, entity_set_metrics
-from genpr.metrics.presence import LEAST_EXAMPLES, Calibration, calibrate, present_by_halves
+from genpr.metrics.entities import entity_set_metrics
+from genpr.metrics.presence import LEAST_EXAMPLES, calibrate
 from genpr.notices import Notice, notice
 
-_NO_ANSWERS = "failure_rate"  # the answers of a classifier can all be read
+DETECTED = 0.3
+"""Least score of a detection that counts, as in GenEval (Ghosh et al. 2023)."""
+
+TEMPLATE = "a photo of a {}."
+"""The sentence around a name for encoders of text."""
+
+ClassifierSpec = str | Detector | FeatureExtractor
+"""A classifier as users name or give it."""
+
 _POOR = 0.75
 
 
@@ -76,7 +79,7 @@ def score_entities_in_images(
             where all differ; or without ids in the order of the images.
         images: Anything that `genpr.score` takes: a folder, an archive, an array, a feature file.
         by: What classifies: "clip", a CLIP model, a detector such as "fasterrcnn_resnet50_fpn_v2", a user's
-            "path/to/file.py:factory", or an object: a pair of encoders, a detector, or a `ZeroShot`.
+            "path/to/file.py:factory", or an object: a pair of encoders, or a detector.
         **options: The fields of `EntityOptions` but for `by`.
 
     Returns:
@@ -114,36 +117,137 @@ def _score(expected: object, images: object, options: EntityOptions, embedder: E
     calibration = None if options.calibrate_on is None else open_input(options.calibrate_on, "real")
     started = time.perf_counter()
     closed, _ = load_vocabulary(options.vocabulary, options.aliases)
-    classifier = load_classifier(cast("ClassifierSpec", options.by), embedder)
+    classifier = _load_classifier(cast("ClassifierSpec", options.by), embedder)
     vocabulary, what = _vocabulary(closed, options.aliases, classifier)
     expectations = _expectations(expected, options.exclude, vocabulary, what)
-    _check_matched(opened, expectations)
     labels = None
     if calibration is not None:
         labels = read_expectations(
             options.calibrate_expected, CanonicalNames(vocabulary), vocabulary, closed=None
         )
-        _check_matched(calibration, labels)
-    elif not classifier.is_detector:
-        _check_halves(expectations, vocabulary, options.seed)
+        _check_both_kinds(labels, vocabulary)
+    elif classifier.classes is None:
+        raise UsageError(
+            f"cosines of {classifier.name} have no natural threshold; needed are labeled images, best real ones, to choose one for "
+            "each entity: --calibrate-on and --calibrate-expected",
+            code="no-thresholds",
+        )
     scorer = classifier.scorer(vocabulary)
     seconds = {"reading": time.perf_counter() - started}
-    scored = _scored(opened, "images", expectations, classifier)
-    scores = scorer(scored.features)[scored.order]
+    scored = _embedded(opened, "images", expectations, classifier, scorer)
     labeled = None
-    if calibration is not None and labels is not None:
-        labeled = _scored(calibration, "calibration", labels, classifier)
-        presence = _labeled_thresholds(scores, vocabulary, labeled, scorer(labeled.features)[labeled.order])
-    elif classifier.is_detector:
-        presence = _fixed_thresholds(scores, vocabulary)
+    if calibration is None or labels is None:
+        chosen = [EntityThreshold(entity, (DETECTED,), False, None, None) for entity in vocabulary]
     else:
-        second = _check_halves(scored.expectations, vocabulary, options.seed)
-        presence = _prompt_thresholds(scores, vocabulary, scored.expectations, second)
-    return _result(scored, presence, vocabulary, classifier, labeled, seconds)
+        labeled = _embedded(calibration, "calibration", labels, classifier, scorer)
+        found = calibrate(labeled.scores, _presence_matrix(labeled.expectations, vocabulary))
+        rates = zip(found.sensitivity.tolist(), found.false_positive_rate.tolist(), strict=True)
+        known = [[None if rate != rate else rate for rate in each] for each in rates]
+        columns = zip(vocabulary, found.thresholds.tolist(), found.is_own.tolist(), known, strict=True)
+        chosen = [EntityThreshold(entity, (level,), own, *each) for entity, level, own, each in columns]
+    return _result(scored, chosen, vocabulary, classifier, labeled, seconds)
+
+
+@dataclass(frozen=True)
+class _Classifier:
+    """Scores entities in images."""
+
+    name: str
+    space: ExtractorKey  # what images are embedded with
+    classes: tuple[str, ...] | None  # of a detector; None for a pair of encoders, which classify by any name
+    embedder: Embedder
+
+    def scorer(self, vocabulary: Vocabulary) -> Callable[[FeatureSet], Tensor]:
+        """Turns features into scores of the entities, float64 (n, E); loads the text encoder."""
+        if self.classes is not None:
+            columns = _class_columns(vocabulary, self.classes)
+            # The best score, where an entity is several classes.
+            return lambda found: torch.stack(
+                [found.features[:, e].amax(dim=1) for e in columns], dim=1
+            ).double()
+        encoder = text_encoder_for(self.space, self.embedder)
+        vectors = encoder.encode_text([TEMPLATE.format(name) for name in vocabulary]).cpu().double()
+        lengths = vectors.norm(dim=1, keepdim=True)
+        if not bool((lengths > 0).all()):
+            raise DataError("the text encoder gave NaN or zero for a name", code="bad-scores")
+
+        def score(features: FeatureSet) -> Tensor:
+            check_pair(features, encoder, vectors, vocabulary.entities)
+            found = features.features.cpu().double()
+            cosines: Tensor = (found / found.norm(dim=1, keepdim=True)) @ (vectors / lengths).T
+            if not bool(cosines.isfinite().all()):
+                raise DataError("features of an image hold NaN, or are zero", code="bad-scores")
+            return cosines
+
+        return score
+
+
+def _class_columns(vocabulary: Vocabulary, classes: Sequence[str]) -> list[list[int]]:
+    """The indices of a detector's classes that each entity has, such as those of couch and sofa."""
+    columns: dict[str, list[int]] = {entity: [] for entity in vocabulary}
+    for column, name in enumerate(classes):
+        entity = vocabulary.canonical(name)
+        if entity is not None:
+            columns[entity].append(column)
+    if unseen := [entity for entity, found in columns.items() if not found]:
+        raise UsageError(
+            f"the detector has no class for {len(unseen):,} of {len(columns):,} entities ({some(unseen)}); it knows "
+            f"{some(list(classes), 5)}. Leave them out of the vocabulary, or give a class as their alias",
+            code="unseen-entities",
+        )
+    return list(columns.values())
+
+
+def _load_classifier(by: ClassifierSpec, embedder: Embedder) -> _Classifier:
+    """A classifier, by its name or from an object; the weights of encoders are looked for when they are needed."""
+    options = embedder.options
+    if not isinstance(by, str):
+        return _from_object(by, type(by).__name__, embedder)
+    if by in DETECTORS:
+        detector = load_detector(by, weights=options.weights, device=embedder.device, offline=options.offline)
+        return _from_detector(detector, by, embedder)
+    name = "clip-vit-b-32" if by == "clip" else by
+    try:
+        check_has_text(name)
+    except UsageError as error:
+        raise UsageError(
+            f"{name!r} recognizes no entities; needed is a model that embeds texts, too (clip, clip-vit-l-14, "
+            f"open_clip:MODEL:PRETRAINED), a detector ({', '.join(DETECTORS)}), or path/to/file.py:factory",
+            code=error.code,
+        ) from error
+    if is_custom(name):
+        return _from_object(name, name, embedder)
+    name = canonical_name(name)
+    return _Classifier(name, name, None, embedder)
+
+
+def _from_object(by: object, name: str, embedder: Embedder) -> _Classifier:
+    """A custom object, or the path of its factory: a pair of encoders if it has `encode_text`, and else a detector."""
+    weights = embedder.options.weights
+    if weights is not None and not Path(weights).is_dir():
+        raise UsageError(
+            f"weights {os.fspath(weights)!r} were given, but classifier {name!r} takes no weights file",
+            code="weights-unused",
+        )
+    if isinstance(by, str):
+        by = load_user_object(by, kind="classifier", device=embedder.device)
+    if callable(getattr(getattr(by, "wrapped", by), "encode_text", None)):
+        extractor = wrap_extractor(by, name=name)
+        return _Classifier(extractor.name, extractor, None, embedder)
+    custom_name = getattr(by, "name", None)
+    return _from_detector(
+        cast("Detector", by), custom_name if isinstance(custom_name, str) else name, embedder
+    )
+
+
+def _from_detector(detector: Detector, name: str, embedder: Embedder) -> _Classifier:
+    extractor = DetectingExtractor(detector, name=name)
+    # One image at a time: a detector may pad those of a batch to one size, which moves scores.
+    return _Classifier(name, extractor, extractor.names, embedder.with_options(batch_size=1))
 
 
 def _vocabulary(
-    closed: Vocabulary | None, aliases: Words | None, classifier: EntityClassifier
+    closed: Vocabulary | None, aliases: Words | None, classifier: _Classifier
 ) -> tuple[Vocabulary, str | None]:
     """What is looked for; and what to call it if these are the classes of a detector."""
     if closed is not None:
@@ -178,29 +282,28 @@ def _expectations(
 
 
 @dataclass(frozen=True)
-class _Scored:
-    """Embedded images that are matched with what is expected in them."""
+class _Embedded:
+    """Embedded images with what is expected in them, and the scores (n, E) of the entities in the same order."""
 
     expectations: Expectations
     features: FeatureSet
-    order: Tensor
+    scores: Tensor
 
 
-def _check_matched(opened: OpenedInput, expectations: Expectations) -> None:
-    """Refuse ids without an image and images without an id, if names are known without reading images."""
-    names = image_names(opened)
-    if names is not None:
-        _match_images(expectations, names, _name_of(opened))
-
-
-def _scored(
-    opened: OpenedInput, role: str, expectations: Expectations, classifier: EntityClassifier
-) -> _Scored:
+def _embedded(
+    opened: OpenedInput,
+    role: str,
+    expectations: Expectations,
+    classifier: _Classifier,
+    scorer: Callable[[FeatureSet], Tensor],
+) -> _Embedded:
     """Embed images, and match them with expectations; those of unusable images are left out."""
+    names = image_names(opened)
+    if names is not None:  # before images are read
+        _match_images(expectations, names, _name_of(opened))
     side = SourceFeatures(opened, role, classifier.embedder, declared=(classifier.space,))
     side.require([classifier.space], minimum=1)
     features = side[classifier.space]
-    names = image_names(opened)
     if names is None:  # only known now, and of the images that could be read
         names = [features.name_of(row) for row in range(len(features))]
         used: Sequence[int] = range(len(names))
@@ -211,7 +314,8 @@ def _scored(
     # In the order of the expectations: pairs of results are drawn alike, whatever their images are called.
     rows = [matched[row] for row in used]
     order = sorted(range(len(rows)), key=rows.__getitem__)
-    return _Scored(expectations.select([rows[row] for row in order]), features, torch.tensor(order))
+    scores = scorer(features)[torch.tensor(order)]
+    return _Embedded(expectations.select([rows[row] for row in order]), features, scores)
 
 
 def _name_of(opened: OpenedInput) -> str:
@@ -219,254 +323,135 @@ def _name_of(opened: OpenedInput) -> str:
 
 
 def _match_images(expectations: Expectations, names: Sequence[str], source: str) -> list[int]:
-    """The expectation of each image: by the form of its name that is an id, or in order where there are no ids.
-
-    Args:
-        expectations: With ids, or in the order of the images.
-        names: Of all images of the source, in its order.
-        source: What to call it in messages.
-
-    Raises:
-        DataError: Images and ids do not match one to one ("ids-do-not-match").
-    """
-    ids = [plain_path(name) for name in expectations.ids]
-    if expectations.records.ids is None:
-        if len(names) == len(ids):
-            return list(range(len(names)))
-        raise _unmatched(
-            expectations,
-            f"{expectations.origin} has {len(ids):,} records without ids, and {source} {len(names):,} images; needed are ids, "
-            "or one record for each image in their order",
-        )
-    keys = names_like(names, ids)
-    row_of = {name: row for row, name in enumerate(ids)}
-    missing = [name for name, key in zip(names, keys, strict=True) if key not in row_of]
-    unused = row_of.keys() - keys
-    if not missing and not unused and len(row_of) == len(keys):
+    """The expectation of each image: by the form of its name that is an id, or in order where there are no ids."""
+    if not expectations.has_ids and len(names) == len(expectations.ids):
+        return list(range(len(names)))
+    row_of = {plain_path(name): row for row, name in enumerate(expectations.ids)}
+    keys = names_like(names, row_of)
+    if expectations.has_ids and len(set(keys)) == len(keys) and row_of.keys() == set(keys):
         return [row_of[key] for key in keys]
-    parts = [f"{len(missing):,} of {len(names):,} images have no record ({some(missing)})"] * bool(missing)
-    parts += [f"{len(unused):,} ids are of no image ({some(sorted(unused))})"] * bool(unused)
-    raise _unmatched(
-        expectations,
-        f"{expectations.origin} and {source} do not match: {' and '.join(parts) or 'two images have the same name'}. Ids are "
-        f"paths relative to the source, or file names or stems where all differ, such as {short(names[0])!r}",
+    missing = [name for name, key in zip(names, keys, strict=True) if key not in row_of]
+    unused = sorted(row_of.keys() - keys)
+    raise DataError(
+        f"{expectations.origin} has {len(row_of):,} records and {source} {len(names):,} images: {len(missing):,} images have no "
+        f"record ({some(missing)}), and {len(unused):,} ids are of no image ({some(unused)}). Ids are paths relative to the "
+        "source, or file names or stems where all differ; records without ids need one for each image, in their order",
+        code="ids-do-not-match",
+        path=expectations.origin,
     )
 
 
-def _unmatched(expectations: Expectations, message: str) -> DataError:
-    return DataError(message, code="ids-do-not-match", path=expectations.origin)
+def _presence_matrix(expectations: Expectations, vocabulary: Vocabulary) -> Tensor:
+    """Which entities are expected in each image, (n, E) bool; other names are ignored."""
+    rows = [[entity in names for entity in vocabulary] for names in map(set, expectations.expected)]
+    return torch.tensor(rows, dtype=torch.bool)
 
 
-@dataclass(frozen=True)
-class _Presence:
-    """Which entities are in images, and by which thresholds."""
-
-    present: Tensor
-    thresholds: tuple[EntityThreshold, ...]
-    chosen: str
-
-
-def _fixed_thresholds(scores: Tensor, vocabulary: Vocabulary) -> _Presence:
-    """The threshold of detections, for all."""
-    rows = tuple(EntityThreshold(entity, (DETECTED,), False, None, None) for entity in vocabulary.entities)
-    return _Presence(scores >= DETECTED, rows, "fixed")
-
-
-def _labeled_thresholds(
-    scores: Tensor, vocabulary: Vocabulary, labeled: _Scored, labeled_scores: Tensor
-) -> _Presence:
-    """Thresholds from other images with known entities."""
-    present = presence_matrix(labeled.expectations.expected, vocabulary.entities)
-    _check_both_kinds(present, short(labeled.expectations.origin, 60))
-    found = calibrate(labeled_scores, present)
-    rates = torch.stack([found.sensitivity, found.false_positive_rate], dim=1)
-    return _Presence(found.present(scores), _threshold_rows(vocabulary, [found], rates), "labeled")
-
-
-def _prompt_thresholds(
-    scores: Tensor, vocabulary: Vocabulary, expectations: Expectations, second: Tensor
-) -> _Presence:
-    """Thresholds from what is expected: each half of the images is classified by those of the other.
-
-    How often these are right is not known: by the same prompts, that would be the score itself.
-    """
-    expected = presence_matrix(expectations.expected, vocabulary.entities)
-    found = present_by_halves(scores, expected, second)
-    rates = torch.full((len(vocabulary), 2), torch.nan)
-    return _Presence(found.present, _threshold_rows(vocabulary, found.calibrations, rates), "prompts")
-
-
-def _threshold_rows(
-    vocabulary: Vocabulary, calibrations: Sequence[Calibration], rates: Tensor
-) -> tuple[EntityThreshold, ...]:
-    """One row per entity; `rates` (E, 2) are sensitivity and false positive rate, NaN where they are not known."""
-    return tuple(
-        EntityThreshold(
-            entity,
-            tuple(float(each.thresholds[i]) for each in calibrations),
-            all(bool(each.is_own[i]) for each in calibrations),
-            *(None if rate != rate else rate for rate in rates[i].tolist()),
-        )
-        for i, entity in enumerate(vocabulary)
-    )
-
-
-def halves_of(groups: Sequence[str], seed: int) -> Tensor:
-    """Which images are in the second half, (n,) bool; those of one group are in one half, whatever the order of the images."""
-    known = sorted(set(groups))
-    order = torch.randperm(len(known), generator=torch.Generator().manual_seed(seed)).tolist()
-    second = {known[index] for index in order[: len(known) // 2]}
-    return torch.tensor([group in second for group in groups], dtype=torch.bool)
-
-
-def _check_halves(expectations: Expectations, vocabulary: Vocabulary, seed: int) -> Tensor:
-    """Which images are in the second half, (n,) bool."""
-    expected = presence_matrix(expectations.expected, vocabulary.entities)
-    second = halves_of(expectations.groups, seed)
-    for half in (expected[~second], expected[second]):
-        _check_both_kinds(half, short(expectations.origin, 60), "half of ")
-    return second
-
-
-def _check_both_kinds(present: Tensor, source: str, part: str = "") -> None:
+def _check_both_kinds(labels: Expectations, vocabulary: Vocabulary) -> None:
+    present = _presence_matrix(labels, vocabulary)
     if not bool(present.any()) or bool(present.all()):
-        what = "none of the entities is" if not bool(present.any()) else "all of the entities are"
+        what = "all of the entities are" if bool(present.any()) else "none of the entities is"
         raise DataError(
-            f"thresholds cannot be chosen: {what} in all of {part}{source}; needed are images with an entity and images without. "
-            "Give labeled images with --calibrate-on and --calibrate-expected, or more prompts",
+            f"thresholds cannot be chosen: {what} in all of {short(labels.origin, 60)}; needed are images with an entity and "
+            "images without",
             code="no-thresholds",
-            path=source,
+            path=labels.origin,
         )
 
 
 def _result(
-    scored: _Scored,
-    presence: _Presence,
+    scored: _Embedded,
+    thresholds: list[EntityThreshold],
     vocabulary: Vocabulary,
-    classifier: EntityClassifier,
-    labeled: _Scored | None,
+    classifier: _Classifier,
+    labeled: _Embedded | None,
     seconds: dict[str, float],
 ) -> Result:
     """The result; expectations are its real side."""
     started = time.perf_counter()
-    expectations, features, embedder = scored.expectations, scored.features, classifier.embedder
-    entities = vocabulary.entities
+    expectations, features, options = scored.expectations, scored.features, classifier.embedder.options
+    levels = torch.tensor([each.thresholds[0] for each in thresholds], dtype=torch.float64)
     metrics = entity_set_metrics(
         expectations.expected,
-        present_names(presence.present, entities),
-        vocabulary=entities,
+        [tuple(compress(vocabulary.entities, row)) for row in (scored.scores >= levels).tolist()],
+        vocabulary=vocabulary.entities,
         excluded=expectations.excluded,
         groups=expectations.groups,
-        seed=embedder.options.seed,
+        seed=options.seed,
     )
-    # The extractor may be that of published numbers; entities found by it are not.
-    info = None if features.extractor is None else replace(features.extractor, comparable=False)
-    name, variant = None if info is None else info.name, _variant(presence, classifier, labeled)
-    return Result(
-        metrics={
-            f"entity.{metric}": metric_value(score, extractor=name, variant=variant)
-            for metric, score in metrics.scores.items()
-            if metric != _NO_ANSWERS
-        },
-        extractor=info,
-        extractors={} if info is None else {info.name: info},
+    # The answers of a classifier can all be read.
+    metrics = replace(metrics, scores={k: v for k, v in metrics.scores.items() if k != "failure_rate"})
+    extractor, is_detector = features.extractor, classifier.classes is not None
+    return entity_result(
+        metrics,
+        expectations,
+        [vocabulary, vocabulary],
+        variant=_variant(classifier, labeled),
+        # The extractor may be that of published numbers; entities found by it are not.
+        extractor=None if extractor is None else replace(extractor, comparable=False),
         fake=SideSummary.of(features, Identities.of(features)),
-        device=str(embedder.device),
-        max_images=embedder.options.max_images,
+        device=str(classifier.embedder.device),
+        max_images=options.max_images,
+        seed=options.seed,
         seconds={**seconds, "score": time.perf_counter() - started},
         notices=(
-            *_notices(presence, metrics, classifier.name),
+            *_recognition_notices(thresholds, classifier.name),
             *nothing_expected_notices(expectations),
             *decoding_notices("fake", features),
-            *_feature_notices(features, classifier),
+            # `genpr features` cannot keep scores of detectors.
+            *(
+                replace(each, hint="") if is_detector and each.code == "extractor-not-cached" else each
+                for each in features.notices
+            ),
         ),
-        entities=_summary(metrics, presence, vocabulary, classifier, labeled),
-        **common_fields(metrics, expectations, vocabulary, vocabulary, seed=embedder.options.seed),
-    )
-
-
-def _summary(
-    metrics: EntityMetrics,
-    presence: _Presence,
-    vocabulary: Vocabulary,
-    classifier: EntityClassifier,
-    labeled: _Scored | None,
-) -> EntitySummary:
-    source = "" if labeled is None else f"{labeled.features.source} with {labeled.expectations.origin}"
-    return EntitySummary(
-        n_answers=metrics.n,
-        rows=entity_rows(metrics),
-        unreadable=(),
-        undefined=tuple((f"entity.{metric}", why) for metric, why in metrics.undefined.items()),
-        vocabulary=len(vocabulary),
-        classifier=ClassifierSummary(
-            name=classifier.name,
-            kind="detector" if classifier.is_detector else "zero-shot",
-            chosen=presence.chosen,
-            source=source,
-            templates=() if classifier.is_detector else classifier.templates,
-            entities=presence.thresholds,
+        entities=EntitySummary(
+            n_answers=metrics.n,
+            rows=entity_rows(metrics),
+            unreadable=(),
+            undefined=undefined_reasons(metrics),
+            vocabulary=len(vocabulary),
+            classifier=_classifier_summary(thresholds, classifier, labeled),
         ),
     )
 
 
-def _variant(presence: _Presence, classifier: EntityClassifier, labeled: _Scored | None) -> str:
+def _classifier_summary(
+    thresholds: Sequence[EntityThreshold], classifier: _Classifier, labeled: _Embedded | None
+) -> ClassifierSummary:
+    is_detector = classifier.classes is not None
+    return ClassifierSummary(
+        name=classifier.name,
+        kind="detector" if is_detector else "zero-shot",
+        chosen="fixed" if labeled is None else "labeled",
+        source="" if labeled is None else f"{labeled.features.source} with {labeled.expectations.origin}",
+        templates=() if is_detector else (TEMPLATE,),
+        entities=tuple(thresholds),
+    )
+
+
+def _variant(classifier: _Classifier, labeled: _Embedded | None) -> str:
     """What beside the extractor decides what counts as there: results that differ in it are not comparable."""
+    chosen = f"found from a score of {DETECTED:g} on"
     if labeled is not None:
-        labels = expectations_summary(labeled.expectations, None, None).content
+        labels = expectations_summary(labeled.expectations, [None, None]).content
         digits = sha256_of_rows(Identities.of(labeled.features).content, labels)[:8]
         chosen = f"thresholds by labeled images {digits}"
-    elif presence.chosen == "fixed":
-        chosen = f"found from a score of {DETECTED:g} on"
-    else:
-        chosen = "thresholds by prompts, in halves"
-    return chosen if classifier.is_detector else f"{chosen}, asked as {' / '.join(classifier.templates)}"
+    return f"{chosen}, asked as {TEMPLATE}" if classifier.classes is None else chosen
 
 
-def _feature_notices(features: FeatureSet, classifier: EntityClassifier) -> list[Notice]:
-    """Notices from embedding; `genpr features` cannot keep scores of detectors."""
-    return [
-        replace(item, hint="") if classifier.is_detector and item.code == "extractor-not-cached" else item
-        for item in features.notices
-    ]
-
-
-def _notices(presence: _Presence, metrics: EntityMetrics, name: str) -> list[Notice]:
-    """What a reader should know of the classification, most important first."""
-    found, thresholds = [], presence.thresholds
-    if presence.chosen == "prompts":
-        found.append(notice("thresholds-by-prompts", classifier=name))
-        if guessed := _guessed(metrics):
-            count, total = f"{len(guessed):,}", f"{len(thresholds):,}"
-            found.append(notice("entities-guessed", count=count, total=total, shown=some(guessed)))
+def _recognition_notices(thresholds: Sequence[EntityThreshold], name: str) -> list[Notice]:
+    """What a reader should know of the classification."""
+    found = []
     rates = [
         (each.sensitivity + 1 - each.false_positive_rate) / 2
         for each in thresholds
         if each.sensitivity is not None and each.false_positive_rate is not None
     ]
-    poor = sum(rate < _POOR for rate in rates)
-    if poor:
+    if poor := sum(rate < _POOR for rate in rates):
         facts = {"classifier": name, "count": f"{poor:,}", "total": f"{len(rates):,}"}
-        found.append(notice("poorly-recognized", limit=f"{_POOR:.0%}".replace("%", " %"), **facts))
+        found.append(notice("poorly-recognized", limit=f"{100 * _POOR:.0f} %", **facts))
     shared = sum(not each.is_own for each in thresholds)
-    if shared and presence.chosen != "fixed":
+    if shared and rates:
         total = f"{len(thresholds):,}"
         found.append(notice("shared-thresholds", count=f"{shared:,}", total=total, least=LEAST_EXAMPLES))
     return found
-
-
-def _guessed(metrics: EntityMetrics) -> list[str]:
-    """Entities that are found where they are expected no more often than elsewhere, by two standard errors.
-
-    A threshold is found for any entity. About half of the images without it pass, whether it is expected or not.
-    """
-    names = []
-    for row in metrics.entities:
-        others = metrics.n - row.n_expected
-        if not row.n_found or not others or row.n_false is None:
-            continue
-        there, elsewhere = row.n_found / row.n_expected, row.n_false / others
-        variance = there * (1 - there) / row.n_expected + elsewhere * (1 - elsewhere) / others
-        if there - elsewhere <= 2 * math.sqrt(variance):
-            names.append(row.entity)
-    return names

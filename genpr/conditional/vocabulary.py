@@ -1,10 +1,8 @@
 """Vocabularies: which names mean the same entity, and where they occur in a text.
 
-Names are compared in a normalized spelling. It unifies Unicode forms (NFKC: full-width letters, ligatures, composed accents),
-upper and lower case (casefold), white space, invisible characters, the variants of middle dots, hyphens, apostrophes and
-quotes, and quotes or punctuation around a name. It does not unify what needs knowledge of the language: simplified and
-traditional Chinese (体, 體), singular and plural, accents (resume, résumé), a middle dot that was left out. An alias table
-states which of those are the same.
+Names are compared in a normalized spelling: Unicode form (NFKC), case, white space, invisible characters, the variants of middle
+dots, hyphens, apostrophes and quotes, and punctuation around a name make no difference. Plurals, accents, and simplified and
+traditional Chinese do; an alias table says which of those are the same.
 """
 
 from __future__ import annotations
@@ -12,10 +10,10 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +22,10 @@ from genpr.evaluation.tables import delimiter_of, read_csv, read_text
 from genpr.limits import parse_json
 from genpr.unicode_forms import normalize
 
-_MIDDLE_DOT = "·"
-_LONGEST_NAME = 200
-# Katakana's dot in both widths, bullets, hyphenation point, operators, Greek ano teleia.
+_DOT = "·"
 _ONE_SPELLING = str.maketrans(
     {
-        **dict.fromkeys("・･•‧∙⋅●▪⸱・\u0387", _MIDDLE_DOT),
+        **dict.fromkeys("・･•‧∙⋅●▪⸱\u0387", _DOT),
         **dict.fromkeys("‐‑‒–—―−﹣－", "-"),
         **dict.fromkeys("‘’‚‛ʼ＇`´′", "'"),
         **dict.fromkeys("“”„‟＂″", '"'),
@@ -38,8 +34,12 @@ _ONE_SPELLING = str.maketrans(
 _BEFORE = " \"'「『」』《〈【([{<*_~#·"
 _AFTER = " \"'「『」』》〉】>*_~,.;:!?、。…·"
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
-# Format characters such as the zero-width ones, controls, lone surrogates.
-_UNSEEN = frozenset({"Cf", "Cc", "Cs"})
+_UNSEEN = frozenset({"Cf", "Cc", "Cs"})  # zero-width and other format characters, controls, lone surrogates
+
+
+@lru_cache(maxsize=2**16)  # the same names come with every image
+def _normalize_short(name: str) -> str:
+    return _without_punctuation(normalize_text(name))
 
 
 def normalize_name(name: str) -> str:
@@ -48,15 +48,8 @@ def normalize_name(name: str) -> str:
     Example:
         >>> normalize_name("  Ｎeil\u00a0ARMSTRONG, ") == normalize_name("neil armstrong")
         True
-        >>> normalize_name("尼尔・阿姆斯特朗") == normalize_name("尼尔 • 阿姆斯特朗")
-        True
     """
-    return _normalize_short(name) if len(name) <= _LONGEST_NAME else _bare(normalize_text(name))
-
-
-@lru_cache(maxsize=2**16)  # the same names come with every image
-def _normalize_short(name: str) -> str:
-    return _bare(normalize_text(name))
+    return _normalize_short(name) if len(name) <= 200 else _without_punctuation(normalize_text(name))
 
 
 def normalize_text(text: str) -> str:
@@ -69,143 +62,54 @@ def normalize_text(text: str) -> str:
         [c for c in folded if c.isprintable() or c.isspace() or unicodedata.category(c) not in _UNSEEN]
     )
     words = " ".join(seen.translate(_ONE_SPELLING).split())
-    return words.replace(f" {_MIDDLE_DOT}", _MIDDLE_DOT).replace(f"{_MIDDLE_DOT} ", _MIDDLE_DOT)
+    return words.replace(f" {_DOT}", _DOT).replace(f"{_DOT} ", _DOT)
 
 
-def _bare(name: str) -> str:
+def _without_punctuation(name: str) -> str:
     """Without quotes and punctuation around it; a bracket that closes what the name itself opens stays."""
     begun = name.lstrip(_BEFORE)
-    unopened = "".join(end for end, start in _BRACKETS.items() if start not in begun)
-    return begun.rstrip(_AFTER + unopened)
+    return begun.rstrip(_AFTER + "".join(end for end, start in _BRACKETS.items() if start not in begun))
 
 
-_EDGE = "\x00"  # normalized texts hold no control characters
 _UNSPACED = (
     *((0x0E00, 0x0EFF), (0x0F00, 0x109F), (0x1780, 0x17FF)),  # Thai, Lao; Tibetan, Burmese; Khmer
     *((0x1100, 0x11FF), (0x2E80, 0x2FDF), (0x3000, 0x30FF), (0x3100, 0x9FFF)),  # jamo, radicals, kana, Han
     *((0xAC00, 0xD7FF), (0xF900, 0xFAFF), (0xFF66, 0xFFDC), (0x1B000, 0x1B16F), (0x20000, 0x3FFFF)),
 )
-_NONE, _OTHER, _SUFFIX, _WORD = range(4)
-_SUFFIXES = "+#"  # of C++ and C#
 
 
-class NameMatcher:
-    """Finds all names of a vocabulary in a text, in time that grows with the text alone.
-
-    It is the automaton of Aho and Corasick 1975, "Efficient String Matching: An Aid to Bibliographic Search", run from the end
-    of the text to its start: the state at a character then tells the longest name that begins there.
-
-    "cat" is not in "category": a mark is set where a word begins and where it ends, in the names and in the text, and a name is
-    found only with its marks. Scripts that are written without spaces get no marks.
-
-    Args:
-        names: Normalized name -> whatever it stands for; empty names are no names.
-    """
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._entities: list[str] = []
-        self._next: dict[tuple[int, str], int] = {}
-        self._ends: list[tuple[int, int] | None] = [
-            None
-        ]  # by state: length and entity of the name that it is
-        for name, entity in names.items():
-            self._add(mark_word_edges(name), entity)
-        self._fall, self._longest = self._links()
-
-    def _add(self, name: str, entity: str) -> None:
-        if not name:
-            return
-        state = 0
-        for c in reversed(name):
-            following = self._next.get((state, c))
-            if following is None:
-                following = self._next[state, c] = len(self._ends)
-                self._ends.append(None)
-            state = following
-        self._ends[state] = len(name), len(self._entities)
-        self._entities.append(entity)
-
-    def _links(self) -> tuple[list[int], list[tuple[int, int] | None]]:
-        """Where to go on after a mismatch, and the longest name that a state ends with."""
-        children: list[list[tuple[str, int]]] = [[] for _ in self._ends]
-        for (state, c), following in self._next.items():
-            children[state].append((c, following))
-        fall, longest = [0] * len(self._ends), list(self._ends)
-        queue = deque(state for _, state in children[0])
-        while queue:
-            state = queue.popleft()
-            longest[state] = longest[state] or longest[fall[state]]
-            for c, following in children[state]:
-                fall[following] = self._step(fall[state], c, fall)
-                queue.append(following)
-        return fall, longest
-
-    def _step(self, state: int, c: str, fall: list[int]) -> int:
-        while state and (state, c) not in self._next:
-            state = fall[state]
-        return self._next.get((state, c), 0)
-
-    def find(self, text: str) -> Iterable[str]:
-        """What each name in a normalized text stands for, from left to right.
-
-        Of names that overlap, it is the one that begins first, and of those the longest.
-        """
-        searched = mark_word_edges(text)
-        begins: list[tuple[int, int] | None] = [None] * len(searched)
-        state = 0
-        for position in range(len(searched) - 1, -1, -1):
-            state = self._step(state, searched[position], self._fall)
-            begins[position] = self._longest[state]
-        position = 0
-        while position < len(searched):
-            found = begins[position]
-            if found is None:
-                position += 1
-                continue
-            length, entity = found
-            yield self._entities[entity]
-            position += length
+@lru_cache(maxsize=2**12)
+def _is_of_word(c: str) -> bool:
+    """Whether a character is of a word in a script that puts spaces between words."""
+    is_letter = unicodedata.category(c)[0] in "LNM" or c == "_"
+    return is_letter and not any(low <= ord(c) <= high for low, high in _UNSPACED)
 
 
-def mark_word_edges(text: str) -> str:
-    """A normalize_name text with a mark at each edge of a word.
-
-    Example:
-        >>> mark_word_edges("c++用python").replace(chr(0), "|")
-        '|c++|用|python|'
-    """
-    kinds = {c: _kind(c) for c in set(text)}
-    parts: list[str] = []
-    before, start = _NONE, 0
-    for position, c in enumerate(text):
-        kind = kinds[c]
-        if kind == _SUFFIX and not (before == _WORD and _ends_word(text, position, kinds)):
-            kind = _OTHER
-        elif kind == _SUFFIX:
-            kind = _WORD
-        if (kind == _WORD) != (before == _WORD):
-            parts += (text[start:position], _EDGE)
-            start = position
-        before = kind
-    parts.append(text[start:])
-    return "".join(parts) + _EDGE * (before == _WORD)
+_SUFFIXES = re.compile(r"[+#]+")  # of C++ and C#
 
 
-def _ends_word(text: str, position: int, kinds: Mapping[str, int]) -> bool:
-    """Whether only suffixes are left of the word: C++ is one, 1+1 is two."""
-    after = text[position : position + 3].lstrip(_SUFFIXES)
-    return not after or kinds[after[0]] != _WORD
+def _places_in_words(text: str) -> list[bool]:
+    """Whether each place between two characters, from the start to the end of the text, is within a word."""
+    is_of_word = [False, *map(_is_of_word, text), False]
+    for suffix in _SUFFIXES.finditer(text):
+        start, end = suffix.span()
+        if is_of_word[start] and not is_of_word[end + 1]:
+            is_of_word[start + 1 : end + 1] = [True] * (end - start)
+    return [before and after for before, after in pairwise(is_of_word)]
 
 
-def _kind(c: str) -> int:
-    if c in _SUFFIXES:
-        return _SUFFIX
-    if unicodedata.category(c)[0] not in "LNM" and c != "_":
-        return _OTHER
-    return _OTHER if any(low <= ord(c) <= high for low, high in _UNSPACED) else _WORD
+_END = ""  # key of the entity in a node of the tree of names
 
 
-_MOST_NAMES = 2_000_000
+def _tree_of(names: Mapping[str, str]) -> dict[str, Any]:
+    """Names as a tree of their characters."""
+    root: dict[str, Any] = {}
+    for name, entity in names.items():
+        node = root
+        for c in name:
+            node = node.setdefault(c, {})
+        node[_END] = entity
+    return root
 
 
 @dataclass(frozen=True)
@@ -289,15 +193,28 @@ class Vocabulary:
         """The entities that a text names, each once, in the order in which they come.
 
         Of names that overlap, the one that begins first counts, and of those the longest: in "New York Times" neither
-        "New York" nor "Times" is found, if all three are known. Words count as a whole ("cat" is not in "category");
-        Chinese, Japanese, Korean, Thai and others that are written without spaces are searched letter by letter. The
-        time grows with the length of the text, however many names there are.
+        "New York" nor "Times" is found, if all three are known. Words count as a whole ("cat" is not in "category", "C" not
+        in "C++"); Chinese, Japanese, Korean, Thai and others that are written without spaces are searched letter by letter.
         """
-        return tuple(dict.fromkeys(self._matcher.find(normalize_text(text))))
+        found: dict[str, None] = {}
+        text, position = normalize_text(text), 0
+        is_within = _places_in_words(text)
+        while position < len(text):
+            node, place, end = None if is_within[position] else self._tree, position, position + 1
+            entity = None
+            while node is not None:
+                if _END in node and not is_within[place]:
+                    entity, end = node[_END], place
+                node = node.get(text[place]) if place < len(text) else None
+                place += 1
+            if entity is not None:
+                found[entity] = None
+            position = end
+        return tuple(found)
 
     @cached_property
-    def _matcher(self) -> NameMatcher:
-        return NameMatcher(self.by_name)
+    def _tree(self) -> dict[str, Any]:
+        return _tree_of(self.by_name)
 
     def __len__(self) -> int:
         return len(self.entities)
@@ -312,29 +229,22 @@ class Vocabulary:
 def _names(names: object, origin: str) -> list[str]:
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise _bad(origin, f"{short(repr(names))} is no list of names")
-    found = list(names)
-    if wrong := [name for name in found if not isinstance(name, str)]:
-        raise _bad(origin, f"{wrong[0]!r} is no name")
-    return found
+    return list(names)
 
 
 def _enter(by_name: dict[str, str], name: object, entity: str, origin: str, *, repeats: bool = True) -> None:
     """Add one name; the same one again is no harm, except where it is all that distinguishes entities."""
-    if not isinstance(name, str):
-        raise _bad(origin, f"{name!r} is no name")
-    key = normalize_name(name)
+    key = normalize_name(name) if isinstance(name, str) else ""
     if not key:
-        raise _bad(origin, f"the name {name!r} holds nothing but spaces or punctuation")
+        raise _bad(origin, f"{short(repr(name))} is no name")
     known = by_name.setdefault(key, entity)
     if known != entity and not (repeats and name == entity):
         raise DataError(
-            f"{origin}: {short(name, 60)!r} stands for two entities, {short(known, 60)!r} and {short(entity, 60)!r}; "
+            f"{origin}: {short(str(name), 60)!r} stands for two entities, {short(known, 60)!r} and {short(entity, 60)!r}; "
             "an alias belongs to one of them, and the other needs a longer name",
             code="alias-conflict",
             path=origin,
         )
-    if len(by_name) > _MOST_NAMES:
-        raise _bad(origin, f"more than {_MOST_NAMES:,} names")
 
 
 def _bad(origin: str, why: str) -> DataError:
@@ -345,8 +255,8 @@ def _bad(origin: str, why: str) -> DataError:
     )
 
 
-_ENTITY_HEADS = {"entity", "canonical", "name", "实体", "名称", "标准名"}
-_ALIAS_HEADS = {"alias", "aliases", "synonym", "synonyms", "别名", "同义词"}
+_ENTITY_HEADS = {"entity", "canonical", "name", "实体", "名称"}
+_ALIAS_HEADS = {"alias", "aliases", "synonym", "synonyms", "别名"}
 
 
 def _read_vocabulary(path: Path) -> Any:  # noqa: ANN401 - checked by Vocabulary.of
@@ -378,15 +288,13 @@ def _read_vocabulary(path: Path) -> Any:  # noqa: ANN401 - checked by Vocabulary
 def _from_csv(path: Path, text: str) -> dict[str, list[str]]:
     """An entity and its aliases per line; one entity may have several lines."""
     rows = [[cell.strip() for cell in row] for _, row in read_csv(text, str(path), delimiter_of(path))]
-    rows = [row for row in rows if any(row)]
     heads = [normalize_name(cell) for cell in rows[0]] if rows else []
     if len(heads) > 1 and heads[0] in _ENTITY_HEADS and set(heads[1:]) <= _ALIAS_HEADS:
         rows = rows[1:]
     aliases: dict[str, list[str]] = {}
     for entity, *others in rows:
-        if not entity:
-            raise _bad(str(path), f"the first column of {short(', '.join(others), 30)} is empty")
-        aliases.setdefault(entity, []).extend(alias for alias in others if alias)
+        if entity or any(others):
+            aliases.setdefault(entity, []).extend(alias for alias in others if alias)
     return aliases
 
 
@@ -406,11 +314,7 @@ def as_vocabulary(words: Words, what: str) -> Vocabulary:
 def load_vocabulary(
     vocabulary: Words | None, aliases: Words | None
 ) -> tuple[Vocabulary | None, Vocabulary | None]:
-    """The closed vocabulary, and the table of all names.
-
-    Raises:
-        UsageError, DataError: As `Vocabulary.load` and `Vocabulary.of`; or they disagree ("alias-conflict").
-    """
+    """The closed vocabulary, and the table of all names."""
     closed = None if vocabulary is None else as_vocabulary(vocabulary, "vocabulary")
     table = None if aliases is None else as_vocabulary(aliases, "aliases")
     if closed is not None and table is not None:
@@ -419,18 +323,13 @@ def load_vocabulary(
 
 
 _IN_BRACKETS = re.compile(r"([^()（）]+)[(（]([^()（）]+)[)）]")
-
 _COUNTED = re.compile(
-    r"(?:an?|the|one|two|three|four|five|several|some|\d{1,3}(?:\s*[x×])?)\s+(.+)", re.IGNORECASE | re.DOTALL
+    r"(?:an?|the|one|two|three|four|five|several|some|\d{1,3})\s+(\S.*)", re.IGNORECASE | re.DOTALL
 )
 
 
 class CanonicalNames:
-    """Canonical names of entities: an alias table's where it has them, else the first registered spelling.
-
-    Args:
-        table: Entities and aliases; None if every name is an entity.
-    """
+    """Canonical names of entities: those of a table where it has them, else the first registered spelling."""
 
     def __init__(self, table: Vocabulary | None) -> None:
         self._table = table
@@ -443,27 +342,22 @@ class CanonicalNames:
 
     def register(self, names: Iterable[str]) -> tuple[str, ...]:
         """The entities that expected names mean, each once; unknown names become entities."""
-        return tuple(dict.fromkeys(entity for name in names if (entity := self._register(name))))
+        names = list(names)
+        for name in names:
+            if self.get(name) is None and (key := normalize_name(name)):
+                self._spelling[key] = name.strip()
+        return tuple(dict.fromkeys(entity for name in names if (entity := self.get(name)) is not None))
 
     def match(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The entities that found names mean, each once; unknown names are normalized.
-
-        `a cat`, `2 cat` and `cat (left)` are unknown names that mean a cat if that is known.
-        """
+        """The entities that found names mean, each once; unknown names are normalized."""
         return tuple(dict.fromkeys(entity for name in names if (entity := self._match(name))))
 
-    def _register(self, name: str) -> str:
-        known = self.get(name)
-        if known is not None:
-            return known
-        key = normalize_name(name)
-        return self._spelling.setdefault(key, name.strip()) if key else ""
-
     def _match(self, name: str) -> str:
+        """`a cat`, `2 cat` and `cat (left)` are unknown names that mean a cat if that is known."""
         known = self.get(name)
         if known is None and (counted := _COUNTED.fullmatch(name.strip())):
             known = self.get(counted[1])
         if known is None and (parts := _IN_BRACKETS.fullmatch(name.strip())):
-            within = [entity for part in parts.groups() if (entity := self.get(part)) is not None]
-            known = within[0] if len(set(within)) == 1 else None
+            within = {entity for part in parts.groups() if (entity := self.get(part)) is not None}
+            known = within.pop() if len(within) == 1 else None
         return known if known is not None else normalize_name(name)

@@ -250,8 +250,8 @@ class EntityThreshold:
     """From which score on an entity counts as there."""
 
     entity: str  # its canonical name
-    thresholds: tuple[float, ...]  # One; or two, each of which judged one half of the images
-    is_own: bool  # whether it is its own, in both halves, or one that entities with few examples share
+    thresholds: tuple[float, ...]  # one
+    is_own: bool  # whether it is its own, or one that entities with few examples share
     # share of labeled images with it that were told so, on images that the threshold was not chosen on; None
     # where that is not known
     sensitivity: float | None
@@ -264,9 +264,7 @@ class ClassifierSummary:
 
     name: str  # of the extractor or detector
     kind: str  # "zero-shot" or "detector"
-    # how thresholds were chosen: "fixed", "labeled" for images with labels, or "prompts" for the judged
-    # images themselves, each half on the other
-    chosen: str
+    chosen: str  # how thresholds were chosen: "fixed", or "labeled" for images with labels
     source: str  # of labeled images and their labels; "" where there are none
     templates: tuple[str, ...]  # sentences around the names of entities; none for detectors
     entities: tuple[EntityThreshold, ...]  # one per entity of the vocabulary, in its order

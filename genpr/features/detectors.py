@@ -121,9 +121,6 @@ def build_detector(
     return TorchvisionDetector(network, categories, device, name=name, weights_sha256=weights.sha256)
 
 
-_CODE = "custom-detector"
-
-
 class DetectingExtractor:
     """A detector as an extractor, with a column for each class.
 
@@ -165,16 +162,13 @@ class DetectingExtractor:
 
 
 def _checked_names(detector: object, name: str) -> tuple[str, ...]:
-    names = getattr(detector, "names", None)
-    if not callable(detector) or not isinstance(names, Sequence) or isinstance(names, str) or not names:
+    found = getattr(detector, "names", None)
+    names = tuple(found) if isinstance(found, Sequence) and not isinstance(found, str) else ()
+    is_of_texts = all(isinstance(each, str) and each.strip() for each in names)
+    if not callable(detector) or not names or not is_of_texts or len(set(names)) < len(names):
         raise UsageError(
-            f"{name!r} recognizes nothing: needed is a detector, callable and with the names of its classes in `names`, or a "
-            f"pair of encoders, callable and with `dim` and `encode_text`; this is a {type(detector).__name__}",
-            code=_CODE,
+            f"{name!r} recognizes nothing: needed is a detector, callable and with the different names of its classes in `names`, "
+            f"or a pair of encoders, callable and with `dim` and `encode_text`; this is a {type(detector).__name__}",
+            code="custom-detector",
         )
-    if not all(isinstance(each, str) and each.strip() for each in names) or len(set(names)) < len(names):
-        raise UsageError(
-            f"the `names` of detector {name!r} must be different texts, one for each column of its scores",
-            code=_CODE,
-        )
-    return tuple(names)
+    return names

@@ -12,11 +12,7 @@ from genpr.metrics.uncertainty import Interval
 from genpr.metrics.value import Control, MetricValue
 from genpr.report.text import WIDTH, interval, number, plain, table, wrapped
 
-THRESHOLDS = {
-    "fixed": "one for all detections",
-    "labeled": "chosen on labeled images",
-    "prompts": "chosen on the prompts of these images, each half's on the other half",
-}
+THRESHOLDS = {"fixed": "one for all detections", "labeled": "chosen on labeled images"}
 """How thresholds of entities were chosen, in words."""
 
 

@@ -47,16 +47,8 @@ def test_table_fits_and_tells_all(files, capsys):
 
 
 def test_json_holds_everything(files, capsys):
-    options = [
-        "--aliases",
-        files["aliases"],
-        "--vocabulary",
-        files["vocabulary"],
-        "--exclude",
-        files["exclude"],
-        "-q",
-    ]
-    assert run(["entities", files["expected"], files["answers"], *options, "--json"]) == 0
+    words = [part for name in ("aliases", "vocabulary", "exclude") for part in (f"--{name}", files[name])]
+    assert run(["entities", files["expected"], files["answers"], *words, "-q", "--json"]) == 0
     out, err = capsys.readouterr()
     record = json.loads(out)
     assert err == ""

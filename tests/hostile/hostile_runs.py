@@ -264,7 +264,7 @@ def _serve() -> None:
     import genpr
 
     for module in pkgutil.walk_packages(genpr.__path__, "genpr."):
-        if not module.name.startswith(("genpr.integrations", "genpr.__main__", "genpr.conditional.spacy")):
+        if not module.name.startswith(("genpr.integrations", "genpr.__main__")):
             importlib.import_module(module.name)
     for name in ("pyarrow.parquet", "pyarrow.ipc", "matplotlib.figure", "jinja2", "torchvision"):
         importlib.import_module(name)
