@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.metrics.classification_accuracy import Tally
-from genpr.metrics.label_classifiers import KNNClassifier, LinearProbe
+from genpr.metrics.classification_accuracy import KNNClassifier, LinearProbe, Tally
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.halves import Halves, unpacked
 from genpr.neighbors.index import Frame

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from genpr.metrics.labels import label_metrics
     from genpr.metrics.manifold import KNNManifold, manifold_metrics, precision_recall
     from genpr.metrics.probabilistic import probabilistic_precision_recall
-    from genpr.metrics.ranking import ranking_metrics
-    from genpr.metrics.retrieval import retrieval_metrics
+    from genpr.metrics.ranking import ranking_metrics, retrieval_metrics
     from genpr.report.compare_page import compare_report, side_by_side
     from genpr.report.score_page import evidence_report, html_report
 
@@ -82,7 +81,7 @@ _HOME = {
     "rank_results": "genpr.checkpoints.rank",
     "ranking_metrics": "genpr.metrics.ranking",
     "read_entities": "genpr.conditional.parse_answers",
-    "retrieval_metrics": "genpr.metrics.retrieval",
+    "retrieval_metrics": "genpr.metrics.ranking",
     "score": "genpr.evaluation.evaluator",
     "score_entities": "genpr.conditional.entity_scores",
     "score_entities_in_images": "genpr.conditional.recognition",

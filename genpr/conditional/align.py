@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.conditional.copies import Copies, copy_values, find_copies, read_pairs
 from genpr.conditional.options import AlignKeywords, AlignOptions
 from genpr.conditional.prompt_ranking import (
     ImageRank,
     PromptAssignment,
     clip_score,
     image_ranks,
+    metric_value,
     rank_pools,
-    ranking_values,
     worst_first,
 )
 from genpr.conditional.prompts import Captions, Prompts, open_prompts
@@ -40,33 +39,36 @@ from genpr.evaluation.result import (
 )
 from genpr.features.extractor import TextEncoder
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput, image_names, open_input, source_rows
+from genpr.features.inputs import image_names, open_input, source_rows
 from genpr.features.options import takes_options
 from genpr.features.registry import canonical_name
 from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures, with_cpu_fallback
 from genpr.features.text import check_pair, text_encoder_for
 from genpr.images.item import known_length
 from genpr.memory import memory_limit
-from genpr.metrics.halved import LEAST_UNITS
+from genpr.metrics.copy_detection import CopyDetection, copy_detection
+from genpr.metrics.ranking_values import LEAST_UNITS
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 
 PROTOCOL = "align"
 _MOST_FAILURES = 200
+_FAILURE = tuple(Misranked.__dataclass_fields__)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Which images are near a training image; of these images the names, and sha256 (n, 32) of their bytes if known."""
+
+    found: CopyDetection
+    names: Sequence[str]
+    identities: NDArray[np.uint8] | None
 
 
 @dataclass(frozen=True)
 class Aligned:
-    """A result with what is known of each image.
-
-    Attributes:
-        result: The metrics.
-        ranks: One per image, in their order.
-        assignment: The prompts of each image.
-        identities: (n, 32) uint8, sha256 of the images' bytes; None where they are not known.
-        copies: What they may be copied from; None if that was not requested.
-    """
+    """A result with the rank, the prompts and, if known, the sha256 (32 bytes) of each image, and copies if requested."""
 
     result: Result
     ranks: Sequence[ImageRank]
@@ -131,91 +133,73 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
     extractor: ExtractorKey = options.extractor
     if isinstance(extractor, str):
         extractor = canonical_name(extractor)
-    opened, table = open_input(images, "fake"), open_prompts(prompts, images)
-    _check_before_embedding(opened, table, options)
+    features, names, assignment, table = _embedded(images, prompts, options, extractor, embedder)
     encoder = text_encoder_for(extractor, embedder)
-    source = SourceFeatures(opened, "images", embedder, declared=(extractor,))
-    source.require([extractor], minimum=1)
-    features = source[extractor]
-    assignment = _assignment(*_captions(opened, features, table), table)
     started = time.perf_counter()
     texts = [options.prefix + text for text in assignment.texts]
     report = None if options.progress is None else partial(options.progress, "prompts")
     vectors = encoder.encode_text(texts, progress=report)
     encoded = time.perf_counter()
     check_pair(features, encoder, vectors, assignment.texts)
-    ranked, ranking_notices = with_cpu_fallback(
+    ranked, notices = with_cpu_fallback(
         embedder,
-        lambda on: _rank(features, assignment, vectors, options, on.device, encoder.name),
+        lambda on: _rank(features, names, assignment, vectors, options, on.device, encoder.name),
         "for the ranking",
     )
     copies, copy_notices = with_cpu_fallback(
         embedder,
-        lambda on: None if options.copies_of is None else find_copies(features, options, extractor, on),
+        lambda on: None if options.copies_of is None else _find_copies(features, options, extractor, on),
         "for copies",
     )
+    if copies is not None:
+        ranked.values["retrieval.copy_rate"] = _copy_rate(copies, encoder.name)
     truncated = encoder.truncated(texts)
     n_truncated = None if truncated is None else sum(truncated)
-    notices = (
-        *_text_notices(n_truncated, vectors, encoder),
-        *_pool_notices(ranked, assignment, options, features),
-        *decoding_notices("fake", features),
-        *features.notices,
-        *ranking_notices,
-        *copy_notices,
-    )
-    metrics = ranked.values | ({} if copies is None else copy_values(copies, extractor=encoder.name))
+    said = _notices(ranked, assignment, n_truncated, vectors, encoder, options, features)
+    info, identities = features.extractor, features.identities
     result = Result(
-        metrics=metrics,
-        undefined=ranked.undefined,
-        notices=tuple(dict.fromkeys(notices)),
+        protocol=PROTOCOL,
+        ties="expected",
+        distances="exact",
+        extractor=info,
+        extractors={} if info is None else {info.name: info},
+        deviations=(),
+        metrics=ranked.values,
+        undefined=tuple(ranked.undefined),
+        notices=tuple(dict.fromkeys((*said, *notices, *copy_notices))),
         real=_prompt_summary(assignment, table.origin, encoded - started),
+        fake=SideSummary.of(features, Identities.of(features)),
+        n_shared=0,
         seconds={"text": encoded - started, "ranking": time.perf_counter() - encoded},
+        device=str(embedder.device),
+        seed=options.seed,
+        max_images=options.max_images,
+        versions=package_versions(),
         alignment=_summary(ranked, assignment, n_truncated, options.prefix, encoder),
-        **_provenance(features, embedder),
     )
-    identities = None if features.identities is None else features.identities.numpy()
-    return Aligned(result, ranked.ranks, assignment, identities, copies)
+    hashes = None if identities is None else identities.numpy()
+    return Aligned(result, ranked.ranks, assignment, hashes, copies)
 
 
-def _provenance(features: FeatureSet, embedder: Embedder) -> dict[str, Any]:
-    """The fields of a result that do not depend on its values."""
-    info = features.extractor
-    return {
-        "protocol": PROTOCOL,
-        "ties": "expected",
-        "distances": "exact",
-        "extractor": info,
-        "extractors": {} if info is None else {info.name: info},
-        "deviations": (),
-        "fake": SideSummary.of(features, Identities.of(features)),
-        "n_shared": 0,
-        "device": str(embedder.device),
-        "seed": embedder.options.seed,
-        "max_images": embedder.options.max_images,
-        "versions": package_versions(),
-    }
-
-
-def _check_before_embedding(opened: OpenedInput, table: Prompts, options: AlignOptions) -> None:
-    """Refuse what names alone show to be wrong before images are embedded, which may take hours."""
+def _embedded(
+    images: object, prompts: object, options: AlignOptions, extractor: ExtractorKey, embedder: Embedder
+) -> tuple[FeatureSet, list[str], PromptAssignment, Prompts]:
+    """Features, names and prompts of the images; what names alone show to be wrong is told before any is embedded."""
+    opened, table = open_input(images, "fake"), open_prompts(prompts, images)
     if options.copies_of is not None:
-        _ = open_input(options.copies_of, "real"), read_pairs(options.pairs)
-    names = image_names(opened)
-    if names is not None:
-        table.check_used(names)
-        _assignment(names, table.match(names, range(len(names)), len(names)), table)
-
-
-def _captions(
-    opened: OpenedInput, features: FeatureSet, table: Prompts
-) -> tuple[list[str], list[Captions | None]]:
-    """Name and prompts of each embedded image."""
+        open_input(options.copies_of, "real")
+    listed = image_names(opened)
+    if listed is not None:
+        table.check_used(listed)
+        _assignment(listed, table.match(listed, range(len(listed)), len(listed)), table)
+    source = SourceFeatures(opened, "images", embedder, declared=(extractor,))
+    source.require([extractor], minimum=1)
+    features = source[extractor]
     total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
     names = [features.name_of(row) for row in range(len(features))]
     is_whole = total is None and not features.skipped
     rows = range(len(features)) if is_whole else source_rows(opened, features, total)
-    return names, table.match(names, rows, total)
+    return features, names, _assignment(names, table.match(names, rows, total), table), table
 
 
 def _assignment(
@@ -239,13 +223,14 @@ class _Ranked:
     """Values of rankings, names of those without, the rank of each image, and the pool sizes of images and prompts."""
 
     values: dict[str, MetricValue]
-    undefined: tuple[str, ...]
+    undefined: list[str]
     ranks: Sequence[ImageRank]
     pools: tuple[int, int | None]
 
 
 def _rank(
     features: FeatureSet,
+    names: Sequence[str],
     assignment: PromptAssignment,
     vectors: Tensor,
     options: AlignOptions,
@@ -253,7 +238,6 @@ def _rank(
     extractor: str,
 ) -> _Ranked:
     """Images rank texts; and of each pair of image and text, the text ranks images."""
-    variant = f"prompts begin with {options.prefix!r}" if options.prefix else None
     images = features.features.float()
     rank = partial(
         rank_pools,
@@ -262,32 +246,50 @@ def _rank(
         device=device,
         progress=None if options.progress is None else partial(options.progress, "ranking"),
     )
-    by_image = rank(
-        images,
-        vectors,
-        assignment.of_image,
-        (assignment.unit_of_image, assignment.unit_of_text),
-        grades=assignment.grades if assignment.is_graded else None,
-    )
-    values, undefined = ranking_values(by_image, "", extractor=extractor, variant=variant)
+    units = assignment.unit_of_image, assignment.unit_of_text
+    grades = assignment.grades if assignment.is_graded else None
+    by_image = rank(images, vectors, assignment.of_image, units, grades=grades)
+    values, undefined = by_image.values("")
     image_pool = None
     if options.text_to_image:
         image, text = assignment.pairs
-        by_text = rank(
-            vectors[torch.from_numpy(text)],
-            images,
-            [[row] for row in image.tolist()],
-            (assignment.unit_of_text[text], assignment.unit_of_image),
-        )
-        others, lacking = ranking_values(by_text, "t2i_", extractor=extractor, variant=variant)
+        own = [[row] for row in image.tolist()]
+        by_text = rank(vectors[torch.from_numpy(text)], images, own, (units[1][text], units[0]))
+        others, lacking = by_text.values("t2i_")
         values, undefined, image_pool = values | others, [*undefined, *lacking], by_text.pool
     similarity = FeaturePairs(images, vectors, "cosine")
-    values["alignment.clip_score"] = clip_score(
-        assignment, similarity, seed=options.seed, extractor=extractor, variant=variant
-    )
-    names = [features.name_of(row) for row in range(len(features))]
+    values["alignment.clip_score"] = clip_score(assignment, similarity, seed=options.seed)
     ranks = image_ranks(names, assignment.texts, by_image, similarity)
-    return _Ranked(values, tuple(undefined), ranks, (by_image.pool, image_pool))
+    variant = f"prompts begin with {options.prefix!r}" if options.prefix else None
+    values = {name: replace(value, extractor=extractor, variant=variant) for name, value in values.items()}
+    return _Ranked(values, undefined, ranks, (by_image.pool, image_pool))
+
+
+def _find_copies(
+    images: FeatureSet, options: AlignOptions, extractor: ExtractorKey, embedder: Embedder
+) -> Copies:
+    """Compare images with the training images of `options.copies_of`, which are embedded alike."""
+    opened = open_input(options.copies_of, "real")
+    source = SourceFeatures(opened, "training images", embedder, declared=(extractor,))
+    source.require([extractor], minimum=2)
+    train = source[extractor]
+    found = copy_detection(
+        images.features.float(),
+        train.features.float(),
+        threshold=options.threshold,
+        seed=options.seed,
+        device=embedder.device,
+    )
+    hashes = None if train.identities is None else train.identities.numpy()
+    return Copies(found, [train.name_of(row) for row in range(len(train))], hashes)
+
+
+def _copy_rate(copies: Copies, extractor: str) -> MetricValue:
+    """The share of copies, with that of training images as null."""
+    found = copies.found
+    variant = f"cosine above {found.threshold:g} to one of {len(copies.names):,} training images"
+    rate = metric_value(found.rate, null=found.null.value)
+    return replace(rate, extractor=extractor, variant=variant)
 
 
 def _prompt_summary(assignment: PromptAssignment, origin: str, seconds: float) -> SideSummary:
@@ -322,7 +324,7 @@ def _summary(
         n_prompts=len(assignment.texts),
         n_truncated=n_truncated,
         failures=tuple(
-            Misranked(each.image, each.prompt, each.rank, each.score, each.winner, each.winner_score)
+            Misranked(**{name: getattr(each, name) for name in _FAILURE})
             for each in failures[:_MOST_FAILURES]
         ),
         n_failures=len(failures),
@@ -335,30 +337,30 @@ def _summary(
     )
 
 
-def _text_notices(n_truncated: int | None, vectors: Tensor, encoder: TextEncoder) -> list[Notice]:
-    """Texts that the encoder cuts, or cannot tell apart."""
-    found, total = [], f"{len(vectors):,}"
-    if n_truncated:
-        facts = {"count": f"{n_truncated:,}", "total": total, "encoder": encoder.name}
-        found.append(notice("prompts-truncated", context=encoder.info.context, **facts))
-    alike = len(vectors) - len(torch.unique(vectors, dim=0))
-    if alike:
-        found.append(notice("prompts-alike", count=f"{alike:,}", total=total, encoder=encoder.name))
-    return found
-
-
-def _pool_notices(
-    ranked: _Ranked, assignment: PromptAssignment, options: AlignOptions, features: FeatureSet
+def _notices(
+    ranked: _Ranked,
+    assignment: PromptAssignment,
+    n_truncated: int | None,
+    vectors: Tensor,
+    encoder: TextEncoder,
+    options: AlignOptions,
+    features: FeatureSet,
 ) -> list[Notice]:
-    """Small pools, an extractor of the user, and too few prompts for intervals."""
-    found = [
+    """Texts that the encoder cuts or cannot tell apart, small pools, too few prompts for intervals, and those of the images."""
+    found, facts = [], {"total": f"{len(vectors):,}", "encoder": encoder.name}
+    if n_truncated:
+        count, context = f"{n_truncated:,}", encoder.info.context
+        found.append(notice("prompts-truncated", context=context, count=count, **facts))
+    if alike := len(vectors) - len(torch.unique(vectors, dim=0)):
+        found.append(notice("prompts-alike", count=f"{alike:,}", **facts))
+    found += [
         notice("small-pool", pool=pool, asked=options.distractors + 1, what=what)
         for pool, what in zip(ranked.pools, ("prompts", "images"), strict=True)
         if pool is not None and pool <= options.distractors
     ]
+    if assignment.n_units < LEAST_UNITS:
+        found.append(notice("few-prompts", n=assignment.n_units, least=LEAST_UNITS))
     info = features.extractor
     if info is not None and not info.comparable:
         found.append(notice("own-encoder", extractor=info.name))
-    if assignment.n_units < LEAST_UNITS:
-        found.append(notice("few-prompts", n=assignment.n_units, least=LEAST_UNITS))
-    return found
+    return [*found, *decoding_notices("fake", features), *features.notices]

@@ -33,7 +33,6 @@ class AlignKeywords(EmbedKeywords, total=False):
     prefix: str
     copies_of: object
     threshold: float
-    pairs: object
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +74,6 @@ class AlignOptions(EmbedOptions):
         parse=_parse_cosine,
         metavar="COSINE",
     )
-    pairs: object = option(
-        None,
-        "Known copies, a .csv of image,training image (in Python also pairs of names): adds `retrieval.copy_ap`, how well "
-        "they are told from all other pairs.",
-        metavar="FILE",
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,22 +88,14 @@ class AlignOptions(EmbedOptions):
             raise UsageError(
                 f"threshold must be a cosine, from -1 to 1, not {self.threshold!r:.60}", code="bad-threshold"
             )
-        if self.pairs is not None and self.copies_of is None:
-            raise UsageError(
-                "pairs name copies of training images, which copies_of (--copies-of) must give",
-                code="bad-option",
-            )
 
     @property
     def names(self) -> list[str]:
         """The metrics that a result will have, if they have a value."""
-        is_left_out = {"retrieval.copy_rate": self.copies_of is None, "retrieval.copy_ap": self.pairs is None}
         names = [name for name in CONDITIONAL if name.startswith(("retrieval.", "alignment."))]
-        return [
-            name
-            for name in names
-            if not is_left_out.get(name, name.startswith("retrieval.t2i_") and not self.text_to_image)
-        ]
+        if self.copies_of is None:
+            names.remove("retrieval.copy_rate")
+        return [name for name in names if self.text_to_image or not name.startswith("retrieval.t2i_")]
 
 
 class EntityKeywords(EmbedKeywords, total=False):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.conditional.prompts import Captions
-from genpr.metrics.copy_detection import MicroAP
-from genpr.metrics.halved import LEAST_UNITS, halved
-from genpr.metrics.ranking import RankingMetrics, most_distractors, ranking_metrics, unit_pools
-from genpr.metrics.ranking_values import QueryMetric
+from genpr.evaluation.result import Misranked
+from genpr.metrics.ranking import most_distractors, ranking_metrics, unit_pools
+from genpr.metrics.ranking_values import LEAST_UNITS, QueryMetric, QueryMetrics, halved
 from genpr.metrics.real_manifold import PairProgress
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.uncertainty import interval_of
@@ -35,17 +34,10 @@ _PAIRS = 2**18  # compared at once
 
 @dataclass(frozen=True)
 class PromptAssignment:
-    """Which of t different texts belong to each of n images.
+    """Which of t different texts (sorted, equal but for spaces) belong to each of n images, and how well each fits.
 
-    Images that share a text, texts of one image and texts of one group form a unit. Units are drawn independently, and only
-    texts and images of different units compete.
-
-    Attributes:
-        texts: Different ones, in the order of their characters; texts that differ only in spaces are the same.
-        of_image: The texts of each image, as indices of `texts`.
-        grades: How well each of them fits.
-        unit_of_text: (t,) int64, units numbered by their first text.
-        unit_of_image: (n,) int64.
+    Images that share a text, texts of one image and texts of one group form a unit; only different units compete. Units
+    are numbered by their first text.
     """
 
     texts: tuple[str, ...]
@@ -57,12 +49,16 @@ class PromptAssignment:
     @classmethod
     def of(cls, captions: Sequence[Captions]) -> PromptAssignment:
         """The assignment of the prompts of n images."""
-        texts = sorted({normalize_prompt(prompt.text) for each in captions for prompt in each})
+        plain = [[(normalize_prompt(prompt.text), prompt) for prompt in each] for each in captions]
+        texts = sorted({text for each in plain for text, _ in each})
         index = {text: number for number, text in enumerate(texts)}
-        rows = [
-            {index[normalize_prompt(prompt.text)]: prompt.relevance for prompt in each} for each in captions
-        ]
-        unit = _units(captions, rows, index)
+        rows = [{index[text]: prompt.relevance for text, prompt in each} for each in plain]
+        pairs, first_of_group = [], dict[str, int]()
+        for each, row in zip(plain, rows, strict=True):
+            pairs += [(next(iter(row)), text) for text in row]
+            grouped = [(index[text], prompt.group) for text, prompt in each if prompt.group is not None]
+            pairs += [(first_of_group.setdefault(group, text), text) for text, group in grouped]
+        unit = _components(pairs, len(texts))
         return cls(
             tuple(texts),
             tuple(tuple(row) for row in rows),
@@ -96,30 +92,17 @@ class PromptAssignment:
 
 
 def normalize_prompt(text: str) -> str:
-    """A text in one Unicode form, with single spaces.
-
-    Example:
-        >>> normalize_prompt("  a   cat ")
-        'a cat'
-    """
+    """A text in one Unicode form, with single spaces."""
     return " ".join(normalize("NFC", text).split())
 
 
-def _units(captions: Sequence[Captions], rows: Sequence[dict[int, float]], index: dict[str, int]) -> Counts:
-    """The unit of each text: texts that an image or a group joins, directly or through others, are one unit."""
+def _components(pairs: Sequence[tuple[int, int]], n: int) -> Counts:
+    """Of n texts, the component (n,) of each in the graph of the pairs, numbered by first texts."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    pairs, first_of_group = [], dict[str, int]()
-    for each, row in zip(captions, rows, strict=True):
-        first = next(iter(row))
-        pairs += [(first, text) for text in row]
-        for prompt in each:
-            if prompt.group is not None:
-                text = index[normalize_prompt(prompt.text)]
-                pairs.append((first_of_group.setdefault(prompt.group, text), text))
     one, other = np.array(pairs, dtype=np.int32).T  # older SciPy takes no 64-bit indices
-    graph = coo_array((np.ones(len(pairs), dtype=bool), (one, other)), shape=(len(index), len(index)))
+    graph = coo_array((np.ones(len(pairs), dtype=bool), (one, other)), shape=(n, n))
     component = connected_components(graph, directed=False)[1]
     first_text = np.unique(component, return_index=True)[1][component]
     return np.unique(first_text, return_inverse=True)[1].astype(np.int64)
@@ -127,15 +110,9 @@ def _units(captions: Sequence[Captions], rows: Sequence[dict[int, float]], index
 
 @dataclass(frozen=True)
 class PoolRanking:
-    """Rankings in one direction: images rank texts, or texts rank images.
+    """Rankings in one direction: metrics, and pools (q, p) of the queries, of which the last columns are distractors."""
 
-    Attributes:
-        metrics: Of all queries.
-        pools: (q, p), in the order of the queries as they are given.
-        distractors: How many of each pool are drawn.
-    """
-
-    metrics: RankingMetrics
+    metrics: QueryMetrics
     pools: Counts
     distractors: int
 
@@ -143,6 +120,16 @@ class PoolRanking:
     def pool(self) -> int:
         """Most candidates of a query."""
         return self.metrics.pool[1] if self.metrics.pool else 0
+
+    def values(self, prefix: str) -> tuple[dict[str, MetricValue], list[str]]:
+        """Metrics by their full names, and the names of those undefined with so few candidates."""
+        found = {f"retrieval.{prefix}{name}": self.metrics.get(name) for name in _METRICS}
+        values = {
+            name: metric_value(metric, pool=self.pool)
+            for name, metric in found.items()
+            if metric is not None and metric.value is not None
+        }
+        return values, [name for name in found if name not in values]
 
 
 def rank_pools(
@@ -157,20 +144,10 @@ def rank_pools(
     device: torch.device,
     progress: PairProgress | None = None,
 ) -> PoolRanking:
-    """Let each query rank what is relevant to it among distractors of other units.
+    """Let each query rank what is relevant to it among `distractors` of other units, or fewer where there are not so many.
 
-    Queries are taken unit by unit, so that halves of two results on the same prompts are of the same prompts.
-
-    Args:
-        queries: (q, d) features.
-        candidates: (c, d) features.
-        relevant: Candidates that are relevant to each query.
-        units: Of queries (q,) and of candidates (c,).
-        grades: Of relevance, in the shape of `relevant`; None if all are 1.
-        distractors: For each query; fewer where there are not so many.
-        seed: Chooses them, and the halves of intervals.
-        device: Where features are compared.
-        progress: Called with the pairs that are done and their number.
+    Queries (q, d) are taken in the order of their `units`, so that halves of two results on the same prompts are of the same
+    prompts.
     """
     count = min(distractors, most_distractors(*units))
     order = np.argsort(units[0], kind="stable")
@@ -193,111 +170,52 @@ def rank_pools(
     return PoolRanking(metrics, unordered, count)
 
 
-def ranking_values(
-    ranking: PoolRanking, prefix: str, *, extractor: str, variant: str | None
-) -> tuple[dict[str, MetricValue], list[str]]:
-    """Metrics of one direction by their full names, and the names of those undefined with so few candidates."""
-    values: dict[str, MetricValue] = {}
-    undefined = []
-    for short_name in _METRICS:
-        name = f"retrieval.{prefix}{short_name}"
-        found = ranking.metrics.get(short_name)
-        if found is None or found.value is None:
-            undefined.append(name)
-        else:
-            values[name] = metric_value(
-                found, found.n, extractor=extractor, variant=variant, pool=ranking.pool
-            )
-    return values, undefined
-
-
-def metric_value(
-    found: QueryMetric | MicroAP,
-    n_counted: int,
-    *,
-    extractor: str,
-    variant: str | None,
-    null: float | None = None,
-    pool: int | None = None,
-) -> MetricValue:
+def metric_value(found: QueryMetric, *, null: float | None = None, pool: int | None = None) -> MetricValue:
     """A metric of rankings that is defined, as a result holds it."""
     assert found.value is not None
     return MetricValue(
         found.value,
         None,
-        extractor=extractor,
-        variant=variant,
         null=null,
         interval=None if found.interval is None else (found.interval.low, found.interval.high),
         replicates=None if found.replicates is None else tuple(found.replicates.tolist()),
-        n_counted=n_counted,
+        n_counted=found.n,
         chance=found.chance,
         pool=pool,
     )
 
 
-def clip_score(
-    assignment: PromptAssignment, similarity: FeaturePairs, *, seed: int, extractor: str, variant: str | None
-) -> MetricValue:
+def clip_score(assignment: PromptAssignment, similarity: FeaturePairs, *, seed: int) -> MetricValue:
     """CLIPScore without references: 2.5 max(cos, 0) of image and prompt, averaged over an image's prompts, then over images."""
     image, text = assignment.pairs
     cosine = similarity.exact(torch.from_numpy(image), torch.from_numpy(text)).cpu().numpy()
     of_image = np.bincount(image, _CLIP_SCALE * np.maximum(cosine, 0.0)) / np.bincount(image)
-    value = float(of_image.mean())
-    interval, replicates = _clip_interval(value, of_image, assignment.unit_of_image, seed)
-    return MetricValue(
-        value,
-        None,
-        extractor=extractor,
-        variant=variant,
-        interval=interval,
-        replicates=replicates,
-        n_counted=len(of_image),
-    )
-
-
-def _clip_interval(
-    value: float, of_image: NDArray[np.float64], unit: Counts, seed: int
-) -> tuple[tuple[float, float] | None, tuple[float, ...] | None]:
-    """Interval and replicates over units, which are drawn whole; None for fewer than 10."""
-    unit = np.unique(unit, return_inverse=True)[1]
-    n = int(unit.max()) + 1
-    if n < LEAST_UNITS:
-        return None, None
+    value, n_units = float(of_image.mean()), assignment.n_units
+    plain = MetricValue(value, None, n_counted=len(of_image))
+    if n_units < LEAST_UNITS:
+        return plain
+    unit = assignment.unit_of_image
     both = torch.from_numpy(np.stack([np.bincount(unit, of_image), np.bincount(unit)], axis=1))
 
     def means(weights: Tensor) -> Tensor:
         total = weights @ both
         return total[:, 0] / total[:, 1]
 
-    replicates = halved(means, n, seed=seed)
-    interval = interval_of(value, replicates, n=n, upper=None)
-    return (interval.low, min(interval.high, _CLIP_SCALE)), tuple(replicates.tolist())
+    replicates = halved(means, n_units, seed=seed)
+    found = interval_of(value, replicates, n=n_units, upper=None)
+    interval = found.low, min(found.high, _CLIP_SCALE)
+    return replace(plain, interval=interval, replicates=tuple(replicates.tolist()))
 
 
 @dataclass(frozen=True)
-class ImageRank:
-    """One image and the prompts that it ranked.
+class ImageRank(Misranked):
+    """One image and the `pool` prompts that it ranked; `prompt` is its own one, of several the one that it ranked first.
 
-    Attributes:
-        row: Its index among the images.
-        image: Its name.
-        prompt: Its own prompt; of several, the one that it ranked first.
-        rank: Of that prompt in the pool, from 1; the mean rank among equals.
-        score: Cosine of the two.
-        winner: The prompt of another image that it ranked first.
-        winner_score: Cosine of image and winner.
-        pool: Prompts that it ranked.
+    `row` is its index among the images. It may rank its own prompt first.
     """
 
-    row: int
-    image: str
-    prompt: str
-    rank: float
-    score: float
-    winner: str
-    winner_score: float
-    pool: int
+    row: int = 0
+    pool: int = 0
 
     @property
     def is_failure(self) -> bool:
@@ -308,14 +226,7 @@ class ImageRank:
 def image_ranks(
     names: Sequence[str], texts: Sequence[str], ranking: PoolRanking, similarity: FeaturePairs
 ) -> list[ImageRank]:
-    """The rank of the own prompt of each image.
-
-    Args:
-        names: Of the images.
-        texts: The different texts.
-        ranking: Of texts by images; distractors are the last columns of its pools.
-        similarity: Of images and texts.
-    """
+    """The rank of the own prompt of each of the named images; `ranking` and `similarity` are of images and the texts."""
     pools, split = ranking.pools, -ranking.distractors
     step = max(1, _PAIRS // pools.shape[1])
     found: list[ImageRank] = []
@@ -323,20 +234,21 @@ def image_ranks(
         part = torch.from_numpy(pools[start : start + step])
         rows, columns = (part >= 0).nonzero(as_tuple=True)
         scores = np.full(part.shape, -np.inf)
-        scores[rows.numpy(), columns.numpy()] = similarity.exact(start + rows, part[rows, columns]).numpy()
+        exact = similarity.exact(start + rows, part[rows, columns])
+        scores[rows.numpy(), columns.numpy()] = exact.cpu().numpy()
         for row, (pool, score) in enumerate(zip(part.numpy(), scores, strict=True), start):
             own, others = int(score[:split].argmax()), score[split:]
             best = int(others.argmax())
             above, tied = int((others > score[own]).sum()), int((others == score[own]).sum())
             found.append(
                 ImageRank(
-                    row=row,
                     image=names[row],
                     prompt=texts[pool[own]],
                     rank=above + 1 + tied / 2,
                     score=float(score[own]),
                     winner=texts[pool[split:][best]],
                     winner_score=float(others[best]),
+                    row=row,
                     pool=int((pool >= 0).sum()),
                 )
             )

@@ -1,15 +1,14 @@
-"""Read the prompts of images, from a file for all of them or a text file beside each, and match them to the images."""
+"""Read the prompts of images, from a file for all of them or a text file beside each."""
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from genpr.errors import DataError, UsageError, short
+from genpr.errors import UsageError, short
 from genpr.evaluation.tables import (
     SUFFIXES,
     ImageValues,
@@ -39,16 +38,8 @@ _FORMAT = TableFormat(
     code="prompts-damaged",
     fields={
         "id": (
-            "filename",
-            "图片",
-            "文件名",
-            "file",
-            "name",
-            "image",
-            "path",
-            "imagepath",
-            "imagename",
-            "filepath",
+            *("filename", "图片", "文件名", "file", "name", "image", "path"),
+            *("imagepath", "imagename", "filepath"),
         ),
         "prompt": ("prompt", "caption", "text", "prompts", "captions", "texts", "提示词", "描述"),
         "relevance": ("relevance", "grade"),
@@ -56,21 +47,12 @@ _FORMAT = TableFormat(
     },
     main="prompt",
     headless=("id", "prompt"),
-    encoding_code="prompts-encoding",
-    csv_code="prompts-damaged",
-    repeated_code="prompt-repeated",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt of an image.
-
-    Attributes:
-        text: As it was written.
-        relevance: How well it fits the image, compared with its other prompts; above 0.
-        group: Prompts of one group are never ranked against each other; None for a group of its own.
-    """
+    """One prompt of an image, how well it fits (above 0), and its group, of which prompts are never ranked against each other."""
 
     text: str
     relevance: float = 1.0
@@ -102,16 +84,16 @@ def open_prompts(prompts: object, images: object) -> Prompts:
     if isinstance(prompts, ImageValues):
         return prompts
     if isinstance(prompts, str | os.PathLike):
-        return _from_path(Path(prompts)) if prompts != BESIDE else _beside(images)
+        if prompts != BESIDE:
+            return _from_path(Path(prompts))
+        folder = Path(os.fsdecode(images)) if isinstance(images, str | os.PathLike) else None
+        if folder is not None and is_folder(folder):
+            return _from_folder(folder)
+        raise UsageError("prompts beside the images need a folder of images", code="prompts-kind")
     if isinstance(prompts, Mapping):
-        return _by_name(
-            [(name, _captions_of(value, repr(name)), repr(name)) for name, value in prompts.items()],
-            "<prompts>",
-        )
+        return _by_name((name, _given(each, repr(name)), repr(name)) for name, each in prompts.items())
     if isinstance(prompts, Sequence) and not isinstance(prompts, bytes | bytearray):
-        return _in_order(
-            [_captions_of(value, f"prompt {row}") for row, value in enumerate(prompts)], "<prompts>"
-        )
+        return _in_order([_given(each, f"prompt {row}") for row, each in enumerate(prompts)])
     raise UsageError(
         f"{type(prompts).__name__} cannot be read as prompts; needed is {_KINDS}, a mapping, or a list in the order of the "
         "images",
@@ -119,7 +101,7 @@ def open_prompts(prompts: object, images: object) -> Prompts:
     )
 
 
-def _captions_of(value: object, where: str) -> Captions:
+def _given(value: object, where: str) -> Captions:
     """One prompt or several, as a program gives them."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) for text in texts):
@@ -131,21 +113,18 @@ def _captions_of(value: object, where: str) -> Captions:
 
 
 def _from_path(path: Path) -> Prompts:
+    suffix, origin = path.suffix.lower(), str(path)
     if is_folder(path):
         return _from_folder(path)
     if not is_file(path):
         raise UsageError(
-            f"there are no prompts at {short(str(path), 60)!r}; needed is {_KINDS}",
+            f"there are no prompts at {short(origin, 60)!r}; needed is {_KINDS}",
             code="path-not-found",
-            path=str(path),
+            path=origin,
         )
-    suffix, origin = path.suffix.lower(), str(path)
     if suffix == ".txt":
-        lines = _lines(path)
-        if not lines:
-            raise _FORMAT.error(origin, "it is empty")
-        texts = [_checked(line, origin, f"line {number}") for number, line in enumerate(lines, 1)]
-        return _in_order([(Prompt(text),) for text in texts], origin)
+        lines = enumerate(_lines(path), 1)
+        return _in_order([(Prompt(_checked(line, origin, f"line {at}")),) for at, line in lines], origin)
     if suffix not in SUFFIXES:
         raise UsageError(
             f"{path} is of unknown kind ({suffix or 'no suffix'}); prompts are {_KINDS}",
@@ -162,34 +141,18 @@ def _from_path(path: Path) -> Prompts:
 
 def _lines(path: Path, most: int = TEXT_BYTES) -> list[str]:
     """The lines of a text file, without empty ones at its end."""
-    code = _FORMAT.code
-    text = read_text(path, "prompts", code=code, encoding_code=str(_FORMAT.encoding_code), most=most)
+    text = read_text(path, "prompts", code=_FORMAT.code, most=most)
     stripped = text.replace("\r\n", "\n").replace("\r", "\n").rstrip()
     return stripped.split("\n") if stripped else []
-
-
-def _beside(images: object) -> Prompts:
-    folder = Path(os.fsdecode(images)) if isinstance(images, str | os.PathLike) else None
-    if folder is None or not is_folder(folder):
-        raise UsageError(
-            "prompts beside the images need a folder of images; give a file of prompts instead",
-            code="prompts-kind",
-        )
-    return _from_folder(folder)
 
 
 def _from_folder(folder: Path) -> Prompts:
     """A prompt per line of the text file that has the name of the image."""
     origin = f"{folder}/*.txt"
-    members = sorted(member for member in walk_files(folder) if member.lower().endswith(".txt"))
-    if not members:
-        raise _FORMAT.error(origin, f"there is no .txt file in {folder}")
     found = []
-    for member in members:
+    for member in sorted(member for member in walk_files(folder) if member.lower().endswith(".txt")):
         lines = [line for line in _lines(folder / member, SMALL_TEXT_BYTES) if line.strip()]
-        if not lines:
-            raise _FORMAT.error(origin, f"{member} is empty", code="prompt-empty")
-        captions = tuple(Prompt(_checked(line, origin, member)) for line in lines)
+        captions = tuple(Prompt(_checked(line, origin, member)) for line in lines or [""])
         found.append((stem_of(member), captions, member))
     return _by_name(found, origin)
 
@@ -204,10 +167,8 @@ def _coco(value: Any, origin: str) -> list[Any] | None:  # noqa: ANN401 - any JS
             {"file": names[each["image_id"]], "caption": each["caption"]} for each in value["annotations"]
         ]
     except (KeyError, TypeError) as error:
-        raise _FORMAT.error(
-            origin,
-            f"COCO's captions have images with id and file_name, and annotations with image_id and caption ({error!r})",
-        ) from error
+        reason = f"images need id and file_name, annotations image_id and caption ({error!r})"
+        raise _FORMAT.error(origin, reason) from error
 
 
 def _captions(row: TableRow, origin: str) -> Captions:
@@ -216,10 +177,16 @@ def _captions(row: TableRow, origin: str) -> Captions:
     if value is None:
         raise _FORMAT.error(origin, f"{row.where} has no prompt; needed is one of prompt, caption, text")
     if group is not None and not isinstance(group, str | int):
-        raise _FORMAT.error(
-            origin, f"the group of {row.where} is {short(repr(group))}, needed is a name or an integer"
-        )
-    relevance = _relevance(row, origin)
+        raise _FORMAT.error(origin, f"the group of {row.where} is {short(repr(group))}, needed is a name")
+    given, relevance = row.values.get("relevance"), 1.0
+    if given is not None and given != "":
+        try:
+            relevance = 0.0 if isinstance(given, bool) else float(given)
+        except (TypeError, ValueError, OverflowError):  # no number, or an integer of hundreds of digits
+            relevance = 0.0
+        if not 0 < relevance <= 1e6:
+            reason = f"the relevance of {row.where} is {short(repr(given))}, needed is a number above 0"
+            raise _FORMAT.error(origin, reason)
     texts = value if isinstance(value, list) and value else [value]
     return tuple(
         Prompt(_checked(text, origin, row.where), relevance, None if group is None else str(group))
@@ -227,50 +194,28 @@ def _captions(row: TableRow, origin: str) -> Captions:
     )
 
 
-def _relevance(row: TableRow, origin: str) -> float:
-    value = row.values.get("relevance")
-    if value is None or value == "":
-        return 1.0
-    try:
-        relevance = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):  # no number, or an integer of hundreds of digits
-        relevance = math.nan
-    if not 0 < relevance <= 1e6:
-        raise _FORMAT.error(
-            origin, f"the relevance of {row.where} is {short(repr(value))}, needed is a number above 0"
-        )
-    return relevance
+def _in_order(entries: Sequence[Captions], origin: str = "<prompts>") -> Prompts:
+    numbered = ((str(at), captions, f"entry {at}") for at, captions in enumerate(entries, 1))
+    return ImageValues(tuple(_joined(numbered, origin).values()), origin, "prompt")
 
 
-def _in_order(entries: Sequence[Captions], origin: str) -> Prompts:
-    for number, captions in enumerate(entries, 1):
-        _check_different(captions, f"entry {number}", origin)
-    return ImageValues(tuple(entries), origin, "prompt")
+def _by_name(entries: Iterable[tuple[str, Captions, str]], origin: str = "<prompts>") -> Prompts:
+    return ImageValues(_joined(entries, origin), origin, "prompt")
 
 
-def _by_name(entries: Iterable[tuple[str, Captions, str]], origin: str) -> Prompts:
+def _joined(entries: Iterable[tuple[str, Captions, str]], origin: str) -> dict[str, Captions]:
     """Prompts by name from (name, prompts, where), several of one name in their order."""
-    found: dict[str, list[Prompt]] = {}
-    seen: set[tuple[str, str]] = set()
-    for raw, captions, where in entries:
-        name = plain_path(raw)
+    found: dict[str, dict[str, Prompt]] = {}
+    for name, captions, where in entries:
+        known = found.setdefault(plain_path(name), {})
         for prompt in captions:
-            if (name, prompt.text) in seen:
-                raise _repeated(where, origin)
-            seen.add((name, prompt.text))
-        found.setdefault(name, []).extend(captions)
+            if known.setdefault(prompt.text, prompt) is not prompt:
+                raise _FORMAT.error(
+                    origin, f"{where} repeats a prompt of the same image", code="prompt-repeated"
+                )
     if not found:
         raise _FORMAT.error(origin, "it is empty")
-    return ImageValues({name: tuple(captions) for name, captions in found.items()}, origin, "prompt")
-
-
-def _check_different(captions: Captions, where: str, origin: str) -> None:
-    if len({prompt.text for prompt in captions}) != len(captions):
-        raise _repeated(where, origin)
-
-
-def _repeated(where: str, origin: str) -> DataError:
-    return _FORMAT.error(origin, f"{where} repeats a prompt of the same image", code="prompt-repeated")
+    return {name: tuple(known.values()) for name, known in found.items()}
 
 
 def _checked(text: object, origin: str, where: str, *, is_name: bool = False) -> str:

@@ -42,6 +42,7 @@ from genpr.features.source_features import Embedder, SourceFeatures
 from genpr.images.policy import BadImagePolicy
 from genpr.metrics.classification_accuracy import (
     LEAST_IN_HALF,
+    RATES,
     Conditional,
     ConditionalReals,
     Direction,
@@ -79,11 +80,8 @@ Floats = NDArray[np.float64]
 class LabelConfig:
     """Options of label metrics, and the labels that are known before the fakes.
 
-    Attributes:
-        options: As the user gave them.
-        real: Labels of the reals; None where they are not used.
-        recognized: What another tool recognized the fakes as; None where the reals classify them.
-        policy: Whether images without a label may be left out, and how many.
+    `real` are those of the reals, None where they are not used; `recognized` what another tool recognized the fakes as, None
+    where the reals classify them; `policy` says whether images without a label may be left out.
     """
 
     options: LabelOptions
@@ -93,63 +91,42 @@ class LabelConfig:
 
     @classmethod
     def of(cls, options: LabelOptions, real: OpenedInput, policy: BadImagePolicy) -> LabelConfig:
-        """Read the labels that need no fakes.
-
-        Raises:
-            UsageError: There is no such file.
-            DataError: Labels cannot be read, or do not belong to the reals.
-        """
+        """Read the labels that need no fakes, and refuse those that do not belong to the reals."""
         if not isinstance(options, LabelOptions):
             raise UsageError(f"labels must be genpr.LabelOptions(...), not {options!r}", code="bad-option")
         if options.is_file:
             return cls(options, None, open_labels(options.classifier, None, "fake", sets=True), policy)
         labels = open_labels(options.real_labels, label_location(None, real), "real")
         config = cls(options, labels, None, policy)
-        config._check_names("real", real, labels)
+        config._named("real", real, labels)
         return config
 
     def open_fake(self, opened: OpenedInput) -> Labels:
-        """The labels that the fakes were generated for.
-
-        Raises:
-            UsageError: There is no such file.
-            DataError: Labels cannot be read.
-        """
+        """The labels that the fakes were generated for."""
         source = label_location(None, opened)
         return open_labels(self.options.fake_labels, source, "fake", sets=self.recognized is not None)
 
-    def check(self, opened: OpenedInput) -> None:
-        """Refuse fakes that labels do not fit, as far as that is known before they are embedded.
-
-        Raises:
-            UsageError: There is no such file.
-            DataError: Labels cannot be read, or do not belong to the fakes.
-        """
-        self._check_names("fake", opened, self.open_fake(opened))
+    def check(self, opened: OpenedInput) -> LabeledImages | None:
+        """Refuse fakes that labels do not fit, as far as that is known before they are embedded; their labels if known."""
         if self.recognized is not None:
-            self._check_names("fake", opened, self.recognized)
+            self._named("fake", opened, self.recognized)
+        return self._named("fake", opened, self.open_fake(opened))
 
-    def _check_names(self, role: str, opened: OpenedInput, labels: Labels) -> None:
+    def _named(self, role: str, opened: OpenedInput, labels: Labels) -> LabeledImages | None:
         images = match_names(role, opened, labels)
-        if images is not None:
-            self._check_images(images)
+        return None if images is None else self._complete(images)
 
-    def _check_images(self, images: LabeledImages) -> None:
+    def _complete(self, images: LabeledImages) -> LabeledImages:
         if not images.rows:
             raise DataError(
                 f"label metrics need a label per image: {images}; {LABELS_HINT}", code="no-labels"
             )
         check_complete(images, self.policy)
+        return images
 
     def match(self, side: SourceFeatures, features: FeatureSet, labels: Labels) -> LabeledImages:
-        """Each embedded image with its label.
-
-        Raises:
-            DataError: Labels do not belong to the images.
-        """
-        images = match_labels(side.role, side.opened, features, labels)
-        self._check_images(images)
-        return images
+        """Each embedded image with its label."""
+        return self._complete(match_labels(side.role, side.opened, features, labels))
 
     def facts(self, real: Sequence[Label]) -> dict[str, Any]:
         """What decides the values beside the images, as plain JSON types: labels by their hash."""
@@ -166,10 +143,8 @@ class LabelConfig:
 
 
 def _content(labels: Labels | None) -> str | None:
-    if labels is None:
-        return None
-    if isinstance(labels, FolderLabels):
-        return labels.origin
+    if labels is None or isinstance(labels, FolderLabels):
+        return None if labels is None else labels.origin
     return _hash(list(labels.values) if labels.by_name is None else sorted(labels.by_name.items()))
 
 
@@ -180,33 +155,19 @@ def _hash(content: object) -> str:
 def check_labels(
     options: LabelOptions | None, real: OpenedInput, fake: OpenedInput, *, policy: BadImagePolicy
 ) -> None:
-    """Refuse labels that do not fit two sources, as far as that is known before an image of either is embedded.
-
-    Raises:
-        UsageError: There is no such file.
-        DataError: Labels cannot be read, or do not belong to the images.
-    """
+    """Refuse labels that do not fit two sources, as far as that is known before an image of either is embedded."""
     if options is None:
         return
     config = LabelConfig.of(options, real, policy)
-    config.check(fake)
-    if config.real is not None:
-        reals, fakes = (
-            match_names("real", real, config.real),
-            match_names("fake", fake, config.open_fake(fake)),
-        )
-        if reals is not None and fakes is not None:
-            check_shared(reals, fakes)
+    fakes = config.check(fake)
+    reals = None if config.real is None else match_names("real", real, config.real)
+    if reals is not None and fakes is not None:
+        check_shared(reals, fakes)
 
 
 @dataclass(frozen=True, slots=True)
 class RecognizedLabels:
-    """What each fake was generated for, and what it was recognized as, in the order in which they were scored.
-
-    Attributes:
-        requested: (m,) the class that each was generated for; None for those without one, which are not classified.
-        recognized: (m,) the class that it was recognized as; None for those not classified, or recognized as nothing.
-    """
+    """What each of m fakes was generated for and recognized as, in the order in which they were scored; None for neither."""
 
     requested: tuple[Label, ...]
     recognized: tuple[Label, ...]
@@ -222,16 +183,7 @@ class RecognizedLabels:
 
 @dataclass(frozen=True)
 class LabelScore:
-    """What labels add to a result.
-
-    Attributes:
-        metrics: By name; undefined ones are missing.
-        undefined: The names of those.
-        summary: Values and errors of each class.
-        notices: What a reader should know.
-        recognized: What each fake was generated for and recognized as.
-        seconds: Time to compute all that.
-    """
+    """What labels add to a result: metrics by name, names of undefined ones, values by class, notices, labels by fake."""
 
     metrics: Mapping[str, MetricValue]
     undefined: tuple[str, ...]
@@ -253,18 +205,7 @@ class LabelScore:
 
 
 class LabelScorer:
-    """Label metrics of any number of fake sets against one real set.
-
-    Args:
-        config: Where labels are, and what classifies the fakes.
-        side: The real source.
-        reals: Its features.
-        plan: Whether intervals are requested.
-        embedder: Its seed and device.
-
-    Raises:
-        DataError: Labels do not belong to the reals, or there are too few of these.
-    """
+    """Label metrics of any number of fake sets against one real set, of which `reals` are the features."""
 
     def __init__(
         self,
@@ -291,11 +232,7 @@ class LabelScorer:
         return self._config.facts(() if self._labeled is None else self._labeled.labels)
 
     def score(self, side: SourceFeatures, fakes: FeatureSet) -> LabelScore:
-        """Score one fake set, of which `fakes` are the features.
-
-        Raises:
-            DataError: Labels do not belong to the fakes.
-        """
+        """Score one fake set, of which `fakes` are the features."""
         started = time.perf_counter()
         self._report("labels", 0, 1)
         requested = self._config.match(side, fakes, self._config.open_fake(side.opened))
@@ -304,8 +241,7 @@ class LabelScorer:
         else:
             found = self._by_file(requested, self._config.match(side, fakes, self._config.recognized))
         self._report("labels", 1, 1)
-        seconds = time.perf_counter() - started + self._fit_seconds
-        return replace(found, seconds=seconds)
+        return replace(found, seconds=time.perf_counter() - started + self._fit_seconds)
 
     def _fit(self, images: LabeledImages, reals: FeatureSet) -> ConditionalReals:
         if len(images.rows) < 2:
@@ -357,14 +293,9 @@ class LabelScorer:
             unlabeled={each.role: len(each.unlabeled) for each in (self._labeled, requested)},
         )
         names = iter(classes[index] if index >= 0 else None for index in predicted.tolist())
-        recognized = (None if label is None else next(names) for label in requested.labels)
-        return LabelScore(
-            metrics,
-            undefined,
-            summary,
-            self._notices(requested, found),
-            RecognizedLabels(tuple(requested.labels), tuple(recognized)),
-        )
+        recognized = tuple(None if label is None else next(names) for label in requested.labels)
+        seen = RecognizedLabels(tuple(requested.labels), recognized)
+        return LabelScore(metrics, undefined, summary, self._notices(requested, found), seen)
 
     def _notices(self, requested: LabeledImages, found: Conditional) -> tuple[Notice, ...]:
         assert self._labeled is not None
@@ -380,14 +311,11 @@ class LabelScorer:
 
     def _by_file(self, requested: LabeledImages, seen: LabeledImages) -> LabelScore:
         """Classified by another tool."""
-        both = [
-            (wanted, found)
-            for wanted, found in zip(requested.labels, seen.labels, strict=True)
-            if wanted is not None and found is not None
-        ]
-        several = any(is_label_list(text) for pair in both for text in pair)
+        both = [pair for pair in zip(requested.labels, seen.labels, strict=True) if None not in pair]
+        several = any(is_label_list(str(text)) for pair in both for text in pair)
         relevant, predicted = (
-            [split_labels(text) if several else text for text in texts] for texts in zip(*both, strict=True)
+            [split_labels(str(text)) if several else text for text in texts]
+            for texts in zip(*both, strict=True)
         )
         codes = coded(relevant, predicted, None)
         found = metrics_of_codes(codes)
@@ -430,39 +358,28 @@ def _values(
         variant=None if k is not None else "by a linear probe",
         null_source="leave-one-out" if k is not None else "cross-fitting",
     )
-    values = {
-        "label.gan_test": _value(plain, found.test, "accuracy"),
-        "label.gan_train": _value(plain, found.train, "accuracy"),
-        **{
-            f"label.{name}": _value(plain, found.test, name)
-            for name in ("macro_precision", "macro_recall", "macro_f1")
-        },
-    }
-    known = {name: value for name, value in values.items() if value is not None}
-    return known, tuple(name for name in values if name not in known)
+    values = {"gan_test": _value(plain, found.test, "accuracy")}
+    values["gan_train"] = _value(plain, found.train, "accuracy")
+    values |= {name: _value(plain, found.test, name) for name in RATES if name != "accuracy"}
+    known = {f"label.{name}": value for name, value in values.items() if value is not None}
+    return known, tuple(f"label.{name}" for name, value in values.items() if value is None)
 
 
 def _value(plain: MetricValue, found: Direction, name: str) -> MetricValue | None:
-    value = known_or_none(float(found.tally.rates()[name]))
+    value, null = (known_or_none(float(tally.rates()[name])) for tally in (found.tally, found.null))
     if value is None:
         return None
-    null = known_or_none(float(found.null.rates()[name]))
-    bare = replace(
-        plain,
-        value=value,
-        null=null,
-        null_source=None if null is None else plain.null_source,
-        chance=known_or_none(found.chance[name]),
-    )
+    source = None if null is None else plain.null_source
+    chance = known_or_none(found.chance[name])
+    bare = replace(plain, value=value, null=null, null_source=source, chance=chance)
     halves = None if found.halves is None else found.halves.rates()[name]
-    return _with_interval(
-        bare, halves, found.n if name == "accuracy" else effective_size(found.tally.requested)
-    )
+    n = found.n if name == "accuracy" else effective_size(found.tally.requested)
+    return _with_interval(bare, halves, n)
 
 
 def _plain_values(found: LabelMetrics, halves: Mapping[str, Floats]) -> dict[str, MetricValue]:
     """Metrics of fakes that another tool classified, without nulls."""
-    sizes = np.array(list(found.support.values()), dtype=float)
+    sizes = np.array([counts.support for counts in found.per_class], dtype=float)
     largest = float(sizes.max()) / found.n
     chance = {"accuracy": largest if found.single else found.accuracy_of_nothing}
     values = {}
@@ -496,10 +413,17 @@ def _half_values(codes: Coded, seed: int) -> dict[str, Floats]:
 def _with_interval(value: MetricValue, halves: Floats | None, n: int) -> MetricValue:
     """With the interval that halves (B,) give, unless one of them has no value."""
     value = replace(value, n_counted=n)
-    if halves is None or np.isnan(halves).any():
+    interval = _interval(value.value, halves, n)
+    if halves is None or interval is None:
         return value
-    found = interval_of(value.value, torch.from_numpy(halves), n=n)
-    return replace(value, interval=(found.low, found.high), replicates=tuple(halves.tolist()))
+    return replace(value, interval=interval, replicates=tuple(halves.tolist()))
+
+
+def _interval(value: float | None, halves: Floats | None, n: int) -> tuple[float, float] | None:
+    if value is None or halves is None or np.isnan(halves).any():
+        return None
+    found = interval_of(value, torch.from_numpy(np.ascontiguousarray(halves)), n=n)
+    return found.low, found.high
 
 
 def effective_size(sizes: Floats) -> int:
@@ -515,36 +439,27 @@ def _rows(found: Direction, classes: Sequence[str]) -> tuple[LabelRow, ...]:
     each_half = None if halves is None else ratios(halves.right, halves.requested, halves.predicted)
     rows = []
     for index, label in enumerate(classes):
+        halves_of = [None, None] if each_half is None else [each[:, index] for each in each_half[:2]]
         tp, requested, seen = (int(each[index]) for each in (tally.right, tally.requested, tally.predicted))
         precision, recall, f1 = (known_or_none(float(each[index])) for each in values)
-        row = LabelRow(
-            label=label,
-            n=requested,
-            tp=tp,
-            fp=seen - tp,
-            fn=requested - tp,
-            tn=n - requested - seen + tp,
-            precision=precision,
-            recall=recall,
-            f1=f1,
-            null_precision=known_or_none(float(nulls.precision[index])),
-            null_recall=known_or_none(float(nulls.recall[index])),
-        )
-        if each_half is not None:
-            row = replace(
-                row,
-                precision_interval=_row_interval(precision, each_half.precision[:, index], seen),
-                recall_interval=_row_interval(recall, each_half.recall[:, index], requested),
+        rows.append(
+            LabelRow(
+                label=label,
+                n=requested,
+                tp=tp,
+                fp=seen - tp,
+                fn=requested - tp,
+                tn=n - requested - seen + tp,
+                precision=precision,
+                recall=recall,
+                f1=f1,
+                null_precision=known_or_none(float(nulls.precision[index])),
+                null_recall=known_or_none(float(nulls.recall[index])),
+                precision_interval=_interval(precision, halves_of[0], seen),
+                recall_interval=_interval(recall, halves_of[1], requested),
             )
-        rows.append(row)
+        )
     return worst_labels_first(rows)
-
-
-def _row_interval(value: float | None, halves: Floats, n: int) -> tuple[float, float] | None:
-    if value is None or np.isnan(halves).any():
-        return None
-    found = interval_of(value, torch.from_numpy(np.ascontiguousarray(halves)), n=n)
-    return found.low, found.high
 
 
 def _plain_rows(found: LabelMetrics) -> tuple[LabelRow, ...]:

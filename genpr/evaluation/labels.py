@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import takewhile
 from numbers import Integral
 from pathlib import Path, PurePosixPath
 from typing import Any, Self, TypeAlias, cast
@@ -44,9 +45,6 @@ _FORMAT = TableFormat(
     fields={"id": ("name", "filename", "file", "path", "image"), "label": ("label", "class", "target")},
     main="label",
     headless=("id", "label"),
-    csv_code="labels-damaged",
-    repeated_code="labels-damaged",
-    longest_cell=2**17,
     any_names=True,
 )
 _KINDS = "a .csv of name,label, a dataset.json, an .npy in the order of the images, or the word folders"
@@ -67,11 +65,8 @@ class FolderLabels:
     def match(self, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:
         """One label per image; None for those beside the folders of the others."""
         folders = [_folders(name) for name in names]
-        if not folders:
-            return []
-        first, last = min(folders), max(folders)
-        pairs = enumerate(zip(first, last, strict=False))
-        shared = next((depth for depth, (a, b) in pairs if a != b), min(len(first), len(last)))
+        pairs = zip(min(folders, default=()), max(folders, default=()), strict=False)
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         if all(len(folder) == shared for folder in folders):
             shared = max(0, shared - 1)  # all in one folder, which is then the one class
         return [folder[shared] if len(folder) > shared else None for folder in folders]
@@ -88,29 +83,8 @@ Labels: TypeAlias = FolderLabels | ImageValues[Label]
 """Labels of one data set, not yet matched to its images."""
 
 
-def _named_labels(pairs: Iterable[tuple[str, Label]], origin: str) -> ImageValues[Label]:
-    """Labels from pairs of name and label."""
-    by_name: dict[str, Label] = {}
-    for raw, label in pairs:
-        name = plain_path(raw)
-        if label and by_name.setdefault(name, label) != label:
-            raise DataError(
-                f"{printable(origin)} gives {short(name)!r} two labels, {short(str(by_name[name]))!r} and {short(label)!r}; "
-                "each image is of one class",
-                code="label-conflict",
-                path=origin,
-            )
-    return ImageValues(by_name, origin, "label")
-
-
 def labels_of(labels: Labels, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:
-    """One label per image; None for those without one.
-
-    Args:
-        labels: Of the source.
-        names: Of the images.
-        rows: Their indices in the source.
-        total: Images of the source; None if that is unknown.
+    """The label of each image, by its name or by its row in a source of `total` images; None for those without one.
 
     Raises:
         DataError: They name none of the images ("labels-match-nothing"), or are of another number ("label-count").
@@ -154,32 +128,26 @@ def open_labels(labels: object, source: object, role: str, *, sets: bool = False
     return _in_order(labels, f"{role}_labels", sets=sets)
 
 
-def _in_order(labels: object, origin: str, *, sets: bool = False) -> ImageValues[Label]:
-    return ImageValues(_classes(labels, origin, sets=sets), origin, "label")
-
-
 def _read_file(path: Path, role: str, *, sets: bool = False) -> ImageValues[Label]:
-    shown = printable(str(path))
+    shown, suffix = printable(str(path)), path.suffix.lower()
     if not is_file(path):
         raise UsageError(
             f"there is no file {shown!r} with labels of the {role} images; needed is {_KINDS}",
             code="path-not-found",
             path=str(path),
         )
-    suffix = path.suffix.lower()
     if suffix == ".npy":
         with damage_reported(path, ".npy file", code="npy-damaged"):
-            array = read_npy(path, check=partial(_check_array, origin=shown))
-        return _in_order(array, shown)
+            return _in_order(read_npy(path, check=partial(_check_array, origin=shown)), shown)
     if suffix == ".json":
-        return _parse_json_labels(read_text(path, "labels", code="labels-damaged"), shown, sets=sets)
+        return _from_json(read_text(path, "labels", code="labels-damaged"), shown, sets=sets)
     if suffix not in {".csv", ".tsv"}:
         raise UsageError(
             f"{shown} is of unknown kind ({suffix or 'no suffix'}); labels are {_KINDS}",
             code="labels-kind",
             path=str(path),
         )
-    return _named_labels(_table_pairs(path, sets=sets), shown)
+    return _by_name(_table_pairs(path, sets=sets), shown)
 
 
 def _table_pairs(path: Path, *, sets: bool) -> Iterator[tuple[str, Label]]:
@@ -189,6 +157,20 @@ def _table_pairs(path: Path, *, sets: bool) -> Iterator[tuple[str, Label]]:
         if len(row.values) < 2:
             raise _FORMAT.error(str(path), "expected are name,label, or a heading with name and label")
         yield row.values["id"], row.values["label"].strip() or empty
+
+
+def _by_name(pairs: Iterable[tuple[str, Label]], origin: str) -> ImageValues[Label]:
+    by_name: dict[str, Label] = {}
+    for raw, label in pairs:
+        name = plain_path(raw)
+        if label and by_name.setdefault(name, label) != label:
+            raise DataError(
+                f"{printable(origin)} gives {short(name)!r} two labels, {short(str(by_name[name]))!r} and {short(label)!r}; "
+                "each image is of one class",
+                code="label-conflict",
+                path=origin,
+            )
+    return ImageValues(by_name, origin, "label")
 
 
 def _in_source(source: object) -> Labels:
@@ -202,15 +184,12 @@ def _in_source(source: object) -> Labels:
             return _in_parts(opened)
         source = opened.name
     path = Path(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else None
-    if path is None:
-        return FolderLabels()
-    if path.is_dir() and (path / "dataset.json").is_file():
-        return _read_file(path / "dataset.json", "")
-    if path.is_file() and path.suffix.lower() == ".zip":
-        return _in_zip(path) or FolderLabels()
-    if path.is_file() and path.suffix.lower() == ".npz":
-        return _in_npz(path) or FolderLabels()
-    return FolderLabels()
+    found: Labels | None = None
+    if path is not None and path.is_dir() and (path / "dataset.json").is_file():
+        found = _read_file(path / "dataset.json", "")
+    elif path is not None and path.is_file():
+        found = {".zip": _in_zip, ".npz": _in_npz}.get(path.suffix.lower(), lambda _: None)(path)
+    return found or FolderLabels()
 
 
 def _in_parts(source: JoinedSource) -> Labels:
@@ -230,7 +209,7 @@ def _in_parts(source: JoinedSource) -> Labels:
     return ImageValues(tuple(joined), origins[0] + more, "label")
 
 
-def _in_zip(path: Path) -> Labels | None:
+def _in_zip(path: Path) -> ImageValues[Label] | None:
     """The dataset.json nearest to the root, whose names are relative to it."""
     with damage_reported(path, "zip archive", code="archive-damaged"), zipfile.ZipFile(path) as archive:
         members = [info for info in archive.infolist() if info.filename.split("/")[-1] == "dataset.json"]
@@ -240,42 +219,44 @@ def _in_zip(path: Path) -> Labels | None:
         shown = f"{printable(str(path))}/{printable(member.filename)}"
         with open_member(archive, member) as file:
             data = read_bytes(file, ARCHIVED_TEXT_BYTES, name=shown, what="labels", code="labels-damaged")
-    labels = _parse_json_labels(data, shown, most=ARCHIVED_PARSED_BYTES)
+    labels = _from_json(data, shown, most=ARCHIVED_PARSED_BYTES)
     folder = member.filename.removesuffix("dataset.json")
     by_name = {folder + name: label for name, label in (labels.by_name or {}).items()}
     return ImageValues(by_name, labels.origin, "label")
 
 
-def _in_npz(path: Path) -> Labels | None:
+def _in_npz(path: Path) -> ImageValues[Label] | None:
     """`arr_1`, where guided-diffusion's sampler writes classes; None if there is none."""
     with damage_reported(path, ".npz file", code="npz-damaged"), zipfile.ZipFile(path) as archive:
         if "arr_1.npy" not in archive.namelist():
             return None
         origin = f"arr_1 of {printable(str(path))}"
         check = partial(_check_array, origin=origin, most=ARCHIVED_PARSED_BYTES)
-        array = read_array(archive, "arr_1.npy", check=check)
-    return _in_order(array, origin)
+        return _in_order(read_array(archive, "arr_1.npy", check=check), origin)
 
 
 def _check_array(header: Header, origin: str, most: int = PARSED_BYTES) -> None:
     """Refuse an array that holds no labels, or too many, before it is read."""
-    if len(header.shape) != 1 or header.dtype.kind not in "iuUO":
-        raise _wrong_array(header.dtype, header.shape, origin)
+    _check_kind(header.shape, header.dtype, origin)
     try:
         check_label_count(header.shape[0], header.dtype.itemsize, most)
     except ValueError as error:
-        raise DataError(
-            f"{origin} holds too many labels: {error}", code="labels-damaged", path=origin
-        ) from error
+        raise _FORMAT.error(origin, f"too many labels: {error}") from error
 
 
-def _classes(labels: Any, origin: str, *, sets: bool = False) -> tuple[Label, ...]:  # noqa: ANN401 - a user's object
+def _check_kind(shape: Sequence[int], dtype: np.dtype[Any], origin: str) -> None:
+    if len(shape) != 1 or dtype.kind not in "iuUO":
+        raise _wrong_label(
+            origin, f"{dtype} of shape {tuple(shape)}", "for one-hot rows pass x.argmax(axis=1)"
+        )
+
+
+def _in_order(labels: Any, origin: str, *, sets: bool = False) -> ImageValues[Label]:  # noqa: ANN401 - a user's object
     """Integers and strings as text; None and empty ones are no class."""
     if hasattr(labels, "detach"):
         labels = labels.detach().cpu().numpy()
     if isinstance(labels, np.ndarray):
-        if labels.ndim != 1 or labels.dtype.kind not in "iuUO":
-            raise _wrong_array(labels.dtype, labels.shape, origin)
+        _check_kind(labels.shape, labels.dtype, origin)
         try:
             labels = labels.tolist()
         except SystemError as error:  # numpy checks no code points
@@ -284,7 +265,7 @@ def _classes(labels: Any, origin: str, *, sets: bool = False) -> tuple[Label, ..
         raise _wrong_label(
             origin, type(labels).__name__, "pass a list or an array in the order of the images"
         )
-    return tuple(_class(label, origin, sets=sets) for label in labels)
+    return ImageValues(tuple(_class(label, origin, sets=sets) for label in labels), origin, "label")
 
 
 def _class(label: object, origin: str, *, sets: bool = False) -> Label:
@@ -297,10 +278,6 @@ def _class(label: object, origin: str, *, sets: bool = False) -> Label:
     raise _wrong_label(origin, short(repr(label)), "for one-hot rows pass their argmax")
 
 
-def _wrong_array(dtype: np.dtype[Any], shape: tuple[int, ...], origin: str) -> DataError:
-    return _wrong_label(origin, f"{dtype} of shape {shape}", "for one-hot rows pass x.argmax(axis=1)")
-
-
 def _wrong_label(origin: str, found: str, action: str) -> DataError:
     return DataError(
         f"{printable(origin)} needs one class per image, an integer or a name, found {found}; {action}",
@@ -309,7 +286,7 @@ def _wrong_label(origin: str, found: str, action: str) -> DataError:
     )
 
 
-def _parse_json_labels(
+def _from_json(
     data: bytes | str, origin: str, *, sets: bool = False, most: int = PARSED_BYTES
 ) -> ImageValues[Label]:
     """`{"labels": [[name, class], ...]}`, as dataset_tool.py of StyleGAN writes it."""
@@ -317,21 +294,21 @@ def _parse_json_labels(
         record = parse_json(data, most=most)
     except ValueError as error:
         raise _FORMAT.error(origin, f"it is no JSON ({printable(str(error))})") from error
-    labels = record.get("labels") if isinstance(record, dict) else None
-    if isinstance(record, dict) and "labels" in record and labels is None:
+    labels = record.get("labels", "") if isinstance(record, dict) else ""
+    if labels is None:
         raise DataError(
             f'{printable(origin)} says that there are no labels ("labels": null); give them otherwise, or say folders if '
             "sub-folders are classes",
             code="no-labels",
             path=origin,
         )
-    if not isinstance(labels, list | dict):
-        raise _FORMAT.error(origin, 'expected {"labels": [[name, class], ...]}')
     entries = list(labels.items()) if isinstance(labels, dict) else labels
+    if not isinstance(entries, list):
+        raise _FORMAT.error(origin, 'expected {"labels": [[name, class], ...]}')
     for entry in entries:
         if not isinstance(entry, list | tuple) or len(entry) != 2 or not isinstance(entry[0], str):
             raise _FORMAT.error(origin, f"{short(repr(entry))} is no [name, class]")
-    return _named_labels(((name, _class(label, origin, sets=sets)) for name, label in entries), origin)
+    return _by_name(((name, _class(label, origin, sets=sets)) for name, label in entries), origin)
 
 
 def join_labels(labels: Iterable[Label]) -> str:
@@ -377,15 +354,7 @@ def _json_list(text: str) -> list[str] | None:
 
 @dataclass(frozen=True)
 class LabeledImages:
-    """The images of one data set with their labels.
-
-    Attributes:
-        role: "real" or "fake".
-        source: As the user wrote it.
-        origin: Where the labels come from, for messages.
-        names: Of the images.
-        labels: Of the images; None for those without a class.
-    """
+    """The images of one data set ("real" or "fake") with their names and labels, None for those without a class."""
 
     role: str
     source: str
@@ -435,17 +404,7 @@ def match_names(role: str, opened: OpenedInput, labels: Labels) -> LabeledImages
 
 
 def match_labels(role: str, opened: OpenedInput, features: FeatureSet, labels: Labels) -> LabeledImages:
-    """Each embedded image with its class.
-
-    Args:
-        role: "real" or "fake".
-        opened: The source of the images.
-        features: Its embedded images, perhaps fewer than the source has.
-        labels: Labels of the source.
-
-    Raises:
-        DataError: The labels do not belong to the images ("labels-match-nothing", "label-count", "changed").
-    """
+    """Each embedded image, perhaps fewer than the opened source has, with its class."""
     total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
     # Names are enough for all others, even where an image has gone since it was embedded.
     is_ordered = isinstance(labels, ImageValues) and labels.by_name is None
@@ -455,11 +414,7 @@ def match_labels(role: str, opened: OpenedInput, features: FeatureSet, labels: L
 
 
 def check_complete(images: LabeledImages, policy: BadImagePolicy) -> None:
-    """Refuse a data set of which more images have no class than may be left out.
-
-    Raises:
-        DataError: They are listed ("unlabeled").
-    """
+    """Refuse a data set of which more images have no class than may be left out ("unlabeled")."""
     few = images.unlabeled
     share = len(few) / len(images.labels)
     if not few or (policy.action == "skip" and share <= policy.max_share):
@@ -475,34 +430,23 @@ def check_complete(images: LabeledImages, policy: BadImagePolicy) -> None:
 
 
 def check_shared(real: LabeledImages, fake: LabeledImages) -> None:
-    """Refuse data sets that have no class in common.
-
-    Raises:
-        DataError: "labels-disagree".
-    """
+    """Refuse data sets that have no class in common ("labels-disagree")."""
     if real.rows.keys() & fake.rows.keys():
         return
     numbers = [all(label.isdecimal() for label in images.rows) for images in (real, fake)]
     stripped = [{label.casefold().lstrip("0 ") for label in images.rows} for images in (real, fake)]
+    cause = "are these the same data set, and are the folders classes?"
     if numbers[0] != numbers[1]:
         by_number, by_name = ("real", "fake") if numbers[0] else ("fake", "real")
         cause = f"the {by_number} classes are numbers and the {by_name} ones names; give both the same with a CSV of name,label"
     elif stripped[0] & stripped[1]:
         cause = "they differ in case or leading zeros; labels are compared letter by letter"
-    else:
-        cause = "are these the same data set, and are the folders classes?"
     raise DataError(f"no class is on both sides: {real}; {fake}; {cause}", code="labels-disagree")
 
 
 @dataclass(frozen=True)
 class OptionalLabels:
-    """The labels of one data set, if it has any: `genpr modes` names its clusters by them.
-
-    Attributes:
-        role: "real" or "fake".
-        labels: Those that were found; None where there are none.
-        is_guess: Whether they are sub-folders that nobody called classes.
-    """
+    """The labels of one data set, if it has any; `is_guess` where they are sub-folders that nobody called classes."""
 
     role: str
     labels: Labels | None
@@ -510,12 +454,7 @@ class OptionalLabels:
 
     @classmethod
     def open(cls, given: object, source: object, role: str) -> Self:
-        """The labels that were given, or those of the source, as `open_labels` finds them.
-
-        Raises:
-            UsageError: There is no such file, or it is of no such kind.
-            DataError: It is damaged, or holds something else than one class per image.
-        """
+        """The labels that were given, or those of the source, as `open_labels` finds them."""
         try:
             labels = open_labels(given, source, role)
         except DataError as error:
@@ -525,12 +464,7 @@ class OptionalLabels:
         return cls(role, labels, is_guess=given is None and isinstance(labels, FolderLabels))
 
     def check(self, opened: OpenedInput, policy: BadImagePolicy) -> None:
-        """Refuse labels that do not fit, from the names of the images alone, if these are known.
-
-        Raises:
-            DataError: They are of other images ("labels-match-nothing", "label-count"), or some images have none
-                ("unlabeled").
-        """
+        """Refuse labels that do not fit, from the names of the images alone, if these are known."""
         if self.labels is not None and not self.is_guess:
             images = match_names(self.role, opened, self.labels)
             if images is not None:
@@ -539,11 +473,7 @@ class OptionalLabels:
     def match(
         self, opened: OpenedInput, features: FeatureSet, policy: BadImagePolicy
     ) -> LabeledImages | None:
-        """Each embedded image with its class; None where no classes are known.
-
-        Raises:
-            DataError: As `check`.
-        """
+        """Each embedded image with its class; None where no classes are known."""
         if self.labels is None:
             return None
         images = match_labels(self.role, opened, features, self.labels)
@@ -554,11 +484,6 @@ class OptionalLabels:
 
 
 def look_like_classes(folders: Sequence[Label]) -> bool:
-    """Whether folders may be taken for classes: all images have one, and each has at least 10 images on average.
-
-    Example:
-        >>> look_like_classes(["cat"] * 10 + ["dog"] * 10), look_like_classes(["2026-01", "2026-02"])
-        (True, False)
-    """
+    """Whether folders may be taken for classes: all images have one, and each has at least 10 images on average."""
     different = len(set(folders))
     return None not in folders and different > 1 and _MIN_IMAGES_PER_FOLDER * different <= len(folders)

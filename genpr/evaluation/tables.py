@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -19,6 +18,7 @@ from genpr.limits import TEXT_BYTES, check_json, check_lines, csv_rows, parse_js
 from genpr.storage import open_regular
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
+_LONGEST_CELL = 2**20
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _SKIPPED = re.compile(r"[\s_-]+")
 
@@ -45,28 +45,21 @@ class TableFormat:
         what: For messages ("prompts").
         code: Of errors for a damaged file.
         fields: Names of each field's column or key, without case, spaces, "_" and "-", in order of preference.
+        main: The field of the values in a mapping from ids, and of a heading; `text` that of such values that are text.
         id: The field that names images.
-        main: The field of the values in a mapping from ids, and of a heading.
-        text: The field of such values where they are text; empty for the main one.
         headless: Fields of the two columns of a CSV without a heading; empty if it needs one.
-        encoding_code: Of the error for a file that is not UTF-8.
-        csv_code: Of the error for a file that is no CSV.
-        repeated_code: Of the error for a key that a JSON object holds twice.
-        longest_cell: Most characters of a cell of a CSV.
+        repeated_code: Of the error for a key that a JSON object holds twice; empty for `code`.
         any_names: Whether bytes that are not UTF-8 are kept, since names of files may be any bytes.
     """
 
     what: str
     code: str
     fields: Mapping[str, tuple[str, ...]]
-    id: str = "id"
     main: str
     text: str = ""
+    id: str = "id"
     headless: tuple[str, ...] = ()
-    encoding_code: str = "not-text"
-    csv_code: str = "bad-csv"
-    repeated_code: str
-    longest_cell: int = 2**24
+    repeated_code: str = ""
     any_names: bool = False
 
     def field_of(self, value: object) -> str:
@@ -75,48 +68,48 @@ class TableFormat:
 
     def error(self, origin: str, reason: str, *, code: str | None = None) -> DataError:
         """The error for a file that cannot be used."""
-        return DataError(
-            f"{printable(origin)} cannot be used as {self.what}: {reason}",
-            code=code or self.code,
-            path=origin,
-        )
+        message = f"{printable(origin)} cannot be used as {self.what}: {reason}"
+        return DataError(message, code=code or self.code, path=origin)
+
+    def parsed(self, text: str, origin: str, where: str = "it") -> Any:  # noqa: ANN401 - as JSON gives it
+        """A JSON text, whose objects hold no key twice."""
+
+        def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            found = dict(pairs)
+            if len(found) != len(pairs):
+                keys = [key for key, _ in pairs]
+                twice = next(key for index, key in enumerate(keys) if key in keys[:index])
+                reason = f"{where} holds the key {short(twice)!r} twice"
+                raise self.error(origin, reason, code=self.repeated_code)
+            return found
+
+        try:
+            return parse_json(text, pairs=unique)
+        except DataError:  # which is a ValueError, too
+            raise
+        except ValueError as error:
+            raise self.error(origin, f"{where} is no JSON ({printable(str(error))})") from error
+
+    def fields_in(self, names: Iterable[object]) -> dict[str, Any]:
+        """The name of each field's column or key."""
+        by_form: dict[str, object] = {}
+        for name in names:
+            by_form.setdefault(_SKIPPED.sub("", str(name).casefold()), name)
+        known = {field: [each for each in forms if each in by_form] for field, forms in self.fields.items()}
+        return {field: by_form[forms[0]] for field, forms in known.items() if forms}
 
 
 class TableRow(NamedTuple):
-    """One row.
-
-    Attributes:
-        where: For messages ("line 3").
-        values: By field, those that the row has.
-    """
+    """One row: where it is, for messages ("line 3"), and its values by field, those that it has."""
 
     where: str
     values: Mapping[str, Any]
 
 
 def read_text(
-    path: Path,
-    what: str,
-    *,
-    code: str = "not-text",
-    encoding_code: str = "not-text",
-    most: int = TEXT_BYTES,
-    any_bytes: bool = False,
+    path: Path, what: str, *, code: str = "not-text", most: int = TEXT_BYTES, any_bytes: bool = False
 ) -> str:
-    """The text of a UTF-8 file, without a byte order mark.
-
-    Args:
-        path: The file.
-        what: What it should hold, for messages ("answers").
-        code: Of the error for a file that is too large.
-        encoding_code: Of the error for a file that is not UTF-8.
-        most: Limit in bytes.
-        any_bytes: Keep bytes that are not UTF-8 as surrogates.
-
-    Raises:
-        UsageError: There is no such file ("path-not-found").
-        DataError: It cannot be read ("unreadable"), is too large, or is not UTF-8.
-    """
+    """The text of a UTF-8 file of at most `most` bytes, without a byte order mark; `any_bytes` keeps others as surrogates."""
     if not is_file(path):
         raise UsageError(
             f"there is no file {short(str(path), 60)!r} with {what}", code="path-not-found", path=str(path)
@@ -131,35 +124,22 @@ def read_text(
         raise DataError(
             f"{path} is not UTF-8 (byte {error.start + 1:,} is {data[error.start]:#04x}); it seems to be {likely}; save it as "
             "UTF-8",
-            code=encoding_code,
+            code="not-text",
             path=str(path),
         ) from error
 
 
-def read_csv(
-    text: str, origin: str, delimiter: str, *, code: str = "bad-csv", longest: int = 2**24
-) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV text, each with the number of the line that it ends on; empty lines are left out.
-
-    Args:
-        text: Of the file.
-        origin: Its path, for messages.
-        delimiter: Between two cells.
-        code: Of the error.
-        longest: Most characters of a cell.
-
-    Raises:
-        DataError: It is no CSV (`code`).
-    """
+def read_csv(text: str, origin: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV text, each with the number of the line that it ends on; empty lines are left out."""
     number = 0
-    limit = csv.field_size_limit(longest)
+    limit = csv.field_size_limit(_LONGEST_CELL)
     try:
         for number, row in csv_rows(text, delimiter, strict=True):
             yield number, row
     except (csv.Error, ValueError) as error:
         raise DataError(
             f"{printable(origin)} is no CSV ({error}, after line {number:,}); check for a missing quotation mark",
-            code=code,
+            code="bad-csv",
             path=origin,
         ) from error
     finally:
@@ -176,18 +156,13 @@ def read_table(
 ) -> Iterator[TableRow]:
     """The rows of a .csv, .tsv, .jsonl or .json file, one by one; a file of another suffix is read as .jsonl.
 
-    Args:
-        path: The file. A JSON file holds a list of objects, or an object of id -> value.
-        form: What it should hold.
-        records: Objects in a JSON file of another structure; None for a usual one.
+    A JSON file holds a list of objects, or an object of id -> value; `records` finds objects in one of another structure.
 
     Raises:
         UsageError: There is no such file ("path-not-found").
         DataError: It is damaged, too large or empty, or a line has more or fewer columns than others.
     """
-    text = read_text(
-        path, form.what, code=form.code, encoding_code=form.encoding_code, any_bytes=form.any_names
-    )
+    text = read_text(path, form.what, code=form.code, any_bytes=form.any_names)
     origin, suffix = str(path), path.suffix.lower()
     if "\0" in text:
         raise form.error(origin, "it holds NUL characters; is it a text file?")
@@ -206,22 +181,20 @@ def read_table(
 
 
 def _csv_table(text: str, origin: str, delimiter: str, form: TableFormat) -> Iterator[TableRow]:
-    rows = read_csv(text, origin, delimiter, code=form.csv_code, longest=form.longest_cell)
+    rows = read_csv(text, origin, delimiter)
     first = next(rows, None)
     if first is None:
         return
     names = first[1]
-    columns = {field: names.index(name) for field, name in _fields_in(names, form).items()}
+    columns = {field: names.index(name) for field, name in form.fields_in(names).items()}
     main = columns.get(form.main)
     is_heading = not form.headless or (
         main is not None and (form.id in columns or main == 0 or len(names) != 2)
     )
-    needed = "as in the heading"
+    width, needed = len(names), "as in the heading"
     if not is_heading:
         columns = {field: index for index, field in enumerate(form.headless)}
-        needed = f"{' and '.join(form.headless)}, or a heading with these"
-    width = len(names) if is_heading else len(form.headless)
-    fields = list(columns.items())
+        width, needed = len(columns), f"{' and '.join(form.headless)}, or a heading with these"
     for number, row in rows if is_heading else chain([first], rows):
         if not (row[0] or any(map(str.strip, row))):
             continue
@@ -231,7 +204,7 @@ def _csv_table(text: str, origin: str, delimiter: str, form: TableFormat) -> Ite
                 f"line {number:,} has {len(row)} columns, expected {width} {needed}; cells that hold the separator need "
                 "quotation marks",
             )
-        yield TableRow(f"line {number:,}", {field: row[index] for field, index in fields})
+        yield TableRow(f"line {number:,}", {field: row[index] for field, index in columns.items()})
 
 
 def _json_lines_table(text: str, origin: str, form: TableFormat) -> Iterator[TableRow]:
@@ -243,13 +216,13 @@ def _json_lines_table(text: str, origin: str, form: TableFormat) -> Iterator[Tab
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             where = f"line {number:,}"
-            yield _json_row(_json(line, origin, where, form), where, origin, form)
+            yield _json_row(form.parsed(line, origin, where), where, origin, form)
 
 
 def _json_table(
     text: str, origin: str, form: TableFormat, records: Callable[[Any], list[Any] | None] | None
 ) -> Iterator[TableRow]:
-    value = _json(text, origin, "it", form)
+    value = form.parsed(text, origin)
     found = None if records is None else records(value)
     if found is None and isinstance(value, dict):
         for key, each in value.items():
@@ -265,45 +238,13 @@ def _json_table(
 def _json_row(value: object, where: str, origin: str, form: TableFormat) -> TableRow:
     if not isinstance(value, dict):
         raise form.error(origin, f"{where} holds no object with keys, but {short(repr(value))}")
-    return TableRow(where, {field: value[key] for field, key in _fields_in(value, form).items()})
-
-
-def _json(text: str, origin: str, where: str, form: TableFormat) -> Any:  # noqa: ANN401 - as JSON gives it
-    try:
-        return parse_json(text, pairs=partial(_unique, where, origin, form))
-    except DataError:  # which is a ValueError, too
-        raise
-    except ValueError as error:
-        raise form.error(origin, f"{where} is no JSON ({error})") from error
-
-
-def _unique(where: str, origin: str, form: TableFormat, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for index, key in enumerate(keys) if key in keys[:index])
-        raise form.error(origin, f"{where} holds the key {short(twice)!r} twice", code=form.repeated_code)
-    return found
-
-
-def _fields_in(names: Iterable[object], form: TableFormat) -> dict[str, Any]:
-    """The name of each field's column or key."""
-    by_form: dict[str, object] = {}
-    for name in names:
-        by_form.setdefault(_SKIPPED.sub("", str(name).casefold()), name)
-    found = {}
-    for field, forms in form.fields.items():
-        if (known := next((each for each in forms if each in by_form), None)) is not None:
-            found[field] = by_form[known]
-    return found
+    return TableRow(where, {field: value[key] for field, key in form.fields_in(value).items()})
 
 
 def names_like(names: Sequence[str], known: Iterable[str]) -> list[str]:
     """The names of images in the form in which a table knows most of them; the first of equally good forms.
 
-    Args:
-        names: Of images, as paths relative to their source.
-        known: In the table: paths, paths without suffix, or file names or stems where all of these differ.
+    A table knows paths relative to the source, paths without suffix, or file names or stems where all of these differ.
     """
     in_table, most, found = set(known), -1, list(names)
     for form in (plain_path, stem_of, file_of, lambda name: stem_of(file_of(name))):
@@ -322,12 +263,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ImageValues(Generic[T]):
-    """A value per image: by its name, or in the order of the source.
+    """A value per image: by its name relative to the source, or in the order of the source, used images or not.
 
-    Attributes:
-        values: By name with POSIX separators, relative to the source; or in the order of the source, used images or not.
-        origin: Where they come from, for messages.
-        noun: What one is, for messages and codes ("label").
+    `origin` is where they come from and `noun` what one is ("label"), for messages and codes.
     """
 
     values: Mapping[str, T] | Sequence[T]
@@ -340,16 +278,7 @@ class ImageValues(Generic[T]):
         return self.values if isinstance(self.values, Mapping) else None
 
     def match(self, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[T | None]:
-        """The value of each image; None where its name is unknown.
-
-        Args:
-            names: Of the images.
-            rows: Their indices in the source.
-            total: Images of the source; None if that is unknown.
-
-        Raises:
-            DataError: There are more or fewer values than images in the source ("label-count").
-        """
+        """The value of each image, by its name or by its row in a source of `total`; None where its name is unknown."""
         if isinstance(self.values, Mapping):
             return [self.values.get(key) for key in names_like(names, self.values)]
         needed = total if total is not None else max(rows, default=-1) + 1
@@ -363,11 +292,7 @@ class ImageValues(Generic[T]):
         return [self.values[row] for row in rows]
 
     def check_complete(self, names: Sequence[str], values: Sequence[T | None]) -> None:
-        """Refuse images without a value.
-
-        Raises:
-            DataError: There are such images ("prompts-missing").
-        """
+        """Refuse images without a value ("prompts-missing")."""
         missing = [name for name, value in zip(names, values, strict=True) if value is None]
         if missing:
             unused = min(set(self.by_name or ()) - set(names_like(names, self.by_name or ())), default=None)
@@ -380,11 +305,7 @@ class ImageValues(Generic[T]):
             )
 
     def check_used(self, names: Sequence[str]) -> None:
-        """Refuse values of images that are not among `names`, those of all images of the source.
-
-        Raises:
-            DataError: There are such values ("prompts-unused").
-        """
+        """Refuse values of images that are not among `names`, those of all images of the source ("prompts-unused")."""
         keys = set(names_like(names, self.by_name or ()))
         unused = [name for name in self.by_name or () if name not in keys]
         if unused:

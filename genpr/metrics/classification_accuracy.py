@@ -1,60 +1,237 @@
-"""Do fakes look like the classes that they were generated for? GAN-test, GAN-train and rates by class, with intervals and nulls.
+"""GAN-test, GAN-train and rates by class: do fakes look like the classes that they were generated for?
 
-**GAN-test** is the accuracy on fakes of a classifier trained on reals: the share predicted as the class requested. Like
-precision, it sees wrong and poor images, and not how few different ones there are. **GAN-train**, or the classification
-accuracy score, is the accuracy on reals of a classifier trained on fakes. Like recall, it sees what fakes leave out; also
-poor images, as far as a classifier learns less from them. The classifiers are those of
-`genpr.metrics.label_classifiers`. Rates by class are those of GAN-test.
-
-**Null.** A perfect generator does not score 1, since no classifier is perfect. Its fakes are other reals, so that each real is
-classified by the others: by all others for the vote (leave-one-out), by those of the other four fifths of each class for the
-probe. Its class lacks one of n, so other classes lack as large a share: else classes of few images had a null far too low. For
-GAN-test, classes count by their share of the fakes. For GAN-train, as many others of each class vote as there are fakes of it,
-or fewer in the same proportions where there are not as many.
-
-**Chance.** What an answer that knows nothing but the size of classes scores: always the largest class for accuracies, each
-class equally often for rates by class.
-
-**Intervals.** Halves of both sets are drawn, as `genpr.metrics.uncertainty` says, and classified by halves: 100 for the vote,
-which looks them up in lists of neighbors, and 10 for the probe, which is fitted again on each. So intervals are of other draws
-of both sets. Halves are not drawn class by class: docs/labels.md has what was measured.
+GAN-test is the accuracy on fakes of a classifier trained on reals, GAN-train (classification accuracy score) that on reals of one
+trained on fakes; docs/labels.md says why the nulls and intervals are as they are. The null is of other reals: of all others for
+the vote, of the other four fifths of each class for the probe; its class lacks one of n, so other classes lack as large a share.
 
 References:
-    Shmelkov, Schmid and Alahari 2018, "How good is my GAN?", arXiv:1807.09499; Ravuri and Vinyals 2019, "Classification
-    Accuracy Score for Conditional Generative Models", arXiv:1905.10887.
+    Cover and Hart 1967, "Nearest neighbor pattern classification"; Shmelkov, Schmid and Alahari 2018, "How good is my GAN?",
+    arXiv:1807.09499; Ravuri and Vinyals 2019, "Classification Accuracy Score for Conditional Generative Models",
+    arXiv:1905.10887.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.label_classifiers import UNKNOWN, KNNClassifier, LinearProbe
 from genpr.metrics.labels import mean_of_defined, ratios
-from genpr.neighbors.halves import Halves, unpacked
+from genpr.metrics.real_manifold import choose_engine
+from genpr.neighbors.engine import plain_arithmetic
+from genpr.neighbors.halves import Halves, others_for, unpacked
 from genpr.neighbors.index import Placed
+from genpr.neighbors.nearest import nearest_between
 
 Counts = NDArray[np.float64]
+Kind = Literal["knn", "linear"]
 
 RATES = ("accuracy", "macro_precision", "macro_recall", "macro_f1")
 """What a tally knows, of single labels."""
 
+UNKNOWN = -1
+"""The class where there are no votes."""
+
+L2 = 0.1
+"""Weight of the penalty of the probe."""
+
+LEAST_IN_HALF = 10
+"""Images of each set that a half needs, beside k."""
+
+_ROWS, _STEPS, _TOLERANCE = 2**14, 200, 3e-5
+_VOTE_ROWS, _PAIRS = 2**16, 2**28  # of lists looked at together, and of voters of one list compared
+_FOLDS = 5
+_MAY_FALL_SHORT = 0.1
+_NEARLY_ALL = 0.95  # of the reals: fewer would cost another search and move the null by less than its error
+_MOST_LEFT_OUT = 0.25  # on either set, so that others may still vote on the only image of a class
+_REAL_STREAM, _FAKE_STREAM = 0, 1  # the halves of metrics of neighbors
+_FOLD_STREAM, _CHOICE_STREAM, _SHARE_STREAM = 21, 22, 23
+
+
+@dataclass(frozen=True, slots=True)
+class LinearProbe:
+    """Multinomial logistic regression on features of mean 0 and standard deviation 1.
+
+    It minimizes mean(-log softmax(W x + b)[class]) + (l2 / 2) |W|^2, as scikit-learn's `LogisticRegression(C=1 / (l2 * n))`.
+    The problem is convex, so nothing depends on the start. Features are float32; weights and sums float64.
+
+    `mean` and `scale` are (d,), `weight` (d, classes), `bias` (classes,), `present` (classes,) bool: no other class is predicted.
+    """
+
+    mean: Tensor
+    scale: Tensor
+    weight: Tensor
+    bias: Tensor
+    present: Tensor
+
+    @classmethod
+    def fit(
+        cls,
+        features: Tensor,
+        labels: Tensor,
+        n_classes: int,
+        *,
+        l2: float = L2,
+        start: LinearProbe | None = None,
+    ) -> LinearProbe:
+        """Fit (n, d) float32 `features` and (n,) int64 `labels`; few steps are left from a `start` on similar features."""
+        mean, scale = _moments(features)
+        present = torch.bincount(labels, minlength=n_classes) > 0
+        known = present.nonzero()[:, 0]
+        place = torch.zeros(n_classes, dtype=torch.int64, device=labels.device)
+        place[known] = torch.arange(len(known), device=labels.device)
+        first = mean.new_zeros(features.shape[1] + 1, len(known))
+        if start is not None:
+            first[:-1], first[-1] = start.weight[:, known], start.bias[known]
+        with plain_arithmetic(features.device):
+            scaled = ((features - mean.float()) / scale.float()).float()
+            fitted = _minimized(scaled, place[labels], first, l2)
+        weight, bias = fitted.new_zeros(features.shape[1], n_classes), fitted.new_zeros(n_classes)
+        weight[:, known], bias[known] = fitted[:-1], fitted[-1]
+        return cls(mean, scale, weight, bias, present)
+
+    def predict(self, features: Tensor) -> Tensor:
+        """The class of the highest score of each of (m, d) features, the first of equal ones: (m,) int64."""
+        found = []
+        for block in torch.split(features, _ROWS):
+            scores = ((block.double() - self.mean) / self.scale) @ self.weight + self.bias
+            scores = scores.masked_fill(~self.present, -torch.inf)
+            is_best = scores == scores.max(dim=1, keepdim=True).values
+            found.append(is_best.long().argmax(dim=1))
+        return torch.cat(found)
+
+
+def _moments(features: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of the columns, float64, block by block; 1 where a column is constant."""
+    n, blocks = len(features), torch.split(features, _ROWS)
+    mean = torch.stack([block.double().sum(dim=0) for block in blocks]).sum(dim=0) / n
+    squares = [(block.double() - mean).square().sum(dim=0) for block in blocks]
+    scale = (torch.stack(squares).sum(dim=0) / n).sqrt()
+    return mean, scale.where(scale > 0, torch.ones_like(scale))
+
+
+def _minimized(x: Tensor, labels: Tensor, start: Tensor, l2: float) -> Tensor:
+    """Weights, and the bias in the last row: (d + 1, classes) float64 like `start`, of standardized float32 `x` (n, d).
+
+    Features are correlated, and L-BFGS takes hundreds of steps in them. It takes a fraction of that in coordinates in which
+    the second derivative at 0, here of a Cholesky factor, is nearly the identity.
+    """
+    n = len(x)
+    factor = _factor(x, start.shape[1], l2)
+    parameters = torch.cat([factor.T @ start[:-1], start[-1:]])
+    optimizer: Any = torch.optim.LBFGS(
+        [parameters],
+        max_iter=_STEPS,
+        tolerance_grad=_TOLERANCE,
+        tolerance_change=1e-9,
+        history_size=10,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure() -> Tensor:
+        weight, bias = torch.linalg.solve_triangular(factor.T, parameters[:-1], upper=True), parameters[-1]
+        gradient, excesses = l2 * weight, torch.zeros_like(bias)
+        loss: Tensor = l2 / 2 * weight.square().sum()
+        for block, wanted in zip(torch.split(x, _ROWS), torch.split(labels, _ROWS), strict=True):
+            log_share = ((block @ weight.float()).double() + bias).log_softmax(dim=1)
+            loss = loss - log_share.gather(1, wanted[:, None]).sum() / n
+            excess = log_share.exp() / n
+            excess[torch.arange(len(block), device=x.device), wanted] -= 1 / n
+            # In this order many times as fast as block.T @ excess.
+            gradient += (excess.T.float() @ block).T.double()
+            excesses += excess.sum(dim=0)
+        parameters.grad = torch.cat(
+            [torch.linalg.solve_triangular(factor, gradient, upper=False), excesses[None]]
+        )
+        return loss
+
+    with torch.no_grad():
+        optimizer.step(closure)
+        fitted: Tensor = torch.linalg.solve_triangular(factor.T, parameters[:-1], upper=True)
+        return torch.cat([fitted, parameters[-1:]])
+
+
+def _factor(x: Tensor, n_classes: int, l2: float) -> Tensor:
+    """Lower Cholesky factor of the second derivative at 0, of one class: (d, d) float64."""
+    d = x.shape[1]
+    squares = torch.zeros(d, d, dtype=torch.float64, device=x.device)
+    for block in torch.split(x, _ROWS):
+        squares += (block.T @ block).double()
+    curvature = (1 - 1 / n_classes) / n_classes / len(x)
+    factor: Tensor = torch.linalg.cholesky(squares.mul_(curvature) + l2 * torch.eye(d, device=x.device))
+    return factor
+
+
+@dataclass(frozen=True, slots=True)
+class KNNClassifier:
+    """The nearest labeled images of each query: `index` and `labels` (m, L) int64, UNKNOWN after the last one.
+
+    They are in the order of their distance, and of equally far ones those of the first class come first. The first k vote;
+    of classes with equally many votes that of the first neighbor wins, so the order of the images decides nothing. A list
+    is as long as k voters need of random halves, for intervals.
+    """
+
+    index: Tensor
+    labels: Tensor
+
+    @classmethod
+    def of(
+        cls, queries: Placed, points: Placed, labels: Tensor, k: int, *, own_index: Tensor | None = None
+    ) -> KNNClassifier:
+        """Find them; `own_index` (m,) is which point each query is, negative for none: it does not vote, its copies do."""
+        length = min(others_for(k) + (own_index is not None), len(points))
+        index, sq = nearest_between(queries, points, length, engine=choose_engine(points.device))
+        if own_index is not None:
+            dropped = index == own_index[:, None]
+            dropped[:, -1] |= ~dropped.any(dim=1)
+            index, sq = index[~dropped].view(len(index), -1), sq[~dropped].view(len(index), -1)
+        classes = labels[index]
+        by_label = classes.argsort(dim=1, stable=True)
+        order = by_label.gather(1, sq.gather(1, by_label).argsort(dim=1, stable=True))
+        return cls(index.gather(1, order), classes.gather(1, order))
+
+    def predict(self, k: int, *, rows: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """The class with most votes of the first `k`, UNKNOWN without any, of all or of `rows` (r,); `mask` (n,) says who votes."""
+        rows = torch.arange(len(self.index), device=self.index.device) if rows is None else rows
+        parts = torch.split(rows, max(1, min(_VOTE_ROWS, _PAIRS // k**2)))
+        return torch.cat([plurality(self._first(k, part, mask)) for part in parts]) if parts else rows
+
+    def without(self, left_out: Tensor) -> KNNClassifier:
+        """Lists without the voters that (m, L) bool `left_out` names; the others keep their order."""
+        order = left_out.long().argsort(dim=1, stable=True)
+        labels = self.labels.masked_fill(left_out, UNKNOWN)
+        return KNNClassifier(self.index.gather(1, order), labels.gather(1, order))
+
+    def _first(self, k: int, rows: Tensor, mask: Tensor | None) -> Tensor:
+        """Classes of the first k voters of each row, (r, k)."""
+        labels = self.labels[rows]
+        if mask is None:
+            return labels[:, :k]
+        votes = mask[self.index[rows]]
+        place = votes.cumsum(dim=1) - 1
+        # Images that do not vote go to an index behind the last one, which is cut off.
+        place = place.where(votes & (place < k), torch.full_like(place, k))
+        return labels.new_full((len(rows), k + 1), UNKNOWN).scatter_(1, place, labels)[:, :k]
+
+
+def plurality(votes: Tensor) -> Tensor:
+    """The class with most of the votes (r, k), of equal ones the one that comes first; UNKNOWN where there are none: (r,)."""
+    k = votes.shape[1]
+    if not k:
+        return votes.new_full((len(votes),), UNKNOWN)
+    counts = (votes[:, :, None] == votes[:, None, :]).sum(dim=2) * (votes != UNKNOWN)
+    order = counts * k - torch.arange(k, device=votes.device)  # all different where any is not 0
+    return votes.gather(1, order.argmax(dim=1)[:, None])[:, 0]
+
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Images by class, in float64 since they may be weighted.
-
-    Attributes:
-        right: (..., classes), requested and predicted.
-        requested: (..., classes).
-        predicted: (..., classes); images without a prediction are counted in none.
-    """
+    """Images by class, (..., classes) float64: right, requested, and predicted ones (without those of no prediction)."""
 
     right: Counts
     requested: Counts
@@ -62,14 +239,7 @@ class Tally:
 
     @classmethod
     def of(cls, requested: Tensor, predicted: Tensor, n_classes: int, weights: Tensor | None = None) -> Tally:
-        """Count.
-
-        Args:
-            requested: (m,) int64, the class that each image was generated for.
-            predicted: (m,) int64, the class that it was predicted as; negative for none.
-            n_classes: How many there are.
-            weights: (m,) float64, by class requested; None counts each image once.
-        """
+        """Count (m,) int64 labels, those predicted being negative for none, each image with its weight (m,) or 1."""
         requested, predicted = requested.cpu(), predicted.cpu()  # where sums have one order
         weights = torch.ones_like(requested, dtype=torch.float64) if weights is None else weights.cpu()
 
@@ -77,9 +247,10 @@ class Tally:
             found: Counts = torch.bincount(labels[keep], weights[keep], minlength=n_classes).numpy()
             return found
 
+        every = torch.ones_like(requested, dtype=torch.bool)
         return cls(
             count(requested, requested == predicted),
-            count(requested, torch.ones_like(requested, dtype=torch.bool)),
+            count(requested, every),
             count(predicted, predicted >= 0),
         )
 
@@ -100,48 +271,26 @@ class Tally:
         }
 
 
-FOLDS = 5
-
-_MAY_FALL_SHORT = 0.1
-_MOST_LEFT_OUT = 0.25  # on either set, so that others may still vote on the only image of a class
-_FOLD_STREAM, _CHOICE_STREAM, _SHARE_STREAM = 21, 22, 23
-
-
-InHalf: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""Rows (r,) of one set, and bool (n,) which images of the other set to train on, to the predicted classes (r,)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Two sets that classify each other. Classes are indices in those of both; UNKNOWN is none.
+    """Two sets that classify each other: classes of fakes by reals, and of reals by fakes, among those of both sets.
 
-    Attributes:
-        fakes: (m,) int64, the class of each fake, by the reals.
-        reals: (n,) int64, the class of each real, by the fakes.
-        fakes_in_half: The class of some fakes, by some of the reals.
-        reals_in_half: The class of some reals, by some of the fakes.
+    The functions do so for some rows (r,) of one set, by those of the other set that a bool (n,) names.
     """
 
     fakes: Tensor
     reals: Tensor
-    fakes_in_half: InHalf
-    reals_in_half: InHalf
+    fakes_in_half: Callable[[Tensor, Tensor], Tensor]
+    reals_in_half: Callable[[Tensor, Tensor], Tensor]
 
 
 def renamed(predicted: Tensor, classes_of_reals: Tensor) -> Tensor:
-    """Classes by their classes_of_reals among others; UNKNOWN stays."""
+    """Classes of the reals as classes of both sets; UNKNOWN stays."""
     return classes_of_reals[predicted.clamp(min=0)].where(predicted >= 0, predicted)
 
 
 class KNNReference:
-    """Reals that vote.
-
-    Args:
-        features: (n, d) float32.
-        labels: (n,) int64, from 0.
-        k: Neighbors that vote.
-        seed: Chooses who votes where not all may.
-    """
+    """Reals that vote: (n, d) float32 features and (n,) int64 labels from 0."""
 
     halves = 100
     """Half-samples for an interval."""
@@ -151,13 +300,10 @@ class KNNReference:
         self._points = Placed.of(features, k)
 
     def by_others(self, requested: Tensor | None) -> Tensor:
-        """The class of each real, by other reals: (n,) int64.
+        """The class of each real by other reals, (n,); of each class as many as `class_sizes_like(requested)`, or all.
 
-        Its class lacks the real itself, one of n; so all classes lack a share of 1 / n. Else it would be outvoted: with 5
-        images of each class, 4 of its own would stand against 5 of every other, as they never do for a fake.
-
-        Args:
-            requested: (classes,) int64, how many of each class should vote, as `class_sizes_like` allows; None for all.
+        A voter is left out if it stands for the same share of its class as the image does for its own. Else an image would be
+        outvoted: of 5 images of each class, 4 of its own would stand against 5 of every other, as they never do for a fake.
         """
         every = torch.arange(len(self._labels), device=self._labels.device)
         chosen = every if requested is None else sample_like(self._labels, requested, self._seed)
@@ -169,17 +315,10 @@ class KNNReference:
         return voters.without(left_out).predict(self._k)
 
     def against(self, features: Tensor, labels: Tensor, classes_of_reals: Tensor) -> Match:
-        """Classify fakes, and reals by them.
-
-        Args:
-            features: (m, d) float32.
-            labels: (m,) int64, classes among those of both sets.
-            classes_of_reals: (classes of the reals,) int64, ascending, what these are among those of both sets.
-        """
-        fakes = self._points.beside(features)
-        by_reals = KNNClassifier.of(fakes, self._points, self._labels, self._k)
-        by_fakes = KNNClassifier.of(self._points, fakes, labels, self._k)
-        k = self._k
+        """Classify fakes, whose labels are among the classes of both sets, and reals by them."""
+        fakes, k = self._points.beside(features), self._k
+        by_reals = KNNClassifier.of(fakes, self._points, self._labels, k)
+        by_fakes = KNNClassifier.of(self._points, fakes, labels, k)
         return Match(
             renamed(by_reals.predict(k), classes_of_reals),
             by_fakes.predict(k),
@@ -189,13 +328,7 @@ class KNNReference:
 
 
 class LinearReference:
-    """Reals on which a probe is fitted.
-
-    Args:
-        features: (n, d) float32.
-        labels: (n,) int64, from 0.
-        seed: Chooses folds.
-    """
+    """Reals on which a probe is fitted; methods as those of `KNNReference`."""
 
     halves = 10
     """Half-samples for an interval: each is a fit on both sets."""
@@ -207,11 +340,11 @@ class LinearReference:
         self._of_halves: dict[bytes, LinearProbe] = {}  # by the bytes of their membership
 
     def by_others(self, requested: Tensor | None) -> Tensor:
-        """The class of each real, by a probe fitted on the other folds: (n,) int64; see `KNNReference.by_others`."""
+        """By probes of the other folds."""
         features, labels = self._features, self._labels
         folds = class_folds(labels, self._seed)
         found = torch.full_like(labels, UNKNOWN)
-        for fold in range(min(FOLDS, len(labels))):
+        for fold in range(min(_FOLDS, len(labels))):
             rows = (folds != fold).nonzero()[:, 0]
             if requested is not None:
                 rows = rows[sample_like(labels[rows], requested, self._seed)]
@@ -221,7 +354,7 @@ class LinearReference:
         return found
 
     def against(self, features: Tensor, labels: Tensor, classes_of_reals: Tensor) -> Match:
-        """Classify fakes, and reals by them: see `KNNReference.against`. Probes are fitted again on every half."""
+        """By probes that are fitted again on every half."""
         n_classes = int(labels.max()) + 1
         by_fakes = LinearProbe.fit(features, labels, n_classes)
 
@@ -236,35 +369,26 @@ class LinearReference:
             probe = LinearProbe.fit(features[half], labels[half], n_classes, start=by_fakes)
             return probe.predict(self._features[rows])
 
-        return Match(
-            renamed(self._probe.predict(features), classes_of_reals),
-            by_fakes.predict(self._features),
-            fakes_in_half,
-            reals_in_half,
-        )
+        of_fakes = renamed(self._probe.predict(features), classes_of_reals)
+        return Match(of_fakes, by_fakes.predict(self._features), fakes_in_half, reals_in_half)
 
 
 def class_sizes_like(requested: Tensor, there: Tensor) -> Tensor:
-    """How many of each class to take: as many as requested, or fewer in the same proportions where there are not as many.
+    """How many of each class (classes,) to take: as many as requested, or fewer in the same proportions, as there are not as many.
 
     Proportions matter: a classifier prefers classes that it saw often. But classes of which far too few are there shall not
     cost all others: those with a tenth of what is requested at most may fall short.
-
-    Args:
-        requested: (classes,) int64.
-        there: (classes,) int64.
     """
     common = ((requested > 0) & (there > 0)).nonzero()[:, 0]
     if not len(common):
         return torch.minimum(requested, there)
-    ratios = there[common].double() / requested[common]
-    order = ratios.argsort(stable=True)
+    shares = there[common].double() / requested[common]
+    order = shares.argsort(stable=True)
     mass = requested[common][order].cumsum(dim=0)
     first = int((mass <= _MAY_FALL_SHORT * mass[-1]).sum())
-    scale = min(1.0, float(ratios[order[first]]))
-    return torch.minimum((requested * scale).round().long().clamp(min=1), there).where(
-        requested > 0, torch.zeros_like(there)
-    )
+    scale = min(1.0, float(shares[order[first]]))
+    sizes = torch.minimum((requested * scale).round().long().clamp(min=1), there)
+    return sizes.where(requested > 0, torch.zeros_like(there))
 
 
 def sample_like(labels: Tensor, requested: Tensor, seed: int) -> Tensor:
@@ -278,24 +402,17 @@ def sample_like(labels: Tensor, requested: Tensor, seed: int) -> Tensor:
 
 
 def class_folds(labels: Tensor, seed: int) -> Tensor:
-    """Random folds of (n,) `labels`, each with a fifth of every class: (n,) int64.
-
-    Folds that do not mind classes lack, of two classes, more of the one that they are tested on.
-    """
+    """Random folds of (n,) `labels`, each with a fifth of every class: (n,) int64."""
     order = by_class(labels, seed, _FOLD_STREAM)
-    return torch.empty_like(order).scatter_(0, order, torch.arange(len(labels), device=labels.device) % FOLDS)
+    return torch.empty_like(order).scatter_(
+        0, order, torch.arange(len(labels), device=labels.device) % _FOLDS
+    )
 
 
 def _like_itself(labels: Tensor, voters: Tensor, own_index: Tensor, seed: int) -> Tensor:
-    """Which voters stand for the same share of their class as the one whom they vote on does for its own.
+    """Which voters (m, L) stand for the same share of their class as the one on whom they vote does for its own.
 
     Images of a class are spread evenly over 0 to 1, in a random order. One of n stands for the 1 / n around it.
-
-    Args:
-        labels: (n,) int64 of all who may vote.
-        voters: (m, L) int64, which of these vote on each.
-        own_index: (m,) int64, which of these each is itself, negative for none, who have no share.
-        seed: Chooses the order.
     """
     sizes, order = torch.bincount(labels), by_class(labels, seed, _SHARE_STREAM)
     rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
@@ -314,26 +431,12 @@ def by_class(labels: Tensor, seed: int, stream: int) -> Tensor:
     return shuffled[labels[shuffled].argsort(stable=True)]
 
 
-Kind = Literal["knn", "linear"]
-
-LEAST_IN_HALF = 10
-"""Images of each set that a half needs, beside k."""
-
-_NEARLY_ALL = 0.95  # of the reals: fewer would cost another search and move the null by less than its error
-_REAL_STREAM, _FAKE_STREAM = 0, 1  # the halves of metrics of neighbors
-
-
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """A classifier trained on one set and tested on the other.
+    """A classifier trained on one set and tested on the n images of the other.
 
-    Attributes:
-        predicted: (m,) int64, the class of each image that it was tested on; negative for none.
-        tally: Of these images.
-        null: Of a perfect generator.
-        chance: What guessing scores, by rate.
-        halves: Of complementary halves, (B, classes); None where a half is too small, or none were requested.
-        n: Images that it was tested on.
+    `predicted` (n,) is negative for none; `null` is of a perfect generator; `chance` by rate; `halves` (B, classes) are of
+    complementary halves, None where a half is too small or none were requested.
     """
 
     predicted: Tensor
@@ -346,13 +449,7 @@ class Direction:
 
 @dataclass(frozen=True, slots=True)
 class Conditional:
-    """Both directions.
-
-    Attributes:
-        test: Trained on reals, tested on fakes (GAN-test).
-        train: Trained on fakes, tested on reals (GAN-train).
-        null_share: Reals that vote for the null of `train`, per fake of a class that reals have; at most 1.
-    """
+    """GAN-test and GAN-train; `null_share` is how many reals vote for the null of `train`, per fake of a class of reals."""
 
     test: Direction
     train: Direction
@@ -360,16 +457,7 @@ class Conditional:
 
 
 class ConditionalReals:
-    """Labeled reals, fitted once, against which any number of labeled fake sets is scored.
-
-    Args:
-        features: (n, d) float32, at least two.
-        labels: (n,) int64, the class of each, from 0.
-        kind: "knn" for the vote, "linear" for the probe.
-        k: Neighbors that vote.
-        intervals: Whether to score halves.
-        seed: Chooses halves and folds.
-    """
+    """Labeled reals, (n, d) float32 with (n,) int64 labels from 0, against which any number of labeled fake sets is scored."""
 
     def __init__(
         self,
@@ -381,9 +469,8 @@ class ConditionalReals:
         intervals: bool = True,
         seed: int = 0,
     ) -> None:
-        self._labels = labels
+        self._labels, self._intervals, self._seed = labels, intervals, seed
         self._k = k if kind == "knn" else 0
-        self._intervals, self._seed = intervals, seed
         self._reals: KNNReference | LinearReference = (
             KNNReference(features, labels, k, seed=seed)
             if kind == "knn"
@@ -394,18 +481,13 @@ class ConditionalReals:
     def score(
         self, features: Tensor, labels: Tensor, *, classes_of_reals: Tensor, n_classes: int
     ) -> Conditional:
-        """Score one fake set.
-
-        Args:
-            features: (m, d) float32.
-            labels: (m,) int64, the class that each was generated for, from 0.
-            classes_of_reals: (classes of the reals,) int64, ascending: what the classes of the reals are among those of both sets.
-            n_classes: Classes of both sets.
-        """
+        """Score (m, d) fakes that were generated for (m,) labels; `classes_of_reals` are the reals' classes among those of both."""
         requested, real = labels, classes_of_reals[self._labels]
         match = self._reals.against(features, labels, classes_of_reals)
         fakes_of, reals_of = (torch.bincount(each, minlength=n_classes) for each in (requested, real))
         test_halves, train_halves = self._halved(match, requested, real, n_classes)
+        wanted, there = fakes_of[classes_of_reals], reals_of[classes_of_reals]
+        voting = class_sizes_like(wanted, there).sum()
         return Conditional(
             Direction(
                 match.fakes,
@@ -423,7 +505,7 @@ class ConditionalReals:
                 train_halves,
                 len(real),
             ),
-            _share_there(fakes_of[classes_of_reals], reals_of[classes_of_reals]),
+            float(voting / wanted.sum()) if wanted.any() else 1.0,
         )
 
     def _null_of_test(
@@ -454,16 +536,11 @@ class ConditionalReals:
             members(len(labels), self._seed, stream, self._reals.halves, labels.device)
             for labels, stream in ((real, _REAL_STREAM), (requested, _FAKE_STREAM))
         )
-        found = []
+        test, train = [], []
         for in_reals, in_fakes in zip(of_reals, of_fakes, strict=True):
             fakes, reals = in_fakes.nonzero()[:, 0], in_reals.nonzero()[:, 0]
-            found.append(
-                (
-                    Tally.of(requested[fakes], match.fakes_in_half(fakes, in_reals), n_classes),
-                    Tally.of(real[reals], match.reals_in_half(reals, in_fakes), n_classes),
-                )
-            )
-        test, train = zip(*found, strict=True)
+            test.append(Tally.of(requested[fakes], match.fakes_in_half(fakes, in_reals), n_classes))
+            train.append(Tally.of(real[reals], match.reals_in_half(reals, in_fakes), n_classes))
         return Tally.stacked(test), Tally.stacked(train)
 
 
@@ -471,14 +548,6 @@ def members(n: int, seed: int, stream: int, count: int, device: torch.device) ->
     """Which of n images are in each half: (count, n) bool, complementary halves side by side."""
     halves = Halves.drawn(n, seed=seed, stream=stream, count=count, device=device)
     return unpacked(halves.member).T[:count]
-
-
-def _share_there(requested: Tensor, there: Tensor) -> float:
-    return (
-        float(class_sizes_like(requested, there).sum() / requested.sum().clamp(min=1))
-        if requested.any()
-        else 1.0
-    )
 
 
 def _chance(sizes: Tensor, *, known: Tensor) -> dict[str, float]:

@@ -6,97 +6,76 @@ Families are never averaged: `recall` is a share of the reals' variety, `label.m
 
 from __future__ import annotations
 
-from typing import Literal
-
 from genpr.metrics.metric import Metric, family_of
-
-Row = tuple[str, str, Literal["higher", "lower"], str]
 
 _LABELS = "Sokolova and Lapalme 2009, 10.1016/j.ipm.2009.03.002"
 _RANKS = "Manning et al. 2008, Introduction to Information Retrieval"
+_R_PRECISION = "Xu et al. 2018, arXiv:1711.10485; Park et al. 2021"
+_NDCG = "Järvelin and Kekäläinen 2002, 10.1145/582415.582418"
 _COPIES = "Pizzi et al. 2022, arXiv:2202.10261"
 _ENTITIES = "Hinz et al. 2020, arXiv:1910.13321"
+_GAN_TEST = "Shmelkov et al. 2018, arXiv:1807.09499"
+_GAN_TRAIN = "Shmelkov et al. 2018; Ravuri and Vinyals 2019, arXiv:1905.10887"
+
+Row = tuple[str, str, str]
+"""Name, meaning and reference."""
 
 
-def _averages(prefix: str, how: str) -> tuple[Row, ...]:
-    return (
-        (f"label.{prefix}_precision", f"right among images given a label, {how}", "higher", _LABELS),
-        (f"label.{prefix}_recall", f"right among images asked for it, {how}", "higher", _LABELS),
-        (f"label.{prefix}_f1", f"harmonic mean of the two, {how}", "higher", _LABELS),
-    )
+def _averages(prefix: str, how: str) -> list[Row]:
+    return [
+        (f"label.{prefix}_precision", f"right among images given a label, {how}", _LABELS),
+        (f"label.{prefix}_recall", f"right among images asked for it, {how}", _LABELS),
+        (f"label.{prefix}_f1", f"harmonic mean of the two, {how}", _LABELS),
+    ]
 
 
-def _ranked(prefix: str, found: str, pool: str) -> tuple[Row, ...]:
-    return (
-        (
-            f"retrieval.{prefix}r_precision",
-            f"{found} ranked first of the pool {pool}",
-            "higher",
-            "Xu et al. 2018, arXiv:1711.10485; Park et al. 2021",
-        ),
-        *(
-            (f"retrieval.{prefix}hit_{k}", f"{found} among the first {k} {pool}", "higher", _RANKS)
-            for k in (1, 5, 10)
-        ),
-        (f"retrieval.{prefix}mrr", f"mean of 1 / rank of {found} {pool}", "higher", _RANKS),
-        (
-            f"retrieval.{prefix}ndcg",
-            f"discounted gain of {found} {pool}",
-            "higher",
-            "Järvelin and Kekäläinen 2002, 10.1145/582415.582418",
-        ),
-        (f"retrieval.{prefix}map", f"mean average precision {pool}", "higher", _RANKS),
-    )
+def _ranked(prefix: str, found: str, pool: str) -> list[Row]:
+    name = f"retrieval.{prefix}"
+    return [
+        (f"{name}r_precision", f"{found} ranked first of the pool {pool}", _R_PRECISION),
+        *((f"{name}hit_{k}", f"{found} among the first {k} {pool}", _RANKS) for k in (1, 5, 10)),
+        (f"{name}mrr", f"mean of 1 / rank of {found} {pool}", _RANKS),
+        (f"{name}ndcg", f"discounted gain of {found} {pool}", _NDCG),
+        (f"{name}map", f"mean average precision {pool}", _RANKS),
+    ]
 
 
-_ROWS: tuple[Row, ...] = (
-    (
-        "label.gan_test",
-        "accuracy on fakes of a classifier of reals (fidelity)",
-        "higher",
-        "Shmelkov et al. 2018, arXiv:1807.09499",
-    ),
-    (
-        "label.gan_train",
-        "accuracy on reals of a classifier of fakes (diversity)",
-        "higher",
-        "Shmelkov et al. 2018; Ravuri and Vinyals 2019, arXiv:1905.10887",
-    ),
-    ("label.accuracy", "share of decisions about labels that are right", "higher", _LABELS),
-    ("label.exact_match", "share of images with all labels right", "higher", _LABELS),
+_ROWS: list[Row] = [
+    ("label.gan_test", "accuracy on fakes of a classifier of reals (fidelity)", _GAN_TEST),
+    ("label.gan_train", "accuracy on reals of a classifier of fakes (diversity)", _GAN_TRAIN),
+    ("label.accuracy", "share of decisions about labels that are right", _LABELS),
+    ("label.exact_match", "share of images with all labels right", _LABELS),
     *_averages("macro", "by class"),
     *_averages("micro", "pooled"),
     *_averages("weighted", "by class size"),
     *_averages("samples", "by image"),
     *_ranked("", "own prompt", "(image to text)"),
     *_ranked("t2i_", "own image", "(text to image)"),
-    ("retrieval.copy_rate", "share of fakes too similar to a training image", "lower", _COPIES),
-    ("retrieval.copy_ap", "average precision of known copies, all pairs", "higher", _COPIES),
+    ("retrieval.copy_rate", "share of fakes too similar to a training image", _COPIES),
     (
         "alignment.clip_score",
         "2.5 cos of image and prompt, 0 at least",
-        "higher",
         "Hessel et al. 2021, arXiv:2104.08718",
     ),
-    ("entity.recall", "share of an image's expected entities found", "higher", _ENTITIES),
-    ("entity.micro_recall", "share of expected entities found, pooled", "higher", _ENTITIES),
-    ("entity.macro_recall", "share of an entity's images with it, by entity", "higher", _ENTITIES),
-    ("entity.all_found", "share of images right in all", "higher", "Ghosh et al. 2023, arXiv:2310.11513"),
-    ("entity.precision", "share of an image's found entities expected", "higher", _ENTITIES),
-    ("entity.micro_precision", "share of found entities expected, pooled", "higher", _ENTITIES),
-    ("entity.macro_precision", "share of an entity's finds expected, by entity", "higher", _ENTITIES),
-    ("entity.failure_rate", "share of answers that cannot be read", "lower", "this package"),
-)
+    ("entity.recall", "share of an image's expected entities found", _ENTITIES),
+    ("entity.micro_recall", "share of expected entities found, pooled", _ENTITIES),
+    ("entity.macro_recall", "share of an entity's images with it, by entity", _ENTITIES),
+    ("entity.all_found", "share of images right in all", "Ghosh et al. 2023, arXiv:2310.11513"),
+    ("entity.precision", "share of an image's found entities expected", _ENTITIES),
+    ("entity.micro_precision", "share of found entities expected, pooled", _ENTITIES),
+    ("entity.macro_precision", "share of an entity's finds expected, by entity", _ENTITIES),
+    ("entity.failure_rate", "share of answers that cannot be read", "this package"),
+]
 
 CONDITIONAL_METRICS = [
     Metric(
         name=name,
         meaning=meaning,
         kind="conditional",
-        better=better,
+        better="lower" if name in {"retrieval.copy_rate", "entity.failure_rate"} else "higher",
         reference=reference,
         upper=None if family_of(name) == "alignment" else 1.0,  # cosines times 2.5
     )
-    for name, meaning, better, reference in _ROWS
+    for name, meaning, reference in _ROWS
 ]
 """In display order."""

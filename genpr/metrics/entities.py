@@ -30,7 +30,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError
-from genpr.metrics.halved import LEAST_UNITS, halved
+from genpr.metrics.ranking_values import LEAST_UNITS, halved
 from genpr.metrics.uncertainty import interval_of, standard_error
 
 ENTITY_METRICS = (

@@ -1,12 +1,10 @@
-"""Expected against predicted labels: confusion counts, precision, recall, F-scores and their averages.
+"""Expected against predicted labels: counts, precision, recall, F-scores, their averages and confusions.
 
 For a class, of the images that it was expected (E) or predicted (P) of:
 
     precision = |E and P| / |P|      recall = |E and P| / |E|      F = (1 + b^2) |E and P| / (b^2 |E| + |P|)
 
-0/0 is undefined: it is None, and averages leave it out and count how often. That is scikit-learn's `zero_division=np.nan`. So
-precision has no value for a class that is never predicted, recall none for one that is never expected; F is 0 if only one of
-them is missing, and undefined if both are.
+0/0 is undefined: it is None, and averages leave it out and count how often, as scikit-learn's `zero_division=np.nan` does.
 
 References:
     van Rijsbergen 1979, "Information Retrieval" (F); Sokolova and Lapalme 2009, "A systematic analysis of performance
@@ -17,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -28,23 +26,22 @@ from genpr.errors import DataError, UsageError, some
 from genpr.notices import Notice, notice
 
 Label = str | int
-"""A class."""
-
 Codes = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+RATIOS = ("precision", "recall", "f")
+"""What has a value for a class, or is undefined."""
+
 _SETS = (list, tuple, AbstractSet)
+_MOST_BETA = 1e6
+_DOMINANT, _APART = 0.9, 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """Labels of both sides as indices in a list of classes.
+    """Labels of n images as image times number of classes plus class, ascending, each label of an image once.
 
-    Attributes:
-        classes: The classes, in order.
-        n: Images.
-        single: Whether each image has one label on either side.
-        expected: For single labels the class of each image, (n,); else image times number of classes plus class, of each
-            label once, ascending.
-        predicted: The same.
+    `right` holds those that are both expected and predicted; `single` is whether each image has one label on either side.
     """
 
     classes: tuple[Label, ...]
@@ -52,68 +49,64 @@ class Coded:
     single: bool
     expected: Codes
     predicted: Codes
+    right: Codes
 
     def part(self, inside: NDArray[np.bool_]) -> Coded:
         """The same of the images that (n,) bool `inside` names."""
-        if self.single:
-            both = self.expected[inside], self.predicted[inside]
-        else:
-            count, index = len(self.classes), np.cumsum(inside) - 1
-            kept = [each[inside[each // count]] for each in (self.expected, self.predicted)]
-            both = (
-                index[kept[0] // count] * count + kept[0] % count,
-                index[kept[1] // count] * count + kept[1] % count,
-            )
-        return Coded(self.classes, int(inside.sum()), self.single, *both)
+        count, index = len(self.classes), np.cumsum(inside) - 1
+        kept = (each[inside[each // count]] for each in (self.expected, self.predicted, self.right))
+        return Coded(
+            self.classes,
+            int(inside.sum()),
+            self.single,
+            *(index[each // count] * count + each % count for each in kept),
+        )
+
+    def by_class(self) -> list[Codes]:
+        """Images by class: right, expected and predicted ones, each (classes,)."""
+        count = len(self.classes)
+        sides = self.right, self.expected, self.predicted
+        return [np.bincount(each % count, minlength=count) for each in sides]
+
+    def by_image(self) -> list[Codes]:
+        """Labels by image: right, expected and predicted ones, each (n,)."""
+        count = len(self.classes)
+        sides = self.right, self.expected, self.predicted
+        return [np.bincount(each // count, minlength=self.n) for each in sides]
 
 
 def coded(expected: object, predicted: object, classes: Iterable[Label] | None) -> Coded:
-    """Check and encode labels, as `label_metrics` takes them.
-
-    Raises:
-        UsageError: One side is no sequence, or the classes are impossible.
-        DataError: The sides do not fit each other, or hold what is no label.
-    """
-    entries = [_entries(expected, "expected"), _entries(predicted, "predicted")]
-    n = len(entries[0])
-    if n != len(entries[1]):
+    """Check and encode labels, as `label_metrics` takes them."""
+    sides = [_entries(expected, "expected"), _entries(predicted, "predicted")]
+    n = len(sides[0])
+    if n != len(sides[1]):
         raise DataError(
-            f"expected holds labels of {n:,} images and predicted of {len(entries[1]):,}; needed is an entry for each image on "
+            f"expected holds labels of {n:,} images and predicted of {len(sides[1]):,}; needed is an entry for each image on "
             "both sides, in the same order",
             code="label-count",
         )
-    if not n:
-        raise DataError("there are no labels: expected and predicted are empty", code="no-labels")
-    are_sets = [_holds_sets(each) for each in entries]
+    are_sets = [_holds_sets(side) for side in sides]
     flat = [
-        list(chain.from_iterable(each)) if is_set else each
-        for each, is_set in zip(entries, are_sets, strict=True)
+        list(chain.from_iterable(side)) if is_set else side
+        for side, is_set in zip(sides, are_sets, strict=True)
     ]
-    given = None if classes is None else _given(classes)
-    if len({kind for labels in (*flat, given or []) for kind in _kinds(labels)}) > 1:
-        raise _bad_label(
-            "some labels are integers and others text, so that none would agree; give all the same"
-        )
-    known: list[Label] = given or sorted({*flat[0], *flat[1]})
-    if not known:
-        raise DataError(
-            "there is no label on either side; give the classes that there could be", code="no-labels"
-        )
+    known = sorted(_checked([*flat[0], *flat[1]])) if classes is None else _given(classes)
+    if not n or not known:
+        raise DataError("there are no labels on either side", code="no-labels")
     index = {label: number for number, label in enumerate(known)}
-    if unknown := sorted({*flat[0], *flat[1]} - index.keys()):
+    if unknown := _checked([*flat[0], *flat[1], *known]) - index.keys():
         raise DataError(
-            f"labels are not among the {len(known):,} classes given: {some(list(map(str, unknown)))}; add them to classes",
+            f"labels are not among the {len(known):,} classes given: {some(list(map(str, sorted(unknown))))}; add them to classes",
             code="unknown-label",
         )
-    codes = [np.fromiter(map(index.__getitem__, labels), np.int64, len(labels)) for labels in flat]
-    if any(are_sets):
-        sizes = [
-            list(map(len, each)) if is_set else 1 for each, is_set in zip(entries, are_sets, strict=True)
-        ]
-        rows = [np.repeat(np.arange(n), size) for size in sizes]
-        codes = [np.unique(row * len(known) + code) for row, code in zip(rows, codes, strict=True)]
+    codes: list[Codes] = []
+    for side, labels, is_set in zip(sides, flat, are_sets, strict=True):
+        row = np.repeat(np.arange(n), list(map(len, side)) if is_set else 1)
+        code = np.fromiter(map(index.__getitem__, labels), np.int64, len(labels))
+        codes.append(np.unique(row * len(known) + code) if is_set else row * len(known) + code)
+    right = np.intersect1d(codes[0], codes[1], assume_unique=True)
     names = tuple(label if isinstance(label, str) else int(label) for label in known)
-    return Coded(names, n, not any(are_sets), codes[0], codes[1])
+    return Coded(names, n, not any(are_sets), codes[0], codes[1], right)
 
 
 def _entries(given: Any, name: str) -> list[Any]:  # noqa: ANN401 - a user's object
@@ -135,36 +128,25 @@ def _entries(given: Any, name: str) -> list[Any]:  # noqa: ANN401 - a user's obj
 
 def _holds_sets(entries: list[Any]) -> bool:
     """Whether the entries are sets of labels, and not labels."""
-    kinds = {issubclass(kind, _SETS) for kind in set(map(type, entries))}
-    if len(kinds) > 1:
-        single = next(entry for entry in entries if not isinstance(entry, _SETS))
-        raise _bad_label(
-            f"some images have sets of labels and others {single!r:.60}; give it as a set of one"
+    are_sets = {issubclass(kind, _SETS) for kind in set(map(type, entries))}
+    if len(are_sets) > 1:
+        raise DataError("some images have sets of labels and others one label", code="label-kind")
+    return True in are_sets
+
+
+def _checked(labels: list[Any]) -> set[Label]:
+    """Different labels: all are texts, or all are integers."""
+    kinds = set(map(type, labels))
+    are_texts = all(issubclass(kind, str) for kind in kinds)
+    are_integers = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
+    if not (are_texts or are_integers) or (are_texts and "" in labels):
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise DataError(
+            f"labels must be all texts that are not empty, or all integers; found are entries of type {names}; an image without "
+            "a label has the empty set",
+            code="label-kind",
         )
-    return True in kinds
-
-
-def _kinds(labels: Sequence[Any]) -> set[str]:
-    """Of which kinds the labels are: "integer", "text"."""
-    found = set()
-    for kind in set(map(type, labels)):
-        is_text = issubclass(kind, str)
-        is_integer = issubclass(kind, int | np.integer) and not issubclass(kind, bool | np.bool_)
-        if not (is_text or is_integer):
-            wrong = next(label for label in labels if type(label) is kind)
-            raise _bad_label(
-                f"labels are text or integers, not {wrong!r:.60}; an image without one has the empty set"
-            )
-        found.add("text" if is_text else "integer")
-    if "text" in found and "" in labels:
-        raise _bad_label(
-            "a label is empty; an image without one has the empty set, where the others have sets"
-        )
-    return found
-
-
-def _bad_label(message: str) -> DataError:
-    return DataError(message, code="label-kind")
+    return set(labels)
 
 
 def _given(classes: Iterable[Label]) -> list[Label]:
@@ -177,23 +159,11 @@ def _given(classes: Iterable[Label]) -> list[Label]:
     return given
 
 
-RATIOS = ("precision", "recall", "f")
-"""What has a value for a class, or is undefined."""
-
-
 @dataclass(frozen=True, slots=True)
 class ClassCounts:
-    """One class against all others.
+    """Images of one class against all others, and what follows from them.
 
-    Attributes:
-        label: The class.
-        true_positives: Images that it was expected and predicted of.
-        false_positives: Predicted and not expected.
-        false_negatives: Expected and not predicted.
-        true_negatives: Neither.
-        precision: Share of the predicted that were expected; None if it was never predicted.
-        recall: Share of the expected that were predicted; None if it was never expected.
-        f: F-score; None if it was neither expected nor predicted of any image.
+    Precision is None for a class that is never predicted, recall for one that is never expected, F for one that is neither.
     """
 
     label: Label
@@ -213,14 +183,7 @@ class ClassCounts:
 
 @dataclass(frozen=True, slots=True)
 class LabelAverage:
-    """An average over classes or images.
-
-    Attributes:
-        precision: Of those where it is defined; None if there is none.
-        recall: The same.
-        f: The same.
-        left_out: How many classes (or images) have no precision, recall and F-score, and were left out.
-    """
+    """Averages over the classes or images where they are defined; `left_out` counts the others, for each of the three."""
 
     precision: float | None
     recall: float | None
@@ -232,22 +195,11 @@ class LabelAverage:
 class LabelMetrics:
     """What `label_metrics` found.
 
-    Attributes:
-        per_class: Every class, in order.
-        macro: Plain mean over classes: each counts the same.
-        micro: Of the counts of all classes together; for single labels all three are the accuracy.
-        weighted: Mean over classes, each weighted by the images that it was expected of.
-        samples: Mean over images, each with the precision, recall and F of its own set of labels.
-        accuracy: Single labels: share of images with the expected label predicted. Sets of labels: share of all cells,
-            image by class, that are right, true negatives included; see `accuracy_of_nothing`.
-        exact_match: Share of images of which all labels are right, and none too many.
-        accuracy_of_nothing: What predicting no label at all would score as `accuracy`; 0 for single labels.
-        beta: How much more recall counts than precision in F.
-        single: Whether each image has one label on either side.
-        n: Images.
-        confusions: (expected class, predicted class, images) for single labels, the most frequent first, right ones
-            included; empty for sets of labels.
-        notices: What a reader should know: "true-negatives-dominate".
+    Averages are plain over classes (`macro`), of all counts together (`micro`), over classes weighted by the images expected of
+    them (`weighted`), and over images, each with its own set of labels (`samples`). `accuracy` of single labels is the share of
+    images, of sets that of all cells, image by class, that are right, true negatives included; `accuracy_of_nothing` is what
+    predicting no label would score. `exact_match` is the share of images of which all labels are right. `confusions` are
+    (expected class, predicted class, images) of single labels, the most frequent first.
     """
 
     per_class: tuple[ClassCounts, ...]
@@ -277,11 +229,6 @@ class LabelMetrics:
         return tuple(found.label for found in self.per_class)
 
     @property
-    def support(self) -> dict[Label, int]:
-        """Images that each class was expected of."""
-        return {found.label: found.support for found in self.per_class}
-
-    @property
     def undefined(self) -> dict[str, tuple[Label, ...]]:
         """Classes without a precision, a recall, an F-score: 0/0, left out of averages."""
         return {
@@ -305,22 +252,6 @@ class LabelMetrics:
         for expected, predicted, count in self.confusions:
             matrix[index[expected], index[predicted]] = count
         return matrix
-
-
-Floats = NDArray[np.float64]
-Counts = NDArray[Any]
-"""Numbers of images, or weights of them."""
-
-_DOMINANT, _APART = 0.9, 0.1
-_MOST_BETA = 1e6
-
-
-class Ratios(NamedTuple):
-    """Precision, recall and F-score; None or NaN where undefined."""
-
-    precision: Any
-    recall: Any
-    f: Any
 
 
 def label_metrics(
@@ -354,15 +285,16 @@ def label_metrics(
     return metrics_of_codes(coded(expected, predicted, classes), float(beta))
 
 
-def ratios(right: Counts, expected: Counts, predicted: Counts, beta: float = 1.0) -> Ratios:
-    """Precision, recall and F-score of counts of one shape, NaN where undefined.
+class Ratios(NamedTuple):
+    """Precision, recall and F-score, NaN where undefined."""
 
-    Args:
-        right: Images both expected and predicted.
-        expected: Images expected.
-        predicted: Images predicted.
-        beta: As in `label_metrics`.
-    """
+    precision: Floats
+    recall: Floats
+    f: Floats
+
+
+def ratios(right: NDArray[Any], expected: NDArray[Any], predicted: NDArray[Any], beta: float = 1.0) -> Ratios:
+    """Of numbers of images, or weights of them, in arrays of one shape."""
     weight = beta**2
     return Ratios(
         _over(right, predicted),
@@ -378,89 +310,60 @@ def mean_of_defined(values: Floats, weights: Floats | None = None) -> Floats:
     return _over((np.where(known, values, 0.0) * weights).sum(axis=-1), weights.sum(axis=-1))
 
 
-def _over(part: Counts, whole: Counts) -> Floats:
+def _over(part: NDArray[Any], whole: NDArray[Any]) -> Floats:
     part, whole = np.asarray(part, dtype=float), np.asarray(whole, dtype=float)
     found: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
     return found
 
 
+def known_or_none(value: float) -> float | None:
+    """None for NaN."""
+    return None if np.isnan(value) else value
+
+
 def metrics_of_codes(given: Coded, beta: float = 1.0) -> LabelMetrics:
     """As `label_metrics`, of labels that are encoded already."""
-    n, count = given.n, len(given.classes)
-    right, expected, predicted = counts_of(given)
+    n, cells = given.n, given.n * len(given.classes)
+    right, expected, predicted = given.by_class()
     per_class = ratios(right, expected, predicted, beta)
-    cells, total = n * count, int(right.sum())
-    wrong = int(expected.sum() + predicted.sum()) - 2 * total  # false positives and false negatives
-    micro = ratios(right.sum(), expected.sum(), predicted.sum(), beta)
-    samples, exact = _by_image(given, beta)
+    total, n_expected, n_predicted = (int(each.sum()) for each in (right, expected, predicted))
+    wrong = n_expected + n_predicted - 2 * total  # false positives and false negatives
+    counts = right, predicted - right, expected - right, n - expected - predicted + right
+    columns = [each.tolist() for each in (*counts, *per_class)]
+    of_image, expected_of, predicted_of = given.by_image()
     accuracy = total / n if given.single else 1 - wrong / cells
-    nothing = 0.0 if given.single else 1 - int(expected.sum()) / cells
-    found = LabelMetrics(
-        per_class=_rows(given.classes, right, expected, predicted, n, per_class),
+    nothing = 0.0 if given.single else 1 - n_expected / cells
+    micro = _average(ratios(right.sum(), expected.sum(), predicted.sum(), beta))
+    # Of the cells that are right, true negatives.
+    negatives = 0.0 if given.single else (cells - wrong - total) / max(cells - wrong, 1)
+    return LabelMetrics(
+        per_class=tuple(
+            ClassCounts(label, *row[:4], *(known_or_none(value) for value in row[4:]))
+            for label, *row in zip(given.classes, *columns, strict=True)
+        ),
         macro=_average(per_class),
-        micro=_averaged(micro, (0, 0, 0)),
+        micro=micro,
         weighted=_average(per_class, expected.astype(float)),
-        samples=samples,
+        samples=_average(ratios(of_image, expected_of, predicted_of, beta)),
         accuracy=accuracy,
-        exact_match=exact,
+        exact_match=float(((of_image == expected_of) & (of_image == predicted_of)).mean()),
         accuracy_of_nothing=nothing,
         beta=beta,
         single=given.single,
         n=n,
-        confusions=confusion_counts(given.expected, given.predicted, given.classes) if given.single else (),
-        notices=(),
+        confusions=confusion_counts(
+            given.expected % len(given.classes), given.predicted % len(given.classes), given.classes
+        )
+        if given.single
+        else (),
+        notices=_notices(accuracy, micro.recall, negatives, nothing),
     )
-    # Of the cells that are right, true negatives.
-    negatives = 0 if given.single else (cells - wrong - total) / max(cells - wrong, 1)
-    return _warned(found, negatives)
-
-
-def counts_of(given: Coded) -> tuple[Codes, Codes, Codes]:
-    """Images by class: right, expected and predicted ones, each (classes,) int64."""
-    count = len(given.classes)
-    if given.single:
-        right = given.expected[given.expected == given.predicted]
-    else:
-        right = np.intersect1d(given.expected, given.predicted, assume_unique=True)
-    right, expected, predicted = (
-        np.bincount(each % count, minlength=count) for each in (right, given.expected, given.predicted)
-    )
-    return right, expected, predicted
-
-
-def _by_image(given: Coded, beta: float) -> tuple[LabelAverage, float]:
-    """The average over images, and the share of images with no error at all."""
-    if given.single:
-        share = float((given.expected == given.predicted).mean())
-        return LabelAverage(share, share, share), share
-    both = np.intersect1d(given.expected, given.predicted, assume_unique=True)
-    right, expected, predicted = (
-        np.bincount(each // len(given.classes), minlength=given.n)
-        for each in (both, given.expected, given.predicted)
-    )
-    exact = (right == expected) & (right == predicted)
-    return _average(ratios(right, expected, predicted, beta)), float(exact.mean())
 
 
 def _average(values: Ratios, weights: Floats | None = None) -> LabelAverage:
-    precision, recall, f = (int(np.isnan(each).sum()) for each in values)
-    return _averaged(Ratios(*(mean_of_defined(each, weights) for each in values)), (precision, recall, f))
-
-
-def _averaged(means: Ratios, left_out: tuple[int, int, int]) -> LabelAverage:
-    precision, recall, f = (known_or_none(float(each)) for each in means)
+    precision, recall, f = (known_or_none(float(mean_of_defined(np.atleast_1d(x), weights))) for x in values)
+    left_out = int(np.isnan(values[0]).sum()), int(np.isnan(values[1]).sum()), int(np.isnan(values[2]).sum())
     return LabelAverage(precision, recall, f, left_out)
-
-
-def _rows(
-    classes: tuple[Label, ...], right: Codes, expected: Codes, predicted: Codes, n: int, values: Ratios
-) -> tuple[ClassCounts, ...]:
-    counts = right, predicted - right, expected - right, n - expected - predicted + right
-    columns = [each.tolist() for each in (*counts, *values)]
-    return tuple(
-        ClassCounts(label, *row[:4], *(known_or_none(value) for value in row[4:]))
-        for label, *row in zip(classes, *columns, strict=True)
-    )
 
 
 def confusion_counts(
@@ -475,21 +378,9 @@ def confusion_counts(
     )
 
 
-def known_or_none(value: float) -> float | None:
-    """None for NaN."""
-    return None if np.isnan(value) else value
-
-
-def _warned(found: LabelMetrics, negatives: float) -> LabelMetrics:
-    """With a notice where accuracy hides a low recall: it is made of true negatives, and recall is lower."""
-    recall = found.micro.recall
-    if recall is None or negatives < _DOMINANT or found.accuracy - recall <= _APART:
-        return found
-    said = notice(
-        "true-negatives-dominate",
-        accuracy=f"{found.accuracy:.4g}",
-        negatives=f"{negatives:.0%}",
-        recall=f"{recall:.4g}",
-        nothing=f"{found.accuracy_of_nothing:.4g}",
-    )
-    return replace(found, notices=(said,))
+def _notices(accuracy: float, recall: float | None, negatives: float, nothing: float) -> tuple[Notice, ...]:
+    """A notice where accuracy hides a low recall: it is made of true negatives, and recall is lower."""
+    if recall is None or negatives < _DOMINANT or accuracy - recall <= _APART:
+        return ()
+    facts = {"accuracy": f"{accuracy:.4g}", "negatives": f"{negatives:.0%}", "recall": f"{recall:.4g}"}
+    return (notice("true-negatives-dominate", nothing=f"{nothing:.4g}", **facts),)

@@ -1,15 +1,11 @@
-"""Rankings of candidates by score: does each query rank what is relevant to it before the rest?
-
-A query ranks all candidates, or a pool of relevant ones and drawn distractors.
-"""
+"""Rankings of candidates by score, lists of retrieved ids, and pools of candidates."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from numbers import Integral, Real
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
+from numbers import Real
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import numpy as np
@@ -18,142 +14,198 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError
-from genpr.metrics.given import MOST, as_list, check_choice, is_number
+from genpr.metrics.blocks import check_no_zero_rows
 from genpr.metrics.ranking_values import (
     Counts,
     Numbers,
     QueryMetrics,
     RelevantItems,
     TiedRanks,
+    list_values,
     pool_values,
     query_metrics,
 )
 from genpr.metrics.real_manifold import PairProgress
-from genpr.metrics.similarity import Similarity, count_tied_ranks, scorer_of
-from genpr.validation import Features, check_count
+from genpr.metrics.similarity import FeaturePairs, RankCounter, ScoreMatrix, Scorer, Similarity
+from genpr.validation import (
+    Features,
+    check_count,
+    check_features,
+    check_rows,
+    check_same_width,
+    choose_device,
+)
 
 Gain: TypeAlias = Literal["linear", "exponential"]
 Relevant: TypeAlias = NDArray[Any] | Tensor | Sequence[int] | Sequence[Iterable[int]]
-"""One candidate per query, or several, as indices from 0."""
-
 Grades: TypeAlias = NDArray[Any] | Tensor | Sequence[float] | Sequence[Iterable[float]]
-"""How relevant each is, in the same shape."""
+Id: TypeAlias = Hashable
+Ids: TypeAlias = Collection[Id] | NDArray[np.generic] | Tensor
+
+MOST = 10**15
+"""More candidates, places or seeds than that are a mistake."""
+
+_COLLECTIONS = (list, tuple, AbstractSet, np.ndarray, Tensor)
+_CHECKED_ROWS = 1024
 
 
-def check_ks(ks: object, *, most: int | None = None) -> list[int]:
-    """Where rankings are cut, ascending.
+class ComparisonKeywords(TypedDict, total=False):
+    """How features of queries and candidates are compared: keyword arguments of `ranking_metrics`, which describes them."""
 
-    Raises:
-        UsageError: Not integers of at least 1, twice the same ("bad-k"), or beyond the smallest pool ("k-beyond-pool").
-    """
-    try:
-        listed = as_list(ks)
-    except TypeError:
-        listed = [ks]
-    if not listed or any(
-        isinstance(k, bool) or not isinstance(k, Integral) or not 1 <= int(k) <= MOST for k in listed
-    ):
-        raise UsageError(f"a ranking is cut at an integer of at least 1, not at {ks!r:.60}", code="bad-k")
-    cuts = sorted(int(k) for k in listed)
-    if any(a == b for a, b in pairwise(cuts)):
-        raise UsageError(f"ks names a cut twice: {cuts}", code="bad-k")
-    if most is not None and cuts[-1] > most:
-        raise UsageError(
-            f"k = {cuts[-1]} is beyond the smallest pool, of {most} candidates, where every ranking finds everything; "
-            "choose smaller ks or larger pools",
-            code="k-beyond-pool",
-        )
-    return cuts
+    similarity: Similarity
+    device: str | torch.device
+    block_bytes: int | None
 
 
-def check_gain(gain: object) -> None:
-    """Refuse anything but "linear" and "exponential".
+def ranking_metrics(
+    scores: Features | tuple[Features, Features],
+    relevant: Relevant,
+    *,
+    ks: Sequence[int] = (1, 5, 10),
+    relevance: Grades | None = None,
+    gain: Gain = "linear",
+    pools: NDArray[Any] | Tensor | None = None,
+    groups: Sequence[Hashable] | None = None,
+    seed: int = 0,
+    progress: PairProgress | None = None,
+    **comparison: Unpack[ComparisonKeywords],
+) -> QueryMetrics:
+    """Metrics of rankings by score, over whole pools of candidates.
 
-    Raises:
-        UsageError: "bad-gain".
-    """
-    check_choice(gain, "gain", {"linear": "g", "exponential": "2^g - 1"})
-
-
-def gains_of(grades: Numbers, gain: Gain) -> Numbers:
-    """What grades (p,) are worth in DCG.
-
-    Raises:
-        DataError: A grade is not positive and finite, or worth more than can be computed with ("bad-relevance").
-    """
-    with np.errstate(over="ignore"):
-        gains = grades if gain == "linear" else np.exp2(grades) - 1
-    bad = ~((grades > 0) & np.isfinite(gains) & (gains < 1e300) & (gains > 1e-300))
-    if bad.any():
-        raise DataError(
-            f"relevance of what is relevant must be positive and finite, but {bad.sum():,} of {len(grades):,} are not; the "
-            f"first is {grades[bad][0]}. Leave out what is not relevant",
-            code="bad-relevance",
-        )
-    return gains
-
-
-def check_relevant(
-    relevant: Relevant, relevance: Grades | None, *, gain: Gain, candidates: int, n: int | None = None
-) -> tuple[RelevantItems, Counts]:
-    """What is relevant to each query, and the candidate (p,) that each of its items is.
+    Higher scores come first. Equal scores have no order: each metric is its mean over all orders of them, so that a
+    constant score gets exactly what guessing gets. The chance level is that.
 
     Args:
-        relevant: As users give it.
-        relevance: Grades in the same shape; None if all are of grade 1.
-        gain: What grades are worth.
-        candidates: Candidates that there are.
-        n: Queries; None for as many as there are entries.
+        scores: (q, c), of every query for every candidate, integers or floats; compared as they are, infinite ones too.
+            Or features of queries (q, d) and of candidates (c, d), as a pair: never more than a block of their
+            (q, c) similarities is held. Those are float64, in one order of summation, of features cast to float32: the
+            same on every device and for every size of block.
+        relevant: The candidate that is relevant to each query, (q,), or a list of them per query; empty where nothing is, which
+            leaves the query out and is counted.
+        ks: Where rankings are cut for `hit_k` and others; none beyond the smallest pool.
+        relevance: Positive grades in the shape of `relevant`, for NDCG; None if all are 1.
+        gain: What a grade is worth: "linear", g, or "exponential", 2^g - 1.
+        pools: (q, p) candidates that each query ranks, -1 where it has fewer than p; what is relevant among them. None
+            for all. See `distractor_pools`.
+        groups: Of each query (q,), for intervals: queries of one group, such as images of one prompt, are drawn together.
+            None if each is drawn alone.
+        seed: Of the halves for intervals.
+        progress: Called with the pairs that are done and their number.
+        **comparison: Of features. `similarity`: "cosine" (default) or "inner" (product). `device`: where they are compared;
+            "auto" (default) is where the tensors are if that is a GPU, else the best device here. `block_bytes`: most that
+            a block of similarities takes; None (default) for a small share of what is free. No number depends on it.
+
+    Returns:
+        `r_precision`, `mrr`, `ndcg`, `map`, and `hit_k`, `precision_k`, `recall_k`, `ndcg_k` for every k of `ks`, with their
+        intervals and chance levels, by name.
 
     Raises:
-        DataError: Not one entry per query, not indices of candidates, one twice for a query ("bad-relevant"), or grades
-            that do not fit ("bad-relevance").
+        UsageError: An option is impossible, or a cut beyond the smallest pool.
+        DataError: Scores, features, pools or what is relevant are malformed or do not belong together.
+
+    Example:
+        >>> import numpy as np
+        >>> scores = np.array([[0.9, 0.2, 0.4], [0.5, 0.5, 0.1]])
+        >>> found = ranking_metrics(scores, [0, 1], ks=[1, 2])
+        >>> found["hit_1"].value, found["hit_2"].value, found["mrr"].value
+        (0.75, 1.0, 0.875)
+        >>> round(found["hit_1"].chance, 4), found.pool
+        (0.3333, (3, 3))
     """
-    check_gain(gain)
-    rows = _rows(relevant, "relevant")
-    if not rows or (n is not None and len(rows) != n):
-        raise DataError(
-            f"relevant must hold one entry per query, but holds {len(rows):,} for {n or 'no'} queries",
-            code="bad-relevant",
-        )
-    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-    flat = [index for row in rows for index in row]
-    for index in flat:
-        if isinstance(index, bool) or not isinstance(index, Integral) or not 0 <= int(index) < candidates:
-            raise DataError(
-                f"relevant must hold indices of candidates, from 0 to {candidates - 1}, but one is {index!r:.60}",
-                code="bad-relevant",
-            )
-    if twice := [at for at, row in enumerate(rows) if len(set(row)) < len(row)]:
-        raise DataError(
-            f"relevant names a candidate twice for query {twice[0]} (counted from 0)", code="bad-relevant"
-        )
-    gains = np.ones(len(flat))
-    if relevance is not None:
-        grades = _rows(relevance, "relevance")
-        if [len(row) for row in grades] != [len(row) for row in rows]:
-            raise DataError(
-                "relevance must hold a grade for each of relevant, in its shape", code="bad-relevance"
-            )
-        gains = gains_of(_grades([grade for row in grades for grade in row]), gain)
-    return RelevantItems(offsets, gains), np.array(flat, dtype=np.int64)
+    check_count(seed, "seed", least=0, most=MOST)
+    scorer = _scorer(scores, **comparison)
+    n, candidates = scorer.shape
+    checked = None if pools is None else _check_pools(pools, n, candidates)
+    pool: Counts = np.full(n, candidates) if checked is None else (checked >= 0).sum(dim=1).numpy()
+    cuts = _check_ks(ks, most=int(pool.min()))
+    items, index = _check_relevant(relevant, relevance, gain, candidates, n)
+    counter = RankCounter(scorer, items.query, index)
+    if checked is None:
+        counter.count_all(progress)
+    else:
+        counter.count_pools(checked, progress, comparison.get("block_bytes"))
+    ranks = TiedRanks.of(items.query, counter.above.cpu().numpy(), counter.tied.cpu().numpy(), items.gains)
+    chance = pool_values(TiedRanks.at_random(items, pool), items, pool, cuts)
+    return QueryMetrics(
+        query_metrics(pool_values(ranks, items, pool, cuts), chance, groups=groups, seed=seed),
+        n_queries=n,
+        n_undefined=int((items.count == 0).sum()),
+        pool=(int(pool.min()), int(pool.max())),
+        notes=("equal scores: in any order, on average",),
+    )
 
 
-def _rows(given: Relevant | Grades, name: str) -> list[Sequence[Any]]:
-    """One list per query; a number alone stands for a list of one."""
-    try:
-        return [[row] if isinstance(row, Real) else as_list(row) for row in as_list(given)]
-    except TypeError as error:
-        raise DataError(
-            f"{name} must be one number per query, or a list of them per query: {error}", code=f"bad-{name}"
-        ) from error
+def retrieval_metrics(
+    expected: Ids | Sequence[Ids],
+    retrieved: Ids | Sequence[Ids],
+    *,
+    k: int | None = None,
+    relevance: Mapping[Id, float] | Sequence[Mapping[Id, float]] | None = None,
+    gain: Gain = "linear",
+    pool: int | Sequence[int] | None = None,
+    groups: Sequence[Hashable] | None = None,
+    seed: int = 0,
+) -> QueryMetrics:
+    """Metrics of lists of retrieved ids, of one query or averaged over many.
 
+    With R expected ids and a list of L positions (L = k where lists are cut, also for shorter ones):
+    `hit_rate` is 1 where any expected id is found; `granular_hit_rate` and `recall` are the share of the R that are found;
+    `mrr` is 1 / place of the first one; `granular_mrr` the mean of 1 / place over those that are found; `precision` is
+    found / L; `r_precision` the share found among the first R positions; `map` the mean of the average precisions, each the sum of the
+    precisions at the positions of those found, over R; `ndcg` the sum of gain / log2(1 + place), over that of the
+    best list with min(L, R) positions.
 
-def _grades(flat: Sequence[Any]) -> Numbers:
-    for grade in flat:
-        if not is_number(grade) or math.isnan(grade):
-            raise DataError(f"relevance must hold numbers, but one is {grade!r:.60}", code="bad-relevance")
-    return np.array(flat, dtype=np.float64)
+    An id that a list repeats counts once, at its first place. Later ones keep their positions, since who reads the list
+    reads them too: were they taken out, repeating would cost nothing.
+
+    Args:
+        expected: Ids that should be found, texts or numbers; a list, or a list per query. Where none are, no metric is defined:
+            the query is counted in `n_undefined` and in no mean.
+        retrieved: Ids that were found, best first; a list, or a list per query.
+        k: Where lists are cut; None takes them in full.
+        relevance: A positive grade of each expected id, for NDCG: a mapping, or one per query. None if all are 1.
+        gain: What a grade is worth: "linear", g, or "exponential", 2^g - 1.
+        pool: How many ids there were to find, for the chance level: what a list drawn at random scores.
+        groups: Of each query, for intervals: queries of one group are drawn together. None if each is drawn alone.
+        seed: Of the halves for intervals.
+
+    Returns:
+        Metrics with their intervals, and chance levels where the pool is known, by name.
+
+    Raises:
+        UsageError: An option is impossible, or expected and retrieved do not fit.
+        DataError: Ids, grades or pools are malformed or do not fit.
+
+    Example:
+        >>> found = retrieval_metrics([1, 2, 3], [1, 3, 4], pool=100)
+        >>> found["hit_rate"].value, found["mrr"].value, found["granular_mrr"].value
+        (1.0, 1.0, 0.75)
+        >>> round(found["map"].value, 4), round(found["ndcg"].value, 5), round(found["precision"].chance, 9)
+        (0.6667, 0.76536, 0.03)
+    """
+    check_count(seed, "seed", least=0, most=MOST)
+    cut = None if k is None else _check_ks(k)[0]
+    expected_ids, found_ids = _check_ids(expected, retrieved)
+    grades = None if relevance is None else _check_grades(expected_ids, relevance)
+    found_ids = [ids[:cut] for ids in found_ids]
+    items = RelevantItems.of(list(map(len, expected_ids)), _gains_of(grades, gain))
+    length = np.array([len(ids) if cut is None else cut for ids in found_ids], dtype=np.int64)
+    sizes = None if pool is None else _pool_sizes(pool, expected_ids, found_ids, cut)
+    chance = None if sizes is None else list_values(TiedRanks.at_random(items, sizes), items, length, sizes)
+    values = list_values(_places(expected_ids, found_ids, items), items, length)
+    n_empty = sum(bool(ids) and not found for ids, found in zip(expected_ids, found_ids, strict=True))
+    n_repeated = sum(len(ids) - len(set(ids)) for ids in found_ids)
+    return QueryMetrics(
+        query_metrics(values, chance, groups=groups, seed=seed),
+        n_queries=len(expected_ids),
+        n_undefined=int((items.count == 0).sum()),
+        pool=None if sizes is None else (int(sizes.min()), int(sizes.max())),
+        notes=(
+            "whole lists" if cut is None else f"lists cut at {cut}",
+            *([f"empty lists: {n_empty:,}"] if n_empty else []),
+            *([f"repeated ids: {n_repeated:,}"] if n_repeated else []),
+        ),
+    )
 
 
 def distractor_pools(
@@ -181,38 +233,19 @@ def distractor_pools(
     check_count(distractors, "distractors", least=1)
     check_count(seed, "seed", least=0, most=MOST)
     check_count(n_candidates, "n_candidates", least=2, most=MOST)
-    relevant_items, index = check_relevant(relevant, None, gain="linear", candidates=n_candidates)
-    count = relevant_items.count
-    most = int(count.max(initial=0))
-    if most + distractors > n_candidates:
+    items, index = _check_relevant(relevant, None, "linear", n_candidates, None)
+    own = _padded(items, index)
+    if own.shape[1] + distractors > n_candidates:
         raise UsageError(
-            f"{distractors} distractors cannot be drawn: of {n_candidates} candidates up to {most} are relevant to a query; "
-            "ask for fewer, or give more candidates",
+            f"{distractors} distractors cannot be drawn: of {n_candidates} candidates up to {own.shape[1]} are relevant to a "
+            "query; ask for fewer, or give more candidates",
             code="too-few-candidates",
         )
-    pools = np.full((len(count), most + distractors), -1, dtype=np.int64)
-    pools[relevant_items.query, np.arange(len(index)) - relevant_items.offsets[relevant_items.query]] = index
-    drawn = different_draws(n_candidates - count, distractors, seed, n_candidates)
-    for own, chosen, pool in zip(np.split(index, relevant_items.offsets[1:-1]), drawn, pools, strict=True):
-        # The i-th of the candidates that are not relevant: each relevant one before it moves it on by one.
-        for taken in np.sort(own):
-            chosen += chosen >= taken
-        pool[len(own) : len(own) + distractors] = chosen
-    return pools
-
-
-def different_draws(among: Counts, count: int, seed: int, n_candidates: int) -> Counts:
-    """`count` different numbers from 0 to `among` (q,) - 1 for each query, (q, count) (Bentley and Floyd 1987)."""
-    # Streams of a bit generator never change between versions of NumPy; what is drawn by choice() may.
-    raw = np.random.PCG64(np.random.SeedSequence([seed, n_candidates])).random_raw(len(among) * count)
-    share = (raw.reshape(len(among), count) >> np.uint64(11)) * 2.0**-53
-    drawn = np.empty((len(among), count), dtype=np.int64)
-    for turn in range(count):
-        last = among - count + turn
-        chosen = np.minimum((share[:, turn] * (last + 1)).astype(np.int64), last)
-        is_new = (drawn[:, :turn] != chosen[:, None]).all(axis=1)
-        drawn[:, turn] = np.where(is_new, chosen, last)
-    return drawn
+    drawn = _different_draws(n_candidates - items.count, distractors, seed, n_candidates)
+    # The i-th of the candidates that are not relevant: each relevant one before it moves it on by one.
+    for taken in np.sort(np.where(own < 0, n_candidates, own), axis=1).T:
+        drawn += drawn >= taken[:, None]
+    return np.concatenate([own, drawn], axis=1)
 
 
 def most_distractors(query_unit: Counts, candidate_unit: Counts) -> int:
@@ -229,20 +262,7 @@ def unit_pools(
     distractors: int,
     seed: int,
 ) -> Counts:
-    """Draw a pool for each query: what is relevant to it and distractors of other units, each as likely as any other.
-
-    Args:
-        relevant: Candidates that are relevant to each of q queries; of its own unit.
-        query_unit: (q,) int64, the unit of each query.
-        candidate_unit: (c,) int64, the unit of each candidate.
-        distractors: Drawn for each query without replacement; at most `most_distractors`.
-        seed: What is drawn depends on it, on the order of queries and candidates, and on the units.
-
-    Returns:
-        (q, p) int64, what is relevant first; -1 fills the rows of queries to which less is relevant than to others.
-
-    Raises:
-        UsageError: So many distractors cannot be drawn ("too-few-candidates").
+    """As `distractor_pools`, but distractors are candidates of another unit (c,) than the query's (q,).
 
     Example:
         >>> units = np.array([0, 0, 1, 2])
@@ -258,119 +278,276 @@ def unit_pools(
     order = np.argsort(candidate_unit, kind="stable")
     first = np.searchsorted(candidate_unit[order], query_unit)
     own = np.searchsorted(candidate_unit[order], query_unit, side="right") - first
-    drawn = different_draws(len(order) - own, distractors, seed, len(order))
+    drawn = _different_draws(len(order) - own, distractors, seed, len(order))
     # The i-th candidate of another unit: those of its own unit lie side by side in this order, and are jumped over.
     others = order[drawn + np.where(drawn >= first[:, None], own[:, None], 0)]
-    most = max(map(len, relevant))
-    pools = np.full((len(others), most + distractors), -1, dtype=np.int64)
-    pools[:, most:] = others
-    for pool, row in zip(pools, relevant, strict=True):
-        pool[: len(row)] = row
-    return pools
+    items = RelevantItems.of(list(map(len, relevant)))
+    return np.concatenate([_padded(items, np.array(list(chain(*relevant)), dtype=np.int64)), others], axis=1)
 
 
-Ties: TypeAlias = Literal["expected", "pessimistic"]
+def _padded(items: RelevantItems, index: Counts) -> Counts:
+    """What is relevant to each query, (q, most), -1 behind it."""
+    rows = np.full((len(items.count), int(items.count.max(initial=0))), -1, dtype=np.int64)
+    rows[items.query, np.arange(len(index)) - items.offsets[items.query]] = index
+    return rows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RankingMetrics(QueryMetrics):
-    """Metrics of rankings of whole pools, each a `QueryMetric` under its name.
-
-    `r_precision`, `mrr`, `ndcg`, `map`, and `hit_k`, `precision_k`, `recall_k`, `ndcg_k` for every k of `ks`.
-
-    Attributes:
-        ties: What became of equal scores.
-    """
-
-    ties: Ties
-
-    def _head(self) -> str:
-        how = "in any order, on average" if self.ties == "expected" else "what is relevant last"
-        return f"{super(RankingMetrics, self)._head()}, equal scores: {how}"
+def _different_draws(among: Counts, count: int, seed: int, n_candidates: int) -> Counts:
+    """`count` different numbers from 0 to `among` (q,) - 1 for each query, (q, count) (Bentley and Floyd 1987)."""
+    # Streams of a bit generator never change between versions of NumPy; what is drawn by choice() may.
+    raw = np.random.PCG64(np.random.SeedSequence([seed, n_candidates])).random_raw(len(among) * count)
+    share = (raw.reshape(len(among), count) >> np.uint64(11)) * 2.0**-53
+    drawn = np.empty((len(among), count), dtype=np.int64)
+    for turn in range(count):
+        last = among - count + turn
+        chosen = np.minimum((share[:, turn] * (last + 1)).astype(np.int64), last)
+        is_new = (drawn[:, :turn] != chosen[:, None]).all(axis=1)
+        drawn[:, turn] = np.where(is_new, chosen, last)
+    return drawn
 
 
-class ComparisonKeywords(TypedDict, total=False):
-    """How features of queries and candidates are compared: keyword arguments of `ranking_metrics`, which describes them."""
+def _as_list(value: object) -> list[Any]:
+    """A collection, in order, as a list."""
+    if isinstance(value, np.ndarray | Tensor):
+        value = value.tolist()
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise UsageError(f"needed is a list, not {value!r:.60}", code="bad-list")
+    return value if type(value) is list else list(value)
 
-    similarity: Similarity
-    device: str | torch.device
-    block_bytes: int | None
+
+def is_number(value: object) -> bool:
+    """Whether it is one number and no truth value."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def ranking_metrics(
-    scores: Features | tuple[Features, Features],
-    relevant: Relevant,
+def _check_choice(value: object, name: str, choices: Sequence[str]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise UsageError(f"{name} must be {' or '.join(choices)}, not {value!r:.60}", code=f"bad-{name}")
+
+
+def _check_ks(ks: object, *, most: int | None = None) -> list[int]:
+    """Where rankings are cut, ascending."""
+    listed = _as_list(ks) if isinstance(ks, Iterable) and not isinstance(ks, str) else [ks]
+    cuts = sorted(check_count(k, "k", least=1, most=MOST) for k in listed)
+    if not cuts or len(set(cuts)) < len(cuts):
+        raise UsageError(f"ks must be different integers of at least 1, not {ks!r:.60}", code="bad-option")
+    if most is not None and cuts[-1] > most:
+        raise UsageError(
+            f"k = {cuts[-1]} is beyond the smallest pool, of {most} candidates, where every ranking finds everything; "
+            "choose smaller ks or larger pools",
+            code="k-beyond-pool",
+        )
+    return cuts
+
+
+def _gains_of(grades: Numbers | None, gain: Gain) -> Numbers | None:
+    """What grades (p,) are worth in DCG."""
+    _check_choice(gain, "gain", ("linear", "exponential"))
+    if grades is None:
+        return None
+    with np.errstate(over="ignore"):
+        gains = grades if gain == "linear" else np.exp2(grades) - 1
+    if not ((grades > 0) & np.isfinite(gains) & (gains < 1e300) & (gains > 1e-300)).all():
+        raise DataError("relevance of what is relevant must be positive and finite", code="bad-relevance")
+    return gains
+
+
+def _rows(given: object, name: str, kinds: str) -> tuple[list[int], NDArray[Any]]:
+    """Lengths of a list per query, and all numbers of these; a number alone stands for a list of one."""
+    rows = [[row] if isinstance(row, Real) else _as_list(row) for row in _as_list(given)]
+    try:
+        flat = np.asarray(list(chain(*rows)))
+    except ValueError:  # lists within lists
+        flat = np.zeros((1, 1))
+    if flat.size and (flat.ndim != 1 or flat.dtype.kind not in kinds):
+        what = "whole numbers" if kinds == "iu" else "numbers"
+        raise DataError(f"{name} must hold {what}, or lists of them per query", code=f"bad-{name}")
+    return list(map(len, rows)), flat
+
+
+def _check_relevant(
+    relevant: Relevant, relevance: Grades | None, gain: Gain, candidates: int, n: int | None
+) -> tuple[RelevantItems, Counts]:
+    """What is relevant to each of n queries (None for any number), and the candidate (p,) that each of its items is."""
+    counts, index = _rows(relevant, "relevant", "iu")
+    if not counts or (n is not None and len(counts) != n):
+        raise DataError(
+            f"relevant must hold one entry per query, but holds {len(counts):,} for {n or 'no'} queries",
+            code="bad-relevant",
+        )
+    if len(index) and not 0 <= index.min() <= index.max() < candidates:
+        raise DataError(f"relevant must hold candidates from 0 to {candidates - 1}", code="bad-relevant")
+    index = index.astype(np.int64)
+    items = RelevantItems.of(counts)
+    if len(np.unique(items.query * candidates + index)) < len(index):
+        raise DataError("relevant names a candidate twice for a query", code="bad-relevant")
+    grades = None
+    if relevance is not None:
+        of_queries, grades = _rows(relevance, "relevance", "iuf")
+        if of_queries != counts:
+            raise DataError("relevance must have the shape of relevant", code="bad-relevance")
+    gains = _gains_of(None if grades is None else grades.astype(np.float64), gain)
+    return items if gains is None else RelevantItems(items.offsets, gains), index
+
+
+def _scorer(
+    scores: object,
     *,
-    ks: Sequence[int] = (1, 5, 10),
-    relevance: Grades | None = None,
-    gain: Gain = "linear",
-    pools: NDArray[Any] | Tensor | None = None,
-    ties: Ties = "expected",
-    groups: Sequence[Hashable] | None = None,
-    seed: int = 0,
-    progress: PairProgress | None = None,
-    **comparison: Unpack[ComparisonKeywords],
-) -> RankingMetrics:
-    """Metrics of rankings by score, over whole pools of candidates.
+    similarity: Similarity = "cosine",
+    device: str | torch.device = "auto",
+    block_bytes: int | None = None,
+) -> Scorer:
+    _check_choice(similarity, "similarity", ("cosine", "inner"))
+    if block_bytes is not None:
+        check_count(block_bytes, "block_bytes", least=1)
+    if not isinstance(scores, tuple):
+        return ScoreMatrix(_check_scores(scores), block_bytes)
+    if len(scores) != 2:
+        raise UsageError("a tuple of scores is the features of queries and of candidates", code="bad-scores")
+    queries, candidates = check_features(scores[0], "queries"), check_features(scores[1], "candidates")
+    check_same_width(queries, candidates, names=("queries", "candidates"))
+    for rows, name in ((queries, "queries"), (candidates, "candidates")):
+        check_rows(rows, name, k=0)
+        if similarity == "cosine":
+            check_no_zero_rows(rows, name)
+    where = choose_device(scores[0], device)
+    return FeaturePairs(queries.to(where), candidates.to(where), similarity, block_bytes)
 
-    Higher scores come first. Equal scores have no order: each metric is its mean over all orders of them, so that a
-    constant score gets exactly what guessing gets. The chance level is that.
 
-    Args:
-        scores: (q, c), of every query for every candidate, of any real type; compared as they are, infinite ones too.
-            Or features of queries (q, d) and of candidates (c, d), as a pair: never more than a block of their
-            (q, c) similarities is held. Those are float64, in one order of summation, of features cast to float32: the
-            same on every device and for every size of block.
-        relevant: The candidate that is relevant to each query, (q,), or a list of them per query; empty where nothing is, which
-            leaves the query out and is counted.
-        ks: Where rankings are cut for `hit_k` and others; none beyond the smallest pool.
-        relevance: Positive grades in the shape of `relevant`, for NDCG; None if all are 1.
-        gain: What a grade is worth: "linear", g, or "exponential", 2^g - 1.
-        pools: (q, p) candidates that each query ranks, -1 where it has fewer than p; what is relevant among them. None
-            for all. See `distractor_pools`.
-        ties: "expected", or "pessimistic", which puts what is relevant after all of equal score.
-        groups: Of each query (q,), for intervals: queries of one group, such as images of one prompt, are drawn together.
-            None if each is drawn alone.
-        seed: Of the halves for intervals.
-        progress: Called with the pairs that are done and their number.
-        **comparison: Of features. `similarity`: "cosine" (default) or "inner" (product). `device`: where they are compared;
-            "auto" (default) is where the tensors are if that is a GPU, else the best device here. `block_bytes`: most that
-            a block of similarities takes; None (default) for a small share of what is free. No number depends on it.
+def _check_scores(scores: object) -> Tensor:
+    """Scores (q, c) as a tensor of a type that torch can compare."""
+    if isinstance(scores, np.ndarray) and scores.dtype.kind in "fiu" and scores.dtype != np.uint64:
+        kind = np.int64 if scores.dtype.kind == "u" else scores.dtype.newbyteorder("=")
+        native = np.ascontiguousarray(scores, dtype=kind)
+        if native.itemsize <= 8:
+            scores = torch.from_numpy(native if native.flags.writeable else native.copy())
+    if (
+        not isinstance(scores, Tensor)
+        or scores.dtype == torch.bool
+        or scores.is_complex()
+        or scores.is_sparse
+    ):
+        raise DataError(
+            f"scores must be an array of integers or floats of at most 64 bits, or a pair of these, not {scores!r:.60}",
+            code="bad-scores",
+        )
+    if scores.ndim != 2 or 0 in scores.shape:
+        raise DataError(f"scores must be of shape (q, c), not {tuple(scores.shape)}", code="bad-scores")
+    scores = scores.detach()
+    for start in range(0, len(scores), _CHECKED_ROWS):
+        where = scores[start : start + _CHECKED_ROWS].isnan().nonzero()
+        if len(where):
+            row, column = where[0].tolist()
+            raise DataError(
+                f"scores must not be NaN, but that of query {start + row} for candidate {column} is (counted from 0)",
+                code="nan-scores",
+            )
+    return scores
 
-    Returns:
-        Metrics with their intervals and chance levels, by name.
 
-    Raises:
-        UsageError: An option is impossible, or a cut beyond the smallest pool.
-        DataError: Scores, features, pools or what is relevant are malformed or do not belong together.
+def _check_pools(pools: object, n: int, candidates: int) -> Tensor:
+    """Pools as (q, p) int64 on the CPU."""
+    array = integers_of(pools)
+    if array is None or array.ndim != 2 or len(array) != n:
+        raise DataError(f"pools must be indices (q, p) of candidates, q being {n:,}", code="bad-pools")
+    ordered = np.sort(array, axis=1)
+    is_twice = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
+    if array.min() < -1 or array.max() >= candidates or is_twice.any() or (ordered[:, -1] < 0).any():
+        raise DataError(
+            f"each pool must hold different candidates from 0 to {candidates - 1}, at least one, or -1 for none",
+            code="bad-pools",
+        )
+    return torch.from_numpy(array)
 
-    Example:
-        >>> import numpy as np
-        >>> scores = np.array([[0.9, 0.2, 0.4], [0.5, 0.5, 0.1]])
-        >>> found = ranking_metrics(scores, [0, 1], ks=[1, 2])
-        >>> found["hit_1"].value, found["hit_2"].value, found["mrr"].value
-        (0.75, 1.0, 0.875)
-        >>> round(found["hit_1"].chance, 4), found.pool
-        (0.3333, (3, 3))
-    """
-    check_choice(
-        ties, "ties", {"expected": "the mean over all orders", "pessimistic": "what is relevant last"}
+
+def integers_of(value: object) -> Counts | None:
+    """Whole numbers in an array of any shape; None if they are no such."""
+    try:
+        array = value.cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+    except (TypeError, ValueError):
+        return None
+    return array.astype(np.int64) if array.dtype.kind in "iu" and array.size else None
+
+
+def _check_ids(expected: object, retrieved: object) -> tuple[list[list[Id]], list[list[Id]]]:
+    """Different expected ids, and retrieved ones, a list per query."""
+    both = [_as_list(expected), _as_list(retrieved)]
+    if any(isinstance(each, AbstractSet) for each in (retrieved, *both[1])):
+        raise UsageError("retrieved holds a set, which has no order; give a list, best first", code="bad-ids")
+    if any(isinstance(one, _COLLECTIONS) for one in both[0] or both[1]):
+        both = [[_as_list(ids) for ids in side] for side in both]
+    else:
+        both = [[side] for side in both]
+    if len(both[0]) != len(both[1]) or not both[0]:
+        raise UsageError(
+            f"expected and retrieved must hold one list per query, but hold {len(both[0]):,} and {len(both[1]):,}",
+            code="bad-ids",
+        )
+    try:
+        ours = [list(dict.fromkeys(ids)) for ids in both[0]]
+        kinds = [{isinstance(one, str) for one in set(chain(*side))} for side in (ours, both[1])]
+    except TypeError as error:
+        raise DataError(f"ids must be texts or numbers: {error}", code="bad-ids") from error
+    if all(kinds) and kinds[0].isdisjoint(kinds[1]):  # 1 and "1" are different ids
+        raise DataError(
+            "ids of one side are texts and those of the other are not, so none can match; were numbers read as text?",
+            code="bad-ids",
+        )
+    return ours, both[1]
+
+
+def _check_grades(
+    expected: Sequence[Sequence[Id]], relevance: Mapping[Id, float] | Sequence[Mapping[Id, float]]
+) -> Numbers:
+    """The grade of each expected id, (p,), from one mapping or one per query."""
+    tables = [relevance] if isinstance(relevance, Mapping) else _as_list(relevance)
+    fits = len(tables) == len(expected) and all(
+        isinstance(table, Mapping) and set(ids) == set(table) and all(map(is_number, table.values()))
+        for ids, table in zip(expected, tables, strict=True)
     )
-    check_count(seed, "seed", least=0, most=MOST)
-    scorer = scorer_of(scores, pools, **comparison)
-    cuts = check_ks(ks, most=int(scorer.pool.min()))
-    relevant_items, index = check_relevant(
-        relevant, relevance, gain=gain, n=scorer.n_queries, candidates=scorer.n_candidates
-    )
-    above, tied = count_tied_ranks(scorer, relevant_items.query, index, progress)
-    ranks = TiedRanks.of(relevant_items.query, above, tied, relevant_items.gains)
-    ranks = ranks.pessimistic() if ties == "pessimistic" else ranks
-    values = pool_values(ranks, relevant_items, scorer.pool, cuts)
-    chance = pool_values(TiedRanks.at_random(relevant_items, scorer.pool), relevant_items, scorer.pool, cuts)
-    return RankingMetrics(
-        metrics=query_metrics(values, chance, groups=groups, seed=seed),
-        n_queries=scorer.n_queries,
-        n_undefined=int((relevant_items.count == 0).sum()),
-        pool=(int(scorer.pool.min()), int(scorer.pool.max())),
-        ties=ties,
-    )
+    if not fits:
+        raise DataError(
+            "relevance must hold one mapping per query, from each of its expected ids to a number",
+            code="bad-relevance",
+        )
+    flat = [float(table[one]) for ids, table in zip(expected, tables, strict=True) for one in ids]
+    return np.array(flat, dtype=np.float64)
+
+
+def _places(
+    expected: Sequence[Sequence[Id]], retrieved: Sequence[Sequence[Id]], items: RelevantItems
+) -> TiedRanks:
+    """Where expected ids are found first."""
+    query, above, item = [], [], []
+    for at, (ours, theirs) in enumerate(zip(expected, retrieved, strict=True)):
+        first = dict(zip(reversed(theirs), range(len(theirs) - 1, -1, -1), strict=True))
+        for number, one in enumerate(ours, int(items.offsets[at])):
+            if one in first:
+                query.append(at)
+                above.append(first[one])
+                item.append(number)
+    ranks = np.array(above, dtype=np.int64)
+    gains = items.gains[np.array(item, dtype=np.int64)]
+    return TiedRanks.of(np.array(query, dtype=np.int64), ranks, np.ones_like(ranks), gains)
+
+
+def _pool_sizes(
+    pool: int | Sequence[int],
+    expected: Sequence[Sequence[Id]],
+    retrieved: Sequence[Sequence[Id]],
+    cut: int | None,
+) -> Counts:
+    """Candidates of each query, (q,)."""
+    sizes = _as_list(pool) if isinstance(pool, Iterable) else [pool] * len(expected)
+    if len(sizes) != len(expected):
+        raise UsageError(f"pool must be one number, or one for each of {len(expected):,}", code="bad-pool")
+    for at, (size, ours, theirs) in enumerate(zip(sizes, expected, retrieved, strict=True)):
+        if check_count(size, "pool", least=1, most=MOST) < (named := len({*ours, *theirs})):
+            raise DataError(
+                f"the pool of query {at} has {size} candidates, but {named} different ids are expected or retrieved",
+                code="pool-too-small",
+            )
+    counts = np.array(sizes, dtype=np.int64)
+    if cut is not None:
+        _check_ks(cut, most=int(counts.min()))
+    return counts

@@ -4,20 +4,21 @@ Candidates of equal score have no order. Every number here is the mean over all 
 at random (McSherry and Najork 2008, "Computing Information Retrieval Performance Measures Efficiently in the Presence
 of Tied Scores"), so a scorer that knows nothing gets exactly what guessing gets.
 
-In short, for one of r relevant ones among e candidates of equal score, g candidates and a relevant ones being before
-all of these, its rank is g + j with j uniform on 1..e; J of these ranks are within the cut, J = min(e, cut - g).
+For one of r relevant ones among e candidates of equal score, g candidates and a relevant ones being before all of these, its
+rank is g + j with j uniform on 1..e; J of these ranks are within the cut, J = min(e, cut - g).
 
 References:
     Manning, Raghavan and Schütze 2008, "Introduction to Information Retrieval", chapter 8.
     Järvelin and Kekäläinen 2002, "Cumulated Gain-Based Evaluation of IR Techniques" (NDCG, linear gain).
     Burges et al. 2005, "Learning to Rank Using Gradient Descent" (NDCG, exponential gain).
+    LlamaIndex, `llama_index.core.evaluation.retrieval.metrics`: the granular hit rate and the granular MRR.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,39 +27,51 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.metrics.given import as_list
-from genpr.metrics.halved import LEAST_UNITS, halved
 from genpr.metrics.uncertainty import Interval, interval_of
+from genpr.neighbors.halves import Halves, unpacked
 
 Counts: TypeAlias = NDArray[np.int64]
 Numbers: TypeAlias = NDArray[np.float64]
 _Wide: TypeAlias = NDArray[np.floating[Any]]
+PerQuery: TypeAlias = dict[str, Numbers]
+"""Values (q,) of each metric; NaN for a query to which nothing is relevant."""
+
+N_HALVES = 100
+LEAST_UNITS = 10
+"""Of fewer, halves say nothing."""
+
+_MOST_WEIGHTS = 2**22  # held at once
+_STREAM = 2  # those of reals and fakes are other ones
 
 
 @dataclass(frozen=True, slots=True)
 class RelevantItems:
-    """What is relevant to each of q queries.
+    """What is relevant to each of q queries: those of query i are from offsets[i] to offsets[i + 1], in any order.
 
-    Attributes:
-        offsets: (q + 1,) int64; the relevant ones of query i are those from offsets[i] to offsets[i + 1].
-        gains: (p,) float64, positive, what finding each is worth in DCG; within a query in any order.
+    `gains` (p,) float64 is what finding each is worth in DCG.
     """
 
     offsets: Counts
     gains: Numbers
 
+    @classmethod
+    def of(cls, counts: Sequence[int], gains: Numbers | None = None) -> RelevantItems:
+        """From the number of relevant ones of each query."""
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return cls(offsets, np.ones(offsets[-1]) if gains is None else gains)
+
     @property
     def count(self) -> Counts:
-        """Relevant ones of each query, (q,) int64."""
+        """Relevant ones of each query, (q,)."""
         return np.diff(self.offsets)
 
     @property
     def query(self) -> Counts:
-        """The query of each relevant one, (p,) int64."""
+        """The query of each relevant one, (p,)."""
         return np.repeat(np.arange(len(self.offsets) - 1), self.count)
 
     def ideal(self, cut: Counts) -> Numbers:
-        """DCG of the best order, up to place `cut` (q,): (q,) float64."""
+        """DCG of the best order, up to place `cut` (q,): (q,)."""
         query = self.query
         best = self.gains[np.lexsort((-self.gains, query))]
         place = np.arange(len(best)) - self.offsets[query]
@@ -69,15 +82,9 @@ class RelevantItems:
 
 @dataclass(frozen=True, slots=True)
 class TiedRanks:
-    """Where relevant candidates are; sorted by query, then by place. Of a list, those that are in it.
+    """Where relevant candidates are, (p,) each, sorted by query, then by place; of a list, those that are in it.
 
-    Attributes:
-        query: (p,) int64, its query.
-        above: (p,) int64, candidates of a higher score: g.
-        tied: (p,) int64, candidates of its score, itself among them: e.
-        relevant_above: (p,) int64, relevant ones of a higher score: a.
-        relevant_tied: (p,) int64, relevant ones of its score: r.
-        gain: (p,) float64.
+    `above` is g, `tied` e, `relevant_above` a and `relevant_tied` r of the module's docstring.
     """
 
     query: Counts
@@ -98,37 +105,16 @@ class TiedRanks:
         new_score = new_query.copy()
         new_score[1:] |= above[1:] != above[:-1]
         first_of_query = np.maximum.accumulate(np.where(new_query, at, 0))
+        first_of_score = np.maximum.accumulate(np.where(new_score, at, 0))
         group = np.cumsum(new_score) - 1
-        first_of_score = np.flatnonzero(new_score)[group] if len(at) else at
-        return cls(
-            query,
-            above,
-            tied,
-            first_of_score - first_of_query,
-            np.bincount(group)[group] if len(at) else at,
-            gain,
-        )
+        relevant_tied = np.bincount(group)[group] if len(at) else at
+        return cls(query, above, tied, first_of_score - first_of_query, relevant_tied, gain)
 
     @classmethod
     def at_random(cls, relevant_items: RelevantItems, pool: Counts) -> TiedRanks:
-        """The places when all candidates have one score; `pool` (q,) is how many each query has."""
+        """The places when all `pool` (q,) candidates have one score."""
         query = relevant_items.query
         return cls.of(query, np.zeros_like(query), pool[query], relevant_items.gains)
-
-    def pessimistic(self) -> TiedRanks:
-        """The places when relevant ones come after all others of their score, those of least gain first."""
-        at = np.arange(len(self.query))
-        start = np.searchsorted(
-            self.query, self.query
-        )  # sorted by place, then gain: the order relevant_items
-        within = at - start - self.relevant_above
-        return replace(
-            self,
-            above=self.above + self.tied - self.relevant_tied + within,
-            tied=np.ones_like(at),
-            relevant_above=self.relevant_above + within,
-            relevant_tied=np.ones_like(at),
-        )
 
     def found(self, cut: Counts) -> Numbers:
         """Relevant ones up to place `cut` (q,): (q,), mean over orders."""
@@ -150,12 +136,8 @@ class TiedRanks:
         """1 / place of the first relevant one, 0 where that is beyond `cut` (q,): (q,), mean over orders."""
         out = np.zeros(len(cut))
         first = self._first()
-        g, e, r, reach = (
-            self.above[first],
-            self.tied[first],
-            self.relevant_tied[first],
-            self._reach(cut)[first],
-        )
+        reach = self._reach(cut)[first]
+        g, e, r = self.above[first], self.tied[first], self.relevant_tied[first]
         value = np.asarray(self._reciprocals(first, reach) / e, dtype=np.float64)
         several = np.flatnonzero((r > 1) & (e > 1))
         kinds, kind = np.unique(np.stack([g, e, r, reach], axis=1)[several], axis=0, return_inverse=True)
@@ -173,9 +155,7 @@ class TiedRanks:
 
     def discounted_gain(self, cut: Counts) -> Numbers:
         """DCG up to place `cut` (q,): (q,), mean over orders."""
-        reach = self._reach(cut)
-        terms = discounts(self._length())
-        mean = _between(terms, self.above, reach) / self.tied
+        mean = _between(discounts(self._length()), self.above, self._reach(cut)) / self.tied
         return _totals(self.query, self.gain * mean, len(cut))
 
     def _reach(self, cut: Counts) -> Counts:
@@ -209,11 +189,8 @@ def _between(terms: _Wide, above: Counts, reach: Counts) -> _Wide:
     """Sums of `reach` terms from place `above` + 1 on; a single one is that term, to the last bit."""
     sums = np.concatenate([np.zeros(1, dtype=np.longdouble), np.cumsum(terms)])
     last = len(terms) - 1
-    return np.where(
-        reach == 1,
-        terms[np.minimum(above, last)],
-        sums[np.minimum(above + reach, last + 1)] - sums[np.minimum(above, last + 1)],
-    )
+    several = sums[np.minimum(above + reach, last + 1)] - sums[np.minimum(above, last + 1)]
+    return np.where(reach == 1, terms[np.minimum(above, last)], several)
 
 
 def _first_of_several(above: int, tied: int, relevant: int, reach: int) -> float:
@@ -223,75 +200,57 @@ def _first_of_several(above: int, tied: int, relevant: int, reach: int) -> float
     return float(np.sum(none_before[: len(j)] * relevant / (tied - j + 1) / (above + j)))
 
 
-PerQuery = dict[str, Numbers]
-"""Values (q,) of each metric; NaN for a query to which nothing is relevant."""
-
-
 def pool_values(
     places: TiedRanks, relevant_items: RelevantItems, pool: Counts, ks: Sequence[int]
 ) -> PerQuery:
-    """Metrics of rankings of whole pools, by name.
-
-    Args:
-        places: Of all that is relevant.
-        relevant_items: What is relevant.
-        pool: (q,) candidates of each query.
-        ks: Where rankings are cut.
-    """
-    r = _defined(relevant_items)
-    values = {"r_precision": places.found(relevant_items.count) / r}
+    """Metrics of rankings of whole pools of (q,) candidates, by name; `ks` is where rankings are cut."""
+    r = relevant_items.count
+    values = {"r_precision": places.found(r) / np.maximum(r, 1)}
     for k in ks:
         cut = np.full(len(r), k)
         found = places.found(cut)
-        values[f"hit_{k}"] = _where(r, places.hit(cut))
-        values[f"precision_{k}"] = _where(r, found / k)
-        values[f"recall_{k}"] = found / r
+        values[f"hit_{k}"] = places.hit(cut)
+        values[f"precision_{k}"] = found / k
+        values[f"recall_{k}"] = found / np.maximum(r, 1)
         values[f"ndcg_{k}"] = _ndcg(places, relevant_items, cut)
-    values["mrr"] = _where(r, places.reciprocal(pool))
+    values["mrr"] = places.reciprocal(pool)
     values["ndcg"] = _ndcg(places, relevant_items, pool)
-    values["map"] = places.precisions(pool) / r
-    return _bounded(values)
+    values["map"] = places.precisions(pool) / np.maximum(r, 1)
+    return _defined(values, r)
 
 
 def list_values(
     places: TiedRanks, relevant_items: RelevantItems, length: Counts, pool: Counts | None = None
 ) -> PerQuery:
-    """Metrics of lists, by name.
-
-    Args:
-        places: Of what was found, or by chance could have been.
-        relevant_items: What was to be found.
-        length: (q,) places of each list that count.
-        pool: (q,) candidates, where `places` are those of chance.
-    """
-    r = _defined(relevant_items)
+    """Metrics of lists of `length` (q,) places, by name; `pool` (q,) where `places` are those of chance among so many."""
+    r = relevant_items.count
     found, hit = places.found(length), places.hit(length)
     with np.errstate(invalid="ignore"):
-        precision = _where(r, found / length)  # of an empty list: NaN
+        precision = found / length  # of an empty list: NaN
+    recall = found / np.maximum(r, 1)
     values = {
-        "hit_rate": _where(r, hit),
-        "granular_hit_rate": found / r,
-        "mrr": _where(r, places.reciprocal(length)),
-        "granular_mrr": _where(r, _granular_mrr(places, length, hit, pool)),
+        "hit_rate": hit,
+        "granular_hit_rate": recall,
+        "mrr": places.reciprocal(length),
+        "granular_mrr": _granular_mrr(places, length) if pool is None else _granular_chance(hit, length),
         "precision": precision,
-        "recall": found / r,
-        "r_precision": places.found(np.minimum(length, relevant_items.count)) / r,
-        "map": places.precisions(length) / r,
+        "recall": recall,
+        "r_precision": places.found(np.minimum(length, r)) / np.maximum(r, 1),
+        "map": places.precisions(length) / np.maximum(r, 1),
         "ndcg": _ndcg(places, relevant_items, length),
     }
-    return _bounded(values)
+    return _defined(values, r)
 
 
-def _granular_mrr(places: TiedRanks, length: Counts, hit: Numbers, pool: Counts | None) -> Numbers:
-    """Mean of 1 / place over what was found, 0 where nothing was.
+def _granular_mrr(places: TiedRanks, length: Counts) -> Numbers:
+    """Mean of 1 / place over what was found, 0 where nothing was."""
+    found = np.bincount(places.query, minlength=len(length))
+    total = np.bincount(places.query, 1 / (places.above + 1), len(length)).astype(np.float64)
+    return total / np.maximum(found, 1)
 
-    In random lists of L places, those of what was found are any of these, so that each is worth the sum of 1 / place
-    over L on average.
-    """
-    if pool is None:
-        found = np.bincount(places.query, minlength=len(length))
-        total = np.bincount(places.query, 1 / (places.above + 1), len(length)).astype(np.float64)
-        return total / np.maximum(found, 1)
+
+def _granular_chance(hit: Numbers, length: Counts) -> Numbers:
+    """In random lists what was found is at any place, so that each is worth the mean of 1 / place."""
     inverse = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, length.max(initial=0) + 1))])
     mean: Numbers = inverse[length] / np.maximum(length, 1)
     return hit * mean
@@ -300,35 +259,20 @@ def _granular_mrr(places: TiedRanks, length: Counts, hit: Numbers, pool: Counts 
 def _ndcg(places: TiedRanks, relevant_items: RelevantItems, cut: Counts) -> Numbers:
     """NDCG up to place `cut` (q,); 0 for a list without places, in which nothing was found."""
     ideal = relevant_items.ideal(cut)
-    return _where(_defined(relevant_items), places.discounted_gain(cut) / np.where(ideal > 0, ideal, 1.0))
+    return places.discounted_gain(cut) / np.where(ideal > 0, ideal, 1.0)
 
 
-def _bounded(values: PerQuery) -> PerQuery:
-    """At most 1, which means over orders may pass by a rounding."""
-    return {name: np.minimum(of_queries, 1.0) for name, of_queries in values.items()}
-
-
-def _defined(relevant_items: RelevantItems) -> Numbers:
-    """How much is relevant to each query, (q,); NaN where nothing is."""
-    return np.where(relevant_items.count > 0, relevant_items.count, np.nan)
-
-
-def _where(defined: Numbers, values: Numbers) -> Numbers:
-    return np.where(np.isnan(defined), np.nan, values)
+def _defined(values: PerQuery, count: Counts) -> PerQuery:
+    """NaN where nothing is relevant, and at most 1, which means over orders may pass by a rounding."""
+    return {name: np.where(count > 0, np.minimum(each, 1.0), np.nan) for name, each in values.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryMetric:
-    """One metric of rankings.
+    """The mean of one metric over the `n` queries for which it is defined, of `n_units` groups that were drawn one by one.
 
-    Attributes:
-        value: Mean over the queries for which it is defined; None if there are none.
-        interval: 95 %, over queries or groups of them; None for fewer than 10.
-        chance: What guessing scores on average on the same queries; None where the pool is not known.
-        n: Queries that it is a mean over.
-        n_units: Groups of queries that were drawn one by one; queries where no groups are known.
-        per_query: (q,) float64, NaN where it is undefined.
-        replicates: (100,) float64, values for halves of the units, complementary ones side by side; None for fewer than 10.
+    The interval is 95 %, with the values of (100,) complementary halves side by side; None for fewer than 10 units. Chance is
+    what guessing scores on the same queries, None where the pool is not known. `per_query` (q,) is NaN where undefined.
     """
 
     value: float | None
@@ -344,17 +288,15 @@ class QueryMetric:
 class QueryMetrics(Mapping[str, QueryMetric]):
     """Metrics of rankings by name, as a mapping.
 
-    Attributes:
-        metrics: Each one, in order.
-        n_queries: Queries, those for which nothing is defined included.
-        n_undefined: Queries to which nothing is relevant: no metric is defined for them, and none counts them.
-        pool: Least and largest number of candidates that a query had; None if it is not known.
+    No metric is defined for the `n_undefined` queries to which nothing is relevant. `pool` is the least and the largest number of
+    candidates that a query had, None if it is not known; `notes` are printed above the metrics.
     """
 
     metrics: Mapping[str, QueryMetric]
     n_queries: int
     n_undefined: int
     pool: tuple[int, int] | None
+    notes: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> QueryMetric:
         return self.metrics[name]
@@ -366,77 +308,52 @@ class QueryMetrics(Mapping[str, QueryMetric]):
         return len(self.metrics)
 
     def __str__(self) -> str:
+        queries = f"{self.n_queries:,} {'query' if self.n_queries == 1 else 'queries'}"
+        if self.n_undefined:
+            queries += f" ({self.n_undefined:,} with nothing relevant, left out)"
+        pool = "pool not known: chance is not either"
+        if self.pool is not None:
+            least, most = self.pool
+            pool = f"pools of {least:,} to {most:,} candidates"
+            pool = f"pool of {least:,} candidates" if least == most else pool
         width = max(map(len, self.metrics), default=0)
-        lines = [f"{name:{width}}  {_line(metric)}" for name, metric in self.metrics.items()]
-        return "\n".join([self._head(), f"{'':{width}}   value   95 % interval    chance", *lines])
-
-    def _head(self) -> str:
-        undefined = f" ({self.n_undefined:,} with nothing relevant, left out)" if self.n_undefined else ""
-        queries = "query" if self.n_queries == 1 else "queries"
-        return f"{self.n_queries:,} {queries}{undefined}, {self._pool_in_words()}"
-
-    def _pool_in_words(self) -> str:
-        if self.pool is None:
-            return "pool not known: chance is not either"
-        least, most = self.pool
-        return (
-            f"pool of {least:,} candidates" if least == most else f"pools of {least:,} to {most:,} candidates"
-        )
-
-
-def _line(metric: QueryMetric) -> str:
-    between = f"{metric.interval.low:.4f} .. {metric.interval.high:.4f}" if metric.interval else "-"
-    return f"{_number(metric.value)}  {between:16}  {_number(metric.chance)}"
-
-
-def _number(value: float | None) -> str:
-    return f"{'-':>6}" if value is None else f"{value:6.4f}"
+        lines = [", ".join([queries, pool, *self.notes]), f"{'':{width}}   value   95 % interval    chance"]
+        for name, metric in self.metrics.items():
+            between = f"{metric.interval.low:.4f} .. {metric.interval.high:.4f}" if metric.interval else "-"
+            value, chance = (
+                f"{'-':>6}" if each is None else f"{each:6.4f}" for each in (metric.value, metric.chance)
+            )
+            lines.append(f"{name:{width}}  {value}  {between:16}  {chance}")
+        return "\n".join(lines)
 
 
 def query_metrics(
     values: PerQuery, chance: PerQuery | None, *, groups: Sequence[Hashable] | None, seed: int
 ) -> dict[str, QueryMetric]:
-    """Means over queries.
-
-    Args:
-        values: (q,) of each metric, from 0 to 1, NaN where undefined.
-        chance: The same of guessing.
-        groups: The group of each query; None if each is drawn alone.
-        seed: Of the halves.
-
-    Raises:
-        UsageError: There are not as many groups as queries, or one cannot be hashed ("bad-groups").
-    """
-    guessed, columns = chance or {}, list(values.values())
-    unit = units_of(groups, len(columns[0]))
+    """Means over queries of `values` (q,) and of those of guessing; queries of one group are drawn together for intervals."""
+    columns = list(values.values())
+    unit = np.arange(len(columns[0])) if groups is None else _units_of(groups, len(columns[0]))
     replicates = _replicates(columns, unit, seed)
     return {
-        name: _metric(of_queries, guessed.get(name), unit, replicate)
+        name: _metric(of_queries, None if chance is None else chance[name], unit, replicate)
         for (name, of_queries), replicate in zip(values.items(), replicates, strict=True)
     }
 
 
-def units_of(groups: Sequence[Hashable] | None, n: int) -> Counts:
-    """The unit of each of n queries, (n,) int64, numbered as they come.
-
-    Raises:
-        UsageError: There are not as many groups as queries, or one cannot be hashed ("bad-groups").
-    """
-    if groups is None:
-        return np.arange(n)
-    try:
-        names = as_list(groups)
-    except TypeError as error:
-        raise UsageError(f"groups must name one group per query: {error}", code="bad-groups") from error
-    if len(names) != n:
-        raise UsageError(
-            f"groups must name one group per query: {n:,} are needed, {len(names):,} came", code="bad-groups"
-        )
+def _units_of(groups: Sequence[Hashable], n: int) -> Counts:
+    """The unit of each of n queries, (n,), numbered as they come."""
     number: dict[Hashable, int] = {}
     try:
-        return np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
+        units = [number.setdefault(name, len(number)) for name in groups]
     except TypeError as error:
-        raise UsageError(f"groups are texts or numbers, but {error}", code="bad-groups") from error
+        raise UsageError(
+            f"groups must be a text or a number per query: {error}", code="bad-groups"
+        ) from error
+    if len(units) != n or isinstance(groups, str):
+        raise UsageError(
+            f"groups must name one group per query: {n:,} are needed, {len(units):,} came", code="bad-groups"
+        )
+    return np.array(units, dtype=np.int64)
 
 
 def _metric(values: Numbers, chance: Numbers | None, unit: Counts, replicates: Tensor) -> QueryMetric:
@@ -446,22 +363,11 @@ def _metric(values: Numbers, chance: Numbers | None, unit: Counts, replicates: T
     value = _mean(values[is_defined])
     if value is None or n_units < LEAST_UNITS or replicates.isnan().any():
         return QueryMetric(value, None, guessed, n, n_units, values)
-    return QueryMetric(
-        value,
-        _interval(value, values[is_defined], n_units, replicates),
-        guessed,
-        n,
-        n_units,
-        values,
-        replicates,
-    )
-
-
-def _interval(value: float, values: Numbers, n_units: int, replicates: Tensor) -> Interval:
-    """A share of queries that are drawn alone is binomial; any other mean has no exact interval to fall back on."""
-    is_share = n_units == len(values) and bool(np.isin(values, (0.0, 1.0)).all())
-    interval = interval_of(value, replicates, n=n_units, upper=1.0 if is_share else None)
-    return Interval(interval.low, min(interval.high, 1.0))
+    # A share of queries that are drawn alone is binomial; any other mean has no exact interval to fall back on.
+    is_share = n_units == n and bool(np.isin(values[is_defined], (0.0, 1.0)).all())
+    found = interval_of(value, replicates, n=n_units, upper=1.0 if is_share else None)
+    interval = Interval(found.low, min(found.high, 1.0))
+    return QueryMetric(value, interval, guessed, n, n_units, values, replicates)
 
 
 def _mean(values: Numbers) -> float | None:
@@ -487,3 +393,23 @@ def _replicates(columns: Sequence[Numbers], unit: Counts, seed: int) -> list[Ten
 
     # torch.cat joins (B, columns) as it does (B,).
     return list(halved(means, n, seed=seed).unbind(dim=1))
+
+
+def halved(statistic: Callable[[Tensor], Tensor], n: int, *, seed: int = 0) -> Tensor:
+    """A statistic of 100 halves of n units, at least 10: (100,) float64, complementary ones side by side.
+
+    It turns weights (B, n) float64, 1 where a unit is in the half and 0 elsewhere, into (B,) values. Why complementary halves
+    are compared is said in `genpr.metrics.uncertainty`.
+
+    Example:
+        >>> values = torch.arange(20.0, dtype=torch.float64)
+        >>> means = halved(lambda weights: weights @ values / weights.sum(dim=1), 20)
+        >>> means.shape, bool((means[::2] + means[1::2] == 19).all())
+        (torch.Size([100]), True)
+    """
+    if n < LEAST_UNITS:
+        raise UsageError(f"halves need at least {LEAST_UNITS} units, not {n}", code="too-few-units")
+    halves = Halves.drawn(n, seed=seed, stream=_STREAM, count=N_HALVES, device=torch.device("cpu"))
+    member = unpacked(halves.member)[:, :N_HALVES]
+    parts = torch.split(member.T, max(1, _MOST_WEIGHTS // n))
+    return torch.cat([statistic(part.double()).double() for part in parts])

@@ -21,8 +21,7 @@ from genpr.report.page import Gallery, ImageRef, Picture, Role
 from genpr.report.text import capital, percent, shown
 
 if TYPE_CHECKING:
-    from genpr.conditional.align import Aligned
-    from genpr.conditional.copies import Copies
+    from genpr.conditional.align import Aligned, Copies
     from genpr.features.options import StageProgress
     from genpr.metrics.modes import ModeCluster
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -19,130 +17,88 @@ from genpr.evaluation.result import result_of
 N = 200
 I2T = [f"retrieval.{name}" for name in ("r_precision", "hit_1", "hit_5", "hit_10", "mrr", "ndcg", "map")]
 T2I = [name.replace(".", ".t2i_") for name in I2T]
+SCENES = chosen(N)
+IMAGES = drawings(SCENES)
+PROMPTS = [words(scene) for scene in SCENES]
 
 
-@pytest.fixture(scope="module")
-def scenes():
-    return chosen(N)
-
-
-@pytest.fixture(scope="module")
-def images(scenes):
-    return drawings(scenes)
-
-
-@pytest.fixture(scope="module")
-def prompts(scenes):
-    return [words(scene) for scene in scenes]
+def shuffled_prompts(seed):
+    return [PROMPTS[row] for row in np.random.default_rng(seed).permutation(N)]
 
 
 def align(images, prompts, **options):
     return genpr.align(images, prompts, **{"extractor": ToyPair(), "device": "cpu", **options})
 
 
-def ranks_of(images, prompts, **options):
-    return align_with(images, prompts, AlignOptions(extractor=ToyPair(), device="cpu", **options)).ranks
+def ranks_of(prompts, **options):
+    return align_with(IMAGES, prompts, AlignOptions(extractor=ToyPair(), device="cpu", **options)).ranks
 
 
 @pytest.fixture(scope="module")
-def matched(images, prompts):
-    return align(images, prompts)
+def matched():
+    return align(IMAGES, PROMPTS)
 
 
-@pytest.fixture(scope="module")
-def shuffled(images, prompts):
-    order = np.random.default_rng(1).permutation(N)
-    return align(images, [prompts[row] for row in order])
+def test_matched_prompts_are_found_beside_their_chance(matched):
+    assert list(matched.metrics) == [*I2T, *T2I, "alignment.clip_score"]
+    assert all(matched[name] == 1 for name in I2T + T2I)
+    assert matched["alignment.clip_score"] == 2.5
+    assert (matched.alignment.failures, matched.alignment.n_failures) == ((), 0)
+    mrr, ndcg = sum(1 / np.arange(1, 101)) / 100, np.mean(1 / np.log2(np.arange(2, 102)))
+    for names in (I2T, T2I):
+        chances = [matched.metrics[name].chance for name in names]
+        assert chances == pytest.approx([0.01, 0.01, 0.05, 0.1, mrr, ndcg, mrr])
+    assert {matched.metrics[name].pool for name in I2T + T2I} == {100}
+    score = matched.metrics["alignment.clip_score"]
+    assert (score.chance, score.pool, score.n_counted) == (None, None, N)
 
 
-class TestMatched:
-    def test_everything_is_found(self, matched):
-        assert list(matched.metrics) == [*I2T, *T2I, "alignment.clip_score"]
-        assert all(matched[name] == 1 for name in I2T + T2I)
-        assert matched["alignment.clip_score"] == 2.5
-        assert (matched.alignment.failures, matched.alignment.n_failures) == ((), 0)
-
-    def test_chance_and_pool_stand_beside_each_ranked_value(self, matched):
-        chances = [
-            0.01,
-            0.01,
-            0.05,
-            0.1,
-            sum(1 / np.arange(1, 101)) / 100,
-            np.mean(1 / np.log2(np.arange(2, 102))),
-        ]
-        found = [matched.metrics[name].chance for name in I2T]
-        assert found == pytest.approx([*chances, chances[4]])
-        assert found == [matched.metrics[name].chance for name in T2I]
-        assert {matched.metrics[name].pool for name in I2T + T2I} == {100}
-        score = matched.metrics["alignment.clip_score"]
-        assert (score.chance, score.pool, score.n_counted) == (None, None, N)
-
-    def test_it_comes_back_from_json(self, matched, shuffled):
-        for result in (matched, shuffled):
-            assert result_of(json.loads(result.to_json())) == result
+def test_shuffled_prompts_score_chance_and_the_worst_come_first(matched):
+    shuffled = align(IMAGES, shuffled_prompts(1))
+    for name in I2T + T2I:
+        metric = shuffled.metrics[name]
+        assert metric.interval[0] <= metric.chance <= metric.interval[1], name
+        assert metric.value < 2 * metric.chance + 0.05
+    failures = shuffled.alignment.failures
+    ranks = [failure.rank for failure in failures]
+    assert ranks == sorted(ranks, reverse=True)
+    assert ranks[0] > 90
+    assert all(failure.winner_score >= failure.score for failure in failures)
+    assert shuffled.alignment.n_failures == len(failures) > 0.9 * N
+    for result in (matched, shuffled):
+        assert result_of(result.to_dict()) == result
 
 
-class TestShuffled:
-    def test_the_intervals_hold_chance(self, shuffled):
-        for name in I2T + T2I:
-            metric = shuffled.metrics[name]
-            assert metric.interval[0] <= metric.chance <= metric.interval[1], name
-            assert metric.value < 2 * metric.chance + 0.05
-
-    def test_failures_are_the_worst_ones_worst_first(self, shuffled, images, prompts):
-        failures = shuffled.alignment.failures
-        ranks = [failure.rank for failure in failures]
-        assert ranks == sorted(ranks, reverse=True)
-        assert ranks[0] > 90
-        assert all(failure.winner_score >= failure.score for failure in failures)
-        assert shuffled.alignment.n_failures == len(failures) > 0.9 * N
-
-
-def test_one_exchange_is_found_and_told(images, prompts):
-    swapped = [prompts[1], prompts[0], *prompts[2:]]
-    ranks = ranks_of(images, swapped, distractors=N - 1)
-    failed = worst_first(ranks)
-    assert {each.image for each in failed} == {"[0]", "[1]"}
-    by_name = {each.image: each for each in failed}
-    assert (by_name["[0]"].prompt, by_name["[0]"].winner) == (prompts[1], prompts[0])
+def test_one_exchange_is_found_and_told():
+    swapped = [PROMPTS[1], PROMPTS[0], *PROMPTS[2:]]
+    ranks = ranks_of(swapped, distractors=N - 1)
+    by_name = {each.image: each for each in worst_first(ranks)}
+    assert by_name.keys() == {"[0]", "[1]"}
+    assert (by_name["[0]"].prompt, by_name["[0]"].winner) == (PROMPTS[1], PROMPTS[0])
     assert by_name["[0]"].winner_score == pytest.approx(1)
-    assert by_name["[0]"].rank > 1
     assert [each.row for each in ranks] == list(range(N))
-    result = align(images, swapped, distractors=N - 1)
+    result = align(IMAGES, swapped, distractors=N - 1)
     assert result["retrieval.r_precision"] == result["retrieval.t2i_r_precision"] == (N - 2) / N
 
 
-def test_the_ranks_are_those_that_the_metrics_are_means_of(images, prompts):
-    order = np.random.default_rng(2).permutation(N)
-    told = [prompts[row] for row in order]
-    ranks, result = ranks_of(images, told), align(images, told)
-    assert {each.pool for each in ranks} == {100}
-    untied = [1 / each.rank for each in ranks if each.rank % 1 == 0]
-    assert len(untied) > N / 20
-    share = np.mean([each.rank <= 10 for each in ranks])
-    assert abs(share - result["retrieval.hit_10"]) < 0.03
-
-
-def test_a_rank_is_counted_by_hand(images, prompts):
+def test_a_rank_is_counted_by_hand():
     """The definition: cosines with every prompt, those above and half of those beside."""
-    pair, order = ToyPair(), np.random.default_rng(3).permutation(N)
-    told = [prompts[row] for row in order]
-    pixels = pair(torch.from_numpy(images).permute(0, 3, 1, 2)).double().numpy()
+    pair, told = ToyPair(), shuffled_prompts(3)
+    pixels = pair(torch.from_numpy(IMAGES).permute(0, 3, 1, 2)).double().numpy()
     texts = pair.encode_text(told).double().numpy()
-    cosine = (pixels / np.linalg.norm(pixels, axis=1)[:, None]) @ (
-        texts / np.linalg.norm(texts, axis=1)[:, None]
-    ).T
-    for row, each in enumerate(ranks_of(images, told, distractors=N - 1)):
+    cosine = pixels @ texts.T / np.linalg.norm(pixels, axis=1)[:, None] / np.linalg.norm(texts, axis=1)
+    for row, each in enumerate(ranks_of(told, distractors=N - 1)):
         others = np.delete(cosine[row], row)
         above = (others > cosine[row, row] + 1e-9).sum()
         beside = (np.abs(others - cosine[row, row]) <= 1e-9).sum()
         assert each.rank == above + 1 + beside / 2
-        assert each.score == pytest.approx(cosine[row, row])
-        assert each.winner_score == pytest.approx(others.max())
+        assert (each.score, each.winner_score) == pytest.approx((cosine[row, row], others.max()))
         assert each.prompt == told[row]
-    result = align(images, told, distractors=N - 1)
+    result = align(IMAGES, told, distractors=N - 1)
     assert result["alignment.clip_score"] == pytest.approx(2.5 * np.maximum(np.diag(cosine), 0).mean())
+    ranks, result = ranks_of(told), align(IMAGES, told)
+    assert {each.pool for each in ranks} == {100}
+    assert abs(np.mean([each.rank <= 10 for each in ranks]) - result["retrieval.hit_10"]) < 0.03
 
 
 class Opposite(ToyPair):
@@ -152,22 +108,82 @@ class Opposite(ToyPair):
         return -super().encode_text(texts)
 
 
-def test_a_cosine_below_zero_is_worth_nothing(images, prompts):
-    result = align(images, prompts, extractor=Opposite())
-    assert result["alignment.clip_score"] == 0
-    assert result["retrieval.r_precision"] == 0
+def test_a_cosine_below_zero_is_worth_nothing():
+    result = align(IMAGES, PROMPTS, extractor=Opposite())
+    assert result["alignment.clip_score"] == result["retrieval.r_precision"] == 0
 
 
-def test_text_to_image_ranks_images_and_not_texts(images, prompts):
+def test_text_to_image_ranks_images_and_not_texts():
     """Every second image is blurred to one gray: its prompt finds it no more, while most images find their prompts."""
-    one_sided = images.copy()
-    one_sided[::2] = images[0]
-    result = align(one_sided, prompts)
+    one_sided = IMAGES.copy()
+    one_sided[::2] = IMAGES[0]
+    result = align(one_sided, PROMPTS)
     assert result["retrieval.t2i_r_precision"] < 0.6
-    there = align(one_sided, prompts, text_to_image=False)
+    there = align(one_sided, PROMPTS, text_to_image=False)
     assert list(there.metrics) == [*I2T, "alignment.clip_score"]
     assert there["retrieval.hit_10"] == result["retrieval.hit_10"]
     assert there.alignment.image_pool is None
+
+
+def test_images_of_one_prompt_never_compete_and_are_one_unit():
+    result = align(drawings(SCENES[:20] * 5), PROMPTS[:20] * 5)
+    assert all(result[name] == 1 for name in I2T + T2I)
+    assert result.metrics["retrieval.r_precision"].pool == 20
+    assert result.metrics["retrieval.t2i_r_precision"].pool == 96
+    assert result.alignment.n_units == 20
+    assert [item.code for item in result.notices].count("small-pool") == 2
+    low, _ = result.metrics["retrieval.r_precision"].interval
+    assert low < 0.025 ** (1 / 20) + 0.01, "20 prompts, not 100 images"
+    told, name = PROMPTS[10:20] * 2, "alignment.clip_score"
+    once, often = (align(drawings(SCENES[:20] * n), told * n).metrics[name] for n in (1, 4))
+    assert often.replicates == pytest.approx(once.replicates)
+    assert often.interval == pytest.approx(once.interval)
+
+
+def test_several_prompts_of_one_image():
+    """R of R: all of its own must be in front; its score is averaged over its prompts first."""
+    result = align(IMAGES, [[words(scene), words(scene[::-1])] for scene in SCENES])
+    assert result["retrieval.r_precision"] == result["retrieval.map"] == 1
+    assert result.metrics["retrieval.r_precision"].pool == 101
+    assert result.metrics["retrieval.r_precision"].chance == pytest.approx(2 / 101)
+    summary = result.alignment
+    assert (summary.captions, summary.n_prompts, summary.n_units) == (2, 2 * N, N)
+    others = [words(scene) for scene in chosen(2 * N)[N:]]
+    lower = align(IMAGES, [list(each) for each in zip(others, PROMPTS, strict=True)])
+    assert 0.45 < lower["retrieval.r_precision"] < 0.6
+    assert lower["retrieval.hit_1"] > 0.95
+    assert lower.alignment.n_failures == round((1 - lower["retrieval.hit_1"]) * N), "the better one counts"
+    told = [[PROMPTS[row]] if row % 2 else [others[row], others[-row - 1]] for row in range(40)]
+    score = align(IMAGES[:40], told)["alignment.clip_score"]
+    first, last = (align(IMAGES[:40], [each[at] for each in told])["alignment.clip_score"] for at in (0, -1))
+    assert score == pytest.approx((first + last) / 2)
+
+
+def test_grades_move_ndcg_alone(tmp_path, write_images):
+    folder, others = write_images("images", IMAGES[:40]), chosen(80)[40:]
+    lines = ["file,prompt,relevance"]
+    for row, wrong in enumerate(others):
+        lines += [f"{row:05d}.png,{PROMPTS[row]},GOOD", f"{row:05d}.png,{words(wrong)},1"]
+    found = []
+    for grade in ("1", "9"):
+        path = tmp_path / f"{grade}.csv"
+        path.write_text("\n".join(lines).replace("GOOD", grade))
+        found.append(align(folder, path))
+    plain, graded = found
+    assert graded["retrieval.ndcg"] > plain["retrieval.ndcg"] + 0.05
+    assert graded["retrieval.map"] == plain["retrieval.map"]
+
+
+def test_what_the_encoder_cannot_tell_apart_or_cuts_is_said():
+    """Upper case is read as lower case: of two such prompts, the order is open."""
+    told = [*PROMPTS[:10], *(text.upper() for text in PROMPTS[:10])]
+    result = align(drawings(SCENES[:10] * 2), told)
+    assert result["retrieval.hit_1"] == 0.5
+    assert "prompts-alike" in {item.code for item in result.notices}
+    assert {failure.rank for failure in result.alignment.failures} == {1.5}
+    longer = align(IMAGES, ["a very large and important remark, " * 3 + PROMPTS[0], *PROMPTS[1:]])
+    assert longer.alignment.n_truncated == 1
+    assert "prompts-truncated" in {item.code for item in longer.notices}
 
 
 class Listening(ToyPair):
@@ -181,149 +197,41 @@ class Listening(ToyPair):
         return super().encode_text(texts)
 
 
-class TestSharedPrompts:
-    def test_images_of_one_prompt_never_compete_and_are_one_unit(self, scenes):
-        few = scenes[:20] * 5
-        result = align(drawings(few), [words(scene) for scene in few])
-        assert all(result[name] == 1 for name in I2T + T2I)
-        assert result.metrics["retrieval.r_precision"].pool == 20
-        assert result.metrics["retrieval.t2i_r_precision"].pool == 96
-        assert result.alignment.n_units == 20
-        small = [item for item in result.notices if item.code == "small-pool"]
-        assert [item.message.split(":")[0] for item in small] == [
-            "20 candidates instead of 100",
-            "96 candidates instead of 100",
-        ]
-        low, _ = result.metrics["retrieval.r_precision"].interval
-        assert low < 0.025 ** (1 / 20) + 0.01, "20 prompts, not 100 images"
-
-    def test_several_prompts_of_one_image(self, scenes, images):
-        """R of R: all of its own must be in front."""
-        captions = [[words(scene), words(scene[::-1])] for scene in scenes]
-        result = align(images, captions)
-        assert result["retrieval.r_precision"] == result["retrieval.map"] == 1
-        assert result.metrics["retrieval.r_precision"].pool == 101
-        assert result.metrics["retrieval.r_precision"].chance == pytest.approx(2 / 101)
-        assert (result.alignment.captions, result.alignment.n_prompts, result.alignment.n_units) == (
-            2,
-            2 * N,
-            N,
-        )
-        half_wrong = [
-            [words(other), words(scene)] for scene, other in zip(scenes, chosen(2 * N)[N:], strict=True)
-        ]
-        lower = align(images, half_wrong)
-        assert 0.45 < lower["retrieval.r_precision"] < 0.6
-        assert lower["retrieval.hit_1"] > 0.95
-        assert lower["alignment.clip_score"] < 2
-        assert lower.alignment.n_failures == round((1 - lower["retrieval.hit_1"]) * N), (
-            "the better one counts"
-        )
-
-    def test_a_score_is_averaged_over_the_prompts_of_an_image_first(self, scenes):
-        others = chosen(2 * N)[N:]
-        told = [
-            [words(scene)] if row % 2 else [words(others[row]), words(others[-row - 1])]
-            for row, scene in enumerate(scenes[:40])
-        ]
-        found = align(drawings(scenes[:40]), told)["alignment.clip_score"]
-        single = [
-            align(drawings(scenes[:40]), [each[place % len(each)] for each in told])["alignment.clip_score"]
-            for place in (0, 1)
-        ]
-        assert found == pytest.approx(np.mean(single))
-
-    def test_intervals_are_over_prompts_and_not_over_their_images(self, scenes):
-        told = [words(scene) for scene in [*scenes[10:20], *scenes[10:20]]]
-        once = align(drawings(scenes[:20]), told)
-        often = align(drawings(scenes[:20] * 4), told * 4)
-        name = "alignment.clip_score"
-        assert often.metrics[name].replicates == pytest.approx(once.metrics[name].replicates)
-        assert often.metrics[name].interval == pytest.approx(once.metrics[name].interval)
-
-    def test_grades_move_ndcg_alone(self, tmp_path, scenes, write_images):
-        folder, other = write_images("images", drawings(scenes[:40])), chosen(80)[40:]
-        lines = ["file,prompt,relevance"]
-        for row, (scene, wrong) in enumerate(zip(scenes[:40], other, strict=True)):
-            lines += [f"{row:05d}.png,{words(scene)},GOOD", f"{row:05d}.png,{words(wrong)},1"]
-        found = []
-        for grade in ("1", "9"):
-            path = tmp_path / f"{grade}.csv"
-            path.write_text("\n".join(lines).replace("GOOD", grade))
-            found.append(align(folder, path))
-        plain, graded = found
-        assert graded["retrieval.ndcg"] > plain["retrieval.ndcg"] + 0.05
-        assert graded["retrieval.map"] == plain["retrieval.map"]
+def test_a_prefix_is_read_counted_and_said(matched):
+    heard = Listening()
+    result = align(IMAGES, PROMPTS, prefix="A photo depicts ", extractor=heard)
+    assert sorted(heard.texts) == sorted(f"A photo depicts {text}" for text in PROMPTS)
+    assert result.alignment.prefix == "A photo depicts "
+    assert result.alignment.n_truncated > 0
+    assert result.metrics["retrieval.mrr"].variant == "prompts begin with 'A photo depicts '"
+    with pytest.raises(DataError, match="A photo depicts"):
+        genpr.compare({"with": align(IMAGES, PROMPTS, prefix="A photo depicts "), "without": matched})
 
 
-class TestTextsAlike:
-    def test_what_the_encoder_cannot_tell_apart_ties_and_is_said(self, scenes):
-        """Upper case is read as lower case: of two such prompts, the order is open."""
-        pictures = drawings(scenes[:10] * 2)
-        told = [words(scene) for scene in scenes[:10]] + [words(scene).upper() for scene in scenes[:10]]
-        result = align(pictures, told)
-        assert result["retrieval.hit_1"] == 0.5
-        alike = next(item for item in result.notices if item.code == "prompts-alike")
-        assert alike.message.startswith("10 of 20 prompts read the same")
-        assert {failure.rank for failure in result.alignment.failures} == {1.5}
-
-    def test_truncation_is_counted_and_said(self, images, prompts):
-        longer = ["a very large and important remark, " * 3 + prompts[0], *prompts[1:]]
-        result = align(images, longer)
-        assert result.alignment.n_truncated == 1
-        told = next(item for item in result.notices if item.code == "prompts-truncated")
-        assert told.message.startswith("1 of 200 prompts have more than the 75 tokens that ToyPair reads")
-
-    def test_a_prefix_is_read_counted_and_said(self, images, prompts):
-        result = align(images, prompts, prefix="A photo depicts ")
-        assert result.alignment.prefix == "A photo depicts "
-        assert result.alignment.n_truncated > 0
-        assert result.metrics["retrieval.mrr"].variant == "prompts begin with 'A photo depicts '"
-        heard = Listening()
-        align(images, prompts, prefix="A photo depicts ", extractor=heard)
-        assert sorted(heard.texts) == sorted(f"A photo depicts {text}" for text in prompts)
-        with pytest.raises(DataError, match="A photo depicts"):
-            genpr.compare({"with": result, "without": align(images, prompts)})
+def test_the_same_prompts_in_another_order_are_paired(matched):
+    order = np.random.default_rng(5).permutation(N)
+    worse = IMAGES.copy()
+    worse[:40] = 255
+    back = align(worse[order], [PROMPTS[row] for row in order])
+    found = genpr.compare({"one": matched, "other": back}).contrast("other", "retrieval.r_precision")
+    assert (found.pairing, found.verdict) == ("paired", "distinguishable")
+    assert found.value == pytest.approx(-0.2, abs=0.01)
+    same = align(worse, PROMPTS)
+    assert same.metrics["retrieval.mrr"].replicates == back.metrics["retrieval.mrr"].replicates
+    assert len(set(same.metrics["retrieval.mrr"].replicates)) > 10
+    assert same.real.content == matched.real.content == back.real.content
 
 
-class TestPairing:
-    def test_the_same_prompts_in_another_order_are_paired(self, images, prompts):
-        order = np.random.default_rng(5).permutation(N)
-        worse = images.copy()
-        worse[:40] = 255
-        there = align(images, prompts)
-        back = align(worse[order], [prompts[row] for row in order])
-        found = genpr.compare({"one": there, "other": back}).contrast("other", "retrieval.r_precision")
-        assert (found.pairing, found.verdict) == ("paired", "distinguishable")
-        assert found.value == pytest.approx(-0.2, abs=0.01)
-        same = align(worse, prompts)
-        assert same.metrics["retrieval.mrr"].replicates == back.metrics["retrieval.mrr"].replicates
-        assert len(set(same.metrics["retrieval.mrr"].replicates)) > 10
-        assert same.real.content == there.real.content == back.real.content
-
-
-class TestPlaces:
-    """That an image keeps its own prompt where a part of the images is used or some cannot be."""
-
-    def test_a_random_part(self, images, prompts):
-        result = align(images, prompts, max_images=50)
-        assert result["retrieval.r_precision"] == 1
-        assert result.fake.n == result.real.n == 50
-
-    @pytest.mark.parametrize("named", [False, True])
-    def test_left_out_images(self, tmp_path, scenes, write_images, named):
-        folder, told = write_images("images", drawings(scenes[:40])), [words(scene) for scene in scenes[:40]]
-        (folder / "00003.png").write_bytes(b"no image")
-        given = {f"{row:05d}.png": text for row, text in enumerate(told)} if named else told
-        result = align(folder, given, on_bad="skip", max_bad=0.1)
-        assert (result["retrieval.r_precision"], result.fake.n) == (1, 39)
-        assert "skipped" in {item.code for item in result.notices}
-
-    def test_names_are_checked_before_anything_is_embedded(self, scenes, write_images):
-        folder = write_images("images", drawings(scenes[:4]))
-        given = {f"{row:05d}.png": "x" for row in range(5)}
-        with pytest.raises(DataError, match="1 images that are not in the source"):
-            align(folder, given, extractor=Never())
+@pytest.mark.parametrize("named", [False, True])
+def test_images_keep_their_prompts_where_a_part_is_used_or_some_cannot_be(write_images, named):
+    part = align(IMAGES, PROMPTS, max_images=50)
+    assert (part["retrieval.r_precision"], part.fake.n, part.real.n) == (1, 50, 50)
+    folder = write_images("images", IMAGES[:40])
+    (folder / "00003.png").write_bytes(b"no image")
+    given = {f"{row:05d}.png": text for row, text in enumerate(PROMPTS[:40])} if named else PROMPTS[:40]
+    result = align(folder, given, on_bad="skip", max_bad=0.1)
+    assert (result["retrieval.r_precision"], result.fake.n) == (1, 39)
+    assert "skipped" in {item.code for item in result.notices}
 
 
 class Never(ToyPair):
@@ -333,47 +241,45 @@ class Never(ToyPair):
     encode_text = __call__
 
 
-class TestRefusals:
-    @pytest.mark.parametrize(
-        ("options", "code"),
-        [
-            ({"extractor": "inception"}, "no-text-encoder"),
-            ({"extractor": "clip-vit-b32"}, "unknown-extractor"),
-            ({"distractors": 0}, "bad-option"),
-            ({"distractors": 2.5}, "bad-option"),
-            ({"seed": -1}, "bad-option"),
-            ({"prefix": 3}, "bad-option"),
-            ({"max_images": 0}, "bad-option"),
-        ],
-        ids=str,
-    )
-    def test_options(self, images, prompts, options, code):
-        with pytest.raises(UsageError) as caught:
-            align(images, prompts, **options)
+def test_prompts_that_do_not_fit_are_told_before_anything_is_embedded(write_images):
+    folder = write_images("images", IMAGES[:4])
+    for images, given, code in (
+        (folder, {f"{row:05d}.png": "x" for row in range(5)}, "prompts-unused"),
+        (IMAGES, ["a cat", " a  cat"] * 100, "one-prompt"),
+        (IMAGES, PROMPTS[1:], "prompt-count"),
+    ):
+        with pytest.raises(DataError) as caught:
+            align(images, given, extractor=Never())
         assert caught.value.code == code
 
-    def test_one_prompt_for_all(self, images):
-        with pytest.raises(DataError, match=r"all 200 images have one prompt.*'a cat'") as caught:
-            align(images, ["a cat", " a  cat"] * 100, extractor=Never())
-        assert caught.value.code == "one-prompt"
 
-    def test_counts(self, images, prompts):
-        with pytest.raises(DataError, match="holds 199 prompts, but there are 200 images"):
-            align(images, prompts[1:])
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"extractor": "inception"}, "no-text-encoder"),
+        ({"extractor": "clip-vit-b32"}, "unknown-extractor"),
+        *(({name: wrong}, "bad-option") for name, wrong in (("distractors", 0), ("seed", -1), ("prefix", 3))),
+    ],
+    ids=str,
+)
+def test_impossible_options_of_align(options, code):
+    with pytest.raises(UsageError) as caught:
+        align(IMAGES, PROMPTS, **options)
+    assert caught.value.code == code
 
-    def test_an_embedding_without_direction(self, images, prompts):
-        black = images.copy()
-        black[7] = 0
-        with pytest.raises(FeatureError, match=r"1 of 200 embeddings are all zeros.*'\[7\]'"):
-            align(black, prompts)
+
+def test_an_embedding_without_direction_is_named():
+    black = IMAGES.copy()
+    black[7] = 0
+    with pytest.raises(FeatureError, match=r"1 of 200 embeddings are all zeros.*'\[7\]'"):
+        align(black, PROMPTS)
 
 
-def test_few_prompts_have_no_interval(scenes):
-    few = scenes[:9]
-    result = align(drawings(few), [words(scene) for scene in few])
+def test_few_prompts_have_no_interval():
+    result = align(IMAGES[:9], PROMPTS[:9])
     assert all(metric.interval is None for metric in result.metrics.values())
     assert result.undefined == ("retrieval.hit_10", "retrieval.t2i_hit_10")
     assert {item.code for item in result.notices} == {"own-encoder", "small-pool", "few-prompts"}
-    ten = align(drawings(scenes[:10]), [words(scene) for scene in scenes[:10]])
+    ten = align(IMAGES[:10], PROMPTS[:10])
     assert "retrieval.hit_10" in ten.undefined, "of 10 candidates all are among the first 10"
     assert ten.metrics["retrieval.hit_5"].interval is not None

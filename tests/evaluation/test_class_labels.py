@@ -67,7 +67,7 @@ class TestCsv:
             ("a.png,cat\nb.png,dog,3\n", "labels-damaged"),
             ("id,label\na,b,c\n", "labels-damaged"),
             ("a.png,cat\na.png,dog\n", "label-conflict"),
-            ('a.png,"cat\n', "labels-damaged"),
+            ('a.png,"cat\n', "bad-csv"),
         ],
     )
     def test_bad_ones(self, tmp_path, text, code):

@@ -20,7 +20,7 @@ from genpr.evaluation.result import (
     Unreadable,
     result_of,
 )
-from genpr.metrics.halved import halved
+from genpr.metrics.ranking_values import halved
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
 from genpr.report.score_tables import score_table

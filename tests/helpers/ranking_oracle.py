@@ -45,9 +45,3 @@ def expected(scores, grades, k):
     """Means over all orders."""
     found = [of_order(order, grades, k) for order in orders(scores)]
     return {name: float(sum(each[name] for each in found) / len(found)) for name in found[0]}
-
-
-def worst(scores, grades, k):
-    """The order that puts what is relevant, and of that what is worth least, after all of equal score."""
-    order = sorted(range(len(scores)), key=lambda c: (-scores[c], c in grades, grades.get(c, 0)))
-    return {name: float(value) for name, value in of_order(order, grades, k).items()}

@@ -22,7 +22,6 @@ import pytest
 from PIL import Image
 
 import genpr
-from genpr.conditional.copies import read_pairs
 from genpr.conditional.prompts import open_prompts
 from genpr.conditional.vocabulary import Vocabulary
 from genpr.errors import DataError, GenprError, ImageError
@@ -298,7 +297,6 @@ DENSE_READERS = {
     "prompts as text": ("x.txt", lambda path: open_prompts(path, None)),
     "vocabulary of a table": ("x.csv", Vocabulary.load),
     "answers": ("x.json", lambda path: genpr.score_entities({"a": ["b"]}, path)),
-    "known copies": ("x.csv", read_pairs),
     "files": ("x.txt", open_source),
 }
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from genpr.errors import UsageError
-from genpr.metrics import halved as module
-from genpr.metrics.halved import halved
+from genpr.metrics import ranking_values as module
 from genpr.metrics.metric import family_of
+from genpr.metrics.ranking_values import halved
 from genpr.metrics.registry import ALL_METRICS, CONDITIONAL, METRICS
 from genpr.metrics.uncertainty import interval_of, standard_error
 
