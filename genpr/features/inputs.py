@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ class OpenedImages:
 
 
 OpenedInput = OpenedImages | FeatureSet
+_PLACE = re.compile(r"\[[0-9]+\]")
 
 
 def open_input(source: object, role: str) -> OpenedInput:
@@ -142,34 +144,22 @@ def source_rows(opened: OpenedInput, features: FeatureSet, total: int | None) ->
     """Where each image stands in its source, of which a part may have been chosen and unusable ones left out."""
     if total == len(features):
         return range(total)
-    if not isinstance(opened, FeatureSet) and all(_is_place(name) for name in features.names):
-        rows = [int(name[1:-1]) for name in features.names]
-        gone = next(
-            (name for name, row in zip(features.names, rows, strict=True) if row >= (total or row + 1)), None
-        )
-        return _known(rows, gone, features)
-    listed: Iterable[str] = (
-        map(opened.name_of, range(len(opened)))
-        if isinstance(opened, FeatureSet)
-        else opened.source.names() or (item.name for item in opened.source)
-    )
-    places = {name: place for place, name in enumerate(listed)}
-    gone = next((name for name in features.names if name not in places), None)
-    return _known([places.get(name, 0) for name in features.names], gone, features)
-
-
-def _known(rows: list[int], gone: str | None, features: FeatureSet) -> list[int]:
-    if gone is not None:
-        raise DataError(
-            f"{printable(gone)} was scored and is not in {printable(features.source)} any more; was the source changed?",
-            code="changed",
-            path=features.source,
-        )
-    return rows
-
-
-def _is_place(name: str) -> bool:
-    return name.startswith("[") and name.endswith("]") and name[1:-1].isdecimal()
+    if not isinstance(opened, FeatureSet) and all(map(_PLACE.fullmatch, features.names)):
+        end = float("inf") if total is None else total
+        found = [int(name[1:-1]) for name in features.names]
+        rows = [row if row < end else None for row in found]
+    else:
+        listed = image_names(opened) or (item.name for item in opened.source)  # type: ignore[union-attr]
+        places = {name: place for place, name in enumerate(listed)}
+        rows = [places.get(name) for name in features.names]
+    for name, row in zip(features.names, rows, strict=True):
+        if row is None:
+            raise DataError(
+                f"{printable(name)} was scored and is not in {printable(features.source)} any more; was the source changed?",
+                code="changed",
+                path=features.source,
+            )
+    return [row for row in rows if row is not None]
 
 
 Pixels = NDArray[np.uint8]
@@ -241,24 +231,11 @@ def pictures_of(
 ) -> Pictures | None:
     """The pictures behind one side of a score; None where the source holds features, or gives its images once.
 
-    Args:
-        source: As it was given to the score: a folder, archive, .npz or .npy file, array, tensor or dataset.
-        names: What the scored images are called, as `Evidence.fake.names` or `Evidence.real.names`.
-        identities: Their hashes, as `Evidence` gives them too.
-        policy: How images are decoded; None for the default limits.
-        keep: As of `Pictures`.
+    `names` and `identities` are those of `Evidence.fake` or `Evidence.real`; `policy` and `keep` are as of `Pictures`.
 
-    Raises:
-        UsageError: The path does not exist any more.
-        DataError: It is empty or damaged.
-
-    Example:
-        >>> images = np.zeros((2, 4, 4, 3), np.uint8)
-        >>> pictures = pictures_of(images, ["[0]", "[1]"])
-        >>> {row: pixels.shape for row, pixels in pictures.read([1]).items()}
-        {1: (4, 4, 3)}
-        >>> pictures_of(np.zeros((2, 8)), ["row 0", "row 1"]) is None  # features
-        True
+    >>> pictures = pictures_of(np.zeros((2, 4, 4, 3), np.uint8), ["[0]", "[1]"])
+    >>> {row: pixels.shape for row, pixels in pictures.read([1]).items()}
+    {1: (4, 4, 3)}
     """
     opened = open_input(source, "source")
     if isinstance(opened, FeatureSet):

@@ -33,7 +33,7 @@ from genpr.features.registry import (
     weights_of,
 )
 from genpr.images.datasets import BatchSource
-from genpr.images.item import ImageSource, known_length, printable
+from genpr.images.item import known_length, printable
 from genpr.images.shards import Share, shard_of
 from genpr.images.source import choose_rows, subset
 from genpr.notices import Notice, collect_notices, emit_notice, notice
@@ -70,13 +70,9 @@ class Embedder:
             return wrap_extractor(first)
         names = cast("tuple[str, ...]", tuple(keys))
         if names not in self._loaded:
-            weights = self.options.weights
-            self._loaded[names] = load_joint(
-                names,
-                weights=None if weights is None else weights_of(names[0], weights),
-                device=self.device,
-                offline=self.options.offline,
-            )
+            weights = weights_of(names[0], self.options.weights)
+            offline = self.options.offline
+            self._loaded[names] = load_joint(names, weights=weights, device=self.device, offline=offline)
         return self._loaded[names]
 
     def embed(
@@ -88,8 +84,10 @@ class Embedder:
         extractor = self.load(keys)
         parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", ()) or (extractor.info,)
         cache, notices = self._open_cache(parts) if images.on_disk and options.cache else (None, [])
-        if isinstance(keys[0], str) and open_family(keys[0]) and not self._is_weights_file_given(keys[0]):
-            notices.append(notice("weights-unpinned", extractor=keys[0], sha256=parts[0].weights_sha256))
+        if isinstance(keys[0], str) and open_family(keys[0]):
+            given = weights_of(keys[0], options.weights)
+            if given is None or Path(given).is_dir():
+                notices.append(notice("weights-unpinned", extractor=keys[0], sha256=parts[0].weights_sha256))
         features = embed_source(
             source,
             extractor,
@@ -104,10 +102,6 @@ class Embedder:
         everywhere = notices_of_all_ranks(notices)  # each has opened the cache for itself
         features = replace(features, notices=(*everywhere, *getattr(images.source, "notices", ())))
         return [features] if len(parts) == 1 else features.split(parts)
-
-    def _is_weights_file_given(self, name: str) -> bool:
-        given = weights_of(name, self.options.weights)
-        return given is not None and not Path(given).is_dir()
 
     def _open_cache(
         self, parts: Sequence[ExtractorInfo]
@@ -197,14 +191,21 @@ class SourceFeatures:
             for key in missing:
                 self._known[key] = self._checked(self.opened, key)
         else:
-            if self._total is not None and self._total < minimum:
-                raise self._too_few(self.opened.source.name, self._total, minimum)
+            if self._total is not None:
+                self._check_number(self.opened.source.name, self._total, minimum)
             if (weights := self._embedder.options.weights) is not None:
                 check_weights_used(missing, weights)
             groups = group_by_network(missing)
             is_one_shot = isinstance(self.opened.source, BatchSource) and self.opened.source.is_one_shot
             if len(groups) > 1 and is_one_shot:
-                raise _comes_once(self.opened.source, for_control=len(group_by_network(for_metrics)) == 1)
+                for_control = len(group_by_network(for_metrics)) == 1
+                who = "the control needs" if for_control else "the metrics need"
+                otherwise = "; or leave the control out (control=False)" if for_control else ""
+                raise UsageError(
+                    f"{self.opened.source.name} is an iterator, which gives its images once, but {who} several networks; pass "
+                    f"something that can be iterated again, such as a list, a DataLoader or a folder{otherwise}",
+                    code="one-shot",
+                )
             for group in groups:
                 # Features of a CPU differ from those of a GPU in their last bits, so all images are embedded again.
                 work = partial(
@@ -219,8 +220,7 @@ class SourceFeatures:
                 for key, found in zip(group, sets, strict=True):
                     self._known[key] = replace(found, notices=(*found.notices, *notices))
         for key in missing:
-            if len(self._known[key]) < minimum:
-                raise self._too_few(self._known[key].source, len(self._known[key]), minimum)
+            self._check_number(self._known[key].source, len(self._known[key]), minimum)
 
     def __getitem__(self, key: ExtractorKey) -> FeatureSet:
         """The features by an extractor that was required."""
@@ -265,30 +265,25 @@ class SourceFeatures:
     def _checked(self, features: FeatureSet, key: ExtractorKey) -> FeatureSet:
         """Features from a file, if they are by `key`; what a file does not say, the user has to declare."""
         check_features(features.features, features.source)
-        if features.extractor is None:
+        info = features.extractor
+        if info is None:
             features = self._labeled(features, key)
-        elif isinstance(key, str):
-            self._check_name(features, features.extractor, key)
-        else:
-            check_same_extractor("--extractor", extractor_info(key), features.source, features.extractor)
+        elif not isinstance(key, str):
+            check_same_extractor("--extractor", extractor_info(key), features.source, info)
+        elif key not in {FROM_FILE, info.name} and not is_same_extractor(info.name, key):
+            if dim_of(key) is not None:
+                raise FeatureError(
+                    f"{features.source} holds {info.name} features, but {key} features are needed; embed the images with "
+                    f"that extractor (genpr features IMAGES OUT.safetensors --extractor {key})",
+                    code="other-extractor",
+                    path=features.source,
+                )
+            # A custom extractor may have any name.
+            check_same_extractor("--extractor", self._embedder.load([key]).info, features.source, info)
         if self._limit is None or self._limit >= len(features):
             return features
-        return features.select(
-            torch.as_tensor(choose_rows(len(features), self._limit, self._embedder.options.seed))
-        )
-
-    def _check_name(self, features: FeatureSet, info: ExtractorInfo, key: str) -> None:
-        if key in {FROM_FILE, info.name} or is_same_extractor(info.name, key):
-            return
-        if dim_of(key) is None:  # a custom extractor may have any name
-            check_same_extractor("--extractor", self._embedder.load([key]).info, features.source, info)
-        else:
-            raise FeatureError(
-                f"{features.source} holds {info.name} features, but {key} features are needed; embed the images with "
-                f"that extractor (genpr features IMAGES OUT.safetensors --extractor {key})",
-                code="other-extractor",
-                path=features.source,
-            )
+        rows = choose_rows(len(features), self._limit, self._embedder.options.seed)
+        return features.select(torch.as_tensor(rows))
 
     def _labeled(self, features: FeatureSet, key: ExtractorKey) -> FeatureSet:
         if key == FROM_FILE or not isinstance(key, str):
@@ -312,24 +307,14 @@ class SourceFeatures:
         info = ExtractorInfo(key, dim, "unknown", None, comparable=False, members=members)
         return replace(features, extractor=info)
 
-    def _too_few(self, source: str, n: int, minimum: int) -> DataError:
-        return DataError(
-            f"{self.role} has {n} images in {source}, but at least {minimum} are needed (k + 1 of each side where k "
-            "neighbors are counted); give more images, or choose a smaller k or other metrics",
-            code="too-few-images",
-            path=source,
-        )
-
-
-def _comes_once(source: ImageSource, *, for_control: bool) -> UsageError:
-    """The error for images that come once where several networks, or those of the control, need them."""
-    who = "the control needs" if for_control else "the metrics need"
-    otherwise = "; or leave the control out (control=False)" if for_control else ""
-    return UsageError(
-        f"{source.name} is an iterator, which gives its images once, but {who} several networks; pass something "
-        f"that can be iterated again, such as a list, a DataLoader or a folder{otherwise}",
-        code="one-shot",
-    )
+    def _check_number(self, source: str, n: int, minimum: int) -> None:
+        if n < minimum:
+            raise DataError(
+                f"{self.role} has {n} images in {source}, but at least {minimum} are needed (k + 1 of each side where k "
+                "neighbors are counted); give more images, or choose a smaller k or other metrics",
+                code="too-few-images",
+                path=source,
+            )
 
 
 def features_for_file(

@@ -74,7 +74,9 @@ def test_every_image_is_found_where_it_is_except_in_damaged_shards(rng, tmp_path
         fill(tmp_path, identities[start : start + 10], range(start, start + 10)) for start in range(0, 60, 10)
     ]
     cache, order = opened(tmp_path), random.Random(0).sample(range(60), 60)
+    os.utime(shards[5], (1, 1))
     assert values_of(cache, [identities[row] for row in order]) == order
+    assert shards[5].stat().st_mtime > 1, "it was used"
     fill(tmp_path, identities[25:26], [25])
     cache = opened(tmp_path)
     damage(shards[2])

@@ -13,7 +13,6 @@ from genpr.features.custom import (
     evaluation_mode,
     extractor_device,
     extractor_info,
-    networks_of,
     wrap_extractor,
 )
 from genpr.features.extractor import PreparingExtractor
@@ -121,16 +120,6 @@ def test_modules_and_packages_beside_the_file_can_be_imported_and_leave_no_trace
     assert set(sys.modules) - before == set()
 
 
-def test_two_files_with_helpers_of_one_name_get_their_own(write):
-    source = NET.replace("import torch\n", "import torch\nfrom helper import FACTOR\n", 1).replace(
-        "2.0", "FACTOR"
-    )
-    for folder, factor in [("a", 3.0), ("b", 4.0)]:
-        write(f"{folder}/helper.py", f"FACTOR = {factor}")
-        extractor = load(write(f"{folder}/net.py", source))
-        assert extractor(IMAGES)[0, 0] == IMAGES[0, 0].float().mean() * factor
-
-
 def test_a_module_of_the_same_name_from_elsewhere_is_put_aside_and_back(write, tmp_path, monkeypatch):
     foreign = ModuleType("helper")
     foreign.__file__ = str(tmp_path / "elsewhere" / "helper.py")
@@ -228,14 +217,6 @@ def test_without_a_declared_key_nothing_is_cached_but_weights_are_hashed():
     assert info.weights_sha256 == extractor_info(network).weights_sha256 is not None
 
 
-def test_an_object_that_is_no_network_has_the_key_that_it_declares():
-    one, other = Plain(), Plain()
-    one.cache_key, other.cache_key = "a", "b"
-    keys = {extractor_info(extractor).cache_key for extractor in (one, one, other)}
-    assert len(keys) == 2
-    assert None not in keys
-
-
 def change_text(network):
     network.cache_key = "second version"
 
@@ -328,17 +309,3 @@ def test_networks_run_in_evaluation_mode_and_are_left_as_found(kind, wrap):
     assert [module.training for module in network.modules()] == flags
     assert not torch.is_inference_mode_enabled()
     assert all(torch.equal(value, state[name]) for name, value in network.state_dict().items())
-
-
-def test_a_captured_variable_without_a_value_hides_no_network():
-    def extractor():
-        network = nn.Linear(2, 2)
-
-        def embed(images):
-            return network(images) if images is not None else later
-
-        if network is None:
-            later = 1
-        return embed
-
-    assert [type(found) for found in networks_of(extractor())] == [nn.Linear]

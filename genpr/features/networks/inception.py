@@ -1,9 +1,8 @@
 """The Inception network of FID: the 2015 classifier whose pool3 features the published numbers are built on.
 
-Architecture: Inception-v3 (Szegedy et al. 2015, arXiv:1512.00567) as trained for the `inception-2015-12-05`
-graph. It differs from the Inception-v3 of torchvision in four ways: 1008 classes, no auxiliary head, average
-pools that leave the padding out of their mean, and a max pool in the last block where the paper averages.
-Module names are those of the published state dict.
+Inception-v3 (Szegedy et al. 2015, arXiv:1512.00567) as trained for the `inception-2015-12-05` graph. It differs from that of
+torchvision: 1008 classes, no auxiliary head, average pools that leave the padding out of their mean, and a max pool in the
+last block where the paper averages. Module names are those of the published state dict.
 """
 
 from __future__ import annotations

@@ -27,15 +27,6 @@ def test_every_entry_is_complete_and_its_digest_begins_as_the_published_name(ent
     assert named is not None or "dinov2" in entry.name or entry.hub_address is not None
 
 
-def test_names_digests_and_users_are_distinct():
-    for values in (
-        [entry.name for entry in KNOWN_WEIGHTS],
-        [entry.sha256 for entry in KNOWN_WEIGHTS],
-        [user for entry in KNOWN_WEIGHTS for user in entry.used_by],
-    ):
-        assert len(set(values)) == len(values)
-
-
 def test_clip_comes_from_where_open_clip_finds_it():
     spec = find_spec("open_clip")  # read, since importing it takes seconds
     table = (Path(spec.submodule_search_locations[0]) / "pretrained.py").read_text()
