@@ -8,22 +8,15 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from genpr.conditional.parse_answers import Answer, Unreadable, is_none, read_entities
 from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary, load_vocabulary
 from genpr.errors import DataError, UsageError, short, some
-from genpr.evaluation.result import (
-    EntityBounds,
-    EntityRow,
-    EntitySummary,
-    Result,
-    SideSummary,
-    package_versions,
-)
-from genpr.evaluation.result import Unreadable as UnreadableAnswer
+from genpr.evaluation import result as results
+from genpr.evaluation.result import Result, SideSummary
 from genpr.evaluation.tables import SUFFIXES, TableFormat, TableRow, is_folder, read_table
 from genpr.metrics.entities import EntityMetrics, entity_set_metrics
 from genpr.metrics.value import MetricValue
@@ -57,7 +50,6 @@ _FOUND = _format(
 )
 _SEPARATORS = (";", "；", "|", "\n", "、", "，", ",")
 _IMAGE_SUFFIXES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".npz", ".npy", ".safetensors")
-CLOSED_VOCABULARY = "the vocabulary, which is closed; add it there, or give its alias"
 
 
 def entity_metrics(
@@ -174,15 +166,14 @@ def score_entities(
     rows, origin = _answer_rows(found, expectations)
     answers = [_read(row, lambda name: names.get(name) is not None) for row in rows]
     canonical = [names.match(answer.entities) if isinstance(answer, Answer) else None for answer in answers]
-    metrics = entity_set_metrics(
-        expectations.expected,
-        canonical,
-        vocabulary=None if closed is None else closed.entities,
-        excluded=expectations.excluded,
-        groups=expectations.groups,
-        seed=seed,
-    )
+    metrics = entity_metrics_of(expectations, canonical, closed, seed)
     encoded = [json.dumps(None if names is None else sorted(names)) for names in canonical]
+    unreadable = [
+        results.Unreadable(expectation.id, answer.reason, _beginning(row))
+        for expectation, answer, row in zip(expectations.rows, answers, rows, strict=True)
+        if isinstance(answer, Unreadable)
+    ]
+    forms = Counter(answer.how for answer in answers if isinstance(answer, Answer))
     return entity_result(
         metrics,
         expectations,
@@ -197,36 +188,43 @@ def score_entities(
             *nothing_expected_notices(expectations),
             *_beside_notices(canonical, closed),
         ),
-        entities=_summary(
-            metrics, answers, zip(expectations.ids, map(_beginning, rows), strict=True), closed
+        entities=entity_summary(
+            metrics, closed, unreadable=tuple(unreadable), forms=tuple(forms.most_common())
         ),
     )
 
 
-def _summary(
+def entity_metrics_of(
+    expectations: Expectations, found: Sequence[Collection[str] | None], closed: Vocabulary | None, seed: int
+) -> EntityMetrics:
+    """What is found in images against what is expected in them."""
+    rows = expectations.rows
+    return entity_set_metrics(
+        [row.expected for row in rows],
+        found,
+        vocabulary=None if closed is None else closed.entities,
+        excluded=[row.excluded for row in rows],
+        groups=[row.group for row in rows],
+        seed=seed,
+    )
+
+
+def entity_summary(
     metrics: EntityMetrics,
-    answers: Sequence[Answer | Unreadable],
-    texts: Iterable[tuple[str, str]],
     closed: Vocabulary | None,
-) -> EntitySummary:
-    """What answers say; `texts` are the id and the beginning of each."""
-    forms = Counter(answer.how for answer in answers if isinstance(answer, Answer))
-    return EntitySummary(
-        n_answers=len(answers),
-        rows=entity_rows(metrics),
-        unreadable=tuple(
-            UnreadableAnswer(name, answer.reason, text)
-            for answer, (name, text) in zip(answers, texts, strict=True)
-            if isinstance(answer, Unreadable)
-        ),
-        bounds=tuple(
-            EntityBounds(f"entity.{name}", *score.bounds)
-            for name, score in metrics.scores.items()
-            if score.bounds
-        ),
-        forms=tuple(forms.most_common()),
-        undefined=undefined_reasons(metrics),
+    unreadable: tuple[results.Unreadable, ...] = (),
+    **fields: Any,  # noqa: ANN401 - the other fields
+) -> results.EntitySummary:
+    """What a result says about entities, the worst first."""
+    bounds = {name: score.bounds for name, score in metrics.scores.items() if score.bounds is not None}
+    return results.EntitySummary(
+        n_answers=metrics.n,
+        rows=tuple(results.EntityRow(*row) for row in metrics.entities),
+        unreadable=unreadable,
+        bounds=tuple(results.EntityBounds(f"entity.{name}", *ends) for name, ends in bounds.items()),
+        undefined=tuple((f"entity.{name}", why) for name, why in metrics.undefined.items()),
         vocabulary=None if closed is None else len(closed),
+        **fields,
     )
 
 
@@ -260,20 +258,10 @@ def entity_result(
         deviations=(),
         real=expectations_summary(expectations, words),
         n_shared=0,
-        versions=package_versions(),
+        versions=results.package_versions(),
         undefined=tuple(f"entity.{name}" for name in metrics.undefined),
         **fields,
     )
-
-
-def entity_rows(metrics: EntityMetrics) -> tuple[EntityRow, ...]:
-    """One per entity, the worst first."""
-    return tuple(EntityRow(*row) for row in metrics.entities)
-
-
-def undefined_reasons(metrics: EntityMetrics) -> tuple[tuple[str, str], ...]:
-    """Metrics without a value, and why."""
-    return tuple((f"entity.{name}", why) for name, why in metrics.undefined.items())
 
 
 def _check_answers(found: object) -> None:
@@ -290,11 +278,9 @@ def _check_answers(found: object) -> None:
 
 def expectations_summary(expectations: Expectations, words: Sequence[Vocabulary | None]) -> SideSummary:
     """Everything that decides what is right: other aliases or another vocabulary are another set of prompts."""
-    excluded = expectations.excluded or ((),) * len(expectations.ids)
-    fields = zip(expectations.ids, expectations.expected, excluded, expectations.groups, strict=True)
     rows = [
-        json.dumps([name, sorted(required), sorted(others), group])
-        for name, required, others, group in fields
+        json.dumps([row.id, sorted(row.expected), sorted(row.excluded), row.group])
+        for row in expectations.rows
     ]
     rules = [None if each is None else sorted(each.by_name.items()) for each in words]
     return _text_summary(expectations.origin, "prompts", rows, json.dumps(rules))
@@ -325,12 +311,12 @@ def sha256_of_rows(*rows: str) -> str:
 
 def nothing_expected_notices(expectations: Expectations) -> list[Notice]:
     """Whether there are images that say nothing about recall."""
-    nothing = sum(not names for names in expectations.expected)
+    nothing = sum(not row.expected for row in expectations.rows)
     if not nothing:
         return []
     hint = "the vocabulary may lack their entities, or aliases for them" if expectations.from_prompts else ""
     facts = {"what": "prompts" if expectations.from_prompts else "entries", "hint": hint}
-    return [notice("nothing-expected", count=f"{nothing:,}", total=f"{len(expectations.ids):,}", **facts)]
+    return [notice("nothing-expected", count=f"{nothing:,}", total=f"{len(expectations.rows):,}", **facts)]
 
 
 def _unreadable_notices(answers: Sequence[Answer | Unreadable]) -> list[Notice]:
@@ -342,16 +328,19 @@ def _unreadable_notices(answers: Sequence[Answer | Unreadable]) -> list[Notice]:
 
 def _beside_notices(found: Sequence[Collection[str] | None], closed: Vocabulary | None) -> list[Notice]:
     """Which found names are not in the closed vocabulary."""
-    if closed is None:
-        return []
-    unlisted = list(dict.fromkeys(name for each in found for name in each or () if name not in closed))
+    names = dict.fromkeys(name for each in found for name in each or ())
+    unlisted = [] if closed is None else [name for name in names if name not in closed]
     return (
         [notice("beside-vocabulary", count=f"{len(unlisted):,}", shown=some(unlisted, 3))] if unlisted else []
     )
 
 
-def _read_records(source: object, form: TableFormat) -> tuple[tuple[TableRow, ...], str]:
-    """Records from a file, a mapping of id -> value, or a sequence of values in order; and what to call the source."""
+Records = tuple[Sequence[TableRow], Sequence[str] | None, str]
+"""Rows, their ids or None, and what to call their source."""
+
+
+def _read_records(source: object, form: TableFormat) -> Records:
+    """Records from a file, a mapping of id -> value, or a sequence of values in order."""
     origin = f"<{form.what}>"
     if isinstance(source, str | os.PathLike):
         path, origin = Path(source), str(source)
@@ -377,13 +366,10 @@ def _read_records(source: object, form: TableFormat) -> tuple[tuple[TableRow, ..
     if not fields - {"id", "group"}:
         needed = " or ".join(field for field in form.fields if field not in {"id", "group", "excluded"})
         raise form.error(origin, f"it has no records with {needed}")
-    return tuple(rows), origin
+    return rows, _ids(rows, form, origin) if "id" in fields else None, origin
 
 
-def _ids(rows: Sequence[TableRow], form: TableFormat, origin: str) -> tuple[str, ...] | None:
-    """The ids of all rows; None where there are none."""
-    if not any("id" in row.values for row in rows):
-        return None
+def _ids(rows: Sequence[TableRow], form: TableFormat, origin: str) -> tuple[str, ...]:
     values = [row.values.get("id") for row in rows]
     ids = tuple(str(value).strip() if isinstance(value, str | int) else "" for value in values)
     if "" in ids:
@@ -397,37 +383,23 @@ def _ids(rows: Sequence[TableRow], form: TableFormat, origin: str) -> tuple[str,
     return ids
 
 
+class Expectation(NamedTuple):
+    """What is expected in an image."""
+
+    id: str  # as in the file; "[3]" where it has none
+    expected: tuple[str, ...]
+    excluded: tuple[str, ...]  # what must not be there
+    group: str  # what images with the same prompt share
+
+
 @dataclass(frozen=True)
 class Expectations:
-    """What is expected, by image.
+    """What is expected in images."""
 
-    Attributes:
-        ids: As in the file; "[3]" where it has none.
-        has_ids: Whether it has some.
-        expected: Entities.
-        excluded: Entities that must not be there; None where nothing is excluded anywhere.
-        groups: What images with the same prompt share.
-        origin: Where they come from, for messages.
-        from_prompts: Whether entities were looked for in prompts.
-    """
-
-    ids: tuple[str, ...]
+    rows: tuple[Expectation, ...]
     has_ids: bool
-    expected: tuple[tuple[str, ...], ...]
-    excluded: tuple[tuple[str, ...], ...] | None
-    groups: tuple[str, ...]
-    origin: str
-    from_prompts: bool
-
-    def select(self, rows: Sequence[int]) -> Expectations:
-        """Those of some images, in this order."""
-        return replace(
-            self,
-            ids=tuple(self.ids[row] for row in rows),
-            expected=tuple(self.expected[row] for row in rows),
-            excluded=None if self.excluded is None else tuple(self.excluded[row] for row in rows),
-            groups=tuple(self.groups[row] for row in rows),
-        )
+    origin: str  # for messages
+    from_prompts: bool  # whether entities were looked for in prompts
 
 
 def read_expectations(
@@ -436,14 +408,14 @@ def read_expectations(
     vocabulary: Vocabulary | None,
     exclude: Iterable[str] = (),
     *,
-    closed: str | None = CLOSED_VOCABULARY,
+    closed: str | None = "the vocabulary",
 ) -> Expectations:
     """Expected entities from a file, a mapping or a sequence; texts are prompts, in which the vocabulary is looked for.
 
     `names` learns the names of all expected entities, `exclude` must not be in any image, and `closed` is what to call the
     vocabulary in the message about an entity that it lacks; None if such entities are allowed.
     """
-    rows, origin = _read_records(source, _EXPECTED)
+    rows, ids, origin = _read_records(source, _EXPECTED)
     excluded_everywhere = tuple(exclude)
     from_prompts = not any("expected" in row.values for row in rows)
     if from_prompts and vocabulary is None and any("prompt" in row.values for row in rows):
@@ -451,10 +423,8 @@ def read_expectations(
             f"{origin} holds prompts and no lists of expected entities; to look for entities in prompts, a vocabulary is needed",
             code="no-vocabulary",
         )
-    found = _ids(rows, _EXPECTED, origin)
-    ids = found or tuple(f"[{i}]" for i in range(len(rows)))
-    expected, excluded, groups = [], [], []
-    for name, row in zip(ids, rows, strict=True):
+    found = []
+    for name, row in zip(ids or [f"[{i}]" for i in range(len(rows))], rows, strict=True):
         try:
             required = _expected_in(row, names, vocabulary if from_prompts else None)
             forbidden = _listed(row.values.get("excluded"))
@@ -462,20 +432,12 @@ def read_expectations(
             raise DataError(f"{origin}, {row.where}: {error}", code="bad-expectation", path=origin) from error
         new = [entity for entity in required if vocabulary is not None and entity not in vocabulary]
         if new and closed is not None:
-            message = f"{origin}, {row.where}: {short(new[0], 60)!r} is expected and not in {closed}"
+            message = f"{origin}, {row.where}: {short(new[0], 60)!r} is expected and not in {closed}; add it there, or give its alias"
             raise DataError(message, code="bad-expectation", path=origin)
-        expected.append(required)
-        excluded.append(names.register([*excluded_everywhere, *forbidden]))
-        groups.append(str(row.values.get("group") or row.values.get("prompt") or name))
-    return Expectations(
-        ids=ids,
-        has_ids=found is not None,
-        expected=tuple(expected),
-        excluded=tuple(excluded) if any(excluded) else None,
-        groups=tuple(groups),
-        origin=origin,
-        from_prompts=from_prompts,
-    )
+        excluded = names.register([*excluded_everywhere, *forbidden])
+        group = str(row.values.get("group") or row.values.get("prompt") or name)
+        found.append(Expectation(name, required, excluded, group))
+    return Expectations(tuple(found), ids is not None, origin, from_prompts)
 
 
 def _expected_in(row: TableRow, names: CanonicalNames, vocabulary: Vocabulary | None) -> tuple[str, ...]:
@@ -513,21 +475,21 @@ def _listed(value: object) -> tuple[str, ...]:
 
 def _answer_rows(source: object, expectations: Expectations) -> tuple[Sequence[TableRow], str]:
     """The answer to each expectation, in its order, and what to call the source."""
-    rows, origin = _read_records(source, _FOUND)
-    ids = _ids(rows, _FOUND, origin)
-    if ids is None and not expectations.has_ids and len(rows) == len(expectations.ids):
+    rows, ids, origin = _read_records(source, _FOUND)
+    expected = [row.id for row in expectations.rows]
+    if ids is None and not expectations.has_ids and len(rows) == len(expected):
         return rows, origin
     by_id = dict(zip(ids or (), rows, strict=ids is not None))
-    missing = [name for name in expectations.ids if name not in by_id]
-    unknown = by_id.keys() - set(expectations.ids)
+    missing = [name for name in expected if name not in by_id]
+    unknown = by_id.keys() - set(expected)
     if ids is None or not expectations.has_ids:
         reason = "needed are ids in both, or equally many records in the same order"
     elif missing:
-        reason = f"no answer for {len(missing):,} of {len(expectations.ids):,} ({some(missing)}); record an empty one"
+        reason = f"no answer for {len(missing):,} of {len(expected):,} ({some(missing)}); record an empty one"
     elif unknown:
         reason = f"{len(unknown):,} ids that {expectations.origin} does not have ({some(sorted(unknown))})"
     else:
-        return [by_id[name] for name in expectations.ids], origin
+        return [by_id[name] for name in expected], origin
     message = f"{origin} does not fit {expectations.origin}: {reason}"
     raise DataError(message, code="ids-do-not-match", path=origin)
 

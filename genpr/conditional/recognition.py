@@ -18,15 +18,14 @@ import torch
 from torch import Tensor
 
 from genpr.conditional.entity_scores import (
-    CLOSED_VOCABULARY,
     Expectations,
+    entity_metrics_of,
     entity_result,
-    entity_rows,
+    entity_summary,
     expectations_summary,
     nothing_expected_notices,
     read_expectations,
     sha256_of_rows,
-    undefined_reasons,
 )
 from genpr.conditional.options import EntityKeywords, EntityOptions
 from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary, load_vocabulary
@@ -34,7 +33,6 @@ from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.diagnostics import decoding_notices
 from genpr.evaluation.result import (
     ClassifierSummary,
-    EntitySummary,
     EntityThreshold,
     Identities,
     Result,
@@ -52,7 +50,6 @@ from genpr.features.source_features import Embedder, ExtractorKey, SourceFeature
 from genpr.features.text import check_pair, is_custom, text_encoder_for
 from genpr.images.item import known_length, plain_path
 from genpr.memory import memory_limit
-from genpr.metrics.entities import entity_set_metrics
 from genpr.metrics.presence import LEAST_EXAMPLES, calibrate
 from genpr.notices import Notice, notice
 
@@ -125,7 +122,6 @@ def _score(expected: object, images: object, options: EntityOptions, embedder: E
         labels = read_expectations(
             options.calibrate_expected, CanonicalNames(vocabulary), vocabulary, closed=None
         )
-        _check_both_kinds(labels, vocabulary)
     elif classifier.classes is None:
         raise UsageError(
             f"cosines of {classifier.name} have no natural threshold; needed are labeled images, best real ones, to choose one for "
@@ -248,14 +244,13 @@ def _from_detector(detector: Detector, name: str, embedder: Embedder) -> _Classi
 
 def _vocabulary(
     closed: Vocabulary | None, aliases: Words | None, classifier: _Classifier
-) -> tuple[Vocabulary, str | None]:
-    """What is looked for; and what to call it if these are the classes of a detector."""
+) -> tuple[Vocabulary, str]:
+    """What is looked for, and what to call it."""
     if closed is not None:
-        return closed, None
+        return closed, "the vocabulary"
     if classifier.classes is None:
         raise UsageError(
-            f"{classifier.name} classifies by any name, so it needs a vocabulary (--vocabulary FILE): all entities that could "
-            "be there",
+            f"{classifier.name} classifies by any name; needed is a vocabulary (--vocabulary FILE) of all that could be there",
             code="no-vocabulary",
         )
     classes, _ = load_vocabulary(Vocabulary.of(classifier.classes, origin="<classes>"), aliases)
@@ -263,19 +258,16 @@ def _vocabulary(
     return classes, f"the {len(classes):,} classes of {short(classifier.name, 60)}"
 
 
-def _expectations(
-    expected: object, exclude: Words | None, vocabulary: Vocabulary, what: str | None
-) -> Expectations:
+def _expectations(expected: object, exclude: Words | None, vocabulary: Vocabulary, what: str) -> Expectations:
     """What should be in each image."""
-    closed = CLOSED_VOCABULARY if what is None else f"{what}; leave it out, or give a class as its alias"
     excluded_names = () if exclude is None else as_vocabulary(exclude, "exclude").entities
-    names = CanonicalNames(vocabulary)
-    expectations = read_expectations(expected, names, vocabulary, excluded_names, closed=closed)
-    excluded = dict.fromkeys(name for each in expectations.excluded or () for name in each)
+    expectations = read_expectations(
+        expected, CanonicalNames(vocabulary), vocabulary, excluded_names, closed=what
+    )
+    excluded = dict.fromkeys(name for row in expectations.rows for name in row.excluded)
     if unseen := [name for name in excluded if name not in vocabulary]:
         raise UsageError(
-            f"{len(unseen):,} entities that must not be there ({some(unseen)}) are not in {what or 'the vocabulary'}, so they are "
-            "never looked for; add them there, or leave them out",
+            f"{len(unseen):,} entities that must not be there ({some(unseen)}) are not in {what}, so they are never looked for",
             code="unseen-entities",
         )
     return expectations
@@ -315,7 +307,8 @@ def _embedded(
     rows = [matched[row] for row in used]
     order = sorted(range(len(rows)), key=rows.__getitem__)
     scores = scorer(features)[torch.tensor(order)]
-    return _Embedded(expectations.select([rows[row] for row in order]), features, scores)
+    chosen = tuple(expectations.rows[rows[row]] for row in order)
+    return _Embedded(replace(expectations, rows=chosen), features, scores)
 
 
 def _name_of(opened: OpenedInput) -> str:
@@ -324,9 +317,9 @@ def _name_of(opened: OpenedInput) -> str:
 
 def _match_images(expectations: Expectations, names: Sequence[str], source: str) -> list[int]:
     """The expectation of each image: by the form of its name that is an id, or in order where there are no ids."""
-    if not expectations.has_ids and len(names) == len(expectations.ids):
+    if not expectations.has_ids and len(names) == len(expectations.rows):
         return list(range(len(names)))
-    row_of = {plain_path(name): row for row, name in enumerate(expectations.ids)}
+    row_of = {plain_path(each.id): row for row, each in enumerate(expectations.rows)}
     keys = names_like(names, row_of)
     if expectations.has_ids and len(set(keys)) == len(keys) and row_of.keys() == set(keys):
         return [row_of[key] for key in keys]
@@ -343,20 +336,11 @@ def _match_images(expectations: Expectations, names: Sequence[str], source: str)
 
 def _presence_matrix(expectations: Expectations, vocabulary: Vocabulary) -> Tensor:
     """Which entities are expected in each image, (n, E) bool; other names are ignored."""
-    rows = [[entity in names for entity in vocabulary] for names in map(set, expectations.expected)]
+    rows = [
+        [entity in names for entity in vocabulary]
+        for names in (set(row.expected) for row in expectations.rows)
+    ]
     return torch.tensor(rows, dtype=torch.bool)
-
-
-def _check_both_kinds(labels: Expectations, vocabulary: Vocabulary) -> None:
-    present = _presence_matrix(labels, vocabulary)
-    if not bool(present.any()) or bool(present.all()):
-        what = "all of the entities are" if bool(present.any()) else "none of the entities is"
-        raise DataError(
-            f"thresholds cannot be chosen: {what} in all of {short(labels.origin, 60)}; needed are images with an entity and "
-            "images without",
-            code="no-thresholds",
-            path=labels.origin,
-        )
 
 
 def _result(
@@ -371,14 +355,9 @@ def _result(
     started = time.perf_counter()
     expectations, features, options = scored.expectations, scored.features, classifier.embedder.options
     levels = torch.tensor([each.thresholds[0] for each in thresholds], dtype=torch.float64)
-    metrics = entity_set_metrics(
-        expectations.expected,
-        [tuple(compress(vocabulary.entities, row)) for row in (scored.scores >= levels).tolist()],
-        vocabulary=vocabulary.entities,
-        excluded=expectations.excluded,
-        groups=expectations.groups,
-        seed=options.seed,
-    )
+    present = (scored.scores >= levels).tolist()
+    found = [tuple(compress(vocabulary.entities, row)) for row in present]
+    metrics = entity_metrics_of(expectations, found, vocabulary, options.seed)
     # The answers of a classifier can all be read.
     metrics = replace(metrics, scores={k: v for k, v in metrics.scores.items() if k != "failure_rate"})
     extractor, is_detector = features.extractor, classifier.classes is not None
@@ -404,13 +383,8 @@ def _result(
                 for each in features.notices
             ),
         ),
-        entities=EntitySummary(
-            n_answers=metrics.n,
-            rows=entity_rows(metrics),
-            unreadable=(),
-            undefined=undefined_reasons(metrics),
-            vocabulary=len(vocabulary),
-            classifier=_classifier_summary(thresholds, classifier, labeled),
+        entities=entity_summary(
+            metrics, vocabulary, classifier=_classifier_summary(thresholds, classifier, labeled)
         ),
     )
 

@@ -49,7 +49,10 @@ def calibrate(scores: Tensor, present: Tensor, *, least: int = LEAST_EXAMPLES) -
         raise DataError("scores hold NaN or infinity", code="bad-scores")
     shared = _threshold(values[present], values[~present])
     if shared is None:
-        raise DataError("thresholds need images with an entity, and images without", code="bad-scores")
+        raise DataError(
+            "thresholds cannot be chosen: needed are labeled images with an entity, and images without",
+            code="no-thresholds",
+        )
     rows = [_of_entity(values[:, e], present[:, e], least, shared) for e in range(values.shape[1])]
     thresholds, own, hits, false = torch.tensor(rows, dtype=torch.float64).T
     return Calibration(thresholds, own.bool(), hits, false)

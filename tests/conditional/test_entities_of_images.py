@@ -198,21 +198,12 @@ def test_errors(options, code):
     assert caught.value.code == code
 
 
-def test_thresholds_that_cannot_be_chosen_are_refused_before_images_are_embedded():
-    class Never(Pair):
-        def __call__(self, images):
-            raise AssertionError("embedded")
-
-    for labels in ([["red"]] * 64, [["sofa"]] * 64):
-        with pytest.raises(DataError) as caught:
-            in_images(
-                by=Never(),
-                vocabulary=["red"],
-                expected=[["red"]] * 64,
-                calibrate_on=LABELED,
-                calibrate_expected=labels,
-            )
-        assert caught.value.code == "no-thresholds"
+@pytest.mark.parametrize("label", ["red", "sofa"], ids=["everywhere", "nowhere"])
+def test_thresholds_that_cannot_be_chosen_are_refused(label):
+    options = {"calibrate_on": LABELED, "calibrate_expected": [[label]] * 64}
+    with pytest.raises(DataError) as caught:
+        in_images(by=Pair(), vocabulary=["red"], expected=[["red"]] * 64, **options)
+    assert caught.value.code == "no-thresholds"
 
 
 def test_images_without_a_classifier_are_refused(tmp_path):

@@ -64,10 +64,8 @@ def test_rates_are_measured_on_other_images():
     assert np.mean(accuracies) == pytest.approx(0.5, abs=0.06)
 
 
-@pytest.mark.parametrize(
-    "scores", [torch.full((3, 2), torch.nan), torch.zeros(3, 2)], ids=["nan", "none-there"]
-)
-def test_impossible_input_is_refused(scores):
+@pytest.mark.parametrize(("value", "code"), [(torch.nan, "bad-scores"), (0.0, "no-thresholds")])
+def test_impossible_input_is_refused(value, code):
     with pytest.raises(DataError) as caught:
-        calibrate(scores, torch.zeros(3, 2, dtype=torch.bool))
-    assert caught.value.code == "bad-scores"
+        calibrate(torch.full((3, 2), value), torch.zeros(3, 2, dtype=torch.bool))
+    assert caught.value.code == code
