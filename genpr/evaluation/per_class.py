@@ -91,8 +91,7 @@ class ClassScores:
     overall: Result  # of all images, classes or not: what `Evaluator.score` gives
     classes: tuple[ClassScore, ...]  # every class that was scored, the worst first
     macro: Mapping[str, Average]  # by metric, the plain mean over these classes: each counts the same
-    # by metric, the mean weighted by images: by the fakes of a class for precision and density, by its reals
-    # for recall and coverage. So it is the share of all fakes (reals) of these classes that count within
+    # by metric, the mean weighted by fakes for precision and density, by reals for recall and coverage
     micro: Mapping[str, Average]
     left_out: tuple[LeftOutClass, ...]  # every other class
     min_images: int  # images that a class needs on each side
@@ -168,7 +167,11 @@ def _average(classes: Sequence[ClassScore], name: str, *, weighted: bool) -> Ave
 def _interval(
     name: str, value: float, metrics: Sequence[MetricValue], weights: Sequence[float], counts: Sequence[int]
 ) -> tuple[float, float] | None:
-    """By the same average of the replicates of the classes."""
+    """By the same average of the replicates of the classes, which share no image.
+
+    The least width is that of as many images as have the variance of the weighted mean of independent ones (Kish 1965,
+    "Survey Sampling": 1 / sum of w^2 / n).
+    """
     replicates = [metric.replicates for metric in metrics if metric.replicates is not None]
     if len(replicates) < len(metrics):
         return None

@@ -13,7 +13,7 @@ Ties = Literal["closed", "strict"]
 class Ball:
     """A ball around every row of a set, that reaches its k-th nearest other row."""
 
-    k: int  # Neighbors
+    k: int  # neighbors
     clipped: bool = False  # whether no ball is larger than the median one (Salvy et al. 2026)
 
     def __str__(self) -> str:

@@ -162,7 +162,12 @@ def bounds_of_differences(sq: Tensor, d: int) -> tuple[Tensor, Tensor]:
 
 
 def bounds_by_product(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Float64 bounds on the squared distances between rows `i` of `x` and `j` of `y`, by one matrix product."""
+    """Float64 bounds (p,) on the squared distances between rows `i` of `x` and `j` of `y`, by one matrix product.
+
+    For masses of pairs among few rows; None where the pairs are too scattered. The derivation is the module's for plain
+    coordinates, with u = 2^-53 and two more errors to cover, relative to S: gamma(d) for norms that are summed in any
+    order, and 2 (log2 d + 3) u for the rounding of the definition itself.
+    """
     (rows, i_among), (columns, j_among) = _distinct(i, len(x)), _distinct(j, len(y))
     if len(i) * _PAIRS_PER_PRODUCT <= len(rows) * len(columns):
         return None

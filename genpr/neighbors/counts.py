@@ -52,8 +52,7 @@ class Neighborhood:
 
     balls: tuple[Ball, ...]  # which balls were drawn
     sq_radii: Tensor  # their squared radii, (len(balls), n) float64, exact
-    # in how many balls of other rows each row lies, were it not one of the rows itself: (len(balls), n)
-    # int64, exact. Without it, a ball that reached to it as the k-th reaches to the next one: an open ball
+    # in how many balls of other rows each row lies, were it not one of the rows itself: (len(balls), n) int64
     in_degrees: Tensor
     lists: NeighborLists  # the nearest others of each row; of length 0 if none were to be kept
 

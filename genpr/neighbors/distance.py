@@ -18,7 +18,7 @@ _GPU_CHUNK_ELEMENTS = 2**24
 
 
 def sq_distances(x: Tensor, y: Tensor) -> Tensor:
-    """Squared distance between row i of `x` and row i of `y`: the definition.
+    """Squared distances (p,) float64 between row i of `x` and of `y`, (p, d) float32: the definition.
 
     The d squares are added by pairwise halving over d padded with zeros to a power of two: element i and
     element i + half, until one is left. Squares and sums are separate elementwise operations, so that no
@@ -30,7 +30,7 @@ def sq_distances(x: Tensor, y: Tensor) -> Tensor:
 
 
 def products(x: Tensor, y: Tensor) -> Tensor:
-    """Inner product of row i of `x` and row i of `y`, its terms added in the same order: the definition."""
+    """Inner products (p,) float64 of row i of `x` and of `y`, (p, d) float32, added in the same order."""
     return _summed(x.double().mul_(y))
 
 

@@ -100,7 +100,10 @@ def emulated_radii(
     side: int | None = None,
     advance: Advance = no_advance,
 ) -> Tensor:
-    """What each row takes for the distance to its k-th neighbor: the (k+1)-th smallest of all, whosever that is."""
+    """What each row takes for the distance to its k-th neighbor: the (k+1)-th smallest of all, whosever that is.
+
+    (len(ks), n) float32, in the unit of the tool: squared for "adm-float16".
+    """
     most = max(ks) + 1
     # NaN comes last in every order, and so is never among the smallest as long as there is anything else.
     shape = len(features), most

@@ -192,7 +192,7 @@ _MASSES = 2**15  # pairs at once
 def kth_sq_distances(
     points: Placed, ks: Sequence[int], *, engine: Engine | None = None, advance: Advance = no_advance
 ) -> Tensor:
-    """Squared distance from each row to its k-th nearest other row, exactly.
+    """Squared distance (len(ks), n) float64 from each row to its k-th nearest other row, exactly.
 
     A row is never its own neighbor; copies of it are.
     """
@@ -215,7 +215,10 @@ def kth_sq_distances(
 
 
 def nearest_neighbors(points: Placed, k: int, *, engine: Engine | None = None) -> tuple[Tensor, Tensor]:
-    """The `k` nearest other rows of each row, nearest first, exactly; which of several equally far is arbitrary."""
+    """Indices and squared distances (n, k) of the `k` nearest other rows, nearest first, exactly.
+
+    Which of several equally far is arbitrary.
+    """
     engine = engine or choose_engine(points.device)
     n, d = points.features.shape
     if engine.is_direct(n, n, d):
@@ -237,7 +240,10 @@ def nearest_neighbors(points: Placed, k: int, *, engine: Engine | None = None) -
 def near_others(
     points: Placed, k: int, engine: Engine, workers: Workers, advance: Advance = no_advance
 ) -> tuple[Directed, Tensor]:
-    """For each row, the others that may be among its `k` nearest, or no farther than these."""
+    """For each row, the others that may be among its `k` nearest, or no farther than these.
+
+    Rows with k copies have none there; these copies are the second result, (n, k) int64, -1 for all other rows.
+    """
     sq_reach, copies = _first_reach(points, k, engine, workers)
     return Directed.of(_closest(points, k, sq_reach, engine, workers, advance), sq_reach), copies
 
@@ -350,7 +356,7 @@ _SURPLUS = 256  # copies beyond the k-th that are worth a search without them
 def nearest_between(
     queries: Placed, points: Placed, k: int, *, engine: Engine | None = None, advance: Advance = no_advance
 ) -> tuple[Tensor, Tensor]:
-    """The `k` points nearest to each query, nearest first; of equally far ones, those of lower index.
+    """Indices and squared distances (m, k) of the points nearest to each query; of equally far ones, of lower index.
 
     The two sets are different ones: point i may well be the nearest to query i. Where very many points are exactly
     as far from a query as its k-th nearest, on a lattice for instance, every one of them costs a distance by the
