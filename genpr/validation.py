@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
 from genpr.memory import float_rows
 from genpr.runtime import resolve_device
 
+if TYPE_CHECKING:
+    import torch
+    from numpy.typing import NDArray
+    from torch import Tensor
+
 _CHUNK_ELEMENTS = 2**22
 
-Features = NDArray[Any] | Tensor
+Features: TypeAlias = "NDArray[Any] | Tensor"
 """(n, d), one row per image, of any real floating or integer type."""
 
 
 def check_features(features: object, name: str) -> Tensor:
     """Features as contiguous float32, checked; the input is neither changed nor, where possible, copied."""
-    if isinstance(features, Tensor):
+    import torch
+
+    if isinstance(features, torch.Tensor):
         original: Features = features.detach()
         kind_is_real = not (features.is_complex() or features.dtype == torch.bool or features.is_quantized)
         is_plain = features.layout == torch.strided
@@ -71,7 +75,7 @@ def check_k(k: object) -> int:
     """A number of neighbors, self not counted."""
     if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
         raise UsageError(
-            f"k must be an integer of at least 1 (the row itself is not counted), not {k!r}", code="bad-k"
+            f"k must be an integer of at least 1 (the image itself is not counted), not {k!r}", code="bad-k"
         )
     return int(k)
 
@@ -87,7 +91,9 @@ def check_ties(ties: object) -> None:
 
 def choose_device(features: object, device: str | torch.device) -> torch.device:
     """Where to compute: for "auto" the GPU that holds the features, else the best device here."""
-    if device == "auto" and isinstance(features, Tensor) and features.is_cuda:
+    import torch
+
+    if device == "auto" and isinstance(features, torch.Tensor) and features.is_cuda:
         return features.device
     return resolve_device(device)
 

@@ -11,7 +11,6 @@ from genpr import memory, runtime
 from genpr.errors import ResourceError, UsageError
 from genpr.features.embed import embed
 from genpr.memory import (
-    copy_of,
     empty_rows,
     float_rows,
     free_memory,
@@ -105,31 +104,6 @@ def test_a_folder_that_cannot_be_written_is_said(broken, scratch, monkeypatch):
         empty_rows(10, 10, torch.float32)
 
 
-def test_room_on_the_disk_is_reserved(scratch, monkeypatch):
-    reserved = []
-    monkeypatch.setattr(memory.os, "posix_fallocate", lambda _file, *span: reserved.append(span))
-    empty_rows(100, 7, torch.float32)
-    assert reserved == [(0, 2800)]
-
-
-def test_an_evaluator_gives_its_memory_back(monkeypatch, rng):
-    given = []
-    monkeypatch.setattr(memory, "malloc_trim", lambda: given.append(len(given)))
-    evaluator = genpr.Evaluator(rng.normal(size=(50, 4)))
-    assert given == [0]
-    evaluator.score(rng.normal(size=(50, 4)))
-    assert given == [0, 1]
-
-
-def test_a_copy_is_of_its_own(scratch, rng):
-    rows = torch.from_numpy(rng.normal(size=(50, 6))).half()
-    copy = copy_of(rows)
-    assert torch.equal(copy, rows)
-    assert copy.dtype == rows.dtype
-    rows.zero_()
-    assert copy.any()
-
-
 _FORMS = {
     "float16": lambda x: x.astype(np.float16),
     "float64": lambda x: x.astype(np.float64),
@@ -168,20 +142,6 @@ def test_embeddings_larger_than_memory_are_the_same(scratch, rng):
         held = embed(images, extractor)
     assert torch.equal(mapped, held)
     assert torch.equal(batches, held)
-
-
-def test_the_limit_changes_no_score(tmp_path, rng, monkeypatch):
-    monkeypatch.setenv("GENPR_CACHE", str(tmp_path))
-    real, fake = rng.normal(5, 1, (2, 300, 20))
-    expected = genpr.score(real, fake)
-    for most in ("256MiB", 10**12):
-        assert genpr.score(real, fake, max_memory=most).metrics == expected.metrics
-        assert genpr.Evaluator(real, max_memory=most).score(fake).metrics == expected.metrics
-        assert genpr.manifold_metrics(real, fake, max_memory=most) == genpr.manifold_metrics(real, fake)
-        assert genpr.precision_recall(real, fake, max_memory=most) == genpr.precision_recall(real, fake)
-    for call in (genpr.score, genpr.manifold_metrics, genpr.precision_recall):
-        with pytest.raises(UsageError, match="8GiB"):
-            call(real, fake, max_memory="much")
 
 
 # Limits of containers and jobs, in folders laid out as Linux lays them out.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import warnings
 
 import pytest
 import torch
@@ -76,53 +75,20 @@ def test_absent_cuda_device_is_refused(number):
     assert caught.value.code == "no-cuda"
 
 
-OLD_DRIVER = (
-    "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by downloading and "
-    "installing a new version from the URL: http://www.nvidia.com/Download/index.aspx"
-)
+def test_why_a_gpu_cannot_be_used_is_told(monkeypatch):
+    def init():
+        raise RuntimeError("The NVIDIA driver on your system is too old (found version 11040).")
 
-
-@pytest.fixture
-def driver(monkeypatch):
-    """What a build for CUDA 12.6 says of a GPU that it cannot use."""
-
-    def said(text, *, counted=1):
-        def init():
-            raise RuntimeError(text)
-
-        def is_available():
-            warnings.warn(
-                f"CUDA initialization: {text} (Triggered internally at CUDAFunctions.cpp:109.)", stacklevel=2
-            )
-            return False
-
-        monkeypatch.setattr(torch.version, "cuda", "12.6")
-        monkeypatch.setattr(torch.cuda, "init", init)
-        monkeypatch.setattr(torch.cuda, "is_available", is_available)
-        monkeypatch.setattr(
-            torch.cuda, "device_count", lambda: counted
-        )  # the management library counts it even so
-        gpu_trouble.cache_clear()
-
-    yield said
-    gpu_trouble.cache_clear()
-
-
-def test_a_driver_that_is_too_old_is_told_from_a_missing_device(driver):
-    driver(OLD_DRIVER)
-    with pytest.raises(ResourceError) as caught:
+    monkeypatch.setattr(torch.version, "cuda", "12.6")
+    monkeypatch.setattr(torch.cuda, "init", init)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ResourceError, match="system is too old") as caught:
         resolve_device("cuda")
     assert caught.value.code == "no-cuda"
-    text = str(caught.value)
-    for part in (torch.__version__, "CUDA 12.6", "system is too old", "--device cpu"):
-        assert part in text
-    driver("Found no NVIDIA driver on your system. Please check", counted=0)
-    with pytest.raises(ResourceError, match=r"sees 0 CUDA devices here, built for CUDA 12\.6") as caught:
-        resolve_device("cuda")
-    assert "old" not in str(caught.value)
-    driver("CUDA unknown error - this may be due to an incorrectly set up environment")
-    with pytest.raises(ResourceError, match="cannot use the GPU: CUDA unknown error"):
-        resolve_device("cuda:0")
+    assert resolve_device("auto").type == "cpu"
+    gpu_trouble.cache_clear()
+    assert "too old" in gpu_trouble()
+    gpu_trouble.cache_clear()
 
 
 def test_private_folder_is_private(tmp_path):

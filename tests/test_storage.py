@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from functools import partial
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from genpr.errors import DataError, UsageError
-from genpr.images.pack import check_output as check_packed
-from genpr.report.files import check_table
+from genpr.errors import DataError
 from genpr.storage import (
     atomic_path,
-    check_feature_file,
-    check_place,
     load_tensors,
     read_header,
     replace_file,
@@ -134,22 +129,6 @@ def test_tensors_stay_whole_when_their_file_is_cut_short(tmp_path):
     os.truncate(path, 8)
     assert set(loaded) == set(tensors)
     assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        check_place,
-        check_feature_file,
-        check_table,
-        partial(check_packed, source=None, force=True),
-    ],
-)
-def test_a_name_that_is_too_long_is_refused_before_the_work(tmp_path, check):
-    for suffix in (".html", ".csv", ".safetensors", ".npz"):
-        path = tmp_path / ("x" * (255 + 1 - len(suffix)) + suffix)
-        with pytest.raises(UsageError):
-            check(path)
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])

@@ -38,9 +38,7 @@ if TYPE_CHECKING:
 @follow_symlinks
 @option_group(LabelFlags, "labels")
 @option_group(ScoreOutput, "output")
-@click.option(
-    "-v", "--verbose", is_flag=True, help="Say how the neighbors are searched, and how uneven they are."
-)
+@click.option("-v", "--verbose", is_flag=True, help="Say how the neighbors are searched.")
 def command(
     real: str,
     fake: str,
@@ -72,7 +70,7 @@ def command(
 
     results = run.results
     if not output.as_json:
-        text = "\n\n".join(result_text(each, run.classes, details=verbose) for each in results)
+        text = "\n\n".join(result_text(each, run.classes) for each in results)
     elif len(results) == 1:
         text = (run.classes or results[0]).to_json()
     else:

@@ -15,9 +15,9 @@ from genpr.evaluation.result import Identities
 from genpr.features.feature_set import FeatureSet
 from genpr.images.policy import choices_in
 from genpr.metrics.ball_metrics import coverage, density, precision, recall
-from genpr.metrics.diagnostics import ManifoldDiagnostics, NearCopies, Outlier
+from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.metric import Metric
-from genpr.metrics.modes import MissingKind, RealKinds
+from genpr.metrics.modes import RealKinds
 from genpr.metrics.neighbor_metrics import Lack, least_for_interval
 from genpr.metrics.registry import C_T
 from genpr.metrics.value import MetricValue
@@ -50,7 +50,9 @@ def notices_of(
 ) -> tuple[Notice, ...]:
     """Everything worth saying about a score, most important first."""
     found = input_notices(reals, fakes, *identities, protocol=plan.protocol.name, deviations=deviations)
-    copying = _copying(metrics[C_T.name]) if C_T.name in metrics else []
+    copying = []
+    if C_T.name in metrics and (z := metrics[C_T.name].value) < _COPYING_Z:
+        copying.append(notice("copying", z=f"{z:.1f}"))
     if neighbors is None:
         return (*found, *copying, *_low_null(metrics))
     known, notices = {item.code for item in found}, list(found)
@@ -173,18 +175,29 @@ def diagnose(
                 notices.append(notice("degenerate-manifold", role=role, share=f"{share:.0%}"))
     copies = diagnostics.near_copies
     if copies is not None and not _COPIES & {*known} and copies.is_excess:
-        notices.append(_near_copies(reals, fakes, copies))
+        pairs = zip(copies.fakes[:_SHOWN].tolist(), copies.reals[:_SHOWN].tolist(), strict=True)
+        shown = ", ".join(f"{fakes.name_of(fake)} ({reals.name_of(real)})" for fake, real in pairs)
+        shares = {"share": f"{copies.share:.1%}", "expected": f"{copies.expected:.1%}"}
+        notices.append(notice("near-copies", **shares, shown=shown))
     # Whether fakes are near reals at all: of noise, low fidelity says all there is to say.
     is_plausible = max(_relative(metrics, _NEAR), default=1.0) >= _PLAUSIBLE
     shrunk = _shrinkage(metrics, diagnostics) if is_plausible else []
     # Shrunken fakes are nearer to all reals, and in many balls, without copying or relying on any.
     notices += shrunk or copying
     if diagnostics.outliers and not shrunk:
-        notices.append(_outliers(reals, diagnostics.outliers))
+        outliers = diagnostics.outliers
+        shown = ", ".join(reals.name_of(outlier.row) for outlier in outliers[:_SHOWN])
+        largest = f"{outliers[0].share:.1%}"
+        notices.append(notice("outlier-dominance", count=len(outliers), share=largest, shown=shown))
     if is_plausible and (of_reals := kinds()) is not None:
         fake_rows = None if distinct is None else torch.tensor(distinct)
         if missing := of_reals.missing(fakes.features, fake_rows=fake_rows):
-            notices.append(_missing_kinds(reals, missing))
+            kinds_shown = ", ".join(reals.name_of(kind.row) for kind in missing[:_SHOWN])
+            of_reals_share = f"{sum(kind.real_share for kind in missing):.1%}"
+            of_fakes_share = f"{sum(kind.fake_share for kind in missing):.1%}"
+            notices.append(
+                notice("missing-kinds", real=of_reals_share, fake=of_fakes_share, shown=kinds_shown)
+            )
     return [*notices, *_low_null(metrics)]
 
 
@@ -203,29 +216,22 @@ def near_duplicate_notices(diagnostics: ManifoldDiagnostics, known: Collection[s
 
 def interval_notices(lacks: Mapping[str, Lack], ks: Mapping[str, int], smaller: int) -> list[Notice]:
     """Notices about intervals that were asked for and cannot be had."""
-    names: dict[Lack, list[str]] = {
-        lack: [name for name, each in lacks.items() if each == lack] for lack in ("images", "memory")
+    reasons: dict[Lack, tuple[str, str]] = {
+        "images": (
+            f"they are found by halves, and half of {smaller:,} images is too few",
+            "score at least {least:,} images of each side, or choose a smaller k",
+        ),
+        "memory": (
+            "memory is too short to list the neighbors of each image",
+            "raise --max-memory, free memory, or score fewer images",
+        ),
     }
     notices = []
-    if few := names["images"]:
-        least = max(least_for_interval(name, ks[name]) for name in few)
-        notices.append(
-            notice(
-                "no-intervals",
-                names=", ".join(few),
-                reason=f"they are found by halves, and half of {smaller:,} images is too few",
-                remedy=f"score at least {least:,} images of each side, or choose a smaller k",
-            )
-        )
-    if short := names["memory"]:
-        notices.append(
-            notice(
-                "no-intervals",
-                names=", ".join(short),
-                reason="memory is too short to list the neighbors of each image",
-                remedy="raise --max-memory, free memory, or score fewer images",
-            )
-        )
+    for lack, (reason, remedy) in reasons.items():
+        if names := [name for name, each in lacks.items() if each == lack]:
+            least = max(least_for_interval(name, ks[name]) for name in names)
+            facts = {"names": ", ".join(names), "reason": reason, "remedy": remedy.format(least=least)}
+            notices.append(notice("no-intervals", **facts))
     return notices
 
 
@@ -234,18 +240,6 @@ def _low_null(metrics: Mapping[str, MetricValue]) -> list[Notice]:
     if value is None or value.null is None or value.null >= _LOW_NULL:
         return []
     return [notice("low-null", null=f"{value.null:.2f}")]
-
-
-def _copying(z: MetricValue) -> list[Notice]:
-    return [] if z.value >= _COPYING_Z else [notice("copying", z=f"{z.value:.1f}")]
-
-
-def _near_copies(reals: FeatureSet, fakes: FeatureSet, copies: NearCopies) -> Notice:
-    pairs = list(zip(copies.fakes[:_SHOWN].tolist(), copies.reals[:_SHOWN].tolist(), strict=True))
-    shown = ", ".join(f"{fakes.name_of(fake)} ({reals.name_of(real)})" for fake, real in pairs)
-    return notice(
-        "near-copies", share=_percent(copies.share), expected=_percent(copies.expected), shown=shown
-    )
 
 
 def _shrinkage(metrics: Mapping[str, MetricValue], diagnostics: ManifoldDiagnostics) -> list[Notice]:
@@ -264,24 +258,6 @@ def _shrinkage(metrics: Mapping[str, MetricValue], diagnostics: ManifoldDiagnost
     return [notice("shrinkage", sign=sign)]
 
 
-def _outliers(reals: FeatureSet, outliers: Sequence[Outlier]) -> Notice:
-    shown = ", ".join(reals.name_of(outlier.row) for outlier in outliers[:_SHOWN])
-    return notice("outlier-dominance", count=len(outliers), share=_percent(outliers[0].share), shown=shown)
-
-
 def _relative(metrics: Mapping[str, MetricValue], of: Sequence[Metric]) -> list[float]:
     """Value over null of those that are there."""
     return [metrics[each.name].relative or 0.0 for each in of if each.name in metrics]
-
-
-def _missing_kinds(reals: FeatureSet, kinds: Sequence[MissingKind]) -> Notice:
-    return notice(
-        "missing-kinds",
-        real=_percent(sum(kind.real_share for kind in kinds)),
-        fake=_percent(sum(kind.fake_share for kind in kinds)),
-        shown=", ".join(reals.name_of(kind.row) for kind in kinds[:_SHOWN]),
-    )
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from pathlib import Path
 from typing import Literal
 
 from genpr.errors import UsageError
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.options import EmbedKeywords, EmbedOptions, option
+from genpr.validation import check_count, check_ties
 
 _EXTRACTOR = (
     "Name (see `genpr list extractors`), package.module:factory, or path/file.py:factory; in Python also an object that "
@@ -63,10 +63,7 @@ class LabelOptions:
     k: int = 5
 
     def __post_init__(self) -> None:
-        if isinstance(self.k, bool) or not isinstance(self.k, Integral) or not 1 <= self.k <= MOST_VOTERS:
-            raise UsageError(
-                f"k of labels must be an integer from 1 to {MOST_VOTERS:,}, not {self.k!r}", code="bad-option"
-            )
+        check_count(self.k, "k of labels", least=1, most=MOST_VOTERS)
         if not isinstance(self.classifier, str | os.PathLike) or not (
             self.classifier in (KNN, LINEAR) or Path(self.classifier).suffix.lower() in _FILES
         ):
@@ -107,14 +104,6 @@ class ScoreKeywords(ProtocolFreeKeywords, total=False):
     protocol: str
 
 
-def _check_ties(ties: object) -> None:
-    if ties not in ("closed", "strict"):
-        raise UsageError(
-            f"ties must be 'closed' (a point on the sphere is inside) or 'strict' (it is not), not {ties!r}",
-            code="bad-ties",
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions(EmbedOptions):
     """What a score computes, and how images become features for it.
@@ -147,7 +136,7 @@ class ScoreOptions(EmbedOptions):
         "Closed balls contain points on their surface, strict (open) ones do not.",
         unset="the protocol's",
         choices=("closed", "strict"),
-        check=_check_ties,
+        check=check_ties,
     )
     intervals: bool = option(True, "Find 95 % intervals by scoring 100 halves of both sets.")
     control: bool = option(
@@ -199,5 +188,4 @@ class ModesOptions(EmbedOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.seed < 0:
-            raise UsageError(f"seed must be an integer of at least 0, not {self.seed!r}", code="bad-option")
+        check_count(self.seed, "seed", least=0)

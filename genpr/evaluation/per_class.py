@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from numbers import Integral
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, TypedDict
 
 import torch
@@ -34,6 +33,7 @@ from genpr.metrics.neighbor_metrics import least_images
 from genpr.metrics.registry import BALLS, DEFAULT_METRICS
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
+from genpr.validation import check_count
 
 WEAKEST_FIRST = "null"
 """How classes are ordered by default: by the mean over metrics of value over null, each cut at 1."""
@@ -71,7 +71,7 @@ class LeftOutClass:
     label: str  # the class
     n_real: int  # its reals
     n_fake: int  # its fakes
-    reason: Reason  # Why
+    reason: Reason
 
 
 @dataclass(frozen=True)
@@ -109,17 +109,11 @@ class ClassScores:
 
     def to_dict(self) -> dict[str, Any]:
         """The record of `overall`, and the classes under "per_class", as plain JSON types; classes have no replicates."""
-        facts = {
-            "min_images": self.min_images,
-            "worst_by": self.worst_by,
-            "origins": dict(self.origins),
-            "unlabeled": dict(self.unlabeled),
-            "seconds": self.seconds,
-            "macro": {name: asdict(average) for name, average in self.macro.items()},
-            "micro": {name: asdict(average) for name, average in self.micro.items()},
-            "classes": [_record(found) for found in self.classes],
-            "left_out": [asdict(found) for found in self.left_out],
-        }
+        facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "overall"}
+        for name in ("macro", "micro"):
+            facts[name] = {metric: asdict(average) for metric, average in facts[name].items()}
+        facts["classes"] = [_record(found) for found in self.classes]
+        facts["left_out"] = [asdict(found) for found in self.left_out]
         return {**self.overall.to_dict(), "per_class": facts}
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -216,12 +210,7 @@ class ClassScorer:
         worst_by: str = WEAKEST_FIRST,
     ) -> ClassScorer:
         """Read and check labels and options."""
-        check_options(
-            plan.protocol,
-            plan.ks,
-            min_per_class=min_per_class,
-            worst_by=worst_by,
-        )
+        check_options(plan.protocol, plan.ks, min_per_class=min_per_class, worst_by=worst_by)
         labels = (
             open_labels(real_labels, label_location(sources[0], opened[0]), "real"),
             open_labels(fake_labels, label_location(sources[1], opened[1]), "fake"),
@@ -308,10 +297,6 @@ class ClassScorer:
         return ClassScore(label, len(real), len(fake), metrics)
 
 
-def _part(features: FeatureSet, rows: Sequence[int]) -> FeatureSet:
-    return features.select(torch.tensor(rows))
-
-
 def _metrics(ks: Mapping[str, int]) -> tuple[str, ...]:
     """The metrics among `ks` that are computed per class."""
     return tuple(name for name in DEFAULT_METRICS if name in ks)
@@ -339,12 +324,7 @@ def check_options(
             code="protocol-pinned",
         )
     least = max(least_images({name: ks[name] for name in metrics}))
-    if isinstance(min_per_class, bool) or not isinstance(min_per_class, Integral) or min_per_class < least:
-        raise UsageError(
-            f"min_per_class must be an integer of at least {least}, since k neighbors of each image are needed, "
-            f"not {min_per_class!r}",
-            code="bad-option",
-        )
+    check_count(min_per_class, "min_per_class, which must leave k neighbors to each image,", least=least)
     known = (WEAKEST_FIRST, *metrics)
     if worst_by not in known:
         raise UsageError(f"worst_by must be one of {', '.join(known)}, not {worst_by!r}", code="bad-option")
@@ -354,10 +334,8 @@ def _reason(n_real: int, n_fake: int, least: int) -> Reason | None:
     """Why a class of these sizes is not scored."""
     if not n_real or not n_fake:
         return "no fakes" if n_real else "no reals"
-    if n_real < least and n_fake < least:
-        return "too few of both"
     if n_real < least:
-        return "too few reals"
+        return "too few of both" if n_fake < least else "too few reals"
     return "too few fakes" if n_fake < least else None
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from numbers import Integral
 from types import MappingProxyType
 from typing import Literal
 
 from genpr.errors import UsageError, some
 from genpr.metrics.metric import plain_name
 from genpr.metrics.registry import CONDITIONAL, DEFAULT_METRICS, HELD_OUT, METRICS, NEIGHBORS
+from genpr.validation import check_k
 
 Ties = Literal["closed", "strict"]
 Distances = Literal["exact", "adm-float16", "stylegan3-float16"]
@@ -91,11 +91,7 @@ class EvaluationProtocol:
 
     def choose_ks(self, metrics: Sequence[str], k: int | None = None) -> dict[str, int]:
         """Choose k for each of `metrics` that counts neighbors; a given `k` overrides the recipe's where that is free."""
-        if k is not None and (isinstance(k, bool) or not isinstance(k, Integral) or k < 1):
-            raise UsageError(
-                f"k must be an integer of at least 1 (the image itself is not counted), not {k!r}",
-                code="bad-k",
-            )
+        k = None if k is None else check_k(k)
         ks, is_used = {}, False
         for name in metrics:
             if name not in NEIGHBORS:
@@ -103,7 +99,7 @@ class EvaluationProtocol:
             if NEIGHBORS[name].k_is_fixed:
                 ks[name] = NEIGHBORS[name].k
                 continue
-            ks[name] = self.k[name] if k is None else int(k)
+            ks[name] = self.k[name] if k is None else k
             is_used = True
             if ks[name] != self.k[name] and "k" not in self.free:
                 raise self._pinned("k", k, self.k[name])

@@ -50,9 +50,9 @@ class DetailTable:
         return "\n".join([text, *map(wrapped, self.lines)])
 
 
-def result_text(result: Result, classes: ClassScores | None = None, *, details: bool = False) -> str:
+def result_text(result: Result, classes: ClassScores | None = None) -> str:
     """A score as text: its metrics, and the tables of labels, prompts, entities and classes that it has."""
-    return "\n\n".join([score_table(result, details=details), *map(str, detail_tables(result, classes))])
+    return "\n\n".join([score_table(result), *map(str, detail_tables(result, classes))])
 
 
 def detail_tables(

@@ -26,7 +26,6 @@ from genpr.report.score_tables import (
     THRESHOLDS,
     control_text,
     features_of,
-    hubness_text,
     known_null,
     relative_text,
     remarks_of,
@@ -283,8 +282,6 @@ def _recipe(result: Result) -> dict[str, str]:
     facts = _facts({name: getattr(result, name) for name in names})
     facts["protocol met"] = "; ".join(result.deviations) or "yes"
     facts["features of"] = features_of(result) or "none"
-    if result.hubness is not None:
-        facts["hubness of the reals"] = hubness_text(result.hubness)
     return facts
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from genpr.evaluation.compare import Comparison
-from genpr.evaluation.result import HubSummary, Result
+from genpr.evaluation.result import Result
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
@@ -43,15 +43,6 @@ def remarks_of(result: Result, name: str) -> list[str]:
     return found
 
 
-def hubness_text(found: HubSummary) -> str:
-    """How unevenly the reals are each other's neighbors, in words."""
-    return (
-        f"k = {found.k}: {found.orphan_rate:.1%} of the reals lie in no other's ball "
-        f"({found.expected_orphan_rate:.1%} without hubs), skewness {found.skewness:.1f}; "
-        f"the ball of {found.largest_name} contains {found.largest_share:.1%} of the fakes"
-    )
-
-
 def value_text(metric: MetricValue) -> str:
     """A value; `~` marks the arithmetic of another tool."""
     return number(metric.value) if metric.exact else f"~{number(metric.value)}"
@@ -81,8 +72,8 @@ def control_text(name: str, control: Control | None, template: str = "{value:.3f
     return number(value) if null is None else template.format(value=value, null=null)
 
 
-def score_table(result: Result, *, details: bool = False) -> str:
-    """Every metric with its interval, null and control, then what was compared; `details` adds hubness."""
+def score_table(result: Result) -> str:
+    """Every metric with its interval, null and control, then what was compared."""
     tables = [text for text in (_manifold_table(result), _family_table(result)) if text]
     facts = {name: remarks_of(result, name) for name in result.metrics}
     for family, names in result.families.items():
@@ -91,8 +82,6 @@ def score_table(result: Result, *, details: bool = False) -> str:
             facts = {name: found for name, found in facts.items() if name not in names}
             facts[f"{family}.*"] = list(same.pop())
     remarks = [wrapped(f"{name}: {'; '.join(found)}") for name, found in facts.items() if found]
-    if details and result.hubness is not None:
-        remarks.append(wrapped(f"hubness, {hubness_text(result.hubness)}"))
     if result.undefined:
         remarks.append(wrapped(f"no value with these images: {', '.join(result.undefined)}"))
     return "\n".join(["\n\n".join(tables), *remarks, _footer(result)])

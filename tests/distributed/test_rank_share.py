@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import tarfile
-from collections import Counter
 from dataclasses import asdict
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 import genpr
 from genpr.distributed import Communicator, use_communicator
-from genpr.features.custom import extractor_info
-from genpr.features.embed import EmbeddedImages, RankShare
+from genpr.features.embed import RankShare
 from genpr.features.options import EmbedOptions
 from genpr.features.source_features import Embedder, with_cpu_fallback
-from genpr.images.policy import FLAGS
-from genpr.images.shards import ShardSource, Share
-from genpr.images.source import open_source, subset
+from genpr.images.source import open_source
 from genpr.notices import emit_notice, notice
 
 FILES = [b"image %02d" % number for number in range(11)]
@@ -83,62 +76,6 @@ def test_images_of_other_ranks_are_not_read(half_damaged):
     source, images = half_damaged
     share = RankShare(source, ranks_of(0, 2))
     assert [item.read() for _, item in share] == images[:2] + images[4:]
-
-
-def test_images_of_other_ranks_are_not_read_of_a_part_of_a_source(half_damaged, monkeypatch):
-    source, images = half_damaged
-    monkeypatch.setattr("genpr.images.source.choose_rows", lambda *_: np.array([0, 1, 2, 5]))
-    for part, own in (
-        (subset(source, 4, 0), [images[0], images[1]]),
-        (ShardSource("x", source, range(6), Share(1, 1)), [*images[:2], *images[4:]]),
-        (ShardSource("x", source, range(4, 6), Share(2, 2)), images[4:]),
-    ):
-        share = RankShare(part, ranks_of(0, 2))
-        assert [item.read() for _, item in share] == own
-        assert share.names == [f"[{images.index(each)}]" for each in images if each in part_of(part, images)]
-
-
-def part_of(source, images):
-    """What a source that picks of `images` has."""
-    return [images[row] for row in source.rows]
-
-
-def test_flags_come_in_one_order_whoever_met_them_first():
-    gabor = genpr.load_extractor("gabor", device="cpu")
-    for flags in (FLAGS, FLAGS[::-1]):
-        embedded = EmbeddedImages(torch.empty(0, gabor.dim), flags=Counter(flags))
-        assert tuple(embedded.feature_set("x", [], extractor_info(gabor)).flags) == FLAGS
-
-
-SEARCHES = {
-    "Neighborhood.of",
-    "ReplicateCounter",
-    "cross_counts",
-    "kth_sq_distances",
-    "nearest_between",
-    "nearest_neighbors",
-    "visit",
-}
-
-
-def searches_without_engine(path: Path) -> list[str]:
-    """Calls of searches in a file that name no engine, with their lines."""
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-    return [
-        f"{path.name}, line {call.lineno}"
-        for call in calls
-        if ast.unparse(call.func) in SEARCHES and not any(each.arg == "engine" for each in call.keywords)
-    ]
-
-
-def test_every_search_of_a_metric_can_be_shared(tmp_path):
-    """Without an engine, which says who shares a search, each rank would do all of it."""
-    package = Path(genpr.__file__).parent
-    files = [path for path in package.rglob("*.py") if package / "neighbors" not in path.parents]
-    assert [found for path in files for found in searches_without_engine(path)] == []
-    planted = tmp_path / "planted.py"
-    planted.write_text("cross_counts(x, y, engine=z)\ncross_counts(x, y)\n")
-    assert searches_without_engine(planted) == ["planted.py, line 2"]
 
 
 def test_searches_ask_the_communicator_of_the_moment(rng):

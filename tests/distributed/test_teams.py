@@ -17,8 +17,7 @@ from PIL import Image
 
 import genpr
 from genpr.distributed import Communicator, _own_gpu, current_communicator, use_communicator
-from genpr.memory import free_memory
-from genpr.runtime import is_launched, shared_machine, usable_cores
+from genpr.runtime import is_launched, usable_cores
 
 WORKER = Path(__file__).parent / "team_worker.py"
 
@@ -121,8 +120,6 @@ def jobs(tmp_path_factory):
     pixels = ["--extractor", "pixels", "--no-cache", "--json"]
     args = ["features", "-", str(folder / "listed.safetensors"), *pixels]
     jobs.add("cli-stdin", kind="cli", args=args, size=2, stdin=str(listed), **{"break": ["talk", 1]})
-    jobs.add("cli-refused", kind="cli", args=["watch", *files], size=2)
-    jobs.add("cli-list", kind="cli", args=["list", "protocols"], size=2)
     for how in ("raise", "kill"):
         jobs.add(f"cli-{how}", kind="cli", args=["score", *folders], size=2, **{"break": [how, 1]})
     jobs.run()
@@ -215,15 +212,6 @@ def test_a_rank_that_is_killed_ends_all(jobs):
     assert jobs.seconds("cli-kill") < 60
 
 
-def test_what_cannot_be_shared_is_refused_and_what_is_harmless_done_once(jobs):
-    assert jobs.codes("cli-refused") == [2, 0]
-    assert "run this command without torchrun" in jobs.said("cli-refused", "err")[0]
-    assert jobs.codes("cli-list") == [0, 0]
-    first, second = jobs.said("cli-list", "out")
-    assert "genpr" in first
-    assert second == ""
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_all_metrics_of_awkward_features_for_one_to_four_ranks(tmp_path):
@@ -232,17 +220,6 @@ def test_all_metrics_of_awkward_features_for_one_to_four_ranks(tmp_path):
         jobs.add(f"every_score-{size}", kind="python", name="every_score", size=size)
     jobs.run(timeout=3000)
     same(jobs, "every_score", [2, 3, 4])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3000)
-def test_images_for_one_to_four_ranks(tmp_path):
-    images(tmp_path)
-    jobs = Jobs(tmp_path)
-    for size in (1, 3, 4):
-        jobs.add(f"embedded-{size}", kind="python", name="embedded", size=size)
-    jobs.run(timeout=3000)
-    same(jobs, "embedded", [3, 4])
 
 
 def test_without_a_launcher_there_is_nobody_else(monkeypatch):
@@ -279,14 +256,6 @@ def test_other_threads_are_alone():
         thread.start()
         thread.join()
     assert seen[0] is not communicator
-
-
-def test_ranks_share_cores_and_memory():
-    cores, free = usable_cores(), free_memory()
-    with shared_machine(cores=2, memory=4):
-        assert usable_cores() == max(1, cores // 2)
-        assert free_memory() < free / 2
-    assert usable_cores() == cores
 
 
 @pytest.mark.parametrize(

@@ -97,13 +97,3 @@ class TestOptions:
         assert run([*arguments, "--fail-under", "precision=0"]) == 0
         assert run([*arguments, "--fail-under", "rarity=1"]) == 5
         assert "missed: rarity" in capsys.readouterr().err
-
-
-def test_details_name_the_largest_hub(rng):
-    real, fake = rng.normal(size=(2, 80, 4))
-    result = genpr.score(real, fake)
-    assert "hubness" not in score_table(result)
-    text = " ".join(score_table(result, details=True).split())
-    assert result.hubness.largest_name in text
-    assert f"{result.hubness.largest_share:.1%} of the fakes" in text
-    assert "hubness" not in score_table(genpr.score(real, fake, metrics=["fd"]), details=True)
