@@ -144,12 +144,6 @@ def learned(rng):
 
 
 @_family
-def power_law(rng):
-    scales = np.arange(1, 201) ** -0.75
-    return scales * rng.normal(size=(400, 200)), scales * rng.normal(0.05, 1, (300, 200))
-
-
-@_family
 def gaussian(rng):
     return rng.normal(size=(500, 64)), rng.normal(size=(400, 64))
 
@@ -173,12 +167,6 @@ def outlier_among_reals(rng):
 
 
 @_family
-def outlier_among_fakes(rng):
-    real, fake = outlier_among_reals(rng)
-    return fake, real
-
-
-@_family
 def all_fakes_identical(rng):
     real = rng.normal(2, 1, (500, 24))
     return real, real[[123]].repeat(400, axis=0)
@@ -191,14 +179,6 @@ def blobs_of_near_copies(rng):
 
 
 @_family
-def constant_columns(rng):
-    real, fake = rng.normal(size=(500, 30)), rng.normal(size=(400, 30))
-    for features in (real, fake):
-        features[:, ::2] = np.linspace(-100, 100, 15)
-    return real, fake
-
-
-@_family
 def one_column(rng):
     return rng.normal(size=(1000, 1)), np.round(rng.normal(size=(500, 1)), 1)
 
@@ -206,50 +186,3 @@ def one_column(rng):
 @_family
 def as_few_as_can_be(rng):
     return rng.normal(1, 1, (max(KS) + 1, 12)), rng.normal(1, 1, (max(KS) + 1, 12))
-
-
-def _read_only(x):
-    x = x.copy()
-    x.flags.writeable = False
-    return x
-
-
-def mapped(x, folder):
-    path = folder / f"{x.dtype}-{len(list(folder.iterdir()))}"
-    x.tofile(path)
-    return np.memmap(path, dtype=x.dtype, mode="r", shape=x.shape)
-
-
-def _digits_that_float32_drops(x):
-    return x.astype(np.float64) * (1 + 2.0**-26 * np.resize([1, -1, 0], x.shape))
-
-
-FORMS = {
-    "float32": {
-        "float64": lambda x, _: x.astype(np.float64),
-        "digits that float32 drops": lambda x, _: _digits_that_float32_drops(x),
-        "tensor": lambda x, _: torch.tensor(x),
-        "double tensor": lambda x, _: torch.tensor(x).double(),
-        "transposed tensor": lambda x, _: torch.tensor(x.T.copy()).T,
-        "every second row": lambda x, _: x.repeat(2, axis=0)[::2],
-        "part of the columns": lambda x, _: np.pad(x, ((0, 0), (2, 1)), constant_values=9)[:, 2:-1],
-        "last row first": lambda x, _: x[::-1].copy()[::-1],
-        "columns first": lambda x, _: np.asfortranarray(x),
-        "every second row of a tensor": lambda x, _: torch.tensor(x).repeat_interleave(2, dim=0)[::2],
-        "read-only": lambda x, _: _read_only(x),
-        "memory map": mapped,
-    },
-    "float16": {
-        "float16": lambda x, _: x.astype(np.float16),
-        "half tensor": lambda x, _: torch.tensor(x).half(),
-        "float16 memory map": lambda x, folder: mapped(x.astype(np.float16), folder),
-        "read-only float16": lambda x, _: _read_only(x.astype(np.float16)),
-    },
-    "bfloat16": {
-        "bfloat16 tensor": lambda x, _: torch.tensor(x).bfloat16(),
-        "float16": lambda x, _: x.astype(np.float16),
-        "bfloat16 tensor, columns first": lambda x, _: torch.tensor(x.T.copy()).bfloat16().T,
-        "float64": lambda x, _: x.astype(np.float64),
-    },
-}
-"""Ways to hand over float32 `x`, given a folder, by the type that must hold its values exactly."""

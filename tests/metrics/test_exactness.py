@@ -13,10 +13,8 @@ from multiprocessing import get_context
 import exactness_families
 import numpy as np
 import pytest
-import torch
 from exactness_families import (
     FAKE_TABLES,
-    FORMS,
     KS,
     REAL_TABLES,
     Counts,
@@ -26,7 +24,6 @@ from exactness_families import (
     geometry,
     make,
     make_large,
-    mapped,
     measure,
     reordered,
 )
@@ -84,12 +81,6 @@ def test_swapping_the_sets_swaps_the_tables(family, ties):
     _assert_swapped(counts_of(fake, real, ties), brute_force(*geometry(family), ties))
 
 
-@families
-def test_swapping_the_sets_swaps_precision_and_recall(family):
-    real, fake = make(family)
-    assert genpr.precision_recall(fake, real) == genpr.precision_recall(real, fake)[::-1]
-
-
 @pytest.fixture(scope="module")
 def counts_by_threads():
     """From a process whose threads sleep while they wait: on a busy machine, spinning ones stall."""
@@ -114,21 +105,6 @@ def test_counts_move_with_the_rows(family, moved, rng):
     assert_equal(
         counts_of(*(features[order] for features, order in zip(sets, orders, strict=True))), expected
     )
-
-
-@families
-@pytest.mark.parametrize("held_by", FORMS)
-def test_types_and_layouts_change_no_count(family, held_by, tmp_path):
-    real, fake, expected = *make(family), brute_force(*geometry(family), "closed")
-    if held_by != "float32":  # bfloat16 comes after float16, and then holds what both hold
-        dtype = getattr(torch, held_by)
-        real, fake = (torch.tensor(x).half().to(dtype).float().numpy() for x in (real, fake))
-        expected = counts_of(real, fake)
-    turn = exactness_families.names().index(family)  # over the families, each form serves for either set
-    forms = np.roll(list(FORMS[held_by]), turn)[:6]
-    for form_of_real, form_of_fake in zip(forms[::2], forms[1::2], strict=True):
-        sets = FORMS[held_by][form_of_real](real, tmp_path), FORMS[held_by][form_of_fake](fake, tmp_path)
-        assert_equal(counts_of(*sets), expected)
 
 
 @families
@@ -180,20 +156,9 @@ class TestLarge:
     def test_every_count_is_that_of_brute_force(self, name, ties):
         assert_equal(counts_of(*make_large(name), ties), self.expected(name, ties))
 
-    @pytest.mark.parametrize("name", ["plain", "hard"])
-    def test_neither_order_nor_type_change_a_count(self, name, rng, tmp_path):
-        real, fake = (features.astype(np.float16) for features in make_large(name))
-        orders = rng.permutation(len(real)), rng.permutation(len(fake))
-        counts = counts_of(mapped(real[orders[0]], tmp_path), mapped(fake[orders[1]], tmp_path))
-        assert_equal(counts, reordered(self.expected(name, "closed"), *orders))
-
     def test_swapping_the_sets_swaps_the_tables(self):
         real, fake = make_large("hard")
         _assert_swapped(counts_of(fake, real), self.expected("hard", "closed"))
-
-    def test_plus_1000_changes_no_count_where_it_rounds_nothing(self):
-        real, fake = (features + np.float32(1000) for features in make_large("hard"))
-        assert_equal(counts_of(real, fake), self.expected("hard", "closed"))
 
     def test_two_threads_change_no_count(self, counts_by_threads):
         assert_equal(counts_by_threads["hard", 2], self.expected("hard", "closed"))
@@ -242,21 +207,3 @@ def test_integer_grids_are_counted_as_exact_arithmetic_counts_them(sets, ties, d
             "coverage": Fraction(sum(count > 0 for count in per_ball), len(own)),
         }.get(name, Fraction(sum(count > 0 for count in per_other), len(other)))
         assert values[name] == float(share)
-
-
-@st.composite
-def _halves(draw):
-    """Rows of a few values of any size that float16 has."""
-    values = st.floats(width=16, allow_nan=False, allow_infinity=False)
-    pool = np.array(draw(st.lists(values, min_size=1, max_size=12)), dtype=np.float32)
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    n, m, d = draw(st.integers(6, 25)), draw(st.integers(6, 25)), draw(st.integers(1, 6))
-    return rng.choice(pool, (n, d)), rng.choice(pool, (m, d))
-
-
-@settings(max_examples=50, deadline=None)
-@given(sets=_halves(), exponent=st.integers(-20, 20), ties=st.sampled_from(TIES))
-def test_powers_of_two_change_no_count(sets, exponent, ties):
-    scaled = [features * np.float32(2.0**exponent) for features in sets]
-    assert all((np.ldexp(s, -exponent) == x).all() for s, x in zip(scaled, sets, strict=True))
-    assert_equal(counts_of(*scaled, ties), brute_force(*measure(*sets), ties))

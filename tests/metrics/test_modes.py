@@ -7,12 +7,13 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binom, nbinom
+from scipy.stats import nbinom
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics.manifold import KNNManifold
 from genpr.metrics.modes import (
     JointNeighbors,
+    RealKinds,
     class_spread,
     excess_by_relabeling,
     fitted_centers,
@@ -85,13 +86,6 @@ def test_short_lists_change_hardly_anything(rng):
     assert (short.uncovered(is_real, 5) == full.uncovered(is_real, 5)).all()
 
 
-@pytest.mark.parametrize(("n", "m", "k"), [(500, 500, 5), (500, 2000, 3), (2000, 500, 3)])
-def test_lists_are_as_long_as_they_must_be_and_no_longer(n, m, k):
-    length, share = list_length(n, m, k), n / (n + m)
-    assert binom.cdf(k - 1, length, share) <= 1e-4 < binom.cdf(k - 1, length - 1, share)
-    assert list_length(3, 4, 5) == 6
-
-
 def test_surprise_is_the_tail_of_a_negative_binomial():
     flagged, mean, spread = np.array([0, 3, 12]), np.array([2.0, 2.0, 5.0]), np.array([1.5, 1.5, 2.0])
     size, chance = mean / (spread - 1), 1 / spread
@@ -130,21 +124,6 @@ def test_a_kind_that_is_left_out_comes_first(missed):
     sums = ((rows[:, None] - rows) ** 2).sum(axis=(1, 2))
     assert sums.argmin() == 0  # the medoid
     assert sums.tolist() == sorted(sums.tolist())
-
-
-@pytest.mark.parametrize(("partly", "missing"), [(120, 30), (40, 110)])
-def test_clusters_are_ranked_by_share_and_not_by_size(draw, partly, missing):
-    """A kind that is missing comes before one that is half covered, be it smaller or larger."""
-    kinds = np.repeat([0, 1, 2, 3], [partly, 100, missing, 60])
-    real = draw(kinds, 1)
-    half = real[kinds == 0][:3] + 0.1 * draw(np.zeros(3, int), 5)
-    fake = np.concatenate([half, draw(np.repeat([1, 3], [200, 100]), 2)])
-    found = modes_of(real, fake, clusters=4, device="cpu")
-    shares = [each.excess for each in found.missed if each.is_significant]
-    assert len(shares) >= 2
-    assert shares == sorted(shares, reverse=True)
-    assert {kinds[row] for row in found.missed[0].rows} == {2}
-    assert (found.missed[1].size > found.missed[0].size) is (partly > missing)
 
 
 def test_counts_of_a_class_of_lumps_scatter_more(rng):
@@ -254,12 +233,6 @@ def test_at_most_so_many_of_each_set_are_used_and_rows_are_those_of_all(draw):
     assert modes_of(real, fake, most=600) == modes_of(real, fake)
 
 
-def test_repeated_images_are_no_error():
-    same = np.ones((60, 4), np.float32)
-    found = modes_of(same, same, device="cpu")
-    assert not [each for each in (*found.missed, *found.invented) if each.is_significant]
-
-
 @pytest.mark.parametrize(
     ("n", "options", "code"),
     [
@@ -275,3 +248,48 @@ def test_what_cannot_be_searched_is_refused(n, options, code):
     with pytest.raises((UsageError, FeatureError)) as caught:
         modes_of(np.ones((n, 3)), np.ones((60, 3)), **options)
     assert caught.value.code == code
+
+
+def missing_kinds(real, fake, **options):
+    return RealKinds.of(real).missing(fake, **options)
+
+
+@pytest.fixture
+def modes(rng):
+    centers = 8 * rng.normal(size=(5, 12))
+
+    def draw(counts):
+        rows = [centers[mode] + rng.normal(size=(count, 12)) for mode, count in enumerate(counts)]
+        return torch.from_numpy(np.concatenate(rows).astype(np.float32))
+
+    return draw
+
+
+def test_a_mode_that_is_left_out_is_found_with_one_of_its_images(modes):
+    real, fake = modes([200] * 5), modes([250, 250, 0, 250, 250])
+    kinds = missing_kinds(real, fake)
+    assert sum(kind.real_share for kind in kinds) == pytest.approx(0.2, abs=0.04)
+    assert sum(kind.fake_share for kind in kinds) == 0
+    assert all(400 <= kind.row < 600 for kind in kinds)
+    assert [kind.real_share for kind in kinds] == sorted((kind.real_share for kind in kinds), reverse=True)
+
+
+def test_a_starved_mode_counts_as_missing_and_a_rarer_one_does_not(modes):
+    real = modes([200] * 5)
+    assert missing_kinds(real, modes([240, 240, 25, 240, 240]))
+    assert missing_kinds(real, modes([220, 220, 110, 220, 220])) == ()
+
+
+def test_equal_sets_miss_nothing_whatever_their_sizes(modes):
+    for reals, fakes in ((200, 200), (400, 60), (60, 400)):
+        assert missing_kinds(modes([reals] * 5), modes([fakes] * 5)) == ()
+
+
+def test_modes_that_only_fakes_have_are_not_missing(modes):
+    assert missing_kinds(modes([300, 300, 300, 0, 0]), modes([200] * 5)) == ()
+
+
+@pytest.mark.parametrize("d", [64, 1024])
+def test_a_wide_cloud_has_no_missing_kinds(rng, d):
+    real, fake = (torch.from_numpy(rng.normal(size=(1000, d)).astype(np.float32)) for _ in range(2))
+    assert missing_kinds(real, fake) == ()

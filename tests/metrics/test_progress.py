@@ -6,12 +6,7 @@ import torch
 
 import genpr
 from genpr.metrics import real_manifold
-from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.neighbor_metrics import NeighborMetrics
-from genpr.metrics.real_manifold import RealManifold
-from genpr.metrics.realism import ct_z
-from genpr.neighbors import search
-from genpr.neighbors.balls import Ball
 from genpr.neighbors.engine import Engine
 from genpr.runtime import torch_threads
 
@@ -81,23 +76,3 @@ def test_every_search_behind_a_score_is_told_of(ks, intervals, more, rng):
     assert done[-1] == total
     assert (np.diff(done) > 0).all()
     assert any(each == counting for each in done)
-
-
-def test_the_search_for_near_copies_is_told_of(rng):
-    real, fake = (torch.from_numpy(rng.normal(size=(n, 3)).astype(np.float32)) for n in (90, 60))
-    side = RealManifold.fit(real, balls=[Ball(3)], keep=2, device="cpu")
-    told = []
-    counted = side.count(side.place(fake, []), [Ball(3)])
-    ManifoldDiagnostics.of(side, counted, lambda *each: told.append(each))
-    assert told[-1] == (CROSS, CROSS)
-
-
-def test_the_search_for_copied_training_images_is_told_of(rng):
-    train, held_out, fake = (rng.normal(size=(n, 3)) for n in (90, 50, 60))
-    told = []
-    ct_z(train, held_out, fake, progress=lambda *each: told.append(each))
-    assert told[-1] == (90 * 110, 90 * 110)
-
-
-def test_telling_nobody_is_nothing():
-    assert search.no_advance(5) is None

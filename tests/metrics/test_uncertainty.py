@@ -4,10 +4,8 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import oracle
 import pytest
 import torch
-from null_oracle import clipped_coverage_curve
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.spatial.distance import cdist
@@ -17,7 +15,6 @@ from genpr.metrics.neighbor_metrics import Replicates
 from genpr.metrics.registry import BALLS
 from genpr.metrics.uncertainty import (
     Resampled,
-    are_paired,
     difference,
     interval_of,
     lower_part,
@@ -26,7 +23,6 @@ from genpr.metrics.uncertainty import (
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.halves import Halves, unpacked
 from genpr.neighbors.index import Frame
 from genpr.neighbors.search import visit
 
@@ -62,97 +58,6 @@ def test_small_sets_have_the_replicates_of_a_search_by_bounds(rng, name):
     assert torch.equal(direct, bounded)
 
 
-def halves_of(features: NDArray, stream: int, seed: int = 2) -> list[NDArray]:
-    halves = Halves.drawn(len(features), seed=seed, stream=stream, count=COUNT, device=torch.device("cpu"))
-    return [features[row.numpy()] for row in unpacked(halves.member).T[:COUNT]]
-
-
-def by_definition(real: NDArray, fake: NDArray, ties: str) -> dict[str, float]:
-    sq = oracle.sq_distances(real, fake)
-
-    def inside(of: NDArray, k: int) -> NDArray:
-        """(n, m): which balls of the reals, or of the fakes, hold the other."""
-        radii = oracle.kth_sq_distances(of, [k])[0]
-        return oracle.memberships(sq, radii, ties) if of is real else oracle.memberships(sq.T, radii, ties).T
-
-    def clipped(of: NDArray, k: int) -> NDArray:
-        """Squared radii, none above the median."""
-        sq_radii = np.sort(oracle.kth_sq_distances(of, [k])[0])
-        low, high = sq_radii[(len(of) - 1) // 2], sq_radii[len(of) // 2]
-        sq_median = low if low == high else ((math.sqrt(low) + math.sqrt(high)) / 2) ** 2
-        return np.minimum(oracle.kth_sq_distances(of, [k])[0], sq_median)
-
-    def density_up_to_one(k: int) -> float:
-        within = oracle.memberships(oracle.sq_distances(real, real), clipped(real, k), "closed")
-        np.fill_diagonal(within, val=False)
-        of_fakes = oracle.memberships(sq, clipped(real, k), ties).sum(axis=0)
-        return np.minimum(of_fakes, k).mean() / np.minimum(within.sum(axis=0), k).mean()
-
-    def good_fakes(k: int) -> float:
-        raw = np.minimum(inside(real, k).sum(axis=1), k).mean() / k
-        curve = clipped_coverage_curve(len(real), 4 * len(fake), k)
-        return np.interp(raw, curve, np.arange(len(curve))) / len(fake)
-
-    def precision(k: int) -> float:
-        return inside(real, k).any(axis=0).mean()
-
-    def recall(k: int) -> float:
-        return inside(fake, k).any(axis=1).mean()
-
-    def coverage(k: int) -> float:
-        return inside(real, k).any(axis=1).mean()
-
-    def complement_precision(k: int) -> float:
-        return inside(fake, k).any(axis=0).mean()
-
-    wrong = inside(real, 1).any(axis=1).sum() + inside(fake, 1).any(axis=0).sum()
-    values = {
-        "precision": precision(3),
-        "recall": recall(3),
-        "density": inside(real, 4).sum() / (4 * len(fake)),
-        "coverage": coverage(3),
-        "complement_precision": complement_precision(3),
-        "complement_recall": coverage(3),
-        # Of these pairs, the one whose interval reaches lower counts for every half.
-        "symmetric_precision": np.array([precision(2), complement_precision(2)]),
-        "symmetric_recall": np.array([recall(3), coverage(3)]),
-        "precision_cover": (inside(fake, 6).sum(axis=0) >= 2).mean(),
-        "recall_cover": (inside(real, 6).sum(axis=1) >= 2).mean(),
-        "clipped_density": density_up_to_one(3),
-        "clipped_coverage": good_fakes(3),
-        "nn_accuracy": 1 - wrong / (len(real) + len(fake)),
-    }
-    assert set(values) == set(RESAMPLED)
-    return values
-
-
-def whole_numbers(rng: np.random.Generator, n: int, center: int) -> NDArray:
-    return (center + rng.integers(-5, 6, (n, 3))).astype(np.float32)
-
-
-@pytest.mark.parametrize("ties", ["closed", "strict"])
-@pytest.mark.parametrize(("n", "m"), [(48, 61), (57, 40)])
-def test_replicates_are_the_metrics_of_the_halves(rng, n, m, ties):
-    real, fake = whole_numbers(rng, n, 0), whole_numbers(rng, m, 2)
-    found = values_of(real, fake, ties=ties)
-    halves = zip(halves_of(real, 0), halves_of(fake, 1), strict=True)
-    truths = [by_definition(x, y, ties) for x, y in halves]
-    for name in RESAMPLED:
-        expected = np.array([truth[name] for truth in truths])
-        if expected.ndim == 2:
-            expected = lower_part(*torch.from_numpy(expected.T)).numpy()
-        assert found[name].tolist() == pytest.approx(expected.tolist(), abs=1e-14), name
-
-
-def test_the_same_reals_have_the_same_halves_whatever_the_fakes(rng):
-    real = whole_numbers(rng, 40, 0)
-    far = np.full((30, 3), 1000, np.float32)
-    # Fakes that all lie on one real: coverage counts how often that one and its neighbors are in the half.
-    one, other = (values_of(real, np.repeat(real[:1], m, axis=0), {"coverage": 1}) for m in (20, 60))
-    assert one["coverage"].tolist() == other["coverage"].tolist()
-    assert values_of(real, far, {"coverage": 1})["coverage"].tolist() == [0] * COUNT
-
-
 def pairs(*halves: float) -> torch.Tensor:
     return torch.tensor(halves, dtype=torch.float64)
 
@@ -160,12 +65,6 @@ def pairs(*halves: float) -> torch.Tensor:
 def test_standard_error_is_half_the_difference_of_complementary_halves():
     assert standard_error(pairs(0.5, 0.7, 0.9, 0.9)) == pytest.approx(math.sqrt((0.1**2 + 0) / 2))
     assert standard_error(pairs(0.2, 0.2, 0.8, 0.8)) == 0  # what differs between splits says nothing
-
-
-@pytest.mark.parametrize("replicates", [torch.rand(3), torch.rand(0), torch.rand(2, 2)])
-def test_unpaired_replicates_are_refused(replicates):
-    with pytest.raises(UsageError, match="pairs"):
-        standard_error(replicates)
 
 
 def test_standard_error_of_a_mean_is_the_classical_one(rng):
@@ -208,14 +107,6 @@ def test_interval_is_centred_on_the_value_of_the_whole_sets():
     assert 0.9 not in interval
 
 
-def test_interval_ends_where_values_do():
-    replicates = pairs(0.6, 1.0, 1.0, 0.6)
-    assert interval_of(0.9, replicates, n=100).high == 1
-    assert interval_of(0.1, replicates, n=100).low == 0
-    assert interval_of(0.9, replicates, n=100, upper=None).high > 1
-    assert interval_of(0.1, replicates, n=100, upper=None).low == 0
-
-
 @pytest.mark.parametrize("n", [1, 20, 1000])
 def test_agreement_at_an_end_gives_the_exact_binomial_bound(n):
     bound = 1 - 0.025 ** (1 / n)
@@ -254,23 +145,6 @@ def test_scores_on_the_same_reals_are_compared_in_pairs(rng):
     assert apart.verdict == "not distinguishable"
     half = stats.t.ppf(0.975, 25) * math.hypot(standard_error(a.replicates), standard_error(b.replicates))
     assert apart.interval.high - apart.interval.low == pytest.approx(2 * half)
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"seed": 1},
-        {"n_real": 99},
-        {"real_identity": None},
-        {"real_identity": "other"},
-        {"replicates": torch.rand(50)},
-    ],
-)
-def test_only_the_same_halves_of_the_same_reals_are_paired(changed):
-    a = score(0.5, torch.rand(100))
-    assert are_paired(a, replace(a, value=0.7))
-    assert not are_paired(a, replace(a, **changed))
-    assert not are_paired(replace(a, **changed), a)
 
 
 def test_scores_of_other_metrics_are_not_compared():
@@ -333,23 +207,3 @@ def test_intervals_hold_the_truth(d, shift):
     # .95 less three standard errors of 200 draws; for a truth that is no extreme, not all.
     assert (covered >= 0.9).all(), dict(zip(USUAL, covered, strict=True))
     assert (covered[(truth >= 0.05) & (truth <= 0.95)] <= 0.995).all(), dict(zip(USUAL, covered, strict=True))
-
-
-@pytest.mark.slow
-def test_the_naive_bootstrap_does_not():
-    truth = np.mean(
-        [usual_values(*distances(*draw(16, 0.0, number))) for number in range(1000, 1300)], axis=0
-    )
-    held = []
-    for number in range(40):
-        within_real, within_fake, cross = distances(*draw(16, 0.0, number))
-        rng, found = np.random.default_rng(number), []
-        for _ in range(100):
-            i, j = rng.integers(0, 150, (2, 150))
-            found.append(
-                usual_values(within_real[np.ix_(i, i)], within_fake[np.ix_(j, j)], cross[np.ix_(i, j)])
-            )
-        low, high = np.quantile(found, [0.025, 0.975], axis=0)
-        held.append((low <= truth) & (truth <= high))
-    precision, recall, _, coverage = np.mean(held, axis=0)
-    assert max(precision, recall, coverage) < 0.5

@@ -41,12 +41,6 @@ def test_commuting_covariances(rng):
     )
 
 
-def test_two_by_two_by_hand():
-    # Tr sqrt(AB) of 2 x 2 matrices is sqrt(Tr AB + 2 sqrt(det A det B)).
-    distance = frechet_distance(gaussian([[2.0, 1], [1, 2]]), gaussian([[1.0, 0], [0, 4]]))
-    assert distance == pytest.approx(4 + 5 - 2 * (10 + 2 * 12**0.5) ** 0.5, rel=1e-13)
-
-
 @pytest.mark.parametrize("d", [2, 17, 120])
 def test_covariances_that_do_not_commute(d, rng):
     # Any definite T is the optimal transport from N(0, S) to N(0, TST), at a cost of Tr S + Tr TST - 2 Tr TS.
@@ -55,16 +49,6 @@ def test_covariances_that_do_not_commute(d, rng):
     expected = np.trace(start) + np.trace(end) - 2 * np.trace(transport @ start)
     end = (end + end.T) / 2
     assert frechet_distance(gaussian(start), gaussian(end)) == pytest.approx(expected, rel=1e-11)
-
-
-def test_singular_against_definite(rng):
-    u = rng.normal(size=40)
-    u /= np.linalg.norm(u)
-    definite = random_definite(40, rng)
-    expected = 2 + np.trace(definite) - 2 * (2 * u @ definite @ u) ** 0.5
-    assert frechet_distance(gaussian(2 * np.outer(u, u)), gaussian(definite)) == pytest.approx(
-        expected, rel=1e-12
-    )
 
 
 def test_repeated_and_dead_columns_leave_no_noise(rng):
@@ -77,12 +61,6 @@ def test_repeated_and_dead_columns_leave_no_noise(rng):
         gaussian(np.cov(wide_real.T), wide_real.mean(0)), gaussian(np.cov(wide_fake.T), wide_fake.mean(0))
     )
     assert wide == pytest.approx(narrow, rel=1e-12)
-
-
-def test_nothing_varies():
-    still = np.full((10, 3), 0.7, dtype=np.float32)
-    assert frechet_distance(still, still) == 0
-    assert frechet_distance(still, still + 1) == pytest.approx(3, rel=1e-6)  # float32 features
 
 
 # Features
@@ -124,23 +102,6 @@ def test_far_from_the_origin(mean, spread, n, rng):
     assert frechet_distance(real, fake) == pytest.approx(near, rel=1e-10)
 
 
-@pytest.mark.parametrize("n", [10, 24, 25, 300])
-def test_symmetric_and_zero_for_itself(n, rng):
-    real, fake = rng.gamma(0.5, size=(n, 24)), rng.gamma(0.7, size=(n + 5, 24))
-    assert frechet_distance(real, fake) == pytest.approx(frechet_distance(fake, real), rel=1e-12)
-    assert 0 <= frechet_distance(real, real) < 1e-12
-    assert 0 <= frechet_distance(real, real[::-1]) < 1e-12
-
-
-def test_never_negative(rng):
-    sets = [rng.normal(size=(40, 30)).astype(np.float32) * 10.0**p for p in range(-30, 31, 6)]
-    for real in sets:
-        assert all(frechet_distance(real, fake) >= 0 for fake in sets)
-        assert (
-            frechet_distance(real, np.roll(real, 1, axis=0)) <= 1e-12 * real.astype(float).var(axis=0).sum()
-        )
-
-
 @pytest.mark.parametrize("elements", [1, 24, 24 * 7, 24 * 299, 24 * 300])
 def test_block_size_does_not_matter(elements, rng, monkeypatch):
     real, fake = rng.normal(5, 1, (300, 24)), rng.normal(5.1, 1.2, (20, 24))
@@ -163,15 +124,6 @@ def test_infinity_is_the_intercept(m, low, rng):
     expected = np.linalg.lstsq(design, np.array(distances), rcond=None)[0][0]
     assert frechet_infinity(real, fake) == pytest.approx(expected, rel=1e-9)
     assert frechet_infinity(Gaussian.of(real), fake) == pytest.approx(expected, rel=1e-9)
-
-
-def test_infinity_takes_away_the_fakes_bias(rng):
-    # Against the true N(0, I), a sample of m is at d / m + d (d + 1) / (4 m) = 0.014 on average. The intercepts of
-    # samples scatter by about 0.005, their mean over eight by 0.002; three times that is allowed.
-    truth = gaussian(np.eye(16))
-    samples = rng.normal(size=(8, 6000, 16))
-    assert np.mean([frechet_distance(truth, fake) for fake in samples]) == pytest.approx(0.014, rel=0.2)
-    assert abs(np.mean([frechet_infinity(truth, fake) for fake in samples])) < 0.006
 
 
 # Bad input

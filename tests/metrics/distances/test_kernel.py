@@ -71,13 +71,6 @@ def test_unbiased_for_equal_distributions(rng):
     assert min(values) < 0
 
 
-def test_closed_form_of_point_masses():
-    # Within a point mass at a every k is (|a|^2 / d + 1)^3.
-    real, fake = np.tile([2.0, 0], (10, 1)), np.tile([0.0, 4], (12, 1))
-    expected = 3**3 + 9**3 - 2 * 1**3
-    assert kernel_distance(real, fake, subsets=2, subset_size=10).mean == pytest.approx(expected, rel=1e-13)
-
-
 def test_subset_is_no_larger_than_a_set(rng):
     real, fake = rng.normal(size=(30, 4)), rng.normal(size=(25, 4))
     assert kernel_distance(real, fake, subsets=2).subset_size == 25
@@ -99,13 +92,6 @@ def test_cmmd_of_point_masses():
     assert cmmd(real, fake) == pytest.approx(1000 * 2 * (1 - math.exp(-2 / 200)), rel=1e-13)
 
 
-def test_cmmd_of_identical_sets_is_zero(rng):
-    real = rng.normal(size=(30, 8))
-    assert 0 <= cmmd(real, real) < 1e-12
-    assert 0 <= cmmd(real, real[::-1]) < 1e-12
-    assert cmmd(real, np.concatenate([real, real])) < 1e-12
-
-
 # Both
 
 
@@ -117,22 +103,6 @@ def test_tile_size_does_not_matter(tile, rng, monkeypatch):
     assert (cmmd(real, fake), kernel_distance(real, fake, subsets=2).mean) == pytest.approx(
         expected, rel=1e-12
     )
-
-
-@pytest.mark.parametrize("elements", [1, 50])
-def test_block_size_does_not_matter(elements, rng, monkeypatch):
-    real, fake = rng.normal(1, 1, (30, 8)), rng.normal(1.2, 1, (41, 8))
-    expected = cmmd(real, fake), kernel_distance(real, fake, subsets=2).mean
-    monkeypatch.setattr(blocks, "_BLOCK_ELEMENTS", elements)
-    assert (cmmd(real, fake), kernel_distance(real, fake, subsets=2).mean) == pytest.approx(
-        expected, rel=1e-12
-    )
-
-
-def test_extreme_scales_stay_finite(rng):
-    tiny, huge = 1e-42 * rng.normal(size=(8, 4)), 1e37 * rng.normal(size=(8, 4))
-    assert math.isfinite(kernel_distance(tiny, huge, subsets=2).mean)
-    assert math.isfinite(cmmd(tiny, huge))
 
 
 # Bad input

@@ -8,7 +8,6 @@ import feature_cases
 import numpy as np
 import pytest
 import torch
-from scipy.stats import norm
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics.curves import (
@@ -51,12 +50,6 @@ def test_disjoint_histograms_have_nothing():
     assert [curve.f_score(8), curve.f_score(1 / 8)] == [0, 0]
 
 
-def test_half_of_the_fakes_on_the_only_mode():
-    curve = histogram_curve([1, 0], [0.5, 0.5])
-    assert precision_at(curve, 1.0) == pytest.approx(0.5, abs=1e-12)
-    assert (curve.max_precision, curve.max_recall) == (0.5, 1.0)
-
-
 def test_published_f_scores():
     precision, recall = [1, 1, 0, 0, 0.5, 1, 0.5], [1, 0, 1, 0, 0.5, 0.5, 1]
     assert f_scores(precision, recall) == pytest.approx([1, 0, 0, 0, 0.5, 2 / 3, 2 / 3], abs=1e-15)
@@ -85,25 +78,6 @@ def test_dropped_and_invented_modes(kept, f8, f1_8):
     on_grid = f_scores(precision, precision / slopes, 8).max()
     assert on_grid <= dropped.f_score(8) + 1e-12
     assert on_grid == pytest.approx(dropped.f_score(8), abs=1e-3)
-
-
-def gaussian_precision(slope, shift):
-    """Precision of N(shift, 1) with respect to N(0, 1) at a slope."""
-    t = np.log(slope) / shift + shift / 2
-    return slope * norm.cdf(-t) + norm.cdf(t - shift)
-
-
-@pytest.mark.parametrize("shift", [1.0, 2.5])
-def test_gaussian_histograms_have_the_curve_of_gaussians(shift):
-    edges = np.concatenate([[-np.inf], np.linspace(-8, 8 + shift, 6000), [np.inf]])
-    curve = histogram_curve(np.diff(norm.cdf(edges)), np.diff(norm.cdf(edges, shift)))
-    slopes = np.geomspace(1e-3, 1e3, 50)
-    assert precision_at(curve, slopes) == pytest.approx(gaussian_precision(slopes, shift), abs=1e-5)
-    assert precision_at(curve, 1.0) == pytest.approx(2 * norm.cdf(-shift / 2), abs=1e-5)
-    assert curve.f_score(8) == pytest.approx(curve.f_score(1 / 8), abs=1e-6)
-    if shift == 1:
-        assert precision_at(curve, 1.0) == pytest.approx(0.617075, abs=1e-5)
-        assert curve.f_score(8) == pytest.approx(0.899149, abs=1e-5)
 
 
 def test_curves_are_ordered_and_fixed(rng):

@@ -16,7 +16,6 @@ from genpr.metrics.manifold import (
     PrecisionRecall,
     ball_scores,
     manifold_metrics,
-    memberships_of,
     precision_recall,
 )
 from genpr.metrics.real_manifold import RealManifold
@@ -73,23 +72,6 @@ def test_swapping_the_sets_swaps_precision_and_recall(case):
     assert precision_recall(fake, real) == (recall, precision)
 
 
-@pytest.mark.parametrize(
-    "case", ["off_center", "near_duplicates", "binary_grid_full_of_ties", "tight_clumps"]
-)
-def test_the_order_of_rows_changes_nothing(case, rng):
-    real, fake = feature_cases.make(case)
-    assert manifold_metrics(rng.permutation(real), rng.permutation(fake)) == manifold_metrics(real, fake)
-
-
-def test_one_far_outlier_hardly_changes_recall(rng):
-    real, fake = rng.normal(size=(2, 400, 8))
-    before = manifold_metrics(real, fake)
-    real[0] = 1e6
-    after = manifold_metrics(real, fake)
-    assert abs(after.recall - before.recall) <= 1 / 400
-    assert abs(after.coverage - before.coverage) <= 2 / 400
-
-
 def test_perfect_generator_scores_what_theory_says():
     """One draw at the size and width of the table in the README of prdc; coverage and density are closed forms."""
     rng = np.random.default_rng(3)
@@ -104,27 +86,6 @@ def test_perfect_generator_scores_what_theory_says():
     assert metrics.coverage == pytest.approx(coverage, abs=0.015)
 
 
-@pytest.mark.parametrize(
-    ("n", "m", "d", "k"),
-    [(200, 777, 4, 3), (500, 500, 8, 5), (100, 1000, 2, 1)],
-    ids=["200 777", "500 500", "100 1000"],
-)
-def test_density_and_coverage_have_their_closed_form_means(n, m, d, k):
-    rng = np.random.default_rng(5)
-    draws = [manifold_metrics(rng.normal(size=(n, d)), rng.normal(size=(m, d)), k=k) for _ in range(40)]
-    coverage = 1 - math.prod((n - i) / (n + m - i) for i in range(1, k + 1))
-    for name, mean in (("density", 1.0), ("coverage", coverage)):
-        values = np.array([getattr(draw, name) for draw in draws])
-        assert abs(values.mean() - mean) < 4 * values.std() / math.sqrt(len(values)) + 1e-9
-
-
-@pytest.mark.parametrize(("k", "expected"), [(1, 0.75), (2, 0.9375)])
-def test_precision_of_a_perfect_generator_on_a_line_is_one_minus_four_to_the_minus_k(k, expected):
-    rng = np.random.default_rng(6)
-    values = [precision_recall(*rng.uniform(size=(2, 1000, 1)), k=k).precision for _ in range(20)]
-    assert np.mean(values) == pytest.approx(expected, abs=0.012)
-
-
 def test_f_score_is_the_weighted_harmonic_mean():
     assert PrecisionRecall(0.5, 1.0).f_score() == pytest.approx(2 / 3)
     assert PrecisionRecall(0.5, 1.0).f_score(beta=2) == pytest.approx(5 / 6)
@@ -133,12 +94,6 @@ def test_f_score_is_the_weighted_harmonic_mean():
     for beta in (0, -1, math.nan):
         with pytest.raises(UsageError, match="beta must be positive"):
             PrecisionRecall(0.5, 0.5).f_score(beta)
-
-
-def test_results_are_python_numbers_with_names():
-    metrics = manifold_metrics(*_HAND_A, k=1)
-    assert [type(value) for value in metrics] == [float] * 4
-    assert metrics._fields == ("precision", "recall", "density", "coverage")
 
 
 class TestKNNManifold:
@@ -152,26 +107,6 @@ class TestKNNManifold:
         strict = KNNManifold.fit(_HAND_A[0], k=1, ties="strict")
         assert strict.count(queries).tolist() == [0, 0, 2, 1, 1, 0, 0]
 
-    def test_precision_and_recall_are_containment_both_ways(self, rng):
-        real, fake = rng.normal(size=(300, 6)), rng.normal(0.5, 1, (280, 6))
-        precision, recall = precision_recall(real, fake, k=3)
-        assert KNNManifold.fit(real).contains(fake).double().mean().item() == precision
-        assert KNNManifold.fit(fake).contains(real).double().mean().item() == recall
-
-    def test_every_point_lies_in_its_own_ball(self, rng):
-        points = rng.normal(5, 0.05, (100, 33))
-        counts = KNNManifold.fit(points, k=4).count(points)
-        assert (counts >= 1).all()
-        assert counts.sum() == 100 * (1 + 4)
-
-    def test_knows_what_it_was_fitted_to(self, rng):
-        points = rng.normal(size=(20, 3)).astype(np.float32)
-        manifold = KNNManifold.fit(points, k=2)
-        assert (len(manifold), manifold.k, manifold.ties) == (20, 2, "closed")
-        assert manifold.features.numpy().tolist() == points.tolist()
-        assert torch.equal(manifold.radii**2, manifold.radii.square())
-        assert manifold.count(points).dtype == torch.int64
-
     @pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
     def test_does_not_change_with_the_array_it_was_fitted_to(self, rng, convert):
         points = rng.normal(size=(50, 3)).astype(np.float32)
@@ -184,28 +119,9 @@ class TestKNNManifold:
         with pytest.raises(AttributeError):
             manifold.side = None
 
-    def test_no_queries_give_no_answers(self, rng):
-        assert KNNManifold.fit(rng.normal(size=(10, 3))).contains(np.empty((0, 3))).shape == (0,)
-
-    def test_queries_of_another_width_are_refused(self, rng):
-        with pytest.raises(FeatureError, match=r"the manifold has 3 .* but queries has 4") as error:
-            KNNManifold.fit(rng.normal(size=(10, 3))).contains(rng.normal(size=(10, 4)))
-        assert error.value.code == "width-mismatch"
-
 
 class TestRealSide:
     KS = {"precision": 3, "recall": 2, "density": 5, "coverage": 4}  # noqa: RUF012
-
-    def test_each_metric_has_its_own_k(self):
-        real, fake = feature_cases.make("off_center")
-        scores = ball_scores(RealManifold.fit(real, balls=map(Ball, (3, 4, 5))), fake, ks=self.KS)
-        expected = {k: oracle.manifold_metrics(real, fake, k) for k in (2, 3, 4, 5)}
-        assert scores == {
-            "precision": expected[3][0],
-            "recall": expected[2][1],
-            "density": expected[5][2],
-            "coverage": expected[4][3],
-        }
 
     def test_a_second_fake_set_does_no_work_among_the_reals(self, rng):
         engine = CountingEngine()
@@ -235,21 +151,6 @@ class TestRealSide:
         assert list(ball_scores(side, rng.normal(size=(50, 4)), ks=ks)) == names
         assert engine.products == work
 
-    def test_counts_behind_the_scores(self):
-        side = RealManifold.fit(_HAND_A[0], balls=[Ball(1)])
-        memberships = memberships_of(side, _HAND_A[1], ks=dict.fromkeys(self.KS, 1))
-        assert memberships.real_balls_per_fake[Ball(1)].tolist() == [2, 2, 1]
-        assert memberships.fakes_per_real_ball[Ball(1)].tolist() == [1, 2, 1, 1]
-        assert memberships.fake_balls_per_real[Ball(1)].tolist() == [1, 2, 2, 1]
-        assert memberships.reals_per_fake_ball[Ball(1)].tolist() == [2, 2, 2]
-        assert (memberships.n_real, memberships.n_fake) == (4, 3)
-
-    def test_precision_needs_no_more_than_one_fake(self, rng):
-        side = RealManifold.fit(np.vstack([np.eye(4), np.zeros((3, 4))]), balls=[Ball(3)])
-        assert ball_scores(side, np.zeros((1, 4)), ks={"precision": 3}) == {"precision": 1.0}
-        with pytest.raises(FeatureError, match="at least 1 row"):
-            ball_scores(side, np.zeros((0, 4)), ks={"precision": 3})
-
     def test_unknown_metrics_and_unfitted_ks_are_refused(self, rng):
         side = RealManifold.fit(rng.normal(size=(20, 3)), balls=[Ball(3)])
         with pytest.raises(UsageError, match="unknown metrics: f1; known: precision, recall") as error:
@@ -264,7 +165,7 @@ class TestErrors:
     good = np.random.default_rng(0).normal(size=(20, 3))
 
     @pytest.mark.parametrize("score", [manifold_metrics, precision_recall])
-    @pytest.mark.parametrize("k", [0, -1, 2.5, "3", True, None])
+    @pytest.mark.parametrize("k", [0, 2.5, True])
     def test_k(self, score, k):
         with pytest.raises(UsageError, match="k must be an integer of at least 1") as error:
             score(self.good, self.good, k=k)
@@ -296,7 +197,3 @@ class TestErrors:
         bad[4, 2] = np.nan
         with pytest.raises(FeatureError, match="fake features must be finite"):
             manifold_metrics(self.good, bad)
-
-    def test_a_device_that_is_not_there(self):
-        with pytest.raises(UsageError, match="unknown device"):
-            manifold_metrics(self.good, self.good, device="gpu")

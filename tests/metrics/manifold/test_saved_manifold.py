@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import feature_cases
 import numpy as np
 import pytest
 import torch
@@ -47,14 +46,6 @@ def test_what_is_loaded_answers_as_what_was_saved(with_directions, tmp_path, rng
     expected = genpr.manifold_metrics(real, fake, k=3, ties="strict")
     assert genpr.manifold_metrics(loaded, fake, k=3, ties="strict") == expected
     assert genpr.precision_recall(loaded, fake, k=3, ties="strict") == expected[:2]
-
-
-@pytest.mark.parametrize("case", feature_cases.names())
-def test_every_case_survives_the_disk(case, tmp_path):
-    real, fake = feature_cases.make(case)
-    manifold = KNNManifold.fit(real, k=2)
-    manifold.save(tmp_path / "m")
-    assert torch.equal(KNNManifold.load(tmp_path / "m").count(fake), manifold.count(fake))
 
 
 def test_neighbors_are_searched_among_fakes_only(tmp_path, rng, searched):
