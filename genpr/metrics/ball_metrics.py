@@ -67,6 +67,13 @@ def ball_metric(
     return register
 
 
+def _register_pairwise(*named: tuple[str, str, str], **fields: object) -> None:
+    """Register metrics of one search, each with its name, meaning and what it measures."""
+    for name, meaning, measures in named:
+        metric = PairwiseMetric(name=name, meaning=meaning, measures=measures, **fields)  # type: ignore[arg-type]
+        NEIGHBOR_METRICS.append(metric)
+
+
 def _share(counts: Tensor, at_least: int = 1) -> float:
     return int((counts >= at_least).sum()) / len(counts)
 
@@ -405,14 +412,13 @@ _PROBABILISTIC = PairwiseSearch(
     _find_probabilistic, lambda n, m: (n + m) * (n + m - 1) // 2, least_fake=lambda k: k
 )
 
-_PROBABILISTIC_METRICS: tuple[tuple[str, str, Literal["fidelity", "diversity"]], ...] = (
+_register_pairwise(
     ("p_precision", "precision with soft balls of one size (fidelity)", "fidelity"),
     ("p_recall", "recall with soft balls of one size (diversity)", "diversity"),
+    reference=_PARK,
+    k=4,
+    search=_PROBABILISTIC,
 )
-NEIGHBOR_METRICS += [
-    PairwiseMetric(name=name, meaning=meaning, reference=_PARK, measures=measures, k=4, search=_PROBABILISTIC)
-    for name, meaning, measures in _PROBABILISTIC_METRICS
-]
 
 
 # Precision-recall curves --------------------------------------------------------------------------------------
@@ -459,13 +465,13 @@ def _find_witnessed(real: RealManifold, fake: CountedFakes, options: PairwiseOpt
     from genpr.metrics.witnessed import cut_and_uncut
 
     found, _ = cut_and_uncut(real.points.features, fake.points.features, options.seed, options.advance)
-    n = {"fidelity": len(fake.points), "diversity": len(real.points)}
     values = {f"witnessed_{name}": value for name, value in found._asdict().items()}
+    n = {name: len(fake.points if name == "witnessed_fidelity" else real.points) for name in values}
     return {
         name: None
         if math.isnan(value)
-        else MetricValue(value, options.k, null=1.0, null_source="leave-one-out", n_counted=n[measures])
-        for (name, value), (_, _, measures) in zip(values.items(), _WITNESSED_METRICS, strict=True)
+        else MetricValue(value, options.k, null=1.0, null_source="leave-one-out", n_counted=n[name])
+        for name, value in values.items()
     }
 
 
@@ -494,24 +500,16 @@ _WITNESSED = PairwiseSearch(
     halves=PairwiseHalves(_find_witnessed_halves, count=20, least=2 * (_WITNESSED_K + 1)),
 )
 
-_WITNESSED_METRICS: tuple[tuple[str, str, Literal["fidelity", "diversity"]], ...] = (
+_register_pairwise(
     ("witnessed_fidelity", "share of fakes that 5 reals vouch for (fidelity)", "fidelity"),
     ("witnessed_diversity", "lesser of witnessed support and coverage", "diversity"),
     ("witnessed_support", "share of reals that 5 fakes vouch for", "diversity"),
     ("witnessed_coverage", "share of reals with 4 fakes in their ball", "diversity"),
+    reference="this package",
+    k=_WITNESSED_K,
+    k_is_fixed=True,
+    search=_WITNESSED,
 )
-NEIGHBOR_METRICS += [
-    PairwiseMetric(
-        name=name,
-        meaning=meaning,
-        reference="this package",
-        measures=measures,
-        k=_WITNESSED_K,
-        k_is_fixed=True,
-        search=_WITNESSED,
-    )
-    for name, meaning, measures in _WITNESSED_METRICS
-]
 
 
 # Realism, rarity, authenticity --------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -36,6 +36,9 @@ M = TypeVar("M", bound=Metric)
 
 _HEUSEL = "Heusel et al. 2017, arXiv:1706.08500"
 _BINKOWSKI = "Bińkowski et al. 2018, arXiv:1801.01401"
+_STEIN = "Stein et al. 2023, arXiv:2306.04675"
+_JAYASUMANA = "Jayasumana et al. 2024, arXiv:2401.09603"
+_CHONG = "Chong and Forsyth 2020, arXiv:1911.07023"
 _ROUNDING = 1e-6  # of shares that are means of float32
 _LARGEST = 1e100  # beyond it, sums and axes of plots overflow
 
@@ -98,16 +101,21 @@ def _copying(
     return MetricValue(z, None, null=0.0, null_source="closed form") if math.isfinite(z) else None
 
 
-def _distance(name: str, meaning: str, reference: str, **fields: object) -> DistributionMetric:
+def _distance(
+    name: str, meaning: str, reference: str, compute: Callable[..., MetricValue], **fields: object
+) -> DistributionMetric:
     """A distance, whose unbiased estimates may be negative."""
     return DistributionMetric(
         name=name,
         meaning=meaning,
         reference=reference,
+        compute=compute,
         kind="distance",
         better="lower",
         lower=None,
         upper=None,
+        uses_moments=compute is _frechet,
+        samples_subsets=compute is _kernel,
         **fields,  # type: ignore[arg-type]
     )
 
@@ -128,54 +136,26 @@ DISTRIBUTION_METRICS: list[Metric] = [
         "fid",
         "Fréchet distance of Inception features",
         _HEUSEL,
+        _frechet,
         space="inception",
-        compute=_frechet,
-        uses_moments=True,
         file_moments=("mu", "sigma"),
     ),
     _distance(
         "sfid",
         "Fréchet distance of Inception feature maps",
         "Nash et al. 2021, arXiv:2103.03841",
+        _frechet,
         space="inception-spatial",
-        compute=_frechet,
-        uses_moments=True,
         file_moments=("mu_s", "sigma_s"),
     ),
+    _distance("kid", "kernel distance of Inception features", _BINKOWSKI, _kernel, space="inception"),
+    _distance("fd_dinov2", "Fréchet distance of DINOv2 features", _STEIN, _frechet, space="dinov2-vitl14"),
     _distance(
-        "kid",
-        "kernel distance of Inception features",
-        _BINKOWSKI,
-        space="inception",
-        compute=_kernel,
-        samples_subsets=True,
+        "cmmd", "kernel distance of CLIP embeddings, x 1000", _JAYASUMANA, _cmmd, space="clip-vit-l-14-336"
     ),
-    _distance(
-        "fd_dinov2",
-        "Fréchet distance of DINOv2 features",
-        "Stein et al. 2023, arXiv:2306.04675",
-        space="dinov2-vitl14",
-        compute=_frechet,
-        uses_moments=True,
-    ),
-    _distance(
-        "cmmd",
-        "kernel distance of CLIP embeddings, x 1000",
-        "Jayasumana et al. 2024, arXiv:2401.09603",
-        space="clip-vit-l-14-336",
-        compute=_cmmd,
-    ),
-    _distance("fd", "Fréchet distance of the chosen features", _HEUSEL, compute=_frechet, uses_moments=True),
-    _distance(
-        "fd_infinity",
-        "the same, extrapolated to endless fakes",
-        "Chong and Forsyth 2020, arXiv:1911.07023",
-        compute=_frechet_infinity,
-        least=3,
-    ),
-    _distance(
-        "kd", "kernel distance of the chosen features", _BINKOWSKI, compute=_kernel, samples_subsets=True
-    ),
+    _distance("fd", "Fréchet distance of the chosen features", _HEUSEL, _frechet),
+    _distance("fd_infinity", "the same, extrapolated to endless fakes", _CHONG, _frechet_infinity, least=3),
+    _distance("kd", "kernel distance of the chosen features", _BINKOWSKI, _kernel),
     DistributionMetric(
         name="is",
         meaning="Inception Score: sharp and varied classes",

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from genpr.metrics import ball_metrics as metrics
-from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold, choose_engine, tally
+from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold, tally
 from genpr.metrics.realism import authentic, rarity, realism_of
 from genpr.metrics.registry import NEIGHBORS
 from genpr.neighbors.balls import Ball
@@ -128,14 +128,6 @@ def _counted(
         smallest = counts.smallest_real_ball if smallest is None else smallest
     assert smallest is not None
     return per_fake, per_real, smallest
-
-
-def nearest_others(features: Tensor, rows: Tensor) -> Tensor:
-    """Row of the nearest other image of each of some rows, (r,) int64; of equally near ones any."""
-    points = Placed.of(features, 1)
-    index, _ = nearest_between(points.beside(features[rows]), points, 2, engine=choose_engine(points.device))
-    # Of copies, the row itself need not be the first, or among them.
-    return torch.where(index[:, 0] == rows, index[:, 1], index[:, 0])
 
 
 def _roots(sq: Tensor) -> Tensor:
