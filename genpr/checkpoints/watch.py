@@ -37,10 +37,7 @@ if TYPE_CHECKING:
 SourceOf = Callable[[Path], object]
 """From a path to what `Evaluator.score` takes, or None for what is no sample; called at every poll."""
 
-SAMPLE_SUFFIXES = (
-    *(".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz"),
-    *(".npz", ".npy", ".safetensors", ".parquet"),
-)
+SAMPLE_SUFFIXES = (".zip", ".tar", ".npz", ".npy", ".safetensors", ".parquet")
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 10.0, 600.0  # until a source that could not be scored is tried again
 
 

@@ -140,11 +140,10 @@ def check_weights(
         for name, *_ in group_by_network(names) if images or of_features else ():
             require_weights(name, weights=weights_of(name, options.weights), offline=options.offline)
     except WeightsError:
-        from genpr.distributed import current_communicator
         from genpr.images.source import open_source
 
         for source in images:
-            open_source(source, communicator=current_communicator())
+            open_source(source)
         if len(images) == 1 and len(sources) == 2:
             from genpr.features.inputs import check_same_kind, open_input  # which imports torch
 

@@ -23,8 +23,8 @@ from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import check_same_weights
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
+from genpr.images.arrays import read_statistics
 from genpr.images.policy import choices_in
-from genpr.images.statistics import read_statistics
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.metric import DistributionMetric
 from genpr.metrics.modes import RealKinds
@@ -238,12 +238,14 @@ class FittedReference:
             return {}
         path = Path(opened.source.name)
         found = read_statistics(path) if path.suffix.lower() == ".npz" else None
+        if found is None:
+            return {}
         moments: dict[str, Gaussian] = {}
-        for name, space in self.plan.spaces.items() if found is not None else ():
+        for name, space in self.plan.spaces.items():
             metric = METRICS[name]
             if not isinstance(metric, DistributionMetric) or metric.file_moments is None:
                 continue
-            mean, covariance = (getattr(found, field) for field in metric.file_moments)
+            mean, covariance = (found.get(key) for key in metric.file_moments)
             if mean is None or covariance is None:
                 continue
             dim = side[space].features.shape[1]

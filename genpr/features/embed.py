@@ -69,7 +69,7 @@ def embed(
         UsageError: There is no such source.
     """
     return embed_source(
-        open_source(source, communicator=current_communicator()),
+        open_source(source),
         wrap_extractor(extractor),
         batch_size=batch_size,
         progress=progress,

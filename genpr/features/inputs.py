@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.distributed import current_communicator
 from genpr.errors import DataError, FeatureError, ImageError, UsageError
 from genpr.features.extractor import check_same_extractor
 from genpr.features.feature_set import FeatureSet, load_features, load_joined
@@ -22,7 +21,7 @@ from genpr.images.datasets import BatchSource
 from genpr.images.decode import content_sha256, decode
 from genpr.images.folder import FileSource
 from genpr.images.item import ImageData, ImageSource, Item, printable
-from genpr.images.paths import STDIN, expand, split_choice
+from genpr.images.paths import expand, split_choice
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 from genpr.notices import notice
@@ -50,10 +49,10 @@ def open_input(source: object, role: str) -> OpenedInput:
         return source
     if isinstance(source, str | os.PathLike):
         text = os.fsdecode(source)
-        is_folder = text == STDIN or os.path.isdir(text)  # noqa: PTH112 - a Path raises for names that are too long
+        is_folder = os.path.isdir(text)  # noqa: PTH112 - a Path raises for names that are too long
         features = None if is_folder else _open_features(text)
         if features is None:
-            return OpenedImages(open_source(text, communicator=current_communicator()), on_disk=True)
+            return OpenedImages(open_source(text), on_disk=True)
         if features.extractor is not None:
             return features
         unlabeled = notice("unlabeled-features", source=features.source)
@@ -98,13 +97,7 @@ def holds_features(path: Path) -> bool:
 
 
 def check_same_kind(real: OpenedInput, fake: OpenedInput) -> None:
-    """Refuse features against images, features of different extractors, and two lists on standard input."""
-    one, other = real.source, fake.source
-    if isinstance(one, FileSource) and isinstance(other, FileSource) and one.is_stdin and other.is_stdin:
-        raise UsageError(
-            "both sides are lists on standard input (-), of which there is one; write one of them to a .txt file",
-            code="stdin-twice",
-        )
+    """Refuse features against images, and features of different extractors."""
     if isinstance(real, FeatureSet) != isinstance(fake, FeatureSet):
         features, images = (real, fake) if isinstance(real, FeatureSet) else (fake, real)
         assert isinstance(features, FeatureSet)

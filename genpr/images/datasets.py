@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,35 +17,23 @@ from PIL import Image
 
 from genpr.errors import DataError, ImageError, UsageError, printable, short
 from genpr.images.arrays import check_images, is_tensor, pixels_at
-from genpr.images.arrow import Columns, columns_of, labels_in, require_bytes, several_splits
 from genpr.images.decode import loaded, rgb_of_image
 from genpr.images.folder import read_file
 from genpr.images.item import (
-    MAX_ENCODED_BYTES,
+    ImageData,
     ImageSource,
     Item,
     NumberedSource,
     StatedLabels,
-    too_large_to_read,
+    check_encoded_size,
     unreadable,
 )
+from genpr.images.parquet import Columns, columns_of, labels_in, several_splits
 from genpr.images.paths import is_remote
 from genpr.notices import Notice
 
 _ELEMENTS = "PIL images, uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a tuple"
 _LABELS_AT_ONCE = 8192
-
-
-class Dataset(Protocol):
-    """What torch calls a map-style dataset; lists qualify."""
-
-    def __len__(self) -> int:
-        """Number of images."""
-        ...
-
-    def __getitem__(self, index: int, /) -> Any:  # noqa: ANN401 - checked when it arrives
-        """The image at `index`, perhaps first in a tuple."""
-        ...
 
 
 class CountedBatches(Iterable[object]):
@@ -68,29 +56,34 @@ class CountedBatches(Iterable[object]):
 
 
 @dataclass(frozen=True)
-class DatasetSource(ImageSource):
+class DatasetSource(NumberedSource):
     """Images of a map-style dataset, from which images are read one at a time.
 
     Datasets are written for worker processes, not for threads, so reads take turns. The dataset must give the
-    same image for the same index: one that augments at random gives features that are random too.
+    same image for the same index: one that augments at random gives features that are random too. `columns` are those of a
+    data set of Hugging Face, whose column of images is undecoded.
     """
 
     name: str
-    dataset: Dataset
+    dataset: Any
+    columns: Columns | None = None
     _turn: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __iter__(self) -> Iterator[Item]:
-        for index in range(len(self.dataset)):
-            yield Item(f"[{index}]", partial(self._read, index))
+    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices; others are not read."""
+        return (Item(f"[{index}]", partial(self._read, index)) for index in indices)
 
-    def _read(self, index: int) -> NDArray[np.uint8] | Image.Image:
+    def _read(self, index: int) -> ImageData:
         name = f"[{index}]"
         try:
             with self._turn:
-                image = _without_label(self.dataset[index])
+                element = self.dataset[index]
+                if self.columns is not None:
+                    return _bytes_of(element[self.columns.image], name)
+                image = _without_label(element)
                 return loaded(image, name=name) if isinstance(image, Image.Image) else _pixels(image, name)
         except ImageError:
             raise
@@ -98,6 +91,12 @@ class DatasetSource(ImageSource):
             raise ImageError(str(error), code=error.code, path=name) from error
         except OSError as error:
             raise unreadable(name, error) from error
+
+    def stated_labels(self) -> StatedLabels | None:
+        """The values of the label column of a data set of Hugging Face."""
+        if self.columns is None:
+            return None
+        return labels_in(self.columns, partial(_values, self.dataset), self.name)
 
 
 @dataclass
@@ -143,12 +142,8 @@ class BatchSource(ImageSource):
                 index += 1
 
 
-def open_dataset(dataset: Dataset, name: str) -> DatasetSource | BatchSource:
-    """Take a dataset, or a list of batches, after a look at its first element.
-
-    Raises:
-        DataError: It is empty, or its elements are not images.
-    """
+def open_dataset(dataset: Any, name: str) -> DatasetSource | BatchSource:  # noqa: ANN401 - a user's object
+    """Take a map-style dataset, or a list of batches, after a look at its first element."""
     if not len(dataset):
         raise DataError(f"{printable(name)} has no images (its length is 0)", code="no-images", path=name)
     first = dataset[0]
@@ -186,95 +181,28 @@ def _pixels(element: object, name: str) -> NDArray[np.uint8]:
     raise DataError(f"{printable(name)} needs {_ELEMENTS}; got {came}", code="array-type", path=name)
 
 
-@dataclass(frozen=True)
-class HuggingFaceSource(NumberedSource):
-    """The images in one column of a `datasets.Dataset`, in its order; reads take turns.
-
-    genpr takes the bytes that it holds. Left to itself it opens images with Pillow, turns them by their EXIF orientation,
-    and runs what `set_transform` was given, so that the numbers would depend on how a data set was handed over.
-
-    Attributes:
-        dataset: Without format and transforms, its column of images undecoded.
-        columns: Where images and classes are.
-    """
-
-    name: str
-    dataset: Any
-    columns: Columns
-    _turn: Lock = field(default_factory=Lock, repr=False, compare=False)
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at some indices; others are not read."""
-        images = self.dataset.select_columns([self.columns.image])
-        for index in indices:
-            yield Item(f"[{index}]", partial(self._read, images, index))
-
-    def _read(self, images: Any, index: int) -> bytes:  # noqa: ANN401 - untyped
-        with self._turn:
-            value = images[index][self.columns.image]
-        return require_bytes(_bytes_of(value, f"[{index}]"))
-
-    def stated_labels(self) -> StatedLabels | None:
-        """The values of the label column."""
-        return labels_in(self.columns, partial(_values, self.dataset), self.name)
-
-
-@dataclass(frozen=True)
-class StreamedSource(ImageSource):
-    """The images in one column of a `datasets.IterableDataset`, as they come; how many is not known."""
-
-    name: str
-    dataset: Any
-    columns: Columns
-
-    def __len__(self) -> int:
-        raise TypeError(f"{self.name} is streamed and does not know its number of images")
-
-    def __iter__(self) -> Iterator[Item]:
-        for index, row in enumerate(self.dataset):
-            name = f"[{index}]"
-            yield Item(name, partial(require_bytes, _bytes_of(row[self.columns.image], name)))
-
-    def stated_labels(self) -> StatedLabels | None:
-        """The values of the label column, for which the data set is streamed once more."""
-        return labels_in(self.columns, partial(_values, self.dataset), self.name)
-
-
 def is_huggingface(source: object) -> bool:
     """Whether something comes from the library `datasets`; where that was never imported, nothing does."""
     datasets = sys.modules.get("datasets")
-    names = ("Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict")
-    kinds = tuple(kind for name in names if isinstance(kind := getattr(datasets, name, None), type))
+    kinds = tuple(getattr(datasets, name, ()) for name in ("Dataset", "DatasetDict"))
     return isinstance(source, kinds)
 
 
-def open_huggingface(source: Any, name: str) -> HuggingFaceSource | StreamedSource:  # noqa: ANN401 - untyped
-    """Find the images in a data set, without decoding any.
+def open_huggingface(source: Any, name: str) -> DatasetSource:  # noqa: ANN401 - untyped
+    """Find the images in a data set, which must be one split with one column of images, without decoding any.
 
-    Raises:
-        UsageError: It has several splits, or several columns of images.
-        DataError: It has no images.
+    Left to itself `datasets` opens images with Pillow, turns them by their EXIF orientation, and runs what `set_transform`
+    was given, so genpr takes the bytes.
     """
     import datasets
 
     if isinstance(source, Mapping):
         raise several_splits(name, [str(each) for each in source], [])
-    if source.features is None:
-        raise UsageError(
-            f"{printable(name)} does not know its columns; pass it after "
-            ".cast_column('image', datasets.Image(decode=False)), with the name of its column of images",
-            code="several-columns",
-        )
     columns = columns_of(source.features.arrow_schema, None, name)
-    raw = source.with_format(None).cast_column(columns.image, datasets.Image(decode=False))
-    if isinstance(source, datasets.IterableDataset):
-        return StreamedSource(name, raw, columns)
     if not len(source):
         raise DataError(f"{printable(name)} has no images (it has no rows)", code="no-images", path=name)
-    return HuggingFaceSource(name, raw, columns)
+    raw = source.with_format(None).cast_column(columns.image, datasets.Image(decode=False))
+    return DatasetSource(name, raw.select_columns([columns.image, *columns.labels]), columns)
 
 
 def _values(dataset: Any, column: str) -> Iterator[list[object]]:  # noqa: ANN401 - untyped
@@ -282,17 +210,15 @@ def _values(dataset: Any, column: str) -> Iterator[list[object]]:  # noqa: ANN40
         yield list(batch[column])
 
 
-def _bytes_of(value: object, name: str) -> bytes | ImageError:
+def _bytes_of(value: object, name: str) -> bytes:
     """The bytes of an undecoded image; of one that is only a path, which the user's own data set says, the file's."""
     data = value.get("bytes") if isinstance(value, dict) else value
     if isinstance(data, bytes):
-        return too_large_to_read(name, len(data)) if len(data) > MAX_ENCODED_BYTES else data
+        check_encoded_size(name, len(data))
+        return data
     path = value.get("path") if isinstance(value, dict) else None
     if not isinstance(path, str):
-        return unreadable(name, "the value is null")
+        raise unreadable(name, "the value is null")
     if is_remote(path) or "::" in path:
-        return unreadable(name, f"it lies at {short(path)}, which is no file here")
-    try:
-        return read_file(Path(), path, name)
-    except ImageError as error:
-        return error
+        raise unreadable(name, f"it lies at {short(path)}, which is no file here")
+    return read_file(Path(), path, name)

@@ -12,6 +12,8 @@ import hashlib
 import io
 import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
@@ -31,18 +33,15 @@ from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from genpr.errors import GenprError, ImageError, printable
-from genpr.images.avif import avif_workload
 from genpr.images.formats import (
     JPEG_END,
+    JPEG_SCAN,
     TooManyPiecesError,
-    Workload,
-    ends_early,
+    check_png,
+    guess,
     image_format,
-    jpeg_passes,
     jpeg_without_metadata,
-    read_png_chunks,
-    refusal,
-    workload,
+    tiff_tile,
 )
 from genpr.images.item import ImageData
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
@@ -58,8 +57,11 @@ __all__ = [
     "rgb_of_image",
 ]
 
-# Pixels that a decoder may fill for a small image, however low the limit; they fit anywhere.
-_LEAST_LIMIT = 2**24
+_LEAST_LIMIT = 2**24  # pixels that the passes over a JPEG may come to, however low the limit
+_MOST_SCANS = 40  # times the limit that they may come to; about 8 s at the default limit
+_LEAST_PASS = 2**12  # pixels that a pass over a smaller JPEG counts as, for its fixed cost
+_LEAST_TILE = 2**10  # pixels that a smaller TIFF tile counts as, for its fixed cost
+_MOST_PROFILES = 100  # of a PNG, each of which Pillow unfolds to a megabyte
 _LONGEST_SIDE = 2**20  # pixels; decoders hold several rows at once, and resizing stretches them
 _SMALL_FILE = 2**16  # bytes, which cannot be read in very many pieces
 _MOST_READS = 1_100_000  # of Pillow's parsers, several to a piece; 89 megapixels of noise as GIF take 850,000
@@ -91,20 +93,20 @@ class UnsupportedPixelsError(Exception):
 class PillowGuard:
     """Makes Pillow's process-wide switches strict and silent; the first thread in sets, the last one out restores them.
 
-    Two of them reach into every decode. `ImageFile.LOAD_TRUNCATED_IMAGES`, which training code likes to set, fills
-    what is missing of a file with gray. And broken metadata makes Pillow warn, which raises where warnings are
-    errors. Neither can be set for one thread only (`warnings.catch_warnings` is not safe between threads before
+    `ImageFile.LOAD_TRUNCATED_IMAGES`, which training code likes to set, fills what is missing of a file with gray. Without
+    `Image.MAX_IMAGE_PIXELS` the parsers of GIF, TIFF and WebP allocate whatever a file claims. And broken metadata make
+    Pillow warn. None of these can be set for one thread only (`warnings.catch_warnings` is not safe between threads before
     Python 3.14), so all decoding threads share one guard, which counts them.
 
-    What another thread changes meanwhile is set again when the next decode begins. The filter silences
-    warnings from Pillow's own modules only, and is taken out of the very lists it was put into, so it stays
-    behind nowhere, however other threads nest their `catch_warnings`.
+    The filter silences warnings from Pillow's own modules only, and is taken out of the very lists it was put into, so it
+    stays behind nowhere, however other threads nest their `catch_warnings`.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._inside = 0
         self._lenient = False
+        self._unlimited = False
         self._muted: list[list[Any]] = []
 
     def __enter__(self) -> None:
@@ -112,6 +114,8 @@ class PillowGuard:
             self._inside += 1
             if ImageFile.LOAD_TRUNCATED_IMAGES:
                 ImageFile.LOAD_TRUNCATED_IMAGES, self._lenient = False, True
+            if Image.MAX_IMAGE_PIXELS is None:
+                Image.MAX_IMAGE_PIXELS, self._unlimited = MAX_PIXELS, True
             filters = cast("list[Any]", warnings.filters)
             if not filters or filters[0] is not _QUIET:
                 filters.insert(0, _QUIET)
@@ -124,6 +128,8 @@ class PillowGuard:
                 return
             if self._lenient:
                 ImageFile.LOAD_TRUNCATED_IMAGES, self._lenient = True, False
+            if self._unlimited:
+                Image.MAX_IMAGE_PIXELS, self._unlimited = None, False
             # A copy made meanwhile by `catch_warnings` holds the filter too, if it is still in use.
             for filters in (*self._muted, cast("list[Any]", warnings.filters)):
                 for entry in [*filters]:
@@ -181,29 +187,20 @@ _PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A decoded image.
-
-    Attributes:
-        pixels: RGB, (h, w, 3), C-contiguous and writable (as `torch.from_numpy` wants it).
-        flags: What was done on the way, a subset of `FLAGS` in their order.
-    """
+    """RGB pixels (h, w, 3), C-contiguous and writable, and what was done on the way, a subset of `FLAGS` in their order."""
 
     pixels: NDArray[np.uint8]
     flags: tuple[str, ...]
 
 
 def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
-    """Decode one image completely. Safe to call from several threads.
+    """Decode one image completely; safe to call from several threads.
 
-    Args:
-        data: The bytes of a file; pixels (h, w, 3), which are passed through (copied only if they are not
-            C-contiguous or not writable); or a loaded Pillow image, whose other frames are not looked at.
-        name: Its label, for messages.
-        policy: Limits, and what becomes of transparency and orientation.
+    Pixels (h, w, 3) are passed through, and copied only if they are not C-contiguous or not writable.
 
     Raises:
-        ImageError: With `path=name` and one of the codes image-unreadable, format-not-allowed,
-            image-too-large, image-truncated, image-corrupt, mode-unsupported.
+        ImageError: With `path=name` and one of the codes image-unreadable, image-too-large, image-corrupt,
+            mode-unsupported.
     """
     if isinstance(data, np.ndarray):
         return _pass_through(data, name, policy)
@@ -211,55 +208,53 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
         return _convert(data, name, policy)
     format_name = image_format(data)
     if format_name is None:
-        code, reason = refusal(data)
-        raise _error(name, reason, code)
+        raise _error(name, guess(data), "image-unreadable")
+    with _errors_named(name, f"the {format_name} file is damaged or cut short, after {len(data):,} bytes"):
+        return _decode_file(data, format_name, name, policy)
+
+
+@contextmanager
+def _errors_named(name: str, damage: str) -> Iterator[None]:
+    """Make an `ImageError` of whatever Pillow raises."""
     with pillow_guard:
         try:
-            return _decode_file(data, format_name, name, policy)
+            yield
         except (GenprError, MemoryError):
             raise
         except UnsupportedPixelsError as error:
-            raise _unsupported(name, error) from error
+            text = f"has {error}; convert it to 8-bit RGB yourself"
+            raise _error(name, text, "mode-unsupported") from error
         except TooManyPiecesError as error:
-            raise _error(
-                name, f"{error}, which take too long to parse; save it again", "image-too-large"
-            ) from error
+            text = f"{error}, which take too long to parse; save it again"
+            raise _error(name, text, "image-too-large") from error
         except Image.DecompressionBombError as error:
             raise _error(name, f"Pillow refuses it ({error})", "image-too-large") from error
         except Exception as error:  # damaged files make plugins raise nearly anything
-            raise _damaged(data, format_name, name, error) from error
+            reason = printable(str(error)) or type(error).__name__
+            raise _error(name, f"{damage} ({reason})", "image-corrupt") from error
 
 
 def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy) -> Decoded:
-    exif = damage = None
-    if format_name == "PNG":
-        data, damage = read_png_chunks(data)
-    elif format_name == "JPEG":
+    exif = None
+    if format_name == "JPEG":
         data, exif = jpeg_without_metadata(data)
-    elif format_name != "AVIF":
-        _check_work(workload(data, format_name), format_name, name, policy)
+    elif format_name == "PNG" and data.count(b"iCCP") > _MOST_PROFILES:
+        raise TooManyPiecesError(f"it has more than {_MOST_PROFILES} color profiles")
     is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes
     image = _PLUGINS[format_name](MeteredFile(data) if is_metered else io.BytesIO(data))
     if exif is not None:
         image.info["exif"] = exif
-    if format_name == "AVIF":  # whose boxes libavif has read by now, and says best what is wrong with them
-        _check_work(avif_workload(data), format_name, name, policy)
     _check_size(image.size, name, policy)
     _check_python_codec(image, data)
-    header_end = image.fp.tell() if image.fp else 0
-    if isinstance(image, JpegImageFile):
-        components = 0 if "progressive" in image.info else image.layers
-        passes = jpeg_passes(data, image.size, components=components, at=header_end)
-        _check_work(Workload(total=passes), format_name, name, policy)
-    depth = depth_of(image)
-    if (
-        format_name == "JPEG" and data.rfind(JPEG_END, header_end) < 0
-    ):  # that of an embedded preview lies before
-        damage = "truncated"
-    if damage:
-        raise _damaged(data, format_name, name, ValueError(f"{damage} data"))
+    if format_name == "JPEG":
+        _check_jpeg(image, data, name, policy)
+    elif format_name == "PNG":
+        check_png(data)
+    elif format_name == "TIFF":
+        _check_tiles(tiff_tile(data), image.size, name, policy)
+    bits = bits_of(image)
     image.load()
-    pixels, flags = rgb_pixels(image, depth, policy)
+    pixels, flags = rgb_pixels(image, bits, policy)
     try:  # last, as it may move on to the second frame
         has_frames = bool(getattr(image, "is_animated", False))
     except TooManyPiecesError:
@@ -271,44 +266,36 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
     return Decoded(pixels, tuple(sorted(flags, key=FLAGS.index)))
 
 
-def loaded(image: Image.Image, *, name: str) -> Image.Image:
-    """A Pillow image that someone else opened, with its pixels read.
+def _check_jpeg(image: ImageFile.ImageFile, data: bytes, name: str, policy: DecodePolicy) -> None:
+    """Refuse a JPEG without its end, or with very many scans, each of which is a pass over all pixels."""
+    at = image.fp.tell() if image.fp else 0
+    if data.rfind(JPEG_END, at) < 0:  # that of an embedded preview lies before
+        raise ValueError("its end is missing")
+    passes = max(image.size[0] * image.size[1], _LEAST_PASS) * (1 + data.count(JPEG_SCAN, at))
+    limit = _MOST_SCANS * max(policy.max_pixels, _LEAST_LIMIT)
+    if passes > limit:
+        facts = f"its decoder would fill {passes:,} pixels in all scans, more than the limit of {limit:,}"
+        raise _error(name, f"{facts}{_BOMB}", "image-too-large")
 
-    Raises:
-        ImageError: They cannot be read.
-    """
-    with pillow_guard:
-        try:
-            image.load()
-        except MemoryError:
-            raise
-        except Exception as error:  # as in `decode`
-            raise _error(name, f"cannot be loaded ({printable(str(error))})", "image-corrupt") from error
+
+def loaded(image: Image.Image, *, name: str) -> Image.Image:
+    """A Pillow image that someone else opened, with its pixels read."""
+    with _errors_named(name, "cannot be loaded"):
+        image.load()
     return image
 
 
 def rgb_of_image(image: Image.Image, *, name: str) -> NDArray[np.uint8]:
-    """Pixels (h, w, 3) of a Pillow image that someone else opened, by the default rules for files.
-
-    Raises:
-        ImageError: Its mode is refused, or it was not loaded yet and loading failed.
-    """
+    """Pixels (h, w, 3) of a Pillow image that someone else opened, by the default rules for files."""
     return _convert(loaded(image, name=name), name, DecodePolicy()).pixels
 
 
 def _convert(image: Image.Image, name: str, policy: DecodePolicy) -> Decoded:
     """Pixels of a loaded image that someone else opened."""
     _check_size(image.size, name, policy)
-    with pillow_guard:
-        try:
-            depth = Depth(16) if image.mode.startswith("I;16") else Depth()
-            pixels, flags = rgb_pixels(image, depth, policy)
-        except MemoryError:
-            raise
-        except UnsupportedPixelsError as error:
-            raise _unsupported(name, error) from error
-        except Exception as error:  # as in `decode`
-            raise _error(name, f"cannot be converted ({printable(str(error))})", "image-corrupt") from error
+    with _errors_named(name, "cannot be converted"):
+        bits = 16 if image.mode.startswith("I;16") else 8
+        pixels, flags = rgb_pixels(image, bits, policy)
     return Decoded(pixels, tuple(sorted(flags, key=FLAGS.index)))
 
 
@@ -333,68 +320,33 @@ def decoder_versions() -> dict[str, str]:
     return versions
 
 
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """How channel values are stored.
-
-    Attributes:
-        bits: Significant bits of a value: at most 8, or 12 or 16.
-        inverted: Gray values count from white, and Pillow has not turned them round.
-    """
-
-    bits: int = 8
-    inverted: bool = False
-
-
-def depth_of(image: ImageFile.ImageFile) -> Depth:
-    """How an opened image stores its values; to be called before loading.
-
-    Raises:
-        UnsupportedPixelsError: Pillow would misread the file.
-    """
-    if isinstance(image, TiffImageFile):
-        return _depth_of_tiff(image)
+def bits_of(image: ImageFile.ImageFile) -> int:
+    """Significant bits of the channel values of an opened image, 8 or 16; to be called before loading."""
     args = image.tile[0].args if image.tile else None
-    if isinstance(image, PngImageFile):
-        return Depth(16) if isinstance(args, str) and args.endswith(";16B") else Depth()
-    if isinstance(image, PpmImageFile) and image.mode != "F":
+    is_deep = False
+    if isinstance(image, TiffImageFile):
+        is_deep = max(image.tag_v2.get(_BITS_PER_SAMPLE, (1,))) in {12, 16} and image.mode not in {"I", "F"}
+        is_planar = image.tag_v2.get(_PLANAR) == _SEPARATE_PLANES and len(image.getbands()) > 1
+        is_inverted = image.mode.startswith("I;16") and image.tag_v2.get(_PHOTOMETRIC) == _WHITE_IS_ZERO
+        if is_deep and (is_planar or is_inverted or image.tag_v2[_BITS_PER_SAMPLE][0] == 12):
+            raise UnsupportedPixelsError("a TIFF of 12 or 16 bits in a form that Pillow misreads")
+    elif isinstance(image, PngImageFile):
+        is_deep = isinstance(args, str) and args.endswith(";16B")
+    elif isinstance(image, PpmImageFile) and image.mode != "F":
         # Pillow scales every maxval to the full range of the mode it chooses.
-        wide = image.mode == "I" or (isinstance(args, tuple) and args[1] > 255)
-        return Depth(16) if wide else Depth()
-    return Depth()
+        is_deep = image.mode == "I" or (isinstance(args, tuple) and args[1] > 255)
+    return 16 if is_deep else 8
 
 
-def _depth_of_tiff(image: TiffImageFile) -> Depth:
-    tags = image.tag_v2
-    bits = max(tags.get(_BITS_PER_SAMPLE, (1,)))
-    if image.mode in {"I", "F"} or bits not in {12, 16}:
-        return Depth()
-    if tags.get(_PLANAR) == _SEPARATE_PLANES and len(image.getbands()) > 1:
-        # Uncompressed ones come out as noise, without an error (Pillow 13 takes each plane as 8-bit).
-        raise UnsupportedPixelsError(f"a {bits}-bit TIFF in separate color planes, which Pillow misreads")
-    return Depth(bits, inverted=image.mode.startswith("I;16") and tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO)
-
-
-def rgb_pixels(image: Image.Image, depth: Depth, policy: DecodePolicy) -> tuple[NDArray[np.uint8], set[str]]:
-    """Convert a loaded image to 8-bit RGB.
+def rgb_pixels(image: Image.Image, bits: int, policy: DecodePolicy) -> tuple[NDArray[np.uint8], set[str]]:
+    """Pixels (h, w, 3) of a loaded image in 8-bit RGB, writable, and the flags of what was changed or left out.
 
     The rule is `image.convert("RGB")`, as every loader does it, except where that ruins an image in silence: it
     saturates 16-bit gray, and turns float and 32-bit integer images black or white.
-
-    Args:
-        image: In any mode.
-        depth: How its file stores values.
-        policy: What becomes of transparency and orientation.
-
-    Returns:
-        Pixels (h, w, 3), writable, and those flags that report values changed or left out.
-
-    Raises:
-        UnsupportedPixelsError: The mode has no agreed meaning as 8-bit RGB.
     """
-    is_deep_gray = image.mode.startswith("I;16") or (image.mode == "I" and depth.bits == 16)
+    is_deep_gray = image.mode.startswith("I;16") or (image.mode == "I" and bits == 16)
     convert = _scaled_gray if is_deep_gray else _converted
-    pixels, flags = convert(image, depth, policy.background)
+    pixels, flags = convert(image, bits, policy.background)
     if isinstance(image, TiffImageFile):
         orientation: Any = image.tag_v2.get(_ORIENTATION)
     else:
@@ -409,7 +361,7 @@ def rgb_pixels(image: Image.Image, depth: Depth, policy: DecodePolicy) -> tuple[
 
 
 def _converted(
-    image: Image.Image, depth: Depth, background: _Color | None
+    image: Image.Image, bits: int, background: _Color | None
 ) -> tuple[NDArray[np.uint8], set[str]]:
     """Pixels by Pillow's own conversion, a few million at once."""
     if image.mode in _PREMULTIPLIED:
@@ -420,7 +372,7 @@ def _converted(
         )
     if image.mode not in _CONVERTED:
         raise UnsupportedPixelsError(f"pixels of mode {image.mode}")
-    flags = {"16bit-scaled"} if depth.bits > 8 else set()
+    flags = {"16bit-scaled"} if bits > 8 else set()
     if image.mode == "CMYK":
         flags.add("cmyk-converted")
     width, height = image.size
@@ -441,13 +393,13 @@ def _converted(
 
 
 def _scaled_gray(
-    image: Image.Image, depth: Depth, background: _Color | None
+    image: Image.Image, bits: int, background: _Color | None
 ) -> tuple[NDArray[np.uint8], set[str]]:
     """Keep the high 8 bits, as readers of 16-bit color do."""
     values = np.asarray(image)
     flags = {"16bit-scaled"}
-    gray = (values >> max(depth.bits - 8, 0)).astype(np.uint8)
-    pixels = np.repeat((255 - gray if depth.inverted else gray)[..., None], 3, axis=2)
+    gray = (values >> (bits - 8)).astype(np.uint8)
+    pixels = np.repeat(gray[..., None], 3, axis=2)
     hidden = values == image.info.get("transparency", -1)
     if background is not None:
         pixels[hidden] = background
@@ -513,43 +465,26 @@ def _check_size(size: tuple[int, int], name: str, policy: DecodePolicy) -> None:
         raise _error(name, f"{facts}; cut it into pieces", "image-too-large")
 
 
-def _check_work(work: Workload, format_name: str, name: str, policy: DecodePolicy) -> None:
-    limit = work.limit_of(format_name, max(policy.max_pixels, _LEAST_LIMIT))
-    if limit is not None:
-        filled = max(work.largest, work.total)
-        facts = f"its decoder would fill {filled:,} pixels in all, more than the limit of {limit:,}"
+def _check_tiles(tile: tuple[int, int], size: tuple[int, int], name: str, policy: DecodePolicy) -> None:
+    """Refuse a TIFF whose tiles, which are filled whole, have far more pixels than an image may have."""
+    if not all(tile):
+        return
+    columns, rows = (-(-side // step) for side, step in zip(size, tile, strict=True))
+    pixels, limit = tile[0] * tile[1], max(policy.max_pixels, _LEAST_LIMIT)
+    if pixels > limit or columns * rows * max(pixels, _LEAST_TILE) > 2 * limit:
+        facts = f"{columns * rows:,} tiles of {pixels:,} pixels, more than the limit of {limit:,}"
         raise _error(name, f"{facts}{_BOMB}", "image-too-large")
 
 
 def _check_python_codec(image: ImageFile.ImageFile, data: bytes) -> None:
-    """Refuse what Pillow would decode in Python for many seconds.
-
-    Raises:
-        TooManyPiecesError: There are too many pixels, or comments between them.
-    """
-    codec = image.tile[0].codec_name if image.tile else ""
-    if codec not in _PYTHON_CODECS:
+    """Refuse what Pillow would decode in Python for many seconds."""
+    if not image.tile or image.tile[0].codec_name not in _PYTHON_CODECS:
         return
     pixels = image.size[0] * image.size[1]
-    is_plain_bitmap = codec == "ppm_plain" and image.mode == "1"  # of one digit for each pixel, which is fast
-    if pixels > _MOST_PYTHON_PIXELS and not is_plain_bitmap:
+    if pixels > _MOST_PYTHON_PIXELS:
         raise TooManyPiecesError(f"it has {pixels:,} pixels in a form that Pillow decodes one by one")
-    if codec == "ppm_plain" and data.count(b"#") > _MOST_COMMENTS:
-        raise TooManyPiecesError(f"it has more than {_MOST_COMMENTS:,} comments")
-
-
-def _damaged(data: bytes, format_name: str, name: str, error: Exception) -> ImageError:
-    reason = printable(str(error)) or type(error).__name__
-    if "truncated" in reason.lower() or "not enough image data" in reason or ends_early(data, format_name):
-        message = (
-            f"the {format_name} file ends early, after {len(data):,} bytes; an interrupted copy or download?"
-        )
-        return _error(name, message, "image-truncated")
-    return _error(name, f"the {format_name} file is damaged ({reason})", "image-corrupt")
-
-
-def _unsupported(name: str, reason: Exception) -> ImageError:
-    return _error(name, f"has {reason}; convert it to 8-bit RGB yourself", "mode-unsupported")
+    if isinstance(image, PpmImageFile) and data.count(b"#") > max(_MOST_COMMENTS, pixels):
+        raise TooManyPiecesError("it has very many comments")
 
 
 def _error(name: str, message: str, code: str) -> ImageError:

@@ -1,7 +1,7 @@
-"""One image of a source, what a source is, sources made of other sources, and the rules every source shares.
+"""What a source of images is, sources made of other sources, and the rules that every source shares.
 
-A source names its images and says how each is read; it neither decodes nor holds pixels. Reading is left to
-whoever embeds, so that it can happen in several threads and so that images that are not needed are never read.
+A source names its images and says how each is read. It neither decodes nor holds pixels, so that images can be read in
+several threads, and those that are not needed are never read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from abc import abstractmethod
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, chain, groupby
@@ -35,32 +35,25 @@ IMAGE_SUFFIXES = (
     *(".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm"),
     *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
 )
+SHARD_SUFFIXES = (".zip", ".tar", ".parquet")
+"""Of containers whose own names say nothing about what is in them."""
+MAX_ENCODED_BYTES = 2**30
+"""Size of an image file, which is held in memory while it is decoded."""
+
+ImageData: TypeAlias = "bytes | NDArray[np.uint8] | Image"
+"""What is known of an image before it is decoded: the bytes of a file, pixels (h, w, 3), or what Pillow has loaded."""
 
 # A part of a path that is "__MACOSX", or that begins with a dot and is neither "." nor "..".
 _HIDDEN = re.compile(r"(?:\A|[/\\])(?:__MACOSX(?:[/\\]|\Z)|\.(?!\.?(?:[/\\]|\Z)))")
-
-# No image below any sensible pixel limit needs more, and a file is held in memory while it is decoded.
-MAX_ENCODED_BYTES = 2**30
-
-# What is known of an image before it is decoded: the bytes of a file, pixels (h, w, 3), or what Pillow has loaded.
-ImageData: TypeAlias = "bytes | NDArray[np.uint8] | Image"
-
-_MOST_SUFFIXES = 1000  # different ones; what comes after these is hostile, or no suffix
-_CONTAINERS = (".tar", ".zip", ".npz", ".arrow")
+_CONTAINERS = (".tar", ".zip", ".npz")
 _log = logging.getLogger(__name__)
-TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz")
-# Of containers whose own names say nothing about what is in them.
-SHARD_SUFFIXES = (".zip", *TAR_SUFFIXES, ".parquet", ".arrow")
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One image, not read yet.
+    """One image, not read yet, with its label for people: relative POSIX path, member name, or "[17]".
 
-    Attributes:
-        name: Label for people: relative POSIX path, member name, or "[17]".
-        read: Gives the encoded bytes, decoded (h, w, 3) uint8 pixels, or a loaded Pillow image. May be called from any
-            thread, once. Raises `ImageError` if the image cannot be read.
+    `read` may be called once, from any thread, and raises `ImageError` if the image cannot be read.
     """
 
     name: str
@@ -69,58 +62,48 @@ class Item:
 
 @dataclass(frozen=True)
 class StatedLabels:
-    """What a source says itself about the classes of its images.
-
-    Attributes:
-        labels: One per image, in its order: an integer, a name, or None.
-        origin: Where they stand, for people.
-    """
+    """The classes that a source states: an integer, a name or None for each image, and where they are stated."""
 
     labels: Sequence[object]
     origin: str
 
 
 class ImageSource(Protocol):
-    """An ordered collection of images. genpr's own sources name this class as a base.
+    """An ordered collection of images, called `name` in messages. genpr's own sources name this class as a base.
 
-    Attributes:
-        name: The source as the user wrote it, for messages ("fakes/", "<array>").
+    The order depends on no locale, file system or hash seed. `len` raises `TypeError` where the number is not known.
     """
 
     name: str
 
-    def __len__(self) -> int:
-        """Number of images; `TypeError` for a source that cannot know."""
-        ...
+    def __len__(self) -> int: ...
 
-    def __iter__(self) -> Iterator[Item]:
-        """The images in a fixed order that depends on no locale, file system or hash seed."""
-        ...
+    def __iter__(self) -> Iterator[Item]: ...
 
     def pick(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at some indices, ascending; a source that need not go through the others overrides this."""
+        """The images at ascending indices; sources that can skip the others override this."""
         items = enumerate(self)
         for index in indices:
             yield next(item for at, item in items if at == index)
 
     def names(self) -> Iterator[str] | None:
-        """What the images are called, in order; None where that cannot be known without reading them."""
+        """Names of the images in order; None where they are not known without reading the images."""
         return None
 
     def stated_labels(self) -> StatedLabels | None:
-        """The classes that the source itself states beside its images; None if it states none."""
+        """The classes that the source states beside its images; None if it states none."""
         return None
 
 
 class NumberedSource(ImageSource):
-    """Base of sources whose images have no names but their indices, such as "[17]"."""
+    """Base of sources whose images are named by their indices, such as "[17]"."""
 
     def __iter__(self) -> Iterator[Item]:
         return self.pick(range(len(self)))
 
     @abstractmethod
     def pick(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at some indices, ascending; others are not read where that is possible."""
+        """The images at ascending indices; others are not read where that is possible."""
 
     def names(self) -> Iterator[str]:
         """Indices."""
@@ -152,18 +135,18 @@ def is_image_name(name: str) -> bool:
     return name.lower().endswith(IMAGE_SUFFIXES) and _HIDDEN.search(name) is None
 
 
-def too_large_to_read(name: str, size: int) -> ImageError:
-    """The error for a file or member that is not worth holding in memory."""
-    return ImageError(
-        f"{printable(name)}: {size:,} bytes, more than the {MAX_ENCODED_BYTES:,} an image file may have; "
-        "not an image, or one far beyond the pixel limit",
-        code="image-too-large",
-        path=name,
-    )
+def check_encoded_size(name: str, size: int) -> None:
+    """Refuse a file or member that is too large to be held in memory ("image-too-large")."""
+    if size > MAX_ENCODED_BYTES:
+        raise ImageError(
+            f"{printable(name)}: {size:,} bytes, more than the {MAX_ENCODED_BYTES:,} an image file may have",
+            code="image-too-large",
+            path=name,
+        )
 
 
 def unreadable(name: str, reason: object) -> ImageError:
-    """The error for an image whose bytes cannot be had."""
+    """The error for an image whose bytes cannot be read."""
     return ImageError(f"{printable(name)}: cannot be read ({reason})", code="unreadable", path=name)
 
 
@@ -175,16 +158,10 @@ class OtherFiles:
 
     def add(self, name: str) -> None:
         """Count one."""
-        suffix = suffix_of(name) or "none"
-        is_counted = suffix in self.suffixes or len(self.suffixes) < _MOST_SUFFIXES
-        self.suffixes[suffix if is_counted else "others"] += 1
+        self.suffixes[suffix_of(name) or "none"] += 1
 
     def report(self, container: str, *, n_images: int) -> None:
-        """Log what is left out of a container, or refuse one without images.
-
-        Raises:
-            DataError: There are no images ("no-images").
-        """
+        """Log what is left out of a container, or refuse one without images ("no-images")."""
         total = self.suffixes.total()
         if n_images and not total:
             return
@@ -196,6 +173,10 @@ class OtherFiles:
         found = f"{total:,} other file{'s' * (total > 1)}, suffixes: {shown}" if total else "it is empty"
         if commonest and commonest[0][0] == ".npy":
             found += "; arrays, such as the latents of a data set, are no pixels: decode them first"
+        if ".arrow" in self.suffixes:
+            found += (
+                "; write a saved data set with to_parquet, or pass datasets.load_from_disk(...) in Python"
+            )
         shard = next((suffix for suffix, _ in commonest if suffix in _CONTAINERS), None)
         if shard is not None:
             found += f"; for what is in them say '*{shard}' behind the folder, in quotes"
@@ -208,13 +189,7 @@ class OtherFiles:
 
 @dataclass(frozen=True)
 class PartSource(ImageSource):
-    """The images at some indices of a source; others are listed and, where that is possible, never read.
-
-    Attributes:
-        name: What to call it in messages.
-        source: The whole.
-        rows: Indices in it, ascending.
-    """
+    """The images at some ascending indices of a source."""
 
     name: str
     source: ImageSource
@@ -247,13 +222,7 @@ class PartSource(ImageSource):
 
 @dataclass(frozen=True)
 class JoinedSource(ImageSource):
-    """The images of several sources, in the order of these.
-
-    Attributes:
-        name: What names them all, as the user wrote it.
-        parts: The sources.
-        prefixes: What each is called in front of the names of its images, with "/" at its end.
-    """
+    """The images of several sources in their order; `prefixes` ("a.tar/") go in front of the names of their images."""
 
     name: str
     parts: tuple[ImageSource, ...]
@@ -267,7 +236,7 @@ class JoinedSource(ImageSource):
             yield from _prefixed(part, prefix)
 
     def pick(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at some indices, ascending; parts without any are not opened."""
+        """The images at ascending indices; parts without any are not opened."""
         ends = list(accumulate(map(len, self.parts)))
         for number, group in groupby(indices, key=partial(bisect_right, ends)):
             part, prefix = self.parts[number], self.prefixes[number]
@@ -275,7 +244,7 @@ class JoinedSource(ImageSource):
             yield from _prefixed(part.pick(index - start for index in group), prefix)
 
     def names(self) -> Iterator[str] | None:
-        """What the images are called, if all parts know."""
+        """Of all images, if all parts know."""
         known = [part.names() for part in self.parts]
         found = [names for names in known if names is not None]
         if len(found) < len(known):
@@ -284,7 +253,7 @@ class JoinedSource(ImageSource):
         return (prefix + name for prefix, names in pairs for name in names)
 
     def stated_labels(self) -> StatedLabels | None:
-        """The classes that the parts state; those without any have images without a class."""
+        """The classes that the parts state; images of parts without any have none."""
         stated = [part.stated_labels() for part in self.parts]
         origins = [each.origin for each in stated if each is not None]
         if not origins:
@@ -296,11 +265,7 @@ class JoinedSource(ImageSource):
 
 
 def joined(name: str, paths: Sequence[Path], open_part: Callable[[Path], ImageSource]) -> JoinedSource:
-    """Open several containers, whose images are called by the paths of these below the folder that all share.
-
-    Raises:
-        DataError: One of them is damaged, or holds no images.
-    """
+    """Open several containers; their images are named by paths below the folder that all containers share."""
     parts = tuple(open_part(path) for path in paths)
     return JoinedSource(name, parts, tuple(f"{each}/" for each in short_names(paths)))
 
@@ -350,21 +315,3 @@ def stem_of(name: str) -> str:
     folder, slash, file = plain_path(name).rpartition("/")
     stem = file.rpartition(".")[0]
     return f"{folder}{slash}{stem or file}"
-
-
-def known_as(names: Sequence[str], known: Collection[str]) -> list[str]:
-    """Under which name a file may know each image.
-
-    Args:
-        names: Of images, as paths relative to their source or by stems of these.
-        known: The names in the file.
-
-    Returns:
-        Their paths; or their file names, where no path is known, no known name has a folder, and files differ.
-    """
-    paths = [plain_path(name) for name in names]
-    if not any(path in known for path in paths) and not any("/" in name for name in known):
-        files = [file_of(path) for path in paths]
-        if len(set(files)) == len(files):
-            return files
-    return paths

@@ -8,16 +8,14 @@ were left out or the source did not know, the file is copied once with the numbe
 from __future__ import annotations
 
 import io
-import math
 import os
 import shutil
 import zipfile
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import IO, Literal
 
@@ -25,13 +23,13 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from genpr.errors import BadImagesError, DataError, ImageError, ResourceError, UsageError, printable
+from genpr.errors import BadImagesError, DataError, ImageError, UsageError, printable
 from genpr.images.decode import Decoded, decode
 from genpr.images.item import ImageSource, Item, known_length
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
 from genpr.images.source import open_source, subset
 from genpr.runtime import usable_cores
-from genpr.storage import atomic_path, check_place
+from genpr.storage import atomic_path, check_place, unwritable
 
 _MEMBER = "arr_0.npy"
 _COPY_BYTES = 2**20
@@ -40,15 +38,7 @@ _AHEAD = 4  # images per thread; bounds the decoded pixels that wait
 
 @dataclass(frozen=True)
 class Packed:
-    """What was written.
-
-    Attributes:
-        n: Number of images.
-        height: Of each, in pixels.
-        width: Of each, in pixels.
-        skipped: The images that could not be used, in source order.
-        flags: How many images each decoding flag of `genpr.images.decode.FLAGS` applies to.
-    """
+    """What was written: number and sides of the images, those that could not be used, and how many have each flag."""
 
     n: int
     height: int
@@ -112,28 +102,20 @@ def pack(
 
 
 def check_output(path: str | os.PathLike[str], source: object, *, force: bool) -> None:
-    """Refuse a path that `pack` could or should not write, before anything is read.
-
-    Raises:
-        UsageError: `path` has another suffix than `.npz`, its folder does not exist, or it is a folder, the source
-            itself, or a file that exists while `force` is not set; or as `genpr.storage.check_place`.
-    """
+    """Refuse a path that `pack` could or should not write, before anything is read."""
     shown, path = printable(os.fsdecode(path)), Path(path)
     if path.suffix.lower() != ".npz":
         raise UsageError(f"{shown} must end in .npz, the only format genpr packs into", code="output-suffix")
-    if not path.parent.is_dir():
-        folder = str(path.parent)
-        raise UsageError(f"the folder {printable(folder)} does not exist", code="path-not-found", path=folder)
-    if os.path.lexists(path):
-        if path.is_dir():
-            raise UsageError(f"{shown} is a folder; name a file in it", code="output-exists", path=str(path))
-        if isinstance(source, str | os.PathLike) and _is_same_file(path, Path(source)):
-            raise UsageError(
-                f"{shown} is the source itself; write to another file", code="output-exists", path=str(path)
-            )
-        if not force:
-            raise UsageError(f"{shown} exists; --force replaces it", code="output-exists", path=str(path))
     check_place(path)
+    if not os.path.lexists(path):
+        return
+    if isinstance(source, str | os.PathLike) and _is_same_file(path, Path(source)):
+        reason = "is the source itself; write to another file"
+    elif not force:
+        reason = "exists; --force replaces it"
+    else:
+        return
+    raise UsageError(f"{shown} {reason}", code="output-exists", path=str(path))
 
 
 def _is_same_file(path: Path, other: Path) -> bool:
@@ -155,33 +137,28 @@ def pack_source(
 ) -> Packed:
     """Write the images of an opened source over whatever is at `path` (see `pack`, which checks that).
 
-    Args:
-        source: All its images must have one size.
-        path: The file to write.
-        on_bad: See `pack`.
-        max_bad: See `pack`.
-        policy: How images are decoded; None for the defaults.
-        compressed: See `pack`.
-        progress: Called with the number of images done and the total (None if unknown).
+    `progress` is called with the number of images done and the total (None if unknown).
     """
     bad_images = BadImagePolicy(on_bad, max_bad)
     seen = _Seen()
     total = known_length(source)
     decoded = _decoded(source, policy or DecodePolicy())
-    with writing(path), atomic_path(path) as temporary, closing(decoded):
+    with _writing(path), atomic_path(path) as temporary, closing(decoded):
         rows = _rows(decoded, source, seen, total, progress, lists_only=on_bad == "error")
         first = next(rows, None)
         if first is not None:
             first = first.copy()  # a view of it would keep a whole batch of an .npz file
             shape = (total or 0, *first.shape)
-            check_room(path, shape, compressed=compressed)
-            n = write_rows(temporary, shape, chain([first], rows), compressed=compressed)
+            n = 1
+            with _member(temporary, shape, compressed=compressed) as file:
+                file.write(first.data)
+                for n, pixels in enumerate(rows, 2):  # noqa: B007 - the last is the count
+                    file.write(pixels.data)
         bad_images.check(seen.bad, total=seen.count, source=source.name)
         if first is None:
             raise _nothing(source, seen.bad)
         if n != total:
-            check_room(path, (n, *first.shape), compressed=compressed)
-            correct_count(temporary, shape, n, compressed=compressed)
+            _correct_count(temporary, shape, n, compressed=compressed)
     height, width, _ = first.shape
     return Packed(n, height, width, tuple(seen.bad), dict(seen.flags))
 
@@ -222,8 +199,7 @@ def _rows(
             height, width, _ = image.pixels.shape
             sizes = f"{printable(name)} is {width} x {height} pixels, but {printable(first)} is {shape[1]} x {shape[0]}"
             raise DataError(
-                f"{printable(source.name)} has images of different sizes: {sizes}; an array holds one size, so resize "
-                "them first",
+                f"{printable(source.name)} has images of different sizes: {sizes}; resize them first",
                 code="mixed-sizes",
                 path=name,
             )
@@ -269,28 +245,12 @@ def _nothing(source: ImageSource, bad: list[ImageError]) -> DataError:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Report a failure to write `path` as a `ResourceError`; the block must turn those of reading into others."""
+def _writing(path: Path) -> Iterator[None]:
+    """Report a failure to write `path`; the block must turn those of reading into others."""
     try:
         yield
     except OSError as error:
-        shown = printable(str(path))
-        raise ResourceError(
-            f"{shown} cannot be written ({error.strerror or error}); nothing is left of it",
-            code="output-unwritable",
-            path=str(path),
-        ) from error
-
-
-def check_room(path: Path, shape: tuple[int, ...], *, compressed: bool) -> None:
-    """Refuse at once what the disk cannot take; the size of a compressed array is not known before."""
-    needed, free = math.prod(shape), shutil.disk_usage(path.parent).free
-    if needed > free and not compressed:
-        raise ResourceError(
-            f"{printable(str(path))} needs {needed / 1e6:,.1f} MB, and its disk has {free / 1e6:,.1f} MB free",
-            code="disk-full",
-            path=str(path),
-        )
+        raise unwritable(path, error) from error
 
 
 def _header(shape: tuple[int, ...]) -> bytes:
@@ -300,36 +260,24 @@ def _header(shape: tuple[int, ...]) -> bytes:
 
 
 @contextmanager
-def _member(path: Path, *, compressed: bool) -> Iterator[IO[bytes]]:
-    """A new .npz file with one array, open for writing; 64-bit sizes, as numpy writes them."""
+def _member(path: Path, shape: tuple[int, ...], *, compressed: bool) -> Iterator[IO[bytes]]:
+    """A new .npz file with one array, open behind its header for writing; 64-bit sizes, as numpy writes them."""
     compression = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
     with (
         zipfile.ZipFile(path, "w", compression) as archive,
         archive.open(_MEMBER, "w", force_zip64=True) as file,
     ):
+        file.write(_header(shape))
         yield file
 
 
-def write_rows(
-    path: Path, shape: tuple[int, ...], rows: Iterable[NDArray[np.uint8]], *, compressed: bool
-) -> int:
-    """Write a header for `shape` and all `rows`; how many there were."""
-    n = 0
-    with _member(path, compressed=compressed) as file:
-        file.write(_header(shape))
-        for n, pixels in enumerate(rows, 1):  # noqa: B007 - the last is the count
-            file.write(pixels.data)
-    return n
-
-
-def correct_count(path: Path, shape: tuple[int, ...], n: int, *, compressed: bool) -> None:
+def _correct_count(path: Path, shape: tuple[int, ...], n: int, *, compressed: bool) -> None:
     """Copy the file once more, with `n` in its header instead of `shape[0]`."""
     with (
         atomic_path(path) as corrected,
         zipfile.ZipFile(path) as archive,
         archive.open(_MEMBER) as old,
-        _member(corrected, compressed=compressed) as new,
+        _member(corrected, (n, *shape[1:]), compressed=compressed) as new,
     ):
         old.read(len(_header(shape)))
-        new.write(_header((n, *shape[1:])))
         shutil.copyfileobj(old, new, _COPY_BYTES)

@@ -5,59 +5,229 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, groupby
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from genpr.errors import DataError, printable, short
-from genpr.images.arrow import (
-    Columns,
-    arrow_damage_reported,
-    bytes_of,
-    columns_of,
-    import_pyarrow,
-    is_part,
-    labels_in,
-    require_bytes,
-    several_splits,
-)
+from genpr.errors import DataError, ResourceError, UsageError, printable, short, some
+from genpr.images.archive import damage_reported
 from genpr.images.folder import walk_files
 from genpr.images.item import (
     Item,
     JoinedSource,
     NumberedSource,
     StatedLabels,
+    check_encoded_size,
     joined,
+    unreadable,
 )
-from genpr.limits import is_bomb
+from genpr.limits import is_bomb, parse_json
 from genpr.storage import open_regular
 
-_STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)
-_UNCOMPRESSED_SIZE, _COMPRESSED_SIZE = 2, 3  # fields of a header
-_MOST_HEADER_BYTES = 2**24  # as in pyarrow; a header may repeat the least and the largest value
-_MOST_DEPTH = 8
+_LABEL_NAME = "label"  # of a column of which nothing says that it holds classes
+_MOST_TEXT = 1000  # characters of the name of a class
+_SUFFIX = ".parquet"
+_SPLIT = re.compile(r"(.+?)-\d+-of-\d+(?:-[0-9a-f]+)?\.parquet")
 _ROWS_OF_ANY_FILE = 100_000
 _READ_AHEAD = 2**20  # bytes of a column that are read at once, not a whole row group of it
 _LABELS_AT_ONCE = 8192
 _BATCH_BYTES = 2**26
-SUFFIX = ".parquet"
-_SPLIT = re.compile(r"(.+?)-\d+-of-\d+(?:-[0-9a-f]+)?\.parquet")
+_STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)
+_MOST_HEADER_BYTES = 2**24  # as in pyarrow; a header may repeat the least and the largest value
+_MOST_DEPTH = 8
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where images and their classes are.
+
+    Attributes:
+        image: Name of the column of images.
+        is_struct: Whether each is `{bytes, path}`, as Hugging Face stores them, and not the bytes alone.
+        labels: Names of the columns that may be the label.
+        classes: Names of the classes, by label column, where these are numbers.
+    """
+
+    image: str
+    is_struct: bool
+    labels: tuple[str, ...]
+    classes: dict[str, tuple[str, ...]]
+
+
+def import_pyarrow(path: Path | str) -> Any:  # noqa: ANN401 - it has no types
+    """The library that reads parquet files, or a `ResourceError` ("no-pyarrow")."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ResourceError(
+            f'{printable(str(path))} needs pyarrow ({error}); install it with: pip install "genpr[parquet]"',
+            code="no-pyarrow",
+            path=str(path),
+        ) from error
+    return pa
+
+
+def _damage_reported(path: Path) -> AbstractContextManager[None]:
+    also = (MemoryError, TypeError, KeyError, IndexError)  # of pyarrow
+    return damage_reported(path, "parquet file", code="parquet-damaged", also=also)
+
+
+def columns_of(schema: Any, choice: str | None, name: str) -> Columns:  # noqa: ANN401 - pyarrow has no types
+    """Find the column of images and those of labels; `choice` is what the user wrote behind "#" ("image,label").
+
+    Raises:
+        UsageError: There is no such column ("no-column"), or several may hold the images ("several-columns").
+        DataError: None can ("no-images").
+    """
+    image, _, label = (choice or "").partition(",")
+    fields = {field.name: field.type for field in schema}
+    for column in filter(None, (image, label)):
+        if column not in fields:
+            raise UsageError(
+                f"{printable(name)} has no column {short(column)!r}; {_listed(schema)}",
+                code="no-column",
+                path=name,
+            )
+    features = _features(schema.metadata)
+    binary = {
+        each: is_struct for each, kind in fields.items() if (is_struct := _holds_bytes(kind)) is not None
+    }
+    said = [each for each in binary if features.get(each, {}).get("_type") == "Image"]
+    candidates = [image] if image else said or [each for each in binary if binary[each]] or list(binary)
+    if len(candidates) > 1:
+        shown = ", ".join(short(each) for each in candidates)
+        raise UsageError(
+            f"{printable(name)} has several columns that may be the images: {shown}; name one, as in "
+            f"'{printable(name.removesuffix(f'#{choice}'))}#{short(candidates[0])}'",
+            code="several-columns",
+            path=name,
+        )
+    if not candidates or candidates[0] not in binary:
+        raise DataError(
+            f"{printable(name)} has no column of images (needed: their bytes, alone or as {{bytes, path}}); {_listed(schema)}",
+            code="no-images",
+            path=name,
+        )
+    if label and not _is_class(fields[label]):
+        raise DataError(
+            f"{printable(name)}: column {short(label)} is of type {short(str(fields[label]))}; classes are integers or strings",
+            code="labels-damaged",
+            path=name,
+        )
+    classes = {each: names for each in fields if (names := _class_names(features.get(each, {}))) is not None}
+    labels = [label] if label else [each for each in classes if _is_class(fields[each])]
+    if not labels and _LABEL_NAME in fields and _is_class(fields[_LABEL_NAME]):
+        labels = [_LABEL_NAME]
+    return Columns(candidates[0], bool(binary[candidates[0]]), tuple(labels), classes)
+
+
+def _features(metadata: dict[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
+    """What Hugging Face's tools say of columns; nothing where they did not, or where it is broken."""
+    try:
+        features = parse_json((metadata or {})[b"huggingface"])["info"]["features"]
+        return {key: value for key, value in features.items() if isinstance(value, dict)}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return {}
+
+
+def _class_names(feature: dict[str, Any]) -> tuple[str, ...] | None:
+    names = feature.get("names")
+    if feature.get("_type") != "ClassLabel" or not isinstance(names, list):
+        return None
+    return tuple(names) if all(isinstance(each, str) for each in names) else None
+
+
+def _holds_bytes(kind: Any) -> bool | None:  # noqa: ANN401 - pyarrow has no types
+    """Whether a column of a type holds `{bytes, path}` (True) or bytes (False); None for other types."""
+    if str(kind) in {"binary", "large_binary"}:
+        return False
+    is_struct = str(kind).startswith("struct<") and kind.get_field_index("bytes") >= 0
+    return True if is_struct and _holds_bytes(kind.field("bytes").type) is False else None
+
+
+def _is_class(kind: Any) -> bool:  # noqa: ANN401 - pyarrow has no types
+    name = str(kind.value_type if str(kind).startswith("dictionary<") else kind)
+    return name.startswith(("int", "uint")) or name in {"string", "large_string", "string_view"}
+
+
+def _listed(schema: Any) -> str:  # noqa: ANN401 - pyarrow has no types
+    columns = [f"{short(field.name)} ({short(str(field.type))})" for field in schema]
+    return f"its columns: {some(columns, 12, longest=90)}"
+
+
+def _bytes_of(value: Any, name: str, *, is_struct: bool) -> bytes:  # noqa: ANN401 - pyarrow has no types
+    """The bytes of a scalar."""
+    data = value["bytes"] if is_struct and value.is_valid else value
+    if not data.is_valid:
+        where = value["path"].as_py() if is_struct and value.is_valid and "path" in value else None
+        if not where:
+            raise unreadable(name, "the value is null")
+        raise unreadable(name, f"only a path is in the file, {short(str(where))}, which is not followed")
+    buffer = data.as_buffer()
+    check_encoded_size(name, buffer.size)
+    return bytes(buffer.to_pybytes())
+
+
+def labels_in(
+    columns: Columns, values: Callable[[str], Iterable[Iterable[object]]], origin: str
+) -> StatedLabels | None:
+    """The classes in the label column, of which `values` gives the values piece by piece.
+
+    Raises:
+        DataError: There are several such columns ("no-labels"), or values that are no classes ("labels-damaged").
+    """
+    if not columns.labels:
+        return None
+    if len(columns.labels) > 1:
+        shown = ", ".join(short(each) for each in columns.labels)
+        raise DataError(
+            f"{printable(origin)} has several columns of classes: {shown}; name one, as in "
+            f"'{printable(origin)}#{short(columns.image)},{short(columns.labels[0])}'",
+            code="no-labels",
+            path=origin,
+        )
+    (label,) = columns.labels
+    names = columns.classes.get(label)
+    found = [_class_of(value, names, label, origin) for piece in values(label) for value in piece]
+    return StatedLabels(found, f"column {short(label)} of {origin}")
+
+
+def _class_of(value: object, names: Sequence[str] | None, label: str, origin: str) -> object:
+    if isinstance(value, str) and len(value) <= _MOST_TEXT:
+        return value
+    if value is None or value == -1:  # Hugging Face's mark of an unknown class
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and (names is None or 0 <= value < len(names)):
+        return value if names is None else names[value]
+    known = "an integer or a name" if names is None else f"0 to {len(names) - 1}"
+    raise DataError(
+        f"{printable(origin)}: {short(repr(value))} in column {short(label)} is no class; needed is {known}",
+        code="labels-damaged",
+        path=origin,
+    )
+
+
+def several_splits(name: str, splits: Sequence[str], paths: Sequence[str]) -> UsageError:
+    """The error for several splits where one is needed."""
+    shown = ", ".join(short(split) for split in splits[:8]) or "none"
+    example = f"; name one, as in {printable(paths[0])!r}" if paths else ""
+    return UsageError(
+        f"{printable(name)} holds several splits of a data set ({shown}), and one source is one of them{example}",
+        code="several-splits",
+        path=name,
+    )
 
 
 @dataclass(frozen=True)
 class ParquetSource(NumberedSource):
-    """The images in one column of a parquet file, in its order.
+    """The images in one column of a parquet file, in its order; `groups` are the rows of each row group.
 
     Row groups are read one after another and page by page, by whoever iterates; items carry the bytes of their image.
-
-    Attributes:
-        path: The file.
-        columns: Where images and classes are.
-        groups: Rows of each row group.
     """
 
     name: str
@@ -71,31 +241,26 @@ class ParquetSource(NumberedSource):
     def pick(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at some indices; row groups without any are not read."""
         ends = list(accumulate(self.groups))
-        with arrow_damage_reported(self.path, "parquet"), _opened(self.path) as file:
+        with _damage_reported(self.path), _opened(self.path) as file:
             for number, group in groupby(indices, key=partial(bisect_right, ends)):
-                yield from self._in_group(file, number, ends[number] - self.groups[number], group)
+                # One row at a time: a page may hold one large value and refer to it a million times.
+                start = ends[number] - self.groups[number]
+                rows = enumerate(file.batches(number, self.columns.image, 1), start)
+                for index in group:
+                    batch = next((batch for row, batch in rows if row == index), None)
+                    if batch is None:
+                        raise ValueError(f"it ends before row {index:,}, which it claims to have")
+                    yield Item(f"[{index}]", partial(self._read, batch[0], f"[{index}]"))
 
-    def _in_group(self, file: _File, number: int, start: int, indices: Iterable[int]) -> Iterator[Item]:
-        # One row at a time: a page may hold one large value and refer to it a million times.
-        rows = enumerate(file.batches(number, self.columns.image, 1), start)
-        for index in indices:
-            batch = next((batch for row, batch in rows if row == index), None)
-            if batch is None:
-                raise DataError(
-                    f"{printable(str(self.path))} ends before row {index:,}, which it claims to have; was it cut short?",
-                    code="parquet-damaged",
-                    path=str(self.path),
-                )
-            name = f"[{index}]"
-            data = bytes_of(batch[0], name, is_struct=self.columns.is_struct)
-            yield Item(name, partial(require_bytes, data))
+    def _read(self, value: Any, name: str) -> bytes:  # noqa: ANN401 - pyarrow has no types
+        return _bytes_of(value, name, is_struct=self.columns.is_struct)
 
     def stated_labels(self) -> StatedLabels | None:
         """The values of the label column."""
-        with arrow_damage_reported(self.path, "parquet"), _opened(self.path) as file:
-            return labels_in(self.columns, lambda label: self._values(file, label), self.name)
+        with _damage_reported(self.path), _opened(self.path) as file:
+            return labels_in(self.columns, lambda label: self._labels(file, label), self.name)
 
-    def _values(self, file: _File, column: str) -> Iterator[Sequence[object]]:
+    def _labels(self, file: _File, column: str) -> Iterator[Sequence[object]]:
         for number in range(len(self.groups)):
             for batch in file.batches(number, column, _LABELS_AT_ONCE):
                 yield batch.to_pylist()
@@ -104,32 +269,19 @@ class ParquetSource(NumberedSource):
 def open_parquet(path: Path, name: str, choice: str | None = None) -> ParquetSource:
     """Find the images of a parquet file from its footer, without reading any.
 
-    Args:
-        path: The file.
-        name: What to call it.
-        choice: Which columns (`genpr.images.arrow.columns_of`).
-
     Raises:
         UsageError: The columns leave open which holds the images.
-        DataError: It is damaged, or holds no images.
-        ResourceError: pyarrow is not installed.
+        DataError: It is damaged ("parquet-damaged"), or holds no images.
     """
-    import_pyarrow(path)
-    with arrow_damage_reported(path, "parquet"), _opened(path) as file:
-        groups = tuple(
-            file.parquet.metadata.row_group(number).num_rows
-            for number in range(file.parquet.metadata.num_row_groups)
-        )
+    with _damage_reported(path), _opened(path) as file:
+        metadata = file.parquet.metadata
+        groups = tuple(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
         columns = columns_of(file.parquet.schema_arrow, choice, name)
-    total = sum(groups)
+        total, size = sum(groups), path.stat().st_size
+        if total and (min(groups) < 0 or total > max(_ROWS_OF_ANY_FILE, size)):
+            raise ValueError(f"it claims {total:,} images in {size:,} bytes")
     if not total:
         raise DataError(f"{printable(name)} has no images (it has no rows)", code="no-images", path=name)
-    if min(groups) < 0 or total > max(_ROWS_OF_ANY_FILE, path.stat().st_size):
-        raise DataError(
-            f"{printable(name)} claims {total:,} images in {path.stat().st_size:,} bytes; was it tampered with?",
-            code="parquet-damaged",
-            path=name,
-        )
     return ParquetSource(name, path, columns, groups)
 
 
@@ -142,19 +294,18 @@ class _File:
     parquet: Any
 
     def batches(self, group: int, column: str, rows: int) -> Iterator[Any]:
-        """One column of a row group, in pieces of at most so many rows, and of bounded size.
-
-        Raises:
-            DataError: A page of it claims more than a genuine one could hold ("parquet-bomb").
-        """
-        names = _parts(self.parquet.schema_arrow.field(column))
+        """One column of a row group, in pieces of at most so many rows, and of bounded size."""
+        field = self.parquet.schema_arrow.field(column)
+        names = [column]
+        if _holds_bytes(field.type):  # of a struct, nothing else that may be in it
+            names = [f"{column}.{each.name}" for each in field.type if each.name in {"bytes", "path"}]
         schema = self.parquet.schema
         leaves = [
             leaf
             for leaf in range(len(schema))
             if any(f"{schema.column(leaf).path}.".startswith(f"{name}.") for name in names)
         ]
-        largest = largest_page(self.raw, self.parquet.metadata.row_group(group), leaves, self.name)
+        largest = _largest_page(self.raw, self.parquet.metadata.row_group(group), leaves, self.name)
         rows = max(1, min(rows, _BATCH_BYTES // max(1, largest)))  # each row may refer to the same long value
         for batch in self.parquet.iter_batches(
             batch_size=rows, row_groups=[group], columns=names, use_threads=False
@@ -162,71 +313,40 @@ class _File:
             yield batch.column(column)
 
 
-def _parts(field: Any) -> list[str]:  # noqa: ANN401 - pyarrow has no types
-    """What is read of a column: of a struct `{bytes, path}` nothing else that may be in it."""
-    if not str(field.type).startswith("struct<"):
-        return [field.name]
-    return [f"{field.name}.{each.name}" for each in field.type if is_part(each)]
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[_File]:
     parquet = import_pyarrow(path).parquet
-    with (
-        open_regular(path) as raw,
-        parquet.ParquetFile(
-            raw, pre_buffer=False, buffer_size=_READ_AHEAD, page_checksum_verification=True
-        ) as file,
-    ):
+    options = {"pre_buffer": False, "buffer_size": _READ_AHEAD, "page_checksum_verification": True}
+    with open_regular(path) as raw, parquet.ParquetFile(raw, **options) as file:
         yield _File(str(path), raw, file)
 
 
 def parquet_files(folder: Path) -> list[str]:
     """Relative paths of the parquet files below a folder, as `hf download` leaves them, ordered by their bytes."""
-    return sorted((each for each in walk_files(folder) if each.lower().endswith(SUFFIX)), key=os.fsencode)
+    return sorted((each for each in walk_files(folder) if each.lower().endswith(_SUFFIX)), key=os.fsencode)
 
 
 def open_parquet_files(folder: Path, files: list[str], name: str, choice: str | None = None) -> JoinedSource:
-    """Open the parquet files of a folder as one source, if they are one split of one data set.
-
-    Raises:
-        UsageError: They are several splits ("several-splits"), or have several columns of images.
-        DataError: One is damaged, or holds no images.
-        ResourceError: pyarrow is not installed.
-    """
+    """Open the parquet files of a folder as one source, if they are one split of one data set ("several-splits")."""
     splits: dict[tuple[str, str], str] = {}
     for each in files:
         path = PurePosixPath(each)
         named = _SPLIT.fullmatch(path.name)
         if named is not None:
-            split = named[1]
-            pattern = str(folder / path.parent / f"{split}-*{SUFFIX}")
-            splits.setdefault((str(path.parent), split), pattern)
+            pattern = str(folder / path.parent / f"{named[1]}-*{_SUFFIX}")
+            splits.setdefault((str(path.parent), named[1]), pattern)
     if len(splits) > 1:
         shown = [f"{parent}/{split}".removeprefix("./") for parent, split in splits]
         raise several_splits(name, shown, list(splits.values()))
     return joined(name, [folder / each for each in files], lambda path: open_parquet(path, str(path), choice))
 
 
-def largest_page(file: IO[bytes], group: Any, leaves: list[int], name: str) -> int:  # noqa: ANN401 - pyarrow has no types
-    """The bytes of the largest page of some columns, decompressed, as their headers claim.
+def _largest_page(file: IO[bytes], group: Any, leaves: list[int], name: str) -> int:  # noqa: ANN401 - pyarrow has no types
+    """The bytes of the largest page of some columns of a row group, decompressed, as their headers claim.
 
-    pyarrow decompresses each page as a whole, so this is called before. Every page, of values or of a dictionary, in any
-    codec, begins with a header in Thrift's compact protocol.
-
-    Args:
-        file: The parquet file; its position is changed.
-        group: Metadata of a row group.
-        leaves: Numbers of columns.
-        name: Of the file, for messages.
-
-    Raises:
-        DataError: A page claims more than a genuine one could hold ("parquet-bomb").
-        ValueError: The headers are damaged.
-
-    References:
-        github.com/apache/parquet-format, src/main/thrift/parquet.thrift; github.com/apache/thrift,
-        doc/specs/thrift-compact-protocol.md.
+    pyarrow decompresses each page as a whole, so pages that claim more than genuine ones could hold are refused before
+    ("parquet-bomb"). Every page begins with a header in Thrift's compact protocol, of which fields 2 and 3 are its size
+    decompressed and compressed (github.com/apache/parquet-format, src/main/thrift/parquet.thrift).
     """
     largest = 0
     for leaf in leaves:
@@ -237,12 +357,14 @@ def largest_page(file: IO[bytes], group: Any, leaves: list[int], name: str) -> i
         end = at + column.total_compressed_size
         while at < end:
             file.seek(at)
-            unpacked, packed = _page_sizes(_PageHeader(file))
+            sizes = _Thrift(file).integers()
+            unpacked, packed = sizes.get(2, -1), sizes.get(3, -1)
+            if min(unpacked, packed) < 0:
+                raise ValueError("a page header has no sizes")
             if is_bomb(2 * unpacked, packed):  # the page, and the values that are decoded from it
                 raise DataError(
                     f"{printable(name)}: a page of column {short(column.path_in_schema)} claims {unpacked:,} bytes in {packed:,} "
-                    "compressed ones, like a decompression bomb; write it with smaller pages, or without compression, if it is "
-                    "genuine",
+                    "compressed ones, like a decompression bomb; write it with smaller pages if it is genuine",
                     code="parquet-bomb",
                     path=name,
                 )
@@ -251,31 +373,33 @@ def largest_page(file: IO[bytes], group: Any, leaves: list[int], name: str) -> i
     return largest
 
 
-def _page_sizes(header: _PageHeader) -> tuple[int, int]:
-    """Bytes of a page, decompressed and compressed; the file then stands behind the header."""
-    found = {_UNCOMPRESSED_SIZE: -1, _COMPRESSED_SIZE: -1}
-    for number, kind in header.fields():
-        if number in found and kind == _I32:
-            found[number] = header.integer()
-        else:
-            header.skip(kind)
-    if min(found.values()) < 0:
-        raise ValueError("a page header has no sizes")
-    return found[_UNCOMPRESSED_SIZE], found[_COMPRESSED_SIZE]
-
-
-class _PageHeader:
-    """Reads one structure; only integers are kept."""
+class _Thrift:
+    """Reads one structure in Thrift's compact protocol (github.com/apache/thrift, doc/specs/thrift-compact-protocol.md)."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._left = file, _MOST_HEADER_BYTES
 
+    def integers(self, depth: int = 0) -> dict[int, int]:
+        """The 32-bit integers of a structure by the number of their field; all else is passed by."""
+        found: dict[int, int] = {}
+        number = 0
+        while (head := self._byte()) != _STOP:
+            number = number + (head >> 4) if head >> 4 else self._integer()
+            if head & 0x0F == _I32:
+                found[number] = self._integer()
+            else:
+                self._skip(head & 0x0F, depth)
+        return found
+
     def _byte(self) -> int:
-        data = self._file.read(1)
-        self._left -= 1
-        if not data or self._left < 0:
+        return self._take(1)[0]
+
+    def _take(self, size: int) -> bytes:
+        self._left -= size
+        data = self._file.read(size) if self._left >= 0 else b""
+        if len(data) < size:
             raise ValueError("a page header has no end")
-        return data[0]
+        return data
 
     def _varint(self) -> int:
         value = 0
@@ -286,31 +410,17 @@ class _PageHeader:
                 return value
         raise ValueError("a page header has a number of more than 64 bits")
 
-    def integer(self) -> int:
+    def _integer(self) -> int:
         value = self._varint()
         return (value >> 1) ^ -(value & 1)
 
-    def fields(self) -> Iterator[tuple[int, int]]:
-        """Number and type of each field; whoever iterates reads or skips its value."""
-        number = 0
-        while (head := self._byte()) != _STOP:
-            number = number + (head >> 4) if head >> 4 else self.integer()
-            yield number, head & 0x0F
-
-    def skip(self, kind: int, depth: int = 0) -> None:
-        """Pass by a value."""
+    def _skip(self, kind: int, depth: int) -> None:
         if depth > _MOST_DEPTH:
             raise ValueError("a page header is nested too deeply")
-        if kind in {_TRUE, _FALSE}:
-            return
-        if kind == _BYTE:
-            self._byte()
+        if kind in {_BYTE, _DOUBLE, _BINARY}:
+            self._take({_BYTE: 1, _DOUBLE: 8}.get(kind) or self._varint())
         elif kind in {_I16, _I32, _I64}:
             self._varint()
-        elif kind == _DOUBLE:
-            self._pass(8)
-        elif kind == _BINARY:
-            self._pass(self._varint())
         elif kind in {_LIST, _SET}:
             head = self._byte()
             self._skip_all([head & 0x0F], self._varint() if head >> 4 == 15 else head >> 4, depth)
@@ -319,9 +429,8 @@ class _PageHeader:
             kinds = self._byte() if count else 0
             self._skip_all([kinds >> 4, kinds & 0x0F], count, depth)
         elif kind == _STRUCT:
-            for _, inner in self.fields():
-                self.skip(inner, depth + 1)
-        else:
+            self.integers(depth + 1)
+        elif kind not in {_TRUE, _FALSE}:
             raise ValueError(f"a page header has a value of unknown type {kind}")
 
     def _skip_all(self, kinds: list[int], count: int, depth: int) -> None:
@@ -330,10 +439,4 @@ class _PageHeader:
         for _ in range(count):
             for kind in kinds:
                 # In a list a boolean takes a byte.
-                self.skip(_BYTE if kind in {_TRUE, _FALSE} else kind, depth + 1)
-
-    def _pass(self, size: int) -> None:
-        self._left -= size
-        if self._left < 0:
-            raise ValueError("a page header has no end")
-        self._file.seek(size, 1)
+                self._skip(_BYTE if kind in {_TRUE, _FALSE} else kind, depth + 1)

@@ -25,18 +25,15 @@ def in_order(flags: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class DecodePolicy:
-    """What the user may choose about decoding.
+    """What the user may choose about decoding; any other choice is a `UsageError` ("bad-option").
 
     Attributes:
         max_pixels: Images with more pixels (width times height) are refused before any pixel is decoded.
         alpha: "drop" leaves transparency out, so that hidden colors show, as the loaders of the reference
             implementations do; "white", "black" or "#rrggbb" is a color that images are laid on.
         exif: "ignore" takes pixels as they are stored, as those do too; "apply" turns them by their EXIF orientation.
-        background: The color behind transparent pixels that `alpha` names, 0 to 255 each; None to leave transparency out.
+        background: The color that `alpha` names, 0 to 255 each; None to leave transparency out.
         choices: What changes pixels and is not the default, by name; equal choices have equal words.
-
-    Raises:
-        UsageError: There is no such choice ("bad-option").
     """
 
     max_pixels: int = MAX_PIXELS
@@ -68,14 +65,9 @@ def choices_in(decoder: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class BadImagePolicy:
-    """What to do about images that cannot be used.
+    """What to do about images that cannot be used; there is no other action or share ("bad-option").
 
-    Attributes:
-        action: "error" refuses the source after listing all of them; "skip" leaves them out.
-        max_share: With "skip", the share of unusable images above which the source is refused all the same.
-
-    Raises:
-        UsageError: There is no such action or share ("bad-option").
+    "error" refuses the source after listing all of them; "skip" leaves them out, up to the share `max_share` of all.
     """
 
     action: Literal["error", "skip"] = "error"
@@ -88,11 +80,7 @@ class BadImagePolicy:
             raise UsageError(f"max_bad is a share from 0 to 1, not {self.max_share}", code="bad-option")
 
     def check(self, bad: Sequence[ImageError], *, total: int, source: str) -> None:
-        """Refuse a source of `total` images of which those in `bad` cannot be used, unless that is accepted.
-
-        Raises:
-            BadImagesError: It lists all of them.
-        """
+        """Raise a `BadImagesError` that lists the unusable images `bad` of `total`, unless they are accepted."""
         if not bad or (self.action == "skip" and len(bad) <= self.max_share * total):
             return
         advice = (

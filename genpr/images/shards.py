@@ -17,44 +17,24 @@ from genpr.images.item import ImageSource, PartSource, known_length
 BLOCK = 2048
 """Consecutive images that stay together."""
 
-_MOST_SHARES = 100_000
-
 
 @dataclass(frozen=True)
 class Share:
-    """Which of how many equal shares of something.
-
-    Attributes:
-        index: From 1 to `count`.
-        count: How many there are.
-
-    Raises:
-        UsageError: There is no such share ("bad-shard").
-    """
+    """Which of how many equal shares of something, `index` from 1 to `count`; else a `UsageError` ("bad-shard")."""
 
     index: int
     count: int
 
     def __post_init__(self) -> None:
         if self.count < 1 or not 1 <= self.index <= self.count:
-            zero = "; shards are counted from 1, so that the last of n is n/n" if self.index == 0 else ""
             raise UsageError(
-                f"there is no shard {self.index:,} of {self.count:,}{zero or f': 1 to {self.count:,} are'}",
-                code="bad-shard",
-            )
-        if self.count > _MOST_SHARES:
-            raise UsageError(
-                f"{self.count:,} shards are more than the {_MOST_SHARES:,} that genpr knows how to join",
+                f"there is no shard {self.index:,} of {self.count:,}; shards are counted from 1",
                 code="bad-shard",
             )
 
     @classmethod
     def parse(cls, text: str) -> Share:
-        """From text such as "3/16".
-
-        Raises:
-            UsageError: It is not such text, or there is no such share ("bad-shard").
-        """
+        """From text such as "3/16"."""
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text.strip())
         if match is None:
             raise UsageError(
@@ -79,16 +59,10 @@ class Share:
 
 @dataclass(frozen=True)
 class ShardPlace:
-    """What a file with the features of one share knows about the whole.
+    """What a file with the features of one share knows about the whole: the images `start` to `end` of `total`.
 
-    Attributes:
-        index: Which share, from 1.
-        count: Of how many.
-        start: Place in the source of its first image.
-        end: Place after its last.
-        total: Images in the source, or in the part of it that was chosen.
-        names_sha256: Hash of the names of all of them, in order: equal for shares of equal sources.
-        max_bad: Which share of all may be unusable; 0 where none may.
+    `names_sha256` is the hash of the names of all images in order, equal for shares of equal sources. `max_bad` is the share
+    of all images that may be unusable.
     """
 
     index: int
@@ -100,13 +74,8 @@ class ShardPlace:
     max_bad: float
 
     def __post_init__(self) -> None:
-        whole = (
-            self.index,
-            self.count,
-            self.start,
-            self.end,
-            self.total,
-        )  # read from a file, so anything may be there
+        # Read from a file, so anything may be there.
+        whole = (self.index, self.count, self.start, self.end, self.total)
         if not (all(type(number) is int for number in whole) and isinstance(self.max_bad, int | float)):
             raise TypeError("the places of a shard are integers")
         if not 0 <= self.start <= self.end <= self.total:
@@ -145,11 +114,7 @@ class ShardSource(PartSource):
 
 
 def shard_of(source: ImageSource, share: Share) -> ShardSource:
-    """One share of a source.
-
-    Raises:
-        UsageError: The source does not know its length ("unknown-length").
-    """
+    """One share of a source, which must know its length ("unknown-length")."""
     total = known_length(source)
     if total is None:
         raise UsageError(

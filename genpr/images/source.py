@@ -14,56 +14,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genpr.errors import DataError, ResourceError, UsageError, printable
-from genpr.images.archive import open_zip
-from genpr.images.arrays import is_tensor, open_array, open_npy, open_npz
-from genpr.images.arrow import SPLITS_FILE, STATE_FILE, open_arrow, open_saved_dataset
+from genpr.images.archive import open_tar, open_zip
+from genpr.images.arrays import is_tensor, open_array, open_array_file
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
-from genpr.images.folder import Communicator, FileSource, open_folder, open_list, open_stdin_list
-from genpr.images.item import IMAGE_SUFFIXES, TAR_SUFFIXES, ImageSource, Item, PartSource, joined, suffix_of
+from genpr.images.folder import FileSource, open_folder, open_list
+from genpr.images.item import IMAGE_SUFFIXES, ImageSource, Item, PartSource, joined, suffix_of
 from genpr.images.parquet import open_parquet, open_parquet_files, parquet_files
-from genpr.images.paths import STDIN, expand, nothing_at, split_choice
-from genpr.images.tar import open_tar
+from genpr.images.paths import expand, nothing_at, split_choice
 
 __all__ = ["ImageSource", "Item", "choose_rows", "open_source", "subset"]
 
-_FILE_READERS: tuple[tuple[tuple[str, ...], Callable[[Path, str], ImageSource]], ...] = (
-    ((".zip",), open_zip),
-    (TAR_SUFFIXES, open_tar),
-    ((".npz",), open_npz),
-    ((".npy",), open_npy),
-    ((".txt",), open_list),
-)
-_COLUMN_READERS: dict[str, Callable[[Path, str, str | None], ImageSource]] = {
+_FILE_READERS: dict[str, Callable[[Path, str], ImageSource]] = {
     ".parquet": open_parquet,
-    ".arrow": open_arrow,
+    ".zip": open_zip,
+    ".tar": open_tar,
+    ".npz": open_array_file,
+    ".npy": open_array_file,
+    ".txt": open_list,
 }
+_COMPRESSED_SUFFIXES = {".gz", ".tgz", ".bz2", ".tbz", ".xz", ".txz", ".zst"}
 _IMAGE = "image"
 _UNSAFE_SUFFIXES = {".pkl", ".pickle", ".pt", ".pth"}
-_FILE_SUFFIXES = ", ".join(
-    [*_COLUMN_READERS, *(suffix for suffixes, _ in _FILE_READERS for suffix in suffixes)]
-)
-_ACCEPTED = f"a folder of images, or a file with one of {_FILE_SUFFIXES} (a list of files)"
+_ACCEPTED = f"a folder of images, or a file with one of {', '.join(_FILE_READERS)} (a list of files)"
 
 
-def open_source(
-    source: object,
-    *,
-    name: str | None = None,
-    follow_symlinks: bool = False,
-    communicator: Communicator | None = None,
-) -> ImageSource:
+def open_source(source: object, *, name: str | None = None) -> ImageSource:
     """Open anything that holds images.
 
     Args:
-        source: The path of a folder or an archive (zip, tar), of .npz with `arr_0` or .npy, both uint8
-            (n, h, w, 3); a pattern of such paths, all of one kind (`genpr.images.paths.expand`); a numpy
+        source: The path of a folder or of a file (zip, tar, parquet, a list of files, .npz with `arr_0` or .npy, both
+            uint8 (n, h, w, 3)); a pattern of such paths, all of one kind (`genpr.images.paths.expand`); a numpy
             array uint8 (n, h, w, 3); a torch tensor uint8 (n, 3, h, w); a map-style dataset of PIL images,
             uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a tuple; or an iterable of
             uint8 batches, tensors (n, 3, h, w) or arrays (n, h, w, 3).
         name: What to call it in messages; a path is called what it is.
-        follow_symlinks: Look into folders that a folder only links to, too; each folder counts once.
-        communicator: The processes that open this source together, of which one reads standard input
-            (`genpr.distributed.current_communicator`); None for this process alone.
 
     Raises:
         UsageError: There is nothing at that path, or it is nothing that could hold images, or a pattern names several
@@ -79,15 +63,13 @@ def open_source(
     if isinstance(source, str | os.PathLike):
         text = os.fsdecode(source)
         name = name or text
-        if text == STDIN:
-            return open_stdin_list(name, communicator)
         choice = None
         if not os.path.lexists(text):
             text, choice = split_choice(text)
             several = expand(text)
             if several is not None:
-                return _open_several(several, text, name, choice, follow_symlinks=follow_symlinks)
-        return _open_one(text, name, choice, follow_symlinks=follow_symlinks)
+                return _open_several(several, text, name, choice)
+        return _open_one(text, name, choice)
     if ImageSource in type(source).__mro__:
         return cast("ImageSource", source)
     if isinstance(source, np.ndarray):
@@ -108,29 +90,22 @@ def open_source(
     )
 
 
-def _open_several(
-    several: Sequence[Path], text: str, name: str, choice: str | None, *, follow_symlinks: bool
-) -> ImageSource:
+def _open_several(several: Sequence[Path], text: str, name: str, choice: str | None) -> ImageSource:
     """Open the paths that the pattern `text` stands for, in their order."""
     kinds = {_kind_of(path): path for path in reversed(several)}
     if len(kinds) > 1:
         found = ", ".join(f"{kind} ({printable(str(path))})" for kind, path in sorted(kinds.items()))
         raise UsageError(
-            f"the pattern {printable(text)!r} names different kinds of things: {found}; all of one source are of one "
-            "kind, so make the pattern narrower",
+            f"the pattern {printable(text)!r} names different kinds of things: {found}; make it narrower",
             code="mixed-kinds",
             path=text,
         )
     if kinds.keys() == {_IMAGE}:
         return FileSource(name, Path(), tuple(map(str, several)))
-    return joined(
-        name,
-        several,
-        lambda path: _open_one(str(path), str(path), choice, follow_symlinks=follow_symlinks),
-    )
+    return joined(name, several, lambda path: _open_one(str(path), str(path), choice))
 
 
-def _open_one(text: str, name: str, choice: str | None, *, follow_symlinks: bool) -> ImageSource:
+def _open_one(text: str, name: str, choice: str | None) -> ImageSource:
     path = Path(text)
     try:
         mode = path.stat().st_mode if text else 0
@@ -140,10 +115,8 @@ def _open_one(text: str, name: str, choice: str | None, *, follow_symlinks: bool
         raise nothing_at(text)
     if not stat.S_ISDIR(mode):
         return _open_file(path, text, name, choice, is_regular=stat.S_ISREG(mode))
-    if (path / STATE_FILE).is_file() or (path / SPLITS_FILE).is_file():
-        return open_saved_dataset(path, name, choice)
     try:
-        return open_folder(path, name, follow_symlinks=follow_symlinks)
+        return open_folder(path, name)
     except DataError as error:  # perhaps it is a folder as `hf download` leaves it
         if error.code != "no-images" or not (files := parquet_files(path)):
             raise
@@ -159,8 +132,8 @@ def _open_file(path: Path, text: str, name: str, choice: str | None, *, is_regul
             path=text,
         )
     suffix = suffix_of(text)
-    if suffix in _COLUMN_READERS:
-        return _COLUMN_READERS[suffix](path, name, choice)
+    if suffix == ".parquet":
+        return open_parquet(path, name, choice)
     if choice is not None:
         raise UsageError(
             f"{shown} has no columns, so none can be chosen with '#{printable(choice)}'",
@@ -174,10 +147,11 @@ def _open_file(path: Path, text: str, name: str, choice: str | None, *, is_regul
             code="unsafe-format",
             path=text,
         )
-    for suffixes, opener in _FILE_READERS:
-        if text.lower().endswith(suffixes):
-            return opener(path, name)
+    if suffix in _FILE_READERS:
+        return _FILE_READERS[suffix](path, name)
     kind = "a single image" if suffix in IMAGE_SUFFIXES else f"of unknown kind ({suffix or 'no suffix'})"
+    if suffix in _COMPRESSED_SUFFIXES:
+        kind = "compressed; decompress it first, as with gzip -d"
     raise UsageError(f"{shown} is {kind}; needed is {_ACCEPTED}", code="source-kind", path=text)
 
 
@@ -185,11 +159,8 @@ def _kind_of(path: Path) -> str:
     """Folder, image, or the suffix that decides who reads it."""
     if path.is_dir():
         return "folder"
-    if suffix_of(str(path)) in IMAGE_SUFFIXES:
-        return _IMAGE
-    text = str(path).lower()
-    known = (suffixes[0] for suffixes, _ in _FILE_READERS if text.endswith(suffixes))
-    return next(known, suffix_of(text) or "no suffix")
+    suffix = suffix_of(str(path))
+    return _IMAGE if suffix in IMAGE_SUFFIXES else suffix or "no suffix"
 
 
 def subset(source: ImageSource, max_images: int, seed: int) -> ImageSource:
@@ -211,14 +182,11 @@ def subset(source: ImageSource, max_images: int, seed: int) -> ImageSource:
 
 
 def choose_rows(total: int, max_rows: int, seed: int) -> NDArray[np.int64]:
-    """Choose at most `max_rows` of `total` rows at random, without replacement.
+    """Choose at most `max_rows` of `total` rows at random, without replacement, as sorted row numbers.
 
     The choice depends on these three numbers only: row i draws output i of the PCG64 generator seeded with
     `seed`, 64 bits as they come, and the smallest draws win. So it is the same on every machine, and a larger
     choice with the same seed contains the smaller one.
-
-    Returns:
-        Sorted row numbers, (min(total, max_rows),).
 
     Raises:
         UsageError: `max_rows` is below 1, or `seed` is negative.

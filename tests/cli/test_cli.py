@@ -60,7 +60,7 @@ def test_skipping_bad_images_scores_the_rest(genpr, folders):
     assert genpr("score", *folders, *GABOR, "--on-bad", "skip")[0] == 3, "1 of 20 is more than 1%"
     code, out, err = genpr("score", *folders, *GABOR, "--on-bad", "skip", "--max-bad", "5%", "--json")
     assert code == 0
-    assert json.loads(out)["fake"]["skipped"] == [["00003.png", "image-truncated"]]
+    assert json.loads(out)["fake"]["skipped"] == [["00003.png", "image-corrupt"]]
     assert "1 of 20 fake images could not be used and were left out" in err
 
 

@@ -75,10 +75,10 @@ score wide.npy real.npy                                                     3 wi
 score flat.npy real.npy                                                     3 feature-shape
 score object.npz real.npy                                                   3 file-damaged
 score real fake.npy GABOR --csv rows.csv                                    3 features-against-images
-score real half GABOR                                                       3 image-truncated
+score real half GABOR                                                       3 image-corrupt
 score real page GABOR                                                       3 image-unreadable
 score real bomb GABOR                                                       3 image-too-large
-score real half GABOR --on-bad skip                                         3 image-truncated
+score real half GABOR --on-bad skip                                         3 image-corrupt
 score real fake GABOR --max-pixels 10                                       3 image-too-large
 features real x.npy GABOR                                                   2 output-suffix
 features real x.safetensors GABOR --max-memory 1kB                          2 bad-option
@@ -92,7 +92,7 @@ pack real x.npz --on-bad ignore                                             2 us
 pack mixed x.npz                                                            3 mixed-sizes
 pack statistics.npz x.npz                                                   3 npz-key
 pack empty x.npz                                                            3 no-images
-pack half x.npz                                                             3 image-truncated
+pack half x.npz                                                             3 image-corrupt
 modes real.npy fake.npy --clusters 1                                        2 usage
 modes real.npy fake.npy --k 0                                               2 bad-k
 modes real.npy fake.npy                                                     3 too-few

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
+import zipfile
 from dataclasses import asdict
 from types import SimpleNamespace
 
@@ -26,13 +25,11 @@ FILES = [b"image %02d" % number for number in range(11)]
 @pytest.fixture
 def sources(tmp_path):
     """The same images where all of them have to be passed by, and where any can be picked."""
-    with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as archive:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         for number, data in enumerate(FILES):
-            info = tarfile.TarInfo(f"{number:02d}.png")
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
+            archive.writestr(f"{number:02d}.png", data)
     pq.write_table(pa.table({"image": FILES}), tmp_path / "x.parquet", row_group_size=3)
-    return [open_source(tmp_path / name) for name in ("x.tar.gz", "x.parquet")]
+    return [open_source(tmp_path / name) for name in ("x.zip", "x.parquet")]
 
 
 def ranks_of(rank: int, size: int) -> SimpleNamespace:

@@ -115,11 +115,11 @@ def jobs(tmp_path_factory):
         jobs.add(f"cli-{size}", kind="cli", args=["score", *files, "--json", "--csv", table], size=size)
     folders = [str(folder / "real"), str(folder / "fake"), "--extractor", "gabor", "--no-cache"]
     jobs.add("cli-bad", kind="cli", args=["score", *folders, "--json"], size=2)
-    listed = folder / "listed"
+    listed = folder / "listed.txt"
     listed.write_text("".join(f"{path}\n" for path in sorted((folder / "fake").iterdir())))
     pixels = ["--extractor", "pixels", "--no-cache", "--json"]
-    args = ["features", "-", str(folder / "listed.safetensors"), *pixels]
-    jobs.add("cli-stdin", kind="cli", args=args, size=2, stdin=str(listed), **{"break": ["talk", 1]})
+    args = ["features", str(listed), str(folder / "listed.safetensors"), *pixels]
+    jobs.add("cli-list-of-files", kind="cli", args=args, size=2, **{"break": ["talk", 1]})
     for how in ("raise", "kill"):
         jobs.add(f"cli-{how}", kind="cli", args=["score", *folders], size=2, **{"break": [how, 1]})
     jobs.run()
@@ -191,12 +191,12 @@ def test_bad_images_are_listed_once_whoever_met_them(jobs):
     assert [Path(bad["path"]).name for bad in record["bad"]] == ["002.png", "020.png"]
 
 
-def test_a_list_on_standard_input_is_read_once_for_all(jobs):
-    assert jobs.codes("cli-stdin") == [0, 0], jobs.said("cli-stdin", "err")
-    first, second = jobs.said("cli-stdin", "out")
+def test_only_the_first_rank_prints(jobs):
+    assert jobs.codes("cli-list-of-files") == [0, 0], jobs.said("cli-list-of-files", "err")
+    first, second = jobs.said("cli-list-of-files", "out")
     assert json.loads(first)["n"] == 40
     assert second == ""
-    assert jobs.said("cli-stdin", "err")[1] == ""  # whatever a library has to say
+    assert jobs.said("cli-list-of-files", "err")[1] == ""  # whatever a library has to say
 
 
 def test_a_rank_that_raises_ends_all_with_its_own_error_said_once(jobs):

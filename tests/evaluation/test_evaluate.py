@@ -89,12 +89,11 @@ def test_every_kind_of_source_gives_the_same_score(write_images, tmp_path, rng):
     expected = gabor(real, fake).to_flat_dict()
     shutil.make_archive(str(tmp_path / "fake"), "zip", fake)
     shutil.make_archive(str(tmp_path / "fake"), "tar", fake)
-    shutil.make_archive(str(tmp_path / "fake"), "gztar", fake)
     np.savez(tmp_path / "fake.npz", arr_0=pixels[1])
     np.savez_compressed(tmp_path / "fake2.npz", arr_0=pixels[1])
     tensor = torch.from_numpy(pixels[1]).permute(0, 3, 1, 2)
     sources = [
-        *(tmp_path / name for name in ("fake.zip", "fake.tar", "fake.tar.gz", "fake.npz", "fake2.npz")),
+        *(tmp_path / name for name in ("fake.zip", "fake.tar", "fake.npz", "fake2.npz")),
         pixels[1],
         tensor,
         (part for part in tensor.split(7)),

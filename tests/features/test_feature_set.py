@@ -24,7 +24,7 @@ def test_round_trip_keeps_everything(tmp_path):
         names=("a b.png", "line\nbreak \udcff.png"),
         identities=torch.arange(64, dtype=torch.uint8).view(2, 32),
         flags={"multi-frame": 1},
-        skipped=(ImageError("cut short", code="image-truncated", path="c.png"),),
+        skipped=(ImageError("cut short", code="image-corrupt", path="c.png"),),
         decoder={"pillow": "1"},
     )
     save_features(tmp_path / "f.safetensors", original)
@@ -38,7 +38,7 @@ def test_round_trip_keeps_everything(tmp_path):
         original.decoder,
     )
     assert [(bad.path, bad.code, str(bad)) for bad in loaded.skipped] == [
-        ("c.png", "image-truncated", "cut short")
+        ("c.png", "image-corrupt", "cut short")
     ]
     assert (loaded.n_embedded, loaded.n_cached) == (0, 0)
 

@@ -26,14 +26,14 @@ def sources_of(pixels, write_images):
     """The same images in everything that holds some."""
     folder = write_images("images", pixels)
     root = folder.parent
-    with zipfile.ZipFile(root / "a.zip", "w") as archive, tarfile.open(root / "a.tar.gz", "w:gz") as tar:
+    with zipfile.ZipFile(root / "a.zip", "w") as archive, tarfile.open(root / "a.tar", "w") as tar:
         for path in sorted(folder.iterdir()):
             archive.write(path, path.name)
             tar.add(path, path.name)
     np.savez_compressed(root / "a.npz", pixels)
     np.save(root / "a.npy", pixels)
     tensor = torch.from_numpy(pixels).permute(0, 3, 1, 2)
-    files = [root / name for name in ("a.zip", "a.tar.gz", "a.npz", "a.npy")]
+    files = [root / name for name in ("a.zip", "a.tar", "a.npz", "a.npy")]
     return [folder, str(folder), *files, pixels, tensor, list(tensor), list(tensor.split(4))]
 
 

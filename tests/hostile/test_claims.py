@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import gzip
 import io
-import lzma
 import math
 import os
 import struct
-import tarfile
 import time
 import tracemalloc
 import zipfile
 from contextlib import contextmanager, nullcontext
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 import genpr
 from genpr.conditional.prompts import open_prompts
 from genpr.conditional.vocabulary import Vocabulary
-from genpr.errors import DataError, GenprError, ImageError
+from genpr.errors import DataError, GenprError
 from genpr.evaluation.compare import load_results
 from genpr.evaluation.labels import open_labels
 from genpr.features.feature_set import load_features
-from genpr.images import folder
-from genpr.images.decode import decode
-from genpr.images.policy import DecodePolicy
+from genpr.images.arrays import read_statistics
 from genpr.images.source import open_source
-from genpr.images.statistics import read_statistics
-from genpr.images.tar import _Unpacked
-from genpr.limits import RESULT_BYTES
 
 MOST_BYTES = 100 * 2**20
 MOST_SECONDS = 5.0
@@ -65,16 +56,6 @@ def npy_header(descr, shape):
     return file.getvalue()
 
 
-def zeros(pack, head, megabytes):
-    """A compressed file of `head` and then zeros."""
-    file = io.BytesIO()
-    with pack(file) as packed:
-        packed.write(head)
-        for _ in range(megabytes):
-            packed.write(bytes(2**20))
-    return file.getvalue()
-
-
 @lru_cache
 def zip_of_zeros(name, head, megabytes, compression=zipfile.ZIP_DEFLATED):
     file = io.BytesIO()
@@ -86,52 +67,6 @@ def zip_of_zeros(name, head, megabytes, compression=zipfile.ZIP_DEFLATED):
         for _ in range(megabytes):
             member.write(bytes(2**20))
     return file.getvalue()
-
-
-@pytest.mark.parametrize("name", ["a.png", "a.bin"])
-@pytest.mark.parametrize(
-    ("suffix", "pack"),
-    [
-        (".tar.gz", lambda file: gzip.GzipFile(fileobj=file, mode="wb", compresslevel=1)),
-        (".tar.xz", partial(lzma.open, mode="wb", preset=0)),
-    ],
-    ids=["gz", "xz"],
-)
-def test_compressed_tar_bombs_are_refused_before_they_unfold(tmp_path, suffix, pack, name):
-    member = tarfile.TarInfo(name)
-    member.size = 80 * 2**20
-    path = tmp_path / f"bomb{suffix}"
-    path.write_bytes(zeros(pack, member.tobuf(tarfile.GNU_FORMAT), 80))
-    with little_memory(), pytest.raises(DataError) as caught:
-        open_source(path)
-    assert caught.value.code == "tar-bomb"
-
-
-def test_nothing_is_decompressed_to_find_out_that_it_is_a_bomb():
-    class Stream(io.BytesIO):
-        def seek(self, *_):
-            raise AssertionError("it went there")
-
-        read = seek
-
-    stream = _Unpacked(Stream(), packed=1000)
-    for go in (stream.seek, stream.read):
-        with pytest.raises(DataError) as caught:
-            go(2**30)
-        assert caught.value.code == "tar-bomb"
-
-
-def test_a_tar_of_many_copies_is_no_bomb(tmp_path):
-    """200:1 is much, and 64 MiB too: below either an archive is read."""
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w:gz") as archive:
-        for number in range(40):
-            member = tarfile.TarInfo(f"{number}.png")
-            member.size = 2**20
-            archive.addfile(member, io.BytesIO(bytes(2**20)))
-    path = tmp_path / "copies.tar.gz"
-    path.write_bytes(file.getvalue())
-    assert len(list(open_source(path))) == 40
 
 
 def test_bombs_of_features_and_labels_are_refused_before_they_unfold(tmp_path):
@@ -146,19 +81,6 @@ def test_bombs_of_features_and_labels_are_refused_before_they_unfold(tmp_path):
     path.write_bytes(zip_of_zeros("dataset.json", b"{", 80))
     with little_memory(), pytest.raises(DataError) as caught:
         open_labels(None, path, "fake")
-    assert caught.value.code == "zip-bomb"
-
-
-def test_a_zip_member_cannot_hide_its_ratio(tmp_path):
-    """A directory that claims much compressed data claims more than the whole archive has."""
-    data = bytearray(zip_of_zeros("a.png", b"", 80))
-    at = data.rindex(b"PK\1\2")
-    data[at + 20 : at + 24] = struct.pack("<I", 2**31)
-    path = tmp_path / "x.zip"
-    path.write_bytes(data)
-    (item,) = open_source(path)
-    with little_memory(), pytest.raises(ImageError) as caught:
-        item.read()
     assert caught.value.code == "zip-bomb"
 
 
@@ -219,7 +141,13 @@ def test_arrays_are_no_larger_than_their_files(tmp_path, shape, kind):
     path.write_bytes(npy_header("<f4" if kind == "features" else "<i8", shape) + bytes(64))
     with little_memory(), pytest.raises(DataError) as caught:
         load_features(path) if kind == "features" else open_labels(path, None, "real")
-    assert caught.value.code in {"file-damaged", "feature-shape", "npy-damaged", "label-kind"}
+    assert caught.value.code in {
+        "file-damaged",
+        "feature-shape",
+        "array-damaged",
+        "npy-damaged",
+        "label-kind",
+    }
 
 
 @pytest.mark.parametrize(
@@ -313,36 +241,6 @@ def test_what_would_take_gigabytes_once_it_is_parsed_is_refused_before(dense, re
         read(dense / name)
 
 
-def test_a_list_on_standard_input_is_read_as_far_as_a_list_may_go(monkeypatch):
-    class Endless(io.RawIOBase):
-        given = 0
-
-        def readable(self):
-            return True
-
-        def readinto(self, buffer):
-            buffer[:] = (b"y\n" * len(buffer))[: len(buffer)]
-            self.given += len(buffer)
-            return len(buffer)
-
-    endless = Endless()
-    monkeypatch.setattr(folder, "TEXT_BYTES", 2**22)
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(endless)))
-    with pytest.raises(DataError) as caught:
-        open_source("-")
-    assert caught.value.code == "list-damaged"
-    assert endless.given < 2**23
-
-
-def test_results_larger_than_any_are_not_read(tmp_path):
-    path = tmp_path / "x.json"
-    path.write_bytes(b"{}")
-    os.truncate(path, RESULT_BYTES + 1)  # without using the disk
-    with little_memory(), pytest.raises(DataError) as caught:
-        load_results(path)
-    assert caught.value.code == "not-a-result"
-
-
 @pytest.mark.parametrize("field", ["x" * 3_000_000, '"' + "x\n" * 1_000_000], ids=["long", "open"])
 def test_csv_with_an_endless_field(tmp_path, field):
     path = tmp_path / "x.csv"
@@ -350,29 +248,6 @@ def test_csv_with_an_endless_field(tmp_path, field):
     for read in (lambda path: open_labels(path, None, "real"), lambda path: open_prompts(path, None)):
         with pytest.raises(DataError):
             read(path)
-
-
-def webp_animation(side):
-    """A frame of one pixel on a canvas of side x side."""
-
-    def u24(value):
-        return value.to_bytes(3, "little")
-
-    file = io.BytesIO()
-    Image.new("RGB", (1, 1)).save(file, "WEBP", lossless=True)
-    frame = bytes(6) + u24(0) + u24(0) + bytes(4) + file.getvalue()[12:]
-    body = b"VP8X" + struct.pack("<I", 10) + bytes([2, 0, 0, 0]) + u24(side - 1) * 2
-    body += b"ANIM" + struct.pack("<I", 6) + bytes(6) + b"ANMF" + struct.pack("<I", len(frame)) + frame
-    return b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
-
-
-def test_canvases_of_animations_count_as_often_as_they_are_held():
-    """Three of 81 megapixels would be a gigabyte; the file has a hundred bytes."""
-    assert decode(webp_animation(100), name="x.webp", policy=DecodePolicy()).pixels.shape == (100, 100, 3)
-    for side in (6000, 9000, 16_383):
-        with pytest.raises(ImageError) as caught:
-            decode(webp_animation(side), name="x.webp", policy=DecodePolicy())
-        assert caught.value.code == "image-too-large"
 
 
 POOLS = []  # what was allocated from one may outlive its test
@@ -427,53 +302,11 @@ def test_other_parts_of_a_struct_are_not_read(tmp_path):
         assert [item.read() for item in open_source(tmp_path / "x.parquet")] == [b"1", b"2"]
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
-def test_a_long_label_that_many_rows_share_is_held_a_few_times(tmp_path, suffix):
+def test_a_long_label_that_many_rows_share_is_held_a_few_times(tmp_path):
     labels = pa.DictionaryArray.from_arrays(pa.array([0] * 8000, pa.int32()), pa.array(["x" * 50_000]))
-    table = pa.table({"image": [b"1"] * 8000, "label": labels})
-    path = tmp_path / f"x.{suffix}"
-    if suffix == "parquet":
-        pq.write_table(table, path, store_schema=False)
-    else:
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"image": [b"1"] * 8000, "label": labels}), path, store_schema=False)
     source = open_source(f"{path}#image,label")
     with little_memory(2**27), little_arrow_memory(2**28), pytest.raises(DataError) as caught:
         source.stated_labels()
     assert caught.value.code == "labels-damaged"
-
-
-@pytest.mark.parametrize("codec", ["zstd", "lz4"])
-@pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream], ids=["file", "stream"])
-@pytest.mark.parametrize("place", ["values", "dictionary"])
-def test_buffers_of_an_arrow_file_are_refused_before_they_unfold(tmp_path, codec, new, place):
-    large = pa.array([bytes(2**27)], pa.binary())
-    table = pa.table({"image": large})
-    if place == "dictionary":
-        labels = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), large.cast(pa.string()))
-        table = pa.table({"image": [b"x"], "label": labels})
-    path, options = tmp_path / "x.arrow", pa.ipc.IpcWriteOptions(compression=codec)
-    for many in (False, True):  # a bomb may be of one batch or of several
-        with pa.OSFile(str(path), "wb") as sink, new(sink, table.schema, options=options) as writer:
-            for _ in range(3 if many else 1):
-                writer.write_table(table)
-        with little_arrow_memory(), pytest.raises(DataError) as caught:
-            open_source(path)
-        assert caught.value.code == "arrow-bomb"
-
-
-@pytest.mark.parametrize("codec", ["zstd", "lz4", None])
-@pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream], ids=["file", "stream"])
-def test_compressed_arrow_files_are_read(tmp_path, codec, new):
-    images = [os.urandom(3000) + bytes(5000) for _ in range(20)]
-    labels = pa.array(["cat", "dog"] * 10).dictionary_encode()
-    table, path = pa.table({"image": images, "label": labels}), tmp_path / "x.arrow"
-    with (
-        pa.OSFile(str(path), "wb") as sink,
-        new(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer,
-    ):
-        for start in range(0, 20, 7):
-            writer.write_table(table.slice(start, 7))
-    source = open_source(f"{path}#image,label")
-    assert [item.read() for item in source] == images
-    assert list(source.stated_labels().labels) == ["cat", "dog"] * 10

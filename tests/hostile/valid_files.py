@@ -61,10 +61,10 @@ def zip_of(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes
     return file.getvalue()
 
 
-def tar_of(members: dict[str, bytes], mode: str = "w") -> bytes:
+def tar_of(members: dict[str, bytes]) -> bytes:
     """A tar archive of these files."""
     file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode=mode) as archive:
+    with tarfile.open(fileobj=file, mode="w") as archive:
         for name, body in members.items():
             info = tarfile.TarInfo(name)
             info.size = len(body)
@@ -152,17 +152,17 @@ def zipped_arrays() -> list[bytes]:
     ]
 
 
-def tables() -> dict[str, bytes]:
-    """Images in a column, as parquet and as Arrow file."""
+def table() -> bytes:
+    """Images in a column of a parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     values = [{"bytes": image, "path": f"{n}.png"} for n, image in enumerate(images())]
-    table, parquet, arrow = pa.table({"image": values, "label": [0, 1, 0]}), io.BytesIO(), io.BytesIO()
-    pq.write_table(table, parquet, row_group_size=2, compression="zstd")
-    with pa.ipc.new_file(arrow, table.schema) as writer:
-        writer.write_table(table)
-    return {".parquet": parquet.getvalue(), ".arrow": arrow.getvalue()}
+    file = io.BytesIO()
+    pq.write_table(
+        pa.table({"image": values, "label": [0, 1, 0]}), file, row_group_size=2, compression="zstd"
+    )
+    return file.getvalue()
 
 
 def tensors() -> bytes:

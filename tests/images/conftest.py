@@ -23,9 +23,9 @@ def make_zip(tmp_path):
 
 @pytest.fixture
 def make_tar(tmp_path):
-    def write(members, *, name="set.tar", compression=""):
+    def write(members, *, name="set.tar"):
         path = tmp_path / name
-        with tarfile.open(path, f"w:{compression}") as archive:
+        with tarfile.open(path, "w") as archive:
             for member, data in members.items():
                 info = member if isinstance(member, tarfile.TarInfo) else tarfile.TarInfo(member)
                 info.size = len(data)

@@ -25,15 +25,6 @@ def test_arrays_and_tensors_give_their_images():
     assert open_source(IMAGES, name="<fake images>").name == "<fake images>"
 
 
-def test_strided_and_read_only_arrays_are_left_untouched():
-    awkward = np.repeat(IMAGES, 2, axis=2)[::-1, :, ::2]
-    awkward.flags.writeable = False
-    copy = awkward.copy()
-    pixels = stack(open_source(awkward))
-    np.testing.assert_array_equal(pixels, copy)
-    np.testing.assert_array_equal(awkward, copy)
-
-
 @pytest.mark.parametrize(
     ("array", "code", "fix"),
     [
@@ -62,18 +53,3 @@ def test_other_arrays_are_refused_with_the_fix(array, code, fix):
     error = refused_source(array)
     assert error.code == code
     assert fix in str(error)
-
-
-@pytest.mark.parametrize(
-    ("array", "fix"),
-    [
-        (np.random.default_rng(0).random((2, 4, 4, 3)), lambda x: (x * 255).round().astype(np.uint8)),
-        (IMAGES.transpose(0, 3, 1, 2), lambda x: x.transpose(0, 2, 3, 1)),
-        (IMAGES > 99, lambda x: x.astype(np.uint8) * 255),
-        (torch.rand(2, 3, 4, 4), lambda x: (x * 255).round().to(torch.uint8)),
-        (torch.from_numpy(IMAGES), lambda x: x.permute(0, 3, 1, 2)),
-    ],
-)
-def test_the_suggested_fixes_work(array, fix):
-    refused_source(array)
-    assert len(open_source(fix(array))) == len(array)

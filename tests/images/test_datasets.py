@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import io
-import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 from image_files import SMALL, encode, noise, raised, stack
 from PIL import Image
-from torch.utils.data import DataLoader, TensorDataset
 
 from genpr.errors import DataError, ImageError, UsageError
 from genpr.images.source import open_source, subset
@@ -58,10 +55,6 @@ def test_datasets_of_every_kind_of_element_give_their_images(elements, kind):
     np.testing.assert_array_equal(stack(source), IMAGES)
 
 
-def test_torch_datasets_are_datasets():
-    np.testing.assert_array_equal(stack(open_source(TensorDataset(TENSOR, torch.arange(11)))), IMAGES)
-
-
 def test_pil_images_follow_the_decode_policy():
     ramp = np.arange(0, 65536, 256, dtype=np.uint16).reshape(16, 16)
     gray, palette, deep = (stack(open_source([image]))[0] for image in (
@@ -87,25 +80,6 @@ def test_images_are_read_only_when_asked_for():
     wanted = [int(item.name[1:-1]) for item in items]
     np.testing.assert_array_equal(np.stack([item.read() for item in items]), IMAGES[wanted])
     assert dataset.asked == [0, *wanted]
-
-
-def test_threads_take_turns_at_a_dataset():
-    inside = []
-    together = []
-
-    class Fragile(Listed):
-        def __getitem__(self, index):
-            inside.append(index)
-            together.append(len(inside))
-            time.sleep(0.002)
-            inside.remove(index)
-            return self.elements[index]
-
-    items = list(open_source(Fragile(list(IMAGES))))
-    with ThreadPoolExecutor(8) as pool:
-        pixels = list(pool.map(lambda item: item.read(), items))
-    np.testing.assert_array_equal(np.stack(pixels), IMAGES)
-    assert set(together) == {1}
 
 
 @pytest.mark.parametrize(
@@ -154,19 +128,6 @@ def test_a_dataset_that_cannot_read_its_file_costs_one_image(tmp_path):
     assert (error.code, error.path) == ("unreadable", "[2]")
 
 
-def test_errors_of_the_dataset_itself_are_its_owners():
-    class Broken(Listed):
-        def __getitem__(self, index):
-            return self.elements[index + 1]
-
-    with pytest.raises(IndexError):
-        open_source(Broken([IMAGES[0]]))
-
-
-def test_an_empty_dataset_is_refused():
-    assert raised(DataError, open_source, []).code == "no-images"
-
-
 # Iterables --------------------------------------------------------------------------------------------------
 
 
@@ -196,20 +157,6 @@ def test_iterables_give_the_images_of_their_batches(batches, kind):
     source = open_source(kind(batches))
     np.testing.assert_array_equal(stack(source), IMAGES)
     np.testing.assert_array_equal(stack(source), IMAGES)
-
-
-def test_loaders_are_iterables():
-    loader = DataLoader(TensorDataset(TENSOR, torch.arange(11)), batch_size=4)
-    source = open_source(loader)
-    assert source.name == "<iterable>"
-    np.testing.assert_array_equal(stack(source), IMAGES)
-
-
-def test_an_iterable_has_no_length():
-    source = open_source(Again([IMAGES]))
-    with pytest.raises(TypeError, match="does not know"):
-        len(source)
-    assert len(list(source)) == 11
 
 
 def test_a_generator_is_read_once_and_only_as_far_as_needed():

@@ -6,12 +6,11 @@ import io
 
 import numpy as np
 import pytest
-from image_files import SMALL, encode, exif, noise, png_16bit_rgb, png_chunk
+from image_files import SMALL, encode, exif, noise
 from PIL import Image, ImageOps
 
 from genpr.errors import UsageError
-from genpr.images.decode import content_sha256, decode
-from genpr.images.pack import pack
+from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 
@@ -75,19 +74,6 @@ def test_half_transparent_pixels_are_mixed_and_rounded_to_the_nearest(color):
     np.testing.assert_array_equal(pixels, np.rint(exact)[..., None].repeat(3, 2))
 
 
-def test_opaque_images_are_the_same_whatever_is_chosen():
-    opaque = Image.fromarray(SMALL)
-    opaque.putalpha(255)
-    for data in (encode(SMALL), encode(opaque), encode(SMALL, "JPEG"), SMALL):
-        np.testing.assert_array_equal(decoded(data, alpha="black").pixels, decoded(data).pixels)
-
-
-def test_a_color_key_of_16_bits_does_not_spill():
-    pixels = np.full((2, 2, 3), 0x1234, np.uint16)
-    data = png_16bit_rgb(pixels, extra=png_chunk(b"tRNS", bytes([0, 1, 0, 2, 0, 3])))
-    assert (decoded(data, alpha="white").pixels == 0x12).all()
-
-
 # Orientation ------------------------------------------------------------------------------------------------
 
 
@@ -103,11 +89,6 @@ def test_images_are_turned_as_pillow_turns_them(format_name, orientation):
     np.testing.assert_array_equal(image.pixels, np.asarray(ImageOps.exif_transpose(marked)))
     assert image.flags == ()
     assert image.pixels.flags.c_contiguous
-
-
-def test_broken_exif_turns_nothing():
-    broken = encode(SMALL, exif=b"Exif\0\0II*\0\xff\xff\xff\xff")
-    np.testing.assert_array_equal(decoded(broken, exif="apply").pixels, SMALL)
 
 
 # Pillow images of datasets ----------------------------------------------------------------------------------
@@ -129,19 +110,6 @@ def test_images_of_a_dataset_obey_the_choices_and_tell_what_is_lost(format_name)
             assert image.flags == same.flags == (() if choices else (flag,))
 
 
-def test_a_tiff_that_pillow_has_turned_is_not_turned_again():
-    data = encode(SMALL, "TIFF", tiffinfo={274: 6})
-    (item,) = open_source([opened(data)])
-    image = decoded(item.read(), exif="apply")
-    np.testing.assert_array_equal(image.pixels, decoded(data, exif="apply").pixels)
-    assert image.flags == ()
-
-
-def test_images_of_a_dataset_are_known_by_their_pixels():
-    (item,) = open_source([opened(encode(SMALL))])
-    assert content_sha256(item.read()) == content_sha256(SMALL)
-
-
 # Options ----------------------------------------------------------------------------------------------------
 
 
@@ -159,11 +127,3 @@ def test_only_what_is_chosen_is_recorded_and_equal_choices_alike():
     assert DecodePolicy(max_pixels=5).choices == {}
     assert DecodePolicy(alpha="black", exif="apply").choices == {"alpha": "#000000", "exif": "apply"}
     assert DecodePolicy(alpha="white").choices == DecodePolicy(alpha="#FFFFFF").choices
-
-
-def test_packed_images_obey_the_choices(tmp_path):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.png").write_bytes(encode(rgba((200, 100, 0), 0), exif=exif(6)))
-    assert pack(tmp_path / "in", tmp_path / "out.npz", alpha="white", exif="apply") == 1
-    packed = np.load(tmp_path / "out.npz")["arr_0"]
-    assert packed.tolist() == [[[[200, 100, 0]], [[255, 255, 255]]]]

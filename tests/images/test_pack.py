@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import shutil
-import tracemalloc
 import zipfile
 
 import numpy as np
@@ -57,9 +54,7 @@ def refused(source, out, kind=DataError, **options):
     return error
 
 
-@pytest.fixture(
-    params=["folder", "zip", "tar", "tar.gz", "npy", "npz", "deflated", "array", "list", "iterable"]
-)
+@pytest.fixture(params=["folder", "zip", "tar", "npy", "npz", "deflated", "array", "list", "iterable"])
 def source(request, tmp_path, make_zip, make_tar):
     """`IMAGES` as a source of every kind."""
     kind = request.param
@@ -77,7 +72,6 @@ def source(request, tmp_path, make_zip, make_tar):
     makers = {
         "zip": lambda: make_zip(FILES),
         "tar": lambda: make_tar(FILES),
-        "tar.gz": lambda: make_tar(FILES, name="x.tar.gz", compression="gz"),
         "array": lambda: IMAGES,
         "list": lambda: [Image.fromarray(image) for image in IMAGES],
         "iterable": lambda: (IMAGES[start : start + 10] for start in range(0, 123, 10)),
@@ -93,19 +87,6 @@ def test_every_source_is_packed_in_its_order_bit_for_bit(source, out, compressed
         info = archive.getinfo("arr_0.npy")
         assert info.compress_type == (zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED)
         assert archive.read(info) == npy(IMAGES), "the member is what numpy.save writes"
-
-
-def test_equal_images_give_equal_bytes(out, tmp_path):
-    pack(IMAGES, out)
-    pack(iter([IMAGES]), tmp_path / "y.npz")
-    assert out.read_bytes() == (tmp_path / "y.npz").read_bytes()
-
-
-@pytest.mark.parametrize("shape", [(1, 1, 1, 3), (1, 5, 6, 3), (7, 1, 1, 3), (2, 1, 9, 3)])
-def test_small_counts_and_small_images(out, shape):
-    images = IMAGES.reshape(-1)[: np.prod(shape)].reshape(shape)
-    assert pack(images, out) == shape[0]
-    np.testing.assert_array_equal(packed(out), images)
 
 
 def test_images_of_all_modes_become_rgb_by_the_one_policy(out, make_zip):
@@ -139,24 +120,6 @@ def test_files_beyond_the_limit_of_old_zip_files(out, monkeypatch, given, compre
     np.testing.assert_array_equal(packed(out), IMAGES)
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_no_more_than_about_two_batches_are_held(tmp_path, out, monkeypatch, save):
-    monkeypatch.setattr("genpr.images.arrays._BATCH_BYTES", 2**19)
-    monkeypatch.setattr("genpr.images.arrays._PART_BYTES", 2**15)
-    values = np.random.default_rng(0).integers(0, 16, (300, 64, 64, 3), dtype=np.uint8)
-    save(tmp_path / "x.npz", values, np.arange(300))
-    tracemalloc.start()
-    assert sum(item.read().size for item in open_source(tmp_path / "x.npz")) == values.size
-    reading = tracemalloc.get_traced_memory()[1]
-    tracemalloc.reset_peak()
-    pack(tmp_path / "x.npz", out)
-    packing = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    np.testing.assert_array_equal(packed(out), values)
-    assert reading < 2.6 * 2**19
-    assert packing < 2.9 * 2**19, "the array has 3.7 MB"
-
-
 # Images that cannot be used ---------------------------------------------------------------------------------
 
 
@@ -173,15 +136,11 @@ def test_mixed_sizes_name_the_first_odd_one(out, make_zip):
     assert "resize" in str(error)
 
 
-def test_turned_images_are_mixed_sizes(out):
-    assert refused([IMAGES[0], IMAGES[0].transpose(1, 0, 2).copy()], out).code == "mixed-sizes"
-
-
 @pytest.mark.parametrize("bad", [("000.png",), ("122.png",), ("000.png", "017.png", "122.png")])
 @pytest.mark.parametrize("options", [{}, {"on_bad": "skip", "max_bad": 0.005}])
 def test_unusable_images_are_all_listed(out, make_zip, bad, options):
     error = refused(make_zip(with_bad(*bad)), out, BadImagesError, **options)
-    assert [(each.path, each.code) for each in error.bad] == [(name, "image-truncated") for name in bad]
+    assert [(each.path, each.code) for each in error.bad] == [(name, "image-corrupt") for name in bad]
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -195,22 +154,10 @@ def test_skipping_leaves_the_others_and_the_right_count(out, make_zip, bad, comp
     np.testing.assert_array_equal(packed(out), IMAGES[kept])
 
 
-def test_a_count_whose_header_is_shorter(out, make_zip):
-    bad = [name for name in FILES if name > "008.png"]
-    assert pack(make_zip(with_bad(*bad)), out, on_bad="skip", max_bad=1) == 9
-    np.testing.assert_array_equal(packed(out), IMAGES[:9])
-
-
 def test_nothing_left_is_no_file(out, make_zip):
     error = refused(make_zip(with_bad(*FILES)), out, BadImagesError, on_bad="skip", max_bad=1)
     assert "none of the 123 images" in str(error)
     assert len(error.bad) == 123
-
-
-def test_no_images_at_all(out, tmp_path):
-    assert refused(iter([]), out).code == "no-images"
-    assert refused(IMAGES[:0], out).code == "no-images"
-    assert refused(tmp_path, out).code == "no-images"
 
 
 def test_a_pixel_limit(out):
@@ -223,7 +170,7 @@ def test_damage_in_the_source_is_told_as_such(out, tmp_path):
     data = bytearray((tmp_path / "x.npz").read_bytes())
     data[len(data) // 2] ^= 0x55
     (tmp_path / "x.npz").write_bytes(data)
-    assert refused(tmp_path / "x.npz", out).code == "npz-damaged"
+    assert refused(tmp_path / "x.npz", out).code == "array-damaged"
 
     def failing():
         yield IMAGES
@@ -259,48 +206,14 @@ def test_an_interruption_leaves_what_was_there(out, error, before):
     assert (out.read_bytes() if out.exists() else None) == before
 
 
-def test_an_interruption_while_copying_leaves_nothing(out, monkeypatch):
-    def interrupted(*_args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(shutil, "copyfileobj", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        pack(iter([IMAGES]), out)
-    assert not out.exists()
-
-
 def test_a_disk_that_fills_up_leaves_nothing(out, monkeypatch):
     def full(*_args, **_options):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pack_module, "_header", full)
     error = refused(IMAGES, out, ResourceError)
-    assert error.code == "output-unwritable"
+    assert error.code == "unwritable"
     assert "No space left on device" in str(error)
-
-
-def test_a_disk_without_room_is_told_before_writing(out, monkeypatch):
-    usage = shutil.disk_usage(out.parent)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=IMAGES.nbytes - 1))
-    assert refused(IMAGES, out, ResourceError).code == "disk-full"
-    assert refused(iter([IMAGES]), out, ResourceError).code == "disk-full"
-    assert pack(IMAGES, out, compressed=True) == 123
-
-
-def test_a_read_only_folder(out, monkeypatch):
-    if os.geteuid():
-        out.parent.chmod(0o500)
-    else:  # root may write anywhere
-
-        def denied(*_args, **_options):
-            raise PermissionError(13, "Permission denied")
-
-        monkeypatch.setattr("tempfile.mkstemp", denied)
-    error = refused(IMAGES, out, ResourceError)
-    out.parent.chmod(0o700)
-    assert error.code == "output-unwritable"
-    assert error.path == str(out)
-    assert "Permission denied" in str(error)
 
 
 def test_existing_files_are_replaced_only_by_force(out):
@@ -328,22 +241,10 @@ def test_wrong_outputs_are_refused_before_anything_is_read(tmp_path):
         "x.npy": "output-suffix",
         "x": "output-suffix",
         "missing/x.npz": "path-not-found",
-        "d.npz": "output-exists",
+        "d.npz": "is-a-folder",
         "dangling.npz": "output-exists",
     }.items():
         assert (
             raised(UsageError, check_output, tmp_path / name, "no such source", force=name == "d.npz").code
             == code
         )
-
-
-def test_wrong_options(out):
-    assert refused(IMAGES, out, UsageError, on_bad="ignore").code == "bad-option"
-    assert refused(IMAGES, out, UsageError, on_bad="skip", max_bad=1.5).code == "bad-option"
-
-
-def test_progress_counts_every_image(out, monkeypatch):
-    monkeypatch.setattr(pack_module, "_AHEAD", 1)
-    told = []
-    pack_source(open_source(IMAGES), out, progress=lambda *now: told.append(now))
-    assert told == [(index + 1, 123) for index in range(123)]

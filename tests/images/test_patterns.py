@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import tarfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from image_files import SMALL, encode, raised
 
@@ -43,10 +41,8 @@ def found(pattern) -> list[str]:
     [
         ("s/a-{000..002}.tar", ["s/a-000.tar", "s/a-001.tar", "s/a-002.tar"]),
         ("s/a-{002..000}.tar", ["s/a-000.tar", "s/a-001.tar", "s/a-002.tar"]),
-        ("s/a-{000..002..2}.tar", ["s/a-000.tar", "s/a-002.tar"]),
         ("s/b-{8..10}.tar", ["s/b-10.tar", "s/b-8.tar", "s/b-9.tar"]),
         ("s/{a-000,b-8,a-000}.tar", ["s/a-000.tar", "s/b-8.tar"]),
-        ("s/{a..b}-*[08].tar", ["s/a-000.tar", "s/b-10.tar", "s/b-8.tar"]),
         ("s/?-00[0-1].tar", ["s/a-000.tar", "s/a-001.tar"]),
         ("s/a-00[!01].tar", ["s/a-002.tar"]),
         ("*/a-*.tar", ["s/a-000.tar", "s/a-001.tar", "s/a-002.tar"]),
@@ -77,11 +73,6 @@ def test_a_name_that_exists_is_no_pattern(here):
     assert expand("b{0..1}") is None
 
 
-def test_absolute_patterns_stay_absolute(here):
-    folder = here("s/a.tar")
-    assert found(f"{folder}/s/*.tar") == [f"{folder}/s/a.tar"]
-
-
 def test_names_of_any_bytes_match(here):
     folder = here("s/b.tar")
     Path(os.fsdecode(os.fsencode(folder / "s") + b"/\xff.tar")).write_bytes(b"")
@@ -110,20 +101,12 @@ def test_missing_shards_are_counted_and_the_first_is_named(here):
     [
         "{0..99999999}",
         "{0..9}" * 7,
-        "{1..1000000000000000000000}",
         "{0..99999}{a,b,c}{0..9}",
         "{x,{0..999999}}{a,b}",
-        "{0..1..9999999999999999999}",
     ],
 )
 def test_absurd_patterns_are_refused_at_once(here, pattern):
     assert raised(UsageError, expand, pattern).code == "bad-pattern"
-
-
-def test_braces_inside_of_braces_are_not_expanded(here):
-    here("s/a.tar")
-    with pytest.raises(UsageError, match="nothing matches"):
-        expand("s/{a,{b,c}}.tar")
 
 
 def test_two_stars_are_refused(here):
@@ -153,16 +136,6 @@ def test_remote_addresses_are_refused_and_nothing_is_run(here, text, monkeypatch
     assert "\n" not in str(error)
 
 
-def test_a_folder_that_cannot_be_listed_is_an_error(here, monkeypatch):
-    here("s/a.tar")
-
-    def denied(_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("os.listdir", denied)
-    assert raised(DataError, expand, "s/*.tar").code == "unreadable"
-
-
 # Several containers as one source ---------------------------------------------------------------------------
 
 
@@ -176,17 +149,6 @@ def test_shards_are_one_source(here, make_tar):
     assert [item.name for item in source] == ["a.tar/0.png", "a.tar/1.png", "b.tar/0.png", "b.tar/1.png"]
     assert all(item.read() == PNG for item in source)
     assert len(list(subset(source, 3, seed=0))) == 3
-
-
-def test_every_kind_of_container_may_be_several(here, make_tar, make_zip):
-    for n in range(2):
-        make_zip({"x.png": PNG}, name=f"z{n}.zip")
-        make_tar({"x.png": PNG}, name=f"t{n}.tar.gz", compression="gz")
-        here(f"run{n}/y.png", data=PNG)
-        np.save(f"a{n}.npy", np.zeros((1, 4, 4, 3), np.uint8))
-    for pattern, name in (("z*", "z1.zip/x.png"), ("t?.tar.gz", "t1.tar.gz/x.png"), ("run*", "run1/y.png")):
-        assert [item.name for item in open_source(pattern)][-1] == name
-    assert [item.name for item in open_source("a{0..1}.npy")] == ["a0.npy/[0]", "a1.npy/[0]"]
 
 
 def test_different_kinds_are_refused(here, make_tar, make_zip):
@@ -220,13 +182,3 @@ def test_a_bad_image_is_named_with_its_shard(here, make_tar):
     assert str(error).startswith("b.tar/x.png: ")
     assert error.path == "b.tar/x.png"
     assert error.code == "unreadable"
-
-
-def test_shards_of_several_folders_keep_what_tells_them_apart(here, make_tar):
-    here("s/one/.keep", "s/two/.keep")
-    for folder in ("one", "two"):
-        make_tar({"x.png": PNG}, name=f"s/{folder}/0.tar")
-    assert [item.name for item in open_source("s/*/0.tar")] == ["one/0.tar/x.png", "two/0.tar/x.png"]
-    with tarfile.open("1.tar", "w") as archive:
-        archive.add("s/one/.keep", "x.png")
-    assert [item.name for item in open_source("{1,s/one/0}.tar")] == ["1.tar/x.png", "s/one/0.tar/x.png"]

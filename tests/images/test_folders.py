@@ -1,0 +1,302 @@
+"""Folders and lists of files: which files count, in which order, and links that are followed only on request."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextvars import copy_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+from image_files import SMALL, encode, names, noise, raised
+from PIL import Image
+
+from genpr.cli.main import run
+from genpr.errors import DataError, ImageError, UsageError
+from genpr.images.folder import follow_links
+from genpr.images.source import open_source, subset
+from genpr.limits import TEXT_BYTES
+
+PNG = encode(SMALL)
+
+
+@pytest.fixture
+def put(tmp_path):
+    """Write files below a new folder "images" and give its path."""
+    root = tmp_path / "images"
+    root.mkdir()
+
+    def write(*names: str, data: bytes = PNG):
+        for name in names:
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        return root
+
+    return write
+
+
+def test_files_come_in_byte_order_of_their_relative_paths(put):
+    wanted = ["B.png", "a-b.png", "a.png", "a/b.png", "a/é.png", "a0.png", "b.PNG", "é.png"]
+    root = put(*reversed(wanted))
+    source = open_source(root)
+    assert names(source) == sorted(wanted, key=lambda name: name.encode())
+    assert names(source) == names(source)
+    assert len(source) == len(wanted)
+    assert {item.read() for item in source} == {PNG}
+
+
+NAMES = ["x.png", "x.JPG", "x.JpEg", "x.webp", "x.bmp", "x.ppm", "x.pgm", "x.pbm", "x.pnm", "x.TIF", "x.tiff"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "x.gif", "x.avif", "two.dots.png", "name with spaces.png"])
+def test_image_suffixes_count_in_any_case(put, name):
+    assert names(open_source(put(name))) == [name]
+
+
+HIDDEN = [".x.png", "._x.png", ".png", ".git/x.png", "a/.thumbs/x.png", "__MACOSX/x.png"]
+
+
+@pytest.mark.parametrize("name", [*HIDDEN, "x.txt", "x", "png", "x.png.part", "x.pkl", "x.npy", "x.heic"])
+def test_other_and_hidden_files_do_not_count(put, name):
+    root = put(name, "kept.png")
+    assert names(open_source(root)) == ["kept.png"]
+
+
+def test_a_folder_without_images_says_what_it_has(put):
+    error = raised(DataError, open_source, put("a.txt", "b.txt", "c/d.NPY", "noext"))
+    assert error.code == "no-images"
+    assert ".txt (2), .npy (1), none (1)" in str(error)
+
+
+@pytest.mark.parametrize("target", ["nowhere.png", "loop.png"])
+def test_a_broken_link_is_told_and_not_passed_over(put, target):
+    root = put("a.png")
+    (root / "loop.png").symlink_to(root / target)
+    good, bad = open_source(root)
+    assert good.read() == PNG
+    error = raised(ImageError, bad.read)
+    assert (error.code, error.path) == ("unreadable", "loop.png")
+
+
+def test_pipes_are_passed_over_because_reading_them_would_never_end(put):
+    root = put("a.png")
+    os.mkfifo(root / "pipe.png")
+    (root / "link.png").symlink_to(root / "pipe.png")
+    assert names(open_source(root)) == ["a.png"]
+
+
+def test_a_file_that_vanished_is_told(put):
+    root = put("a.png", "b.png")
+    first, _ = open_source(root)
+    (root / "a.png").unlink()
+    assert raised(ImageError, first.read).code == "unreadable"
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error_and_not_a_smaller_set(put, monkeypatch):
+    root = put("a.png", "locked/b.png")
+    scan = os.scandir
+
+    def denied(path):
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied")
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    assert raised(DataError, open_source, root).code == "unreadable"
+
+
+def test_files_too_large_to_be_images_are_not_read(put, monkeypatch):
+    monkeypatch.setattr("genpr.images.item.MAX_ENCODED_BYTES", 10)
+    root = put("a.png", data=bytes(11))
+    put("b.png", data=bytes(10))
+    large, allowed = open_source(root)
+    assert raised(ImageError, large.read).code == "image-too-large"
+    assert allowed.read() == bytes(10)
+
+
+# Links to folders -------------------------------------------------------------------------------------------
+
+
+def followed(path):
+    """What is found where links to folders are followed."""
+
+    def opened():
+        follow_links()
+        return open_source(path)
+
+    return copy_context().run(opened)
+
+
+def link(path, target):
+    path.symlink_to(target, target_is_directory=True)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A folder with a loop, with links into itself, and to a folder elsewhere, which links back."""
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for folder in (root / "a" / "deep", outside / "inner", outside / "z"):
+        folder.mkdir(parents=True)
+        (folder / "x.png").write_bytes(PNG)
+    link(root / "a" / "loop", root)
+    link(root / "0 again", root / "a")
+    link(root / "c", outside / "inner")  # comes before the link to what holds it
+    link(root / "d", outside)
+    link(outside / "z" / "back", root / "a" / "deep")
+    link(root / ".hidden", outside)
+    link(root / "itself", "itself")
+    (root / "broken.png").symlink_to(root / "nowhere")
+    (root / "file.png").symlink_to(outside / "z" / "x.png")
+    return root
+
+
+@pytest.mark.parametrize("order", [sorted, lambda entries, key: sorted(entries, key=key, reverse=True)])
+def test_every_folder_counts_once_by_the_path_without_links_or_the_first(root, monkeypatch, order):
+    """In whichever order the file system gives its entries."""
+    scan = os.scandir
+
+    class Ordered:
+        def __init__(self, path):
+            with scan(path) as entries:
+                self.entries = order(entries, key=lambda entry: entry.name)
+
+        def __enter__(self):
+            return iter(self.entries)
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr(os, "scandir", Ordered)
+    assert names(open_source(root)) == ["a/deep/x.png", "broken.png", "file.png"]
+    assert names(followed(root)) == ["a/deep/x.png", "broken.png", "c/x.png", "d/z/x.png", "file.png"]
+
+
+OPTIONS = ("--extractor", "pixels", "--device", "cpu", "--no-control", "--no-intervals", "--k", "1")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["score", "real", "fake", *OPTIONS, "--per-class", "--min-per-class", "6"],
+        ["modes", "real", "fake", *OPTIONS[:4], "--clusters", "2", "--k", "2"],
+        ["rank", "real", "fake", "again", *OPTIONS],
+        ["sweep", "real", "0.5=fake", "1=again", *OPTIONS],
+        ["pack", "real", "out.npz", "--force"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_every_command_follows_links_if_told_to_and_only_then(tmp_path, monkeypatch, capsys, arguments):
+    """All images lie in linked folders, one for each class."""
+    monkeypatch.chdir(tmp_path)
+    for number, side in enumerate(("real", "fake", "again")):
+        Path(side).mkdir()
+        for label in ("cat", "dog"):
+            images = tmp_path / f"elsewhere-{side}-{label}"
+            images.mkdir()
+            for index in range(26):
+                pixels = noise(8, 8, 50 * number + index) // 2 + np.uint8(100 * (label == "dog"))
+                Image.fromarray(pixels).save(images / f"{index}.png")
+            link(Path(side, label), images)
+    for _ in range(2):  # an option of one command is none of the next
+        code = run([*arguments, "-q", "--json", "--follow-symlinks"])
+        assert code == 0, capsys.readouterr().err
+        capsys.readouterr()
+        assert run([*arguments, "-q", "--json"]) == 3
+        assert json.loads(capsys.readouterr().out)["error"]["code"] == "no-images"
+
+
+# Lists ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A working folder with images in it and in a folder below."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    for name in ("a.png", "sub/b c.png", "sub/#1.jpg"):
+        (tmp_path / name).write_bytes(PNG + name.encode())
+    return tmp_path
+
+
+def listed(path: Path, data: bytes):
+    path.write_bytes(data)
+    return open_source(path)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"sub/b c.png\na.png\nsub/#1.jpg\n",
+        b"sub/b c.png\r\na.png\r\n\r\nsub/#1.jpg\r\n",
+        b"\xef\xbb\xbfsub/b c.png\n\n\na.png\nsub/#1.jpg",
+        b"sub/b c.png\0a.png\0sub/#1.jpg\0",
+    ],
+    ids=["lines", "crlf", "mark", "nul"],
+)
+def test_a_list_gives_its_files_in_its_order(here, data):
+    source = listed(here / "list.txt", data)
+    assert source.name == str(here / "list.txt")
+    assert names(source) == list(source.names()) == ["sub/b c.png", "a.png", "sub/#1.jpg"]
+    assert [item.read() for item in source] == [PNG + name.encode() for name in names(source)]
+    assert len(subset(source, 2, seed=0)) == 2
+
+
+def test_paths_are_relative_to_the_list_and_may_lead_anywhere(here, monkeypatch):
+    (here / "lists").mkdir()
+    source = listed(here / "lists" / "l.txt", b"../a.png\n" + os.fsencode(here / "a.png") + b"\n../a.png\n")
+    monkeypatch.chdir("/")
+    assert len({item.read() for item in source}) == 1
+    assert names(source) == ["../a.png", str(here / "a.png"), "../a.png"]
+
+
+def test_names_of_any_bytes_but_the_end_of_a_line(here):
+    for name in (b"\xff.png", b" x ", b"tab\t.png", b"q\r.png"):
+        Path(os.fsdecode(name)).write_bytes(PNG)
+    source = listed(here / "l.txt", b"\xff.png\n x \ntab\t.png\nq\r.png\n")
+    assert [item.read() for item in source] == [PNG] * 4
+
+
+def test_what_cannot_be_read_is_a_bad_image(here):
+    os.mkfifo("pipe.png")
+    Path("loop.png").symlink_to("loop.png")
+    bad = [
+        "gone.png",
+        "sub",
+        "pipe.png",
+        "/dev/zero",
+        "loop.png",
+        "x" * 5000,
+        "a.png/b.png",
+        "https://x/a.png",
+    ]
+    *items, good = listed(here / "l.txt", "\n".join([*bad, "a.png"]).encode())
+    for item in items:
+        error = raised(ImageError, item.read)
+        assert (error.code, error.path) == ("unreadable", item.name)
+    assert good.read()
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "code"),
+    [(b"\n\r\n\n", DataError, "no-images"), (PNG, UsageError, "source-kind")],
+    ids=["empty", "image"],
+)
+def test_what_is_no_list_is_refused(here, data, kind, code):
+    assert raised(kind, listed, here / "l.txt", data).code == code
+
+
+def test_an_absurd_list_is_refused(here):
+    path = here / "l.txt"
+    path.write_bytes(b"a.png\n")
+    os.truncate(path, TEXT_BYTES + 1)  # without using the disk
+    assert raised(DataError, open_source, path).code == "list-damaged"
+
+
+def test_a_pattern_of_images_is_a_list(here):
+    source = open_source("{a.png,sub/*}")
+    assert names(source) == ["a.png", "sub/#1.jpg", "sub/b c.png"]
+    assert [item.read() for item in source] == [PNG + name.encode() for name in names(source)]
+    (here / "x.txt").write_bytes(b"")
+    assert raised(UsageError, open_source, "{a.png,x.txt}").code == "mixed-kinds"
