@@ -172,30 +172,6 @@ def test_a_factory_can_be_checked_before_there_is_a_checkpoint(spec, tmp_path):
             check_factory(wrong)
 
 
-def test_checkpoints_are_files_by_suffix_or_pattern(tmp_path):
-    for name in [
-        "a.pt",
-        "b.PTH",
-        "c.ckpt",
-        "d.pkl",
-        "e.safetensors",
-        "f.bin",
-        "g.txt",
-        "h.pt.tmp",
-        "ema.zip",
-    ]:
-        (tmp_path / name).write_text("")
-    (tmp_path / "folder.pt").mkdir()
-
-    def found(**options):
-        source_of = checkpoints_at(lambda path: CheckpointImages("gan.py:load", path, n=2), **options)
-        return sorted(path.name for path in tmp_path.iterdir() if source_of(path) is not None)
-
-    assert found() == ["a.pt", "b.PTH", "c.ckpt", "d.pkl", "e.safetensors", "f.bin"]
-    assert found(pattern="ema*") == ["ema.zip"]
-    assert found(pattern="*.pt") == ["a.pt"]
-
-
 def test_the_example_in_the_docs_runs(tmp_path, monkeypatch, write_images):
     page = (Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text()
     (code,) = [
@@ -214,3 +190,26 @@ def test_the_example_in_the_docs_runs(tmp_path, monkeypatch, write_images):
     exec(compile(code, "checkpoints.md", "exec"), names)
     assert names["ranking"].winner == "step-1000"
     assert names["ranking"].drawn_by["step-1000"]["n"] == 40
+
+
+def test_checkpoints_are_files_by_suffix_or_pattern(tmp_path):
+    for name in [
+        "a.pt",
+        "b.PTH",
+        "c.ckpt",
+        "d.pkl",
+        "e.safetensors",
+        "f.bin",
+        "g.txt",
+        "h.pt.tmp",
+        "ema.zip",
+    ]:
+        (tmp_path / name).write_text("")
+    (tmp_path / "folder.pt").mkdir()
+
+    def found(pattern=None):
+        source_of = checkpoints_at(lambda path: CheckpointImages("gan.py:load", path, n=2), pattern=pattern)
+        return sorted(path.name for path in tmp_path.iterdir() if source_of(path) is not None)
+
+    assert found() == ["a.pt", "b.PTH", "c.ckpt", "d.pkl", "e.safetensors", "f.bin"]
+    assert (found("ema*"), found("*.pt")) == (["ema.zip"], ["a.pt"])

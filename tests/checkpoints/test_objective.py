@@ -1,4 +1,4 @@
-"""Which setting is best at what."""
+"""Which setting is best at what; front, area and knee, on points whose answers follow by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from raising import raising
 
 import genpr
-from genpr.checkpoints.criterion import Objective
+from genpr.checkpoints.criterion import Objective, dominated_area, knee, pareto_front
 from genpr.errors import UsageError
 
 VALUES = [
@@ -127,3 +127,35 @@ def test_what_has_no_value_is_out(scored):
 def test_objectives_that_cannot_be_met_are_refused(objective, code):
     with raising(UsageError, code):
         objective.check(["precision", "recall", "fid"])
+
+
+# Hundredths, coarse in half of the sets so that ties occur.
+SETS = [
+    [
+        tuple(map(float, point))
+        for point in np.random.default_rng(seed).integers(0, 5 + 96 * (seed % 2), (1 + seed % 9, 2)) / 100
+    ]
+    for seed in range(30)
+]
+
+
+@pytest.mark.parametrize("points", SETS)
+def test_front_and_area_are_those_of_all_that_nothing_beats(points):
+    front = pareto_front(points)
+    beaten = [any(a >= r and b >= p and (a, b) != (r, p) for a, b in points) for r, p in points]
+    assert sorted(front) == [place for place, is_beaten in enumerate(beaten) if not is_beaten]
+    assert [points[place][0] for place in front] == sorted(points[place][0] for place in front)
+    # On a grid of hundredths the area is the share of cells whose upper corner is reached.
+    corners = np.arange(1, 101) / 100 - 1e-9
+    recall, precision = np.meshgrid(corners, corners)
+    reached = np.any([(recall <= r) & (precision <= p) for r, p in points], axis=0)
+    assert dominated_area(points) == pytest.approx(reached.mean(), abs=1e-9)
+
+
+def test_area_and_knee_by_hand():
+    assert dominated_area([(0.5, 0.8), (1.0, 0.2), (0.4, 0.7)]) == pytest.approx(0.5)
+    points = [(0.0, 1.0), (0.5, 0.95), (0.7, 0.8), (0.9, 0.3), (1.0, 0.0)]
+    assert knee(points) == knee(points[::-1]) == 2
+    assert knee([(0.0, 0.5), (0.45, 0.475), (0.7, 0.4), (1.0, 0.0)]) == 2, "both axes count alike"
+    for flat in ([(0.5, 0.5)], [(0.2, 0.8), (0.8, 0.2)], [(0.0, 1.0), (0.5, 0.5), (1.0, 0.0)]):
+        assert knee(flat) is None

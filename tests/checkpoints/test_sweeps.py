@@ -9,21 +9,18 @@ import os
 import random
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from raising import raising
 
 import genpr
 from genpr.checkpoints.criterion import Objective
 from genpr.checkpoints.sweep import SweepFolder, sweep, warnings_of
 from genpr.errors import DataError, ResourceError, UsageError
-from genpr.notices import Notice
 from genpr.report.checkpoint_tables import sweep_table
-from genpr.report.plots import draw_metrics, sweep_plot
+from genpr.report.plots import sweep_plot
 
 OPTIONS = {"control": False, "device": "cpu"}
 SETTINGS = (0.1, 0.5, 0.8, 1.0)
@@ -71,25 +68,6 @@ def files_of(folder, fakes):
     for psi, path in paths.items():
         np.save(path, fakes[psi])
     return paths
-
-
-@pytest.mark.parametrize("density", [0.5, 9.0])
-def test_rows_of_warnings_stay_apart_below_zero(found, density):
-    result = found.points[0].result
-    high = replace(result.metrics["density"], value=density, interval=None)
-    warned = replace(
-        result,
-        metrics={**result.metrics, "density": high},
-        notices=tuple(Notice(code, "warning", code) for code in ("a", "b", "c")),
-    )
-    axes = Figure().subplots()
-    draw_metrics(axes, "psi", {1.0: warned})
-    low, top = axes.get_ylim()
-    heights = [mark.get_offsets()[0][1] for mark in axes.collections if mark.get_label() in ("a", "b", "c")]
-    places = [(height - low) / (top - low) for height in [0.0, *heights]]
-    assert len(places) == 4
-    assert min(np.diff(places[::-1])) > 0.035
-    assert min(places) > 0
 
 
 def test_truncation_trades_recall_for_precision(found):

@@ -378,17 +378,6 @@ def test_the_best_follows_the_metric_and_its_direction_and_is_the_first_of_equal
         assert best["record"] == next(line for line in lines(folder) if line["name"] == best["name"])
 
 
-def test_lines_hold_what_the_docs_say(folder, clock, watch):
-    page = (Path(__file__).parents[2] / "docs" / "watching.md").read_text()
-    put(folder, "a.npy")
-    (folder / "b.npy").write_bytes(b"nothing")
-    with watch(settle=0, give_up=0) as run:
-        run.watcher.poll()
-    best = json.loads((folder / "best.json").read_text())
-    for field in {key for record in [*lines(folder), best] for key in record}:
-        assert f"`{field}`" in page, field
-
-
 def test_scores_of_another_recipe_are_kept_apart(folder, clock, watch):
     put(folder, "a.npy")
     with watch(settle=0) as run:

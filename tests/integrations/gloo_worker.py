@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from training_images import GABOR, OPTIONS, images
+from training_images import OPTIONS, images
 
 import genpr
 from genpr.distributed import TrainingRanks
@@ -52,7 +52,6 @@ def metric_scenario(rank):
     found = {}
     contiguous = [(real[:45], fake[:13]), (real[45:], fake[13:])]
     metric, found["contiguous"] = scored(rank, contiguous, intervals=True)
-    found["gabor"] = scored(rank, contiguous, **GABOR)[1]
     found["rows_after"] = [sum(map(len, rows)) for rows in (metric.real_rows, metric.fake_rows)]
     metric.compute_with_cache, metric._computed = False, None
     found["again"] = {name: value.item() for name, value in metric.compute().items()}

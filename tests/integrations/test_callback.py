@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from training_images import N_FAKE, OPTIONS, expected, images
+from training_images import N_FAKE, OPTIONS, images
 
 import genpr
 from genpr.errors import DataError, UsageError
@@ -38,12 +38,6 @@ class Fader(nn.Module):
 def generate(model):
     for part in images()[1].split(20):
         yield model(part) if isinstance(model, nn.Module) else part
-
-
-def test_reals_may_be_images():
-    callback = GenprCallback(images()[0], generate, extractor=OPTIONS["extractor"], intervals=True)
-    assert callback(0, None) == {f"genpr/{name}": value for name, value in expected(intervals=True).items()}
-    assert callback.result.metrics["recall"].interval is not None
 
 
 def test_it_scores_every_so_many_steps_and_logs(evaluator):
@@ -204,3 +198,30 @@ def test_batches_of_other_kinds(evaluator):
     assert torch.equal(torch.get_rng_state(), state)
     with pytest.raises(UsageError, match="NoneType cannot be read as images"):
         GenprCallback(None, generate)
+
+
+@pytest.mark.filterwarnings("default::DeprecationWarning")  # of tensorboard's own
+def test_tensorboard_gives_back_what_was_logged(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from torch.utils.tensorboard import SummaryWriter
+
+    real = torch.randint(256, (30, 3, 16, 16), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    with SummaryWriter(tmp_path) as writer:
+
+        def log(scores, step):
+            for name, value in scores.items():
+                writer.add_scalar(name, value, step)
+
+        callback = GenprCallback(real, lambda shift: [real + shift], extractor="gabor", log=log)
+        for step, shift in enumerate([90, 0, 40]):
+            callback(10 * step, shift)
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert set(events.Tags()["scalars"]) == {
+        f"genpr/{name}" for name in ("precision", "recall", "density", "coverage", "f1")
+    }
+    for name in ("genpr/f1", "genpr/density"):
+        logged = [(event.step, event.value) for event in events.Scalars(name)]
+        known = [(record.step, np.float32(record.scores[name])) for record in callback.history.records]
+        assert logged == known
+    assert callback.best.step == 10

@@ -8,15 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from fading_module import generate, module_of, trainer_options
-from training_images import OPTIONS, images
-
-import genpr
-from genpr.integrations.callback import GenprCallback
+from training_images import images
 
 TEXT = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text()
-LOOP, METRIC, LIGHTNING, BOARD, *OTHERS = re.findall(
-    r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL
-)
+LOOP, METRIC, LIGHTNING, *_ = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -64,24 +59,3 @@ def test_lightning(run_code, tmp_path):
     names = run_code(LIGHTNING, changes, generate=generate, module=module, options=trainer_options(tmp_path))
     assert [record.step for record in names["scores"].history.records] == [1, 3]
     assert Path(names["best"].best_model_path).exists()
-
-
-@pytest.mark.filterwarnings("default::DeprecationWarning")  # of tensorboard's own
-def test_tensorboard(run_code):
-    pytest.importorskip("tensorboard")
-    evaluator = genpr.Evaluator(images()[0], **OPTIONS, control=False)
-    known = {
-        "GenprCallback": GenprCallback,
-        "evaluator": evaluator,
-        "generate": lambda _: images()[1].split(20),
-    }
-    names = run_code(BOARD, {}, **known)
-    names["score"](0, None)
-    names["writer"].close()
-    assert list(Path("runs/1").glob("events*"))
-
-
-def test_the_others_compile():
-    assert len(OTHERS) == 2
-    for code in OTHERS:
-        compile(code, "integrations.md", "exec")

@@ -89,16 +89,6 @@ def test_the_real_side_may_be_given_once(numbers, evaluator, write_images):
             metric.update(images()[0], real=True)
 
 
-def test_other_metrics_of_the_same_network(numbers):
-    metric = fill(metric_of(metrics=["recall", "fd"]))
-    values = floats(metric.compute())
-    assert list(values) == ["recall", "fd"]
-    assert values["recall"] == numbers["recall"]
-    assert metric.higher_is_better is None
-    assert metric_of(metrics=["fd"]).higher_is_better is False
-    assert metric_of().higher_is_better is True
-
-
 def test_a_metric_without_value_is_nan():
     metric = fill(metric_of(metrics=["precision", "fd_infinity"]))
     real, fake = images()
@@ -107,6 +97,8 @@ def test_a_metric_without_value_is_nan():
     metric.update(fake[:4], real=False)
     result = genpr.score(real[:4], fake[:4], **OPTIONS, metrics=["precision", "fd_infinity"], control=False)
     values = floats(metric.compute())
+    assert list(values) == ["precision", "fd_infinity"]
+    assert metric.higher_is_better is None
     assert ("fd_infinity" in result.undefined) == np.isnan(values["fd_infinity"])
     assert values["precision"] == result["precision"]
 
@@ -130,17 +122,6 @@ def test_reset_forgets_the_reals_unless_they_are_kept(numbers, monkeypatch):
     forgetful.reset()
     assert not forgetful.real_rows
     assert floats(fill(forgetful).compute()) == numbers
-
-
-def test_the_record_knows_the_images(evaluator):
-    metric = fill(metric_of())
-    metric.update(images()[0][:3], real=False)
-    metric.compute()
-    direct = evaluator.score(torch.cat([images()[1], images()[0][:3]]))
-    for side in ("real", "fake"):
-        found, known = getattr(metric.result, side), getattr(direct, side)
-        assert (found.n, found.content, found.order) == (known.n, known.content, known.order)
-    assert metric.result.n_shared == direct.n_shared == 3
 
 
 def test_float_images_of_a_declared_range(numbers):
