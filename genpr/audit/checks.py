@@ -81,18 +81,12 @@ class Check:
 
     name: str
     draw: Callable[[np.random.Generator, Setting, float], Pair]
-    x_label: str
     settings: tuple[Setting, ...]
     ends: tuple[float, float] | Mapping[int, tuple[float, float]]
     count: int
     log_x: bool = False
     whole: bool = False  # x is a whole number; equal ones are drawn once
     varies_size: bool = False  # x is a number of samples
-
-    @property
-    def title(self) -> str:
-        """What is drawn, for people."""
-        return (self.draw.__doc__ or self.name).removesuffix(".")
 
     def points(self, setting: Setting, grid: GridName) -> tuple[float, ...]:
         """The values x, ascending."""
@@ -247,21 +241,21 @@ _SOLIDS = _settings(3, scenarios=(REAL_BALL, REAL_TORUS))
 _ROUNDED = _settings(1, scenarios=(REALS_ROUNDED, FAKES_ROUNDED))
 _SIZE = {"log_x": True, "whole": True, "varies_size": True}
 _ALL = (
-    Check("mean", shifted_mean, "mean", _LINE, _SHIFTS, 51),
-    Check("mean+outlier", shifted_mean_with_outlier, "mean", _OUTLIERS, _SHIFTS, 51),
-    Check("std", scaled_spread, "standard deviation", _LINE, _SPREADS, 51, log_x=True),
-    Check("simultaneous", starved_modes, "share lost", _LINE, (0, 1), 50),
-    Check("sequential", dropped_modes, "modes dropped", _LINE, (0, 9), 10),
-    Check("invention", invented_modes, "modes of the fakes", _PLANE, (1, 10), 10),
-    Check("hypersphere", spheres, "radius", _settings(2, 16, 128), (0.1, 1.9), 51),
-    Check("cube-n", overlapping_cubes, "reals and fakes", _LINE, _SIZES, 20, **_SIZE),
-    Check("cube-n-fake", overlapping_cubes_of_fakes, "fakes", _LINE, _SIZES, 20, **_SIZE),
-    Check("sphere-torus", ball_and_torus, "fakes", _SOLIDS, _SIZES, 20, **_SIZE),
-    Check("collapse", merged_modes, "distance of the modes", _LINE, (0, 5), 20),
-    Check("scaling", stretched_axis, "unit", _PLANE, (1e-3, 1e3), 20, log_x=True),
-    Check("pareto", heavy_tail, "mean", _PLANE, (-6, 6), 51),
-    Check("disjoint", one_disjoint_axis, "axes alike", _settings(0), (1, 1000), 20, log_x=True, whole=True),
-    Check("discrete", rounded, "standard deviation", _ROUNDED, (1, 1000), 20, log_x=True),
+    Check("mean", shifted_mean, _LINE, _SHIFTS, 51),
+    Check("mean+outlier", shifted_mean_with_outlier, _OUTLIERS, _SHIFTS, 51),
+    Check("std", scaled_spread, _LINE, _SPREADS, 51, log_x=True),
+    Check("simultaneous", starved_modes, _LINE, (0, 1), 50),
+    Check("sequential", dropped_modes, _LINE, (0, 9), 10),
+    Check("invention", invented_modes, _PLANE, (1, 10), 10),
+    Check("hypersphere", spheres, _settings(2, 16, 128), (0.1, 1.9), 51),
+    Check("cube-n", overlapping_cubes, _LINE, _SIZES, 20, **_SIZE),
+    Check("cube-n-fake", overlapping_cubes_of_fakes, _LINE, _SIZES, 20, **_SIZE),
+    Check("sphere-torus", ball_and_torus, _SOLIDS, _SIZES, 20, **_SIZE),
+    Check("collapse", merged_modes, _LINE, (0, 5), 20),
+    Check("scaling", stretched_axis, _PLANE, (1e-3, 1e3), 20, log_x=True),
+    Check("pareto", heavy_tail, _PLANE, (-6, 6), 51),
+    Check("disjoint", one_disjoint_axis, _settings(0), (1, 1000), 20, log_x=True, whole=True),
+    Check("discrete", rounded, _ROUNDED, (1, 1000), 20, log_x=True),
 )
 CHECKS = MappingProxyType({check.name: check for check in _ALL})
 """By name, in the order of the published tables."""

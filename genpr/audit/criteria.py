@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal, cast
 
 import numpy as np
@@ -75,11 +74,6 @@ def all_of(*margins: Margin) -> Margin:
     return min(margins, key=lambda margin: margin.value)
 
 
-def any_of(*margins: Margin) -> Margin:
-    """The largest."""
-    return max(margins, key=lambda margin: margin.value)
-
-
 def close(curve: Curve, i: int, target: float) -> Margin:
     """Whether a value is `target`."""
     value = float(curve.mean[i])
@@ -94,7 +88,7 @@ def bell(curve: Curve, mid: int) -> Margin:
         _falls(curve, mid, 0, _FALL),
         _falls(curve, mid, last, _FALL),
         _highest(curve, mid),
-        any_of(*(_lowest(curve, end, low) for end in (0, last))),
+        max((_lowest(curve, end, low) for end in (0, last)), key=lambda margin: margin.value),
     )
 
 
@@ -188,28 +182,24 @@ class Demand:
         return self.fidelity if kind == "fidelity" else self.diversity
 
 
-def _true(*criteria: Criterion) -> Ways:
-    return {"T": _all(*criteria)}
-
-
-def _all(*criteria: Criterion) -> Criterion:
-    return lambda curve: all_of(*(criterion(curve) for criterion in criteria))
+def _true(criterion: Criterion) -> Ways:
+    return {"T": criterion}
 
 
 def _both(check: str, desideratum: str, criterion: Criterion) -> Demand:
     return Demand(check, desideratum, _true(criterion), _true(criterion))
 
 
-def _first(target: float) -> Criterion:
-    return lambda curve: close(curve, 0, target)
+def _values(
+    first: float | None = None, last: float | None = None, *, one_at: float | None = None
+) -> Criterion:
+    """The values at the ends, and a value of 1 at some x, as far as they are demanded."""
 
+    def criterion(curve: Curve) -> Margin:
+        targets = {0: first, len(curve.x) - 1: last} | ({} if one_at is None else {curve.near(one_at): 1.0})
+        return all_of(*(close(curve, i, target) for i, target in targets.items() if target is not None))
 
-def _last(target: float) -> Criterion:
-    return lambda curve: close(curve, -1, target)
-
-
-def _at(x: float, target: float) -> Criterion:
-    return lambda curve: close(curve, curve.near(x), target)
+    return criterion
 
 
 def _bell(x: float) -> Criterion:
@@ -217,26 +207,24 @@ def _bell(x: float) -> Criterion:
 
 
 def _peak(check: str, x: float) -> tuple[Demand, Demand]:
-    bounds = _all(_at(x, 1), _first(0), _last(0))
-    return _both(check, "bounds", bounds), _both(check, "property", _bell(x))
+    return _both(check, "bounds", _values(0, 0, one_at=x)), _both(check, "property", _bell(x))
 
 
 def _loss(check: str, q: float) -> tuple[Demand, Demand]:
     """Modes are lost, which costs diversity and no fidelity."""
-    bounds = Demand(check, "bounds", _true(_first(1), _last(1)), _true(_first(1)))
+    bounds = Demand(check, "bounds", _true(_values(1, 1)), _true(_values(1)))
     return bounds, Demand(check, "property", _true(flat), _true(lambda curve: high_low_mid(curve, q)))
 
 
 def _size(check: str, desideratum: str) -> tuple[Demand, Demand]:
-    return _both(check, desideratum, converged), _both(check, "property", _last(CUBE_OVERLAP))
+    return _both(check, desideratum, converged), _both(check, "property", _values(last=CUBE_OVERLAP))
 
 
 def _rounded(of_reals: tuple[float, float], of_fakes: tuple[float, float]) -> Criterion:
     """The values at both ends, by which side was rounded."""
 
     def criterion(curve: Curve) -> Margin:
-        first, last = of_reals if curve.scenario == REALS_ROUNDED else of_fakes
-        return all_of(close(curve, 0, first), close(curve, -1, last))
+        return _values(*(of_reals if curve.scenario == REALS_ROUNDED else of_fakes))(curve)
 
     return criterion
 
@@ -247,8 +235,8 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(
         "std",
         "bounds",
-        _true(_at(1, 1), _first(1), _last(0)),
-        {"H": _all(_at(1, 1), _first(0), _last(1)), "L": _all(_at(1, 1), _first(0), _last(0))},
+        _true(_values(1, 0, one_at=1)),
+        {"H": _values(0, 1, one_at=1), "L": _values(0, 0, one_at=1)},
     ),
     Demand("std", "property", _true(high_low), {"H": low_high, "L": _bell(1)}),
     *_loss("simultaneous", 0.95),
@@ -256,21 +244,21 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(
         "invention",
         "bounds",
-        _true(_at(REAL_PLANE_MODES, 1), _first(1)),
-        _true(_at(REAL_PLANE_MODES, 1), _last(1)),
+        _true(_values(1, one_at=REAL_PLANE_MODES)),
+        _true(_values(last=1, one_at=REAL_PLANE_MODES)),
     ),
     Demand("invention", "property", _true(high_low), _true(low_high)),
     *_peak("hypersphere", 1),
     *_size("cube-n", "D3"),
     *_size("cube-n-fake", "D2"),
-    _both("sphere-torus", "bounds", _last(0)),
+    _both("sphere-torus", "bounds", _values(last=0)),
     _both("sphere-torus", "property", converged),
-    _both("collapse", "bounds", _first(1)),
+    _both("collapse", "bounds", _values(1)),
     Demand("collapse", "property", _true(high_low), {"H": flat, "L": high_low}),
-    _both("scaling", "bounds", _all(_first(0), _last(0))),
+    _both("scaling", "bounds", _values(0, 0)),
     _both("scaling", "D5", flat),
     *_peak("pareto", 0),
-    _both("disjoint", "bounds", _all(_first(0), _last(0))),
+    _both("disjoint", "bounds", _values(0, 0)),
     _both("disjoint", "property", flat),
     Demand(
         "discrete",
@@ -285,41 +273,24 @@ DEMANDS: tuple[Demand, ...] = (
 
 SOURCE = "Räisä, van Breugel, van der Schaar 2025, ICML"
 
-_COLUMNS = {
-    "I-Prec": "FTFFFTFTFTTTFFFFTFTTFTFFFTFFFF",
-    "Dens": "TTFTFTTFTTTTFFFFTFTTTTTTTTFFFF",
-    "IAP": "FTFTFFFFFFFFFTFFTFFTFTTTTTTFFF",
-    "C-Prec": "TTTTFFFFFFFFFFFFFFFFTTTTTTFFFF",
-    "symPrec": "FTFFFFFFFFFFTTFFFFTTFTTTTTFFFF",
-    "P-Prec": "FTFTFTFTFTFTFFFFTFTTFTTTFTFFFF",
-    "I-Rec": "FTFFFHFFFTTTFFFFFFTFFFTFTTFFFF",
-    "Cov": "TTTTFFTTTTFFFFFFFFFFTFTTTTFFFF",
-    "IBR": "FTFTFLFFFFFFFFFFFFTTFFTTFTTFFF",
-    "C-Rec": "TTTTFFTTTFFFFFFFFFTFTFTTTTFFFF",
-    "symRec": "FTFTFFFFFTFFTTFFFFFFFFTTTTFFFF",
-    "P-Rec": "FTFTFHFTFTFTFFFFFFTFFFTTFTFFFF",
+_PUBLISHED = {
+    "precision": ("I-Prec", "FTFFFTFTFTTTFFFFTFTTFTFFFTFFFF"),
+    "recall": ("I-Rec", "FTFFFHFFFTTTFFFFFFTFFFTFTTFFFF"),
+    "density": ("Dens", "TTFTFTTFTTTTFFFFTFTTTTTTTTFFFF"),
+    "coverage": ("Cov", "TTTTFFTTTTFFFFFFFFFFTFTTTTFFFF"),
+    "symmetric_precision": ("symPrec", "FTFFFFFFFFFFTTFFFFTTFTTTTTFFFF"),
+    "symmetric_recall": ("symRec", "FTFTFFFFFTFFTTFFFFFFFFTTTTFFFF"),
+    "p_precision": ("P-Prec", "FTFTFTFTFTFTFFFFTFTTFTTTFTFFFF"),
+    "p_recall": ("P-Rec", "FTFTFHFTFTFTFFFFFFTFFFTTFTFFFF"),
 }
-"""One mark per row of the matrix, in the order of `DEMANDS`.
+"""The published column of a metric, and one mark per row of the matrix, in the order of `DEMANDS`.
 
-In the code behind the tables, as in the one of the metric's authors, "C-Prec" counts fakes in balls around reals and
-"C-Rec" reals in balls around fakes, the reverse of the definition: neither stands for genpr's covers.
+The published "C-Prec" and "C-Rec" are the reverse of the definition, so neither stands for genpr's covers.
 """
 
-COLUMN_OF = MappingProxyType(
-    {
-        "precision": "I-Prec",
-        "recall": "I-Rec",
-        "density": "Dens",
-        "coverage": "Cov",
-        "symmetric_precision": "symPrec",
-        "symmetric_recall": "symRec",
-        "p_precision": "P-Prec",
-        "p_recall": "P-Rec",
-    }
-)
-"""The published column of a metric, where there is one."""
+COLUMN_OF = {metric: column for metric, (column, _) in _PUBLISHED.items()}
 
 
 def published_mark(metric: str, row: int) -> Mark | None:
     """The published mark of a metric in row `row` of the matrix; None if it was not audited."""
-    return cast("Mark", _COLUMNS[COLUMN_OF[metric]][row]) if metric in COLUMN_OF else None
+    return cast("Mark", _PUBLISHED[metric][1][row]) if metric in _PUBLISHED else None

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -265,18 +265,9 @@ def _measure(work: _Work, run: Run) -> _Outcome:
 
 def _line(run: Run, case: Case, spreads: Mapping[str, Spread]) -> str:
     pairs = {name: (spread.mean, spread.sd) for name, spread in spreads.items()}
-    record = {
-        "grid": run.grid,
-        "repeats": run.repeats,
-        "seed": run.seed,
-        "check": case.check,
-        "scenario": case.setting.scenario,
-        "dimension": case.setting.dimension,
-        "x": case.x,
-        "metrics": {
-            name: [None if math.isnan(value) else value for value in pair] for name, pair in pairs.items()
-        },
-    }
+    place = {"check": case.check, "scenario": case.setting.scenario, "dimension": case.setting.dimension}
+    metrics = {name: [None if math.isnan(value) else value for value in pair] for name, pair in pairs.items()}
+    record = {**asdict(run), **place, "x": case.x, "metrics": metrics}
     return json.dumps(record, allow_nan=False)
 
 
@@ -355,7 +346,6 @@ class Cell:
     mark: Mark
     margin: Margin
     published: Mark | None
-    marks: tuple[Mark, ...]  # with every seed, that of the first one first
 
     @property
     def passes(self) -> bool:
@@ -379,16 +369,9 @@ class Cell:
         return self.errors <= NOISE
 
     @property
-    def changes(self) -> bool:
-        """Whether it passes with some seeds and fails with others."""
-        return "F" in self.marks and set(self.marks) != {"F"}
-
-    @property
     def text(self) -> str:
-        """The mark; how many seeds pass if that changes, else "~" if it is open; "*" if it is not as published."""
-        passing = sum(mark != "F" for mark in self.marks)
-        noise = f" {passing}/{len(self.marks)}" if self.changes else "~" if self.is_open else ""
-        return self.mark + noise + "*" * self.differs
+        """The mark; "~" if it is open; "*" if it is not as published."""
+        return self.mark + "~" * self.is_open + "*" * self.differs
 
     @property
     def reason(self) -> str:
@@ -402,12 +385,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """All cells that could be judged, by row name and metric; all but the marks of a cell is of the first seed."""
+    """All cells that could be judged, by row name and metric."""
 
     kinds: Mapping[str, Kind]
     demands: tuple[Demand, ...]
     cells: Mapping[tuple[str, str], Cell]
-    seeds: tuple[int, ...]
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -429,19 +411,15 @@ class Matrix:
         return sum(cell.passes for cell in self.of(metric))
 
 
-def judge(results: Results, kinds: Mapping[str, Kind], *more: Results) -> Matrix:
-    """Hold metrics against every demand that they were measured for; `more` are results with other seeds."""
+def judge(results: Results, kinds: Mapping[str, Kind]) -> Matrix:
+    """Hold metrics against every demand that they were measured for."""
     cells: dict[tuple[str, str], Cell] = {}
     for row, demand in enumerate(DEMANDS):
         for metric, kind in kinds.items():
             if (cell := _cell(results, demand, row, metric, kind)) is not None:
-                others = [_cell(each, demand, row, metric, kind) for each in more]
-                marks = [other.mark for other in others if other is not None]
-                complete = len(marks) == len(more)  # results of an earlier run may lack a metric
-                cells[demand.name, metric] = replace(cell, marks=(cell.mark, *marks)) if complete else cell
+                cells[demand.name, metric] = cell
     names = {name for name, _ in cells}
-    demands = tuple(demand for demand in DEMANDS if demand.name in names)
-    return Matrix(dict(kinds), demands, cells, tuple(each.run.seed for each in (results, *more)))
+    return Matrix(dict(kinds), tuple(demand for demand in DEMANDS if demand.name in names), cells)
 
 
 def _cell(results: Results, demand: Demand, row: int, metric: str, kind: Kind) -> Cell | None:
@@ -455,6 +433,6 @@ def _cell(results: Results, demand: Demand, row: int, metric: str, kind: Kind) -
     best = max(margins, key=lambda mark: margins[mark].value)
     published = published_mark(metric, row)
     if margins[best].holds:
-        return Cell(demand, metric, best, margins[best], published, (best,))
+        return Cell(demand, metric, best, margins[best], published)
     nearest = published if published in margins else best
-    return Cell(demand, metric, "F", margins[nearest], published, ("F",))
+    return Cell(demand, metric, "F", margins[nearest], published)

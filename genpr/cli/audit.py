@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -55,11 +55,6 @@ class AuditFlags:
         flag="--full/--quick",
     )
     seed: int = option(0, "Chooses all data.", least=0)
-    seeds: int = option(
-        1,
-        "Repeat with so many seeds, from --seed on, and mark cells whose outcome changes; each takes as long.",
-        least=1,
-    )
     jobs: int = option(1, "Processes.", least=1)
     out: Path | None = option(
         None, f"Where to write {MARKDOWN} and {RESULTS}.", type=click.Path(path_type=Path), metavar="FOLDER"
@@ -76,7 +71,6 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
     \b
     genpr audit --metric precision --metric recall
     genpr audit --function mine.py:score --kind fidelity --out audit-of-mine
-    genpr audit --metric recall --seeds 5
 
     Prints which of the thirty demands of Räisä et al. 2025 each metric meets.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
@@ -93,20 +87,17 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
         except OSError as error:
             raise unwritable(folder, error) from error
     with progress_bars(quiet=output.quiet) as progress:
-        results, *more = [
-            run_audit(
-                families,
-                grid="full" if flags.full else "quick",
-                checks=flags.checks or None,
-                seed=flags.seed + index,
-                jobs=flags.jobs,
-                path=None if folder is None else folder / _results_name(index, flags.seed),
-                resume=flags.resume,
-                progress=progress,
-            )
-            for index in range(flags.seeds)
-        ]
-    matrix = judge(results, _known_kinds(families, results), *more)
+        results = run_audit(
+            families,
+            grid="full" if flags.full else "quick",
+            checks=flags.checks or None,
+            seed=flags.seed,
+            jobs=flags.jobs,
+            path=None if folder is None else folder / RESULTS,
+            resume=flags.resume,
+            progress=progress,
+        )
+    matrix = judge(results, _known_kinds(families, results))
     if folder is not None:
         replace_file(folder / MARKDOWN, markdown(matrix, results.run))
         complain(f"wrote {MARKDOWN} and {RESULTS} to {folder}")
@@ -137,22 +128,14 @@ def _known_kinds(families: tuple[Family, ...], results: Results) -> dict[str, Ki
     return earlier | {name: kind for family in families for name, kind in family.kinds.items()}
 
 
-def _results_name(index: int, first_seed: int) -> str:
-    """File of one seed; that of the first one has the same name with any number of seeds."""
-    return RESULTS if index == 0 else RESULTS.replace(".", f"-seed-{first_seed + index}.")
-
-
 def _as_json(matrix: Matrix, results: Results) -> str:
     cells = [
         {
             "check": cell.demand.check,
             "demand": cell.demand.desideratum,
             "metric": cell.metric,
-            **{name: getattr(cell, name) for name in ("mark", "published", "reason", "marks", "changes")},
+            **{name: getattr(cell, name) for name in ("mark", "published", "reason")},
         }
         for cell in matrix.ordered
     ]
-    run = results.run
-    return json.dumps(
-        {"grid": run.grid, "repeats": run.repeats, "seed": run.seed, "seeds": matrix.seeds, "cells": cells}
-    )
+    return json.dumps({**asdict(results.run), "cells": cells})

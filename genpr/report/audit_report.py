@@ -19,27 +19,17 @@ _LEGEND = (
     "bounds: the values at the ends and at equality; property: the shape of the curve.",
     "D2, D3, D5: the value must not depend on the number of fakes, on the number of samples, on the unit of an axis.",
 )
-_SEEDS = (
-    "3/5: passes with so many of the seeds; without a fraction, the outcome is the same with all of them. The letter, the "
-    "margin are of the first seed."
-)
 
 
-def legend(matrix: Matrix) -> tuple[str, ...]:
-    """What the marks in the cells mean, line by line."""
-    return (*_LEGEND, _SEEDS) if len(matrix.seeds) > 1 else _LEGEND
-
-
-def run_text(run: Run, seeds: Sequence[int]) -> str:
-    """What was drawn, in words, with consecutive seeds."""
-    shown = f"seed {run.seed}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
-    return f"{run.grid} grids, {run.repeats} draws per point, {shown}"
+def run_text(run: Run) -> str:
+    """What was drawn, in words."""
+    return f"{run.grid} grids, {run.repeats} draws per point, seed {run.seed}"
 
 
 def audit_text(matrix: Matrix, run: Run) -> str:
     """The matrix with its legend, in 80 columns."""
-    lines = [wrapped(line, others="   ") for line in legend(matrix)]
-    return "\n".join([audit_table(matrix), "", *lines, run_text(run, matrix.seeds)])
+    lines = [wrapped(line, others="   ") for line in _LEGEND]
+    return "\n".join([audit_table(matrix), "", *lines, run_text(run)])
 
 
 def audit_table(matrix: Matrix) -> str:
@@ -87,30 +77,12 @@ def differences(matrix: Matrix) -> list[str]:
     return texts
 
 
-def changes(matrix: Matrix) -> tuple[str, list[str]]:
-    """How many cells change with the seed, and with which seeds each of them passes."""
-    cells, known = [cell for cell in matrix.ordered if cell.changes], len(matrix.cells)
-    near = sum(cell.is_open for cell in cells)
-    count = (
-        f"{len(cells)} of {known} cells pass with some of {len(matrix.seeds)} seeds and fail with others; with the first "
-        f"seed, {near} of them lie within {NOISE:g} standard errors of their threshold."
-    )
-    texts = []
-    for cell in cells:
-        passing = [str(seed) for seed, mark in zip(matrix.seeds, cell.marks, strict=True) if mark != "F"]
-        times = f"passes with {len(passing)} of {len(cell.marks)} seeds ({', '.join(passing)})"
-        texts.append(
-            f"{cell.metric}, {cell.demand.name}: {times}; with seed {matrix.seeds[0]}: {cell.reason}"
-        )
-    return count, texts
-
-
 def markdown(matrix: Matrix, run: Run) -> str:
     """The matrix, what differs from the published one and why, and all margins."""
     parts = [
         "# Audit of fidelity and diversity metrics",
-        f"The sanity checks of {SOURCE}: {run_text(run, matrix.seeds)}.\n",
-        *(f"- {line}" for line in legend(matrix)),
+        f"The sanity checks of {SOURCE}: {run_text(run)}.\n",
+        *(f"- {line}" for line in _LEGEND),
     ]
     kinds = _metrics_by_kind(matrix)
     for kind, metrics in kinds:
@@ -120,12 +92,6 @@ def markdown(matrix: Matrix, run: Run) -> str:
         parts.append("\n## Against the published matrix\n")
         parts += _markdown_table(["metric", "published as", "cells as published"], rows_published)
         parts += ["", *(f"- {text}" for text in differences(matrix))]
-    if len(matrix.seeds) > 1:
-        count, texts = changes(matrix)
-        parts += [
-            f"\n## Cells whose outcome changes with the seed\n\n{count}\n",
-            *(f"- {text}" for text in texts),
-        ]
     parts.append(
         "\n## Margins\n\nBy how much each cell passes (or fails, if negative) at the point that decides, and the"
     )

@@ -53,48 +53,15 @@ def test_text_fits_eighty_columns_and_shows_every_metric():
     assert " ".join(block.splitlines()[0] for block in blocks).split() == list(kinds)
 
 
-def test_cells_that_change_with_the_seed_are_listed_with_the_seeds_that_pass():
-    runs = []
-    for seed, value in enumerate((0.96, 0.5, 0.97)):
-        results = Results(Run("quick", 3, seed))
-        for case in cases(("invention",), "quick"):
-            spread = Spread({1: value, 10: 0.5}.get(int(case.x), 0.99), 0.001)
-            results.add(case, {"precision": spread, "mine": Spread(0.5, 0.001)})
-        runs.append(results)
-    kinds = {"precision": "fidelity", "mine": "fidelity"}
-    matrix = judge(runs[0], kinds, *runs[1:])
-    text = markdown(matrix, runs[0].run)
-    assert "seeds 0 to 2" in text
-    assert "precision, invention / bounds: passes with 2 of 3 seeds (0, 2)" in text
-    assert "T 2/3" in text
-    assert "2 of 4 cells" in text
-    assert "changes with the seed" not in markdown(judge(runs[0], kinds), runs[0].run)
-
-
-def test_every_seed_is_kept_and_gone_on_from(tmp_path):
+def test_the_command_writes_files_and_goes_on_from_them(tmp_path):
     path, out = tmp_path / "mine.py", tmp_path / "new" / "out"
-    # Passes with some seeds only: the value depends on a digit of the data.
-    path.write_text("def score(real, fake):\n    return float(int(abs(real[0, 0]) * 1e4) % 2)\n")
-    arguments = [
-        "--function",
-        f"{path}:score",
-        "--kind",
-        "fidelity",
-        "--check",
-        "invention",
-        "--out",
-        str(out),
-        "-q",
-    ]
-    first = CliRunner().invoke(command, [*arguments, "--seed", "5"])
-    assert first.exit_code == 0
-    kept = (out / "results.jsonl").read_text()
-    again = CliRunner().invoke(command, [*arguments, "--seed", "5", "--seeds", "2", "--resume", "--json"])
-    names = ["matrix.md", "results-seed-6.jsonl", "results.jsonl"]
-    assert sorted(each.name for each in out.iterdir()) == names
-    assert (out / "results.jsonl").read_text() == kept
-    answer = json.loads(again.stdout)
-    assert answer["seeds"] == [5, 6]
-    assert all(cell["mark"] == cell["marks"][0] and len(cell["marks"]) == 2 for cell in answer["cells"])
-    assert isinstance(CliRunner().invoke(command, [*arguments, "--seed", "5"]).exception, UsageError)
-    assert isinstance(CliRunner().invoke(command, ["--kind", "fidelity"]).exception, UsageError)
+    path.write_text("def good(real, fake):\n    return 1.0\n\ndef bad(real, fake):\n    return 0.0\n")
+    options = ["--kind", "fidelity", "--check", "invention", "--out", str(out), "-q"]
+    first = CliRunner().invoke(command, ["--function", f"{path}:good", *options])
+    assert first.stdout.splitlines()[0].split() == ["good"]
+    assert sorted(each.name for each in out.iterdir()) == ["matrix.md", "results.jsonl"]
+    again = ["--function", f"{path}:bad", *options, "--resume", "--json"]
+    cells = json.loads(CliRunner().invoke(command, again).stdout)["cells"]
+    assert [cell["mark"] for cell in cells] == ["F", "F"]
+    for wrong in (["--function", f"{path}:bad", *options], ["--kind", "fidelity"], ["--resume"]):
+        assert isinstance(CliRunner().invoke(command, wrong).exception, UsageError)
