@@ -18,12 +18,8 @@ def test_aliases_count_once():
     )
     assert (found["recall"], found["micro_recall"]) == (0.5, 0.5)
     assert [(row.entity, row.n_expected) for row in found.entities] == [("Moon", 1), ("尼尔·阿姆斯特朗", 1)]
-    closed = genpr.entity_metrics(
-        ["Moon"],
-        ["阿姆斯特朗", "Neil Armstrong", "Moon"],
-        vocabulary=["Moon", "Neil Armstrong"],
-        aliases=ALIASES,
-    )
+    contexts, words = ["阿姆斯特朗", "Neil Armstrong", "Moon"], ["Moon", "Neil Armstrong"]
+    closed = genpr.entity_metrics(["Moon"], contexts, vocabulary=words, aliases=ALIASES)
     assert closed["precision"] == 0.5
 
 
@@ -40,20 +36,20 @@ def test_lists_of_lists_and_excluded():
 
 
 @pytest.mark.parametrize(
-    ("reference", "contexts", "code"),
+    ("reference", "contexts"),
     [
-        ("a cat", "a cat", "no-vocabulary"),
-        (["cat"], "a cat", "bad-option"),
-        ([["cat"], "dog"], [["cat"], ["dog"]], "bad-option"),
-        ([["cat"]], [["cat"], ["dog"]], "bad-option"),
-        ([3], [3], "bad-option"),
+        ("a cat", "a cat"),
+        (["cat"], "a cat"),
+        ([["cat"], "dog"], [["cat"], ["dog"]]),
+        ([["cat"]], [["cat"]] * 2),
+        ([3], [3]),
     ],
     ids=range(5),
 )
-def test_sides_that_do_not_fit_are_refused(reference, contexts, code):
+def test_sides_that_do_not_fit_are_refused(reference, contexts):
     with pytest.raises(UsageError) as caught:
         genpr.entity_metrics(reference, contexts)
-    assert caught.value.code == code
+    assert caught.value.code == ("no-vocabulary" if reference == "a cat" else "bad-option")
 
 
 def write(path, text):
@@ -106,10 +102,8 @@ def test_answers_in_order_and_of_python():
 
 
 def test_prompts_are_searched(tmp_path):
-    prompts = write(
-        tmp_path / "prompts.csv",
-        "id,prompt,seed\n1,a cat on a hot dog,0\n2,a cat on a hot dog,1\n3,clouds,0\n",
-    )
+    rows = "id,prompt,seed\n1,a cat on a hot dog,0\n2,a cat on a hot dog,1\n3,clouds,0\n"
+    prompts = write(tmp_path / "prompts.csv", rows)
     answers = {"1": ["cat"], "2": ["hot dog", "dog", "moon"], "3": []}
     with pytest.raises(UsageError, match="a vocabulary is needed"):
         genpr.score_entities(prompts, answers)
@@ -130,45 +124,33 @@ def test_groups_and_exclusions_of_files(tmp_path):
     assert result["entity.all_found"] == 35 / 40
     assert result["entity.precision"] == pytest.approx((35 + 2.5) / 40)
     assert result.metrics["entity.recall"].n_counted == 10
-    assert (
-        genpr.score_entities({"a": ["cat"]}, {"a": ["cat", "dog"]}, exclude=["DOG"])["entity.all_found"] == 0
-    )
+    excluded = genpr.score_entities({"a": ["cat"]}, {"a": ["cat", "dog"]}, exclude=["DOG"])
+    assert excluded["entity.all_found"] == 0
 
 
 def test_geneval_metadata_is_read(tmp_path):
-    lines = [
-        {"id": 0, "include": [{"class": "bench", "count": 1}], "prompt": "a photo of a bench"},
-        {
-            "id": 1,
-            "include": [{"class": "cat"}, {"class": "dog"}],
-            "exclude": [{"class": "bus"}],
-            "prompt": "x",
-        },
-    ]
+    lines = [{"id": 0, "include": [{"class": "bench", "count": 1}], "prompt": "a photo of a bench"}]
+    lines += [{"id": 1, "include": [{"class": "cat"}, {"class": "dog"}], "exclude": [{"class": "bus"}]}]
     path = write(tmp_path / "m.jsonl", "\n".join(map(json.dumps, lines)))
     result = genpr.score_entities(path, {"0": ["bench"], "1": ["cat", "dog", "bus"]})
     values = [result[f"entity.{name}"] for name in ("recall", "all_found", "precision")]
     assert values == [1, 0.5, pytest.approx(5 / 6)]
 
 
+NAMES = ["dog", "salt and pepper", "Washington, D.C."]
+
+
 @pytest.mark.parametrize(
-    "cell",
-    [
-        "dog;salt and pepper;Washington, D.C.",
-        '"[""dog"", ""salt and pepper"", ""Washington, D.C.""]"',
-        "dog|salt and pepper|Washington, D.C.",
-    ],
-    ids=range(3),
+    "cell", [";".join(NAMES), "|".join(NAMES), json.dumps(NAMES).replace('"', '""')], ids=range(3)
 )
 def test_expected_names_are_taken_as_they_are(tmp_path, cell):
-    cell = cell if cell.startswith('"') else f'"{cell}"'
-    path = write(tmp_path / "e.csv", f"id,expected\na,{cell}\n")
+    path = write(tmp_path / "e.csv", f'id,expected\na,"{cell}"\n')
     result = genpr.score_entities(path, {"a": ["salt and pepper", "dog", "washington, d.c."]})
     assert (result["entity.recall"], len(result.entities.rows)) == (1, 3)
 
 
 @pytest.mark.parametrize(
-    "found", [{"a": ["x"]}, dict.fromkeys("abcde", ()), [[], [], []]], ids=["missing", "unknown", "order"]
+    "found", [{"a": ["x"]}, dict.fromkeys("abcde", ()), [[]] * 3], ids=["missing", "unknown", "order"]
 )
 def test_ids_must_match(found):
     with pytest.raises(DataError) as caught:
@@ -210,17 +192,17 @@ def test_impossible_expectations_are_refused(tmp_path, text, vocabulary):
     assert caught.value.code == "bad-expectation"
 
 
-def answers(share, seed, n=120):
-    rng = np.random.default_rng(seed)
-    return {str(i): ["cat"] if rng.random() < share else [] for i in range(n)}
+def answers(share):
+    rng = np.random.default_rng(1)
+    return {str(i): ["cat"] if rng.random() < share else [] for i in range(120)}
 
 
 def test_results_are_compared_and_ranked():
     expected = {str(i): ["cat"] for i in range(120)}
-    good, bad = (genpr.score_entities(expected, answers(share, 1)) for share in (0.9, 0.6))
+    good, bad = (genpr.score_entities(expected, answers(share)) for share in (0.9, 0.6))
     contrast = genpr.compare({"good": good, "bad": bad}).contrast("bad", "entity.recall")
     assert (contrast.pairing, contrast.verdict) == ("paired", "distinguishable")
     assert genpr.rank_results({"bad": bad, "good": good}, by="entity.recall").winner == "good"
-    other = genpr.score_entities(expected, answers(0.9, 1), aliases={"cat": ["kitty"]})
+    other = genpr.score_entities(expected, answers(0.9), aliases={"cat": ["kitty"]})
     with pytest.raises(DataError, match="set of prompts"):
         genpr.compare({"good": good, "other": other})
