@@ -23,16 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.metrics.real_manifold import Memberships, RealManifold
+from genpr.metrics.real_manifold import Memberships, RealManifold, checked_pair
 from genpr.neighbors.balls import Ball, Ties
-from genpr.validation import (
-    Features,
-    check_features,
-    check_k,
-    check_rows,
-    check_same_width,
-    choose_device,
-)
+from genpr.validation import Features, check_k, choose_device
 
 _ANGLES = 1001  # of the slopes shown beside the knots, as published
 _MOST_PRODUCTS = 2**22
@@ -108,10 +101,7 @@ def pr_curve(
         (True, True)
     """
     ball = Ball(check_k(k))
-    checked_real, checked_fake = check_features(real, "real"), check_features(fake, "fake")
-    check_same_width(checked_real, checked_fake)
-    check_rows(checked_real, "real", k=k)
-    check_rows(checked_fake, "fake", k=k)
+    checked_real, checked_fake = checked_pair(real, fake, k=k)
     side = RealManifold.fit(checked_real, balls=[ball], ties=ties, device=choose_device(real, device))
     return ball_curve(side.memberships(checked_fake, real_balls=[ball], fake_balls=[ball]), k)
 

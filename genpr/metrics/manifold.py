@@ -23,7 +23,7 @@ from genpr.errors import DataError, UsageError
 from genpr.limits import parse_json
 from genpr.memory import copy_of, memory_limit
 from genpr.metrics.f_beta import f_beta
-from genpr.metrics.real_manifold import Memberships, PairProgress, RealManifold, choose_engine
+from genpr.metrics.real_manifold import Memberships, PairProgress, RealManifold, checked_pair, choose_engine
 from genpr.metrics.realism import Rarity, rarity, realism_of
 from genpr.metrics.registry import BALLS, needed_balls
 from genpr.neighbors.balls import Ball, Ties
@@ -247,10 +247,8 @@ def manifold_metrics(
         (1.0, 0.0)
     """
     with memory_limit(max_memory):
-        fields = ManifoldMetrics._fields
-        return ManifoldMetrics(
-            **_scores(real, fake, fields, k=k, ties=ties, device=device, progress=progress)
-        )
+        names = ManifoldMetrics._fields
+        return ManifoldMetrics(**_scores(real, fake, names, k, ties, device, progress))
 
 
 def precision_recall(
@@ -277,17 +275,14 @@ def precision_recall(
         (1.0, True)
     """
     with memory_limit(max_memory):
-        fields = PrecisionRecall._fields
-        return PrecisionRecall(
-            **_scores(real, fake, fields, k=k, ties=ties, device=device, progress=progress)
-        )
+        names = PrecisionRecall._fields
+        return PrecisionRecall(**_scores(real, fake, names, k, ties, device, progress))
 
 
 def _scores(
     real: Features | KNNManifold,
     fake: Features,
     metrics: Sequence[str],
-    *,
     k: int,
     ties: Ties,
     device: str | torch.device,
@@ -300,10 +295,7 @@ def _scores(
         _check_fitted(real, k, ties)
         side, checked_fake = real.side, fake
     else:
-        checked_real, checked_fake = check_features(real, "real"), check_features(fake, "fake")
-        check_same_width(checked_real, checked_fake)
-        check_rows(checked_real, "real", k=k)
-        check_rows(checked_fake, "fake", k=k)
+        checked_real, checked_fake = checked_pair(real, fake, k=k)
         side = RealManifold.fit(
             checked_real, balls=[Ball(k)], ties=ties, device=choose_device(real, device), progress=progress
         )
@@ -328,8 +320,5 @@ def memberships_of(
 
 def _check_fitted(manifold: KNNManifold, k: int, ties: Ties) -> None:
     if (manifold.k, manifold.ties) != (k, ties):
-        raise UsageError(
-            f"the real manifold was fitted with k = {manifold.k} and ties = {manifold.ties!r}, but k = {k} and "
-            f"ties = {ties!r} are asked for; pass the same, or fit again",
-            code="k-not-fitted",
-        )
+        text = f"the real manifold was fitted with k = {manifold.k} and ties = {manifold.ties!r}; pass the same, or fit again"
+        raise UsageError(text, code="k-not-fitted")

@@ -12,20 +12,13 @@ import torch
 from torch import Tensor
 
 from genpr.metrics.blocks import double_blocks
-from genpr.metrics.real_manifold import choose_engine
+from genpr.metrics.real_manifold import checked_pair, choose_engine
 from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.index import Frame, Placed
 from genpr.neighbors.nearest import kth_sq_distances
 from genpr.neighbors.search import Advance, no_advance
-from genpr.validation import (
-    Features,
-    check_features,
-    check_k,
-    check_rows,
-    check_same_width,
-    choose_device,
-)
+from genpr.validation import Features, check_k, choose_device
 
 _SCALE = 1.2
 _TILE_ROWS = 1024
@@ -76,10 +69,7 @@ def probabilistic_precision_recall(
         (0.277778, 0.787234)
     """
     k = check_k(k)
-    checked_real, checked_fake = check_features(real, "real"), check_features(fake, "fake")
-    check_same_width(checked_real, checked_fake)
-    check_rows(checked_real, "real", k=k)
-    check_rows(checked_fake, "fake", k=k)
+    checked_real, checked_fake = checked_pair(real, fake, k=k)
     where = choose_device(real, device)
     return probabilistic_of(checked_real.to(where), checked_fake.to(where), k=k)
 

@@ -48,6 +48,15 @@ def tally(total: int, progress: PairProgress | None) -> Advance:
     return advance
 
 
+def checked_pair(real: Features, fake: Features, *, k: int) -> tuple[Tensor, Tensor]:
+    """Features of reals and of fakes as `check_features` returns them, of one width and more than k rows each."""
+    checked = check_features(real, "real"), check_features(fake, "fake")
+    check_same_width(*checked)
+    check_rows(checked[0], "real", k=k)
+    check_rows(checked[1], "fake", k=k)
+    return checked
+
+
 choose_engine = partial(engines.choose_engine, communicator=current_communicator)
 """The fastest engine for data on a device, whose searches all ranks share (`genpr.distributed.all_ranks`)."""
 

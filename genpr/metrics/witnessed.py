@@ -22,7 +22,7 @@ from torch import Tensor
 
 from genpr.memory import part_of
 from genpr.metrics.null import balls_hit
-from genpr.metrics.real_manifold import choose_engine
+from genpr.metrics.real_manifold import checked_pair, choose_engine
 from genpr.metrics.uncertainty import lower_part
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, cross_counts
@@ -31,14 +31,7 @@ from genpr.neighbors.halves import Halves, unpacked
 from genpr.neighbors.index import Placed, serves
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance, no_advance
-from genpr.validation import (
-    Features,
-    check_count,
-    check_features,
-    check_rows,
-    check_same_width,
-    choose_device,
-)
+from genpr.validation import Features, check_count, choose_device
 
 BALL_K = 20
 """Neighbors that set the radius of a ball, before it is clipped at the median radius."""
@@ -74,10 +67,7 @@ def witnessed(
     whose coverage is counted hold more reals in the same proportion.
     """
     seed = check_count(seed, "seed", least=0)
-    checked_real, checked_fake = check_features(real, "real"), check_features(fake, "fake")
-    check_same_width(checked_real, checked_fake)
-    check_rows(checked_real, "real", k=BALL_K)
-    check_rows(checked_fake, "fake", k=BALL_K)
+    checked_real, checked_fake = checked_pair(real, fake, k=BALL_K)
     where = choose_device(real, device)
     return cut_and_uncut(checked_real.to(where), checked_fake.to(where), seed)[0]
 

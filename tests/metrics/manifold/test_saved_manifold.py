@@ -7,7 +7,7 @@ import torch
 import genpr
 from genpr import KNNManifold
 from genpr.errors import DataError, UsageError
-from genpr.neighbors import index, nearest
+from genpr.neighbors import index
 from genpr.storage import save_tensors
 
 
@@ -15,19 +15,6 @@ def _learned(rng, n):
     """Features whose search keeps directions and cells."""
     spread = rng.normal(size=(12, 160)) * np.linspace(3, 1, 12)[:, None]
     return (rng.normal(size=(n, 12)) @ spread + 0.05 * rng.normal(size=(n, 160))).astype(np.float32)
-
-
-@pytest.fixture
-def searched(monkeypatch):
-    """Names of the sets, by their sizes, among whose rows neighbors were searched."""
-    sizes = []
-    first_reach = nearest._first_reach
-    monkeypatch.setattr(
-        nearest,
-        "_first_reach",
-        lambda points, *rest: (sizes.append(len(points)), first_reach(points, *rest))[1],
-    )
-    return sizes
 
 
 @pytest.mark.parametrize("with_directions", [False, True])
@@ -46,15 +33,6 @@ def test_what_is_loaded_answers_as_what_was_saved(with_directions, tmp_path, rng
     expected = genpr.manifold_metrics(real, fake, k=3, ties="strict")
     assert genpr.manifold_metrics(loaded, fake, k=3, ties="strict") == expected
     assert genpr.precision_recall(loaded, fake, k=3, ties="strict") == expected[:2]
-
-
-def test_neighbors_are_searched_among_fakes_only(tmp_path, rng, searched):
-    KNNManifold.fit(rng.normal(size=(300, 5)), k=5).save(tmp_path / "m")
-    assert searched == [300]
-    loaded = KNNManifold.load(str(tmp_path / "m"))
-    for n in (100, 200):
-        genpr.manifold_metrics(loaded, rng.normal(size=(n, 5)))
-    assert searched == [300, 100, 200]
 
 
 @pytest.mark.parametrize(("k", "ties"), [(4, "closed"), (5, "strict")])
