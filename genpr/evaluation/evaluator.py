@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self, Unpack
 
-from genpr.errors import GenprError, UsageError
+from genpr.errors import GenprError
 from genpr.evaluation.label_metrics import LabelConfig, check_labels
-from genpr.evaluation.options import ProtocolFreeKeywords, ScoreKeywords, ScoreOptions
+from genpr.evaluation.options import ScoreKeywords, ScoreOptions
 from genpr.evaluation.per_class import (
     MIN_IMAGES,
     WEAKEST_FIRST,
@@ -58,32 +58,13 @@ def score(real: object, fake: object, **options: Unpack[ScoreKeywords]) -> Resul
     return score_with(real, fake, [chosen.protocol], chosen)[chosen.protocol]
 
 
-@takes_options(ScoreOptions, without={"protocol"})
-def score_protocols(
-    real: object, fake: object, *, protocols: Sequence[str], **options: Unpack[ProtocolFreeKeywords]
-) -> dict[str, Result]:
-    """One result per protocol of the same two sets; each image goes through each network once.
-
-    Args:
-        real: Real images or their features, as for `Evaluator`.
-        fake: Generated images or their features, of the same kind.
-        protocols: Names of the protocols; one that needs fewer images takes a random part of what is embedded.
-        **options: The fields of `ScoreOptions` but for `protocol`.
-    """
-    if "protocol" in options:
-        raise TypeError(
-            "score_protocols() takes protocols, and got an unexpected keyword argument 'protocol'"
-        )
-    names = [protocols] if isinstance(protocols, str) else list(dict.fromkeys(protocols))
-    if not names:
-        raise UsageError("no protocol was named; at least one is needed", code="no-protocol")
-    return score_with(real, fake, names, ScoreOptions(**options))
-
-
 def score_with(
     real: object, fake: object, protocols: Sequence[str], options: ScoreOptions
 ) -> dict[str, Result]:
-    """As `score_protocols`, of different names."""
+    """One result per protocol of the same two sets; each image goes through each network once.
+
+    A protocol that needs fewer images than another takes a random part of what is embedded.
+    """
     for name in protocols:
         find_protocol(name)  # before anything is opened
     embedder = Embedder(options)

@@ -85,10 +85,11 @@ class LabelOptions:
         return tuple(f"label.{name}" for name in names)
 
 
-class ProtocolFreeKeywords(EmbedKeywords, total=False):
-    """The fields of `ScoreOptions` but for the protocol as keyword arguments."""
+class ScoreKeywords(EmbedKeywords, total=False):
+    """The fields of `ScoreOptions` as keyword arguments."""
 
     extractor: str | FeatureExtractor | None
+    protocol: str
     metrics: Sequence[str] | None
     k: int | None
     ties: Literal["closed", "strict"] | None
@@ -96,12 +97,6 @@ class ProtocolFreeKeywords(EmbedKeywords, total=False):
     control: bool
     held_out: object
     labels: LabelOptions | None
-
-
-class ScoreKeywords(ProtocolFreeKeywords, total=False):
-    """The fields of `ScoreOptions` as keyword arguments."""
-
-    protocol: str
 
 
 @dataclass(frozen=True, kw_only=True)

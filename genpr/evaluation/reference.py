@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from genpr import __version__
 from genpr.distributed import current_communicator
@@ -33,6 +33,8 @@ from genpr.metrics.registry import METRICS
 from genpr.metrics.value import Control, MetricValue
 from genpr.notices import Notice, notice
 from genpr.runtime import gpu_trouble
+
+_Found = TypeVar("_Found")
 
 
 class FittedReference:
@@ -70,8 +72,7 @@ class FittedReference:
         self._control: Control | None = None
         self._label_scorer: LabelScorer | None = None
         self._fitted: FittedMetrics | None = None
-        _, notices = with_cpu_fallback(embedder, self._fit, "for the metrics")
-        self._notices = tuple(dict.fromkeys((*self._notices, *notices)))
+        self._run(self._fit)
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -107,20 +108,19 @@ class FittedReference:
         Raises:
             DataError: It does not belong to the reals.
         """
-        (result, _, _), notices = with_cpu_fallback(
-            self._embedder, partial(self._score, fake), "for the metrics"
-        )
-        self._notices = tuple(dict.fromkeys((*self._notices, *notices)))
+        result, _, _ = self._run(partial(self._score, fake))
         return replace(result, notices=(*result.notices, *self._notices))
 
     def per_image(self, fake: SourceFeatures) -> PerImageScores:
         """Score one set of fakes as `score` does, and keep the numbers of each image, as `check_samples` allows."""
-        found, notices = with_cpu_fallback(
-            self._embedder, partial(self._score_images, fake), "for the metrics"
-        )
-        self._notices = tuple(dict.fromkeys((*self._notices, *notices)))
+        found = self._run(partial(self._score_images, fake))
         result = replace(found.result, notices=(*found.result.notices, *self._notices))
         return replace(found, result=result)
+
+    def _run(self, work: Callable[[Embedder], _Found]) -> _Found:
+        found, notices = with_cpu_fallback(self._embedder, work, "for the metrics")
+        self._notices = tuple(dict.fromkeys((*self._notices, *notices)))
+        return found
 
     def _fit(self, embedder: Embedder) -> None:
         self._fitted = self._label_scorer = None  # they hold memory

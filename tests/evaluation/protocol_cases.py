@@ -11,6 +11,8 @@ from types import MappingProxyType
 import pytest
 import torch
 
+from genpr.evaluation.evaluator import score_with
+from genpr.evaluation.options import ScoreOptions
 from genpr.features import registry
 from genpr.features.known_weights import INCEPTION_2015
 from genpr.features.networks.inception import InceptionNetwork
@@ -47,3 +49,8 @@ def replaced_inception(folder: Path) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "BUILT_IN", MappingProxyType(known))
         yield path
+
+
+def score_protocols(real, fake, *, protocols, **options):
+    """The results of several protocols in one run."""
+    return score_with(real, fake, protocols, ScoreOptions(**options))

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from label_blobs import blobs
+from protocol_cases import score_protocols
 
 import genpr
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.compare import compare
-from genpr.evaluation.evaluator import score_protocols
 from genpr.evaluation.label_metrics import (
     RecognizedLabels,
     effective_size,

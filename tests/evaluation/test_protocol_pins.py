@@ -6,11 +6,11 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from protocol_cases import score_protocols
 
 import genpr
 from genpr.errors import UsageError
 from genpr.evaluation import protocols
-from genpr.evaluation.evaluator import score_protocols
 from genpr.evaluation.fitted_metrics import FittedMetrics
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol

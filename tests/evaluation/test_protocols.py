@@ -9,11 +9,10 @@ import oracle
 import pytest
 import torch
 from emulation import emulated_memberships
-from protocol_cases import replaced_inception
+from protocol_cases import replaced_inception, score_protocols
 
 import genpr
 from genpr.errors import FeatureError, UsageError
-from genpr.evaluation.evaluator import score_protocols
 from genpr.evaluation.protocols import PROTOCOLS, find_protocol
 from genpr.evaluation.result import result_of
 from genpr.metrics.fakes_only import inception_score

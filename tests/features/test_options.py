@@ -15,7 +15,6 @@ from genpr.checkpoints.watch import Watcher
 from genpr.cli import align, entities, features, modes, pack, rank, score, sweep, watch
 from genpr.conditional.options import AlignKeywords, AlignOptions, EntityOptions
 from genpr.errors import UsageError
-from genpr.evaluation.evaluator import score_protocols
 from genpr.evaluation.options import (
     ModesKeywords,
     ModesOptions,
@@ -38,7 +37,6 @@ RECORDS = [
 FUNCTIONS = [
     (genpr.score, ScoreOptions, set()),
     (genpr.Evaluator, ScoreOptions, set()),
-    (score_protocols, ScoreOptions, {"protocol"}),
     (genpr.find_modes, ModesOptions, set()),
     (genpr.align, AlignOptions, set()),
     (genpr.score_entities_in_images, EntityOptions, {"by"}),
@@ -105,8 +103,6 @@ def test_an_unknown_keyword_is_a_type_error(function):
 def test_an_evaluator_refuses_unknown_keywords_too():
     with pytest.raises(TypeError, match="nonsense"):
         genpr.Evaluator(np.zeros((60, 4)), nonsense=1)
-    with pytest.raises(TypeError, match="protocol"):
-        score_protocols(*np.zeros((2, 60, 4)), protocols=["genpr"], protocol="prdc")
 
 
 @pytest.mark.parametrize(
