@@ -247,8 +247,7 @@ def _rank(
         progress=None if options.progress is None else partial(options.progress, "ranking"),
     )
     units = assignment.unit_of_image, assignment.unit_of_text
-    grades = assignment.grades if assignment.is_graded else None
-    by_image = rank(images, vectors, assignment.of_image, units, grades=grades)
+    by_image = rank(images, vectors, assignment.of_image, units)
     values, undefined = by_image.values("")
     image_pool = None
     if options.text_to_image:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from genpr.conditional.prompts import Captions
 from genpr.evaluation.result import Misranked
-from genpr.metrics.ranking import most_distractors, ranking_metrics, unit_pools
+from genpr.metrics.ranking import ranking_metrics, unit_pools
 from genpr.metrics.ranking_values import LEAST_UNITS, QueryMetric, QueryMetrics, halved
 from genpr.metrics.real_manifold import PairProgress
 from genpr.metrics.similarity import FeaturePairs
@@ -34,7 +34,7 @@ _PAIRS = 2**18  # compared at once
 
 @dataclass(frozen=True)
 class PromptAssignment:
-    """Which of t different texts (sorted, equal but for spaces) belong to each of n images, and how well each fits.
+    """Which of t different texts (sorted, equal but for spaces) belong to each of n images.
 
     Images that share a text, texts of one image and texts of one group form a unit; only different units compete. Units
     are numbered by their first text.
@@ -42,7 +42,6 @@ class PromptAssignment:
 
     texts: tuple[str, ...]
     of_image: tuple[tuple[int, ...], ...]
-    grades: tuple[tuple[float, ...], ...]
     unit_of_text: Counts
     unit_of_image: Counts
 
@@ -52,30 +51,24 @@ class PromptAssignment:
         plain = [[(normalize_prompt(prompt.text), prompt) for prompt in each] for each in captions]
         texts = sorted({text for each in plain for text, _ in each})
         index = {text: number for number, text in enumerate(texts)}
-        rows = [{index[text]: prompt.relevance for text, prompt in each} for each in plain]
+        rows = [tuple(dict.fromkeys(index[text] for text, _ in each)) for each in plain]
         pairs, first_of_group = [], dict[str, int]()
         for each, row in zip(plain, rows, strict=True):
-            pairs += [(next(iter(row)), text) for text in row]
+            pairs += [(row[0], text) for text in row]
             grouped = [(index[text], prompt.group) for text, prompt in each if prompt.group is not None]
             pairs += [(first_of_group.setdefault(group, text), text) for text, group in grouped]
         unit = _components(pairs, len(texts))
         return cls(
             tuple(texts),
-            tuple(tuple(row) for row in rows),
-            tuple(tuple(row.values()) for row in rows),
+            tuple(rows),
             unit,
-            np.array([unit[next(iter(row))] for row in rows], dtype=np.int64),
+            np.array([unit[row[0]] for row in rows], dtype=np.int64),
         )
 
     @property
     def n_units(self) -> int:
         """Units."""
         return int(self.unit_of_text.max()) + 1
-
-    @property
-    def is_graded(self) -> bool:
-        """Whether some texts fit their image better than others do."""
-        return len({grade for row in self.grades for grade in row}) > 1
 
     @property
     def pairs(self) -> tuple[Counts, Counts]:
@@ -138,7 +131,6 @@ def rank_pools(
     relevant: Sequence[Sequence[int]],
     units: tuple[Counts, Counts],
     *,
-    grades: Sequence[Sequence[float]] | None = None,
     distractors: int,
     seed: int,
     device: torch.device,
@@ -149,16 +141,14 @@ def rank_pools(
     Queries (q, d) are taken in the order of their `units`, so that halves of two results on the same prompts are of the same
     prompts.
     """
-    count = min(distractors, most_distractors(*units))
     order = np.argsort(units[0], kind="stable")
     ordered = [relevant[row] for row in order]
-    pools = unit_pools(ordered, units[0][order], units[1], distractors=count, seed=seed)
+    pools, count = unit_pools(ordered, units[0][order], units[1], distractors=distractors, seed=seed)
     least = count + min(map(len, ordered))
     metrics = ranking_metrics(
         (queries[torch.from_numpy(order)], candidates),
         ordered,
         ks=[cut for cut in _CUTS if cut < least],
-        relevance=None if grades is None else [grades[row] for row in order],
         pools=pools,
         groups=units[0][order].tolist(),
         seed=seed,

@@ -42,7 +42,6 @@ _FORMAT = TableFormat(
             *("imagepath", "imagename", "filepath"),
         ),
         "prompt": ("prompt", "caption", "text", "prompts", "captions", "texts", "提示词", "描述"),
-        "relevance": ("relevance", "grade"),
         "group": ("group", "groupid", "promptgroup"),
     },
     main="prompt",
@@ -52,10 +51,9 @@ _FORMAT = TableFormat(
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt of an image, how well it fits (above 0), and its group, of which prompts are never ranked against each other."""
+    """One prompt of an image, and its group, of which prompts are never ranked against each other."""
 
     text: str
-    relevance: float = 1.0
     group: str | None = None
 
 
@@ -178,20 +176,9 @@ def _captions(row: TableRow, origin: str) -> Captions:
         raise _FORMAT.error(origin, f"{row.where} has no prompt; needed is one of prompt, caption, text")
     if group is not None and not isinstance(group, str | int):
         raise _FORMAT.error(origin, f"the group of {row.where} is {short(repr(group))}, needed is a name")
-    given, relevance = row.values.get("relevance"), 1.0
-    if given is not None and given != "":
-        try:
-            relevance = 0.0 if isinstance(given, bool) else float(given)
-        except (TypeError, ValueError, OverflowError):  # no number, or an integer of hundreds of digits
-            relevance = 0.0
-        if not 0 < relevance <= 1e6:
-            reason = f"the relevance of {row.where} is {short(repr(given))}, needed is a number above 0"
-            raise _FORMAT.error(origin, reason)
     texts = value if isinstance(value, list) and value else [value]
-    return tuple(
-        Prompt(_checked(text, origin, row.where), relevance, None if group is None else str(group))
-        for text in texts
-    )
+    named = None if group is None else str(group)
+    return tuple(Prompt(_checked(text, origin, row.where), named) for text in texts)
 
 
 def _in_order(entries: Sequence[Captions], origin: str = "<prompts>") -> Prompts:

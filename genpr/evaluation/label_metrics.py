@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -322,7 +322,7 @@ class LabelScorer:
         enough = self._intervals and codes.n // 2 >= LEAST_IN_HALF
         metrics = _plain_values(found, _half_values(codes, self._seed) if enough else {})
         undefined = tuple(f"label.{name}" for name, value in _by_name(found).items() if np.isnan(value))
-        rows = _plain_rows(found)
+        rows = worst_labels_first(_plain_rows(codes.classes, codes.by_class(), codes.n))
         summary = LabelSummary(
             classifier=seen.origin,
             k=None,
@@ -433,51 +433,41 @@ def effective_size(sizes: Floats) -> int:
 
 
 def _rows(found: Direction, classes: Sequence[str]) -> tuple[LabelRow, ...]:
-    """One row per class, the worst first."""
-    tally, halves, n = found.tally, found.halves, found.n
-    values, nulls = (ratios(each.right, each.requested, each.predicted) for each in (tally, found.null))
+    """One row per class with nulls and intervals, the worst first."""
+    halves, null = found.halves, ratios(found.null.right, found.null.requested, found.null.predicted)
     each_half = None if halves is None else ratios(halves.right, halves.requested, halves.predicted)
     rows = []
-    for index, label in enumerate(classes):
-        halves_of = [None, None] if each_half is None else [each[:, index] for each in each_half[:2]]
-        tp, requested, seen = (int(each[index]) for each in (tally.right, tally.requested, tally.predicted))
-        precision, recall, f1 = (known_or_none(float(each[index])) for each in values)
+    for at, row in enumerate(_plain_rows(classes, astuple(found.tally), found.n)):
+        halves_of = [None, None] if each_half is None else [each[:, at] for each in each_half[:2]]
         rows.append(
-            LabelRow(
-                label=label,
-                n=requested,
-                tp=tp,
-                fp=seen - tp,
-                fn=requested - tp,
-                tn=n - requested - seen + tp,
-                precision=precision,
-                recall=recall,
-                f1=f1,
-                null_precision=known_or_none(float(nulls.precision[index])),
-                null_recall=known_or_none(float(nulls.recall[index])),
-                precision_interval=_interval(precision, halves_of[0], seen),
-                recall_interval=_interval(recall, halves_of[1], requested),
+            replace(
+                row,
+                null_precision=known_or_none(float(null.precision[at])),
+                null_recall=known_or_none(float(null.recall[at])),
+                precision_interval=_interval(row.precision, halves_of[0], row.tp + row.fp),
+                recall_interval=_interval(row.recall, halves_of[1], row.n),
             )
         )
     return worst_labels_first(rows)
 
 
-def _plain_rows(found: LabelMetrics) -> tuple[LabelRow, ...]:
-    """Rows without nulls and intervals, the worst first."""
-    return worst_labels_first(
+def _plain_rows(classes: Sequence[object], counts: Sequence[Any], n: int) -> list[LabelRow]:
+    """One row per class from right, expected and predicted of n images."""
+    columns = zip(classes, *counts, *ratios(*counts), strict=True)
+    return [
         LabelRow(
-            label=str(counts.label),
-            n=counts.support,
-            tp=counts.true_positives,
-            fp=counts.false_positives,
-            fn=counts.false_negatives,
-            tn=counts.true_negatives,
-            precision=counts.precision,
-            recall=counts.recall,
-            f1=counts.f,
+            label=str(label),
+            n=int(expected),
+            tp=int(tp),
+            fp=int(predicted - tp),
+            fn=int(expected - tp),
+            tn=int(n - expected - predicted + tp),
+            precision=known_or_none(float(precision)),
+            recall=known_or_none(float(recall)),
+            f1=known_or_none(float(f1)),
         )
-        for counts in found.per_class
-    )
+        for label, tp, expected, predicted, precision, recall, f1 in columns
+    ]
 
 
 def worst_labels_first(rows: Iterable[LabelRow]) -> tuple[LabelRow, ...]:

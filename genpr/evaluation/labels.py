@@ -104,18 +104,10 @@ def labels_of(labels: Labels, names: Sequence[str], rows: Sequence[int], total: 
 def open_labels(labels: object, source: object, role: str, *, sets: bool = False) -> Labels:
     """Read the labels of one data set.
 
-    Args:
-        labels: A file: `.csv` or `.tsv` with a name and a label per line, `.json` as StyleGAN's tools write it, `.npy` with
-            a label per image; "folders"; a sequence or 1-D array of labels in the order of the source; or None to look
-            into the source: dataset.json, arr_1 of an .npz file, labels beside the images of shards, else sub-folders.
-        source: The data set as the user gave it, or as it was opened.
-        role: "real" or "fake", for messages.
-        sets: Whether an image may have several labels or none: lists in JSON and Python, which become the text of a JSON
-            list (`join_labels`), as does an empty cell of a CSV.
-
-    Raises:
-        UsageError: There is no such file, or it is of no such kind.
-        DataError: It is damaged, or holds something else than one class per image.
+    `labels` are a file: `.csv` or `.tsv` with a name and a label per line, `.json` as StyleGAN's tools write it, `.npy` with a label
+    per image; "folders"; a sequence or 1-D array of labels in the order of the source; or None to look into the source, as the user
+    gave it or opened: dataset.json, arr_1 of an .npz file, labels beside the images of shards, else sub-folders. With `sets` an image
+    may have several labels or none: lists in JSON and Python become the text of a JSON list, as does an empty cell of a CSV.
     """
     if isinstance(labels, FolderLabels | ImageValues):
         return labels

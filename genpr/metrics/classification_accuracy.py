@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -195,7 +196,7 @@ class KNNClassifier:
         order = by_label.gather(1, sq.gather(1, by_label).argsort(dim=1, stable=True))
         return cls(index.gather(1, order), classes.gather(1, order))
 
-    def predict(self, k: int, *, rows: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def predict(self, k: int, rows: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """The class with most votes of the first `k`, UNKNOWN without any, of all or of `rows` (r,); `mask` (n,) says who votes."""
         rows = torch.arange(len(self.index), device=self.index.device) if rows is None else rows
         parts = torch.split(rows, max(1, min(_VOTE_ROWS, _PAIRS // k**2)))
@@ -271,17 +272,8 @@ class Tally:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """Two sets that classify each other: classes of fakes by reals, and of reals by fakes, among those of both sets.
-
-    The functions do so for some rows (r,) of one set, by those of the other set that a bool (n,) names.
-    """
-
-    fakes: Tensor
-    reals: Tensor
-    fakes_in_half: Callable[[Tensor, Tensor], Tensor]
-    reals_in_half: Callable[[Tensor, Tensor], Tensor]
+Vote = Callable[[Tensor | None, Tensor | None], Tensor]
+"""The classes of rows (r,) of one set, by those of the other that a bool (n,) names; None for all."""
 
 
 def renamed(predicted: Tensor, classes_of_reals: Tensor) -> Tensor:
@@ -314,17 +306,12 @@ class KNNReference:
         left_out = _like_itself(self._labels[chosen], voters.index, own_index, self._seed)
         return voters.without(left_out).predict(self._k)
 
-    def against(self, features: Tensor, labels: Tensor, classes_of_reals: Tensor) -> Match:
-        """Classify fakes, whose labels are among the classes of both sets, and reals by them."""
-        fakes, k = self._points.beside(features), self._k
-        by_reals = KNNClassifier.of(fakes, self._points, self._labels, k)
-        by_fakes = KNNClassifier.of(self._points, fakes, labels, k)
-        return Match(
-            renamed(by_reals.predict(k), classes_of_reals),
-            by_fakes.predict(k),
-            lambda rows, half: renamed(by_reals.predict(k, rows=rows, mask=half), classes_of_reals),
-            lambda rows, half: by_fakes.predict(k, rows=rows, mask=half),
-        )
+    def against(self, features: Tensor, labels: Tensor) -> tuple[Vote, Vote]:
+        """Classify fakes by the reals, and reals by the fakes and their labels."""
+        fakes = self._points.beside(features)
+        by_reals = KNNClassifier.of(fakes, self._points, self._labels, self._k)
+        by_fakes = KNNClassifier.of(self._points, fakes, labels, self._k)
+        return partial(by_reals.predict, self._k), partial(by_fakes.predict, self._k)
 
 
 class LinearReference:
@@ -337,7 +324,7 @@ class LinearReference:
         self._features, self._labels, self._seed = features, labels, seed
         self._n_classes = int(labels.max()) + 1
         self._probe = LinearProbe.fit(features, labels, self._n_classes)
-        self._of_halves: dict[bytes, LinearProbe] = {}  # by the bytes of their membership
+        self._of_halves: dict[bytes, LinearProbe] = {}
 
     def by_others(self, requested: Tensor | None) -> Tensor:
         """By probes of the other folds."""
@@ -353,24 +340,29 @@ class LinearReference:
             found[tested] = probe.predict(features[tested])
         return found
 
-    def against(self, features: Tensor, labels: Tensor, classes_of_reals: Tensor) -> Match:
+    def against(self, features: Tensor, labels: Tensor) -> tuple[Vote, Vote]:
         """By probes that are fitted again on every half."""
-        n_classes = int(labels.max()) + 1
-        by_fakes = LinearProbe.fit(features, labels, n_classes)
+        by_fakes = LinearProbe.fit(features, labels, int(labels.max()) + 1)
+        return (
+            _refitted(self._probe, self._features, self._labels, features, self._of_halves),
+            _refitted(by_fakes, features, labels, self._features, {}),
+        )
 
-        def fakes_in_half(rows: Tensor, half: Tensor) -> Tensor:
-            key = np.packbits(half.cpu().numpy()).tobytes()
-            if key not in self._of_halves:
-                parts = self._features[half], self._labels[half]
-                self._of_halves[key] = LinearProbe.fit(*parts, self._n_classes, start=self._probe)
-            return renamed(self._of_halves[key].predict(features[rows]), classes_of_reals)
 
-        def reals_in_half(rows: Tensor, half: Tensor) -> Tensor:
-            probe = LinearProbe.fit(features[half], labels[half], n_classes, start=by_fakes)
-            return probe.predict(self._features[rows])
+def _refitted(
+    probe: LinearProbe, features: Tensor, labels: Tensor, queries: Tensor, of_halves: dict[bytes, LinearProbe]
+) -> Vote:
+    """Votes of a probe, and of probes of halves of what it was fitted on; these are kept by their membership."""
 
-        of_fakes = renamed(self._probe.predict(features), classes_of_reals)
-        return Match(of_fakes, by_fakes.predict(self._features), fakes_in_half, reals_in_half)
+    def vote(rows: Tensor | None, half: Tensor | None) -> Tensor:
+        if half is None:
+            return probe.predict(queries)
+        key = np.packbits(half.cpu().numpy()).tobytes()
+        if key not in of_halves:
+            of_halves[key] = LinearProbe.fit(features[half], labels[half], len(probe.present), start=probe)
+        return of_halves[key].predict(queries if rows is None else queries[rows])
+
+    return vote
 
 
 def class_sizes_like(requested: Tensor, there: Tensor) -> Tensor:
@@ -483,23 +475,28 @@ class ConditionalReals:
     ) -> Conditional:
         """Score (m, d) fakes that were generated for (m,) labels; `classes_of_reals` are the reals' classes among those of both."""
         requested, real = labels, classes_of_reals[self._labels]
-        match = self._reals.against(features, labels, classes_of_reals)
+        by_reals, by_fakes = self._reals.against(features, labels)
+
+        def of_fakes(rows: Tensor | None, half: Tensor | None) -> Tensor:
+            return renamed(by_reals(rows, half), classes_of_reals)
+
+        predicted, predicted_reals = of_fakes(None, None), by_fakes(None, None)
         fakes_of, reals_of = (torch.bincount(each, minlength=n_classes) for each in (requested, real))
-        test_halves, train_halves = self._halved(match, requested, real, n_classes)
+        test_halves, train_halves = self._halved((of_fakes, by_fakes), requested, real, n_classes)
         wanted, there = fakes_of[classes_of_reals], reals_of[classes_of_reals]
         voting = class_sizes_like(wanted, there).sum()
         return Conditional(
             Direction(
-                match.fakes,
-                Tally.of(requested, match.fakes, n_classes),
+                predicted,
+                Tally.of(requested, predicted, n_classes),
                 self._null_of_test(fakes_of, reals_of, real, classes_of_reals),
                 _chance(fakes_of, known=reals_of),
                 test_halves,
                 len(requested),
             ),
             Direction(
-                match.reals,
-                Tally.of(real, match.reals, n_classes),
+                predicted_reals,
+                Tally.of(real, predicted_reals, n_classes),
                 self._null_of_train(fakes_of, reals_of, real, classes_of_reals),
                 _chance(reals_of, known=fakes_of),
                 train_halves,
@@ -528,7 +525,7 @@ class ConditionalReals:
         return Tally.of(real, renamed(by_others, classes_of_reals), len(fakes_of))
 
     def _halved(
-        self, match: Match, requested: Tensor, real: Tensor, n_classes: int
+        self, votes: tuple[Vote, Vote], requested: Tensor, real: Tensor, n_classes: int
     ) -> tuple[Tally | None, Tally | None]:
         if not self._intervals or min(len(requested), len(real)) // 2 < max(LEAST_IN_HALF, self._k):
             return None, None
@@ -539,8 +536,8 @@ class ConditionalReals:
         test, train = [], []
         for in_reals, in_fakes in zip(of_reals, of_fakes, strict=True):
             fakes, reals = in_fakes.nonzero()[:, 0], in_reals.nonzero()[:, 0]
-            test.append(Tally.of(requested[fakes], match.fakes_in_half(fakes, in_reals), n_classes))
-            train.append(Tally.of(real[reals], match.reals_in_half(reals, in_fakes), n_classes))
+            test.append(Tally.of(requested[fakes], votes[0](fakes, in_reals), n_classes))
+            train.append(Tally.of(real[reals], votes[1](reals, in_fakes), n_classes))
         return Tally.stacked(test), Tally.stacked(train)
 
 

@@ -221,27 +221,18 @@ def copy_detection(
 ) -> CopyDetection:
     """Share of generated images that are too similar to a training image, and average precision of known copies.
 
-    Cosines are float64, of features cast to float32, the same on every device; never more than a block of them is held.
-
     Args:
-        generated: (m, d) features of generated images. Whether a copy is near depends on them: SSCD's are made for
-            this, Inception's are not.
+        generated: (m, d) features of generated images; SSCD's are made for this, Inception's are not.
         train: (n, d) features of training images.
         threshold: Cosine above which an image counts as a copy. 0.5 is Somepalli's for SSCD; for other features, choose
             one that few training images reach among themselves (`null`).
         true_pairs: (t, 2) rows of `generated` and `train` that are known to be copies, as in DISC2021; None if unknown.
         null_rows: Training images that the null is taken of, drawn at random where there are more.
-        most_pairs: Pairs that are ranked for average precision, at most; known copies of a smaller cosine than all of
-            these count as never found, and are counted.
+        most_pairs: Pairs that are ranked for average precision, at most; known copies beyond these count as never found.
         seed: Of what is drawn.
         device: "auto" is where the tensors are if that is a GPU, else the best device here.
         block_bytes: Most that a block of cosines takes; None for a small share of what is free. No number depends on it.
         progress: Called with the pairs that are done and their number.
-
-    Raises:
-        FeatureError: The features are malformed, not finite, too few, of different width, or without direction.
-        UsageError: An option is impossible.
-        DataError: True pairs are no such rows, or one is there twice ("bad-pairs").
 
     Example:
         >>> import numpy as np

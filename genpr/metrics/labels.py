@@ -64,15 +64,14 @@ class Coded:
 
     def by_class(self) -> list[Codes]:
         """Images by class: right, expected and predicted ones, each (classes,)."""
-        count = len(self.classes)
-        sides = self.right, self.expected, self.predicted
-        return [np.bincount(each % count, minlength=count) for each in sides]
+        return [np.bincount(x % len(self.classes), minlength=len(self.classes)) for x in self._sides()]
 
     def by_image(self) -> list[Codes]:
         """Labels by image: right, expected and predicted ones, each (n,)."""
-        count = len(self.classes)
-        sides = self.right, self.expected, self.predicted
-        return [np.bincount(each // count, minlength=self.n) for each in sides]
+        return [np.bincount(x // len(self.classes), minlength=self.n) for x in self._sides()]
+
+    def _sides(self) -> tuple[Codes, Codes, Codes]:
+        return self.right, self.expected, self.predicted
 
 
 def coded(expected: object, predicted: object, classes: Iterable[Label] | None) -> Coded:

@@ -72,28 +72,23 @@ def ranking_metrics(
 ) -> QueryMetrics:
     """Metrics of rankings by score, over whole pools of candidates.
 
-    Higher scores come first. Equal scores have no order: each metric is its mean over all orders of them, so that a
-    constant score gets exactly what guessing gets. The chance level is that.
+    Higher scores come first. Each metric is its mean over all orders of equal scores, so that a constant score gets exactly the
+    chance level.
 
     Args:
-        scores: (q, c), of every query for every candidate, integers or floats; compared as they are, infinite ones too.
-            Or features of queries (q, d) and of candidates (c, d), as a pair: never more than a block of their
-            (q, c) similarities is held. Those are float64, in one order of summation, of features cast to float32: the
-            same on every device and for every size of block.
-        relevant: The candidate that is relevant to each query, (q,), or a list of them per query; empty where nothing is, which
-            leaves the query out and is counted.
+        scores: (q, c) integers or floats of every query for every candidate; or features of queries (q, d) and of candidates
+            (c, d) as a pair, whose similarities are float64 and the same on every device.
+        relevant: The candidate that is relevant to each query, (q,), or a list of them per query; a query without any is left
+            out and counted.
         ks: Where rankings are cut for `hit_k` and others; none beyond the smallest pool.
         relevance: Positive grades in the shape of `relevant`, for NDCG; None if all are 1.
         gain: What a grade is worth: "linear", g, or "exponential", 2^g - 1.
-        pools: (q, p) candidates that each query ranks, -1 where it has fewer than p; what is relevant among them. None
-            for all. See `distractor_pools`.
-        groups: Of each query (q,), for intervals: queries of one group, such as images of one prompt, are drawn together.
-            None if each is drawn alone.
+        pools: (q, p) candidates that each query ranks, what is relevant among them, -1 for none; None for all candidates.
+        groups: Of each query (q,): for intervals, queries of one group are drawn together. None if each is drawn alone.
         seed: Of the halves for intervals.
         progress: Called with the pairs that are done and their number.
-        **comparison: Of features. `similarity`: "cosine" (default) or "inner" (product). `device`: where they are compared;
-            "auto" (default) is where the tensors are if that is a GPU, else the best device here. `block_bytes`: most that
-            a block of similarities takes; None (default) for a small share of what is free. No number depends on it.
+        **comparison: Of features. `similarity`: "cosine" (default) or "inner" (product). `device`: "auto" (default) is where
+            the tensors are if that is a GPU, else the best device here. `block_bytes`: most that a block of similarities takes.
 
     Returns:
         `r_precision`, `mrr`, `ndcg`, `map`, and `hit_k`, `precision_k`, `recall_k`, `ndcg_k` for every k of `ks`, with their
@@ -151,12 +146,9 @@ def retrieval_metrics(
     With R expected ids and a list of L positions (L = k where lists are cut, also for shorter ones):
     `hit_rate` is 1 where any expected id is found; `granular_hit_rate` and `recall` are the share of the R that are found;
     `mrr` is 1 / place of the first one; `granular_mrr` the mean of 1 / place over those that are found; `precision` is
-    found / L; `r_precision` the share found among the first R positions; `map` the mean of the average precisions, each the sum of the
-    precisions at the positions of those found, over R; `ndcg` the sum of gain / log2(1 + place), over that of the
-    best list with min(L, R) positions.
-
-    An id that a list repeats counts once, at its first place. Later ones keep their positions, since who reads the list
-    reads them too: were they taken out, repeating would cost nothing.
+    found / L; `r_precision` the share found among the first R positions; `map` the sum of the precisions at the positions of those
+    found, over R; `ndcg` the sum of gain / log2(1 + place), over that of the best list with min(L, R) positions. An id that a list
+    repeats counts once, at its first place; later ones keep their positions.
 
     Args:
         expected: Ids that should be found, texts or numbers; a list, or a list per query. Where none are, no metric is defined:
@@ -248,12 +240,6 @@ def distractor_pools(
     return np.concatenate([own, drawn], axis=1)
 
 
-def most_distractors(query_unit: Counts, candidate_unit: Counts) -> int:
-    """How many candidates are of another unit, for the query that has fewest of them."""
-    size = np.bincount(candidate_unit, minlength=int(max(query_unit.max(), candidate_unit.max())) + 1)
-    return int(len(candidate_unit) - size[query_unit].max())
-
-
 def unit_pools(
     relevant: Sequence[Sequence[int]],
     query_unit: Counts,
@@ -261,28 +247,21 @@ def unit_pools(
     *,
     distractors: int,
     seed: int,
-) -> Counts:
-    """As `distractor_pools`, but distractors are candidates of another unit (c,) than the query's (q,).
+) -> tuple[Counts, int]:
+    """As `distractor_pools`, but distractors are candidates of another unit (c,) than the query's (q,); and their number.
 
-    Example:
-        >>> units = np.array([0, 0, 1, 2])
-        >>> sorted(unit_pools([[1]], units[1:2], units, distractors=2, seed=0)[0].tolist())
-        [1, 2, 3]
+    Fewer are drawn where a query has not as many.
     """
-    if not 1 <= distractors <= most_distractors(query_unit, candidate_unit):
-        raise UsageError(
-            f"{distractors} distractors cannot be drawn for each query: some have but "
-            f"{most_distractors(query_unit, candidate_unit)} candidates that are not their own",
-            code="too-few-candidates",
-        )
     order = np.argsort(candidate_unit, kind="stable")
     first = np.searchsorted(candidate_unit[order], query_unit)
     own = np.searchsorted(candidate_unit[order], query_unit, side="right") - first
-    drawn = _different_draws(len(order) - own, distractors, seed, len(order))
+    count = int(min(distractors, len(order) - own.max()))
+    drawn = _different_draws(len(order) - own, count, seed, len(order))
     # The i-th candidate of another unit: those of its own unit lie side by side in this order, and are jumped over.
     others = order[drawn + np.where(drawn >= first[:, None], own[:, None], 0)]
     items = RelevantItems.of(list(map(len, relevant)))
-    return np.concatenate([_padded(items, np.array(list(chain(*relevant)), dtype=np.int64)), others], axis=1)
+    own = _padded(items, np.array(list(chain(*relevant)), dtype=np.int64))
+    return np.concatenate([own, others], axis=1), count
 
 
 def _padded(items: RelevantItems, index: Counts) -> Counts:

@@ -75,13 +75,12 @@ def test_several_prompts_of_one_image(tmp_path, name, content):
     assert of(read(tmp_path, content, name), ["a.png", "b.png"]) == [["one", "two"], 'a cat, a "dog"\nand 猫']
 
 
-def test_relevance_and_group_are_optional(tmp_path):
-    table = "file,prompt,relevance,group_id\na.png,one,3,x\na.png,two,,\nb.png,other,0.5,x\n"
+def test_a_group_is_optional_and_names_may_be_any_bytes(tmp_path):
+    table = "file,prompt,group_id\na.png,one,x\na.png,two,\nb.png,other,x\n"
     (one, two), (other,) = read(tmp_path, table).match(["a.png", "b.png"], range(2), 2)
-    assert (one, two, other) == (Prompt("one", 3.0, "x"), Prompt("two"), Prompt("other", 0.5, "x"))
-    lines = '{"file": "\\udcff.png", "prompt": "one", "relevance": 2, "group": 7}'  # names may be any bytes
-    found = read(tmp_path, lines, "p.jsonl").match(["\udcff.png"], range(1), 1)
-    assert found == [(Prompt("one", 2.0, "7"),)]
+    assert (one, two, other) == (Prompt("one", "x"), Prompt("two"), Prompt("other", "x"))
+    lines = '{"file": "\\udcff.png", "prompt": "one", "group": 7}'
+    assert read(tmp_path, lines, "p.jsonl").match(["\udcff.png"], range(1), 1) == [(Prompt("one", "7"),)]
 
 
 def test_text_files_beside_the_images_or_in_a_folder_of_their_own(tmp_path):
@@ -141,13 +140,11 @@ def test_other_images_than_prompts(tmp_path, names, code, words):
         ("p.csv", 'a.png,"a cat\n', "bad-csv"),
         ("p.csv", "a.png,cat\nb.png, \n", "prompt-empty"),
         ("p.csv", "a.png,cat\na.png,cat\n", "prompt-repeated"),
-        ("p.csv", "file,prompt,relevance\na.png,cat,nan\n", "prompts-damaged"),
         ("p.csv", b"a.png,\xe9t\xe9\n", "not-text"),
         ("p.csv", "a.png,cat\n".encode("utf-16"), "not-text"),
         ("p.csv", f"a.png,{'x' * (MAX_CHARACTERS + 1)}\n", "prompts-damaged"),
         ("p.txt", "cat\n\ndog\n", "prompt-empty"),
         ("p.txt", "", "prompts-damaged"),
-        ("p.jsonl", '{"file": "a.png", "prompt": "a", "relevance": ' + "9" * 400 + "}\n", "prompts-damaged"),
         ("p.jsonl", '{"file": "a.png"}\n', "prompts-damaged"),
         ("p.jsonl", '{"prompt": "a"}\n{"prompt": "b", "file": "b.png"}\n', "prompts-damaged"),
         ("p.jsonl", '{"file": "a.png", "prompt": ["a", "a"]}', "prompt-repeated"),
@@ -159,7 +156,7 @@ def test_other_images_than_prompts(tmp_path, names, code, words):
         ("p.json", '{"a.png": "cat", "a.png": "dog"}', "prompts-damaged"),
         ("p.json", '{"images": [], "annotations": [{"image_id": 1, "caption": "a"}]}', "prompts-damaged"),
     ],
-    ids=range(23),
+    ids=range(21),
 )
 def test_bad_files(tmp_path, name, content, code):
     with pytest.raises(DataError) as caught:
