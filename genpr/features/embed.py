@@ -378,9 +378,11 @@ class EmbeddedImages:
             n=sum(counts.values()),
             counts=Counter(counts),
             identities=bytearray(_in_order(hashes, counts, communicator).numpy()),
-            flags=_summed(each["flags"].items() for each in records),
-            formats=_summed(each["formats"].items() for each in records),
-            sizes=_summed((((w, h), count) for w, h, count in each["sizes"]) for each in records),
+            flags=sum((Counter(each["flags"]) for each in records), Counter()),
+            formats=sum((Counter(each["formats"]) for each in records), Counter()),
+            sizes=sum(
+                (Counter({(w, h): count for w, h, count in each["sizes"]}) for each in records), Counter()
+            ),
             bad={position: ImageError(text, code=code, path=path) for position, code, text, path in errors},
             n_cached=sum(each["n_cached"] for each in records),
         )
@@ -414,14 +416,6 @@ def _in_order(rows: Tensor, counts: dict[int, int], communicator: Communicator) 
         parts[block].copy_(part)
     communicator.broadcast_parts([(block % communicator.size, parts[block]) for block in blocks])
     return every
-
-
-def _summed(entries: Any) -> Counter[Any]:  # noqa: ANN401 - pairs of some key and a count, of each rank
-    total: Counter[Any] = Counter()
-    for each in entries:
-        for key, count in each:
-            total[key] += count
-    return total
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from urllib.parse import quote, unquote
 
 from genpr import __version__
 from genpr.errors import ResourceError, UsageError, WeightsError, printable
-from genpr.images.archive import DAMAGE
 from genpr.runtime import (
     cache_root,
     expanded,
@@ -42,7 +41,6 @@ Progress = Callable[[int, int], None]
 """Called with the bytes received so far and the bytes expected in all, 0 if the server does not say."""
 
 _SUFFIXES = (".pth", ".pt", ".bin", ".safetensors")
-_OLD_CHECKPOINT = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # how torch.save began files before 1.6
 _HUB_URL = re.compile(r"https?://[^/]+/((?:[^/]+/)?[^/]+)/resolve/([^/]+)/(.+)")
 _HUB_PART = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*", re.ASCII)
 _TIMEOUT_S = 5.0  # to connect, and between two pieces of a download
@@ -146,7 +144,13 @@ def find_or_fetch(
             code="unsafe-format",
         )
     if weights is not None:
-        return _explicit(entry, expanded(weights))
+        given = expanded(weights)
+        if not given.is_file():
+            text = f"--weights {given} is not a file; it must be {entry.name}"
+            raise UsageError(text, code="path-not-found", path=str(given))
+        hint = f"other weights would give scores that are not {entry.name}'s; use them through a custom extractor"
+        verify_file(entry, given, hint=f"{hint} (--extractor path/to/file.py:factory)")
+        return given
     own = weights_folder() / entry.name
     if own.is_file():
         if entry.sha256 is None:
@@ -175,8 +179,6 @@ def verify_file(
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             size = file.tell()
         _check_hash(entry, digest, size, source, hint)
-        if entry.sha256 is None:
-            _check_form(entry, path, source)
     except OSError as error:
         raise _unreadable(path, error) from error
     return digest
@@ -227,19 +229,6 @@ def load_any_weights(
             if error.code != "weights-missing":
                 raise
     return load_weights(last, find_or_fetch(last, offline=offline, progress=progress))
-
-
-def _explicit(entry: WeightsFile, path: Path) -> Path:
-    if not path.is_file():
-        raise UsageError(
-            f"--weights {path} is not a file; it must be {entry.name}", code="path-not-found", path=str(path)
-        )
-    hint = (
-        f"other weights would give scores that are not {entry.name}'s; "
-        "use them through a custom extractor (--extractor path/to/file.py:factory)"
-    )
-    verify_file(entry, path, hint=hint)
-    return path
 
 
 def _check_owner(path: Path) -> None:
@@ -331,6 +320,8 @@ def _download(entry: WeightsFile, path: Path, progress: Progress | None) -> None
         came = f"more than {entry.size:,}"
     hint = f"{came} bytes came; a proxy or login page may have answered, nothing was kept"
     verify_file(entry, path, source=entry.url, hint=hint)
+    if entry.sha256 is None:  # a web page, for example, is not kept
+        _read_tensors(entry, path.read_bytes(), entry.url)
 
 
 def _receive(entry: WeightsFile, path: Path, progress: Progress | None) -> int:
@@ -381,35 +372,6 @@ def _check_hash(entry: WeightsFile, digest: str, size: int, source: str, hint: s
         )
 
 
-def _check_form(entry: WeightsFile, path: Path, source: str) -> None:
-    """Refuse what is not of the form that its name promises, such as a web page, without deserializing it."""
-    from zipfile import ZipFile
-
-    from safetensors import SafetensorError, safe_open
-
-    with open_regular(path) as file:
-        head = file.read(len(_OLD_CHECKPOINT))
-    try:
-        if entry.name.lower().endswith(".safetensors"):
-            with safe_open(path, framework="np"):
-                return
-        if head == _OLD_CHECKPOINT:
-            return
-        with ZipFile(path) as archive:
-            names = archive.namelist()
-    except (SafetensorError, *DAMAGE):
-        names = []
-    if any(name.endswith("/constants.pkl") for name in names):
-        raise _program(source)
-    if not any(name.endswith("/data.pkl") for name in names):
-        raise WeightsError(
-            f"{source} is no {_kind(entry)}, or is cut short: it begins with {head!r}; a proxy or login page may have been "
-            "saved in its place",
-            code="weights-format",
-            path=source,
-        )
-
-
 def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, Tensor]:
     """The tensors in a file, on the CPU; torch's restricted unpickler and safetensors run no code of it."""
     import torch
@@ -422,7 +384,12 @@ def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, 
             tensors = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file can fail anywhere inside the readers
         if "TorchScript" in str(error):
-            raise _program(source) from error
+            raise WeightsError(
+                f"{source} is a TorchScript archive, a program and not only weights; genpr does not run it. Save its state_dict() "
+                "with torch.save or safetensors instead",
+                code="unsafe-format",
+                path=source,
+            ) from error
         named = re.search(r"GLOBAL (\S+)", str(error)) if isinstance(error, pickle.UnpicklingError) else None
         if named is not None:  # the rest of torch's message advises to trust the file
             raise WeightsError(
@@ -433,25 +400,15 @@ def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, 
             ) from error
         reason = "" if isinstance(error, pickle.UnpicklingError) else f" ({' '.join(str(error).split())})"
         raise WeightsError(
-            f"{source} is no {_kind(entry)}, or is damaged{reason}", code="weights-format", path=source
+            f"{source} is no file of weights as its name {entry.name} says, or is cut short: it begins with {content[:20]!r}"
+            f"{reason}; a proxy or login page may have been saved in its place",
+            code="weights-format",
+            path=source,
         ) from error
     if isinstance(tensors, dict) and all(isinstance(value, torch.Tensor) for value in tensors.values()):
         return tensors
     raise WeightsError(
         f"{source} holds something else than named tensors", code="weights-format", path=source
-    )
-
-
-def _kind(entry: WeightsFile) -> str:
-    return "safetensors file" if entry.name.lower().endswith(".safetensors") else "PyTorch checkpoint"
-
-
-def _program(source: str) -> WeightsError:
-    return WeightsError(
-        f"{source} is a TorchScript archive, a program and not only weights; genpr does not run it. Save its state_dict() with "
-        "torch.save or safetensors instead",
-        code="unsafe-format",
-        path=source,
     )
 
 

@@ -16,6 +16,7 @@ from weights_server import checkpoint, left_behind, put
 
 from genpr.errors import WeightsError
 from genpr.features.weights import WeightsFile, find_or_fetch, load_weights
+from genpr.runtime import cache_root, private_folder
 
 
 class CreatesFile:
@@ -90,10 +91,11 @@ def test_a_pickle_with_code_never_runs(how, old, server, tmp_path):
     server.answer = content
     for entry in (server.entry(content), server.entry(size=None, sha256=None, name="unpinned.pth")):
         given = put(tmp_path / "given.pth", content) if how == "given" else None
-        path = find_or_fetch(entry, weights=given)
         if how == "cached":
-            path = find_or_fetch(entry, offline=True)
-        refused(entry, path, "unsafe-format")
+            put(private_folder(cache_root(), "weights") / entry.name, content)
+        with pytest.raises(WeightsError, match="asks for") as caught:
+            load_weights(entry, find_or_fetch(entry, weights=given))
+        assert caught.value.code == "unsafe-format"
     assert not marker.exists()
     pickle.loads(pickle.dumps(CreatesFile(marker)))  # it would have
     assert marker.exists()

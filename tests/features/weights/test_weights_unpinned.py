@@ -50,7 +50,7 @@ def test_a_download_is_used_with_the_hash_that_it_has(entry, server):
 def test_what_does_not_look_like_weights_is_not_used(answer, server):
     server.answer = answer
     entry = server.entry(size=None, sha256=None)
-    assert "is no PyTorch checkpoint, or is cut short" in refused(entry, code="weights-format")
+    assert "cut short: it begins with" in refused(entry, code="weights-format")
     assert left_behind() == []
 
 
