@@ -73,12 +73,7 @@ class CacheFolder:
 
 
 def find_folders(root: Path) -> list[CacheFolder]:
-    """Everything in the feature cache below `root`, by name; nothing where no cache was ever made.
-
-    Raises:
-        UsageError: `root` is a folder, but no cache of genpr ("not-a-cache").
-        ResourceError: It cannot be read.
-    """
+    """Everything in the feature cache below `root`, by name; nothing where no cache was ever made."""
     try:
         entries = sorted(path.name for path in root.iterdir()) if root.exists() else []
         inside = sorted((root / "features").iterdir()) if "features" in entries else []

@@ -1,17 +1,12 @@
 """Extractors of the user's own: a factory in a Python file or an importable package, or an object.
 
-    genpr score REAL FAKE --extractor path/to/file.py:load
-    genpr score REAL FAKE --extractor package.module:load
-
-A factory takes no argument, or `device` by keyword, and returns a `torch.nn.Module` or any other callable that
-turns uint8 (n, 3, h, w) into float32 (n, dim) and has an integer attribute `dim`. `name` and `resize` (two
-strings) and `thread_safe` (see `FeatureExtractor`) are optional, as are `prepare` and `forward`, which let images of
-mixed sizes share a batch, and `prepares_on_device` (see `PreparingExtractor`). A file may import modules beside it (see
-`genpr.features.user_code`); a network is moved to the device.
+A factory, `path/to/file.py:load` or `package.module:load`, takes no argument, or `device` by keyword, and returns a
+`torch.nn.Module`, which is moved to the device, or any other callable that turns uint8 (n, 3, h, w) into float32 (n, dim) and
+has an integer attribute `dim`. Optional attributes are `name`, `resize`, `thread_safe` (see `FeatureExtractor`), `prepare` and
+`forward`, which let images of mixed sizes share a batch, and `prepares_on_device` (see `PreparingExtractor`).
 
 Features are cached on disk if the object has an attribute `cache_key`: a text that its owner changes whenever the object
-computes other features for other reasons than its weights. The weights of a `torch.nn.Module` are hashed, and are part of
-the key.
+computes other features for other reasons than its weights. The weights of a `torch.nn.Module` are part of the key.
 """
 
 from __future__ import annotations
@@ -107,11 +102,7 @@ def identity_of(wrapped: object) -> tuple[str | None, str | None, str | None]:
 
 
 def weights_sha256(network: nn.Module) -> str | None:
-    """Hex sha256 of all parameters and buffers, persistent or not; None if there are none.
-
-    Raises:
-        ValueError: One of them has no bytes, such as a lazy parameter.
-    """
+    """Hex sha256 of all parameters and buffers, persistent or not; None if there are none; ValueError of lazy ones."""
     tensors = {
         f"{name}.{attribute}": tensor
         for name, module in network.named_modules(remove_duplicate=False)

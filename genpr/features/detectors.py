@@ -3,7 +3,6 @@
 References:
     S. Ren et al., Faster R-CNN, 2015. T.-Y. Lin et al., Focal Loss for Dense Object Detection, 2017. Y. Li et al.,
     Benchmarking Detection Transfer Learning with Vision Transformers, 2021 (the training of the _v2 weights).
-    torchvision (BSD-3-Clause), which also publishes the weights, trained on COCO.
 """
 
 from __future__ import annotations

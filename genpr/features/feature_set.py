@@ -134,11 +134,7 @@ class FeatureSet:
 
 
 def save_features(path: Path, features: FeatureSet) -> None:
-    """Write `features` to a `.safetensors` file: rows, names, image hashes, extractor, weights hash, resize rule.
-
-    Raises:
-        UsageError: `path` has another suffix or its folder does not exist.
-    """
+    """Write `features` to a `.safetensors` file: rows, names, image hashes, extractor, weights hash, resize rule."""
     check_feature_file(path)
     tensors = {"features": features.features}
     if features.names:
@@ -171,12 +167,7 @@ def _pack_names(names: tuple[str, ...]) -> Tensor:
 
 
 def load_features(path: Path) -> FeatureSet:
-    """Read features from `.safetensors` (with what `save_features` recorded) or from a 2-D `.npy` or `.npz`.
-
-    Raises:
-        DataError: The file is damaged.
-        FeatureError: It holds no 2-D array of floats, or one shard of several ("shards-missing").
-    """
+    """Read features from `.safetensors` (with what `save_features` recorded) or from a 2-D `.npy` or `.npz`."""
     if path.suffix.lower() != ".safetensors":
         return FeatureSet(_load_array(path), source=str(path))
     is_own = read_metadata(path).get("format") == _FORMAT
@@ -306,17 +297,8 @@ def _only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
 def load_joined(paths: Sequence[Path], name: str) -> FeatureSet:
     """Read the shards of one source, in any order, as one run over the whole source would have given it.
 
-    The rows of each file are read to where they belong, so that there is never a second copy of all.
-
-    Args:
-        paths: The files.
-        name: What the user calls them all.
-
-    Raises:
-        DataError: One of them is damaged.
-        BadImagesError: More images of all are unusable than the shards accept.
-        FeatureError: Shards are missing ("shards-missing") or there twice ("shards-twice"); or the files are no shards
-            ("features-differ"), or of different extractors ("other-extractor"), sources or decodings ("features-differ").
+    The rows of each file are read to where they belong, so that there is never a second copy of all. `name` is what the user
+    calls them all.
     """
     heads = [_read_head(path) for path in paths]
     if len(paths) == 1 and heads[0].shard is None:

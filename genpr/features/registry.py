@@ -1,9 +1,4 @@
-"""Extractors by name: how a name is parsed, which are built in, and how any of them is loaded.
-
-    inception@torch-bilinear        the network of FID behind pytorch-fid's resize
-    dinov2-vitl14@bfloat16          a network in bfloat16
-    timm:resnet50.a1_in1k           any model of timm
-    open_clip:ViT-B-16:laion2b_s34b_b88k    any model and training run of open_clip
+"""Extractors by name, such as `inception@torch-bilinear` or `dinov2-vitl14@bfloat16`: which there are, and how one is loaded.
 
 Importing this module does not import torch.
 """

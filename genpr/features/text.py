@@ -49,12 +49,7 @@ def load_text_encoder(
     offline: bool = False,
     progress: Progress | None = None,
 ) -> TextEncoder:
-    """Load the text encoder that belongs to an extractor; arguments are those of `genpr.load_extractor`.
-
-    Raises:
-        UsageError: No such extractor, or it has no text encoder ("no-text-encoder").
-        WeightsError: The weights are missing or are not the published ones.
-    """
+    """Load the text encoder that belongs to an extractor; arguments are those of `genpr.load_extractor`."""
     check_has_text(name)
     name = canonical_name(name)
     if is_custom(name):

@@ -79,13 +79,9 @@ def _hide_namesakes(folder: Path) -> dict[str, ModuleType]:
 def load_object(
     spec: str, *, kind: str, code: str, call: Callable[[Callable[..., object]], object]
 ) -> tuple[object, dict[str, bytes]]:
-    """What the factory "path/to/file.py:factory" or "package.module:factory" gives, called by `call`.
+    """What the factory "path/to/file.py:factory" or "package.module:factory" gives, called by `call`, and the sources that ran.
 
-    Returns:
-        The object, and the sources of the modules that were run for it from a folder.
-
-    Raises:
-        UsageError: There is no such file, module or factory, or it fails; with `code`, and `kind` in its message.
+    Errors are of `code`, with `kind` in their message.
     """
     target, _, factory_name = spec.rpartition(":")
     path = expanded(target) if target.endswith(".py") or "/" in target or os.sep in target else None

@@ -1,11 +1,8 @@
 """CLIP: the image and text embeddings of OpenAI's networks, and of any other that open_clip knows.
 
-A vector is the projected embedding as it is, not scaled to length 1. Images are resized and cropped as the network's
-publishers do. Texts are cut into tokens by open_clip's own tokenizer; what does not fit into the context of a model (77 tokens
-for OpenAI's) is not read. Both towers come from one weights file, and only the one that is needed is built.
-
-OpenAI trained with QuickGELU, x sigmoid(1.702 x). Its weights also fit the exact GELU and then give other features, so that
-is checked.
+A vector is the projected embedding as it is, not scaled to length 1. Both towers come from one weights file, and only the one
+that is needed is built. What does not fit into the context of a model (77 tokens for OpenAI's) is not read. OpenAI trained
+with QuickGELU, x sigmoid(1.702 x); its weights also fit the exact GELU and then give other features, so that is checked.
 
 References:
     A. Radford et al., Learning Transferable Visual Models From Natural Language Supervision, 2021,

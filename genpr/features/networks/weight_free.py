@@ -61,18 +61,26 @@ _DIM = (
 )
 
 
+# Of everything that defines the features.
+_DESCRIPTION = {
+    "extractor": "gabor",
+    "version": _GABOR_VERSION,
+    "size": _SIZE,
+    "levels": _LEVELS,
+    "filters": [_WAVELENGTH, _SIGMA, _RADIUS],
+    "texture": [_ORIENTATIONS, _GRID, _CONTRAST_GAIN],
+    "color": [_COLOR_ORIENTATIONS, _COLOR_GRID, _COLOR_WEIGHT],
+    "layout": [_LAYOUT_GRID, _LAYOUT_COLOR_GRID, _LAYOUT_WEIGHT],
+}
+_CACHE_KEY = hashlib.sha256(json.dumps(_DESCRIPTION, sort_keys=True).encode()).hexdigest()
+
+
 class GaborExtractor:
-    """How strongly an image oscillates, at which scale, in which direction, and where: 736 numbers per image.
+    """Moduli of complex Gabor filters on a pyramid of the image, compressed and averaged over a coarse grid: 736 numbers.
 
-    Moduli of complex Gabor filters on a pyramid of the image, compressed and averaged over a coarse grid, as in the first
-    layer of a scattering transform, with small color and layout means. The filters have unit gain at every level: spectra of
-    natural images fall as 1 / frequency², so each octave carries the same contrast (Field 1987). Each group of features is
-    scaled by the root of its number of cells and directions, so that its squared distance is a mean over the image.
-
-    Example:
-        >>> extractor = GaborExtractor("cpu")
-        >>> extractor(torch.zeros(2, 3, 48, 80, dtype=torch.uint8)).shape
-        torch.Size([2, 736])
+    The filters have unit gain at every level: spectra of natural images fall as 1 / frequency², so each octave carries the same
+    contrast (Field 1987). Each group of features, among them small color and layout means, is scaled by the root of its number
+    of cells and directions, so that its squared distance is a mean over the image.
     """
 
     name = "gabor"
@@ -87,7 +95,7 @@ class GaborExtractor:
             resize=f"bicubic-antialias-{_SIZE}",
             weights_sha256=None,
             comparable=False,
-            cache_key=_cache_key(),
+            cache_key=_CACHE_KEY,
         )
         self._filters = _gabor_filters(_ORIENTATIONS).to(self.device, torch.float32)
         self._color_filters = _gabor_filters(_COLOR_ORIENTATIONS).to(self.device, torch.float32)
@@ -158,22 +166,6 @@ def _contrast(channels: Tensor, filters: Tensor) -> Tensor:
 def _cell_means(maps: Tensor, grid: int) -> Tensor:
     """Mean over each cell of a grid, (n, c, h, w) to (n, c * grid²), divided by the root of the cell count."""
     return F.avg_pool2d(maps, maps.shape[-1] // grid).flatten(1) / grid
-
-
-@lru_cache
-def _cache_key() -> str:
-    """Hash of everything that defines the features."""
-    description = {
-        "extractor": "gabor",
-        "version": _GABOR_VERSION,
-        "size": _SIZE,
-        "levels": _LEVELS,
-        "filters": [_WAVELENGTH, _SIGMA, _RADIUS],
-        "texture": [_ORIENTATIONS, _GRID, _CONTRAST_GAIN],
-        "color": [_COLOR_ORIENTATIONS, _COLOR_GRID, _COLOR_WEIGHT],
-        "layout": [_LAYOUT_GRID, _LAYOUT_COLOR_GRID, _LAYOUT_WEIGHT],
-    }
-    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
 
 
 SEEDS = (0, 1, 2)
