@@ -37,9 +37,10 @@ from genpr.checkpoints.generator import (
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.errors import DataError, UsageError
 from genpr.features.options import takes_options
-from genpr.images.arrays import MOST_OUTSIDE, ImageRange, checked_range
+from genpr.images.arrays import MOST_OUTSIDE, checked_range
 from genpr.images.datasets import CountedBatches
 from genpr.notices import Notice, notice
+from genpr.storage import tensors_sha256
 from genpr.validation import check_count
 
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".bin")
@@ -54,25 +55,19 @@ class Sampler:
         generator: What the user gave.
         name: What to call it.
         latents: float32 (n, d), standard normal, on the CPU: the same at every setting.
-        seed: Of latents and noise.
-        axis: Name of what is varied, such as "psi" or "guidance".
-        rule: How psi truncates; None where the generator is given the axis by name.
         labels: (n,) or (n, c) class labels of the samples, if there are any.
-        image_range: What black and white are in float images.
-        batch_size: Images per call of the generator.
+        rule: How psi truncates; None where the generator is given the axis by name.
         device: Where the latents are sent.
+        options: Seed, axis, range of float images, batch size.
     """
 
     generator: object = field(repr=False)
     name: str
     latents: Tensor = field(repr=False)
-    seed: int
-    axis: str
-    rule: str | None
     labels: Tensor | None = field(repr=False)
-    image_range: ImageRange | None
-    batch_size: int
+    rule: str | None
     device: torch.device
+    options: SamplerOptions = field(repr=False)
     _route: CallableRoute | StyleRoute = field(repr=False)
     _loaded: LoadedGenerator | None = field(repr=False)
 
@@ -108,6 +103,7 @@ class Sampler:
         check_count(chosen.batch_size, "batch_size", least=1)
         latents = draw_latents(n, _latent_dim_of(target, chosen.latent_dim, who), seed=chosen.seed)
         labels, device = _label_tensor(chosen.labels, n), device_of(target, chosen.device, who)
+        chosen = replace(chosen, image_range=checked_range(chosen.image_range))
         route, rule = find_route(
             target,
             axis=chosen.axis,
@@ -117,20 +113,7 @@ class Sampler:
             device=device,
             who=who,
         )
-        return cls(
-            generator=target,
-            name=name,
-            latents=latents,
-            seed=chosen.seed,
-            axis=chosen.axis,
-            rule=rule,
-            labels=labels,
-            image_range=checked_range(chosen.image_range),
-            batch_size=chosen.batch_size,
-            device=device,
-            _route=route,
-            _loaded=loaded,
-        )
+        return cls(target, name, latents, labels, rule, device, chosen, route, loaded)
 
     @property
     def n(self) -> int:
@@ -143,7 +126,13 @@ class Sampler:
         Raises:
             UsageError: The setting is no plain value, or makes no sense for the rule.
         """
-        setting = _plain_setting(setting, self.axis)
+        if isinstance(setting, np.generic):
+            setting = setting.item()
+        if not isinstance(setting, bool | int | str) and not (
+            isinstance(setting, float) and math.isfinite(setting)
+        ):
+            text = f"{self.options.axis} must be set to a finite number or a text, not {setting!r}"
+            raise UsageError(text, code="bad-setting")
         if self.rule is not None:
             check_psi(self.rule, setting)
         return GeneratedImages(self, setting)
@@ -160,20 +149,22 @@ class Sampler:
             >>> Sampler.of(ShapesGenerator(), n=10, rule="z-clip").identity["rule"]
             'z-clip'
         """
+        chosen, loaded = self.options, self._loaded
+        known = [each for each in network_hashes(self.generator) if each is not None]
         return {
             "name": self.name,
             "n": self.n,
             "latent_dim": self.latents.shape[1],
-            "seed": self.seed,
-            "axis": self.axis,
+            "seed": chosen.seed,
+            "axis": chosen.axis,
             "rule": self.rule,
-            "labels": None if self.labels is None else _tensor_sha256(self.labels),
-            "image_range": None if self.image_range is None else list(self.image_range),
-            "batch_size": self.batch_size,
+            "labels": None if self.labels is None else tensors_sha256({"labels": self.labels}),
+            "image_range": None if chosen.image_range is None else list(chosen.image_range),
+            "batch_size": chosen.batch_size,
             "device": self.device.type,  # random streams and rounding differ between kinds of devices
-            "weights": _weights(self.generator),
-            "checkpoint": None if self._loaded is None else self._loaded.checkpoint_sha256,
-            "code": None if self._loaded is None else self._loaded.code_sha256,
+            "weights": hashlib.sha256(" ".join(known).encode()).hexdigest() if known else None,
+            "checkpoint": None if loaded is None else loaded.checkpoint_sha256,
+            "code": None if loaded is None else loaded.code_sha256,
         }
 
 
@@ -199,15 +190,14 @@ class GeneratedImages(CountedBatches):
     @property
     def name(self) -> str:
         """The generator and the setting."""
-        return f"{self.sampler.name} at {self.sampler.axis}={self.setting}"
+        return f"{self.sampler.name} at {self.sampler.options.axis}={self.setting}"
 
     @property
     def notices(self) -> tuple[Notice, ...]:
         """What the last whole pass noticed."""
         if self.clamped is None or self.clamped <= MOST_OUTSIDE:
             return ()
-        assert self.sampler.image_range is not None
-        low, high = self.sampler.image_range
+        low, high = self.sampler.options.image_range or (0, 255)
         return (notice("clamped", share=f"{self.clamped:.0%}", low=f"{low:g}", high=f"{high:g}"),)
 
     @property
@@ -216,18 +206,17 @@ class GeneratedImages(CountedBatches):
         return {**self.sampler.identity, "setting": self.setting}
 
     def __iter__(self) -> Iterator[Tensor]:
-        sampler, clamped = self.sampler, 0.0
-        for batch, start in enumerate(range(0, sampler.n, sampler.batch_size)):
-            stop = min(start + sampler.batch_size, sampler.n)
+        sampler, clamped, step = self.sampler, 0.0, self.sampler.options.batch_size
+        for batch, start in enumerate(range(0, sampler.n, step)):
             # Modes and random states are restored after every batch, for the code that iterates.
             with inference_context(sampler.generator, sampler.device):
-                images, share = self._draw(batch, start, stop)
+                images, share = self._draw(batch, start, min(start + step, sampler.n))
             clamped += share * len(images)
             yield images
         self.clamped = clamped / sampler.n
 
     def _draw(self, batch: int, start: int, stop: int) -> tuple[Tensor, float]:
-        sampler = self.sampler
+        sampler, chosen = self.sampler, self.sampler.options
         z = sampler.latents[start:stop]
         if sampler.rule is not None:
             z = RULES[sampler.rule](z, float(self.setting))
@@ -235,12 +224,12 @@ class GeneratedImages(CountedBatches):
         who = f"generator {self.name!r}, batch {batch},"
         with generator_errors(who):
             if batch == 0:
-                seed_noise(sampler.seed, -1)
+                seed_noise(chosen.seed, -1)
                 sampler._route.prepare()
-            seed_noise(sampler.seed, batch)  # after what only some passes need
+            seed_noise(chosen.seed, batch)  # after what only some passes need
             # A copy, since a generator may work in place.
             output = sampler._route(z.to(sampler.device, copy=True), labels, self.setting, start)
-        return to_uint8(output, expected=stop - start, image_range=sampler.image_range, who=who)
+        return to_uint8(output, expected=stop - start, image_range=checked_range(chosen.image_range), who=who)
 
 
 @takes_options(SamplerOptions)
@@ -317,7 +306,13 @@ class CheckpointImages(CountedBatches):
         return self._drawn_by
 
     def __iter__(self) -> Iterator[Tensor]:
-        images = self._load()
+        options, setting = self._options, self.setting
+        if setting is None:
+            rule, setting = _NO_TRUNCATION
+            options = replace(options, rule=rule)
+        loaded = load_generator(self.spec, self.checkpoint, device=options.device)
+        images = Sampler.of(loaded, n=self.n, **vars(options)).images(setting)
+        del loaded
         self._check_same(images.drawn_by)
         try:
             yield from images
@@ -331,14 +326,6 @@ class CheckpointImages(CountedBatches):
             self._notices = images.notices
             del images
             gc.collect()  # networks with reference cycles stay until the garbage collector runs
-
-    def _load(self) -> GeneratedImages:
-        options, setting = self._options, self.setting
-        if setting is None:
-            rule, setting = _NO_TRUNCATION
-            options = replace(options, rule=rule)
-        loaded = load_generator(self.spec, self.checkpoint, device=options.device)
-        return Sampler.of(loaded, n=self.n, **vars(options)).images(setting)
 
     def _check_same(self, drawn_by: dict[str, object]) -> None:
         """Check that the images are those of the previous pass: several networks read them in passes of their own."""
@@ -359,9 +346,8 @@ def checkpoints_at(
     """Make the `source_of` of a `Watcher`: the images of files whose names match `pattern`, or have a usual suffix."""
 
     def source_of(path: Path) -> CheckpointImages | None:
-        is_named = (
-            path.suffix.lower() in CHECKPOINT_SUFFIXES if pattern is None else fnmatchcase(path.name, pattern)
-        )
+        is_usual = path.suffix.lower() in CHECKPOINT_SUFFIXES
+        is_named = is_usual if pattern is None else fnmatchcase(path.name, pattern)
         return images_of(path) if is_named and path.is_file() else None
 
     return source_of
@@ -396,22 +382,3 @@ def _label_tensor(labels: object, n: int) -> Tensor | None:
         text = f"labels must be numbers (n,) or (n, c) with n = {n}, one row per image, not {type(labels).__name__}"
         raise UsageError(text, code="generator-labels")
     return rows.detach().cpu().clone()
-
-
-def _plain_setting(setting: object, axis: str) -> Setting:
-    if isinstance(setting, np.generic):
-        setting = setting.item()
-    if isinstance(setting, bool | int | str) or (isinstance(setting, float) and math.isfinite(setting)):
-        return setting
-    raise UsageError(f"{axis} must be set to a finite number or a text, not {setting!r}", code="bad-setting")
-
-
-def _tensor_sha256(tensor: Tensor) -> str:
-    header = f"{tensor.dtype} {tuple(tensor.shape)}".encode()
-    return hashlib.sha256(header + tensor.contiguous().numpy().tobytes()).hexdigest()
-
-
-def _weights(generator: object) -> str | None:
-    """One hash over the weights of all networks of a generator; None if there are none that can be hashed."""
-    known = [each for each in network_hashes(generator) if each is not None]
-    return hashlib.sha256(" ".join(known).encode()).hexdigest() if known else None

@@ -351,4 +351,4 @@ def truncation_sweep(
     sampler = Sampler.of(generator, n=n, **vars(SamplerOptions(**options)))
     folder = None if out is None else SweepFolder(Path(out))
     sources = {psi: sampler.images(psi) for psi in psis}
-    return sweep(evaluator, sources, axis=sampler.axis, folder=folder, progress=progress)
+    return sweep(evaluator, sources, axis=sampler.options.axis, folder=folder, progress=progress)

@@ -115,7 +115,7 @@ def command(
             how = flags.sampling(options, flags.varied)
             sampler = Sampler.of(loaded, n=flags.n or evaluator.n_real, **how)
             drawn = {setting: sampler.images(setting) for setting in dict.fromkeys(settings)}
-            found = sweep(evaluator, drawn, axis=sampler.axis, folder=folder, progress=report)
+            found = sweep(evaluator, drawn, axis=sampler.options.axis, folder=folder, progress=report)
     status = _show(found, objective, folder, output)
     names = {each.setting: f"{found.axis}={each.setting:.12g}" for each in found.points}
     output.write_comparison(
