@@ -17,35 +17,6 @@ def convert(output, *, expected=2, image_range=None):
     return to_uint8(output, expected=expected, image_range=image_range, who="generator 'g'")
 
 
-def spread(low, high):
-    """Floats (2, 3, 50, 50) from well below `low` to well above `high`."""
-    values = torch.randn(2, 3, 50, 50, generator=torch.Generator().manual_seed(0)) * (high - low)
-    return values + (low + high) / 2
-
-
-def test_floats_are_rounded_as_stylegan_and_torchvision_do_it():
-    wide, unit = spread(-1, 1), spread(0, 1)
-    assert torch.equal(
-        convert(wide, image_range=(-1.0, 1.0))[0], (wide * 127.5 + 128).clamp(0, 255).to(torch.uint8)
-    )
-    assert torch.equal(
-        convert(unit, image_range=(0.0, 1.0))[0], unit.mul(255).add(0.5).clamp(0, 255).to(torch.uint8)
-    )
-
-
-def test_halves_are_rounded_up_and_levels_come_back_as_they_were():
-    halves = (torch.arange(256 * 3).view(1, 3, 16, 16) % 256).float() - 0.5
-    assert torch.equal(
-        convert(halves, expected=1, image_range=(0.0, 255.0))[0], (halves + 0.5).to(torch.uint8)
-    )
-    levels = torch.arange(256).to(torch.uint8).view(1, 1, 16, 16).repeat(1, 3, 1, 1)
-    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
-        if dtype is not torch.bfloat16:  # which has 8 bits, too few between -1 and 1
-            signed = (levels.double() / 127.5 - 1).to(dtype)
-            assert torch.equal(convert(signed, expected=1, image_range=(-1.0, 1.0))[0], levels), dtype
-        assert torch.equal(convert(levels.to(dtype), expected=1, image_range=(0.0, 255.0))[0], levels), dtype
-
-
 @pytest.mark.parametrize(
     "output",
     [
@@ -121,3 +92,18 @@ def test_anything_else_is_refused(output, code):
         convert(output, image_range=(0.0, 1.0))
     with raising(DataError, "generator-range"):
         convert(GRID.float())
+
+
+def test_floats_are_rounded_as_stylegan_and_torchvision_do_it_and_levels_come_back():
+    values = torch.randn(2, 3, 50, 50, generator=torch.Generator().manual_seed(0))
+    wide, unit = 2 * values, values + 0.5
+    found = convert(wide, image_range=(-1.0, 1.0))[0]
+    assert torch.equal(found, (wide * 127.5 + 128).clamp(0, 255).to(torch.uint8))
+    found = convert(unit, image_range=(0.0, 1.0))[0]
+    assert torch.equal(found, unit.mul(255).add(0.5).clamp(0, 255).to(torch.uint8))
+    levels = torch.arange(256).to(torch.uint8).view(1, 1, 16, 16).repeat(1, 3, 1, 1)
+    for dtype in (torch.float32, torch.float64, torch.float16):
+        signed = (levels.double() / 127.5 - 1).to(dtype)
+        assert torch.equal(convert(signed, expected=1, image_range=(-1.0, 1.0))[0], levels), dtype
+    halves = levels.to(torch.bfloat16)
+    assert torch.equal(convert(halves, expected=1, image_range=(0.0, 255.0))[0], levels)

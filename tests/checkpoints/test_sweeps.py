@@ -6,10 +6,6 @@ import csv
 import io
 import json
 import os
-import random
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +20,6 @@ from genpr.report.plots import sweep_plot
 
 OPTIONS = {"control": False, "device": "cpu"}
 SETTINGS = (0.1, 0.5, 0.8, 1.0)
-LINES = 1500  # that any sweep executes in the files that write: one without finished points has 1,530
 
 
 @pytest.fixture(scope="module")
@@ -222,46 +217,3 @@ def test_a_pipe_in_the_folder_is_refused_before_anything_is_scored(name, evaluat
     with raising(UsageError, "not-a-file"):
         sweep(evaluator, paths, folder=folder)
     assert (tmp_path / "out" / name).is_fifo()
-
-
-def without_times(path):
-    """A file, but for how long things took."""
-    if path.suffix != ".json":
-        return path.read_bytes()
-
-    def cleaned(value):
-        if isinstance(value, dict):
-            return {key: cleaned(each) for key, each in value.items() if key != "seconds"}
-        return [cleaned(each) for each in value] if isinstance(value, list) else value
-
-    return cleaned(json.loads(path.read_text()))
-
-
-def test_sweeps_that_are_killed_end_in_the_same_files(reals, fakes, tmp_path):
-    source = tmp_path / "source"
-    files_of(source, fakes)
-    np.save(source / "real.npy", reals)
-    lines = random.Random(0).sample(range(1, LINES), 20)
-    folders = [tmp_path / name for name in ("whole", "a", "b", "c")]
-    beyond = [10**6]  # so late that it comes to its end
-    plan = {
-        folders[0]: beyond,
-        folders[1]: sorted(lines[:8]),
-        folders[2]: lines[8:14],
-        folders[3]: lines[14:],
-    }
-    script = Path(__file__).with_name("sweep_kills.py")
-    done = subprocess.run(
-        [sys.executable, script, source, json.dumps({str(out): each for out, each in plan.items()})],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert int(done.stdout) == len(lines)
-    names = sorted(path.relative_to(folders[0]) for path in folders[0].rglob("*.*"))
-    assert len(names) == len(SETTINGS) + 5, "points, lock, sweep.*"
-    for folder in folders[1:]:
-        assert sorted(path.relative_to(folder) for path in folder.rglob("*.*")) == names
-        for name in names:
-            assert without_times(folder / name) == without_times(folders[0] / name), name

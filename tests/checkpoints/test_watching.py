@@ -311,23 +311,6 @@ def test_what_fails_is_tried_ever_less_often_then_given_up(folder, clock, watch)
     assert len(run.said) == 1
 
 
-def test_what_is_moved_away_is_forgotten(folder, clock, evaluator, watch):
-    class Moving:
-        def score(self, fake, *, cache=None):
-            Path(fake).unlink()
-            return evaluator.score(fake)
-
-    put(folder, "a.npy")
-    with watch(settle=0, evaluator=Moving()) as run:
-        assert run.watcher.poll() == []
-        shutil.rmtree(folder)
-        with pytest.raises(ResourceError, match="cannot be listed") as caught:
-            run.watcher.poll()
-        folder.mkdir()
-    assert caught.value.code == "unreadable"
-    assert run.said == []
-
-
 def test_what_was_damaged_is_scored_once_it_is_whole_also_after_it_was_given_up(folder, clock, watch):
     whole = put(folder, "a.npy").read_bytes()
     (folder / "a.npy").write_bytes(whole[:-8])
@@ -376,34 +359,6 @@ def test_the_best_follows_the_metric_and_its_direction_and_is_the_first_of_equal
         assert (best["by"], best["value"]) == (by, values[best["name"]])
         assert best["better"] == ("lower" if by == "fd" else "higher")
         assert best["record"] == next(line for line in lines(folder) if line["name"] == best["name"])
-
-
-def test_scores_of_another_recipe_are_kept_apart(folder, clock, watch):
-    put(folder, "a.npy")
-    with watch(settle=0) as run:
-        run.watcher.poll()
-    put(folder, "b.npy", n=31)  # of another number, which may be
-    with watch(settle=0) as run:
-        run.watcher.poll()
-    assert run.scored() == ["b.npy"]
-    put(folder, "c.npy")
-    real = np.random.default_rng(0).normal(size=(30, 3))
-    others = {
-        "asked": genpr.Evaluator(real, metrics=["precision", "recall"], control=False),
-        "fingerprint": genpr.Evaluator(real, k=4, control=False),
-        "real": genpr.Evaluator(1.1 * real, control=False),
-        "n_real": genpr.Evaluator(real[:29], control=False),
-        "max_images": genpr.Evaluator(real, max_images=30, control=False),
-        "protocol": genpr.Evaluator(real, protocol="prdc", control=False),
-    }
-    (folder / "b.npy").unlink()
-    before = (folder / "genpr.jsonl").read_bytes()
-    (folder / "genpr.jsonl").write_bytes(before[: before.index(b"\n") + 1])
-    for name, other in others.items():
-        with watch(settle=0, evaluator=other) as run, pytest.raises(UsageError, match=name) as caught:
-            run.watcher.poll()
-        assert caught.value.code == "other-recipe"
-    assert len(lines(folder)) == 1
 
 
 @pytest.fixture
@@ -506,3 +461,38 @@ def test_files_of_the_training_run_are_not_replaced_and_a_failed_start_leaves_no
     with raising(ResourceError, "unwritable"):
         watch()
     assert caught.tb is not None  # it keeps the log that failed, and its lock, from being collected
+
+
+def test_scores_of_another_recipe_are_kept_apart(folder, watch):
+    put(folder, "a.npy")
+    put(folder, "b.npy", n=31)  # of another number, which may be
+    with watch(settle=0) as run:
+        run.watcher.poll()
+    assert run.scored() == ["a.npy", "b.npy"]
+    put(folder, "c.npy")
+    real = np.random.default_rng(0).normal(size=(30, 3))
+    others = {
+        "asked": genpr.Evaluator(real, metrics=["precision", "recall"], control=False),
+        "real": genpr.Evaluator(1.1 * real, control=False),
+        "max_images": genpr.Evaluator(real, max_images=30, control=False),
+    }
+    for name, other in others.items():
+        with watch(settle=0, evaluator=other) as run, pytest.raises(UsageError, match=name) as caught:
+            run.watcher.poll()
+        assert caught.value.code == "other-recipe"
+    assert len(lines(folder)) == 2
+
+
+def test_what_is_moved_away_is_forgotten_and_a_folder_that_is_gone_is_told(folder, evaluator, watch):
+    class Moving:
+        def score(self, fake, *, cache=None):
+            Path(fake).unlink()
+            return evaluator.score(fake)
+
+    put(folder, "a.npy")
+    with watch(settle=0, evaluator=Moving()) as run:
+        assert run.watcher.poll() == run.said == []
+        shutil.rmtree(folder)
+        with raising(ResourceError, "unreadable"):
+            run.watcher.poll()
+        folder.mkdir()
