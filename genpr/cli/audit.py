@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["fidelity", "diversity"]
 RESULTS, MARKDOWN = "results.jsonl", "matrix.md"
+_SEVERAL: dict[str, Any] = {"metavar": "NAME", "multiple": True}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class AuditFlags:
     """Which metrics are held against which checks, on which data."""
 
     metrics: Sequence[str] = option(
-        (), "A metric; repeat for more.  [default: all]", flag="--metric", metavar="NAME", multiple=True
+        (), "A metric; repeat for more.  [default: all]", flag="--metric", **_SEVERAL
     )
     functions: Sequence[str] = option(
         (),
@@ -47,7 +48,7 @@ class AuditFlags:
         multiple=True,
     )
     checks: Sequence[str] = option(
-        (), "A check; repeat for more.  [default: all]", flag="--check", metavar="NAME", multiple=True
+        (), "A check; repeat for more.  [default: all]", flag="--check", **_SEVERAL
     )
     full: bool = option(
         False,

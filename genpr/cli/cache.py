@@ -10,18 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genpr.cli.console import emit
+from genpr.cli.console import as_json, cache_dir, emit
 from genpr.errors import UsageError, printable, some
 
 if TYPE_CHECKING:
     from genpr.features.cache_files import CacheFolder
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-
-_cache_dir = click.option(
-    "--cache-dir", type=click.Path(path_type=Path), help="Where it is.  [default: GENPR_CACHE]"
-)
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 
 
 @click.group(name="cache")
@@ -38,8 +33,8 @@ def command() -> None:
 
 
 @command.command(name="list", short_help="Show what is kept, by extractor.")
-@_cache_dir
-@_as_json
+@cache_dir
+@as_json
 def list_folders(*, cache_dir: Path | None, as_json: bool) -> None:
     """Show what is kept: one entry for each extractor with its weights, resize rule, decoder and device."""
     root, folders = _open(cache_dir)
@@ -74,8 +69,8 @@ def list_folders(*, cache_dir: Path | None, as_json: bool) -> None:
 @click.option("--older-than", metavar="AGE", help="Remove what was not used for so long: 12h, 30d, 8w.")
 @click.option("--extractor", metavar="NAME", help="Only features of this one; alone, all of them.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only say what would go.")
-@_cache_dir
-@_as_json
+@cache_dir
+@as_json
 def prune(
     *,
     max_size: str | None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from genpr.cli.options import option_group, refuse_given
-from genpr.cli.output import PageOutput, import_matplotlib
+from genpr.cli.output import PageOutput
 from genpr.errors import some
 
 if TYPE_CHECKING:
@@ -63,18 +63,15 @@ def command(
         raise click.UsageError(
             f"--samples is given once per result, in their order: {len(results)} times, not {len(samples)}"
         )
-    page = ""
     if output.html is not None:
         from genpr.report.compare_page import compare_report, side_by_side
 
-        import_matplotlib()
         galleries = [side_by_side(dict(zip(results, samples, strict=True)), rows=rows)] if samples else []
-        page = compare_report(comparison, galleries)
+        output.write_page(lambda: compare_report(comparison, galleries))
     notices = []
     if comparison.is_undecided:
         notices.append(notice("not-distinguishable", names=some(list(results)[1:])))
     output.show(notices, _as_json(comparison) if output.as_json else side_by_side_table(comparison))
-    output.write_page(lambda: page)
 
 
 def _as_json(comparison: Comparison) -> str:

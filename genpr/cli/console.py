@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import time
@@ -19,9 +18,13 @@ if TYPE_CHECKING:
     from genpr.features.options import StageProgress
     from genpr.notices import Notice
 
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+cache_dir = click.option(
+    "--cache-dir", type=click.Path(path_type=Path), help="The cache.  [default: GENPR_CACHE]"
+)
+
 _TOLD_AFTER = 5.0  # seconds; by then the pace is known
 _LONG = 90.0
-_failed: list[OSError] = []
 
 
 def complain(message: str) -> None:
@@ -39,31 +42,16 @@ def _held(text: str, stream: TextIO) -> str:
 
 
 def emit(text: str) -> None:
-    """The result, on stdout; a reader that went away (`| head`) is no error.
-
-    Where stdout cannot be written, the command goes on, which may have files to write; `check_output` raises at its end.
-    """
+    """The result, on stdout; a reader that went away (`| head`) is no error."""
     try:
         click.echo(_held(text, sys.stdout))
     except OSError as error:
         _drop_stdout()
         if not isinstance(error, BrokenPipeError):
-            _failed.append(error)
-
-
-def forget_output() -> None:
-    """Begin anew, for the next command in this process."""
-    _failed.clear()
-
-
-def check_output() -> None:
-    """Raise ResourceError if a result could not be written to stdout since `forget_output`."""
-    if _failed:
-        raise ResourceError(
-            f"the result cannot be written to stdout ({_failed[0].strerror}); redirect it to a file on a disk with room, or "
-            "to a pipe",
-            code="stdout",
-        ) from _failed[0]
+            raise ResourceError(
+                f"the result cannot be written to stdout ({error.strerror}); redirect it to a file on a disk with room, or to a pipe",
+                code="stdout",
+            ) from error
 
 
 def finish_stdout(code: int) -> int:
@@ -88,28 +76,6 @@ def show_notices(notices: Sequence[Notice]) -> None:
     """One line on stderr per notice."""
     for item in notices:
         complain(f"{item.level}: {item.message}" + (f" ({item.hint})" if item.hint else ""))
-
-
-class _Lines(logging.Handler):
-    """Log records as lines on stderr."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        complain(record.getMessage())
-
-
-@contextmanager
-def inner_workings(*, shown: bool) -> Iterator[None]:
-    """Show what genpr logs about its choices."""
-    logger, handler = logging.getLogger("genpr"), _Lines()
-    before = logger.level
-    if shown:
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
 
 
 class _LongStages:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from genpr import __version__
-from genpr.cli.console import emit
+from genpr.cli.console import as_json, cache_dir, emit
 from genpr.errors import ResourceError, printable
 
 if TYPE_CHECKING:
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 
 @click.command(name="doctor")
-@click.option(
-    "--cache-dir", type=click.Path(path_type=Path), help="The cache to check.  [default: GENPR_CACHE]"
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the lines.")
+@cache_dir
+@as_json
 def command(*, cache_dir: Path | None, as_json: bool) -> int:
     """Check everything that a score needs on this machine, and say what is broken and how to fix it.
 

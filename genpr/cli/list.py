@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from genpr.cli.console import emit
+from genpr.cli.console import as_json, emit
 
 Record = dict[str, Any]
 
 
 @click.command(name="list")
 @click.argument("what", type=click.Choice(["extractors", "protocols", "metrics"]), default="extractors")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON array instead of a table.")
+@as_json
 def command(what: str, *, as_json: bool) -> None:
     """Show the known extractors (with their weights and license), protocols or metrics."""
     from genpr.report.score_tables import listing

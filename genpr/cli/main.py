@@ -8,13 +8,14 @@ import json
 import os
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
 
 import click
 
 from genpr import __version__
-from genpr.cli.console import check_output, complain, emit, forget_output
+from genpr.cli.console import complain, emit
 from genpr.cli.process import SignalReport, signal_of
 from genpr.errors import BadImagesError, GenprError, ResourceError, limited, short
 from genpr.runtime import is_out_of_files, is_out_of_memory, is_out_of_threads
@@ -99,14 +100,12 @@ def run(
     `report` prints that a signal came, and `around` calls the command.
     """
     as_json = "--json" in args
-    forget_output()
     try:
         # In a context of its own, since options such as --follow-symlinks hold for this command only.
         context = copy_context()
         outcome = around(
             lambda: context.run(cli.main, args=list(args), prog_name="genpr", standalone_mode=False)
         )
-        check_output()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return _USAGE
@@ -115,8 +114,9 @@ def run(
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must not look like a result
         record = _record_of(error)
         complain(f"error: {record['message']}")
-        if as_json:
-            emit(json.dumps({"error": record}))
+        if as_json and record["code"] != "stdout":
+            with suppress(ResourceError):
+                emit(json.dumps({"error": record}))
         return int(record["exit_code"])
     return outcome if isinstance(outcome, int) else 0
 

@@ -204,17 +204,7 @@ def score_options(command: Callable[..., Any]) -> Callable[..., Any]:
 DRAWN_BY_SCORE = ("seed", "axis", "batch_size", "device")
 """Fields of `SamplerOptions` that a command takes from its other options."""
 
-_OF_GENERATOR = {
-    "n",
-    "rule",
-    "latent_dim",
-    "image_range",
-    "psi",
-    "axis_name",
-    "checkpoint",
-    "settings",
-    "pattern",
-}
+_OF_GENERATOR = {"n", "psi", "axis_name", "checkpoint", "settings", "pattern"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +221,8 @@ class GeneratorFlags(SamplerOptions):
     def check(self) -> None:
         """Refuse options that need a generator where there is none."""
         if self.generator is None:
-            refuse_given(_OF_GENERATOR, "needs --generator")
+            drawn = {each.name for each in option_fields(SamplerOptions)} - {*DRAWN_BY_SCORE, "labels"}
+            refuse_given(drawn | _OF_GENERATOR, "needs --generator")
 
     def sampling(self, options: ScoreOptions, axis: str) -> SamplerKeywords:
         """How it draws, along an axis."""

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from genpr.cli.console import complain, emit, progress_bars, show_notices
-from genpr.errors import DataError, UsageError, some
+from genpr.errors import some
 from genpr.features.options import option
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 THRESHOLD_MISSED = 5
 """Exit code."""
-_FILE = click.Path(path_type=Path)
+FILE: dict[str, Any] = {"type": click.Path(path_type=Path), "metavar": "FILE"}
 
 
 def threshold(text: str) -> tuple[str, float]:
@@ -37,6 +37,9 @@ def threshold(text: str) -> tuple[str, float]:
         needed = "a number" if separator else "metric=x, such as precision=0.7"
         raise click.BadParameter(f"{text!r}: needed {needed}")
     return metric, least
+
+
+LIMITS: dict[str, Any] = {"type": threshold, "metavar": "METRIC=X", "multiple": True}
 
 
 def import_matplotlib() -> None:
@@ -73,9 +76,7 @@ class TextOutput:
 class PageOutput(TextOutput):
     """The same, and a page."""
 
-    html: Path | None = option(
-        None, "Also write one page for a browser, which needs no other file.", type=_FILE, metavar="FILE"
-    )
+    html: Path | None = option(None, "Also write one page for a browser, which needs no other file.", **FILE)
 
     def check_place(self) -> None:
         """Refuse a page that cannot be written, before anything is computed."""
@@ -91,19 +92,13 @@ class PageOutput(TextOutput):
         self.check_place()
 
     def write_page(self, page: Callable[..., str], *sources: object, **labels: object) -> None:
-        """Write the page, if it is requested: `page` makes it with the pictures of the sources, or without arguments."""
+        """Write the page, if it is requested: `page` makes it of the sources."""
         if self.html is None:
             return
         from genpr.storage import replace_file
 
         import_matplotlib()
-        try:
-            text = page(*sources, **labels)
-        except (DataError, UsageError) as error:
-            # Moved or damaged since they were scored: that score must not go without a page.
-            complain(f"warning: the page has no pictures: {error}")
-            text = page()
-        replace_file(self.html, text)
+        replace_file(self.html, page(*sources, **labels))
         self.note(f"wrote {self.html}")
 
     def write_comparison(
@@ -135,21 +130,13 @@ class ScoreOutput(PageOutput):
     """The same, a table of images, and limits of metrics."""
 
     table: Path | None = option(
-        None, "Write what is known of each image to FILE (.csv).", flag="--csv", type=_FILE, metavar="FILE"
+        None, "Write what is known of each image to FILE (.csv).", flag="--csv", **FILE
     )
     fail_under: Sequence[tuple[str, float]] = option(
-        (),
-        "Exit 5 if the metric is below x; may be repeated.",
-        type=threshold,
-        metavar="METRIC=X",
-        multiple=True,
+        (), "Exit 5 if the metric is below x; may be repeated.", **LIMITS
     )
     fail_over: Sequence[tuple[str, float]] = option(
-        (),
-        "Exit 5 if the metric is above x, for those of which less is better, such as fid.",
-        type=threshold,
-        metavar="METRIC=X",
-        multiple=True,
+        (), "Exit 5 if the metric is above x, for those of which less is better, such as fid.", **LIMITS
     )
 
     def check(self, computed: Sequence[str]) -> None:

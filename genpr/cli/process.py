@@ -116,7 +116,8 @@ class SignalReport:
         else:
             complain(f"error: {word}")
             if self._as_json:
-                emit(record)
+                with contextlib.suppress(Exception):
+                    emit(record)
         return code
 
 

@@ -103,8 +103,8 @@ def command(
         from genpr.report.checkpoint_tables import ranking_table
 
         text = ranking_table(ranking)
-    output.show(_notices(ranking.results), text)
     output.write_comparison(ranking.results, images, by="f1" if by == PARETO else by)
+    output.show(_notices(ranking.results), text)
 
 
 def _of_images(

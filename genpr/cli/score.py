@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genpr.cli.console import inner_workings, progress_bars
+from genpr.cli.console import progress_bars
 from genpr.cli.options import LabelFlags, check_sources, follow_symlinks, option_group
 from genpr.cli.output import ScoreOutput
 from genpr.evaluation.options import ScoreOptions
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 @follow_symlinks
 @option_group(LabelFlags, "labels")
 @option_group(ScoreOutput, "output")
-@click.option("-v", "--verbose", is_flag=True, help="Say how the neighbors are searched.")
 def command(
     real: str,
     fake: str,
@@ -47,7 +46,6 @@ def command(
     options: ScoreOptions,
     labels: LabelFlags,
     output: ScoreOutput,
-    verbose: bool,
 ) -> int:
     """Score the images in FAKE against those in REAL.
 
@@ -62,7 +60,7 @@ def command(
 
     from genpr.distributed import rank_zero_only
 
-    with inner_workings(shown=verbose), progress_bars(quiet=output.quiet) as progress:
+    with progress_bars(quiet=output.quiet) as progress:
         run = _score(real, fake, protocols, replace(options, progress=progress), classes, output)
     if not rank_zero_only():
         return 0
@@ -75,8 +73,8 @@ def command(
         text = (run.classes or results[0]).to_json()
     else:
         text = json.dumps({"results": [result.to_dict() for result in results]}, allow_nan=False)
-    output.show([item for result in results for item in result.notices], text)
     _write_files(run, (real, fake), classes or {}, options, output)
+    output.show([item for result in results for item in result.notices], text)
     return output.exit_code(results)
 
 

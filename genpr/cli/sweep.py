@@ -13,7 +13,7 @@ import click
 from genpr.checkpoints.options import parse_numbers
 from genpr.cli.console import complain, progress_bars
 from genpr.cli.options import DRAWN_BY_SCORE, GeneratorFlags, check_sources, option_group, score_options
-from genpr.cli.output import THRESHOLD_MISSED, PageOutput, import_matplotlib, threshold
+from genpr.cli.output import LIMITS, THRESHOLD_MISSED, PageOutput, import_matplotlib
 from genpr.evaluation.options import ScoreOptions
 from genpr.features.options import option
 
@@ -51,11 +51,7 @@ class SweepFlags(GeneratorFlags):
     varied: str = option("psi", "Name of what is varied.", flag="--axis")
     maximize: str = option("f1", "What the best setting has most of.", metavar="METRIC")
     at_least: Sequence[tuple[str, float]] = option(
-        (),
-        "The best setting must have as much, such as recall=0.5; may be repeated.",
-        type=threshold,
-        metavar="METRIC=X",
-        multiple=True,
+        (), "The best setting must have as much, such as recall=0.5; may be repeated.", **LIMITS
     )
     out: Path | None = option(
         None,

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import click
 from genpr.checkpoints.options import WatchOptions
 from genpr.cli.console import complain, emit, progress_bars, show_notices
 from genpr.cli.options import DRAWN_BY_SCORE, CheckpointFlags, option_group, refuse_given, score_options
-from genpr.cli.output import TextOutput
+from genpr.cli.output import FILE, TextOutput
 from genpr.errors import UsageError
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
@@ -27,27 +28,22 @@ if TYPE_CHECKING:
     from genpr.evaluation.result import Result
 
 
+_SECONDS = click.FloatRange(min=0, min_open=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class WatchFlags(WatchOptions):
     """Where scores go, how long is watched, and what is complete."""
 
     out: Path | None = option(
-        None,
-        "Where scores go; other files lie beside it.",
-        unset="DIR/genpr.jsonl",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
+        None, "Where scores go; other files lie beside it.", unset="DIR/genpr.jsonl", **FILE
     )
     by: str = option(
-        "f1",
-        "What best.json is chosen by: f1, f0.5, f2 or any F-score of precision and recall, or a metric.",
-        metavar="NAME",
+        "f1", "What best.json is chosen by: f1, f0.5, f2 or another F-score, or a metric.", metavar="NAME"
     )
     once: bool = option(False, "Score what is there and complete, and leave.")
     until: int | None = option(None, "Leave when N sources are recorded.", least=1, metavar="N")
-    interval: float = option(
-        10.0, "Seconds between two looks.", type=click.FloatRange(min=0, min_open=True), metavar="S"
-    )
+    interval: float = option(10.0, "Seconds between two looks.", type=_SECONDS, metavar="S")
     pattern: str | None = option(
         None,
         "Names of checkpoints, such as '*ema.pt'.",
@@ -99,7 +95,6 @@ def command(
         from genpr.evaluation.evaluator import Evaluator
 
         evaluator = Evaluator.from_options(real, replace(options, progress=bars))
-        told = _Told(log, quiet=output.quiet)
         watcher = Watcher(
             evaluator,
             folder,
@@ -111,8 +106,8 @@ def command(
             keep_results=flags.keep_results,
             ignored=[Path(real)],
             on_message=complain,
-            on_record=told.record,
-            on_result=told.result,
+            on_record=partial(_tell, log, quiet=output.quiet),
+            on_result=partial(_show_new, set(), quiet=output.quiet),
         )
         watcher.run(once=flags.once, until=flags.until, interval=flags.interval)
 
@@ -167,26 +162,20 @@ def _summary(log: ScoreLog, *, as_json: bool) -> Iterator[None]:
         complain("no samples were scored: there was none that is complete")
 
 
-class _Told:
-    """A line per record, and each kind of notice once, on stderr; if quiet, only what has no score."""
+def _tell(log: ScoreLog, record: Mapping[str, Any], *, quiet: bool) -> None:
+    """One line per record on stderr; if quiet, only of what has no score."""
+    from genpr.report.checkpoint_tables import score_line
 
-    def __init__(self, log: ScoreLog, *, quiet: bool) -> None:
-        self._log, self._quiet = log, quiet
-        self._seen: set[str] = set()
+    if record["status"] == "failed":
+        complain(f"{record['name']} is given up ({record['error']['code']})")
+    elif not quiet:
+        is_best = log.best is not None and log.best["name"] == record["name"]
+        complain(score_line(record, log.by, is_best=is_best))
 
-    def record(self, record: Mapping[str, Any]) -> None:
-        """Print what was recorded."""
-        from genpr.report.checkpoint_tables import score_line
 
-        if record["status"] == "failed":
-            complain(f"{record['name']} is given up ({record['error']['code']})")
-        elif not self._quiet:
-            is_best = self._log.best is not None and self._log.best["name"] == record["name"]
-            complain(score_line(record, self._log.by, is_best=is_best))
-
-    def result(self, result: Result) -> None:
-        """Print the notices of other kinds than those before."""
-        new = [item for item in result.notices if item.code not in self._seen]
-        self._seen.update(item.code for item in new)
-        if not self._quiet:
-            show_notices(new)
+def _show_new(seen: set[str], result: Result, *, quiet: bool) -> None:
+    """Each kind of notice once, at the first source that has it."""
+    new = [item for item in result.notices if item.code not in seen]
+    seen.update(item.code for item in new)
+    if not quiet:
+        show_notices(new)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genpr.cli.console import complain, emit, progress_bars
+from genpr.cli.console import as_json, complain, emit, progress_bars
 from genpr.errors import UsageError, WeightsError, printable, short, some
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def command() -> None:
 
 
 @command.command(name="list", short_help="Show every known file.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON array instead of a table.")
+@as_json
 def list_files(*, as_json: bool) -> None:
     """Show every known file: who uses it, length, license, what it is held to, whether it is here."""
     from genpr.features.known_weights import KNOWN_WEIGHTS

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from genpr.checkpoints.criterion import PARETO, Objective, number_of
 from genpr.checkpoints.rank import Ranking
 from genpr.metrics.f_beta import F_SCORE_METRICS
-from genpr.metrics.registry import METRICS
-from genpr.report.score_tables import ends_text
+from genpr.report.score_tables import blocks_of, ends_text
 from genpr.report.text import WIDTH, and_more, interval, number, plain, plus_minus, shortened, table, wrapped
 
 if TYPE_CHECKING:
@@ -88,33 +87,21 @@ _AXIS = 12  # columns of the name of the axis
 
 def sweep_table(sweep: Sweep, objective: Objective) -> str:
     """Settings down and metrics across; then the front, its knee and the best setting."""
-    names = _metrics_that_fit(sweep)
-    front, best = {each.setting for each in sweep.front}, sweep.best(objective)
-    rows = []
-    for point in sweep.points:
-        marks = [
-            mark
-            for mark, chosen in (("best", best), ("knee", sweep.knee))
-            if chosen is not None and chosen.setting == point.setting
-        ]
-        marks += ["dominated"] * (point.setting not in front)
-        cells = [_sweep_cell(point, name) for name in names]
-        rows.append([f"{point.setting:g}", *cells, f"{point.values['f1']:.3f}", " ".join(marks)])
-    axis = shortened(sweep.axis, _AXIS)
-    text = table([axis, *names, "f1", ""], rows, texts=(-1,))
-    return "\n".join([text, *map(wrapped, _sweep_legend(sweep, objective, best, names))])
-
-
-def _metrics_that_fit(sweep: Sweep) -> list[str]:
-    """The first metrics, as many as fit 80 columns in one piece, but at least one."""
+    metrics = list(sweep.points[0].result.metrics)[:_MOST]
     room = WIDTH - max(len(f"{point.setting:g}") for point in sweep.points) - (2 + _F1) - (2 + _MARK)
-    names: list[str] = []
-    for name in list(sweep.points[0].result.metrics)[:_MOST]:
-        room -= 2 + max(len(name), *(len(plain(_sweep_cell(point, name))) for point in sweep.points))
-        if names and room < 0:
-            break
-        names.append(name)
-    return names
+    cells = {name: [_sweep_cell(point, name) for point in sweep.points] for name in metrics}
+    widths = [2 + max(len(name), *(len(plain(cell)) for cell in cells[name])) for name in metrics]
+    names = blocks_of(metrics, widths, room)[0]
+    front, best = {each.setting for each in sweep.front}, sweep.best(objective)
+    chosen = {"best": best, "knee": sweep.knee}
+    rows = []
+    for index, point in enumerate(sweep.points):
+        marks = [mark for mark, each in chosen.items() if each and each.setting == point.setting]
+        marks += ["dominated"] * (point.setting not in front)
+        values = [cells[name][index] for name in names]
+        rows.append([f"{point.setting:g}", *values, f"{point.values['f1']:.3f}", " ".join(marks)])
+    text = table([shortened(sweep.axis, _AXIS), *names, "f1", ""], rows, texts=(-1,))
+    return "\n".join([text, *map(wrapped, _sweep_legend(sweep, objective, best, names))])
 
 
 def _sweep_cell(point: SweepPoint, name: str) -> str:
@@ -129,14 +116,10 @@ def _sweep_legend(
 ) -> list[str]:
     from genpr.checkpoints.sweep import warnings_of
 
-    axis, first = sweep.axis, sweep.points[0].result
-    nulls = [
-        f"{name} {number(metric.null)}" for name in names if (metric := first.metrics[name]).null is not None
-    ]
-    lines = [f"null: {', '.join(nulls)}"] * bool(nulls)
-    lines.append(
-        f"best ({objective}): " + ("no setting reaches it" if best is None else f"{axis} = {best.setting:g}")
-    )
+    axis, metrics = sweep.axis, sweep.points[0].result.metrics
+    nulls = [f"{name} {number(metrics[name].null)}" for name in names if metrics[name].null is not None]
+    reached = "no setting reaches it" if best is None else f"{axis} = {best.setting:g}"
+    lines = [*[f"null: {', '.join(nulls)}"] * bool(nulls), f"best ({objective}): {reached}"]
     contenders = sweep.contenders(objective)
     if contenders and best is not None and len(sweep.points) > 1:
         others = [f"{point.setting:g}" for point in contenders if point.setting != best.setting]
@@ -148,15 +131,12 @@ def _sweep_legend(
         f"area below the front: {sweep.area:.4f}; dominated: another setting has as much of both, or more"
     )
     if unlike := sweep.differences:
-        more = and_more(len(unlike) - 1, "more")
-        lines.append(
-            " ".join([f"warning: not all were scored alike, which may change values: {unlike[0]}", *more])
-        )
+        told = " ".join([unlike[0], *and_more(len(unlike) - 1, "more")])
+        lines.append(f"warning: not all were scored alike, which may change values: {told}")
     for code in dict.fromkeys(code for point in sweep.points for code in warnings_of(point.result)):
         settings = [f"{point.setting:g}" for point in sweep.points if code in warnings_of(point.result)]
         lines.append(f"warning: {code} at {axis} = {', '.join(settings)}")
-    hidden = [name for name in first.metrics if name in METRICS and name not in names]
-    return [*lines, *[f"also computed, see sweep.csv: {', '.join(hidden)}"] * bool(hidden)]
+    return lines
 
 
 _MOST_METRICS = 5  # that fit 80 columns

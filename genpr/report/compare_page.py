@@ -27,7 +27,7 @@ from genpr.metrics.uncertainty import Interval
 from genpr.metrics.value import MetricValue
 from genpr.report.interpretation import direction, interpret, interpret_comparison
 from genpr.report.page import MOST_BYTES, Figure, Gallery, Picture, made_small, render_page, thumbnail
-from genpr.report.plots import Axis, axis_of, has_plane, metric_curve, plane, short_names
+from genpr.report.plots import axis_of, has_plane, metric_curve, plane, short_names
 from genpr.report.score_page import provenance_of
 from genpr.report.score_tables import ends_text, features_of, known_null, value_text
 from genpr.report.text import number, shown
@@ -100,7 +100,8 @@ def compare_report(
             Figure(name, ALL_METRICS[name].meaning, metric_curve(name, results, lies_on))
             for name in named.metrics
         ],
-        axis_sentence=_axis_sentence(lies_on, is_given=settings is not None),
+        axis=lies_on,
+        is_axis_given=settings is not None,
         warnings=[(item, who) for item, who in notices.items() if item.level == "warning"],
         notes=[(item, who) for item, who in notices.items() if item.level == "note"],
         provenance=[(name, provenance_of(result)) for name, result in named.results.items()],
@@ -131,31 +132,21 @@ def _plane(comparison: Comparison) -> Figure | None:
     return Figure("Precision and recall", sentence, plane(found))
 
 
-def _axis_sentence(axis: Axis, *, is_given: bool) -> str:
-    if not axis.is_ordered:
-        return "In the order in which the results were given."
-    return f"Along {axis.label}{'' if is_given else ', from the names of the results'}."
-
-
 def columns_of(comparison: Comparison) -> list[dict[str, str]]:
     """The metrics that all results have, with null, control and chance; a dash where these are not the same for all."""
-
-    def common(values: Sequence[float | None]) -> str:
-        texts = [number(each, _DASH) for each in values]
-        return texts[0] if len(set(texts)) == 1 else _DASH
-
-    results = comparison.results.values()
-    controls = [{} if each.control is None else each.control.values for each in results]
-    return [
-        {
-            "name": metric,
-            "better": _BETTER[ALL_METRICS[metric].better],
-            "null": common([known_null(each.metrics[metric]) for each in results]),
-            "control": common([values.get(metric) for values in controls]),
-            "chance": common([each.metrics[metric].chance for each in results]),
+    columns = []
+    for name in comparison.metrics:
+        results = [(result.metrics[name], result.control) for result in comparison.results.values()]
+        values = {
+            "null": {number(known_null(metric), _DASH) for metric, _ in results},
+            "control": {
+                number(None if each is None else each.values.get(name), _DASH) for _, each in results
+            },
+            "chance": {number(metric.chance, _DASH) for metric, _ in results},
         }
-        for metric in comparison.metrics
-    ]
+        common = {key: min(texts) if len(texts) == 1 else _DASH for key, texts in values.items()}
+        columns.append({"name": name, "better": _BETTER[ALL_METRICS[name].better], **common})
+    return columns
 
 
 def _references_of(columns: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:
@@ -280,7 +271,7 @@ def side_by_side(sources: Mapping[str, object], *, rows: int = MOST_ROWS) -> Gal
     chosen = names[:rows] if is_generated else [names[index * len(names) // count] for index in range(count)]
     found = [Pictures(each, chosen, keep=made_small).read(range(len(chosen))) for each in opened.values()]
     complete = [index for index in range(len(chosen)) if all(index in each for each in found)]
-    sentence = _about_latents(sources) if is_generated else _about_names(sources)
+    sentence = _about(sources, is_generated=is_generated)
     if missing := len(chosen) - len(complete):
         sentence += f" {missing} of {len(chosen)} rows are left out, since not all images could be read."
     pictures = [
@@ -336,7 +327,11 @@ def _are_equal(sources: Mapping[str, object], keys: Sequence[str]) -> bool:
     )
 
 
-def _about_latents(sources: Mapping[str, object]) -> str:
+def _about(sources: Mapping[str, object], *, is_generated: bool) -> str:
+    """What is known of the latents."""
+    if not is_generated:
+        what = "name" if any(isinstance(each, str | os.PathLike) for each in sources.values()) else "index"
+        return f"Each row holds the images of one {what}. Whether they come from the same latents is not recorded."
     if not _are_equal(sources, _LATENTS):
         return (
             "Each row has the same index, but not the same latent: the number, width, seed or labels of latents differ or "
@@ -344,10 +339,3 @@ def _about_latents(sources: Mapping[str, object]) -> str:
         )
     noise = " and the same noise" if _are_equal(sources, _NOISE) else ", with different noise"
     return f"Each row shares one latent{noise}."
-
-
-def _about_names(sources: Mapping[str, object]) -> str:
-    what = "name" if any(isinstance(each, str | os.PathLike) for each in sources.values()) else "index"
-    return (
-        f"Each row holds the images of one {what}. Whether they come from the same latents is not recorded."
-    )

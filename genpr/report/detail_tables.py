@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -220,9 +220,6 @@ def _entity_tables(found: EntitySummary, most: int, few: int) -> list[DetailTabl
         lines.append(
             f"recognized by {seen.name} ({seen.kind}); thresholds: {THRESHOLDS[seen.chosen]}{source}"
         )
-    if found.forms:
-        forms = ", ".join(f"{form} ({count:,})" for form, count in found.forms[:5])
-        lines.append(" ".join([f"read as {forms}", *and_more(len(found.forms) - 5, "more")]))
     heads = ("entity, most missed first", "expected", "found", "recall", *["wrong"] * has_false)
     unread = tuple((each.name, each.reason, each.answer) for each in found.unreadable[:few])
     text = f"{len(found.unreadable):,} of {found.n_answers:,} answers; they are in no score but failure_rate"
@@ -256,11 +253,8 @@ def modes_table(found: FoundModes, *, every: bool = False) -> str:
         *label_lines(found.origins, found.unlabeled),
     ]
     shown = [str(each) for each in tables if each.rows]
-    return "\n\n".join([_paragraphs(found.summary), *shown, _paragraphs(lines)])
-
-
-def _paragraphs(lines: Iterable[str]) -> str:
-    return "\n".join(map(wrapped, lines))
+    summary, footer = ("\n".join(map(wrapped, each)) for each in (found.summary, lines))
+    return "\n\n".join([summary, *shown, footer])
 
 
 def _clusters(found: FoundModes, every: bool, *, is_real: bool) -> DetailTable:

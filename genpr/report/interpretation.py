@@ -193,16 +193,6 @@ def _caveats(result: Result, judged: Sequence[Share], stray: Share | None, codes
             f"Recall alone is {percent(stray.value)} of its null, but coverage contradicts it: stray fakes have large "
             "balls, which contain reals that resemble none of them. The summary follows coverage."
         )
-    fidelity = next((share for share in judged if share.metric == metrics.precision.name), None)
-    density = share_of(result, metrics.density)
-    if fidelity is not None and fidelity.grade is Grade.WHOLE and density is not None and density.high < 0.8:
-        found.append(
-            f"Density is only {percent(density.value)} of its null: the fakes lie at the edge of the reals."
-        )
-    if fidelity is not None and fidelity.low > 1 + SLACK:
-        found.append(
-            "More fakes are close to reals than of a perfect generator; check for truncation or copies."
-        )
     if wide := [share.metric for share in judged if share.is_wide]:
         found.append(
             f"The interval of {' and '.join(wide)} is wide: score more images before you decide on it."

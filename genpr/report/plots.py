@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from genpr.checkpoints.criterion import Objective, Point, pareto_front
-from genpr.checkpoints.sweep import Sweep, warnings_of
 from genpr.evaluation.result import Result
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.registry import DEFAULT_METRICS
@@ -28,6 +27,8 @@ from genpr.report.text import shown
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from genpr.checkpoints.sweep import Sweep
 
 INK, QUIET, GRID, PAPER = "#222222", "#666666", "#dddddd", "#fffffe"
 THIS, CONTROL, OTHER = "#0060a0", "#b04a00", "#6b6b6c"
@@ -312,29 +313,18 @@ def metric_curve(name: str, results: Sequence[Result], axis: Axis) -> str:
 # Distinguishable with any color vision: Okabe & Ito 2008.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 _MOST_DENSITY = 2.5  # drawn; shrunken fakes have any
-_MARKS = "^vsX*"  # of warnings
-_ROW = 0.05  # height of a row of them, over that of the picture above 0
 
 
 def draw_metrics(axes: Axes, label: str, results: Mapping[float, Result]) -> None:
-    """Precision, recall, density and coverage by position on an axis, in ascending order; marks below 0 for warnings."""
+    """Precision, recall, density and coverage by position on an axis, in ascending order."""
     names = [name for name in DEFAULT_METRICS if all(name in result.metrics for result in results.values())]
     for name, color in zip(names, COLORS, strict=False):
         draw_metric(axes, name, color, results)
     highest = 1.1 * max((result[name] for result in results.values() for name in names), default=1.0)
     top = max(1.05, min(highest, _MOST_DENSITY))
-    height = _ROW * top
-    codes = dict.fromkeys(code for result in results.values() for code in warnings_of(result))
-    for row, code in enumerate(codes, start=1):
-        found = [position for position, result in results.items() if code in warnings_of(result)]
-        mark = _MARKS[(row - 1) % len(_MARKS)]
-        axes.scatter(found, [-height * row] * len(found), marker=mark, color=INK, s=18, label=code)
-    axes.axhline(0, color=QUIET, linewidth=0.8)
-    axes.set(xlabel=label, ylim=(-height * (len(codes) + 0.4 * bool(codes)), top))
-    axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= top])
+    axes.set(xlabel=label, ylim=(0, top))
     limited = f"; cut at {_MOST_DENSITY:g}" if highest > _MOST_DENSITY else ""
-    below = "; below 0: warnings" if codes else ""
-    axes.set_title(f"dotted: a perfect generator{limited}{below}", fontsize=9, loc="left")
+    axes.set_title(f"dotted: a perfect generator{limited}", fontsize=9, loc="left")
 
 
 def put_legend(axes: Axes, *, columns: int) -> None:

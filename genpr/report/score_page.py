@@ -202,8 +202,7 @@ def evidence_report(
         modes = selections.select_modes(evidence, labels=labels, device=device, progress=progress)
         least, most = selections.select_by_realism(evidence)
         chosen = [*selections.select_mislabeled(evidence), *modes, least]
-        chosen += [selections.select_likely_copies(evidence), most]
-        chosen += [selections.select_hubs(evidence), selections.select_repeats(evidence)]
+        chosen += [selections.select_likely_copies(evidence), most, selections.select_repeats(evidence)]
         galleries = _loaded(loader, chosen)
     return html_report(evidence.result, galleries, classes=evidence.classes, most_bytes=most_bytes)
 
@@ -255,45 +254,36 @@ _ELSEWHERE = {"failures", "entities", "name", "skipped"}
 
 def provenance_of(result: Result) -> list[tuple[str, dict[str, str]]]:
     """Everything needed to repeat the score, as (heading, facts)."""
-    roles = ("real images", "fake images") if result.roles == ("real", "fake") else result.roles
-    sets = {capital(role): each for role, each in zip(roles, (result.real, result.fake), strict=True)}
-    if result.held_out is not None:
-        sets["Held-out reals"] = result.held_out
-    groups = [("How it was scored", _recipe(result))]
-    for title, found in sets.items():
-        left_out = [f"{shown(path)} ({code})" for path, code in found.skipped]
-        groups.append((title, {**_facts(asdict(found)), "left out": _text(left_out) or "none"}))
-    if result.alignment is not None:
-        groups.append(
-            ("Alignment", {**_facts(asdict(result.alignment)), "equal scores": "the mean over all orders"})
-        )
-    if result.entities is not None and (seen := result.entities.classifier) is not None:
-        facts = {"thresholds": THRESHOLDS[seen.chosen], "entities": f"{len(seen.entities):,}"}
-        groups.append(("Recognition", {**_facts(asdict(seen)), **facts}))
-    groups += [(f"Extractor {info.name}", _facts(asdict(info))) for info in result.extractors.values()]
-    times = {key.replace("_", " "): f"{value:.1f} s" for key, value in result.seconds.items()}
-    return [*groups, ("Time", times), ("Versions", dict(result.versions))]
-
-
-def _recipe(result: Result) -> dict[str, str]:
     names = ["protocol", "exact", "comparable", "seed", "max_images", "device", "fingerprint"]
     names += ["n_shared"] * (result.real.what == "images") + ["ties"] * (MANIFOLD in result.families)
     names += ["distances"] * (result.entities is None)
-    facts = _facts({name: getattr(result, name) for name in names})
-    facts["protocol met"] = "; ".join(result.deviations) or "yes"
-    facts["features of"] = features_of(result) or "none"
-    return facts
+    recipe = {name: getattr(result, name) for name in names}
+    recipe |= {"protocol_met": result.deviations or True, "features_of": features_of(result)}
+    groups: list[tuple[str, Mapping[str, Any]]] = [("How it was scored", recipe)]
+    roles = ("real images", "fake images") if result.roles == ("real", "fake") else result.roles
+    for role, each in zip(
+        (*roles, "held-out reals"), (result.real, result.fake, result.held_out), strict=True
+    ):
+        if each is not None:
+            left_out = [f"{shown(path)} ({code})" for path, code in each.skipped]
+            groups.append((capital(role), asdict(each) | {"left_out": left_out or None}))
+    if result.alignment is not None:
+        groups.append(("Alignment", asdict(result.alignment) | {"equal_scores": "the mean over all orders"}))
+    if result.entities is not None and (seen := result.entities.classifier) is not None:
+        groups.append(("Recognition", asdict(seen) | {"thresholds": THRESHOLDS[seen.chosen]}))
+    groups += [(f"Extractor {info.name}", asdict(info)) for info in result.extractors.values()]
+    groups += [("Seconds", result.seconds), ("Versions", result.versions)]
+    return [(title, _facts(record)) for title, record in groups]
 
 
 def _facts(record: Mapping[str, Any]) -> dict[str, str]:
     """Names like `n_cached` as words, values as text."""
-    return {
-        ("number of " if name.startswith("n_") else "") + name.removeprefix("n_").replace("_", " "): _text(
-            each
-        )
-        for name, each in record.items()
-        if name not in _ELSEWHERE
-    }
+    facts = {}
+    for name, value in record.items():
+        if name not in _ELSEWHERE:
+            number_of = "number of " if name.startswith("n_") else ""
+            facts[number_of + name.removeprefix("n_").replace("_", " ")] = _text(value)
+    return facts
 
 
 def _text(value: object) -> str:

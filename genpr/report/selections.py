@@ -29,8 +29,7 @@ KnownLabels = Sequence[Label] | None
 """Class of each image of a set, None for those without one; None if no classes are known."""
 
 _REALISM = 24  # pictures at either end
-_HUBS, _REPEATS = 12, 12
-_OVER_FAIR = 10  # times the fair part of the fakes that a suspicious ball contains
+_REPEATS = 12
 
 
 def _beside_nearest(
@@ -76,26 +75,6 @@ def select_by_realism(scores: PerImageScores) -> list[Gallery]:
         )
         for title, sentence, rows in found
     ]
-
-
-def select_hubs(scores: PerImageScores) -> Gallery:
-    """Reals whose balls contain suspiciously many fakes, each beside the fake that is nearest to it."""
-    real, n, m = scores.real, len(scores.real), len(scores.fake)
-    fair = scores.k[coverage.name] * m / n
-    order = np.argsort(-real.n_fakes, kind="stable")
-    many = order[real.n_fakes[order] > _OVER_FAIR * max(fair, 1.0)]
-    pictures = [
-        _beside_nearest(scores, "real", row, f": {real.n_fakes[row]:,} fakes, {real.n_fakes[row] / m:.1%}")
-        for row in many[:_HUBS].tolist()
-    ]
-    limit = f"more than {_OVER_FAIR}{' times as many' if fair >= 1 else ''}"
-    sentence = (
-        f"For a perfect generator, the ball of a real image contains {fair:.3g} fakes on average. "
-        f"The balls of {len(many):,} of {n:,} reals contain {limit}."
-    )
-    sentence += " Scores that rest on them are unreliable." * bool(pictures)
-    more = len(many) - len(pictures)
-    return Gallery("Real images whose balls contain many fakes", sentence, tuple(pictures), more)
 
 
 def select_repeats(scores: PerImageScores) -> Gallery:
@@ -230,12 +209,8 @@ def _mode_summaries(found: FoundModes | None, scores: PerImageScores) -> list[st
     if found is None:
         needed = f"at least {LEAST_IMAGES} images of each set are needed to find modes."
         return [f"{share}; {needed}" for share in shares]
-    modes = found.modes
-    part = ""
-    if (modes.n_real, modes.n_fake) != (len(scores.real), len(scores.fake)):
-        part = f" Modes were looked for among {modes.n_real:,} reals and {modes.n_fake:,} fakes, drawn at random."
     missed, invented, *classes = (f"{capital(sentence)}." for sentence in found.summary)
-    return [" ".join([f"{shares[0]}.", missed, *classes]) + part, f"{shares[1]}. {invented}{part}"]
+    return [" ".join([f"{shares[0]}.", missed, *classes]), f"{shares[1]}. {invented}"]
 
 
 def _of_modes(

@@ -27,15 +27,6 @@ def test_score_prints_a_table_with_values_k_and_purposes(genpr, folders):
     assert "note: only 20 images" in err
 
 
-def test_the_second_run_says_that_nothing_was_embedded(genpr, folders):
-    _, first, _ = genpr("score", *folders, *GABOR)
-    _, second, err = genpr("score", *folders, *GABOR)
-    assert first == second
-    assert "all 20 real features came from the cache; nothing was embedded" in err
-    assert "all 20 fake features came from the cache; nothing was embedded" in err
-    assert "nothing was embedded" not in genpr("score", *folders, *GABOR, "--no-cache")[2]
-
-
 def test_features_are_embedded_once_and_score_like_the_images(genpr, folders, tmp_path):
     files = [tmp_path / f"{folder.name}.safetensors" for folder in folders]
     for folder, file in zip(folders, files, strict=True):
@@ -174,22 +165,6 @@ def test_interruption_exits_130(genpr, folders, monkeypatch):
     monkeypatch.setattr("genpr.evaluation.evaluator.score_with", interrupted)
     code, out, err = genpr("score", *folders, *GABOR)
     assert (code, out, err.strip()) == (130, "", "error: interrupted")
-
-
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [("list metrics", 4), ("list metrics --json", 4), ("score no-such-folder . --json", 2)],
-)
-def test_a_full_stdout_is_one_line_on_stderr(command, code):
-    done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m genpr {command} > /dev/full"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    assert done.stderr.startswith("error: ")
-    assert len(done.stderr.splitlines()) == 1
 
 
 def test_output_into_a_closed_pipe_is_quiet(folders):

@@ -77,19 +77,6 @@ def test_json_csv_and_page(genpr, tmp_path, folder, prompts):
     assert "Images that fit another prompt better" in html
 
 
-def test_one_direction_and_a_prefix(genpr, folder, prompts):
-    options = ("--no-text-to-image", "--prefix", "A photo depicts ", "--distractors", 9, "--extractor", TOY)
-    code, out, _ = genpr("align", folder, "--prompts", prompts, *options)
-    assert code == 0
-    assert "t2i" not in out
-    assert next(line for line in out.splitlines() if "hit_5" in line).split()[-1] == "10"
-    code, _, err = genpr(
-        "align", folder, "--prompts", prompts, *options, "--fail-under", "retrieval.t2i_mrr=.1"
-    )
-    assert code == 2
-    assert "not among" in err
-
-
 def test_hostile_names_and_prompts_do_no_harm(genpr, tmp_path, folder):
     evil = ["=cmd|x", "\x1b[31mred\x07", "<script>alert(1)</script>", "a" * 3000, "\u202etxt", "{{ 7 * 7 }}"]
     scenes, rows = chosen(N), []

@@ -80,11 +80,3 @@ def test_pruning_leaves_what_it_should(genpr, cached, options, left):
     assert len(done["removed"]) == 2 - left
     assert shards() == [newest][:left] if left < 2 else len(shards()) == 2
     assert done["left_size"] == sum(path.stat().st_size for path in shards())
-
-
-def test_a_size_between_the_two_files_keeps_the_recent_one(genpr, cached):
-    newest = max(shards(), key=lambda path: path.stat().st_mtime)
-    code, out, _ = genpr("cache", "prune", "--max-size", str(newest.stat().st_size))
-    assert code == 0
-    assert out.startswith("removed 1 file, ")
-    assert shards() == [newest]

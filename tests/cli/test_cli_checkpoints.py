@@ -67,19 +67,6 @@ def test_checkpoints_are_ranked_by_what_they_draw(genpr, files, checkpoints):
     assert values == scored_by_hand(genpr, files, "step-2.pt", 0.8, 50, 9)
 
 
-def test_as_many_as_reals_are_drawn_and_none_is_cached(genpr, files, checkpoints):
-    code, out, _ = genpr("rank", "real", *checkpoints, *LOAD, *QUICK, "-q")
-    assert code == 0
-    assert out.startswith("2 checkpoints by f1")
-    assert out.splitlines()[4].split()[1] == "step-10.pt"
-    (cached,) = json.loads(genpr("cache", "list", "--json")[1])["folders"]
-    assert cached["images"] == 60
-    assert genpr("watch", "real", "run", *LOAD, *QUICK, *NOW)[0] == 0
-    assert [line["n_fake"] for line in lines(files)] == [60, 60]
-    (cached,) = json.loads(genpr("cache", "list", "--json")[1])["folders"]
-    assert cached["images"] == 60
-
-
 def test_a_watch_scores_checkpoints_and_nothing_else(genpr, files):
     for name in ("log.txt", "step-3.pt.tmp", ".step-4.pt"):
         (files / "run" / name).write_text("no checkpoint")
@@ -127,14 +114,3 @@ def test_a_watch_does_not_go_on_with_images_drawn_otherwise(genpr, watched, argu
     assert "were made otherwise (" in err
     assert words in err
     assert (watched / "run" / "genpr.jsonl").read_bytes() == before
-
-
-def test_a_pattern_chooses_and_genprs_own_files_are_no_checkpoints(genpr, files):
-    write_checkpoint(files / "run" / "ema-1.zip", 0.8)
-    for pattern, names in (("ema*", ["ema-1.zip"]), ("*", ["ema-1.zip", "step-2.pt", "step-10.pt"])):
-        for _ in range(2):
-            arguments = ("--n", 20, "--pattern", pattern, "--give-up", 0)
-            assert genpr("watch", "real", "run", *LOAD, *QUICK, *NOW, *arguments)[0] == 0
-        assert [line["name"] for line in lines(files)] == names
-    for option in (["--pattern", "*"], [*LOAD, "--done-file", "DONE"]):
-        assert genpr("watch", "real", "run", *QUICK, *NOW, *option)[0] == 2

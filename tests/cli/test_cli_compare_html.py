@@ -41,7 +41,7 @@ def test_a_page_is_written_beside_the_same_table(genpr, scored, tmp_path):
     plain = genpr("compare", *scored)
     code, out, err = genpr("compare", *scored, "--html", "page.html")
     assert (code, out) == (0, plain[1])
-    assert err == plain[2] + "wrote page.html\n"
+    assert err == "wrote page.html\n" + plain[2]
     page = (tmp_path / "page.html").read_text()
     assert page.startswith("<!doctype html>")
     assert page.count("<script>") == 1

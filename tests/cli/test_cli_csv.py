@@ -8,8 +8,7 @@ import json
 import numpy as np
 import pytest
 
-import genpr as package
-from genpr.report.files import COLUMNS, cell_of, name_in, write_samples
+from genpr.report.files import COLUMNS, cell_of, name_in
 
 QUICK = ("--extractor", "pixels", "--no-intervals", "--no-control", "--device", "cpu")
 HOSTILE = [
@@ -54,11 +53,6 @@ def test_no_name_is_run_or_lost(name):
     assert name_in(cell) == name
 
 
-def test_plain_names_are_left_alone():
-    for name in ("00001.png", "a/b-c=d+e@f.png", "[17]", "row 17", "ünï.png", "it's.png"):
-        assert cell_of(name) == name
-
-
 @pytest.fixture
 def hostile(folders):
     """Two folders, in which some files have names that programs obey."""
@@ -93,33 +87,3 @@ def test_the_table_is_the_score(genpr, hostile):
         assert (fake / name_in(row["name"])).exists()
     assert [int(row["row"]) for row in reals] == list(range(20))
     assert not [path for path in real.parent.iterdir() if path.suffix == ".tmp"]
-
-
-def test_numbers_are_written_in_full(genpr, folders):
-    real, fake = folders
-    out = real.parent / "samples.csv"
-    assert genpr("score", real, fake, *QUICK, "--csv", out, "-q")[2] == ""
-    found = package.Evaluator(
-        str(real), extractor="pixels", intervals=False, control=False, device="cpu"
-    ).evidence(str(fake))
-    rows = rows_of(out)
-    for name in ("realism", "rarity", "rarity_percentile", "n_balls", "authentic"):
-        column = [float(row[name] or "nan") for row in rows[:20]]
-        np.testing.assert_array_equal(column, getattr(found.fake, name))
-    for name in ("n_fakes", "radius"):
-        np.testing.assert_array_equal([float(row[name]) for row in rows[20:]], getattr(found.real, name))
-    distances = [float(row["nearest_distance"]) for row in rows]
-    both = [*found.fake.nearest_real_distance, *found.real.nearest_fake_distance]
-    np.testing.assert_array_equal(distances, both)
-
-
-def test_copies_have_infinite_realism_and_strangers_no_rarity(tmp_path, rng):
-    real = rng.normal(size=(30, 4))
-    found = package.Evaluator(real, metrics=["precision"], intervals=False, device="cpu").evidence(
-        np.concatenate([real[:1], 1000 + real[:1]])
-    )
-    assert write_samples(tmp_path / "a.csv", found) == 32
-    copy, stranger = rows_of(tmp_path / "a.csv")[:2]
-    assert copy["realism"] == "inf"
-    assert (copy["nearest"], copy["nearest_distance"]) == ("row 0", "0.0")
-    assert (stranger["inside"], stranger["rarity"], stranger["rarity_percentile"]) == ("0", "", "")

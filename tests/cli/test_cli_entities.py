@@ -39,10 +39,9 @@ def test_table_fits_and_tells_all(files, capsys):
     assert "if all unreadable answers were wrong" in out
     failed, *_ = [line.split() for line in lines if line.startswith("entity.failure_rate ")]
     assert failed[1] == "0.1667"
-    assert "4 of 24 answers" in out
+    assert "4 of 24 answers; they are in no score" in out
     assert any(line.startswith("img0 ") for line in lines)
     assert "no entity.precision" in out
-    assert "read as JSON (20)" in out
     assert "warning: 4 of 24 answers could not be read" in err
 
 
@@ -73,16 +72,3 @@ def test_page_holds_everything(files, tmp_path, capsys):
     for part in ("<dt>ties", "unknown extractor", "<dt>distances"):
         assert part not in text
     assert run([*arguments, "--html", str(tmp_path)]) == 2
-
-
-def test_hostile_answers_are_shown_and_not_obeyed(tmp_path, capsys):
-    (tmp_path / "e.json").write_text(json.dumps({"a\x1b[31m": ["cat"], "b": ["[bold]dog"]}))
-    (tmp_path / "f.json").write_text(
-        json.dumps({"a\x1b[31m": "I see \x1b]0;owned\x07\u202e a cat here", "b": []})
-    )
-    assert run(["entities", str(tmp_path / "e.json"), str(tmp_path / "f.json")]) == 0
-    out, err = capsys.readouterr()
-    assert "\x1b" not in out + err
-    assert "\u202e" not in out + err
-    assert "\\x1b[31m" in out
-    assert "[bold]dog" in out

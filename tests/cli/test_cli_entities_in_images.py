@@ -65,17 +65,3 @@ def test_prompts_and_encoders(genpr, files):
     record = json.loads(out)
     assert record["extractor"]["name"] == "toy-colors"
     assert record["fake"]["what"] == "images"
-
-
-def test_results_are_compared_if_recognized_alike(genpr, files, tmp_path):
-    paths = []
-    for name, images in (("detector", "images"), ("detector", "real"), ("blind", "real")):
-        options = ("--by", by(name), "--json", "-q")
-        paths.append(tmp_path / f"{len(paths)}.json")
-        paths[-1].write_text(genpr("entities", files["expected"], files[images], *options)[1])
-    code, out, _ = genpr("compare", *paths[:2])
-    assert (code, "higher" in out) == (0, True)
-    assert "balls" not in out
-    code, _, err = genpr("compare", paths[0], paths[2])
-    assert code == 3
-    assert "extractor of entity.recall" in err

@@ -87,30 +87,6 @@ def test_one_score_serves_the_page_the_table_and_the_classes(genpr, classes, tmp
     )
 
 
-def test_given_labels_name_what_is_missed_on_the_page(genpr, tmp_path, write_images, rng):
-    """Reals are dark or bright, in one folder, and no fake is bright."""
-    tones = np.repeat([0, 130], [60, 40])[:, None, None, None]
-    real = write_images("real", (tones + rng.integers(0, 100, (100, 8, 8, 3))).astype(np.uint8))
-    fake = write_images("fake", rng.integers(0, 100, (60, 8, 8, 3), dtype=np.uint8))
-    labels = []
-    for side, names in ((real, ["dark"] * 60 + ["bright"] * 40), (fake, ["dark"] * 60)):
-        lines = [f"{row:05d}.png,{name}" for row, name in enumerate(names)]
-        labels.append(tmp_path / f"{side.name}.csv")
-        labels[-1].write_text("\n".join(["name,label", *lines]))
-    page = tmp_path / "page.html"
-    by_class = (
-        "--per-class",
-        "--min-per-class",
-        "20",
-        "--real-labels",
-        labels[0],
-        "--fake-labels",
-        labels[1],
-    )
-    assert genpr("score", real, fake, *PIXELS, *by_class, "--html", page)[0] == 0
-    assert "expected; bright 100%" in page.read_text()
-
-
 def test_a_page_changes_nothing_of_the_score(genpr, folders, tmp_path):
     page = tmp_path / "page.html"
     plain = genpr("score", *folders, *PIXELS, "--json")[1]

@@ -76,18 +76,6 @@ def test_labels_that_do_not_fit_are_told_before_anything_is_computed(
     assert "names none of the 180 images" in err
 
 
-def test_another_tool(genpr, files):
-    fakes = "--fake-labels", files / "fake-labels.npy", "--classifier", files / "fake-labels.npy"
-    gate = ("--fail-under", "label.accuracy=.99", "--fail-under", "label.exact_match=.1")
-    code, out, err = genpr(
-        "score", files / "real.npy", files / "wrong.npy", "--labels", *fakes, *gate, *QUIET
-    )
-    assert "label.accuracy         1.0000" in out
-    # Of single labels there is no exact match: what has no value does not pass.
-    assert code == 5
-    assert "label.exact_match has no value" in err
-
-
 @pytest.mark.parametrize("command", ["rank", "sweep", "watch"])
 def test_other_commands_that_score(genpr, files, tmp_path, command):
     real, fake, *labels = sides(files)

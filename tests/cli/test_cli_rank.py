@@ -61,16 +61,6 @@ def test_the_table_ranks_and_marks_who_may_be_the_best(genpr, files):
     assert "\x1b" not in out
 
 
-def test_a_metric_that_is_not_computed_otherwise_is_computed(genpr, files):
-    code, out, _ = genpr("rank", *files, *QUICK, "--by", "fd")
-    assert code == 0
-    assert out.startswith("3 checkpoints by fd, lower is better\n")
-    assert "no bounds: no interval of fd is known for" in out
-    code, out, _ = genpr("rank", *files, *QUICK, "--by", "recall", "--metrics", "precision", "--json")
-    assert code == 0
-    assert set(json.loads(out)["results"]["step-1.npy"]["metrics"]) == {"precision", "recall"}
-
-
 def test_stored_results_rank_like_their_images(genpr, files, tmp_path):
     stored = []
     for path in files[1:]:
@@ -82,19 +72,6 @@ def test_stored_results_rank_like_their_images(genpr, files, tmp_path):
     for mine, other in zip(ours["checkpoints"], theirs["checkpoints"], strict=True):
         assert mine.pop("name") + ".npy" == other.pop("name")
         assert mine == other
-
-
-def test_stored_results_that_differ_are_refused_unless_forced(genpr, files, tmp_path):
-    for name, options in (("a", ()), ("b", ("--k", 4))):
-        record = genpr("score", files[0], files[1], *QUICK, *options, "--json", "-q")[1]
-        (tmp_path / f"{name}.json").write_text(record)
-    pair = [tmp_path / "a.json", tmp_path / "b.json"]
-    code, out, err = genpr("rank", "--results", *pair)
-    assert (code, out) == (3, "")
-    assert "k of precision is 4 in b and 3 in a" in err
-    code, out, _ = genpr("rank", "--results", *pair, "--force")
-    assert code == 0
-    assert "not made alike: k of precision" in out
 
 
 def test_a_bad_checkpoint_is_named_and_nothing_is_printed(genpr, files):

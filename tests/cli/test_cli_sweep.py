@@ -53,7 +53,6 @@ def test_the_files_agree_with_the_table(genpr, points, tmp_path):
         assert len(np.unique(np.asarray(picture.convert("L")))) > 10, "not blank"
     drawing = (tmp_path / "out" / "sweep.svg").read_text()
     assert "precision (fidelity)" in drawing
-    assert "shrinkage" in drawing
     density = max(point["result"]["metrics"]["density"]["value"] for point in record["points"])
     assert ("cut at 2.5" in drawing) == (1.1 * density > 2.5)
 
@@ -126,12 +125,3 @@ def test_a_generator_is_swept(genpr, generator, tmp_path):
     code, _, err = genpr("sweep", *generator, "--psi", "1", "--out", "out", "--checkpoint", "dark.txt")
     assert code == 2
     assert "is a point of another sweep (other checkpoint)" in err
-
-
-def test_a_checkpoint_reaches_the_factory(genpr, generator):
-    values = []
-    for more in ((), ("--checkpoint", "dark.txt")):
-        code, out, err = genpr("sweep", *generator, "--psi", "1", "--n", "70", "--json", *more)
-        assert code == 0, err
-        values.append(json.loads(out)["points"][0]["result"]["metrics"]["recall"]["value"])
-    assert values[0] > values[1]

@@ -68,13 +68,6 @@ def test_the_numbers_are_those_of_score(genpr, run):
         assert record["fingerprint"] == score["fingerprint"]
 
 
-def test_each_notice_is_shown_once_and_never_with_quiet(genpr, run):
-    err = genpr("watch", "real.npy", "run", *NOW)[2]
-    assert err.count("below 1,000") == 1
-    (run / "genpr.jsonl").unlink()
-    assert "below 1,000" not in genpr("watch", "real.npy", "run", *NOW, "--quiet")[2]
-
-
 def test_json_holds_every_line_and_the_best(genpr, run):
     code, out, _ = genpr("watch", "real.npy", "run", *NOW, "--by", "recall", "--json")
     record = json.loads(out)
@@ -82,19 +75,6 @@ def test_json_holds_every_line_and_the_best(genpr, run):
     assert record["records"] == lines(run)
     assert record["best"] in record["records"]
     assert record["by"] == json.loads((run / "best.json").read_text())["by"] == "recall"
-
-
-def test_whole_results_can_be_kept_and_compared(genpr, run):
-    left = run / "genpr-results" / ".epoch_1.npy.json.abc_1.tmp"
-    left.parent.mkdir()
-    left.write_text("half, of a watch that was killed")
-    assert genpr("watch", "real.npy", "run", *NOW, "--keep-results")[0] == 0
-    files = [run / "genpr-results" / f"{line['name']}.json" for line in lines(run)]
-    assert sorted(files) == sorted(left.parent.iterdir())
-    code, out, _ = genpr("compare", *files, "--json")
-    assert code == 0
-    compared = json.loads(out)["values"].values()
-    assert [values["recall"] for values in compared] == [line["metrics"]["recall"] for line in lines(run)]
 
 
 def test_a_failed_source_and_other_sizes_are_in_the_table(genpr, run, rng):
@@ -106,17 +86,6 @@ def test_a_failed_source_and_other_sizes_are_in_the_table(genpr, run, rng):
     assert failed.split()[-1].startswith("array-damage")  # as wide as the table
     assert "30 to 40 images" in out
     assert "a.npz is given up (array-damaged)" in err
-
-
-def test_nothing_to_score_is_no_error(genpr, run):
-    for path in run.iterdir():
-        path.unlink()
-    code, out, err = genpr("watch", "real.npy", "run", *NOW)
-    assert (code, out) == (0, "")
-    assert "no samples were scored" in err
-    assert (
-        genpr("watch", "real.npy", "run", *NOW, "--json")[1] == '{"by": "f1", "best": null, "records": []}\n'
-    )
 
 
 @pytest.mark.parametrize("as_json", [False, True])

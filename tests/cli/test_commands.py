@@ -30,128 +30,67 @@ scor real fake                                                              2 us
 score real                                                                  2 usage
 score real fake --extracter gabor                                           2 usage
 score real fake --extractor inseption                                       2 unknown-extractor
-score real.npy fake.npy --extractor inseption                               2 unknown-extractor
 score real fake GABOR --fail-under precision                                2 usage
 score real fake GABOR --fail-under presicion=0.5                            2 usage
-score real fake GABOR --fail-under recall=nan                               2 usage
-score real fake GABOR --fail-over recall=1                                  2 usage
-score real fake GABOR --metrics fd --fail-under fd=1                        2 usage
-score real fake GABOR --fail-under label.gan_test=.5                        2 usage
 score real fake GABOR --metrics label.gan_test                              2 metric-of-other-family
 score real fake GABOR --metrics fud                                         2 unknown-metric
 score real fake GABOR --metrics c_t                                         2 held-out-missing
 score real fake GABOR --held-out more.npy --protocol prdc                   2 protocol-pinned
-score real fake GABOR --max-bad lots                                        2 usage
 score real fake GABOR --k 0                                                 2 bad-k
 score real fake GABOR --max-memory much                                     2 bad-option
 score real fake GABOR --html nowhere/page.html                              2 path-not-found
 score real fake GABOR --html folder.csv                                     2 is-a-folder
 score real fake GABOR --csv rows.parquet                                    2 output-suffix
-score real fake GABOR --csv nowhere/rows.csv                                2 path-not-found
-score real fake GABOR --csv folder.csv                                      2 is-a-folder
-score real fake GABOR --html page.html --protocol genpr --protocol prdc     2 usage
-score real fake GABOR --csv rows.csv --protocol genpr --protocol prdc       2 usage
-score real fake GABOR --per-class --protocol genpr --protocol prdc          2 usage
 score real fake GABOR --metrics fd --csv rows.csv                           2 no-samples
-score real fake GABOR --classifier knn                                      2 usage
-score real fake GABOR --label-k 3                                           2 usage
-score real fake GABOR --real-labels a.csv                                   2 usage
-score real fake GABOR --labels --worst-by null                              2 usage
-score real fake GABOR --labels --classifier linear --label-k 3              2 usage
-score real fake GABOR --labels --classifier forest                          2 bad-option
-score missing real.npy                                                      2 path-not-found
-score real.npy missing                                                      2 path-not-found
 score real fake --offline                                                   4 weights-missing
 score real real.npy --offline                                               3 features-against-images
-score real missing.npy --offline                                            2 path-not-found
 score real.npy fake.npy --extractor pixels                                  3 feature-shape
 score empty real.npy                                                        3 no-images
 score few.npy real.npy                                                      3 too-few-images
 score nan.npy real.npy                                                      3 non-finite
-score real.npy nan.npy                                                      3 non-finite
-score inf.npy real.npy                                                      3 non-finite
-score overflow.npy real.npy                                                 3 non-finite
 score wide.npy real.npy                                                     3 width-mismatch
-score flat.npy real.npy                                                     3 feature-shape
 score object.npz real.npy                                                   3 file-damaged
-score real fake.npy GABOR --csv rows.csv                                    3 features-against-images
 score real half GABOR                                                       3 image-corrupt
 score real page GABOR                                                       3 image-unreadable
 score real bomb GABOR                                                       3 image-too-large
-score real half GABOR --on-bad skip                                         3 image-corrupt
-score real fake GABOR --max-pixels 10                                       3 image-too-large
-features real x.npy GABOR                                                   2 output-suffix
 features real x.safetensors GABOR --max-memory 1kB                          2 bad-option
 features missing x.safetensors GABOR                                        2 path-not-found
 pack missing x.npz                                                          2 path-not-found
-pack real x.zip                                                             2 output-suffix
-pack real no/x.npz                                                          2 path-not-found
 pack real old.npz                                                           2 output-exists
-pack old.npz old.npz --force                                                2 output-exists
 pack real x.npz --on-bad ignore                                             2 usage
 pack mixed x.npz                                                            3 mixed-sizes
 pack statistics.npz x.npz                                                   3 npz-key
-pack empty x.npz                                                            3 no-images
-pack half x.npz                                                             3 image-corrupt
 modes real.npy fake.npy --clusters 1                                        2 usage
-modes real.npy fake.npy --k 0                                               2 bad-k
 modes real.npy fake.npy                                                     3 too-few
-modes real.npy fake.npy --seed -1                                           2 bad-option
-modes real.npy fake.npy --extractor inception                               3 feature-shape
-modes real.npy nowhere                                                      2 path-not-found
-align nowhere --prompts prompts.csv                                         2 path-not-found
-align drawings --prompts none.csv                                           2 path-not-found
 align drawings TOY --extractor inception                                    2 no-text-encoder
 align drawings TOY --extractor clip-vit-b-32 --offline                      4 weights-missing
-align drawings TOY --html none/page.html                                    2 path-not-found
-align drawings TOY --csv table.txt                                          2 output-suffix
 align drawings TOY --distractors 0                                          2 usage
 align drawings TOY --fail-under precision=.5                                2 usage
 align drawings TOY --fail-over retrieval.mrr=.5                             2 usage
 align drawings TOY --fail-under retrieval.copy_rate=.5                      2 usage
-align drawings TOY --no-text-to-image --fail-under retrieval.t2i_mrr=.1     2 usage
-entities expected.csv nowhere.jsonl                                         2 path-not-found
 entities expected.csv one.jsonl                                             3 ids-do-not-match
 entities expected.csv text.json                                             3 bad-records
 entities expected.csv answers.jsonl --aliases twice.csv                     3 alias-conflict
-entities expected.csv answers.jsonl --vocabulary none.txt                   2 path-not-found
-entities expected.csv answers.jsonl --html none/page.html                   2 path-not-found
 entities expected.csv answers.jsonl --fail-under recall=.1                  2 usage
 entities expected.csv answers.jsonl --fail-under entity.failure_rate=.1     2 usage
 entities expected.csv answers.jsonl --fail-over entity.recall=.1            2 usage
 entities expected.csv answers.jsonl --max-images 3                          2 usage
-entities expected.csv answers.jsonl --calibrate-on real                     2 usage
-entities expected.csv answers.jsonl --by clip                               2 usage
 entities expected.csv stripes                                               2 images-not-answers
 entities expected.csv stripes --by clip                                     2 no-vocabulary
-entities expected.csv stripes --by clip --vocabulary objects.txt --offline  4 weights-missing
-entities expected.csv stripes BYdetector --calibrate-on real                2 bad-option
-entities expected.csv nowhere --by clip --offline                           2 path-not-found
 entities expected.csv stripes BYneither                                     2 custom-detector
 entities expected.csv stripes BYgone                                        2 custom-classifier
-entities expected.csv stripes BYdetector --fail-over entity.failure_rate=.1 2 usage
-entities expected.csv stripes BYdetector --html none/page.html              2 path-not-found
 rank                                                                        2 usage
 rank real.npy                                                               2 usage
 rank real.npy fake.npy --by best                                            2 unknown-metric
 rank real.npy fake.npy --by f0                                              2 bad-beta
 rank real.npy fake.npy --by rarity                                          2 no-order
 rank real.npy fake.npy --protocol nonsense                                  2 unknown-protocol
-rank real.npy fake.npy --metrics nonsense                                   2 unknown-metric
 rank real.npy fake.npy --by label.gan_test                                  2 not-computed
 rank real.npy fake.npy --fake-labels a.csv                                  2 usage
 rank real.npy fake.npy --labels --classifier a.csv --real-labels b.csv      2 usage
 rank real.npy fake.npy fake.npy                                             2 bad-checkpoints
-rank real.npy fake.npy --html page.html                                     2 usage
 rank real.npy few.npy fake.npy                                              3 not-alike
-rank real.npy fake.npy nan.npy                                              3 non-finite
-rank --results a.json --k 4                                                 2 usage
-rank --results a.json LOAD                                                  2 usage
-rank --results text.json text.json                                          2 bad-checkpoints
 rank gone run/step-1.pt run/step-3.pt LOAD                                  2 no-checkpoint
-rank gone run/step-1.pt run/step-1.pt LOAD                                  2 bad-checkpoints
-compare gone.json gone.json                                                 2 path-not-found
-compare gone.json gone.json --html /nowhere/page.html                       2 path-not-found
 compare text.json text.json                                                 3 not-a-result
 compare a.json a.json --samples a                                           2 usage
 compare a.json a.json --html p.html --rows 3                                2 usage
@@ -160,70 +99,25 @@ sweep real.npy fake.npy                                                     2 us
 sweep real.npy 1=                                                           2 usage
 sweep real.npy 1=fake.npy 1.0=more.npy                                      2 usage
 sweep real.npy nan=fake.npy                                                 2 bad-setting
-sweep real.npy 1=fake.npy --maximize fid                                    2 no-order
-sweep real.npy 1=fake.npy --at-least recall                                 2 usage
 sweep real.npy 1=fake.npy --metrics density                                 2 not-computed
-sweep real.npy 1=gone.npy                                                   2 path-not-found
-sweep gone.npy 1=fake.npy                                                   2 path-not-found
-sweep real.npy 1=fake.npy --html page.html                                  2 usage
-sweep blobs LOAD                                                            2 usage
-sweep blobs LOAD --psi 1 1=p.npy                                            2 usage
-sweep blobs --psi 1                                                         2 usage
-sweep blobs --latent-dim 3 1=p.npy                                          2 usage
-sweep blobs LOAD --psi 0:1:0.3                                              2 usage
-sweep blobs LOAD --psi 1:0:0.1                                              2 usage
-sweep blobs LOAD --psi 0:1:0                                                2 usage
-sweep blobs LOAD --psi a                                                    2 usage
 sweep blobs --generator gan.py:gone --psi 1                                 2 custom-generator
 sweep blobs --generator gone.py:load --psi 1                                2 custom-generator
-watch NOW real.npy missing                                                  2 path-not-found
-watch NOW missing.npy samples                                               2 path-not-found
 watch NOW samples samples                                                   2 same-folder
-watch NOW real.npy samples --by nonsense                                    2 unknown-metric
-watch NOW real.npy samples --metrics precision                              2 not-computed
-watch NOW real.npy samples --metrics rarity --by rarity                     2 no-order
-watch NOW real.npy samples --by pareto                                      2 no-order
-watch NOW real.npy samples --by f0                                          2 bad-beta
-watch NOW real.npy samples --metrics nonsense                               2 unknown-metric
-watch NOW real.npy samples --protocol nonsense                              2 unknown-protocol
-watch NOW real.npy samples --out missing/a.jsonl                            2 path-not-found
-watch NOW real.npy samples --settle -1                                      2 bad-option
 watch NOW real.npy samples --interval 0                                     2 usage
 watch NOW real.npy samples --until 0                                        2 usage
 watch NOW real.npy samples LOAD --done-file DONE                            2 usage
 cache prune                                                                 2 usage
-cache prune --max-size big                                                  2 bad-option
-cache prune --max-size -1                                                   2 bad-option
 cache prune --older-than 30                                                 2 usage
 cache prune --older-than soon                                               2 usage
-cache prune --extractor nonsense                                            2 unknown-extractor
-sweep blobs LOAD GABOR --psi 1 --checkpoint run/step-1.pt --axis guidance   2 custom-generator
-sweep blobs LOAD GABOR --psi 1 --checkpoint gone.pt                         2 no-checkpoint
-cache prune --max-size 0 --cache-dir missing                                2 path-not-found
 cache prune --max-size 0 --cache-dir real                                   2 not-a-cache
-cache list --cache-dir missing                                              2 path-not-found
-cache list --cache-dir real                                                 2 not-a-cache
 weights nonsense                                                            2 usage
-audit --metric nonsense                                                     2 unknown-metric
 demo --device nonsense                                                      2 unknown-device
 list nonsense                                                               2 usage
-rank gone run/step-1.pt --n 20                                              2 usage
-rank gone run/step-1.pt --psi 0.7                                           2 usage
-rank gone run/step-1.pt --axis guidance                                     2 usage
-rank gone run/step-1.pt --rule z-clip                                       2 usage
-rank gone run/step-1.pt --latent-dim 3                                      2 usage
-rank gone run/step-1.pt --image-range 0,1                                   2 usage
-rank gone run/step-1.pt LOAD --rule z-clip                                  2 usage
-rank gone run/step-1.pt LOAD --axis guidance                                2 usage
 rank gone run/step-1.pt LOAD --psi -1 --rule z-clip                         2 bad-psi
-rank gone run/step-1.pt LOAD --n 1                                          2 usage
-rank gone run/step-1.pt --generator gan.py                                  2 custom-generator
-rank gone run/step-1.pt --generator gan.py:gone                             2 custom-generator
-rank gone run/step-1.pt --generator gone.py:load                            2 custom-generator
 rank gone run/step-1.pt LOAD --image-range 1                                2 image-range
 watch NOW real.npy samples --pattern ema*                                   2 usage
-modes big.npy big.npy --clusters 40                                         2 bad-option
-modes big.npy big.npy --max-images 20                                       3 too-few
+score real fake GABOR --fail-under recall=nan                               2 usage
+score real fake GABOR --metrics fd --fail-under fd=1                        2 usage
 """
 
 

@@ -95,37 +95,6 @@ def test_modules_of_the_working_directory_are_not_imported(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-FACTORY = """
-import helper
-class Extractor:
-    name, dim = "mine", 3
-    def __call__(self, images):
-        import late
-        return images.float().mean(dim=(2, 3))
-def factory():
-    return Extractor()
-"""
-
-
-@pytest.mark.parametrize("named", ["package.mine:factory", "package/mine.py:factory"])
-def test_code_that_is_named_is_found_in_the_working_directory(named, tmp_path, write_images, rng):
-    real, fake = (
-        write_images(n, rng.integers(0, 256, (9, 8, 8, 3), dtype=np.uint8)) for n in ("real", "fake")
-    )
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__init__.py").touch()
-    (tmp_path / "package" / "mine.py").write_text(FACTORY)
-    for folder in (tmp_path, tmp_path / "package"):
-        (folder / "helper.py").touch()
-        (folder / "late.py").touch()
-    done = started(
-        *GENPR,
-        *("score", real, fake, "--extractor", named, "--no-cache", "--no-intervals", "-q"),
-        folder=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_who_waits_for_other_processes_says_so(features):
     """The variables of a training may be left over in the environment of what it starts."""
     left = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}

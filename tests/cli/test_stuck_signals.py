@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -143,38 +142,3 @@ def test_a_signal_is_answered_while_torch_is_imported(folders, tmp_path, wait):
         out, err = process.communicate(timeout=60)
     assert time.monotonic() - sent < LONGEST_S
     assert (process.returncode, out, err.strip()) == (130, "", "error: interrupted")
-
-
-@pytest.mark.slow
-def test_the_cursor_of_a_terminal_is_brought_back(folders, tmp_path):
-    ready, script = tmp_path / "ready", tmp_path / "stuck.py"
-    script.write_text(STUCK)
-    ours, theirs = pty.openpty()
-    arguments = [
-        each for each in scoring(folders, str(tmp_path / "cache")) if each not in {"-q", "stuck.py:Net"}
-    ]
-    arguments.insert(arguments.index("--extractor") + 1, f"{script}:Net")
-    env = os.environ | {"READY": str(ready), "TERM": "xterm"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "genpr", *arguments], stdout=subprocess.PIPE, stderr=theirs, env=env
-    ) as process:
-        deadline = time.monotonic() + 60
-        while not ready.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-    os.close(theirs)
-    shown = b""
-    while piece := _read(ours):
-        shown += piece
-    assert process.returncode == 130
-    assert b"\x1b[?25l" in shown, "a bar hides the cursor"
-    assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")
-    assert b"error: interrupted" in shown
-
-
-def _read(terminal):
-    try:
-        return os.read(terminal, 4096)
-    except OSError:  # nobody writes any more
-        return b""

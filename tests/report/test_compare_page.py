@@ -126,13 +126,6 @@ def test_without_intervals_no_difference_is_claimed():
     assert "b against a: no interval precision and recall." in found.evidence
 
 
-def test_unpaired_differences_are_a_caveat():
-    results = pair(EVEN, {"precision": 0.5, "recall": 0.5})
-    results["b.json"] = replace(results["b.json"], seed=7)  # other halves
-    (caveat,) = interpreted(results).caveats
-    assert "unpaired" in caveat
-
-
 def test_unlike_results_are_shown_with_what_differs_and_not_ranked():
     results = pair(EVEN, {"precision": 0.4, "recall": 0.4})
     other = replace(a_side("other"), content="e" * 64, order="f" * 64)
@@ -170,13 +163,6 @@ def test_metrics_computed_in_another_way_are_not_subtracted():
 def test_an_axis_is_found_in_the_names(names, label, positions):
     found = axis_of(names)
     assert (found.label, found.positions, found.is_ordered) == (label, positions, label != "result")
-
-
-def test_curves_are_sorted_along_their_axis():
-    steps = {f"step-{step}.json": a_scored({"coverage": value}) for step, value in ((900, 0.5), (10, 0.1))}
-    page = compare_report(compare(steps))
-    assert "Along step" in section(page, "figures")
-    assert elements(page, "svg")[0].get("aria-label").startswith("coverage by step. 10: 0.097, 900: 0.485")
 
 
 def test_the_plane_numbers_the_results_and_draws_the_front():

@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 from page_results import a_result, an_asked_result
 
-import genpr
-from genpr.demo import build_demo
 from genpr.metrics import ball_metrics
 from genpr.metrics.value import MetricValue
 from genpr.report.interpretation import Grade, interpret, share_of
-from genpr.report.text import percent
 
 BLAME = ("misses", "no real one", "lmost none", "leaves out", "contradicts")
 PRDC = ("precision", "recall", "density", "coverage")
@@ -144,22 +141,6 @@ def test_without_intervals_the_images_of_the_side_that_is_averaged_count():
     few = replace(result, fake=replace(result.fake, n=50))
     of_fakes, of_reals = (share_of(few, each) for each in (ball_metrics.precision, ball_metrics.recall))
     assert of_fakes.high - of_fakes.low > 3 * (of_reals.high - of_reals.low)
-
-
-def test_words_for_shares():
-    percents = [percent(share) for share in (0.0, 0.001, 0.5, 0.999, 1.0)]
-    assert percents == ["0 %", "less than 1 %", "50 %", "more than 99 %", "100 %"]
-
-
-def test_the_four_demo_fakes_get_four_different_true_sentences():
-    demo = build_demo(n=200)
-    evaluator = genpr.Evaluator(demo.real.images, extractor="gabor", device="cpu", control=False)
-    summaries = {fake.name: interpret(evaluator.score(fake.images)).summary for fake in demo.fakes}
-    assert len(set(summaries.values())) == 4
-    assert not any(word in summaries["faithful"] for word in BLAME)
-    assert "misses about" in summaries["mode-dropped"]
-    assert "of the generated images look like no real one" in summaries["half-junk"]
-    assert summaries["blurred"].startswith("Almost none of the generated images")
 
 
 def test_conditional_scores_are_the_summary_where_that_is_all():

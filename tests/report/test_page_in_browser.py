@@ -108,17 +108,6 @@ def test_a_score_fetches_nothing_fits_and_passes_axe(opened, name):
     check_view(opened[name])
 
 
-@pytest.mark.parametrize(("width", "medium"), [(330, "screen"), (840, "screen"), (688, "print")])
-def test_a_page_with_long_names_is_never_wider_than_screen_or_paper(browser, tmp_path, width, medium):
-    names = ("precision", "recall", "complement_precision", "witnessed_diversity")
-    path = tmp_path / "page.html"
-    path.write_text(html_report(a_result(dict.fromkeys(names, 0.5), nulls=dict.fromkeys(names, 0.9))))
-    view = Opened(browser, path.as_uri(), {"width": width, "height": 900}, "light")
-    view.page.emulate_media(media=medium)
-    assert view.page.evaluate("document.documentElement.scrollWidth") <= width
-    view.page.context.close()
-
-
 def test_everything_is_reached_and_worked_by_keyboard(opened):
     page = opened["dark"].page
     wanted = page.evaluate("document.querySelectorAll('a[href], button.enlarge, summary').length")

@@ -65,30 +65,12 @@ def test_values_of_another_arithmetic_are_marked(result):
     assert row.split()[1] == f"~{result['precision']:.4f}"
 
 
-def test_a_metric_without_a_value_is_named(rng):
-    real = rng.normal(size=(40, 3))
-    text = score_table(genpr.score(real, real + 100, metrics=["precision", "rarity"]))
-    assert "no value with these images: rarity" in text
-    assert not [line for line in text.splitlines() if line.split()[:1] == ["rarity"]]
-
-
 class TestOptions:
     @pytest.fixture
     def files(self, rng, tmp_path):
         for name in ("real", "fake"):
             np.save(tmp_path / f"{name}.npy", rng.normal(size=(50, 3)))
         return [str(tmp_path / "real.npy"), str(tmp_path / "fake.npy")]
-
-    @pytest.mark.parametrize(
-        ("options", "has_interval", "has_control"),
-        [([], True, True), (["--no-intervals"], False, True), (["--no-control"], True, False)],
-        ids=str,
-    )
-    def test_intervals_and_control(self, files, capsys, options, has_interval, has_control):
-        assert run(["score", *files, "-q", *options]) == 0
-        out = capsys.readouterr().out
-        assert bool(INTERVAL.search(out)) == has_interval
-        assert ("real v. real" in out) == has_control
 
     def test_a_gate_on_a_metric_without_a_value_is_missed(self, files, tmp_path, capsys):
         """Otherwise the worst fakes, that lie in no ball at all, would pass."""

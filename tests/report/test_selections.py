@@ -16,7 +16,6 @@ from genpr.report.page import Picture
 from genpr.report.selections import (
     repeats,
     select_by_realism,
-    select_hubs,
     select_likely_copies,
     select_modes,
     select_repeats,
@@ -89,31 +88,6 @@ def test_no_fake_is_at_both_ends_of_realism(count, least, most):
     found = [rows(each) for each in select_by_realism(made(4, count, fake={"realism": values}))]
     order = np.argsort(values).tolist()
     assert found == [order[:least], order[::-1][:most]]
-
-
-def test_reals_whose_balls_contain_many_fakes():
-    n_fakes = np.zeros(100, int)
-    n_fakes[[3, 7, 9, 11]] = [41, 50, 50, 40]  # fair are 2 x 200 / 100: more than 40 are many
-    found = select_hubs(made(100, 200, k=2, real={"n_fakes": n_fakes, "nearest_fake": np.arange(100)}))
-    assert found.pictures == (
-        Picture(("real", 7), "r7: 50 fakes, 25.0%", ("fake", 7), "f7"),
-        Picture(("real", 9), "r9: 50 fakes, 25.0%", ("fake", 9), "f9"),
-        Picture(("real", 3), "r3: 41 fakes, 20.5%", ("fake", 3), "f3"),
-    )
-    assert found.more == 0
-    assert "3 of 100 reals contain more than 10 times as many" in found.sentence
-    n_fakes[:15] = np.arange(60, 75)
-    found = select_hubs(made(100, 200, k=2, real={"n_fakes": n_fakes}))
-    assert rows(found) == list(range(14, 2, -1))
-    assert found.more == 3
-
-
-@pytest.mark.parametrize(("count", "shown"), [(10, []), (11, [5])])
-def test_where_hardly_any_fake_is_fair_a_few_are_not_many(count, shown):
-    found = select_hubs(made(100, 10, k=5, real={"n_fakes": np.where(np.arange(100) == 5, count, 0)}))
-    assert rows(found) == shown
-    assert "0.5 fakes on average" in found.sentence
-    assert f"{len(shown)} of 100 reals contain more than 10." in found.sentence
 
 
 ROWS = [[1, 2], [0, 0], [3, 3], [1, 2], [-0.0, 0], [3, 3], [0, -0.0], [9, 9], [2, 1]]

@@ -40,7 +40,7 @@ def test_rows_are_of_the_same_latents():
     for row, (_, pictures) in enumerate(gallery.groups):
         assert [each.caption for each in pictures] == ["1 half", "2 whole"]
         for psi, picture in zip((0.5, 1.0), pictures, strict=True):
-            wanted = int(levels(drawn.latents.z[row : row + 1], psi=psi)[0, 0, 0, 0])
+            wanted = int(levels(drawn.latents[row : row + 1], psi=psi)[0, 0, 0, 0])
             assert abs(gray(picture.data) - wanted) <= 2
 
 
