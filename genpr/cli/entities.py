@@ -41,7 +41,7 @@ def command(expected: Path, found: str, *, options: EntityOptions, output: Score
     genpr entities expected.csv answers.jsonl
     genpr entities prompts.csv answers.jsonl --vocabulary objects.txt
     genpr entities expected.csv images/ --by fasterrcnn_resnet50_fpn_v2
-    genpr entities prompts.csv images/ --vocabulary objects.txt --by clip --calibrate-on real/ --calibrate-expected real.csv
+    genpr entities prompts.csv images/ --by clip --calibrate-on real/ ...
     genpr entities expected.csv answers.csv --json > a.json    for compare, rank
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     output.check(options.names)
