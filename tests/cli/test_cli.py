@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -132,23 +133,23 @@ def test_a_bug_is_called_a_bug(genpr, folders, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "code"),
     [
-        MemoryError(),
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 80000000000 bytes"),
+        (MemoryError(), "oom"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), "oom"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), "oom"),
+        (OSError(errno.EMFILE, "Too many open files"), "system"),
     ],
-    ids=["python", "gpu", "cpu"],
+    ids=["python", "gpu", "cpu", "files"],
 )
-def test_a_machine_without_memory_is_no_bug(genpr, folders, monkeypatch, error):
+def test_a_machine_that_lacks_something_is_no_bug(genpr, folders, monkeypatch, error, code):
     def exhausted(*_args, **_kwargs):
         raise error
 
     monkeypatch.setattr("genpr.evaluation.evaluator.score_with", exhausted)
-    code, out, err = genpr("score", *folders, *GABOR, "--json")
-    assert code == 4
-    assert json.loads(out)["error"]["code"] == "oom"
-    assert "out of memory" in err
+    exit_code, out, err = genpr("score", *folders, *GABOR, "--json")
+    assert exit_code == 4
+    assert json.loads(out)["error"]["code"] == code
     assert "bug" not in err
 
 

@@ -105,20 +105,3 @@ def test_who_waits_for_other_processes_says_so(features):
         process.kill()
     assert all(f"{name}={value}" in said for name, value in left.items())
     assert "GENPR_ALONE=1" in said
-
-
-def test_too_many_open_files_are_no_bad_images(tmp_path, write_images, rng):
-    folder = write_images("real", rng.integers(0, 256, (3, 8, 8, 3), dtype=np.uint8))
-    code = f"""
-import resource
-from genpr.errors import ResourceError
-from genpr.images.source import open_source
-items = list(open_source({str(folder)!r}))
-resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
-try:
-    items[0].read()
-except ResourceError as error:
-    print(error.code)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "system\n"
