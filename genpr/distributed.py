@@ -374,7 +374,7 @@ def _init_process_group() -> None:
 def _own_gpu(count: int) -> int:
     """The number of the GPU, of the `count` in this machine, that is for this process: LOCAL_RANK, from 0."""
     number = os.environ.get("LOCAL_RANK", "0")
-    if not (number.isascii() and number.isdecimal() and int(number[:9]) < count):
+    if not (number.isascii() and number.isdecimal() and len(number) < 10 and int(number) < count):
         raise ResourceError(
             f"LOCAL_RANK is {number!r} on a machine with {count} GPUs; start one process per GPU "
             "(torchrun --nproc-per-node gpu)",
