@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
 from zipfile import ZipFile
@@ -369,10 +369,12 @@ def _check_complete(shards: Sequence[FeatureSet], name: str) -> None:
                 path=shard.source,
             )
         by_index[place.index] = path
-    missing = [str(index) for index in range(1, first.count + 1) if index not in by_index]
-    if missing:
+    if len(by_index) < first.count:
+        absent = (str(index) for index in range(1, first.count + 1) if index not in by_index)
+        missing = list(islice(absent, 10))  # a file may claim that there are very many
+        more = ", ..." if first.count - len(by_index) > len(missing) else ""
         raise FeatureError(
-            f"{printable(name)} has {len(by_index)} of {first.count} shards; missing: {some(missing, 10)}; make them with "
+            f"{printable(name)} has {len(by_index)} of {first.count} shards; missing: {', '.join(missing)}{more}; make them with "
             f"--shard {missing[0]}/{first.count}",
             code="shards-missing",
             path=name,

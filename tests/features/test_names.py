@@ -43,11 +43,6 @@ def test_one_extractor_has_one_canonical_name(text, canonical):
     assert canonical_name(text) == canonical
 
 
-def test_a_misspelt_name_gets_a_suggestion():
-    with pytest.raises(UsageError, match="did you mean dinov2-vitl14"):
-        canonical_name("dinov2-vit-l14")
-
-
 def test_layers_of_one_network_are_put_together():
     names = [
         "inception",

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from genpr.errors import FeatureError, UsageError, WeightsError
+from genpr.errors import UsageError, WeightsError
 from genpr.features.networks import clip
 from genpr.features.registry import ExtractorName
 from genpr.features.text import load_text_encoder
@@ -106,12 +106,6 @@ def test_coca_reads_its_whole_context_and_its_tokens_are_left_aside():
     with torch.inference_mode():
         theirs = model.text(encoder.tokens(TEXTS))[0]
     torch.testing.assert_close(encoder.encode_text(TEXTS), theirs, rtol=0, atol=1e-5)
-
-
-def test_numbers_that_are_none_are_refused(state):
-    broken = {**state, "ln_final.bias": torch.full_like(state["ln_final.bias"], torch.nan)}
-    with pytest.raises(FeatureError, match="NaN or infinity for 'a red square'"):
-        build(broken).encode_text(TEXTS)
 
 
 @pytest.mark.parametrize(
