@@ -329,7 +329,7 @@ class _Reader:
             found = [self.names_in_text(part, depth=depth + 1) for part in parts]
             return _one_list([names for names, _ in found]), found[0][1]
         if values := _json_values(body):
-            lists = [value for value in values if not _is_numbers(value)]
+            lists = [value for value in values if not _is_citation(value)]
             return _one_list(
                 [self.names_in_value(each, named=named, depth=depth + 1) for each in lists]
             ), "JSON"
@@ -468,8 +468,8 @@ class _Reader:
             raise _UnreadableError("ambiguous", f"{name[:40]!r} may be several names, or something absent")
 
 
-def _is_numbers(value: object) -> bool:
-    """Whether it is a list such as [1], which cites a source."""
+def _is_citation(value: object) -> bool:
+    """Whether it is a list of numbers, such as [1]."""
     return isinstance(value, list) and bool(value) and all(isinstance(item, int | float) for item in value)
 
 
@@ -488,7 +488,7 @@ def _lists_in(value: Mapping[str, Any], depth: int) -> Iterator[tuple[bool, Any]
             inner is found or not _texts_under(inner, _NAME_KEYS | _CLASS_KEYS)
         ):
             yield from _lists_in(inner, depth + 1)
-        elif (isinstance(found, list) and not _is_numbers(found)) or (is_wrapper and isinstance(found, str)):
+        elif (isinstance(found, list) and not _is_citation(found)) or (is_wrapper and isinstance(found, str)):
             yield False, found
 
 

@@ -6,7 +6,6 @@ the scored images by what they were asked to show: an entity that is never drawn
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -114,7 +113,7 @@ def _score(expected: object, images: object, options: EntityOptions, embedder: E
     calibration = None if options.calibrate_on is None else open_input(options.calibrate_on, "real")
     started = time.perf_counter()
     closed, _ = load_vocabulary(options.vocabulary, options.aliases)
-    classifier = _load_classifier(cast("ClassifierSpec", options.by), embedder)
+    classifier = _load_classifier(options.by, embedder)
     vocabulary, what = _vocabulary(closed, options.aliases, classifier)
     expectations = _expectations(expected, options.exclude, vocabulary, what)
     labels = None
@@ -194,52 +193,36 @@ def _class_columns(vocabulary: Vocabulary, classes: Sequence[str]) -> list[list[
     return list(columns.values())
 
 
-def _load_classifier(by: ClassifierSpec, embedder: Embedder) -> _Classifier:
-    """A classifier, by its name or from an object; the weights of encoders are looked for when they are needed."""
-    options = embedder.options
-    if not isinstance(by, str):
-        return _from_object(by, type(by).__name__, embedder)
-    if by in DETECTORS:
-        detector = load_detector(by, weights=options.weights, device=embedder.device, offline=options.offline)
-        return _from_detector(detector, by, embedder)
-    name = "clip-vit-b-32" if by == "clip" else by
-    try:
-        check_has_text(name)
-    except UsageError as error:
-        raise UsageError(
-            f"{name!r} recognizes no entities; needed is a model that embeds texts, too (clip, clip-vit-l-14, "
-            f"open_clip:MODEL:PRETRAINED), a detector ({', '.join(DETECTORS)}), or path/to/file.py:factory",
-            code=error.code,
-        ) from error
-    if is_custom(name):
-        return _from_object(name, name, embedder)
-    name = canonical_name(name)
-    return _Classifier(name, name, None, embedder)
-
-
-def _from_object(by: object, name: str, embedder: Embedder) -> _Classifier:
-    """A custom object, or the path of its factory: a pair of encoders if it has `encode_text`, and else a detector."""
-    weights = embedder.options.weights
-    if weights is not None and not Path(weights).is_dir():
-        raise UsageError(
-            f"weights {os.fspath(weights)!r} were given, but classifier {name!r} takes no weights file",
-            code="weights-unused",
-        )
-    if isinstance(by, str):
-        by = load_user_object(by, kind="classifier", device=embedder.device)
+def _load_classifier(by: object, embedder: Embedder) -> _Classifier:
+    """A classifier by its name, or from an object: a pair of encoders if it has `encode_text`, and else a detector."""
+    options, name = embedder.options, type(by).__name__
+    if isinstance(by, str) and by in DETECTORS:
+        by = load_detector(by, weights=options.weights, device=embedder.device, offline=options.offline)
+    elif isinstance(by, str):
+        name = "clip-vit-b-32" if by == "clip" else by
+        try:
+            check_has_text(name)
+        except UsageError as error:
+            raise UsageError(
+                f"{name!r} recognizes no entities; needed is a model that embeds texts, too (clip, clip-vit-l-14, "
+                f"open_clip:MODEL:PRETRAINED), a detector ({', '.join(DETECTORS)}), or path/to/file.py:factory",
+                code=error.code,
+            ) from error
+        if not is_custom(name):
+            name = canonical_name(name)
+            return _Classifier(name, name, None, embedder)
+        if options.weights is not None and not Path(options.weights).is_dir():
+            raise UsageError(f"classifier {name!r} takes no weights file", code="weights-unused")
+        by = load_user_object(name, kind="classifier", device=embedder.device)
     if callable(getattr(getattr(by, "wrapped", by), "encode_text", None)):
         extractor = wrap_extractor(by, name=name)
         return _Classifier(extractor.name, extractor, None, embedder)
     custom_name = getattr(by, "name", None)
-    return _from_detector(
-        cast("Detector", by), custom_name if isinstance(custom_name, str) else name, embedder
+    detecting = DetectingExtractor(
+        cast("Detector", by), name=custom_name if isinstance(custom_name, str) else name
     )
-
-
-def _from_detector(detector: Detector, name: str, embedder: Embedder) -> _Classifier:
-    extractor = DetectingExtractor(detector, name=name)
     # One image at a time: a detector may pad those of a batch to one size, which moves scores.
-    return _Classifier(name, extractor, extractor.names, embedder.with_options(batch_size=1))
+    return _Classifier(detecting.name, detecting, detecting.names, embedder.with_options(batch_size=1))
 
 
 def _vocabulary(

@@ -71,18 +71,17 @@ def _without_punctuation(name: str) -> str:
     return begun.rstrip(_AFTER + "".join(end for end, start in _BRACKETS.items() if start not in begun))
 
 
-_UNSPACED = (
-    *((0x0E00, 0x0EFF), (0x0F00, 0x109F), (0x1780, 0x17FF)),  # Thai, Lao; Tibetan, Burmese; Khmer
-    *((0x1100, 0x11FF), (0x2E80, 0x2FDF), (0x3000, 0x30FF), (0x3100, 0x9FFF)),  # jamo, radicals, kana, Han
-    *((0xAC00, 0xD7FF), (0xF900, 0xFAFF), (0xFF66, 0xFFDC), (0x1B000, 0x1B16F), (0x20000, 0x3FFFF)),
+# Thai to Burmese, jamo, Khmer, radicals, kana, Han, Hangul: written without spaces between words.
+_UNSPACED = re.compile(
+    "[\u0e00-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u3000-\u9fff\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc"
+    "\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
 )
 
 
 @lru_cache(maxsize=2**12)
 def _is_of_word(c: str) -> bool:
     """Whether a character is of a word in a script that puts spaces between words."""
-    is_letter = unicodedata.category(c)[0] in "LNM" or c == "_"
-    return is_letter and not any(low <= ord(c) <= high for low, high in _UNSPACED)
+    return (unicodedata.category(c)[0] in "LNM" or c == "_") and _UNSPACED.match(c) is None
 
 
 _SUFFIXES = re.compile(r"[+#]+")  # of C++ and C#
@@ -99,17 +98,6 @@ def _places_in_words(text: str) -> list[bool]:
 
 
 _END = ""  # key of the entity in a node of the tree of names
-
-
-def _tree_of(names: Mapping[str, str]) -> dict[str, Any]:
-    """Names as a tree of their characters."""
-    root: dict[str, Any] = {}
-    for name, entity in names.items():
-        node = root
-        for c in name:
-            node = node.setdefault(c, {})
-        node[_END] = entity
-    return root
 
 
 @dataclass(frozen=True)
@@ -214,7 +202,14 @@ class Vocabulary:
 
     @cached_property
     def _tree(self) -> dict[str, Any]:
-        return _tree_of(self.by_name)
+        """Names as a tree of their characters."""
+        root: dict[str, Any] = {}
+        for name, entity in self.by_name.items():
+            node = root
+            for c in name:
+                node = node.setdefault(c, {})
+            node[_END] = entity
+        return root
 
     def __len__(self) -> int:
         return len(self.entities)
@@ -255,10 +250,6 @@ def _bad(origin: str, why: str) -> DataError:
     )
 
 
-_ENTITY_HEADS = {"entity", "canonical", "name", "实体", "名称"}
-_ALIAS_HEADS = {"alias", "aliases", "synonym", "synonyms", "别名"}
-
-
 def _read_vocabulary(path: Path) -> Any:  # noqa: ANN401 - checked by Vocabulary.of
     suffix, origin = path.suffix.lower(), str(path)
     if suffix not in {".txt", ".csv", ".tsv", ".json"}:
@@ -289,7 +280,7 @@ def _from_csv(path: Path, text: str) -> dict[str, list[str]]:
     """An entity and its aliases per line; one entity may have several lines."""
     rows = [[cell.strip() for cell in row] for _, row in read_csv(text, str(path), delimiter_of(path))]
     heads = [normalize_name(cell) for cell in rows[0]] if rows else []
-    if len(heads) > 1 and heads[0] in _ENTITY_HEADS and set(heads[1:]) <= _ALIAS_HEADS:
+    if heads[:1] == ["entity"] or heads[1:2] in (["alias"], ["aliases"]):
         rows = rows[1:]
     aliases: dict[str, list[str]] = {}
     for entity, *others in rows:

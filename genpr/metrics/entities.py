@@ -33,20 +33,12 @@ from genpr.errors import DataError, UsageError
 from genpr.metrics.ranking_values import LEAST_UNITS, halved
 from genpr.metrics.uncertainty import interval_of, standard_error
 
-ENTITY_METRICS = (
-    "recall",
-    "micro_recall",
-    "macro_recall",
-    "all_found",
-    "precision",
-    "micro_precision",
-    "macro_precision",
-    "failure_rate",
-)
+_OF_EXPECTED = ("recall", "micro_recall", "macro_recall", "all_found")
+ENTITY_METRICS = (*_OF_EXPECTED, "precision", "micro_precision", "macro_precision", "failure_rate")
 """In display order."""
 
 # How many entities an unreadable answer would have named is not known, so pooled precisions have no bounds.
-_BOUNDED = frozenset({"recall", "micro_recall", "macro_recall", "all_found", "precision"})
+_BOUNDED = frozenset((*_OF_EXPECTED, "precision"))
 _NOTHING_EXPECTED = "nothing is expected in any image with a readable answer"
 _OPEN = "precision needs a closed vocabulary or a list of what must not be there; without, nothing that is found is wrong"
 _NOTHING_FOUND = "nothing was found of which it is known whether it belongs there"
@@ -237,9 +229,7 @@ def _count(
         entities=tuple(number),
         **matrices,
         n_forbidden=n_forbidden,
-        demands=torch.tensor(
-            [bool(each) or bool(others) for each, others in zip(expected, forbidden, strict=True)]
-        ),
+        demands=torch.tensor([bool(a or b) for a, b in zip(expected, forbidden, strict=True)]),
         is_unreadable=torch.tensor([each is None for each in found]),
         unit=torch.tensor([units.setdefault(group, len(units)) for group in own]),
         judged=torch.tensor([name in judged for name in number], dtype=torch.bool),
