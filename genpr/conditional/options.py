@@ -83,8 +83,7 @@ class AlignOptions(EmbedOptions):
             raise UsageError(f"seed must be at least 0, not {self.seed}", code="bad-option")
         if not isinstance(self.prefix, str) or "\0" in self.prefix:
             raise UsageError(f"prefix must be a text, not {self.prefix!r:.60}", code="bad-option")
-        is_number = isinstance(self.threshold, int | float) and not isinstance(self.threshold, bool)
-        if not is_number or not -1 <= self.threshold <= 1:
+        if type(self.threshold) not in (int, float) or not -1 <= self.threshold <= 1:
             raise UsageError(
                 f"threshold must be a cosine, from -1 to 1, not {self.threshold!r:.60}", code="bad-threshold"
             )

@@ -211,13 +211,8 @@ def _checked(text: object, origin: str, where: str, *, is_name: bool = False) ->
         raise _FORMAT.error(origin, f"{where} holds {short(repr(text))} where a text is needed")
     if not text.strip():
         raise _FORMAT.error(origin, f"the text of {where} is empty", code="prompt-empty")
-    reason = None
-    if "\0" in text:
-        reason = "holds a NUL character; is this a text file?"
-    elif len(text) > MAX_CHARACTERS:
-        reason = f"has {len(text):,} characters, more than the {MAX_CHARACTERS:,} of any prompt"
-    elif not is_name and any("\ud800" <= c <= "\udfff" for c in text):  # names of files may be any bytes
-        reason = "holds half a character (a lone surrogate), which no encoding has"
-    if reason is not None:
+    is_half = any("\ud800" <= c <= "\udfff" for c in text)  # lone surrogates; names of files may be any bytes
+    if "\0" in text or len(text) > MAX_CHARACTERS or (is_half and not is_name):
+        reason = f"holds NUL or half a character, or more than {MAX_CHARACTERS:,} characters"
         raise _FORMAT.error(origin, f"the text of {where} {reason}")
     return text.strip()

@@ -65,7 +65,7 @@ from genpr.notices import Notice, notice
 _HALVES, _FAKE_STREAM = 100, 1
 _MAX_CONFUSIONS = 50
 _FEW_REALS = (
-    0.5  # per fake; in simulations the null was .01 low at a half, .04 at a third and .09 at a twentieth
+    0.5  # per fake; in simulations the null was .01 low at a half, .04 at a third, .09 at a twentieth
 )
 _WHY_UNDEFINED = {
     "precision": "nothing was recognized as it",

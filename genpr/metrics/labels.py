@@ -89,11 +89,13 @@ def coded(expected: object, predicted: object, classes: Iterable[Label] | None) 
         list(chain.from_iterable(side)) if is_set else side
         for side, is_set in zip(sides, are_sets, strict=True)
     ]
-    known = sorted(_checked([*flat[0], *flat[1]])) if classes is None else _given(classes)
+    given = [] if classes is None else _given(classes)
+    seen = _checked(*flat, given)
+    known = given or sorted(seen)
     if not n or not known:
         raise DataError("there are no labels on either side", code="no-labels")
     index = {label: number for number, label in enumerate(known)}
-    if unknown := _checked([*flat[0], *flat[1], *known]) - index.keys():
+    if unknown := seen - index.keys():
         raise DataError(
             f"labels are not among the {len(known):,} classes given: {some(list(map(str, sorted(unknown))))}; add them to classes",
             code="unknown-label",
@@ -103,7 +105,10 @@ def coded(expected: object, predicted: object, classes: Iterable[Label] | None) 
         row = np.repeat(np.arange(n), list(map(len, side)) if is_set else 1)
         code = np.fromiter(map(index.__getitem__, labels), np.int64, len(labels))
         codes.append(np.unique(row * len(known) + code) if is_set else row * len(known) + code)
-    right = np.intersect1d(codes[0], codes[1], assume_unique=True)
+    if any(are_sets):
+        right = np.intersect1d(codes[0], codes[1], assume_unique=True)
+    else:
+        right = codes[0][codes[0] == codes[1]]
     names = tuple(label if isinstance(label, str) else int(label) for label in known)
     return Coded(names, n, not any(are_sets), codes[0], codes[1], right)
 
@@ -133,19 +138,19 @@ def _holds_sets(entries: list[Any]) -> bool:
     return True in are_sets
 
 
-def _checked(labels: list[Any]) -> set[Label]:
+def _checked(*lists: list[Any]) -> set[Label]:
     """Different labels: all are texts, or all are integers."""
-    kinds = set(map(type, labels))
+    kinds = {kind for labels in lists for kind in set(map(type, labels))}
     are_texts = all(issubclass(kind, str) for kind in kinds)
     are_integers = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
-    if not (are_texts or are_integers) or (are_texts and "" in labels):
+    if not (are_texts or are_integers) or any(are_texts and "" in labels for labels in lists):
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise DataError(
             f"labels must be all texts that are not empty, or all integers; found are entries of type {names}; an image without "
             "a label has the empty set",
             code="label-kind",
         )
-    return set(labels)
+    return set[Label]().union(*lists)
 
 
 def _given(classes: Iterable[Label]) -> list[Label]:
@@ -243,8 +248,7 @@ class LabelMetrics:
         """
         if not self.single:
             raise UsageError(
-                "a confusion matrix needs one expected and one predicted label per image, and these are sets; see per_class",
-                code="not-single",
+                "a confusion matrix needs one expected and one predicted label per image", code="not-single"
             )
         index = {label: number for number, label in enumerate(self.classes)}
         matrix = np.zeros((len(index), len(index)), dtype=np.int64)

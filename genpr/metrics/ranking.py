@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from numbers import Real
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -49,14 +49,6 @@ _COLLECTIONS = (list, tuple, AbstractSet, np.ndarray, Tensor)
 _CHECKED_ROWS = 1024
 
 
-class ComparisonKeywords(TypedDict, total=False):
-    """How features of queries and candidates are compared: keyword arguments of `ranking_metrics`, which describes them."""
-
-    similarity: Similarity
-    device: str | torch.device
-    block_bytes: int | None
-
-
 def ranking_metrics(
     scores: Features | tuple[Features, Features],
     relevant: Relevant,
@@ -68,7 +60,9 @@ def ranking_metrics(
     groups: Sequence[Hashable] | None = None,
     seed: int = 0,
     progress: PairProgress | None = None,
-    **comparison: Unpack[ComparisonKeywords],
+    similarity: Similarity = "cosine",
+    device: str | torch.device = "auto",
+    block_bytes: int | None = None,
 ) -> QueryMetrics:
     """Metrics of rankings by score, over whole pools of candidates.
 
@@ -87,8 +81,9 @@ def ranking_metrics(
         groups: Of each query (q,): for intervals, queries of one group are drawn together. None if each is drawn alone.
         seed: Of the halves for intervals.
         progress: Called with the pairs that are done and their number.
-        **comparison: Of features. `similarity`: "cosine" (default) or "inner" (product). `device`: "auto" (default) is where
-            the tensors are if that is a GPU, else the best device here. `block_bytes`: most that a block of similarities takes.
+        similarity: Of features, "cosine" or "inner" (product).
+        device: "auto" is where features are if that is a GPU, else the best device here.
+        block_bytes: Most that a block of similarities takes; None for a small share of what is free.
 
     Returns:
         `r_precision`, `mrr`, `ndcg`, `map`, and `hit_k`, `precision_k`, `recall_k`, `ndcg_k` for every k of `ks`, with their
@@ -108,7 +103,7 @@ def ranking_metrics(
         (0.3333, (3, 3))
     """
     check_count(seed, "seed", least=0, most=MOST)
-    scorer = _scorer(scores, **comparison)
+    scorer = _scorer(scores, similarity, device, block_bytes)
     n, candidates = scorer.shape
     checked = None if pools is None else _check_pools(pools, n, candidates)
     pool: Counts = np.full(n, candidates) if checked is None else (checked >= 0).sum(dim=1).numpy()
@@ -118,7 +113,7 @@ def ranking_metrics(
     if checked is None:
         counter.count_all(progress)
     else:
-        counter.count_pools(checked, progress, comparison.get("block_bytes"))
+        counter.count_pools(checked, progress, block_bytes)
     ranks = TiedRanks.of(items.query, counter.above.cpu().numpy(), counter.tied.cpu().numpy(), items.gains)
     chance = pool_values(TiedRanks.at_random(items, pool), items, pool, cuts)
     return QueryMetrics(
@@ -299,11 +294,6 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _check_choice(value: object, name: str, choices: Sequence[str]) -> None:
-    if not isinstance(value, str) or value not in choices:
-        raise UsageError(f"{name} must be {' or '.join(choices)}, not {value!r:.60}", code=f"bad-{name}")
-
-
 def _check_ks(ks: object, *, most: int | None = None) -> list[int]:
     """Where rankings are cut, ascending."""
     listed = _as_list(ks) if isinstance(ks, Iterable) and not isinstance(ks, str) else [ks]
@@ -321,7 +311,8 @@ def _check_ks(ks: object, *, most: int | None = None) -> list[int]:
 
 def _gains_of(grades: Numbers | None, gain: Gain) -> Numbers | None:
     """What grades (p,) are worth in DCG."""
-    _check_choice(gain, "gain", ("linear", "exponential"))
+    if gain not in ("linear", "exponential"):
+        raise UsageError(f"gain must be linear or exponential, not {gain!r:.60}", code="bad-gain")
     if grades is None:
         return None
     with np.errstate(over="ignore"):
@@ -370,13 +361,10 @@ def _check_relevant(
 
 
 def _scorer(
-    scores: object,
-    *,
-    similarity: Similarity = "cosine",
-    device: str | torch.device = "auto",
-    block_bytes: int | None = None,
+    scores: object, similarity: Similarity, device: str | torch.device, block_bytes: int | None
 ) -> Scorer:
-    _check_choice(similarity, "similarity", ("cosine", "inner"))
+    if similarity not in ("cosine", "inner"):
+        raise UsageError(f"similarity must be cosine or inner, not {similarity!r:.60}", code="bad-similarity")
     if block_bytes is not None:
         check_count(block_bytes, "block_bytes", least=1)
     if not isinstance(scores, tuple):
@@ -405,23 +393,23 @@ def _check_scores(scores: object) -> Tensor:
         or scores.dtype == torch.bool
         or scores.is_complex()
         or scores.is_sparse
+        or scores.ndim != 2
+        or 0 in scores.shape
     ):
         raise DataError(
-            f"scores must be an array of integers or floats of at most 64 bits, or a pair of these, not {scores!r:.60}",
+            "scores must be integers or floats of at most 64 bits in an array (q, c), or a pair of arrays of features, not "
+            f"{scores!r:.60}",
             code="bad-scores",
         )
-    if scores.ndim != 2 or 0 in scores.shape:
-        raise DataError(f"scores must be of shape (q, c), not {tuple(scores.shape)}", code="bad-scores")
-    scores = scores.detach()
     for start in range(0, len(scores), _CHECKED_ROWS):
         where = scores[start : start + _CHECKED_ROWS].isnan().nonzero()
         if len(where):
-            row, column = where[0].tolist()
+            query, candidate = start + int(where[0, 0]), int(where[0, 1])
             raise DataError(
-                f"scores must not be NaN, but that of query {start + row} for candidate {column} is (counted from 0)",
+                f"the score of query {query} for candidate {candidate} is NaN (counted from 0)",
                 code="nan-scores",
             )
-    return scores
+    return scores.detach()
 
 
 def _check_pools(pools: object, n: int, candidates: int) -> Tensor:

@@ -22,6 +22,7 @@ from genpr.evaluation.label_metrics import (
 from genpr.evaluation.labels import is_label_list, split_labels
 from genpr.evaluation.result import Confusion, LabelRow, result_of
 from genpr.metrics.classification_accuracy import ConditionalReals
+from genpr.metrics.labels import ClassCounts
 from genpr.metrics.uncertainty import interval_of
 from genpr.report.score_tables import score_table
 
@@ -99,15 +100,8 @@ def test_values_are_those_of_the_pure_functions(sides, good):
     plain = genpr.label_metrics(asked, [f"class {label}" for label in found.test.predicted.tolist()])
     assert good["label.macro_f1"] == pytest.approx(plain.macro.f)
     for row in good.labels.rows:
-        counts = plain[row.label]
-        assert (row.tp, row.fp, row.fn) == (
-            counts.true_positives,
-            counts.false_positives,
-            counts.false_negatives,
-        )
-        assert (row.tn, row.precision, row.recall, row.f1) == (
-            *(counts.true_negatives, counts.precision, counts.recall, counts.f),
-        )
+        counts = row.tp, row.fp, row.fn, row.tn, row.precision, row.recall, row.f1
+        assert ClassCounts(row.label, *counts) == plain[row.label]
         assert row.recall_interval[0] <= row.recall <= row.recall_interval[1]
 
 
