@@ -24,16 +24,8 @@ if TYPE_CHECKING:
     from genpr.conditional.prompt_ranking import ImageRank
     from genpr.evaluation.per_image import PerImageScores
 
-_OF_FAKES = (
-    "inside",
-    "n_balls",
-    "realism",
-    "rarity",
-    "rarity_percentile",
-    "authentic",
-    "asked",
-    "recognized",
-)
+_SCORES = ("inside", "n_balls", "realism", "rarity", "rarity_percentile", "authentic")
+_OF_FAKES = (*_SCORES, "asked", "recognized")
 _OF_REALS = ("covered", "n_fakes", "radius")
 COLUMNS = ("side", "row", "name", *_OF_FAKES, *_OF_REALS, "nearest", "nearest_row", "nearest_distance")
 """Of the table of images, in order: the image, what only fakes have, what only reals have, and the nearest image of the

@@ -271,28 +271,17 @@ def short_names(names: Sequence[str], *, longest: int = 60) -> list[str]:
     return [f"{number} {each}" for number, each in enumerate(short, 1)]
 
 
-_REACH = 0.35  # of a dotted line to both directions of a single value
-
-
 def draw_metric(
     axes: Axes, name: str, color: str, results: Mapping[float, Result], *, is_ordered: bool = True
 ) -> None:
     """One metric by position on the axis, with 95 % intervals where they are known, and dotted, a perfect generator."""
     found = {position: result.metrics[name] for position, result in results.items()}
     values = [metric.value for metric in found.values()]
-    ends = [metric.interval or (metric.value, metric.value) for metric in found.values()]
-    low, high = zip(*ends, strict=True)
+    arms = list(zip(*map(_arms_of, found.values()), strict=True))
+    look: dict[str, Any] = {"color": color, "fmt": "o-" if is_ordered else "o", "markersize": 3}
+    axes.errorbar(list(found), values, yerr=arms, linewidth=1.4, elinewidth=0.9, label=name, **look)
     nulls = {position: metric.null for position, metric in found.items() if metric.null is not None}
-    dotted: dict[str, Any] = {"color": color, "linewidth": 0.9, "linestyle": ":"}
-    line: dict[str, Any] = {"linewidth": 1.4} if is_ordered else {"linestyle": "none"}
-    axes.plot(list(found), values, color=color, marker="o", markersize=3, label=name, **line)
-    if is_ordered:
-        axes.fill_between(list(found), low, high, color=color, alpha=0.18, linewidth=0)
-        axes.plot(list(nulls), list(nulls.values()), **dotted)
-    else:
-        axes.vlines(list(found), low, high, color=color, linewidth=1.4)
-        reach = [each - _REACH for each in nulls], [each + _REACH for each in nulls]
-        axes.hlines(list(nulls.values()), *reach, **dotted)
+    axes.plot(list(nulls), list(nulls.values()), ":" if is_ordered else "_", color=color, linewidth=0.9)
 
 
 def metric_curve(name: str, results: Sequence[Result], axis: Axis) -> str:

@@ -22,13 +22,9 @@ _IN_ASCII = str.maketrans({"─": "-", "±": "+-", "…": "...", "×": "x", "²"
 
 
 def shown(text: object, *, longest: int = _LONGEST) -> str:
-    r"""Text on one line, with what is not printable (control characters, lone surrogates, marks of direction) as escapes.
+    """Text on one line, with what is not printable (control characters, lone surrogates, marks of direction) as escapes.
 
     Of what is longer than `longest` characters the middle is left out. Markup stays: jinja2 escapes it.
-
-    Example:
-        >>> print(shown("red\x1b[31m.png"))
-        red\x1b[31m.png
     """
     raw = str(text)
     if len(raw) > longest:
@@ -37,12 +33,7 @@ def shown(text: object, *, longest: int = _LONGEST) -> str:
 
 
 def cut(name: str, width: int, *, gap: str = "…") -> str:
-    """A name made safe to show, its middle left out where it is wider than `width` columns.
-
-    Example:
-        >>> cut("a-long-name-of-a-class", 9)
-        'a-lo…lass'
-    """
+    """A name made safe to show, its middle left out where it is wider than `width` columns."""
     whole = shown(name)
     if cell_len(whole) <= width:
         return whole

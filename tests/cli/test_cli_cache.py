@@ -38,15 +38,6 @@ def test_an_empty_cache_is_listed_as_such(genpr):
     assert "removed 0 files" in genpr("cache", "prune", "--max-size", "1GB")[1]
 
 
-def test_the_table_fits_80_columns_and_counts_images(genpr, cached):
-    code, out, err = genpr("cache", "list")
-    assert (code, err) == (0, "")
-    lines = out.splitlines()
-    assert all(len(line) <= 80 for line in lines[:-1])
-    assert lines[2].split()[:4] == ["gabor", "cpu", "2", "40"]
-    assert lines[-1].endswith(f"in {cached / 'features'}")
-
-
 def test_the_json_says_all(genpr, cached):
     record = json.loads(genpr("cache", "list", "--json")[1])
     (folder,) = record["folders"]

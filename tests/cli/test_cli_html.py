@@ -94,17 +94,3 @@ def test_a_page_changes_nothing_of_the_score(genpr, folders, tmp_path):
     assert (code, err) == (0, "")
     assert without_times(json.loads(out)) == without_times(json.loads(plain))
     assert len(re.findall("<img src=", page.read_text())) >= 40
-
-
-def test_what_tells_nothing_of_single_images_has_a_page_without_them(genpr, classes, tmp_path):
-    page, table = tmp_path / "page.html", tmp_path / "rows.csv"
-    code, out, _ = genpr("score", *classes, *PIXELS, "--metrics", "fd", "--html", page)
-    assert code == 0
-    assert "fd" in out
-    text = page.read_text()
-    assert 'id="galleries"' not in text
-    assert "genpr-result.json" in text
-    parsed(text)
-    code, _, err = genpr("score", *classes, *PIXELS, "--metrics", "fd", "--html", page, "--csv", table)
-    assert code == 2
-    assert "says nothing of single images" in err

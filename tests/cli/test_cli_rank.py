@@ -61,19 +61,6 @@ def test_the_table_ranks_and_marks_who_may_be_the_best(genpr, files):
     assert "\x1b" not in out
 
 
-def test_stored_results_rank_like_their_images(genpr, files, tmp_path):
-    stored = []
-    for path in files[1:]:
-        stored.append(tmp_path / f"{path.stem}.json")
-        stored[-1].write_text(genpr("score", files[0], path, *QUICK, "--json", "-q")[1])
-    code, out, _ = genpr("rank", "--results", *stored, "--json")
-    assert code == 0
-    ours, theirs = json.loads(out), json.loads(genpr("rank", *files, *QUICK, "--json")[1])
-    for mine, other in zip(ours["checkpoints"], theirs["checkpoints"], strict=True):
-        assert mine.pop("name") + ".npy" == other.pop("name")
-        assert mine == other
-
-
 def test_a_bad_checkpoint_is_named_and_nothing_is_printed(genpr, files):
     np.save(files[2], np.full((150, 4), np.nan, dtype=np.float32))
     code, out, err = genpr("rank", *files, *QUICK)

@@ -68,15 +68,6 @@ def test_the_numbers_are_those_of_score(genpr, run):
         assert record["fingerprint"] == score["fingerprint"]
 
 
-def test_json_holds_every_line_and_the_best(genpr, run):
-    code, out, _ = genpr("watch", "real.npy", "run", *NOW, "--by", "recall", "--json")
-    record = json.loads(out)
-    assert code == 0
-    assert record["records"] == lines(run)
-    assert record["best"] in record["records"]
-    assert record["by"] == json.loads((run / "best.json").read_text())["by"] == "recall"
-
-
 def test_a_failed_source_and_other_sizes_are_in_the_table(genpr, run, rng):
     (run / "a.npz").write_bytes(b"PK\3\4")
     np.save(run / "b.npy", rng.normal(size=(30, 3)))

@@ -10,7 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 # The third batch is a product of matrices that takes minutes, and never looks at signals; or it sleeps, and does.
@@ -98,33 +97,6 @@ def test_a_signal_in_python_leaves_a_valid_cache(play, folders, genpr, name):
     assert json.loads(found["out"])["error"]["code"] == WORDS[name][1]
     real = json.loads(genpr(*scoring(folders, "cache", "--json"))[1])["real"]
     assert (real["n_cached"], real["n_embedded"]) == (10, 10)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", WORDS)
-def test_every_command_that_computes_ends_at_a_signal(play, folders, name, rng):
-    Path("samples").mkdir()
-    Path("samples", "1").symlink_to(folders[1])
-    Path("samples", "2").symlink_to(folders[1])
-    for side in ("a", "b"):
-        np.save(f"{side}.npy", rng.normal(size=(40_000, 1024)).astype(np.float32))
-    extractor = ("--extractor", "stuck.py:Net", "--batch-size", "5", "--device", "cpu", "-q")
-    images = [
-        scoring(folders, "cache"),
-        ["features", str(folders[0]), "out.safetensors", *extractor, "--no-cache"],
-        ["watch", str(folders[0]), "samples", "--settle", "0", "--no-control", *extractor],
-        ["rank", str(folders[0]), "samples/1", "samples/2", "--no-control", *extractor],
-    ]
-    cases = [case(f"ready-{n}", args, [(0.2, name)]) for n, args in enumerate(images)]
-    features = ["score", "a.npy", "b.npy", "--device", "cpu", "-q", "--metrics"]
-    searches = [[*features, "precision,recall"], [*features, "fd"], [*features, "all"]]
-    for wait in (0.05, 0.5, 1.5):
-        cases += [{"args": args, "signals": [(wait, name)], "ready": None, "env": {}} for args in searches]
-    for each, found in zip(cases, play(*cases), strict=True):
-        assert found["code"] == WORDS[name][0], (each, found)
-        check(found, name)
-    assert not list(Path().rglob("*.tmp"))
-    assert not Path("out.safetensors").exists()
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import sys
@@ -155,18 +154,6 @@ def test_messages_are_obeyed_by_no_terminal(genpr, real, args):
     assert code in (2, 3, 4)
     assert not out
     check(err, whole=False)
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437", "utf-8"])
-def test_stdout_of_an_old_encoding_gets_what_it_holds(real, fakes, monkeypatch, encoding):
-    stdout = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    monkeypatch.setattr(sys, "stdout", stdout)
-    points = [f"{number}={path}" for number, path in enumerate(fakes)]
-    assert run([str(arg) for arg in ("sweep", real, *points, "--no-control", "--device", "cpu", "-q")]) == 0
-    stdout.flush()
-    text = stdout.buffer.getvalue().decode(encoding)
-    check(text)
-    assert ("─" in text) == (encoding in ("cp437", "utf-8"))
 
 
 OWN = """
