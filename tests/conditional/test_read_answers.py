@@ -54,7 +54,6 @@ def test_forms_are_told(text, how):
         ({"cat", "dog"}, '{"cat": true, "dog": "no"}', ["cat"]),
         ({"cat", "dog"}, '{"success": true, "dog": false}', None),
     ],
-    ids=str,
 )
 def test_known_names_decide(known, answer, entities):
     found = read_entities(answer, known=lambda name: name.lower() in known)
