@@ -14,11 +14,11 @@ from genpr import __version__
 from genpr.distributed import current_communicator
 from genpr.errors import FeatureError
 from genpr.evaluation.diagnostics import notices_of
-from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, control_of
+from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, NeighborResult, control_of
 from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedLabels
 from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.plan import ScorePlan
-from genpr.evaluation.result import Identities, Result, SideSummary, package_versions
+from genpr.evaluation.result import HubSummary, Identities, Result, SideSummary, package_versions
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import check_same_weights
@@ -220,6 +220,7 @@ class FittedReference:
             seconds={**scores.seconds, "control": self._control_seconds},
             versions={**package_versions()},
             notices=find() if current_communicator().is_single_process else _from_rank0(find),
+            hubness=self._hub_summary(neighbors),
             control=self._control,
             held_out=self._held_out_summary,
             undefined=undefined,
@@ -230,6 +231,12 @@ class FittedReference:
         if self._kinds is None:
             self._kinds = RealKinds.of(self.reals.features, seed=self._embedder.options.seed)
         return self._kinds
+
+    def _hub_summary(self, neighbors: NeighborResult | None) -> HubSummary | None:
+        if neighbors is None or neighbors.diagnostics is None or neighbors.diagnostics.hubness is None:
+            return None
+        facts = asdict(neighbors.diagnostics.hubness)
+        return HubSummary(largest_name=self.reals.name_of(facts.pop("largest_row")), **facts)
 
     def _given_moments(self, side: SourceFeatures) -> Moments:
         """Mean and covariance by metric, where the protocol takes them from a source's file."""
