@@ -73,8 +73,10 @@ def command(
         text = (run.classes or results[0]).to_json()
     else:
         text = json.dumps({"results": [result.to_dict() for result in results]}, allow_nan=False)
-    _write_files(run, (real, fake), classes or {}, options, output)
-    output.show([item for result in results for item in result.notices], text)
+    try:
+        _write_files(run, (real, fake), classes or {}, options, output)
+    finally:  # a file that cannot be written does not cost the score, and a closed stdout does not cost the files
+        output.show([item for result in results for item in result.notices], text)
     return output.exit_code(results)
 
 

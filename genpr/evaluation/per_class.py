@@ -220,11 +220,7 @@ class ClassScorer:
         return scorer
 
     def score(self, real: SourceFeatures, fake: SourceFeatures, overall: Result) -> ClassScores:
-        """Score every class that has enough images.
-
-        Raises:
-            DataError: None has, or labels do not belong to the images.
-        """
+        """Score every class that has enough images."""
         own = self.plan.own
         labeled = (
             match_labels(real.role, real.opened, real[own], self.real),

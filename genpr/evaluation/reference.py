@@ -103,11 +103,7 @@ class FittedReference:
         }
 
     def score(self, fake: SourceFeatures) -> Result:
-        """Score one set of fakes that is embedded in every space of the plan.
-
-        Raises:
-            DataError: It does not belong to the reals.
-        """
+        """Score one set of fakes that is embedded in every space of the plan."""
         result, _, _ = self._run(partial(self._score, fake))
         return replace(result, notices=(*result.notices, *self._notices))
 

@@ -19,7 +19,6 @@ from genpr.evaluation.result import result_of
 from genpr.images.source import choose_rows
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
-from genpr.report.detail_tables import class_table
 
 NAMES = ["<b>", "cat", "dog"]
 SIZES_REAL, SIZES_FAKE = (
@@ -209,24 +208,6 @@ class TestImages:
             genpr.Evaluator(np.zeros((20, 4))).score_classes(
                 np.ones((20, 4)), real_labels=["a", "b"] * 10, fake_labels=["c"] * 20
             )
-
-
-class TestTable:
-    def test_rows(self, scores):
-        text = str(class_table(scores))
-        lines = {line.split()[0]: line for line in text.splitlines() if line}
-        found = scores["cat"]
-        assert lines["cat"].split()[1:3] == ["24", "26"]
-        low, high = found.metrics["precision"].interval
-        assert f"{found['precision']:.2f} ±{(high - low) / 2:.2f}" in lines["cat"]
-        assert f"{scores.macro['recall'].value:.2f} ±" in lines["macro"]
-        assert f"{scores.micro['density'].value:.2f} ±" in lines["micro"]
-        assert lines["perfect"].split()[-1] == f"{scores.macro['coverage'].null:.2f}"
-        assert "left out, too few reals (needed: 12): few (7 reals, 20 fakes)" in text
-        assert "left out, no fakes: gone (5 reals, 0 fakes)" in text
-        assert "left out, no reals: new (0 reals, 9 fakes)" in text
-        assert text.index("cat") < text.index("dog")
-        assert all(len(line) <= 80 for line in text.splitlines())
 
 
 def test_json_holds_all_and_no_nan(scores):

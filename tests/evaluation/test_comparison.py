@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from raising import raising
 
 import genpr
 from genpr.cli.main import run
@@ -78,9 +79,8 @@ def test_every_part_of_an_extractor_is_in_the_fingerprint(field):
 def test_metrics_are_compared_where_both_have_them(scores, real):
     part = genpr.score(real, real * 0.8, metrics=["recall", "coverage"])
     assert compare({"wide": scores["wide"], "part": part}).metrics == ("recall", "coverage")
-    with pytest.raises(DataError, match="no metric in common") as caught:
+    with raising(DataError, "no-common-metric"):
         compare({"part": part, "other": genpr.score(real, real, metrics=["density"])})
-    assert caught.value.code == "no-common-metric"
 
 
 # The command -------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 import genpr
-from genpr.cli.main import run
 from genpr.evaluation.compare import compare
 
 NAMES = ("precision", "recall", "density", "coverage")
@@ -90,29 +89,3 @@ def test_what_can_be_told_apart_and_what_cannot(scores):
         < 0
         < comparison.contrast("narrow", "density").interval.low
     )
-
-
-# The command -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def files(scores, tmp_path):
-    for name, result in scores.items():
-        (tmp_path / f"{name}.json").write_text(result.to_json())
-    return [str(tmp_path / f"{name}.json") for name in scores]
-
-
-def test_the_command_prints_a_table_for_each_other_result(files, scores, capsys):
-    assert run(["compare", *files]) == 0
-    out = capsys.readouterr().out
-    assert all(len(line) <= 80 for line in out.splitlines())
-    _, alike, narrow = out.split("against good.json")
-    for text in (alike, narrow):
-        assert "(paired: the same reals" in " ".join(text.split())
-    found = compare(scores).contrast("narrow", "recall")
-    row = next(line for line in narrow.splitlines() if "recall" in line)
-    assert f"{found.value:+.4f}" in row
-    assert f"{found.interval.low:+.4f} to {found.interval.high:+.4f}" in row
-    assert row.rstrip().endswith("  distinguishable")
-    row = next(line for line in alike.splitlines() if "recall" in line)
-    assert row.rstrip().endswith("not distinguishable")

@@ -88,10 +88,10 @@ def test_other_families_are_compared_and_ranked(mixed):
     assert genpr.rank_results({"one": mixed, "other": better}, by="manifold.recall").by == "manifold.recall"
 
 
-def test_manifold_is_the_family_of_plain_names(mixed):
+def test_manifold_is_the_family_of_plain_names(mixed, rng):
     assert mixed["manifold.recall"] == mixed["recall"]
-    real, fake = np.random.default_rng(0).normal(size=(2, 60, 4))
-    assert list(genpr.score(real, fake, metrics=["manifold.recall"], control=False).metrics) == ["recall"]
+    sides = rng.normal(size=(2, 60, 4))
+    assert list(genpr.score(*sides, metrics=["manifold.recall"], control=False).metrics) == ["recall"]
 
 
 @pytest.mark.parametrize("name", ["label.gan_test", "retrieval.mrr", "entity.recall"])

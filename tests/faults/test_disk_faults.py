@@ -6,8 +6,6 @@ import errno
 import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -34,30 +32,20 @@ def codes(result):
     return {item.code for item in result.notices if item.code.startswith("cache")}
 
 
-def test_a_full_disk_costs_the_cache_and_the_page_but_not_the_score(sides, tmp_path):
+def test_a_full_disk_costs_the_cache_and_the_page_but_not_the_score(sides, tmp_path, capsys):
     """Files may have 10,000 bytes, as on a disk where no more is left."""
     plain = genpr.score(*sides, **OPTIONS | {"k": 3, "metrics": ["coverage"]}, cache=False)
     page = tmp_path / "page.html"
     page.write_text("old")
-    options = (
-        "--metrics",
-        "coverage",
-        "--k",
-        "3",
-        "--html",
-        str(page),
-        "--cache-dir",
-        str(tmp_path / "cache"),
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "genpr", "score", *map(str, sides), *QUICK, *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000)),
-    )
-    assert done.returncode == 4, done.stderr
-    score, failure = map(json.loads, done.stdout.splitlines())
+    options = ["--metrics", "coverage", "--k", "3", "--html", page, "--cache-dir", tmp_path / "cache"]
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        code = run(["score", *map(str, sides), *QUICK, *map(str, options)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert code == 4
+    score, failure = map(json.loads, capsys.readouterr().out.splitlines())
     assert score["metrics"]["coverage"]["value"] == plain["coverage"]
     assert "cache-write-failed" in {item["code"] for item in score["notices"]}
     assert failure["error"]["code"] == "unwritable"

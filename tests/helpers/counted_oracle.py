@@ -12,19 +12,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sets and all distances between and within them.
+    """Two sets and all distances between and within them."""
 
-    Attributes:
-        between: (n, m) squared distances of reals and fakes.
-        real: (n, n) of reals.
-        fake: (m, m) of fakes.
-        ties: Whether balls are closed.
-    """
-
-    between: NDArray
-    real: NDArray
-    fake: NDArray
-    ties: str
+    between: NDArray  # (n, m) squared distances of reals and fakes
+    real: NDArray  # (n, n) of reals
+    fake: NDArray  # (m, m) of fakes
+    ties: str  # whether balls are closed
 
     @classmethod
     def of(cls, real: NDArray, fake: NDArray, ties: str) -> Pair:

@@ -13,12 +13,6 @@ def run_killed(work: Callable[[], None], lines: Iterable[int | None], files: Col
 
     Forked after the imports, which would take most of the time. Only the files that write should be among `files`;
     tracing makes them slow.
-
-    Returns:
-        How often it was killed.
-
-    Raises:
-        SystemExit: Work that should have come to its end did not.
     """
     killed = 0
     for line in lines:
