@@ -1,4 +1,4 @@
-"""Rankings of candidates by score, lists of retrieved ids, and pools of candidates."""
+"""Metrics of rankings by score and of lists of retrieved ids, and pools of candidates."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ MOST = 10**15
 """More candidates, places or seeds than that are a mistake."""
 
 _COLLECTIONS = (list, tuple, AbstractSet, np.ndarray, Tensor)
-_CHECKED_ROWS = 1024
 
 
 def ranking_metrics(
@@ -107,7 +106,11 @@ def ranking_metrics(
     n, candidates = scorer.shape
     checked = None if pools is None else _check_pools(pools, n, candidates)
     pool: Counts = np.full(n, candidates) if checked is None else (checked >= 0).sum(dim=1).numpy()
-    cuts = _check_ks(ks, most=int(pool.min()))
+    cuts = sorted(
+        check_count(k, "k, within the smallest pool,", least=1, most=int(pool.min())) for k in _as_list(ks)
+    )
+    if not cuts or len(set(cuts)) < len(cuts):
+        raise UsageError(f"ks must be different integers of at least 1, not {ks!r:.60}", code="bad-option")
     items, index = _check_relevant(relevant, relevance, gain, candidates, n)
     counter = RankCounter(scorer, items.query, index)
     if checked is None:
@@ -171,7 +174,7 @@ def retrieval_metrics(
         (0.6667, 0.76536, 0.03)
     """
     check_count(seed, "seed", least=0, most=MOST)
-    cut = None if k is None else _check_ks(k)[0]
+    cut = None if k is None else check_count(k, "k", least=1, most=MOST)
     expected_ids, found_ids = _check_ids(expected, retrieved)
     grades = None if relevance is None else _check_grades(expected_ids, relevance)
     found_ids = [ids[:cut] for ids in found_ids]
@@ -195,46 +198,6 @@ def retrieval_metrics(
     )
 
 
-def distractor_pools(
-    relevant: Relevant, n_candidates: int, *, distractors: int = 99, seed: int = 0
-) -> Counts:
-    """Draw a pool for each query: what is relevant to it and distractors, each as likely as any other.
-
-    Args:
-        relevant: (q,), or a list per query, as `ranking_metrics` takes it.
-        n_candidates: Candidates that there are.
-        distractors: Drawn without replacement among what is not relevant to the query.
-        seed: What is drawn depends on the seed, the query's place, and the numbers of candidates and distractors.
-
-    Returns:
-        (q, p) int64, what is relevant first; -1 fills the rows of queries to which less is relevant than to others.
-
-    Raises:
-        UsageError: There are not as many candidates as that, or an option is impossible.
-        DataError: `relevant` is malformed.
-
-    Example:
-        >>> sorted(distractor_pools([3, 0], 5, distractors=4)[0].tolist())
-        [0, 1, 2, 3, 4]
-    """
-    check_count(distractors, "distractors", least=1)
-    check_count(seed, "seed", least=0, most=MOST)
-    check_count(n_candidates, "n_candidates", least=2, most=MOST)
-    items, index = _check_relevant(relevant, None, "linear", n_candidates, None)
-    own = _padded(items, index)
-    if own.shape[1] + distractors > n_candidates:
-        raise UsageError(
-            f"{distractors} distractors cannot be drawn: of {n_candidates} candidates up to {own.shape[1]} are relevant to a "
-            "query; ask for fewer, or give more candidates",
-            code="too-few-candidates",
-        )
-    drawn = _different_draws(n_candidates - items.count, distractors, seed, n_candidates)
-    # The i-th of the candidates that are not relevant: each relevant one before it moves it on by one.
-    for taken in np.sort(np.where(own < 0, n_candidates, own), axis=1).T:
-        drawn += drawn >= taken[:, None]
-    return np.concatenate([own, drawn], axis=1)
-
-
 def unit_pools(
     relevant: Sequence[Sequence[int]],
     query_unit: Counts,
@@ -243,27 +206,21 @@ def unit_pools(
     distractors: int,
     seed: int,
 ) -> tuple[Counts, int]:
-    """As `distractor_pools`, but distractors are candidates of another unit (c,) than the query's (q,); and their number.
+    """A pool for each query, (q, p), and its number of distractors, fewer than asked for where a query has not as many.
 
-    Fewer are drawn where a query has not as many.
+    What is relevant comes first, -1 behind it, then distractors: random candidates of another unit (c,) than the query's (q,).
     """
     order = np.argsort(candidate_unit, kind="stable")
     first = np.searchsorted(candidate_unit[order], query_unit)
-    own = np.searchsorted(candidate_unit[order], query_unit, side="right") - first
-    count = int(min(distractors, len(order) - own.max()))
-    drawn = _different_draws(len(order) - own, count, seed, len(order))
+    n_own = np.searchsorted(candidate_unit[order], query_unit, side="right") - first
+    count = int(min(distractors, len(order) - n_own.max()))
+    drawn = _different_draws(len(order) - n_own, count, seed, len(order))
     # The i-th candidate of another unit: those of its own unit lie side by side in this order, and are jumped over.
-    others = order[drawn + np.where(drawn >= first[:, None], own[:, None], 0)]
-    items = RelevantItems.of(list(map(len, relevant)))
-    own = _padded(items, np.array(list(chain(*relevant)), dtype=np.int64))
+    others = order[drawn + np.where(drawn >= first[:, None], n_own[:, None], 0)]
+    own = np.full((len(relevant), max(map(len, relevant))), -1, dtype=np.int64)
+    for row, candidates in zip(own, relevant, strict=True):
+        row[: len(candidates)] = candidates
     return np.concatenate([own, others], axis=1), count
-
-
-def _padded(items: RelevantItems, index: Counts) -> Counts:
-    """What is relevant to each query, (q, most), -1 behind it."""
-    rows = np.full((len(items.count), int(items.count.max(initial=0))), -1, dtype=np.int64)
-    rows[items.query, np.arange(len(index)) - items.offsets[items.query]] = index
-    return rows
 
 
 def _different_draws(among: Counts, count: int, seed: int, n_candidates: int) -> Counts:
@@ -294,21 +251,6 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _check_ks(ks: object, *, most: int | None = None) -> list[int]:
-    """Where rankings are cut, ascending."""
-    listed = _as_list(ks) if isinstance(ks, Iterable) and not isinstance(ks, str) else [ks]
-    cuts = sorted(check_count(k, "k", least=1, most=MOST) for k in listed)
-    if not cuts or len(set(cuts)) < len(cuts):
-        raise UsageError(f"ks must be different integers of at least 1, not {ks!r:.60}", code="bad-option")
-    if most is not None and cuts[-1] > most:
-        raise UsageError(
-            f"k = {cuts[-1]} is beyond the smallest pool, of {most} candidates, where every ranking finds everything; "
-            "choose smaller ks or larger pools",
-            code="k-beyond-pool",
-        )
-    return cuts
-
-
 def _gains_of(grades: Numbers | None, gain: Gain) -> Numbers | None:
     """What grades (p,) are worth in DCG."""
     if gain not in ("linear", "exponential"):
@@ -317,7 +259,7 @@ def _gains_of(grades: Numbers | None, gain: Gain) -> Numbers | None:
         return None
     with np.errstate(over="ignore"):
         gains = grades if gain == "linear" else np.exp2(grades) - 1
-    if not ((grades > 0) & np.isfinite(gains) & (gains < 1e300) & (gains > 1e-300)).all():
+    if not ((gains > 1e-300) & (gains < 1e300)).all():
         raise DataError("relevance of what is relevant must be positive and finite", code="bad-relevance")
     return gains
 
@@ -336,21 +278,17 @@ def _rows(given: object, name: str, kinds: str) -> tuple[list[int], NDArray[Any]
 
 
 def _check_relevant(
-    relevant: Relevant, relevance: Grades | None, gain: Gain, candidates: int, n: int | None
+    relevant: Relevant, relevance: Grades | None, gain: Gain, candidates: int, n: int
 ) -> tuple[RelevantItems, Counts]:
-    """What is relevant to each of n queries (None for any number), and the candidate (p,) that each of its items is."""
+    """What is relevant to each of n queries, and the candidate (p,) that each of its items is."""
     counts, index = _rows(relevant, "relevant", "iu")
-    if not counts or (n is not None and len(counts) != n):
+    items, index = RelevantItems.of(counts), index.astype(np.int64)
+    different = np.unique(items.query * candidates + index)
+    if len(counts) != n or len(different) < len(index) or not ((index >= 0) & (index < candidates)).all():
         raise DataError(
-            f"relevant must hold one entry per query, but holds {len(counts):,} for {n or 'no'} queries",
+            f"relevant must hold for each of {n:,} queries a candidate from 0 to {candidates - 1}, or different ones",
             code="bad-relevant",
         )
-    if len(index) and not 0 <= index.min() <= index.max() < candidates:
-        raise DataError(f"relevant must hold candidates from 0 to {candidates - 1}", code="bad-relevant")
-    index = index.astype(np.int64)
-    items = RelevantItems.of(counts)
-    if len(np.unique(items.query * candidates + index)) < len(index):
-        raise DataError("relevant names a candidate twice for a query", code="bad-relevant")
     grades = None
     if relevance is not None:
         of_queries, grades = _rows(relevance, "relevance", "iuf")
@@ -383,57 +321,47 @@ def _scorer(
 
 def _check_scores(scores: object) -> Tensor:
     """Scores (q, c) as a tensor of a type that torch can compare."""
-    if isinstance(scores, np.ndarray) and scores.dtype.kind in "fiu" and scores.dtype != np.uint64:
+    if isinstance(scores, np.ndarray) and scores.dtype.kind in "fiu" and scores.dtype.itemsize <= 8:
         kind = np.int64 if scores.dtype.kind == "u" else scores.dtype.newbyteorder("=")
-        native = np.ascontiguousarray(scores, dtype=kind)
-        if native.itemsize <= 8:
-            scores = torch.from_numpy(native if native.flags.writeable else native.copy())
+        if scores.dtype != np.uint64:
+            scores = torch.from_numpy(np.require(scores, kind, ["C", "W"]))
     if (
         not isinstance(scores, Tensor)
-        or scores.dtype == torch.bool
-        or scores.is_complex()
-        or scores.is_sparse
-        or scores.ndim != 2
-        or 0 in scores.shape
+        or (scores.dtype == torch.bool or scores.is_complex() or scores.is_sparse)
+        or (scores.ndim != 2 or 0 in scores.shape)
     ):
         raise DataError(
             "scores must be integers or floats of at most 64 bits in an array (q, c), or a pair of arrays of features, not "
             f"{scores!r:.60}",
             code="bad-scores",
         )
-    for start in range(0, len(scores), _CHECKED_ROWS):
-        where = scores[start : start + _CHECKED_ROWS].isnan().nonzero()
-        if len(where):
-            query, candidate = start + int(where[0, 0]), int(where[0, 1])
-            raise DataError(
-                f"the score of query {query} for candidate {candidate} is NaN (counted from 0)",
-                code="nan-scores",
-            )
+    if scores.max().isnan():  # of any score
+        query, candidate = scores.isnan().nonzero()[0].tolist()
+        raise DataError(
+            f"the score of query {query} for candidate {candidate} is NaN (counted from 0)", code="nan-scores"
+        )
     return scores.detach()
 
 
 def _check_pools(pools: object, n: int, candidates: int) -> Tensor:
     """Pools as (q, p) int64 on the CPU."""
-    array = integers_of(pools)
-    if array is None or array.ndim != 2 or len(array) != n:
-        raise DataError(f"pools must be indices (q, p) of candidates, q being {n:,}", code="bad-pools")
-    ordered = np.sort(array, axis=1)
-    is_twice = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
-    if array.min() < -1 or array.max() >= candidates or is_twice.any() or (ordered[:, -1] < 0).any():
+    try:
+        array = np.asarray(pools.cpu() if isinstance(pools, Tensor) else pools)
+    except ValueError:  # lists of different lengths
+        array = np.empty(0)
+    fits = array.ndim == 2 and len(array) == n and array.size > 0 and array.dtype.kind in "iu"
+    if fits:
+        ordered = np.sort(array, axis=1)
+        is_twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+        fits = array.min() >= -1 and array.max() < candidates and ordered[:, -1].min() >= 0
+        fits = fits and not is_twice.any()
+    if not fits:
         raise DataError(
-            f"each pool must hold different candidates from 0 to {candidates - 1}, at least one, or -1 for none",
+            f"pools must hold for each of {n:,} queries different candidates from 0 to {candidates - 1}, at least one, and -1 "
+            "for none",
             code="bad-pools",
         )
-    return torch.from_numpy(array)
-
-
-def integers_of(value: object) -> Counts | None:
-    """Whole numbers in an array of any shape; None if they are no such."""
-    try:
-        array = value.cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
-    except (TypeError, ValueError):
-        return None
-    return array.astype(np.int64) if array.dtype.kind in "iu" and array.size else None
+    return torch.from_numpy(array.astype(np.int64))
 
 
 def _check_ids(expected: object, retrieved: object) -> tuple[list[list[Id]], list[list[Id]]]:
@@ -441,10 +369,8 @@ def _check_ids(expected: object, retrieved: object) -> tuple[list[list[Id]], lis
     both = [_as_list(expected), _as_list(retrieved)]
     if any(isinstance(each, AbstractSet) for each in (retrieved, *both[1])):
         raise UsageError("retrieved holds a set, which has no order; give a list, best first", code="bad-ids")
-    if any(isinstance(one, _COLLECTIONS) for one in both[0] or both[1]):
-        both = [[_as_list(ids) for ids in side] for side in both]
-    else:
-        both = [[side] for side in both]
+    is_nested = any(isinstance(one, _COLLECTIONS) for one in both[0] or both[1])
+    both = [[_as_list(ids) for ids in side] if is_nested else [side] for side in both]
     if len(both[0]) != len(both[1]) or not both[0]:
         raise UsageError(
             f"expected and retrieved must hold one list per query, but hold {len(both[0]):,} and {len(both[1]):,}",
@@ -509,12 +435,8 @@ def _pool_sizes(
     if len(sizes) != len(expected):
         raise UsageError(f"pool must be one number, or one for each of {len(expected):,}", code="bad-pool")
     for at, (size, ours, theirs) in enumerate(zip(sizes, expected, retrieved, strict=True)):
-        if check_count(size, "pool", least=1, most=MOST) < (named := len({*ours, *theirs})):
-            raise DataError(
-                f"the pool of query {at} has {size} candidates, but {named} different ids are expected or retrieved",
-                code="pool-too-small",
-            )
-    counts = np.array(sizes, dtype=np.int64)
-    if cut is not None:
-        _check_ks(cut, most=int(counts.min()))
-    return counts
+        least = max(len({*ours, *theirs}), cut or 1)
+        check_count(
+            size, f"pool, which holds the k and all different ids of query {at},", least=least, most=MOST
+        )
+    return np.array(sizes, dtype=np.int64)

@@ -99,15 +99,9 @@ class TiedRanks:
         """Sort the places (p,) of relevant candidates, and count which of them are before which."""
         order = np.lexsort((gain, above, query))
         query, above, tied, gain = query[order], above[order], tied[order], gain[order]
-        at = np.arange(len(query))
-        new_query = np.ones(len(query), dtype=bool)
-        new_query[1:] = query[1:] != query[:-1]
-        new_score = new_query.copy()
-        new_score[1:] |= above[1:] != above[:-1]
-        first_of_query = np.maximum.accumulate(np.where(new_query, at, 0))
-        first_of_score = np.maximum.accumulate(np.where(new_score, at, 0))
-        group = np.cumsum(new_score) - 1
-        relevant_tied = np.bincount(group)[group] if len(at) else at
+        place = query * (above.max(initial=0) + 1) + above
+        first_of_query, first_of_score = np.searchsorted(query, query), np.searchsorted(place, place)
+        relevant_tied = np.searchsorted(place, place, side="right") - first_of_score
         return cls(query, above, tied, first_of_score - first_of_query, relevant_tied, gain)
 
     @classmethod
@@ -207,12 +201,8 @@ def pool_values(
     r = relevant_items.count
     values = {"r_precision": places.found(r) / np.maximum(r, 1)}
     for k in ks:
-        cut = np.full(len(r), k)
-        found = places.found(cut)
-        values[f"hit_{k}"] = places.hit(cut)
-        values[f"precision_{k}"] = found / k
-        values[f"recall_{k}"] = found / np.maximum(r, 1)
-        values[f"ndcg_{k}"] = _ndcg(places, relevant_items, cut)
+        at_cut = _values_at(places, relevant_items, np.full(len(r), k))
+        values |= {f"{name}_{k}": each for name, each in at_cut.items()}
     values["mrr"] = places.reciprocal(pool)
     values["ndcg"] = _ndcg(places, relevant_items, pool)
     values["map"] = places.precisions(pool) / np.maximum(r, 1)
@@ -223,23 +213,33 @@ def list_values(
     places: TiedRanks, relevant_items: RelevantItems, length: Counts, pool: Counts | None = None
 ) -> PerQuery:
     """Metrics of lists of `length` (q,) places, by name; `pool` (q,) where `places` are those of chance among so many."""
-    r = relevant_items.count
-    found, hit = places.found(length), places.hit(length)
-    with np.errstate(invalid="ignore"):
-        precision = found / length  # of an empty list: NaN
-    recall = found / np.maximum(r, 1)
+    r, at_end = relevant_items.count, _values_at(places, relevant_items, length)
+    hit = at_end["hit"]
     values = {
         "hit_rate": hit,
-        "granular_hit_rate": recall,
+        "granular_hit_rate": at_end["recall"],
         "mrr": places.reciprocal(length),
         "granular_mrr": _granular_mrr(places, length) if pool is None else _granular_chance(hit, length),
-        "precision": precision,
-        "recall": recall,
+        "precision": at_end["precision"],
+        "recall": at_end["recall"],
         "r_precision": places.found(np.minimum(length, r)) / np.maximum(r, 1),
         "map": places.precisions(length) / np.maximum(r, 1),
-        "ndcg": _ndcg(places, relevant_items, length),
+        "ndcg": at_end["ndcg"],
     }
     return _defined(values, r)
+
+
+def _values_at(places: TiedRanks, relevant_items: RelevantItems, cut: Counts) -> PerQuery:
+    """Metrics of the places up to `cut` (q,); the precision of an empty list is NaN."""
+    found = places.found(cut)
+    with np.errstate(invalid="ignore"):
+        precision = found / cut
+    return {
+        "hit": places.hit(cut),
+        "precision": precision,
+        "recall": found / np.maximum(relevant_items.count, 1),
+        "ndcg": _ndcg(places, relevant_items, cut),
+    }
 
 
 def _granular_mrr(places: TiedRanks, length: Counts) -> Numbers:
@@ -271,8 +271,8 @@ def _defined(values: PerQuery, count: Counts) -> PerQuery:
 class QueryMetric:
     """The mean of one metric over the `n` queries for which it is defined, of `n_units` groups that were drawn one by one.
 
-    The interval is 95 %, with the values of (100,) complementary halves side by side; None for fewer than 10 units. Chance is
-    what guessing scores on the same queries, None where the pool is not known. `per_query` (q,) is NaN where undefined.
+    The interval is 95 %, with its replicates (100,) of halves; None for fewer than 10 units. Chance is what guessing scores on
+    the same queries, None where the pool is not known. `per_query` (q,) is NaN where undefined.
     """
 
     value: float | None
@@ -398,14 +398,7 @@ def _replicates(columns: Sequence[Numbers], unit: Counts, seed: int) -> list[Ten
 def halved(statistic: Callable[[Tensor], Tensor], n: int, *, seed: int = 0) -> Tensor:
     """A statistic of 100 halves of n units, at least 10: (100,) float64, complementary ones side by side.
 
-    It turns weights (B, n) float64, 1 where a unit is in the half and 0 elsewhere, into (B,) values. Why complementary halves
-    are compared is said in `genpr.metrics.uncertainty`.
-
-    Example:
-        >>> values = torch.arange(20.0, dtype=torch.float64)
-        >>> means = halved(lambda weights: weights @ values / weights.sum(dim=1), 20)
-        >>> means.shape, bool((means[::2] + means[1::2] == 19).all())
-        (torch.Size([100]), True)
+    It turns weights (B, n) float64, 1 where a unit is in the half and 0 elsewhere, into (B,) values.
     """
     if n < LEAST_UNITS:
         raise UsageError(f"halves need at least {LEAST_UNITS} units, not {n}", code="too-few-units")

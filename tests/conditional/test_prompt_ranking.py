@@ -66,3 +66,7 @@ def test_pools_of_a_seed_with_gaps_and_fewer():
     assert (pools[0] != pools[2]).any()
     fewer, count = unit_pools([[1], [4]], np.array([0, 3]), UNITS, distractors=99, seed=0)
     assert (fewer.shape, count) == ((2, 6), 5)
+    # A pool is part of a score's recipe: the same on every machine and with every version.
+    pinned = [[5, 48, 95, 7, 24], [2, 31, 14, 16, 79]]
+    drawn, _ = unit_pools([[5], [2]], np.array([5, 2]), np.arange(100), distractors=4, seed=7)
+    assert drawn.tolist() == pinned
