@@ -42,9 +42,7 @@ def _load_genpr(extractor: str, weights: Path | None, device: str) -> FeatureExt
     name = ExtractorName.parse(extractor)
     published = BUILT_IN[name.base].weights
     assert published is not None
-    entry = replace(
-        published, size=weights.stat().st_size, sha256=sha256_of_file(weights), sha256_prefix=None
-    )
+    entry = replace(published, size=weights.stat().st_size, sha256=sha256_of_file(weights))
     where = torch.device(device)
     module = importlib.import_module(f"genpr.features.networks.{BUILT_IN[name.base].network}")
     found: FeatureExtractor = module.build(load_weights(entry, weights), names=[name], device=where)

@@ -31,12 +31,12 @@ def command() -> None:
 @command.command(name="list", short_help="Show every known file.")
 @as_json
 def list_files(*, as_json: bool) -> None:
-    """Show every known file: who uses it, length, license, what it is held to, whether it is here."""
+    """Show every known file: who uses it, length, license, whether it is here."""
     from genpr.features.known_weights import KNOWN_WEIGHTS
     from genpr.features.weights import cached_path
     from genpr.report.score_tables import listing
 
-    names = ("name", "used_by", "size", "license", "pinned", "sha256", "sha256_prefix", "url")
+    names = ("name", "used_by", "size", "license", "sha256", "url")
     rows, shown = [], []
     for entry in KNOWN_WEIGHTS:
         path = cached_path(entry)
@@ -49,7 +49,6 @@ def list_files(*, as_json: bool) -> None:
             "used by": f"{first} (+{len(others)})" if others else first,
             "size": None if entry.size is None else f"{entry.size / 1e6:,.0f} MB",
             "license": entry.license,
-            "pinned by": entry.pinned,
             "here": "no" if path is None else "yes",
             "name": entry.name,
         }

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -22,7 +21,7 @@ from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.emulated_manifold import EmulatedSide
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.metric import DistributionMetric, DistributionOptions, HeldOutMetric, Metric
-from genpr.metrics.neighbor_metrics import Lack, NeighborMetrics, NeighborScores, Values
+from genpr.metrics.neighbor_metrics import Lack, NeighborMetrics, Values
 from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold
 from genpr.metrics.registry import BALLS, HELD_OUT, METRICS, NEIGHBORS, needed_balls
 from genpr.metrics.samples import FakeRows, RealRows, sample_rows
@@ -40,29 +39,25 @@ class NeighborResult:
 
     values: Values  # by metric, of the sets as they are; None where a metric is undefined
     lacks: Mapping[str, Lack]  # what keeps metrics from the interval that was requested
-    diagnostics: ManifoldDiagnostics | None  # diagnostics in the first network's features
+    diagnostics: ManifoldDiagnostics | None
     # the reals among which neighbors were counted: a part of them, if the protocol limits them
     reals: FeatureSet
     fakes: FeatureSet  # the fakes, likewise
-    real_manifold: RealManifold  # the reals with their balls, in the first network's features
+    real_manifold: RealManifold  # the reals with their balls
     fake_side: CountedFakes  # the fakes, counted against them
 
 
 @dataclass(frozen=True)
 class _Fit:
-    """The reals in use, fitted in the features of each network, and on emulated distances if the protocol wants them."""
+    """The reals in use, fitted, and on emulated distances if the protocol wants them."""
 
     reals: FeatureSet
-    networks: tuple[NeighborMetrics, ...]
+    fitted: NeighborMetrics
     emulated: EmulatedSide | None
 
 
 class FittedNeighbors:
-    """The reals of one extractor, fitted for neighbor metrics.
-
-    The features of an extractor of several random networks hold an equal number of columns per network; values are
-    means over the networks.
-    """
+    """The reals of one extractor, fitted for neighbor metrics."""
 
     def __init__(
         self,
@@ -82,26 +77,25 @@ class FittedNeighbors:
 
     def score(self, fake: FeatureSet, progress: PairProgress | None = None) -> NeighborResult:
         """Every metric of one set of fakes."""
-        limit, variant, found = None, None, []
+        limit, variant = None, None
         if self._max_rows is not None:
             limit = self._limit(len(self._real), len(fake))
         fit = self._fit(limit, progress)
         if limit is not None:
             variant = f"{limit:,} images of each side, drawn with seed {self._seed}"
             fake = _chosen(fake, limit, self._seed)
-        for fitted, part in zip(fit.networks, fake.networks, strict=True):
-            found.append(fitted.score(part, progress))
-        real_manifold, fakes, ks = fit.networks[0].reals, found[0].fakes, self._plan.ks
+        found = fit.fitted.score(fake.features, progress)
+        real_manifold, fakes, ks = fit.fitted.reals, found.fakes, self._plan.ks
         diagnostics = None
         if limit is None and self._diagnostics:
             diagnostics = ManifoldDiagnostics.of(real_manifold, fakes, progress)
         values: Values = {}
         for name in ks:
-            values[name] = _over_networks(name, found, variant)
+            values[name] = _with_interval(name, found.values[name], variant)
         if fit.emulated is not None:
-            counts = fit.emulated.memberships(fake.networks[0], ks=ks, progress=progress)
+            counts = fit.emulated.memberships(fake.features, ks=ks, progress=progress)
             values = {name: _emulated(name, values[name], BALLS[name](counts, k)) for name, k in ks.items()}
-        return NeighborResult(values, found[0].lacks, diagnostics, fit.reals, fake, real_manifold, fakes)
+        return NeighborResult(values, found.lacks, diagnostics, fit.reals, fake, real_manifold, fakes)
 
     def _limit(self, *sizes: int) -> int | None:
         """Rows of each set: as many reals as fakes. None where the protocol's limit leaves all of them."""
@@ -113,28 +107,26 @@ class FittedNeighbors:
         """The fit to so many reals; each number is fitted once."""
         if limit in self._fits:
             return self._fits[limit]
-        plan, networks, emulated = self._plan, [], None
+        plan, emulated = self._plan, None
         real = self._real if limit is None else _chosen(self._real, limit, self._seed)
-        for part in real.networks:
-            fitted = NeighborMetrics(
-                part,
-                ks=plan.ks,
-                ties=plan.ties,
-                intervals=plan.intervals,
-                seed=self._seed,
-                device=self._device,
-                progress=progress,
-            )
-            networks.append(fitted)
+        fitted = NeighborMetrics(
+            real.features,
+            ks=plan.ks,
+            ties=plan.ties,
+            intervals=plan.intervals,
+            seed=self._seed,
+            device=self._device,
+            progress=progress,
+        )
         if plan.protocol.distances != "exact":
             emulated = EmulatedSide.fit(
-                real.networks[0],
+                real.features,
                 ks=[ball.k for ball in needed_balls(plan.ks)[0]],
                 emulation=plan.protocol.distances,
                 device=self._device,
                 progress=progress,
             )
-        self._fits[limit] = _Fit(real, tuple(networks), emulated)
+        self._fits[limit] = _Fit(real, fitted, emulated)
         return self._fits[limit]
 
 
@@ -145,34 +137,13 @@ def _chosen(features: FeatureSet, limit: int, seed: int) -> FeatureSet:
     return features.select(torch.as_tensor(choose_rows(len(features), limit, seed)))
 
 
-def mean_over_networks(values: Sequence[MetricValue], variant: str | None) -> MetricValue:
-    """The mean over random networks, with their spread and the mean of their nulls."""
-    first = replace(values[0], variant=variant)
-    if len(values) == 1:
-        return first
-    numbers = [each.value for each in values]
-    nulls = [each.null for each in values if each.null is not None]
-    return replace(
-        first,
-        value=statistics.fmean(numbers),
-        spread=statistics.stdev(numbers),
-        spread_over="random networks",
-        null=statistics.fmean(nulls) if nulls else None,
-    )
-
-
-def _over_networks(name: str, networks: Sequence[NeighborScores], variant: str | None) -> MetricValue | None:
-    """The mean over networks, with the interval of this mean: all of them were resampled by the same halves."""
-    known = [value for each in networks if (value := each.values[name]) is not None]
-    if len(known) < len(networks):
-        return None
-    value = mean_over_networks(known, variant) if len(known) > 1 else replace(known[0], variant=variant)
-    if value.replicates is None or value.n_counted is None:
-        return replace(value, n_counted=None)
-    tables = [each.replicates for each in known if each.replicates is not None]
-    replicates = torch.tensor(tables, dtype=torch.float64).mean(dim=0)
+def _with_interval(name: str, value: MetricValue | None, variant: str | None) -> MetricValue | None:
+    """A value with the interval that its replicates give."""
+    if value is None or value.replicates is None or value.n_counted is None:
+        return None if value is None else replace(value, variant=variant, n_counted=None)
+    replicates = torch.tensor(value.replicates, dtype=torch.float64)
     interval = interval_of(value.value, replicates, n=value.n_counted, upper=NEIGHBORS[name].upper)
-    return replace(value, interval=(interval.low, interval.high), replicates=tuple(replicates.tolist()))
+    return replace(value, variant=variant, interval=(interval.low, interval.high))
 
 
 def _emulated(name: str, exact: MetricValue | None, value: float) -> MetricValue:
@@ -214,7 +185,7 @@ class FittedMetrics:
             device=embedder.device, inception_score_chunk=plan.protocol.inception_score_chunk
         )
         started = time.perf_counter()
-        self._distributions: dict[str, tuple[Tensor | Gaussian, ...]] = {}
+        self._distributions: dict[str, Tensor | Gaussian] = {}
         self._distribution_spaces: dict[str, ExtractorKey] = {}
         for name, space in plan.spaces.items():
             if isinstance(METRICS[name], DistributionMetric):
@@ -271,14 +242,12 @@ class FittedMetrics:
         return rows
 
     def _fit_distributions(self) -> None:
-        """Fit every distribution metric, for each network of its extractor."""
+        """Fit every distribution metric, to the reals."""
         for name, space in self._distribution_spaces.items():
             metric = METRICS[name]
             if isinstance(metric, DistributionMetric) and metric.uses_reals:
-                self._distributions[name] = tuple(
-                    metric.fit(self._given.get(name, each), self._options)
-                    for each in self._real[space].networks
-                )
+                reals = self._given.get(name, self._real[space].features)
+                self._distributions[name] = metric.fit(reals, self._options)
 
     def _distribution_values(self, fake: SourceFeatures, given: Moments) -> Values:
         """The metrics without neighbors: the first rank computes them for all."""
@@ -295,20 +264,16 @@ class FittedMetrics:
         return {name: MetricValue(**record) for name, record in found.items()}
 
     def _distribution_value(self, name: str, fake: FeatureSet, given: Gaussian | None) -> MetricValue:
-        metric, networks = METRICS[name], fake.networks
+        metric = METRICS[name]
         assert isinstance(metric, DistributionMetric)
-        reals: Sequence[Tensor | Gaussian | None]
-        reals = self._distributions.get(name, (None,) * len(networks))
-        found = [
-            metric.compute(real, features if given is None else given, self._options)
-            for real, features in zip(reals, networks, strict=True)
-        ]
+        fakes = fake.features if given is None else given
+        found = metric.compute(self._distributions.get(name), fakes, self._options)
         moments = [
             f"{role} mean and covariance as given (sha256 {_digest(each)})"
             for role, each in (("real", self._given.get(name)), ("fake", given))
             if each is not None
         ]
-        return mean_over_networks(found, "; ".join(moments) or found[0].variant)
+        return replace(found, variant="; ".join(moments) or found.variant)
 
     def _held_out_value(self, metric: Metric, fake: SourceFeatures) -> MetricValue | None:
         """Undefined for the control, which has no held-out reals."""

@@ -131,12 +131,6 @@ def check_samples(plan: ScorePlan, reals: FeatureSet) -> None:
             "precision",
             code="no-samples",
         )
-    members = 1 if reals.extractor is None else reals.extractor.members
-    if members > 1:
-        raise UsageError(
-            f"a score by {members} random networks is a mean, and they differ about single images; choose another extractor",
-            code="no-samples",
-        )
     least = max(plan.sample_ks.values()) + 1
     if len(reals) < least:
         raise FeatureError(

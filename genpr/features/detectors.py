@@ -99,7 +99,7 @@ def load_detector(
     published: Any = get_model_weights(name).DEFAULT
     file = PurePosixPath(published.url).name
     prefix = file.removesuffix(".pth").rpartition("-")[2]
-    entry = WeightsFile(file, published.url, None, None, "BSD-3-Clause", prefix, used_by=(name,))
+    entry = WeightsFile(file, published.url, None, prefix, "BSD-3-Clause", used_by=(name,))
     given = None if weights is None else Path(weights)
     if given is not None and given.is_dir():
         given = given / entry.name if (given / entry.name).is_file() else None

@@ -29,7 +29,6 @@ class ExtractorInfo:
     comparable: bool  # with published scores
     cache_key: str | None = None  # hex sha256 that identifies the function; None: nothing is cached
     uncached_reason: str | None = None
-    members: int = 1  # equally long vectors side by side, of networks that differ in random weights only
 
 
 class FeatureExtractor(Protocol):

@@ -104,13 +104,6 @@ class FeatureSet:
     def __len__(self) -> int:
         return len(self.features)
 
-    @property
-    def networks(self) -> tuple[Tensor, ...]:
-        """The features of each network of an extractor of several random networks, (n, d / members) each; usually one."""
-        if self.extractor is None or self.extractor.members == 1:
-            return (self.features,)
-        return tuple(map(float_rows, self.features.chunk(self.extractor.members, dim=1)))
-
     def name_of(self, row: int) -> str:
         """What to call the image of a row."""
         return self.names[row] if self.names else f"row {row}"
@@ -222,7 +215,7 @@ def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: 
         raise ValueError(f"hashes of shape {tuple(identities.shape)} of {n} rows")
     info: ExtractorInfo | None = from_dict(ExtractorInfo | None, parse_json(metadata["extractor"]))
     if info is not None:
-        if info.dim < 1 or info.members < 1 or info.dim % info.members:
+        if info.dim < 1:
             raise ValueError(f"an extractor of {info.dim} features")
         if features.ndim == 2 and info.dim != features.shape[1]:
             raise ValueError(f"{features.shape[1]} features a row, of an extractor with {info.dim}")

@@ -90,7 +90,6 @@ class BuiltIn:
     network: str  # module of `genpr.features.networks` whose `build` makes it
     weights: WeightsFile | None = None
     comparable: bool = True  # with published scores
-    members: int = 1  # random networks side by side
     published: tuple[str, ...] = ()  # other resize rules under which numbers were published
 
 
@@ -129,9 +128,6 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
         "dinov2-vitb14": _dinov2(768, "b"),
         "dinov2-vitl14": _dinov2(1024, "l"),
         "dinov2-vitg14": _dinov2(1536, "g"),
-        "random-vgg16": BuiltIn(
-            "3 random networks", 192, "tf1-bilinear", 224, "weight_free", comparable=False, members=3
-        ),
         "gabor": BuiltIn("moduli", 736, "bicubic-antialias", 64, "weight_free", comparable=False),
         "pixels": BuiltIn("RGB", 3072, "torch-bicubic-antialias", 32, "weight_free", comparable=False),
     }

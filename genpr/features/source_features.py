@@ -22,14 +22,12 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages, OpenedInput
 from genpr.features.options import EmbedKeywords, EmbedOptions
 from genpr.features.registry import (
-    BUILT_IN,
     check_weights_used,
     dim_of,
     group_by_network,
     is_same_extractor,
     load_joint,
     open_family,
-    parse_name,
     weights_of,
 )
 from genpr.images.datasets import BatchSource
@@ -302,10 +300,7 @@ class SourceFeatures:
                 code="feature-shape",
                 path=features.source,
             )
-        built_in = BUILT_IN.get(parse_name(key).base)
-        members = built_in.members if built_in else 1
-        info = ExtractorInfo(key, dim, "unknown", None, comparable=False, members=members)
-        return replace(features, extractor=info)
+        return replace(features, extractor=ExtractorInfo(key, dim, "unknown", None, comparable=False))
 
     def _check_number(self, source: str, n: int, minimum: int) -> None:
         if n < minimum:

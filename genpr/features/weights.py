@@ -12,7 +12,6 @@ import io
 import os
 import pickle
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,10 +41,7 @@ Progress = Callable[[int, int], None]
 
 _SUFFIXES = (".pth", ".pt", ".bin", ".safetensors")
 _HUB_URL = re.compile(r"https?://[^/]+/((?:[^/]+/)?[^/]+)/resolve/([^/]+)/(.+)")
-_HUB_PART = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*", re.ASCII)
 _TIMEOUT_S = 5.0  # to connect, and between two pieces of a download
-_PAUSES_S = (1.0, 4.0)  # before the second and the third attempt
-_BUSY = {408, 425, 429, 500, 502, 503, 504}  # answers of a server after which another attempt may succeed
 _PIECE_BYTES = 2**20
 _LONGEST = 2**40  # where the length of a file is unknown
 
@@ -57,9 +53,8 @@ class WeightsFile:
     name: str  # unique, and the same wherever genpr stores it
     url: str
     size: int | None  # in bytes
-    sha256: str | None
+    sha256: str | None  # of which only the first digits may be published
     license: str  # SPDX identifier of the weights, or the plain name
-    sha256_prefix: str | None = None  # where only the first digits are published
     used_by: tuple[str, ...] = ()  # extractors
 
     @property
@@ -69,16 +64,16 @@ class WeightsFile:
         return (found[1], unquote(found[2]), unquote(found[3])) if found else None
 
     @property
-    def pinned(self) -> str:
-        """What its content is compared with: "sha256", "prefix", or "nothing"."""
-        return "sha256" if self.sha256 else "prefix" if self.sha256_prefix else "nothing"
+    def is_pinned(self) -> bool:
+        """Whether the published sha256 leaves only one content."""
+        return len(self.sha256 or "") == 64
 
     @property
     def identity(self) -> str:
         """What is published about its content, for messages."""
-        digest = self.sha256 or (f"{self.sha256_prefix}..." if self.sha256_prefix else None)
-        text = f"sha256 {digest}" if digest else "no published sha256"
-        return text if self.size is None else f"{self.size:,} bytes, {text}"
+        size = "" if self.size is None else f"{self.size:,} bytes, "
+        digits = self.sha256 if self.is_pinned else f"{self.sha256}..." if self.sha256 else "not published"
+        return f"{size}sha256 {digits}"
 
 
 class Weights(NamedTuple):
@@ -104,9 +99,6 @@ def hub_file(
     >>> hub_file("org/model", "open_clip_model.safetensors", license="MIT").name
     'org--model--open_clip_model.safetensors'
     """
-    for part in (repo_id, filename, revision):
-        if not _HUB_PART.fullmatch(part) or ".." in part:
-            raise UsageError(f"{part!r} is not part of a Hugging Face address", code="hub-address")
     commit = re.fullmatch(r"[0-9a-f]{40}", revision)
     # A known sha256 leaves only one file that this can be; otherwise each revision has a name of its own.
     is_plain = revision == "main" or sha256 is not None
@@ -153,7 +145,7 @@ def find_or_fetch(
         return given
     own = weights_folder() / entry.name
     if own.is_file():
-        if entry.sha256 is None:
+        if not entry.is_pinned:
             _check_owner(own)
         verify_file(entry, own)
         return own
@@ -220,8 +212,7 @@ def load_any_weights(
             raise UsageError(f"--weights {path} is not a file", code="path-not-found", path=str(path))
         own = WeightsFile(path.name, "", None, sha256_of_file(path), "unknown")
         return load_weights(own, path)._replace(is_published=False)
-    cached = [entry for entry in published if cached_path(entry)]
-    *alternatives, last = cached[:1] or published
+    *alternatives, last = [entry for entry in published if cached_path(entry)][:1] or published
     for entry in alternatives:
         try:
             return load_weights(entry, find_or_fetch(entry, offline=offline, progress=progress))
@@ -296,55 +287,29 @@ def _fetch(entry: WeightsFile, target: Path, progress: Progress | None) -> Path:
 
 
 def _download(entry: WeightsFile, path: Path, progress: Progress | None) -> None:
-    """Put `entry` into `path`, trying again after a pause where a server is busy or the connection breaks."""
+    """Put `entry` into `path`: at most one byte more than expected, since a wrong answer must not fill the disk."""
     from http.client import HTTPException
-    from urllib.error import HTTPError, URLError
-
-    for pause_s in (*_PAUSES_S, None):
-        try:
-            received = _receive(entry, path, progress)
-            break
-        except (OSError, HTTPException) as error:
-            reason = error.reason if type(error) is URLError else error
-            if isinstance(error, HTTPError):
-                error.close()
-                may_pass = error.code in _BUSY
-            else:
-                may_pass = isinstance(reason, TimeoutError | ConnectionError | HTTPException)
-                may_pass = may_pass and not isinstance(reason, ConnectionRefusedError)
-            if pause_s is None or not may_pass:
-                raise _missing(entry, f"the download failed ({' '.join(str(reason).split())})") from error
-        time.sleep(pause_s)
-    came = f"{received:,}" if entry.size is None else f"{received:,} of {entry.size:,}"
-    if entry.size is not None and received > entry.size:
-        came = f"more than {entry.size:,}"
-    hint = f"{came} bytes came; a proxy or login page may have answered, nothing was kept"
-    verify_file(entry, path, source=entry.url, hint=hint)
-    if entry.sha256 is None:  # a web page, for example, is not kept
-        _read_tensors(entry, path.read_bytes(), entry.url)
-
-
-def _receive(entry: WeightsFile, path: Path, progress: Progress | None) -> int:
-    """Write the answer to `path`: one byte more than expected at most, since a wrong answer must not fill the disk."""
+    from urllib.error import HTTPError
     from urllib.request import Request
 
+    received, limit = 0, (entry.size or _LONGEST) + 1
     request = Request(entry.url, headers={"User-Agent": f"genpr/{__version__}"})
-    with (
-        opener().open(request, timeout=_TIMEOUT_S) as response,
-        path.open("wb") as file,
-    ):
-        expected = response.length if entry.size is None else entry.size
-        if expected is None and not response.chunked:
-            raise OSError("the server does not say how long the file is, so it may come cut short")
-        announced, limit, received = response.length, (expected or _LONGEST) + 1, 0
-        while piece := response.read(min(_PIECE_BYTES, limit - received)):
-            file.write(piece)
-            received += len(piece)
-            if progress is not None:
-                progress(received, expected or 0)
-        if announced is not None and received < min(announced, limit):
-            raise ConnectionError(f"the connection broke after {received:,} of {announced:,} bytes")
-    return received
+    try:
+        with opener().open(request, timeout=_TIMEOUT_S) as response, path.open("wb") as file:
+            expected = entry.size or response.length or 0
+            while piece := response.read(min(_PIECE_BYTES, limit - received)):
+                file.write(piece)
+                received += len(piece)
+                if progress is not None:
+                    progress(received, expected)
+    except (OSError, HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()
+        raise _missing(entry, f"the download failed ({' '.join(str(error).split())})") from error
+    hint = f"{received:,} bytes came, of {expected:,}; the connection broke, or a proxy answered; nothing was kept"
+    verify_file(entry, path, source=entry.url, hint=hint)
+    if not entry.is_pinned:  # a web page, for example, is not kept
+        _read_tensors(entry, path.read_bytes(), entry.url)
 
 
 def opener() -> OpenerDirector:
@@ -364,7 +329,7 @@ def opener() -> OpenerDirector:
 
 
 def _check_hash(entry: WeightsFile, digest: str, size: int, source: str, hint: str) -> None:
-    if not digest.startswith(entry.sha256 or entry.sha256_prefix or "") or entry.size not in {None, size}:
+    if not digest.startswith(entry.sha256 or "") or entry.size not in {None, size}:
         raise WeightsError(
             f"{source} is not {entry.name}: expected {entry.identity}, got {digest} ({size:,} bytes); {hint}",
             code="weights-hash",
@@ -383,25 +348,20 @@ def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, 
         else:
             tensors = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file can fail anywhere inside the readers
-        if "TorchScript" in str(error):
+        reason = " ".join(str(error).split())
+        program = re.search(r"TorchScript|GLOBAL (\S+)", reason)
+        if program is not None:
             raise WeightsError(
-                f"{source} is a TorchScript archive, a program and not only weights; genpr does not run it. Save its state_dict() "
-                "with torch.save or safetensors instead",
+                f"{source} is a program and not only tensors ({printable(program[1] or program[0])}); nothing of it was run or "
+                "used. Save its state_dict() with torch.save or safetensors instead",
                 code="unsafe-format",
                 path=source,
             ) from error
-        named = re.search(r"GLOBAL (\S+)", str(error)) if isinstance(error, pickle.UnpicklingError) else None
-        if named is not None:  # the rest of torch's message advises to trust the file
-            raise WeightsError(
-                f"{source} holds more than tensors: it asks for {printable(named[1])} to be called. Nothing of it was run or "
-                "used; weights from a trustworthy source need no code",
-                code="unsafe-format",
-                path=source,
-            ) from error
-        reason = "" if isinstance(error, pickle.UnpicklingError) else f" ({' '.join(str(error).split())})"
+        if isinstance(error, pickle.UnpicklingError):
+            reason = "torch cannot read it"  # its own message advises to trust the file
         raise WeightsError(
-            f"{source} is no file of weights as its name {entry.name} says, or is cut short: it begins with {content[:20]!r}"
-            f"{reason}; a proxy or login page may have been saved in its place",
+            f"{source} is no file of weights as its name {entry.name} says, or is cut short: it begins with {content[:20]!r} "
+            f"({reason})",
             code="weights-format",
             path=source,
         ) from error

@@ -13,7 +13,7 @@ class MetricValue:
     value: float
     k: int | None  # neighbors that define the balls, without the point itself; None where none are counted
     spread: float | None = None  # standard deviation over what `spread_over` names
-    spread_over: str | None = None  # "random networks", "subsets" or "parts"
+    spread_over: str | None = None  # "subsets" or "parts"
     exact: bool = True  # whether the definition was computed, and not the arithmetic of another tool
     exact_value: float | None = None  # what the definition gives, where that is not `value`
     extractor: str | None = None  # name of the extractor whose features it used

@@ -22,13 +22,7 @@ def server(tmp_path, monkeypatch):
         facts.answer = GOOD
         entries = (
             facts.entry(GOOD, used_by=("tiny",)),
-            facts.entry(
-                name="small.pth",
-                size=None,
-                sha256=None,
-                sha256_prefix=DIGEST[:8],
-                used_by=("small", "smaller"),
-            ),
+            facts.entry(name="small.pth", size=None, sha256=DIGEST[:8], used_by=("small", "smaller")),
         )
         monkeypatch.setattr(known_weights, "KNOWN_WEIGHTS", entries)
         yield facts

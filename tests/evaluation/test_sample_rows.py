@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from oracle import kth_sq_distances, memberships, sq_distances
 
 import genpr
 from genpr.errors import FeatureError, UsageError
-from genpr.features.extractor import ExtractorInfo
-from genpr.features.feature_set import FeatureSet
 from genpr.metrics import real_manifold
 from genpr.neighbors.engine import Engine
 
@@ -129,8 +126,3 @@ def test_what_tells_nothing_of_single_images_is_refused(sides, rng):
     with pytest.raises(FeatureError, match=r"real has 5 images, .* at least 6"):
         genpr.Evaluator(real[:5], metrics=["precision"], **OPTIONS).evidence(fake)
     genpr.Evaluator(real[:6], metrics=["precision"], **OPTIONS).evidence(fake[:2])
-    info = ExtractorInfo("three", 3, "none", None, comparable=False, members=3)
-    networks = [FeatureSet(torch.from_numpy(side), "side", extractor=info) for side in sides]
-    with pytest.raises(UsageError, match="by 3 random networks is a mean") as caught:
-        genpr.Evaluator(networks[0], metrics=["precision"], **OPTIONS).evidence(networks[1])
-    assert caught.value.code == "no-samples"

@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-import statistics
-
 import numpy as np
 import pytest
-import torch
-from feature_files import save
 
 import genpr
 from genpr.images.source import choose_rows
@@ -45,23 +41,6 @@ def test_each_metric_of_a_score_is_the_function_of_its_name(rng, metric, monkeyp
     real, fake = (rng.dirichlet([spread] * 5, n).astype(np.float32) for n, spread in ((40, 0.4), (45, 1.0)))
     result = genpr.score(real, fake, metrics=[metric], extractor=METRICS[metric].space, device="cpu")
     assert result[metric] == pytest.approx(EXPECTED_COMPANIONS[metric](real, fake), rel=1e-9)
-
-
-def test_a_metric_is_the_mean_over_the_members_of_an_extractor(tmp_path, rng):
-    real, fake = rng.normal(size=(2, 40, 6)).astype(np.float32)
-    fake *= [0.5, 0.5, 1, 1, 2, 2]
-    files = [
-        save(tmp_path / f"{name}.safetensors", torch.from_numpy(side), name="random-vgg16", members=3)
-        for name, side in (("real", real), ("fake", fake))
-    ]
-    result = genpr.score(*files, metrics=["precision", "recall", "fd", "vendi"])
-    for name, metric in result.metrics.items():
-        alone = [
-            genpr.score(real[:, at : at + 2], fake[:, at : at + 2], metrics=[name])[name] for at in (0, 2, 4)
-        ]
-        assert len(set(alone)) == 3
-        assert metric.value == pytest.approx(statistics.fmean(alone), rel=1e-9)
-        assert metric.spread == pytest.approx(statistics.stdev(alone), rel=1e-9)
 
 
 def test_the_seed_chooses_the_subset_of_images_and_of_features(write_images, rng):

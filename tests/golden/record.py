@@ -124,7 +124,6 @@ RUNS: dict[str, list[str]] = {
     "score-integer-features": ["score", "ties_real.npy", "ties_fake.npy", "--quiet", "--metrics", "all"],
     "score-prdc": ["score", "real", "fake", *QUICK, "--protocol", "prdc"],
     "score-two-protocols": ["score", "real", "fake", *QUICK, "--protocol", "prdc", "--protocol", "genpr"],
-    "score-random-vgg16": ["score", "tiny_real.npz", "tiny_fake.npz", "--extractor", "random-vgg16", *PLAIN[2:]],
     "score-threshold": ["score", "real", "fake", *PLAIN, "--fail-under", "recall=1.5"],
     "score-per-class": ["score", "real", "fake", *QUICK, "--per-class", "--min-per-class", "10"],
     "score-labels": ["score", "real", "fake", *QUICK, "--labels"],

@@ -23,15 +23,11 @@ class Server:
     answer: bytes = CONTENT
     status: int = 200
     announced: int | None = None
-    says_length: bool = True
     delay: float = 0.0
     pause: float = 0.0  # between two halves of the answer
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)  # in place of the length
     redirects: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
-    busy: list[int] = field(
-        default_factory=list
-    )  # how the first requests are answered; 0 breaks off in the middle
 
     def entry(self, content: bytes = CONTENT, **other) -> WeightsFile:
         facts = {
@@ -54,18 +50,8 @@ def serving() -> Iterator[Server]:
                 target, headers = facts.redirects[self.path]
                 self.answer(302, {"Location": target, "Content-Length": "0", **headers}, b"")
                 return
-            if facts.busy and facts.busy[0]:
-                self.answer(facts.busy.pop(0), {"Content-Length": "4"}, b"busy")
-                return
-            if facts.busy:
-                facts.busy.pop()
-                self.answer(200, {"Content-Length": str(len(facts.answer))}, facts.answer[:99])
-                self.close_connection = True
-                return
-            length = (
-                {"Content-Length": str(facts.announced or len(facts.answer))} if facts.says_length else {}
-            )
-            self.answer(facts.status, {**length, **facts.headers}, facts.answer)
+            length = {"Content-Length": str(facts.announced or len(facts.answer))}
+            self.answer(facts.status, facts.headers or length, facts.answer)
 
         def answer(self, status, headers, body):
             self.send_response(status)
@@ -93,7 +79,6 @@ def serving() -> Iterator[Server]:
 
 def use_own_folders(tmp_path, monkeypatch):
     """Caches and settings of this test alone; the network is allowed, as far as the server above."""
-    monkeypatch.setattr("genpr.features.weights._PAUSES_S", (0.0, 0.0))
     monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "genpr"))
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))

@@ -99,7 +99,7 @@ class NetworkExtractor:
 
 
 def describe_part(
-    name: ExtractorName, rule: InputRule, *, dim: int, weights: Weights | None, members: int = 1
+    name: ExtractorName, rule: InputRule, *, dim: int, weights: Weights | None
 ) -> ExtractorInfo:
     """The record of one layer of a network; comparable where numbers were published in this precision and resize rule."""
     weights_sha256 = None if weights is None else weights.sha256
@@ -114,7 +114,6 @@ def describe_part(
         weights_sha256=weights_sha256,
         comparable=weights is not None and weights.is_published and is_published,
         cache_key=hashlib.sha256(identity.encode()).hexdigest(),
-        members=members,
     )
 
 
@@ -126,10 +125,9 @@ def single_layer(
     dim: int,
     weights: Weights | None,
     device: torch.device,
-    members: int = 1,
 ) -> NetworkExtractor:
     """A network of which one layer is used; arguments are those of `describe_part` and `NetworkExtractor`."""
-    part = describe_part(name, rule, dim=dim, weights=weights, members=members)
+    part = describe_part(name, rule, dim=dim, weights=weights)
     precision = getattr(torch, name.precision)
     return NetworkExtractor(network, [part], rule=rule, device=device, precision=precision)
 
@@ -147,9 +145,7 @@ def built_in(
     """A built-in extractor of one layer, behind its published resize rule unless the name has another."""
     known = BUILT_IN[name.base]
     rule = InputRule(find_rule(name.resize or known.resize), known.side, mean, std, channels_last)
-    return single_layer(
-        network, name, rule, dim=known.dim, weights=weights, device=device, members=known.members
-    )
+    return single_layer(network, name, rule, dim=known.dim, weights=weights, device=device)
 
 
 def joint_info(parts: Sequence[ExtractorInfo]) -> ExtractorInfo:

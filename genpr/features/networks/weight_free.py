@@ -1,4 +1,4 @@
-"""Extractors that need no weights file: Gabor filters, three random networks, and the pixels themselves.
+"""Extractors that need no weights file: Gabor filters, and the pixels themselves.
 
 Scores with these features check a pipeline or compare runs on the same data; no published number is made with them.
 
@@ -6,7 +6,6 @@ References:
     D. Gabor, Theory of communication, 1946. J. G. Daugman, Uncertainty relation for resolution in space, spatial frequency,
     and orientation, 1985. D. J. Field, Relations between the statistics of natural images and the response properties of
     cortical cells, 1987. J. Bruna and S. Mallat, Invariant scattering convolution networks, 2013.
-    M. F. Naeem et al., Reliable Fidelity and Diversity Metrics for Generative Models, 2020 (random embeddings).
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -27,7 +25,6 @@ from genpr.features.extractor import ExtractorInfo, prepare_batch
 from genpr.features.networks.network import NetworkExtractor, built_in
 from genpr.features.registry import ExtractorName
 from genpr.features.resize import torch_antialias
-from genpr.features.weights import Weights
 from genpr.runtime import resolve_device
 
 _GABOR_VERSION = 1  # raise it with any change to the features that the constants below do not show
@@ -168,79 +165,13 @@ def _cell_means(maps: Tensor, grid: int) -> Tensor:
     return F.avg_pool2d(maps, maps.shape[-1] // grid).flatten(1) / grid
 
 
-SEEDS = (0, 1, 2)
-WIDTH = 64  # of each network's features, as in the paper
-
-_CHANNELS = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)  # 0 is a max pool
-_HIDDEN = 4096
-_PIECE = 2**20  # weights drawn at once
-
-
-class RandomNetworks(nn.Module):
-    """The networks of `SEEDS`, side by side."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.members = nn.ModuleList(random_vgg16(seed) for seed in SEEDS)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Turn normalized (n, 3, 224, 224) into (n, 3 * 64)."""
-        return torch.cat([member(images) for member in self.members], 1)
-
-
-def random_vgg16(seed: int) -> nn.Sequential:
-    """VGG16 whose second hidden layer has 64 outputs, with weights drawn evenly (He et al. 2015) and no biases."""
-    random = np.random.RandomState(seed)  # the only NumPy generator with a frozen stream
-    layers: list[nn.Module] = []
-    channels = 3
-    with torch.device("meta"):
-        for width in _CHANNELS:
-            if width == 0:
-                layers.append(nn.MaxPool2d(2))
-            else:
-                layers += [nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.ReLU(inplace=True)]
-                channels = width
-        layers += [
-            nn.Flatten(),
-            nn.Linear(channels * 7 * 7, _HIDDEN, bias=False),
-            nn.ReLU(inplace=True),
-            nn.Linear(_HIDDEN, WIDTH, bias=False),
-        ]
-    for layer in layers:
-        if isinstance(layer, nn.Conv2d | nn.Linear):
-            layer.weight = nn.Parameter(_draw(random, layer.weight.shape), requires_grad=False)
-    return nn.Sequential(*layers)
-
-
-def weights_sha256(network: nn.Module) -> str:
-    """Hash of all weights, in order."""
-    digest = hashlib.sha256()
-    for weight in network.state_dict().values():
-        digest.update(weight.contiguous().numpy())
-    return digest.hexdigest()
-
-
-def _draw(random: np.random.RandomState, shape: torch.Size) -> Tensor:
-    """float32 weights, even in +- sqrt(6 / fan-in): 32 random bits each."""
-    weights = np.empty(shape.numel(), np.float32)
-    for start in range(0, len(weights), _PIECE):  # the bits of all at once would double the memory
-        piece = weights[start : start + _PIECE]
-        piece[:] = random.randint(0, 2**32, size=len(piece), dtype=np.uint32).view(np.int32)
-    bound = math.sqrt(6 / shape[1:].numel())
-    return torch.from_numpy(weights).mul_(bound / 2**31).reshape(shape)
-
-
 def build(
     _weights: None, *, names: Sequence[ExtractorName], device: torch.device
 ) -> NetworkExtractor | GaborExtractor:
-    """Gabor features, which have no variants; random networks; or the pixels of a small square in 0..1, channel by channel."""
+    """Gabor features, which have no variants, or the pixels of a small square in 0..1, channel by channel."""
     (name,) = names
     if name.base == "pixels":
         return built_in(nn.Flatten(), name, weights=None, device=device, mean=(0.0,) * 3, std=(255.0,) * 3)
-    if name.base == "random-vgg16":
-        network = RandomNetworks()
-        weights = Weights(network.state_dict(), weights_sha256(network), is_published=False)
-        return built_in(network, name, weights=weights, device=device, channels_last=True)
     if name != ExtractorName("gabor"):
         raise UsageError(f"extractor {str(name)!r}: gabor has no variants", code="unknown-variant")
     return GaborExtractor(device)

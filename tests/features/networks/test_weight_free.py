@@ -1,20 +1,15 @@
-"""Gabor features and random networks; pixels are in test_networks.py."""
+"""Gabor features; pixels are in test_networks.py."""
 
 from __future__ import annotations
-
-import subprocess
-import sys
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from genpr.features.custom import extractor_info
-from genpr.features.networks import weight_free
-from genpr.features.networks.weight_free import SEEDS, GaborExtractor, weights_sha256
-from genpr.features.registry import ExtractorName
-from genpr.features.resize import find_rule, torch_antialias
+from genpr.features.networks.weight_free import GaborExtractor
+from genpr.features.resize import torch_antialias
 from genpr.runtime import state_guard
 
 
@@ -112,74 +107,3 @@ def test_cuda_agrees(extractor):
         on_cuda = GaborExtractor("cuda")(images)
     assert on_cuda.device.type == "cuda"
     torch.testing.assert_close(on_cuda.cpu(), extractor(images), rtol=1e-4, atol=1e-4)
-
-
-# Random networks
-
-SHA256 = {
-    0: "030d6c66bade42da1f00d5cdec7ace93eb66c26d0b9961123beba6acae449641",
-    1: "81e7258f240203be80665b1e66841ec5e6beea2788063f15267e31707b344d38",
-    2: "90be9af8eacc47ca07ba6a7d589b9003b1d2a28d6157d8d22b71ee6ee086a246",
-}
-ALL_SHA256 = "2540ac5d21662bad4c68e26fd90809c4938abfee0a200d25a22fbcfb54ba8405"
-
-
-@pytest.fixture(scope="module")
-def random_networks():
-    return weight_free.build(None, names=[ExtractorName("random-vgg16")], device=torch.device("cpu"))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_drawing_a_network_takes_no_more_memory_than_its_weights():
-    code = (
-        "import re, pathlib\n"
-        "from genpr.features.networks.weight_free import random_vgg16\n"
-        "def peak(): return int(re.search(r'VmHWM:\\s+(\\d+)', pathlib.Path('/proc/self/status').read_text())[1])\n"
-        "before = peak()\n"
-        "random_vgg16(0)\n"
-        "print((peak() - before) // 1024)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
-    )
-    assert 400 < int(done.stdout) < 520  # MiB: 449 of weights and little else, so three stay below 2 GB
-
-
-def test_the_weights_are_pinned_and_the_networks_lie_side_by_side(random_networks):
-    from sklearn.datasets import load_sample_images
-
-    members = list(random_networks._network.members)
-    # They are part of what the extractor is: whoever changes them gives it another name.
-    assert {seed: weights_sha256(member) for seed, member in zip(SEEDS, members, strict=True)} == SHA256
-    info = random_networks.info
-    assert (info.weights_sha256, info.resize) == (ALL_SHA256, "tf1-bilinear-224")
-    assert (info.dim, info.members, info.comparable) == (192, 3, False)
-    images = [torch.from_numpy(image.copy()).permute(2, 0, 1) for image in load_sample_images().images]
-    mean = 255 * torch.tensor([0.485, 0.456, 0.406])[:, None, None]
-    std = 255 * torch.tensor([0.229, 0.224, 0.225])[:, None, None]
-    seen = torch.stack([(random_networks.prepare(image) - mean) / std for image in images])
-    features = torch.cat([random_networks(image[None]) for image in images])
-    with torch.inference_mode():
-        for part, member in zip(features.chunk(3, 1), members, strict=True):
-            torch.testing.assert_close(part, member(seen), rtol=1e-3, atol=1e-3)
-            assert (part[0] - part[1]).norm() > 0.1 * part.norm(dim=1).mean(), "images are told apart"
-        x = seen
-        for layer in members[0]:  # none explodes or dies
-            x = layer(x)
-            assert 0.5 < x.pow(2).mean().sqrt() < 5
-    shapes = [tuple(weight.shape) for weight in members[0].state_dict().values()]
-    widths = [64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512]
-    expected = [(width, inputs, 3, 3) for width, inputs in zip(widths, [3, *widths[:-1]], strict=True)]
-    assert shapes == [*expected, (4096, 25088), (64, 4096)]
-    assert [type(layer).__name__ for layer in members[0]].count("MaxPool2d") == 5
-
-
-def test_random_networks_have_variants(monkeypatch):
-    small = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    monkeypatch.setattr(weight_free, "RandomNetworks", lambda: small)
-    name = ExtractorName.parse("random-vgg16@clip@bfloat16")
-    made = weight_free.build(None, names=[name], device=torch.device("cpu"))
-    image = torch.arange(3 * 40 * 50).view(3, 40, 50).remainder(251).to(torch.uint8)
-    assert torch.equal(made.prepare(image), find_rule("clip").resize(image, 224))
-    features = made(image[None])
-    assert torch.equal(features, features.bfloat16().float()), "computed in bfloat16"

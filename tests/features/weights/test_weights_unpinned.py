@@ -25,7 +25,7 @@ def _good_answer(server):
 
 @pytest.fixture(params=[DIGEST[:8], None], ids=["prefix", "nothing"])
 def entry(request, server):
-    return server.entry(size=None, sha256=None, sha256_prefix=request.param)
+    return server.entry(size=None, sha256=request.param)
 
 
 def refused(entry, code="weights-hash", **how) -> str:
