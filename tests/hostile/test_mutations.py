@@ -32,15 +32,12 @@ from hypothesis import strategies as st
 import genpr
 from genpr.checkpoints.score_log import ScoreLog
 from genpr.conditional.prompts import open_prompts
-from genpr.conditional.vocabulary import Vocabulary
 from genpr.errors import GenprError, ImageError
 from genpr.evaluation.compare import compare, load_results
 from genpr.evaluation.labels import open_labels
 from genpr.features.cache import FeatureCache
-from genpr.features.cache_files import find_folders
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import open_input
-from genpr.features.weights import WeightsFile, load_weights
 from genpr.images.arrays import peek_array
 from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy
@@ -111,25 +108,11 @@ def read_shard(path: Path) -> None:
         assert found is None or torch.equal(found.features, valid.features(3, 3)[row])
 
 
-def read_key(path: Path) -> None:
-    cached = FeatureCache(path.parent, valid.INFO, "cpu")
-    path.rename(cached.folder / "key.json")
-    for each in find_folders(path.parent):
-        assert each.count_rows() >= 0
-        assert isinstance(each.extractor, str)
-
-
 def read_manifold(path: Path) -> None:
     """A saved manifold counts as it did, or is refused."""
     queries = valid.features(6)
     expected = KNNManifold.fit(valid.features(4, 12), k=3).count(queries)
     assert torch.equal(KNNManifold.load(path, device="cpu").count(queries), expected)
-
-
-def read_weights(path: Path) -> None:
-    url = "https://example.org/x"
-    entry = WeightsFile(name=path.name, url=url, size=None, sha256=None, license="none", used_by=("x",))
-    assert all(isinstance(tensor, torch.Tensor) for tensor in load_weights(entry, path).tensors.values())
 
 
 def read_labels(path: Path) -> None:
@@ -140,11 +123,6 @@ def read_labels(path: Path) -> None:
 
 def read_prompts(path: Path) -> None:
     open_prompts(path, path.parent)
-
-
-def read_vocabulary(path: Path) -> None:
-    text = path.read_bytes()[:2000].decode("utf-8", "replace")
-    Vocabulary.load(path).find("a kitten and a puppy in New York" + text)
 
 
 def read_answers(path: Path) -> None:
@@ -190,20 +168,14 @@ def kinds() -> dict[str, tuple[str, Sequence[bytes], Read]]:
         "npz": ("x.npz", valid.zipped_arrays(), read_input),
         "features": ("x.safetensors", [valid.feature_file(), valid.tensors()], read_input),
         "cache": ("shard.safetensors", [valid.shard()], read_shard),
-        "cache key": ("x.json", [valid.KEY], read_key),
         "manifold": ("x.safetensors", [valid.manifold()], read_manifold),
-        "weights": ("x.safetensors", [valid.tensors()], read_weights),
-        "checkpoint": ("x.pth", [valid.checkpoint()], read_weights),
         "labels.csv": (
             "x.csv",
             [b"name,label\n" + b"".join(f"{n},{c}\n".encode() for n, c in names)],
             read_labels,
         ),
         "labels.json": ("x.json", [json.dumps({"labels": names}).encode()], read_labels),
-        "prompts.csv": ("x.csv", [b'name,prompt\na/0.png,"a cat, sleeping"\nb/2.png,a dog\n'], read_prompts),
         "prompts.jsonl": ("x.jsonl", [json_lines(*prompts)], read_prompts),
-        "prompts.json": ("x.json", [json.dumps({"a/0.png": ["one", "two"]}).encode()], read_prompts),
-        "vocabulary": ("x.json", [json.dumps({"cat": ["kitten"], "dog": "puppy"}).encode()], read_vocabulary),
         "answers": (
             "x.jsonl",
             [json_lines(*({"id": str(n), "answer": text} for n, text in enumerate(answers)))],
@@ -217,41 +189,35 @@ def kinds() -> dict[str, tuple[str, Sequence[bytes], Read]]:
 KINDS = list(kinds())
 NUMBERS = [0, 1, 2, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1]
 TEXTS = [
-    *(
-        "",
-        "\0",
-        "../../../x",
-        "a" * 5000,
-        "a\nb\rc",
-        "\x1b[2J\x1b]0;x\x07",
-        "\u202egnp.exe",
-        "=cmd|' /C calc'!A0",
-    ),
-    *(
-        "<script>alert(1)</script>",
-        "{{7*7}}${7*7}%s%n{0}",
-        "\u2028\ufeff\u00a0",
-        "nan",
-        "1e999",
-        "9" * 5000,
-        "-0",
-    ),
+    "",
+    "\0",
+    "../../../x",
+    "a" * 5000,
+    "a\nb\rc",
+    "\x1b[2J\x1b]0;x\x07",
+    "\u202egnp.exe",
+    "=cmd|' /C calc'!A0",
 ]
-VALUES = st.one_of(
-    st.sampled_from([*TEXTS, None, True, -1, 1.5, 10**30, 1e308, float("nan"), float("inf"), [], {}, [[]]]),
-    st.recursive(st.none() | st.integers(), lambda inner: st.lists(inner, max_size=3), max_leaves=20),
-)
+TEXTS += [
+    "<script>alert(1)</script>",
+    "{{7*7}}${7*7}%s%n{0}",
+    "\u2028\ufeff",
+    "nan",
+    "1e999",
+    "9" * 5000,
+    "[" * 5000,
+]
 
 
 @st.composite
 def damaged(draw: st.DrawFn, files: Sequence[bytes]) -> bytes:
-    """A valid file of which some bytes, lengths, stretches, cells or JSON values are others."""
+    """A valid file of which some bytes, lengths or stretches are others."""
     data = draw(st.sampled_from(files))
     for _ in range(draw(st.integers(1, 3))):
         near_start = draw(st.booleans())
         start = draw(st.integers(0, min(len(data), 64) if near_start else len(data)))
         length = draw(st.sampled_from([1, 2, 4, 8, 64, 512]))
-        match draw(st.integers(0, 7)):
+        match draw(st.integers(0, 6)):
             case 0:  # flip a bit
                 flipped = bytes([data[start] ^ 1 << draw(st.integers(0, 7))]) if start < len(data) else b""
                 data = data[:start] + flipped + data[start + 1 :]
@@ -272,35 +238,10 @@ def damaged(draw: st.DrawFn, files: Sequence[bytes]) -> bytes:
                 )
             case 5:  # other bytes
                 data = data[:start] + draw(st.binary(max_size=16)) + data[start:]
-            case 6:  # a hostile text
+            case _:  # a hostile text
                 text = draw(st.sampled_from(TEXTS)).encode("utf-8", "surrogatepass")
                 data = data[:start] + text + data[start + draw(st.sampled_from([0, length])) :]
-            case _:
-                data = with_other_value(draw, data)
     return data
-
-
-def with_other_value(draw: st.DrawFn, data: bytes) -> bytes:
-    """JSON, or a line of it, in which one value is another; any other data as it is."""
-    lines = data.split(b"\n") if data.count(b"\n") > 1 else [data]
-    at = draw(st.integers(0, len(lines) - 1))
-    try:
-        value = json.loads(lines[at])
-    except (ValueError, RecursionError):
-        return data
-    parent, key, inner = None, None, value
-    while isinstance(inner, dict | list) and inner and draw(st.integers(0, 4)):
-        keys = sorted(inner) if isinstance(inner, dict) else range(len(inner))
-        parent, key = inner, draw(st.sampled_from(keys))
-        inner = parent[key]
-    if parent is None:
-        value = draw(VALUES)
-    elif draw(st.booleans()):
-        parent[key] = draw(VALUES)
-    else:
-        del parent[key]
-    lines[at] = json.dumps(value).encode("utf-8", "surrogatepass")
-    return b"\n".join(lines)
 
 
 def check_message(error: GenprError) -> None:

@@ -29,9 +29,6 @@ COLOR = np.random.default_rng(0).integers(0, 256, (9, 12, 3), dtype=np.uint8)
 NAMES = ("a/0.png", "a/1.png", "b/2.png", "b/3.png")
 INFO = ExtractorInfo("fuzzed", 8, "none", None, comparable=False, cache_key="0" * 64)
 EXPECTED = {str(n): ["cat"] if n % 2 else ["cat", "dog"] for n in range(4)}
-KEY = json.dumps(
-    {"feature_version": 1, "extractor": "fuzzed", "device": "cpu", "decoder": {"pillow": "1"}}
-).encode()
 
 
 def encoded(image: Image.Image | np.ndarray, format_name: str, **options: object) -> bytes:
@@ -179,14 +176,6 @@ def feature_file() -> bytes:
         path = Path(folder) / "own.safetensors"
         save_features(path, own)
         return path.read_bytes()
-
-
-@cache
-def checkpoint() -> bytes:
-    """A state dict as `torch.save` writes it."""
-    file = io.BytesIO()
-    torch.save({"x": features(2)}, file)
-    return file.getvalue()
 
 
 @cache

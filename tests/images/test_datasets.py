@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 import torch
-from image_files import SMALL, encode, noise, raised, stack
+from image_files import raised, stack
 from PIL import Image
 
 from genpr.errors import DataError, ImageError, UsageError
@@ -55,22 +53,6 @@ def test_datasets_of_every_kind_of_element_give_their_images(elements, kind):
     np.testing.assert_array_equal(stack(source), IMAGES)
 
 
-def test_pil_images_follow_the_decode_policy():
-    ramp = np.arange(0, 65536, 256, dtype=np.uint16).reshape(16, 16)
-    gray, palette, deep = (stack(open_source([image]))[0] for image in (
-        Image.fromarray(SMALL).convert("L"),
-        Image.fromarray(SMALL).quantize(8),
-        Image.fromarray(ramp),
-    ))  # fmt: skip
-    np.testing.assert_array_equal(gray, np.asarray(Image.fromarray(SMALL).convert("L").convert("RGB")))
-    np.testing.assert_array_equal(palette, np.asarray(Image.fromarray(SMALL).quantize(8).convert("RGB")))
-    np.testing.assert_array_equal(deep[..., 1], ramp >> 8)
-    assert (
-        raised(ImageError, open_source, [Image.fromarray(np.zeros((4, 4), np.float32))]).code
-        == "mode-unsupported"
-    )
-
-
 def test_images_are_read_only_when_asked_for():
     dataset = Listed(list(IMAGES))
     source = subset(open_source(dataset), 3, seed=0)
@@ -110,22 +92,6 @@ def test_a_later_element_that_is_no_image_costs_one_image():
         error = raised(ImageError, item.read)
         assert error.code == code
         assert error.path == item.name
-
-
-def test_a_dataset_that_cannot_read_its_file_costs_one_image(tmp_path):
-    (tmp_path / "half.png").write_bytes(encode(noise(30, 30))[:900])
-
-    class Files(Listed):
-        def __getitem__(self, index):
-            return Image.open(io.BytesIO((tmp_path / self.elements[index]).read_bytes()))
-
-    Image.fromarray(SMALL).save(tmp_path / "good.png")
-    good, half, missing = open_source(Files(["good.png", "half.png", "missing.png"]))
-    np.testing.assert_array_equal(good.read(), SMALL)
-    error = raised(ImageError, half.read)
-    assert (error.code, error.path) == ("image-corrupt", "[1]")
-    error = raised(ImageError, missing.read)
-    assert (error.code, error.path) == ("unreadable", "[2]")
 
 
 # Iterables --------------------------------------------------------------------------------------------------

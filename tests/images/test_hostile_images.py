@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import struct
 import time
-import tracemalloc
 import warnings
 import zlib
 
@@ -134,17 +133,6 @@ def test_a_jpeg_of_thousands_of_scans_is_refused(fill, no_pixels):
     assert refused_image(data).code == "image-too-large"
 
 
-def test_ordinary_progressive_jpegs_are_read():
-    image = Image.fromarray(noise(120, 90))
-    head, scans = jpeg_scans(encode(image, "JPEG", progressive=True))
-    for data in (
-        head + b"".join(scans) + b"\xff\xd9",
-        head + b"".join([*scans, *scans[-1:] * 20]) + b"\xff\xd9",
-    ):
-        with Image.open(io.BytesIO(data)) as opened:
-            np.testing.assert_array_equal(decoded(data).pixels, np.asarray(opened))
-
-
 # Pieces -----------------------------------------------------------------------------------------------------
 
 SCREEN = b"GIF89a" + struct.pack("<HHBBB", 1, 1, 0x80, 0, 0) + bytes(6)
@@ -209,25 +197,6 @@ def test_exif_tags_that_claim_the_same_bytes_are_not_copied(name):
     np.testing.assert_array_equal(decoded(data).pixels, decoded(plain).pixels)
 
 
-def test_tiff_tags_that_claim_the_same_bytes_are_not_copied():
-    places = [(273, "I", [8]), (278, "I", [1]), (279, "I", [1])]
-    data = tiff_of([*gray_fields((1, 1), compression=1), *places], b"7")
-    page = struct.unpack_from("<I", data, 4)[0]
-    count = struct.unpack_from("<H", data, page)[0] + 2000
-    bomb = b"".join(struct.pack("<HHII", 0x9000 + tag, 7, 500_000, 8) for tag in range(2000))
-    bombed = data[:page] + struct.pack("<H", count) + data[page + 2 : -4] + bomb + bytes(500_000)
-    tracemalloc.start()
-    decoded(bombed)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 10 * 2**20
-
-
-def test_jpegs_of_many_exif_segments_take_no_quadratic_time():
-    data = JPEG[:2] + segment(0xE1, b"Exif\0\0" + bytes(60_000)) * 700 + JPEG[2:]
-    np.testing.assert_array_equal(decoded(data).pixels, decoded(JPEG).pixels)
-
-
 @pytest.mark.parametrize("kind", [b"iCCP", b"zTXt", b"iTXt"])
 def test_very_many_profiles_and_texts_of_a_png_are_not_unfolded(kind):
     head = b"a\0\1\0\0\0" if kind == b"iTXt" else b"a\0\0"
@@ -251,12 +220,6 @@ def test_orientation_and_colors_survive_without_the_metadata():
             assert "exif-orientation" in decoded(data).flags
 
 
-def test_a_png_with_damaged_metadata_before_its_pixels_is_refused():
-    chunk = bytearray(png_chunk(b"tEXt", b"a\0b"))
-    chunk[-1] ^= 1
-    assert refused_image(PNG[:33] + bytes(chunk) + PNG[33:]).code == "image-corrupt"
-
-
 # What Pillow decodes pixel by pixel -------------------------------------------------------------------------
 
 
@@ -276,47 +239,23 @@ def test_what_pillow_decodes_in_python_is_limited(data, no_pixels):
 # Every way in -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["folder", "list", "zip", "tar", "shards", "parquet"])
+@pytest.mark.parametrize("way", ["folder", "list", "zip", "tar", "parquet"])
 def test_hostile_images_are_refused_wherever_they_lie(way, tmp_path, make_zip, make_tar):
-    images = {f"{number}.png": encode(noise(8, 8, number)) for number in range(12)}
-    real, fake = tmp_path / "real", tmp_path / "fake"
-    for folder in (real, fake):
-        folder.mkdir()
-        for name, data in images.items():
-            (folder / name).write_bytes(data)
     hostile = {"large.png": png(2**16, 2**16, bits=8, color=0, rows=b""), "slow.ppm": SLOW["comments"]}
-    images |= hostile
-    match way:
-        case "folder" | "list":
-            fake = tmp_path / ("fake.txt" if way == "list" else "fake")
-            for name in hostile:
-                (tmp_path / "fake" / name).write_bytes(images[name])
-            if way == "list":
-                fake.write_text("".join(f"fake/{name}\n" for name in images))
-        case "zip":
-            fake = make_zip(images)
-        case "tar":
-            fake = make_tar(images)
-        case "shards":
-            make_tar({"0.png": images["0.png"]}, name="set-0.tar")
-            make_tar(images, name="set-1.tar")
-            fake = tmp_path / "set-{0..1}.tar"
-        case _:
-            fake = tmp_path / "set.parquet"
-            pq.write_table(pa.table({"image": list(images.values())}), fake, compression="none")
-    assert (
-        sorted(
-            bad.code
-            for bad in raised(
-                BadImagesError,
-                genpr.score,
-                real,
-                fake,
-                extractor="pixels",
-                intervals=False,
-                control=False,
-                cache=False,
-            ).bad
-        )
-        == ["image-too-large"] * 2
-    )
+    images = {f"{number}.png": encode(noise(8, 8, number)) for number in range(12)} | hostile
+    fake = tmp_path / "fake"
+    fake.mkdir()
+    for name, data in images.items():
+        (fake / name).write_bytes(data)
+    if way == "list":
+        fake = tmp_path / "fake.txt"
+        fake.write_text("".join(f"fake/{name}\n" for name in images))
+    elif way == "parquet":
+        fake = tmp_path / "set.parquet"
+        pq.write_table(pa.table({"image": list(images.values())}), fake, compression="none")
+    elif way != "folder":
+        fake = (make_zip if way == "zip" else make_tar)(images)
+    real = np.stack([noise(8, 8, number) for number in range(12)])
+    options = {"extractor": "pixels", "intervals": False, "control": False, "cache": False}
+    error = raised(BadImagesError, genpr.score, real, fake, **options)
+    assert [bad.code for bad in error.bad] == ["image-too-large"] * 2

@@ -10,10 +10,10 @@ import pytest
 from image_files import encode, noise, raised, stack
 from PIL import Image
 
-from genpr.errors import BadImagesError, DataError, ResourceError, UsageError
+from genpr.errors import DataError, ResourceError, UsageError
 from genpr.images import pack as pack_module
 from genpr.images.item import Item
-from genpr.images.pack import check_output, pack, pack_source
+from genpr.images.pack import pack, pack_source
 from genpr.images.source import choose_rows, open_source
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (123, 5, 6, 3), dtype=np.uint8)
@@ -89,18 +89,6 @@ def test_every_source_is_packed_in_its_order_bit_for_bit(source, out, compressed
         assert archive.read(info) == npy(IMAGES), "the member is what numpy.save writes"
 
 
-def test_images_of_all_modes_become_rgb_by_the_one_policy(out, make_zip):
-    rgb = noise(4, 5)
-    gray = Image.fromarray(rgb[..., 0])
-    rgba = Image.fromarray(rgb).copy()
-    rgba.putalpha(7)
-    made = make_zip({"0.png": encode(rgb), "1.png": encode(gray), "2.png": encode(rgba)})
-    found = pack_source(open_source(made), out)
-    assert (found.n, found.height, found.width, found.skipped) == (3, 4, 5, ())
-    assert found.flags == {"alpha-dropped": 1}
-    np.testing.assert_array_equal(packed(out), [rgb, np.repeat(rgb[..., :1], 3, -1), rgb])
-
-
 def test_a_subset_is_the_one_that_score_would_take(out):
     assert pack(IMAGES, out, max_images=20, seed=3) == 20
     np.testing.assert_array_equal(packed(out), IMAGES[choose_rows(123, 20, 3)])
@@ -136,13 +124,6 @@ def test_mixed_sizes_name_the_first_odd_one(out, make_zip):
     assert "resize" in str(error)
 
 
-@pytest.mark.parametrize("bad", [("000.png",), ("122.png",), ("000.png", "017.png", "122.png")])
-@pytest.mark.parametrize("options", [{}, {"on_bad": "skip", "max_bad": 0.005}])
-def test_unusable_images_are_all_listed(out, make_zip, bad, options):
-    error = refused(make_zip(with_bad(*bad)), out, BadImagesError, **options)
-    assert [(each.path, each.code) for each in error.bad] == [(name, "image-corrupt") for name in bad]
-
-
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("bad", [("000.png",), ("122.png",), ("000.png", "017.png", "122.png")])
 def test_skipping_leaves_the_others_and_the_right_count(out, make_zip, bad, compressed):
@@ -152,17 +133,6 @@ def test_skipping_leaves_the_others_and_the_right_count(out, make_zip, bad, comp
     assert found.n == len(kept)
     assert [error.path for error in found.skipped] == list(bad)
     np.testing.assert_array_equal(packed(out), IMAGES[kept])
-
-
-def test_nothing_left_is_no_file(out, make_zip):
-    error = refused(make_zip(with_bad(*FILES)), out, BadImagesError, on_bad="skip", max_bad=1)
-    assert "none of the 123 images" in str(error)
-    assert len(error.bad) == 123
-
-
-def test_a_pixel_limit(out):
-    assert refused(IMAGES, out, BadImagesError, max_pixels=29).bad[0].code == "image-too-large"
-    assert pack(IMAGES, out, max_pixels=30) == 123
 
 
 def test_damage_in_the_source_is_told_as_such(out, tmp_path):
@@ -232,19 +202,3 @@ def test_the_source_is_never_its_own_output(out, tmp_path):
         with pytest.raises(UsageError, match="is the source itself"):
             pack(source, path, force=True)
     np.testing.assert_array_equal(packed(out), IMAGES)
-
-
-def test_wrong_outputs_are_refused_before_anything_is_read(tmp_path):
-    (tmp_path / "d.npz").mkdir()
-    (tmp_path / "dangling.npz").symlink_to(tmp_path / "nowhere")
-    for name, code in {
-        "x.npy": "output-suffix",
-        "x": "output-suffix",
-        "missing/x.npz": "path-not-found",
-        "d.npz": "is-a-folder",
-        "dangling.npz": "output-exists",
-    }.items():
-        assert (
-            raised(UsageError, check_output, tmp_path / name, "no such source", force=name == "d.npz").code
-            == code
-        )
