@@ -8,22 +8,23 @@ describe them. An archive never ends in silence before the block of zeros that m
 from __future__ import annotations
 
 import lzma
+import re
 import stat
 import struct
 import tarfile
 import zipfile
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from genpr.errors import DataError, GenprError, ImageError, printable, short
 from genpr.images.item import (
-    ImageSource,
+    IndexedSource,
     Item,
     OtherFiles,
     StatedLabels,
@@ -112,7 +113,7 @@ def open_member(
 
 
 @dataclass(frozen=True)
-class ZipSource(ImageSource):
+class ZipSource(IndexedSource):
     """The images of a zip archive, ordered by the bytes of their names; equal names in archive order.
 
     Each read opens its own member of one shared `ZipFile`, which serializes file access with its own lock.
@@ -125,9 +126,10 @@ class ZipSource(ImageSource):
     def __len__(self) -> int:
         return len(self.members)
 
-    def __iter__(self) -> Iterator[Item]:
-        for member in self.members:
-            yield Item(member.filename, partial(_read_from_zip, self.archive, member))
+    def item(self, index: int) -> Item:
+        """The image at an index."""
+        member = self.members[index]
+        return Item(member.filename, partial(_read_from_zip, self.archive, member))
 
     def names(self) -> Iterator[str]:
         """Of the members."""
@@ -277,7 +279,7 @@ class MemberTable:
         self._ends = array("q", [0])
         self._offsets = array("q")
         self._sizes = array("q")
-        self._order: Iterable[int] | None = None
+        self._order: array[int] | None = None
         self._last = b""
         self._is_sorted = True
 
@@ -300,7 +302,7 @@ class MemberTable:
 
     def __getitem__(self, index: int) -> tuple[str, int, int]:
         """Name, offset and size of a member."""
-        at = index if self._order is None else cast("array[int]", self._order)[index]
+        at = index if self._order is None else self._order[index]
         return _text(self._name(at)), self._offsets[at], self._sizes[at]
 
     def _name(self, at: int) -> bytes:
@@ -308,7 +310,7 @@ class MemberTable:
 
 
 @dataclass(frozen=True)
-class TarSource(ImageSource):
+class TarSource(IndexedSource):
     """The images of a tar archive, ordered by the bytes of their names; equal names in archive order.
 
     Each read opens the file anew, so that reads from several threads share nothing.
@@ -321,14 +323,10 @@ class TarSource(ImageSource):
     def __len__(self) -> int:
         return len(self.members)
 
-    def __iter__(self) -> Iterator[Item]:
-        return self.pick(range(len(self)))
-
-    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at some indices; the others are not touched."""
-        for index in indices:
-            name, offset, size = self.members[index]
-            yield Item(name, partial(_read_from_tar, self.path, name, offset, size))
+    def item(self, index: int) -> Item:
+        """The image at an index."""
+        name, offset, size = self.members[index]
+        return Item(name, partial(_read_from_tar, self.path, name, offset, size))
 
     def names(self) -> Iterator[str]:
         """Of the members."""
@@ -347,10 +345,8 @@ class TarSource(ImageSource):
                     raise tarfile.ReadError(f"{name!r} has {size:,} bytes, more than a label needs")
                 file.seek(offset)
                 data = _read_fully(file, size)
-                if name.endswith(".cls"):
-                    by_cls[key_of(name)] = _in_cls(data, name, self.name)
-                elif (label := _in_json(data, name, self.name)) is not None:
-                    by_json[key_of(name)] = label
+                if (label := _label_in(data, name, self.name)) is not None:
+                    (by_cls if name.endswith(".cls") else by_json)[key_of(name)] = label
         labels = by_json | by_cls
         found = [labels.get(key_of(name)) for name in self.names()] if labels else []
         if all(label is None for label in found):
@@ -410,24 +406,19 @@ def key_of(name: str) -> str:
     return f"{folder}{slash}{file.partition('.')[0]}"
 
 
-def _in_cls(data: bytes, name: str, origin: str) -> object:
-    text = data[: 4 * _MOST_TEXT + 1].decode("utf-8", "replace").strip()
-    if not text or len(text) > _MOST_TEXT or "\ufffd" in text:
-        raise _damaged_label(name, origin, "it holds no integer, and no name of a class")
-    try:
-        return int(text)
-    except ValueError:
-        return text
-
-
-def _in_json(data: bytes, name: str, origin: str) -> object:
+def _label_in(data: bytes, name: str, origin: str) -> object:
+    """The class in a `.cls` or `.json` file; None if the latter has none."""
+    if name.endswith(".cls"):
+        text = data[: 4 * _MOST_TEXT + 1].decode("utf-8", "replace").strip()
+        if not text or len(text) > _MOST_TEXT or "\ufffd" in text:
+            raise _damaged_label(name, origin, "it holds no integer, and no name of a class")
+        return int(text) if re.fullmatch("[+-]?[0-9]+", text) else text
     try:
         record = parse_json(data, most=ARCHIVED_PARSED_BYTES)
     except ValueError as error:
         raise _damaged_label(name, origin, str(error)) from error
-    if not isinstance(record, dict):
-        return None
-    label = next((record[key] for key in _LABEL_KEYS if key in record), None)
+    keys = _LABEL_KEYS if isinstance(record, dict) else ()
+    label = next((record[key] for key in keys if key in record), None)
     return label if isinstance(label, str | int) and not isinstance(label, bool) else None
 
 

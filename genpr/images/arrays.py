@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from genpr.errors import DataError, UsageError, printable, some
 from genpr.images.archive import DAMAGE, damage_reported, open_member
-from genpr.images.item import Item, NumberedSource
+from genpr.images.item import IndexedSource, Item
 from genpr.images.policy import MAX_PIXELS
 from genpr.storage import open_regular
 
@@ -123,7 +123,7 @@ def levels_of(images: Tensor, image_range: ImageRange) -> tuple[Tensor, float]:
 
 
 @dataclass(frozen=True)
-class ArraySource(NumberedSource):
+class ArraySource(IndexedSource):
     """Images in memory: a numpy array, uint8 (n, h, w, 3), or a torch tensor, uint8 (n, 3, h, w), on any device."""
 
     name: str
@@ -132,9 +132,9 @@ class ArraySource(NumberedSource):
     def __len__(self) -> int:
         return len(self.images)
 
-    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at some indices."""
-        return (Item(f"[{index}]", partial(pixels_at, self.images, index)) for index in indices)
+    def item(self, index: int) -> Item:
+        """The image at an index."""
+        return Item(f"[{index}]", partial(pixels_at, self.images, index))
 
 
 def open_array(images: NDArray[Any] | Tensor, name: str) -> ArraySource:
@@ -162,7 +162,7 @@ class Header:
 
 
 @dataclass(frozen=True)
-class ArrayFileSource(NumberedSource):
+class ArrayFileSource(IndexedSource):
     """The images in a .npy file, or in `arr_0` of an .npz file, in array order.
 
     They are read in batches of about 1 MB by the iterating thread, and never mapped into memory: a file that is cut short

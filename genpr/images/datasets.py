@@ -22,8 +22,8 @@ from genpr.images.folder import read_file
 from genpr.images.item import (
     ImageData,
     ImageSource,
+    IndexedSource,
     Item,
-    NumberedSource,
     StatedLabels,
     check_encoded_size,
     unreadable,
@@ -56,7 +56,7 @@ class CountedBatches(Iterable[object]):
 
 
 @dataclass(frozen=True)
-class DatasetSource(NumberedSource):
+class DatasetSource(IndexedSource):
     """Images of a map-style dataset, from which images are read one at a time.
 
     Datasets are written for worker processes, not for threads, so reads take turns. The dataset must give the
@@ -72,9 +72,9 @@ class DatasetSource(NumberedSource):
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at some indices; others are not read."""
-        return (Item(f"[{index}]", partial(self._read, index)) for index in indices)
+    def item(self, index: int) -> Item:
+        """The image at an index."""
+        return Item(f"[{index}]", partial(self._read, index))
 
     def _read(self, index: int) -> ImageData:
         name = f"[{index}]"

@@ -46,17 +46,6 @@ from genpr.images.formats import (
 from genpr.images.item import ImageData
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
 
-__all__ = [
-    "FLAGS",
-    "MAX_PIXELS",
-    "DecodePolicy",
-    "Decoded",
-    "content_sha256",
-    "decode",
-    "decoder_versions",
-    "rgb_of_image",
-]
-
 _LEAST_LIMIT = 2**24  # pixels that the passes over a JPEG may come to, however low the limit
 _MOST_SCANS = 40  # times the limit that they may come to; about 8 s at the default limit
 _LEAST_PASS = 2**12  # pixels that a pass over a smaller JPEG counts as, for its fixed cost
@@ -75,9 +64,7 @@ _BOMB = "; a decompression bomb? If it is genuine, raise max_pixels"
 _QUIET = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _ORIENTATION, _PLANAR = 258, 262, 274, 284  # TIFF tags
-_WHITE_IS_ZERO = 0
-_SEPARATE_PLANES = 2
-_EXIF_LONG = 4
+_WHITE_IS_ZERO, _SEPARATE_PLANES, _EXIF_LONG = 0, 2, 4
 
 _Color = tuple[int, int, int]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from genpr.errors import DataError, ImageError, UsageError, printable
 from genpr.images.archive import damage_reported
 from genpr.images.formats import image_format
 from genpr.images.item import (
-    ImageSource,
+    IndexedSource,
     Item,
     OtherFiles,
     check_encoded_size,
@@ -29,7 +29,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
-class FileSource(ImageSource):
+class FileSource(IndexedSource):
     """Image files below `root` or from a list; one that is not there is an image that cannot be read."""
 
     name: str
@@ -39,14 +39,10 @@ class FileSource(ImageSource):
     def __len__(self) -> int:
         return len(self.paths)
 
-    def __iter__(self) -> Iterator[Item]:
-        return self.pick(range(len(self)))
-
-    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at some indices; the others are not touched."""
-        for index in indices:
-            path = self.paths[index]
-            yield Item(path, partial(read_file, self.root, path))
+    def item(self, index: int) -> Item:
+        """The image at an index."""
+        path = self.paths[index]
+        return Item(path, partial(read_file, self.root, path))
 
     def names(self) -> Iterator[str]:
         """Paths."""

@@ -10,7 +10,6 @@ import logging
 import os
 import posixpath
 import re
-from abc import abstractmethod
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -95,15 +94,19 @@ class ImageSource(Protocol):
         return None
 
 
-class NumberedSource(ImageSource):
-    """Base of sources whose images are named by their indices, such as "[17]"."""
+class IndexedSource(ImageSource):
+    """Base of sources that reach any image by its index, and name it by that ("[17]") unless they know better."""
 
     def __iter__(self) -> Iterator[Item]:
         return self.pick(range(len(self)))
 
-    @abstractmethod
     def pick(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at ascending indices; others are not read where that is possible."""
+        return map(self.item, indices)
+
+    def item(self, index: int) -> Item:
+        """The image at an index."""
+        raise NotImplementedError
 
     def names(self) -> Iterator[str]:
         """Indices."""

@@ -17,9 +17,9 @@ from genpr.errors import DataError, ResourceError, UsageError, printable, short,
 from genpr.images.archive import damage_reported
 from genpr.images.folder import walk_files
 from genpr.images.item import (
+    IndexedSource,
     Item,
     JoinedSource,
-    NumberedSource,
     StatedLabels,
     check_encoded_size,
     joined,
@@ -43,14 +43,7 @@ _MOST_DEPTH = 8
 
 @dataclass(frozen=True)
 class Columns:
-    """Where images and their classes are.
-
-    Attributes:
-        image: Name of the column of images.
-        is_struct: Whether each is `{bytes, path}`, as Hugging Face stores them, and not the bytes alone.
-        labels: Names of the columns that may be the label.
-        classes: Names of the classes, by label column, where these are numbers.
-    """
+    """Where images are, as `{bytes, path}` (`is_struct`) or bytes alone; which columns may be the label; names of classes."""
 
     image: str
     is_struct: bool
@@ -224,7 +217,7 @@ def several_splits(name: str, splits: Sequence[str], paths: Sequence[str]) -> Us
 
 
 @dataclass(frozen=True)
-class ParquetSource(NumberedSource):
+class ParquetSource(IndexedSource):
     """The images in one column of a parquet file, in its order; `groups` are the rows of each row group.
 
     Row groups are read one after another and page by page, by whoever iterates; items carry the bytes of their image.
@@ -245,7 +238,7 @@ class ParquetSource(NumberedSource):
             for number, group in groupby(indices, key=partial(bisect_right, ends)):
                 # One row at a time: a page may hold one large value and refer to it a million times.
                 start = ends[number] - self.groups[number]
-                rows = enumerate(file.batches(number, self.columns.image, 1), start)
+                rows = enumerate(_batches(file, self.columns.image, number, 1), start)
                 for index in group:
                     batch = next((batch for row, batch in rows if row == index), None)
                     if batch is None:
@@ -258,12 +251,14 @@ class ParquetSource(NumberedSource):
     def stated_labels(self) -> StatedLabels | None:
         """The values of the label column."""
         with _damage_reported(self.path), _opened(self.path) as file:
-            return labels_in(self.columns, lambda label: self._labels(file, label), self.name)
+            groups = range(len(self.groups))
 
-    def _labels(self, file: _File, column: str) -> Iterator[Sequence[object]]:
-        for number in range(len(self.groups)):
-            for batch in file.batches(number, column, _LABELS_AT_ONCE):
-                yield batch.to_pylist()
+            def values(label: str) -> Iterator[Sequence[object]]:
+                for group in groups:
+                    for batch in _batches(file, label, group, _LABELS_AT_ONCE):
+                        yield batch.to_pylist()
+
+            return labels_in(self.columns, values, self.name)
 
 
 def open_parquet(path: Path, name: str, choice: str | None = None) -> ParquetSource:
@@ -273,10 +268,10 @@ def open_parquet(path: Path, name: str, choice: str | None = None) -> ParquetSou
         UsageError: The columns leave open which holds the images.
         DataError: It is damaged ("parquet-damaged"), or holds no images.
     """
-    with _damage_reported(path), _opened(path) as file:
-        metadata = file.parquet.metadata
+    with _damage_reported(path), _opened(path) as (_, file):
+        metadata = file.metadata
         groups = tuple(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
-        columns = columns_of(file.parquet.schema_arrow, choice, name)
+        columns = columns_of(file.schema_arrow, choice, name)
         total, size = sum(groups), path.stat().st_size
         if total and (min(groups) < 0 or total > max(_ROWS_OF_ANY_FILE, size)):
             raise ValueError(f"it claims {total:,} images in {size:,} bytes")
@@ -285,40 +280,27 @@ def open_parquet(path: Path, name: str, choice: str | None = None) -> ParquetSou
     return ParquetSource(name, path, columns, groups)
 
 
-@dataclass(frozen=True)
-class _File:
-    """An open parquet file: pyarrow's reader, and the bytes."""
-
-    name: str
-    raw: IO[bytes]
-    parquet: Any
-
-    def batches(self, group: int, column: str, rows: int) -> Iterator[Any]:
-        """One column of a row group, in pieces of at most so many rows, and of bounded size."""
-        field = self.parquet.schema_arrow.field(column)
-        names = [column]
-        if _holds_bytes(field.type):  # of a struct, nothing else that may be in it
-            names = [f"{column}.{each.name}" for each in field.type if each.name in {"bytes", "path"}]
-        schema = self.parquet.schema
-        leaves = [
-            leaf
-            for leaf in range(len(schema))
-            if any(f"{schema.column(leaf).path}.".startswith(f"{name}.") for name in names)
-        ]
-        largest = _largest_page(self.raw, self.parquet.metadata.row_group(group), leaves, self.name)
-        rows = max(1, min(rows, _BATCH_BYTES // max(1, largest)))  # each row may refer to the same long value
-        for batch in self.parquet.iter_batches(
-            batch_size=rows, row_groups=[group], columns=names, use_threads=False
-        ):
-            yield batch.column(column)
+def _batches(file: Any, column: str, group: int, rows: int) -> Iterator[Any]:  # noqa: ANN401 - pyarrow has no types
+    """One column of a row group, in pieces of at most so many rows, and of bounded size."""
+    raw, parquet = file
+    field = parquet.schema_arrow.field(column)
+    names = [column]
+    if _holds_bytes(field.type):  # of a struct, nothing else that may be in it
+        names = [f"{column}.{each.name}" for each in field.type if each.name in {"bytes", "path"}]
+    paths = [f"{parquet.schema.column(leaf).path}." for leaf in range(len(parquet.schema))]
+    leaves = [leaf for leaf, path in enumerate(paths) if any(path.startswith(f"{each}.") for each in names)]
+    largest = _largest_page(raw, parquet.metadata.row_group(group), leaves)
+    rows = max(1, min(rows, _BATCH_BYTES // max(1, largest)))  # each row may refer to the same long value
+    for batch in parquet.iter_batches(batch_size=rows, row_groups=[group], columns=names, use_threads=False):
+        yield batch.column(column)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[_File]:
+def _opened(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
     parquet = import_pyarrow(path).parquet
     options = {"pre_buffer": False, "buffer_size": _READ_AHEAD, "page_checksum_verification": True}
     with open_regular(path) as raw, parquet.ParquetFile(raw, **options) as file:
-        yield _File(str(path), raw, file)
+        yield raw, file
 
 
 def parquet_files(folder: Path) -> list[str]:
@@ -341,11 +323,11 @@ def open_parquet_files(folder: Path, files: list[str], name: str, choice: str | 
     return joined(name, [folder / each for each in files], lambda path: open_parquet(path, str(path), choice))
 
 
-def _largest_page(file: IO[bytes], group: Any, leaves: list[int], name: str) -> int:  # noqa: ANN401 - pyarrow has no types
+def _largest_page(file: IO[bytes], group: Any, leaves: list[int]) -> int:  # noqa: ANN401 - pyarrow has no types
     """The bytes of the largest page of some columns of a row group, decompressed, as their headers claim.
 
-    pyarrow decompresses each page as a whole, so pages that claim more than genuine ones could hold are refused before
-    ("parquet-bomb"). Every page begins with a header in Thrift's compact protocol, of which fields 2 and 3 are its size
+    pyarrow decompresses each page as a whole, so pages that claim more than genuine ones could hold are refused before.
+    Every page begins with a header in Thrift's compact protocol, of which fields 2 and 3 are its size
     decompressed and compressed (github.com/apache/parquet-format, src/main/thrift/parquet.thrift).
     """
     largest = 0
@@ -362,11 +344,9 @@ def _largest_page(file: IO[bytes], group: Any, leaves: list[int], name: str) -> 
             if min(unpacked, packed) < 0:
                 raise ValueError("a page header has no sizes")
             if is_bomb(2 * unpacked, packed):  # the page, and the values that are decoded from it
-                raise DataError(
-                    f"{printable(name)}: a page of column {short(column.path_in_schema)} claims {unpacked:,} bytes in {packed:,} "
-                    "compressed ones, like a decompression bomb; write it with smaller pages if it is genuine",
-                    code="parquet-bomb",
-                    path=name,
+                raise ValueError(
+                    f"a page of column {short(column.path_in_schema)} claims {unpacked:,} bytes in {packed:,} compressed ones, "
+                    "like a decompression bomb"
                 )
             largest = max(largest, unpacked)
             at = file.tell() + packed
