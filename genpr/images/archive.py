@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from genpr.errors import DataError, GenprError, ImageError, printable, short
+from genpr.errors import DataError, GenprError, ImageError, short
 from genpr.images.item import (
     IndexedSource,
     Item,
@@ -76,12 +76,11 @@ def damage_reported(
     except GenprError:
         raise
     except kinds as error:
-        shown = printable(str(path))
         if isinstance(error, OSError) and error.errno is not None:
-            message, code = f"{shown} cannot be read ({error.strerror})", "unreadable"
+            message, code = f"{path} cannot be read ({error.strerror})", "unreadable"
         else:
             reason = short(str(error).partition("\n")[0], 200) or type(error).__name__
-            message = f"{shown} is not an intact {kind} ({reason}); was it cut short or renamed?"
+            message = f"{path} is not an intact {kind} ({reason}); was it cut short or renamed?"
         raise DataError(message, code=code, path=str(path)) from error
 
 
@@ -99,16 +98,12 @@ def open_member(
     info = archive.getinfo(member) if isinstance(member, str) else member
     packed = max(0, min(info.compress_size, archive.start_dir - info.header_offset))
     if is_bomb(info.file_size, packed, ratio=STREAMED_RATIO if is_streamed else UNPACKED_RATIO):
-        raise DataError(
-            f"{info.filename} claims {info.file_size:,} bytes in {packed:,} compressed ones, like a zip bomb; repack the "
-            "archive without compression if it is genuine",
-            code="zip-bomb",
-            path=archive.filename,
+        facts = (
+            f"{info.filename} claims {info.file_size:,} bytes in {packed:,} compressed ones, like a zip bomb"
         )
+        raise DataError(f"{facts}; repack it without compression", code="zip-bomb", path=archive.filename)
     if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-        raise NotImplementedError(
-            f"compression method {info.compress_type} is not supported; repack it with deflate"
-        )
+        raise NotImplementedError(f"compression method {info.compress_type}; repack it with deflate")
     return archive.open(info)
 
 
@@ -161,15 +156,12 @@ def _read_from_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
         with open_member(archive, member) as file:
             return file.read(member.file_size)  # without a size, zipfile decompresses whatever is there
     except DataError as error:
-        raise ImageError(printable(str(error)), code=error.code, path=name) from error
+        raise ImageError(str(error), code=error.code, path=name) from error
     except (NotImplementedError, OSError) as error:
         raise unreadable(name, error) from error
     except DAMAGE as error:
-        raise ImageError(
-            f"{printable(name)}: its data in the archive is damaged ({error})",
-            code="image-corrupt",
-            path=name,
-        ) from error
+        text = f"{name}: its data in the archive is damaged ({error})"
+        raise ImageError(text, code="image-corrupt", path=name) from error
 
 
 # --- headers of tar -------------------------------------------------------------------------------------------------
@@ -276,12 +268,9 @@ class MemberTable:
 
     def __init__(self) -> None:
         self._names = bytearray()
-        self._ends = array("q", [0])
-        self._offsets = array("q")
-        self._sizes = array("q")
+        self._ends, self._offsets, self._sizes = array("q", [0]), array("q"), array("q")
         self._order: array[int] | None = None
-        self._last = b""
-        self._is_sorted = True
+        self._last, self._is_sorted = b"", True
 
     def add(self, name: bytes, offset: int, size: int) -> None:
         """Take one more member."""
@@ -345,7 +334,12 @@ class TarSource(IndexedSource):
                     raise tarfile.ReadError(f"{name!r} has {size:,} bytes, more than a label needs")
                 file.seek(offset)
                 data = _read_fully(file, size)
-                if (label := _label_in(data, name, self.name)) is not None:
+                try:
+                    label = _label_in(data, name)
+                except ValueError as error:
+                    text = f"{name} in {self.name} is no label ({error})"
+                    raise DataError(text, code="labels-damaged", path=name) from error
+                if label is not None:
                     (by_cls if name.endswith(".cls") else by_json)[key_of(name)] = label
         labels = by_json | by_cls
         found = [labels.get(key_of(name)) for name in self.names()] if labels else []
@@ -396,35 +390,19 @@ def _read_from_tar(path: Path, name: str, offset: int, size: int) -> bytes:
 
 
 def key_of(name: str) -> str:
-    """What the files of one WebDataset sample share: the path up to the first dot of the file's name.
-
-    Example:
-        >>> key_of("train.v1/0007.seg.png"), key_of("0007")
-        ('train.v1/0007', '0007')
-    """
+    """What the files of one WebDataset sample share: the path up to the first dot of the file's name."""
     folder, slash, file = name.rpartition("/")
     return f"{folder}{slash}{file.partition('.')[0]}"
 
 
-def _label_in(data: bytes, name: str, origin: str) -> object:
+def _label_in(data: bytes, name: str) -> object:
     """The class in a `.cls` or `.json` file; None if the latter has none."""
     if name.endswith(".cls"):
-        text = data[: 4 * _MOST_TEXT + 1].decode("utf-8", "replace").strip()
-        if not text or len(text) > _MOST_TEXT or "\ufffd" in text:
-            raise _damaged_label(name, origin, "it holds no integer, and no name of a class")
+        text = data[: 4 * _MOST_TEXT + 1].decode().strip()
+        if not 0 < len(text) <= _MOST_TEXT:
+            raise ValueError("it is no integer and no name of a class")
         return int(text) if re.fullmatch("[+-]?[0-9]+", text) else text
-    try:
-        record = parse_json(data, most=ARCHIVED_PARSED_BYTES)
-    except ValueError as error:
-        raise _damaged_label(name, origin, str(error)) from error
+    record = parse_json(data, most=ARCHIVED_PARSED_BYTES)
     keys = _LABEL_KEYS if isinstance(record, dict) else ()
     label = next((record[key] for key in keys if key in record), None)
     return label if isinstance(label, str | int) and not isinstance(label, bool) else None
-
-
-def _damaged_label(name: str, origin: str, reason: str) -> DataError:
-    return DataError(
-        f"{printable(name)} in {printable(origin)} is no label ({printable(reason)})",
-        code="labels-damaged",
-        path=name,
-    )

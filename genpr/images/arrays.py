@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from numbers import Real
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeGuard, cast
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from genpr.errors import DataError, UsageError, printable, some
+from genpr.errors import DataError, UsageError, some
 from genpr.images.archive import DAMAGE, damage_reported, open_member
 from genpr.images.item import IndexedSource, Item
 from genpr.images.policy import MAX_PIXELS
@@ -42,6 +41,7 @@ _PART_BYTES = 2**18  # zipfile holds several times what is requested at once
 _HEADER_BYTES_MAX = 10_000  # numpy's own limit, which it checks after reading
 _IMAGE_BYTES_MAX = 3 * MAX_PIXELS  # a batch holds at least one image, so none may be a bomb
 _MEMBER = "arr_0.npy"
+_OBJECTS = "holds Python objects, which only pickle can load and which could then run code"
 _STATISTICS_BYTES_MAX = 8 * 4096**2 + 2**14  # a sigma of 128 MiB, four times OpenAI's
 _ASYMMETRY_MAX = 1e-6  # of the largest entry; a covariance in float32 is symmetric to rounding
 
@@ -67,49 +67,44 @@ def pixels_at(images: NDArray[np.uint8] | Tensor, index: int) -> NDArray[np.uint
 
 def _check_layout(shape: tuple[int, ...], dtype: str, name: str, *, channels_first: bool = False) -> None:
     """Refuse what is no array of images ("array-dtype", "array-shape", "no-images"). Nothing is converted silently."""
-    shown = printable(name)
     if dtype not in {"uint8", "torch.uint8"}:
         to_uint8 = ".to(torch.uint8)" if channels_first else ".astype(np.uint8)"
         if "float" in dtype:
             fix = f"for values in 0..1 convert with (x * 255).round(){to_uint8}"
         else:
             fix = f"pass x{to_uint8}{' * 255' if 'bool' in dtype else ' if all values are in 0..255'}"
-        raise DataError(f"{shown} needs uint8 values, got {dtype}; {fix}", code="array-dtype", path=name)
+        raise DataError(f"{name} needs uint8 values, got {dtype}; {fix}", code="array-dtype", path=name)
     axis, other = (1, 3) if channels_first else (3, 1)
     if len(shape) != 4 or shape[axis] != 3 or 0 in shape[1:]:
         needed = "(n, 3, h, w)" if channels_first else "(n, h, w, 3)"
         fix = "one image needs a first axis of length 1, gray images three equal channels, and alpha is left out"
         if len(shape) == 4 and shape[other] == 3:
-            fix = "this looks like " + (
-                "NHWC; pass x.permute(0, 3, 1, 2)" if channels_first else "NCHW; pass x.transpose(0, 2, 3, 1)"
-            )
-        raise DataError(f"{shown} needs shape {needed}, got {shape}; {fix}", code="array-shape", path=name)
+            nhwc, nchw = "NHWC; pass x.permute(0, 3, 1, 2)", "NCHW; pass x.transpose(0, 2, 3, 1)"
+            fix = f"this looks like {nhwc if channels_first else nchw}"
+        raise DataError(f"{name} needs shape {needed}, got {shape}; {fix}", code="array-shape", path=name)
     if not shape[0]:
-        raise DataError(f"{shown} has no images (its shape is {shape})", code="no-images", path=name)
+        raise DataError(f"{name} has no images (its shape is {shape})", code="no-images", path=name)
 
 
 def checked_range(image_range: Sequence[float] | None) -> ImageRange | None:
     """The declared range of float images as two finite floats, the lower first, or a `UsageError` ("image-range")."""
     if image_range is None:
         return None
-    values = tuple(image_range) if isinstance(image_range, Sequence) else ()
-    is_pair = len(values) == 2 and all(
-        isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) for value in values
-    )
-    if not is_pair or not values[0] < values[1]:
-        raise UsageError(
-            f"image_range must be two numbers, black and white, the lower first, such as (-1, 1), not {image_range!r}",
-            code="image-range",
-        )
-    return float(values[0]), float(values[1])
+    try:
+        low, high = map(float, image_range)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not -math.inf < low < high < math.inf:
+        needed = "two numbers, black and white, the lower first, such as (-1, 1)"
+        raise UsageError(f"image_range must be {needed}, not {image_range!r}", code="image-range")
+    return low, high
 
 
 def levels_of(images: Tensor, image_range: ImageRange) -> tuple[Tensor, float]:
-    """Floats of any shape, all finite, as uint8; and the share of values more than one level of 255 outside of the range.
+    """Finite floats as uint8: floor(x * scale + offset + 0.5); and the share of values more than a level out of range.
 
-    Floats are scaled to 0..255 and rounded half up: floor(x * scale + offset + 0.5). StyleGAN's
-    `(x * 127.5 + 128).clamp(0, 255).to(uint8)` for -1..1 and the `x.mul(255).add(0.5).clamp(0, 255).to(uint8)` of
-    torchvision's `save_image` for 0..1 are reproduced bit by bit. As in both, values outside of the range are clamped.
+    StyleGAN's `(x * 127.5 + 128).clamp(0, 255).to(uint8)` for -1..1 and the `x.mul(255).add(0.5).clamp(0, 255).to(uint8)`
+    of torchvision's `save_image` for 0..1 are reproduced bit by bit.
     """
     import torch
 
@@ -163,10 +158,10 @@ class Header:
 
 @dataclass(frozen=True)
 class ArrayFileSource(IndexedSource):
-    """The images in a .npy file, or in `arr_0` of an .npz file, in array order.
+    """The images in a .npy file, or in `arr_0` of an .npz file, in array order; the first begins at `start`.
 
     They are read in batches of about 1 MB by the iterating thread, and never mapped into memory: a file that is cut short
-    meanwhile would end the process without a message. `start` is where the first image begins.
+    meanwhile would end the process without a message.
     """
 
     name: str
@@ -212,56 +207,35 @@ def _check_key(archive: zipfile.ZipFile, path: Path) -> None:
     if _MEMBER in members:
         return
     keys = [member.removesuffix(".npy") for member in members]
+    cause = "np.savez(path, images) without a keyword writes it"
     if {"mu", "sigma"} <= set(keys):
         cause = "these look like FID statistics, from which no precision or recall can be computed"
-    else:
-        cause = "np.savez(path, images) without a keyword writes it"
-    raise DataError(
-        f"{printable(str(path))} needs the key 'arr_0' and has {some(keys, 5) or 'none'}; {cause}",
-        code="npz-key",
-        path=str(path),
-    )
+    text = f"{path} needs the key 'arr_0' and has {some(keys, 5) or 'none'}; {cause}"
+    raise DataError(text, code="npz-key", path=str(path))
 
 
 def open_array_file(path: Path, name: str) -> ArrayFileSource:
-    """Check the header of a .npy file, or of `arr_0` in an .npz file; pixels are read when they are requested.
-
-    Raises:
-        DataError: The file is damaged ("array-damaged"), has no `arr_0`, or holds other things than uint8 (n, h, w, 3).
-    """
+    """Check the header of a .npy file, or of `arr_0` in an .npz file; pixels are read when they are requested."""
     with _opened(path) as (file, size):
         header = read_header(file)
-        shown = printable(name)
         if header.dtype.hasobject:
-            raise DataError(
-                f"{shown} holds Python objects, which only pickle can load and which could then run code; "
-                "save the images as one uint8 array (n, h, w, 3)",
-                code="array-pickle",
-                path=name,
-            )
+            text = f"{name} {_OBJECTS}; save the images as one uint8 array (n, h, w, 3)"
+            raise DataError(text, code="array-pickle", path=name)
         _check_layout(header.shape, str(header.dtype), name)
         if header.fortran:
-            raise DataError(
-                f"{shown} is in Fortran order, which cannot be read image by image; "
-                "save np.ascontiguousarray(x) instead",
-                code="array-shape",
-                path=name,
+            text = (
+                f"{name} is in Fortran order, which is not read image by image; save np.ascontiguousarray(x)"
             )
+            raise DataError(text, code="array-shape", path=name)
         if header.total_bytes != size or math.prod(header.shape[1:]) > _IMAGE_BYTES_MAX:
-            raise DataError(
-                f"{shown} declares shape {header.shape}, {header.total_bytes:,} bytes, but has {size:,}; "
-                "it was cut short, or it is a bomb",
-                code="array-damaged",
-                path=name,
+            raise ValueError(
+                f"shape {header.shape} declares {header.total_bytes:,} bytes, and it has {size:,}"
             )
     return ArrayFileSource(name, path, header.shape, header.size)
 
 
 def peek_array(path: Path | str) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """Shape and dtype of the array in a .npy file, of `arr_0`, or of the only array in an .npz file, from its header alone.
-
-    `None` for anything else, damaged files included; the reader then says what is wrong.
-    """
+    """Shape and dtype of a .npy file, of `arr_0`, or of the only array in an .npz file; None for others, and damaged ones."""
     path = Path(path)
     try:
         if path.suffix.lower() == ".npy":
@@ -316,17 +290,9 @@ def _read_uint8(member: IO[bytes], shape: tuple[int, ...]) -> NDArray[np.uint8]:
 def read_npy(
     path: Path, *, mapped: bool = False, check: Callable[[Header], None] | None = None
 ) -> NDArray[Any]:
-    """The array of an .npy file; `check` gets the header before any value is read, and raises what must not be read.
-
-    Raises:
-        ValueError: It holds something else, Python objects among them, or less than its header says.
-        OSError: It cannot be read.
-    """
+    """The array of an .npy file, or a `ValueError` or `OSError`; `check` raises where a header must not be followed."""
     with open_regular(path) as file:
-        header = read_header(file)
-    if check is not None:
-        check(header)
-    _check_header(header, path.stat().st_size)
+        _check_header(file, path.stat().st_size, check)
     array: NDArray[Any] = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
     return array
 
@@ -336,18 +302,18 @@ def read_array(
 ) -> NDArray[Any]:
     """One array of an .npz file, by the name of its member ("arr_0.npy"), as `read_npy`; raises `DAMAGE`, too."""
     with open_member(archive, name) as member:
-        header = read_header(member)
-    if check is not None:
-        check(header)
-    _check_header(header, archive.getinfo(name).file_size)
+        _check_header(member, archive.getinfo(name).file_size, check)
     with open_member(archive, name) as member:
         array: NDArray[Any] = npy.read_array(member, allow_pickle=False)
     return array
 
 
-def _check_header(header: Header, file_bytes: int) -> None:
+def _check_header(file: IO[bytes], file_bytes: int, check: Callable[[Header], None] | None) -> None:
+    header = read_header(file)
+    if check is not None:
+        check(header)
     if header.dtype.hasobject:
-        raise ValueError("it holds Python objects, which only pickle can load and which could then run code")
+        raise ValueError(f"it {_OBJECTS}")
     if header.total_bytes > file_bytes:
         raise ValueError(
             f"shape {header.shape} needs {header.total_bytes:,} bytes, and it has {file_bytes:,}"
@@ -361,11 +327,7 @@ def read_statistics(path: Path | str) -> dict[str, NDArray[np.float64]] | None:
     """The statistics of features in an .npz file as OpenAI publishes them (github.com/openai/guided-diffusion, evaluations).
 
     By key: mean `mu` (d,) and covariance `sigma` (d, d) of pooled features, and `mu_s`, `sigma_s` of spatial ones where the
-    file has them. `None` if the file is whole and holds no `mu` with a `sigma`.
-
-    Raises:
-        DataError: The file cannot be read ("unreadable"), is damaged, or its statistics are incomplete, no floats, of a
-            wrong shape, not finite, not symmetric, or larger than any ("statistics-damaged").
+    file has them. `None` if the file is whole and holds no `mu` with a `sigma`; a `DataError` ("statistics-damaged") if not.
     """
     path = Path(path)
     with (
@@ -383,12 +345,9 @@ def _read_moments(archive: zipfile.ZipFile, mean: str, covariance: str) -> dict[
     """A mean and its covariance, checked."""
     mu, sigma = (_read_floats(archive, key) for key in (mean, covariance))
     if mu.ndim != 1 or not len(mu) or sigma.shape != mu.shape * 2:
-        raise ValueError(
-            f"needs {mean!r} of shape (d,) and {covariance!r} of (d, d), got {mu.shape} and {sigma.shape}"
-        )
-    for key, array in ((mean, mu), (covariance, sigma)):
-        if not np.isfinite(array).all():
-            raise ValueError(f"{key!r} holds NaN or infinity")
+        raise ValueError(f"{mean!r} must be (d,) and {covariance!r} (d, d), got {mu.shape} and {sigma.shape}")
+    if not (np.isfinite(mu).all() and np.isfinite(sigma).all()):
+        raise ValueError(f"{mean!r} or {covariance!r} holds NaN or infinity")
     allowed = _ASYMMETRY_MAX * float(np.abs(sigma).max())
     with np.errstate(over="ignore"):
         asymmetry = np.abs(sigma - sigma.T).max()

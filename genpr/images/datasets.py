@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from genpr.errors import DataError, ImageError, UsageError, printable, short
+from genpr.errors import DataError, ImageError, UsageError, short
 from genpr.images.arrays import check_images, is_tensor, pixels_at
-from genpr.images.decode import loaded, rgb_of_image
+from genpr.images.decode import decode, loaded
 from genpr.images.folder import read_file
 from genpr.images.item import (
     ImageData,
@@ -30,6 +30,7 @@ from genpr.images.item import (
 )
 from genpr.images.parquet import Columns, columns_of, labels_in, several_splits
 from genpr.images.paths import is_remote
+from genpr.images.policy import DecodePolicy
 from genpr.notices import Notice
 
 _ELEMENTS = "PIL images, uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a tuple"
@@ -57,11 +58,9 @@ class CountedBatches(Iterable[object]):
 
 @dataclass(frozen=True)
 class DatasetSource(IndexedSource):
-    """Images of a map-style dataset, from which images are read one at a time.
+    """Images of a map-style dataset. Datasets are written for worker processes, not for threads, so reads take turns.
 
-    Datasets are written for worker processes, not for threads, so reads take turns. The dataset must give the
-    same image for the same index: one that augments at random gives features that are random too. `columns` are those of a
-    data set of Hugging Face, whose column of images is undecoded.
+    `columns` are those of a data set of Hugging Face, whose column of images is undecoded.
     """
 
     name: str
@@ -103,8 +102,7 @@ class DatasetSource(IndexedSource):
 class BatchSource(ImageSource):
     """Images of an iterable: batches uint8 (n, 3, h, w) or (n, h, w, 3), or single images.
 
-    It has a length if the iterable is `CountedBatches`. An iterator gives its images only once, and raises an error when it
-    is iterated again.
+    It has a length if the iterable is `CountedBatches`. An iterator gives its images only once.
     """
 
     name: str
@@ -128,11 +126,8 @@ class BatchSource(ImageSource):
 
     def __iter__(self) -> Iterator[Item]:
         if self._spent:
-            raise UsageError(
-                f"{self.name} is an iterator and was read already; pass something that can be iterated again, "
-                "such as a list or a DataLoader",
-                code="one-shot",
-            )
+            again = "pass something that can be iterated again, such as a list or a DataLoader"
+            raise UsageError(f"{self.name} is an iterator and was read already; {again}", code="one-shot")
         iterator = iter(self.batches)
         self._spent = iterator is self.batches
         index = 0
@@ -145,7 +140,7 @@ class BatchSource(ImageSource):
 def open_dataset(dataset: Any, name: str) -> DatasetSource | BatchSource:  # noqa: ANN401 - a user's object
     """Take a map-style dataset, or a list of batches, after a look at its first element."""
     if not len(dataset):
-        raise DataError(f"{printable(name)} has no images (its length is 0)", code="no-images", path=name)
+        raise DataError(f"{name} has no images (its length is 0)", code="no-images", path=name)
     first = dataset[0]
     if getattr(_without_label(first), "ndim", 0) == 4 and isinstance(dataset, Iterable):
         return BatchSource(name, dataset)
@@ -163,22 +158,23 @@ def _batch_pixels(batch: object, name: str) -> Iterable[NDArray[np.uint8]]:
     if getattr(images, "ndim", 0) != 4:
         return [_pixels(images, name)]
     check_images(images, name)
-    if is_tensor(images):
-        every: NDArray[np.uint8] = images.permute(0, 2, 3, 1).contiguous().cpu().numpy()
-        return every
-    return np.asarray(images)
+    pixels: NDArray[np.uint8]
+    pixels = (
+        images.permute(0, 2, 3, 1).contiguous().cpu().numpy() if is_tensor(images) else np.asarray(images)
+    )
+    return pixels
 
 
 def _pixels(element: object, name: str) -> NDArray[np.uint8]:
     """Pixels (h, w, 3) of one element of a dataset."""
     image = _without_label(element)
     if isinstance(image, Image.Image):
-        return rgb_of_image(image, name=name)
+        return decode(image, name=name, policy=DecodePolicy()).pixels
     if (is_tensor(image) or isinstance(image, np.ndarray)) and image.ndim == 3:
         check_images(image[None], name)
         return pixels_at(image[None], 0)
     came = f"{type(image).__name__}{tuple(getattr(image, 'shape', ())) or ''}"
-    raise DataError(f"{printable(name)} needs {_ELEMENTS}; got {came}", code="array-type", path=name)
+    raise DataError(f"{name} needs {_ELEMENTS}; got {came}", code="array-type", path=name)
 
 
 def is_huggingface(source: object) -> bool:
@@ -200,7 +196,7 @@ def open_huggingface(source: Any, name: str) -> DatasetSource:  # noqa: ANN401 -
         raise several_splits(name, [str(each) for each in source], [])
     columns = columns_of(source.features.arrow_schema, None, name)
     if not len(source):
-        raise DataError(f"{printable(name)} has no images (it has no rows)", code="no-images", path=name)
+        raise DataError(f"{name} has no images (it has no rows)", code="no-images", path=name)
     raw = source.with_format(None).cast_column(columns.image, datasets.Image(decode=False))
     return DatasetSource(name, raw.select_columns([columns.image, *columns.labels]), columns)
 

@@ -32,7 +32,7 @@ from PIL.PpmImagePlugin import PpmImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from genpr.errors import GenprError, ImageError, printable
+from genpr.errors import GenprError, ImageError
 from genpr.images.formats import (
     JPEG_END,
     JPEG_SCAN,
@@ -41,6 +41,7 @@ from genpr.images.formats import (
     guess,
     image_format,
     jpeg_without_metadata,
+    tiff_entries,
     tiff_tile,
 )
 from genpr.images.item import ImageData
@@ -60,13 +61,12 @@ _PYTHON_CODECS = {"bmp_rle", "ppm", "ppm_plain"}  # Pillow decodes these in Pyth
 _MOST_PYTHON_PIXELS = 2**20  # that they decode in about a second
 _MOST_COMMENTS = 1000  # of a plain PPM; Pillow copies a block of the file for each
 _PART_PIXELS = 2**22  # pixels that are converted at once, as several copies of a large image fill the memory
-_BOMB = "; a decompression bomb? If it is genuine, raise max_pixels"
 _QUIET = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _ORIENTATION, _PLANAR = 258, 262, 274, 284  # TIFF tags
-_WHITE_IS_ZERO, _SEPARATE_PLANES, _EXIF_LONG = 0, 2, 4
+_WHITE_IS_ZERO, _SEPARATE_PLANES = 0, 2
 
-_Color = tuple[int, int, int]
+_Converted = tuple[NDArray[np.uint8], set[str]]
 
 _CONVERTED = {"1", "L", "P", "LA", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
 _PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
@@ -217,7 +217,7 @@ def _errors_named(name: str, damage: str) -> Iterator[None]:
         except Image.DecompressionBombError as error:
             raise _error(name, f"Pillow refuses it ({error})", "image-too-large") from error
         except Exception as error:  # damaged files make plugins raise nearly anything
-            reason = printable(str(error)) or type(error).__name__
+            reason = str(error) or type(error).__name__
             raise _error(name, f"{damage} ({reason})", "image-corrupt") from error
 
 
@@ -261,8 +261,7 @@ def _check_jpeg(image: ImageFile.ImageFile, data: bytes, name: str, policy: Deco
     passes = max(image.size[0] * image.size[1], _LEAST_PASS) * (1 + data.count(JPEG_SCAN, at))
     limit = _MOST_SCANS * max(policy.max_pixels, _LEAST_LIMIT)
     if passes > limit:
-        facts = f"its decoder would fill {passes:,} pixels in all scans, more than the limit of {limit:,}"
-        raise _error(name, f"{facts}{_BOMB}", "image-too-large")
+        raise _too_large(name, f"its decoder would fill {passes:,} pixels in all scans", limit)
 
 
 def loaded(image: Image.Image, *, name: str) -> Image.Image:
@@ -272,17 +271,11 @@ def loaded(image: Image.Image, *, name: str) -> Image.Image:
     return image
 
 
-def rgb_of_image(image: Image.Image, *, name: str) -> NDArray[np.uint8]:
-    """Pixels (h, w, 3) of a Pillow image that someone else opened, by the default rules for files."""
-    return _convert(loaded(image, name=name), name, DecodePolicy()).pixels
-
-
 def _convert(image: Image.Image, name: str, policy: DecodePolicy) -> Decoded:
-    """Pixels of a loaded image that someone else opened."""
+    """Pixels of an image that someone else opened."""
     _check_size(image.size, name, policy)
-    with _errors_named(name, "cannot be converted"):
-        bits = 16 if image.mode.startswith("I;16") else 8
-        pixels, flags = rgb_pixels(image, bits, policy)
+    with _errors_named(name, "cannot be loaded"):
+        pixels, flags = rgb_pixels(image, 16 if image.mode.startswith("I;16") else 8, policy)
     return Decoded(pixels, tuple(sorted(flags, key=FLAGS.index)))
 
 
@@ -291,7 +284,7 @@ def content_sha256(data: ImageData) -> str:
     if isinstance(data, bytes):
         return hashlib.sha256(data).hexdigest()
     if isinstance(data, Image.Image):
-        data = rgb_of_image(data, name="image")
+        data = _convert(data, "image", DecodePolicy()).pixels
     digest = hashlib.sha256(f"genpr uint8 pixels {data.shape}\n".encode())  # no image file begins so
     digest.update(np.ascontiguousarray(data).data)
     return digest.hexdigest()
@@ -325,7 +318,7 @@ def bits_of(image: ImageFile.ImageFile) -> int:
     return 16 if is_deep else 8
 
 
-def rgb_pixels(image: Image.Image, bits: int, policy: DecodePolicy) -> tuple[NDArray[np.uint8], set[str]]:
+def rgb_pixels(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converted:
     """Pixels (h, w, 3) of a loaded image in 8-bit RGB, writable, and the flags of what was changed or left out.
 
     The rule is `image.convert("RGB")`, as every loader does it, except where that ruins an image in silence: it
@@ -333,7 +326,7 @@ def rgb_pixels(image: Image.Image, bits: int, policy: DecodePolicy) -> tuple[NDA
     """
     is_deep_gray = image.mode.startswith("I;16") or (image.mode == "I" and bits == 16)
     convert = _scaled_gray if is_deep_gray else _converted
-    pixels, flags = convert(image, bits, policy.background)
+    pixels, flags = convert(image, bits, policy)
     if isinstance(image, TiffImageFile):
         orientation: Any = image.tag_v2.get(_ORIENTATION)
     else:
@@ -347,19 +340,15 @@ def rgb_pixels(image: Image.Image, bits: int, policy: DecodePolicy) -> tuple[NDA
     return pixels, flags
 
 
-def _converted(
-    image: Image.Image, bits: int, background: _Color | None
-) -> tuple[NDArray[np.uint8], set[str]]:
+def _converted(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converted:
     """Pixels by Pillow's own conversion, a few million at once."""
     if image.mode in _PREMULTIPLIED:
         image = image.convert(_PREMULTIPLIED[image.mode])
     if image.mode in _UNKNOWN_RANGE:
-        raise UnsupportedPixelsError(
-            f"{_UNKNOWN_RANGE[image.mode]} pixels (mode {image.mode}), whose range is unknown"
-        )
+        raise UnsupportedPixelsError(f"{_UNKNOWN_RANGE[image.mode]} pixels, whose range is unknown")
     if image.mode not in _CONVERTED:
         raise UnsupportedPixelsError(f"pixels of mode {image.mode}")
-    flags = {"16bit-scaled"} if bits > 8 else set()
+    flags, background = {"16bit-scaled"} if bits > 8 else set(), policy.background
     if image.mode == "CMYK":
         flags.add("cmyk-converted")
     width, height = image.size
@@ -379,23 +368,19 @@ def _converted(
     return pixels, flags
 
 
-def _scaled_gray(
-    image: Image.Image, bits: int, background: _Color | None
-) -> tuple[NDArray[np.uint8], set[str]]:
+def _scaled_gray(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converted:
     """Keep the high 8 bits, as readers of 16-bit color do."""
     values = np.asarray(image)
-    flags = {"16bit-scaled"}
-    gray = (values >> (bits - 8)).astype(np.uint8)
-    pixels = np.repeat(gray[..., None], 3, axis=2)
+    pixels = np.repeat((values >> (bits - 8)).astype(np.uint8)[..., None], 3, axis=2)
     hidden = values == image.info.get("transparency", -1)
-    if background is not None:
-        pixels[hidden] = background
+    if policy.background is not None:
+        pixels[hidden] = policy.background
     elif hidden.any():
-        flags.add("alpha-dropped")
-    return pixels, flags
+        return pixels, {"16bit-scaled", "alpha-dropped"}
+    return pixels, {"16bit-scaled"}
 
 
-def _laid_on(background: _Color, rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _laid_on(background: tuple[int, int, int], rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Pixels (h, w, 4) over a color, each value rounded to the nearest level."""
     alpha = rgba[..., 3:].astype(np.uint16)
     mixed = rgba[..., :3] * alpha + np.array(background, np.uint16) * (255 - alpha)  # at most 255 * 255
@@ -414,22 +399,10 @@ def _turned(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
 
 
 def _exif_orientation(exif: bytes) -> int | None:
-    """The value of the orientation tag of an EXIF block, whatever it is; None if there is none.
-
-    `Image.getexif` would parse all of the block, warn about every flaw in it and raise for some.
-    """
+    """The first orientation tag of an EXIF block. `Image.getexif` would parse all of it, warn about flaws and raise for some."""
     body = exif.removeprefix(b"Exif\0\0")
-    if body[:2] not in {b"II", b"MM"}:
-        return None
-
-    def number(at: int, size: int) -> int:
-        return int.from_bytes(body[at : at + size], "little" if body[:1] == b"I" else "big")
-
-    first = number(4, 4) + 2
-    for entry in range(first, min(first + 12 * number(first - 2, 2), len(body)), 12):
-        if number(entry, 2) == _ORIENTATION:
-            return number(entry + 8, 4 if number(entry + 2, 2) == _EXIF_LONG else 2)
-    return None
+    entries = tiff_entries(body) if body.startswith((b"II", b"MM")) else ()
+    return next((value for tag, _, value in entries if tag == _ORIENTATION), None)
 
 
 def _pass_through(pixels: NDArray[np.uint8], name: str, policy: DecodePolicy) -> Decoded:
@@ -443,13 +416,11 @@ def _pass_through(pixels: NDArray[np.uint8], name: str, policy: DecodePolicy) ->
 def _check_size(size: tuple[int, int], name: str, policy: DecodePolicy) -> None:
     width, height = size
     if width * height > policy.max_pixels:
-        facts = (
-            f"{width} x {height} = {width * height:,} pixels, more than the limit of {policy.max_pixels:,}"
-        )
-        raise _error(name, f"{facts}{_BOMB}", "image-too-large")
+        facts = f"{width} x {height} = {width * height:,} pixels"
+        raise _too_large(name, facts, policy.max_pixels)
     if max(size) > _LONGEST_SIDE:
-        facts = f"{width} x {height} pixels, with a side longer than the {_LONGEST_SIDE:,} that are read"
-        raise _error(name, f"{facts}; cut it into pieces", "image-too-large")
+        facts = f"{width} x {height} pixels, with a side longer than {_LONGEST_SIDE:,}; cut it into pieces"
+        raise _error(name, facts, "image-too-large")
 
 
 def _check_tiles(tile: tuple[int, int], size: tuple[int, int], name: str, policy: DecodePolicy) -> None:
@@ -459,8 +430,7 @@ def _check_tiles(tile: tuple[int, int], size: tuple[int, int], name: str, policy
     columns, rows = (-(-side // step) for side, step in zip(size, tile, strict=True))
     pixels, limit = tile[0] * tile[1], max(policy.max_pixels, _LEAST_LIMIT)
     if pixels > limit or columns * rows * max(pixels, _LEAST_TILE) > 2 * limit:
-        facts = f"{columns * rows:,} tiles of {pixels:,} pixels, more than the limit of {limit:,}"
-        raise _error(name, f"{facts}{_BOMB}", "image-too-large")
+        raise _too_large(name, f"{columns * rows:,} tiles of {pixels:,} pixels", limit)
 
 
 def _check_python_codec(image: ImageFile.ImageFile, data: bytes) -> None:
@@ -474,5 +444,10 @@ def _check_python_codec(image: ImageFile.ImageFile, data: bytes) -> None:
         raise TooManyPiecesError("it has very many comments")
 
 
+def _too_large(name: str, facts: str, limit: int) -> ImageError:
+    hint = "a decompression bomb? If it is genuine, raise max_pixels"
+    return _error(name, f"{facts}, more than the limit of {limit:,}; {hint}", "image-too-large")
+
+
 def _error(name: str, message: str, code: str) -> ImageError:
-    return ImageError(f"{printable(name)}: {message}", code=code, path=name)
+    return ImageError(f"{name}: {message}", code=code, path=name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from genpr.errors import DataError, ImageError, UsageError, printable
+from genpr.errors import DataError, ImageError, UsageError
 from genpr.images.archive import damage_reported
 from genpr.images.formats import image_format
 from genpr.images.item import (
@@ -101,13 +101,8 @@ def walk_files(root: Path) -> Iterator[str]:
                     elif entry.is_file(follow_symlinks=False) or _may_lead_to_file(entry):
                         yield member
         except OSError as error:
-            folder = str(root / prefix)
-            raise DataError(
-                f"{printable(folder)}: the folder cannot be listed ({error.strerror}), "
-                "so its images would be missing",
-                code="unreadable",
-                path=folder,
-            ) from error
+            text = f"{root / prefix}: the folder cannot be listed ({error.strerror}), so its images would be missing"
+            raise DataError(text, code="unreadable", path=str(root / prefix)) from error
 
 
 def _may_lead_to_file(entry: os.DirEntry[str]) -> bool:
@@ -129,10 +124,8 @@ def read_file(folder: Path, path: str, name: str | None = None) -> bytes:
             data = file.read(size + 1)
     except ImageError:
         raise
-    except OSError as error:
-        raise unreadable(name, error.strerror) from error
-    except ValueError as error:  # a NUL in the path
-        raise unreadable(name, error) from error
+    except (OSError, ValueError) as error:  # a NUL in the path is a ValueError
+        raise unreadable(name, getattr(error, "strerror", error)) from error
     if len(data) > size:
         raise unreadable(name, "it grew while it was read")
     return data
@@ -147,14 +140,11 @@ def open_list(path: Path, name: str) -> FileSource:
         data = read_bytes(file, TEXT_BYTES, name=name, what="a list of files", code="list-damaged")
         check_lines(data)
     if image_format(data[:64]) is not None:
-        raise UsageError(
-            f"{printable(name)} is a single image and no list of files; give a folder of images",
-            code="source-kind",
-            path=name,
-        )
+        text = f"{name} is a single image and no list of files; give a folder of images"
+        raise UsageError(text, code="source-kind", path=name)
     data = data.removeprefix(_BYTE_ORDER_MARK)
     lines = data.split(b"\0") if b"\0" in data else (line.removesuffix(b"\r") for line in data.split(b"\n"))
     paths = tuple(os.fsdecode(line) for line in lines if line)
     if not paths:
-        raise DataError(f"{printable(name)} has no images (the list is empty)", code="no-images", path=name)
+        raise DataError(f"{name} has no images (the list is empty)", code="no-images", path=name)
     return FileSource(name, path.parent, paths)

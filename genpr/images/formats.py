@@ -7,6 +7,7 @@ are common. Deciding here which plugin reads a file keeps all others, Ghostscrip
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Literal
 from zlib import crc32
 
@@ -120,22 +121,28 @@ def check_png(data: bytes) -> None:
     raise TooManyPiecesError
 
 
-def tiff_tile(data: bytes) -> tuple[int, int]:
-    """Width and height of the tiles of the first page of a TIFF, or 0 without tiles; libtiff fills whole tiles.
-
-    Of repeated tags the largest value counts, as Pillow and libtiff believe different ones.
-    """
+def tiff_entries(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Tag, type and value of the entries on the first page of a TIFF, or in an EXIF block, if they are small integers."""
     order: Literal["little", "big"] = "little" if data.startswith(b"II") else "big"
 
     def number(at: int, size: int) -> int:
         return int.from_bytes(data[at : at + size], order)
 
     first = number(4, 4) + 2
-    sides = {_TILE_WIDTH: 0, _TILE_HEIGHT: 0}
     for entry in range(first, min(first + 12 * number(first - 2, 2), len(data)), 12):
-        tag, kind = number(entry, 2), number(entry + 2, 2)
+        kind = number(entry + 2, 2)
+        yield number(entry, 2), kind, number(entry + 8, 4 if kind == _LONG else 2)
+
+
+def tiff_tile(data: bytes) -> tuple[int, int]:
+    """Width and height of the tiles of the first page of a TIFF, or 0 without tiles; libtiff fills whole tiles.
+
+    Of repeated tags the largest value counts, as Pillow and libtiff believe different ones.
+    """
+    sides = {_TILE_WIDTH: 0, _TILE_HEIGHT: 0}
+    for tag, kind, value in tiff_entries(data):
+        if tag in sides and kind not in {_SHORT, _LONG}:
+            raise ValueError(f"a side of its tiles is of type {kind}")
         if tag in sides:
-            if kind not in {_SHORT, _LONG}:
-                raise ValueError(f"a side of its tiles is of type {kind}")
-            sides[tag] = max(sides[tag], number(entry + 8, 2 if kind == _SHORT else 4))
+            sides[tag] = max(sides[tag], value)
     return sides[_TILE_WIDTH], sides[_TILE_HEIGHT]

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from genpr.errors import DataError, ImageError, short
 from genpr.errors import printable as printable
-from genpr.errors import some as some
 from genpr.notices import Notice
 
 if TYPE_CHECKING:
@@ -44,13 +43,18 @@ ImageData: TypeAlias = "bytes | NDArray[np.uint8] | Image"
 
 # A part of a path that is "__MACOSX", or that begins with a dot and is neither "." nor "..".
 _HIDDEN = re.compile(r"(?:\A|[/\\])(?:__MACOSX(?:[/\\]|\Z)|\.(?!\.?(?:[/\\]|\Z)))")
-_CONTAINERS = (".tar", ".zip", ".npz")
+_IN_CONTAINERS = "for what is in them say '*{0}' behind the folder, in quotes"
+_HINTS = {
+    ".npy": "arrays, such as the latents of a data set, are no pixels: decode them first",
+    ".arrow": "write a saved data set with to_parquet, or pass datasets.load_from_disk(...) in Python",
+    **{suffix: _IN_CONTAINERS.format(suffix) for suffix in (".tar", ".zip", ".npz")},
+}
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One image, not read yet, with its label for people: relative POSIX path, member name, or "[17]".
+    """One image, not read yet; its name is a relative POSIX path, a member name, or "[17]".
 
     `read` may be called once, from any thread, and raises `ImageError` if the image cannot be read.
     """
@@ -142,15 +146,13 @@ def check_encoded_size(name: str, size: int) -> None:
     """Refuse a file or member that is too large to be held in memory ("image-too-large")."""
     if size > MAX_ENCODED_BYTES:
         raise ImageError(
-            f"{printable(name)}: {size:,} bytes, more than the {MAX_ENCODED_BYTES:,} an image file may have",
-            code="image-too-large",
-            path=name,
+            f"{name}: {size:,} bytes, more than {MAX_ENCODED_BYTES:,}", code="image-too-large", path=name
         )
 
 
 def unreadable(name: str, reason: object) -> ImageError:
     """The error for an image whose bytes cannot be read."""
-    return ImageError(f"{printable(name)}: cannot be read ({reason})", code="unreadable", path=name)
+    return ImageError(f"{name}: cannot be read ({reason})", code="unreadable", path=name)
 
 
 @dataclass
@@ -173,21 +175,10 @@ class OtherFiles:
         if n_images:
             _log.info("%s: %d other files are left out: %s", printable(container), total, shown)
             return
-        found = f"{total:,} other file{'s' * (total > 1)}, suffixes: {shown}" if total else "it is empty"
-        if commonest and commonest[0][0] == ".npy":
-            found += "; arrays, such as the latents of a data set, are no pixels: decode them first"
-        if ".arrow" in self.suffixes:
-            found += (
-                "; write a saved data set with to_parquet, or pass datasets.load_from_disk(...) in Python"
-            )
-        shard = next((suffix for suffix, _ in commonest if suffix in _CONTAINERS), None)
-        if shard is not None:
-            found += f"; for what is in them say '*{shard}' behind the folder, in quotes"
-        raise DataError(
-            f"{printable(container)} has no images ({found}); accepted are {', '.join(IMAGE_SUFFIXES)}",
-            code="no-images",
-            path=container,
-        )
+        found = f"{total:,} other files, suffixes: {shown}" if total else "it is empty"
+        hints = "".join(f"; {_HINTS[suffix]}" for suffix, _ in commonest if suffix in _HINTS)
+        text = f"{container} has no images ({found}{hints}); accepted are {', '.join(IMAGE_SUFFIXES)}"
+        raise DataError(text, code="no-images", path=container)
 
 
 @dataclass(frozen=True)
@@ -211,10 +202,8 @@ class PartSource(ImageSource):
     def names(self) -> Iterator[str] | None:
         """Of the part, if the source knows."""
         names = self.source.names()
-        if names is None:
-            return None
-        numbered = enumerate(names)
-        return (next(name for index, name in numbered if index == row) for row in self.rows)
+        numbered = enumerate(names or ())
+        return names and (next(name for index, name in numbered if index == row) for row in self.rows)
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -249,11 +238,10 @@ class JoinedSource(ImageSource):
     def names(self) -> Iterator[str] | None:
         """Of all images, if all parts know."""
         known = [part.names() for part in self.parts]
-        found = [names for names in known if names is not None]
-        if len(found) < len(known):
+        if None in known:
             return None
-        pairs = zip(self.prefixes, found, strict=True)
-        return (prefix + name for prefix, names in pairs for name in names)
+        pairs = zip(self.prefixes, known, strict=True)
+        return (prefix + name for prefix, names in pairs for name in names or ())
 
     def stated_labels(self) -> StatedLabels | None:
         """The classes that the parts state; images of parts without any have none."""
@@ -288,18 +276,11 @@ def _read(read: Callable[[], ImageData], prefix: str) -> ImageData:
     try:
         return read()
     except ImageError as error:  # it names the image as its own container does
-        raise ImageError(
-            f"{printable(prefix)}{error}", code=error.code, path=f"{prefix}{error.path}"
-        ) from error
+        raise ImageError(f"{prefix}{error}", code=error.code, path=f"{prefix}{error.path}") from error
 
 
 def plain_path(name: str) -> str:
-    r"""With POSIX separators, without "./" in front.
-
-    Example:
-        >>> plain_path(r"cats\a.png"), plain_path("./a.png")
-        ('cats/a.png', 'a.png')
-    """
+    """With POSIX separators, without "./" in front."""
     return name.replace("\\", "/").removeprefix("./")
 
 
@@ -309,12 +290,7 @@ def file_of(name: str) -> str:
 
 
 def stem_of(name: str) -> str:
-    """A relative path without the suffix of its file.
-
-    Example:
-        >>> stem_of("v1.2/a.png"), stem_of("v1.2/a"), stem_of(".hidden")
-        ('v1.2/a', 'v1.2/a', '.hidden')
-    """
+    """A relative path without the suffix of its file: "v1.2/a" of "v1.2/a.png"; names such as ".a" have none."""
     folder, slash, file = plain_path(name).rpartition("/")
     stem = file.rpartition(".")[0]
     return f"{folder}{slash}{stem or file}"

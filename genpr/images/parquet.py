@@ -13,7 +13,7 @@ from itertools import accumulate, groupby
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from genpr.errors import DataError, ResourceError, UsageError, printable, short, some
+from genpr.errors import DataError, ResourceError, UsageError, short, some
 from genpr.images.archive import damage_reported
 from genpr.images.folder import walk_files
 from genpr.images.item import (
@@ -36,14 +36,14 @@ _ROWS_OF_ANY_FILE = 100_000
 _READ_AHEAD = 2**20  # bytes of a column that are read at once, not a whole row group of it
 _LABELS_AT_ONCE = 8192
 _BATCH_BYTES = 2**26
-_STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)
+_BOOLEANS, _INTEGERS, _BINARY, _STRUCT = {1, 2}, {4, 5, 6}, 8, 12  # types of Thrift
 _MOST_HEADER_BYTES = 2**24  # as in pyarrow; a header may repeat the least and the largest value
 _MOST_DEPTH = 8
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Where images are, as `{bytes, path}` (`is_struct`) or bytes alone; which columns may be the label; names of classes."""
+    """The column of images, `{bytes, path}` (`is_struct`) or bytes; columns that may be the label; names of their classes."""
 
     image: str
     is_struct: bool
@@ -57,11 +57,8 @@ def import_pyarrow(path: Path | str) -> Any:  # noqa: ANN401 - it has no types
         import pyarrow as pa
         import pyarrow.parquet
     except ImportError as error:
-        raise ResourceError(
-            f'{printable(str(path))} needs pyarrow ({error}); install it with: pip install "genpr[parquet]"',
-            code="no-pyarrow",
-            path=str(path),
-        ) from error
+        text = f'{path} needs pyarrow ({error}); install it with: pip install "genpr[parquet]"'
+        raise ResourceError(text, code="no-pyarrow", path=str(path)) from error
     return pa
 
 
@@ -71,47 +68,30 @@ def _damage_reported(path: Path) -> AbstractContextManager[None]:
 
 
 def columns_of(schema: Any, choice: str | None, name: str) -> Columns:  # noqa: ANN401 - pyarrow has no types
-    """Find the column of images and those of labels; `choice` is what the user wrote behind "#" ("image,label").
-
-    Raises:
-        UsageError: There is no such column ("no-column"), or several may hold the images ("several-columns").
-        DataError: None can ("no-images").
-    """
+    """Find the column of images and those of labels; `choice` is what the user wrote behind "#" ("image,label")."""
     image, _, label = (choice or "").partition(",")
     fields = {field.name: field.type for field in schema}
     for column in filter(None, (image, label)):
         if column not in fields:
-            raise UsageError(
-                f"{printable(name)} has no column {short(column)!r}; {_listed(schema)}",
-                code="no-column",
-                path=name,
-            )
+            text = f"{name} has no column {short(column)!r}; {_listed(schema)}"
+            raise UsageError(text, code="no-column", path=name)
     features = _features(schema.metadata)
-    binary = {
-        each: is_struct for each, kind in fields.items() if (is_struct := _holds_bytes(kind)) is not None
-    }
+    kinds = {each: _holds_bytes(kind) for each, kind in fields.items()}
+    binary = {each: is_struct for each, is_struct in kinds.items() if is_struct is not None}
     said = [each for each in binary if features.get(each, {}).get("_type") == "Image"]
     candidates = [image] if image else said or [each for each in binary if binary[each]] or list(binary)
     if len(candidates) > 1:
-        shown = ", ".join(short(each) for each in candidates)
-        raise UsageError(
-            f"{printable(name)} has several columns that may be the images: {shown}; name one, as in "
-            f"'{printable(name.removesuffix(f'#{choice}'))}#{short(candidates[0])}'",
-            code="several-columns",
-            path=name,
-        )
+        shown = f"{name.removesuffix(f'#{choice}')}#{short(candidates[0])}"
+        text = f"{name} has several columns that may be the images: {some(candidates, 12)}; name one, as in '{shown}'"
+        raise UsageError(text, code="several-columns", path=name)
     if not candidates or candidates[0] not in binary:
-        raise DataError(
-            f"{printable(name)} has no column of images (needed: their bytes, alone or as {{bytes, path}}); {_listed(schema)}",
-            code="no-images",
-            path=name,
-        )
+        text = f"{name} has no column of images, their bytes alone or as {{bytes, path}}; {_listed(schema)}"
+        raise DataError(text, code="no-images", path=name)
     if label and not _is_class(fields[label]):
-        raise DataError(
-            f"{printable(name)}: column {short(label)} is of type {short(str(fields[label]))}; classes are integers or strings",
-            code="labels-damaged",
-            path=name,
+        text = (
+            f"{name}: column {short(label)} is of type {short(str(fields[label]))}, not integers or strings"
         )
+        raise DataError(text, code="labels-damaged", path=name)
     classes = {each: names for each in fields if (names := _class_names(features.get(each, {}))) is not None}
     labels = [label] if label else [each for each in classes if _is_class(fields[each])]
     if not labels and _LABEL_NAME in fields and _is_class(fields[_LABEL_NAME]):
@@ -169,21 +149,15 @@ def _bytes_of(value: Any, name: str, *, is_struct: bool) -> bytes:  # noqa: ANN4
 def labels_in(
     columns: Columns, values: Callable[[str], Iterable[Iterable[object]]], origin: str
 ) -> StatedLabels | None:
-    """The classes in the label column, of which `values` gives the values piece by piece.
-
-    Raises:
-        DataError: There are several such columns ("no-labels"), or values that are no classes ("labels-damaged").
-    """
+    """The classes in the label column, of which `values` gives the values piece by piece."""
     if not columns.labels:
         return None
     if len(columns.labels) > 1:
-        shown = ", ".join(short(each) for each in columns.labels)
-        raise DataError(
-            f"{printable(origin)} has several columns of classes: {shown}; name one, as in "
-            f"'{printable(origin)}#{short(columns.image)},{short(columns.labels[0])}'",
-            code="no-labels",
-            path=origin,
+        shown = f"{origin}#{short(columns.image)},{short(columns.labels[0])}"
+        text = (
+            f"{origin} has several columns of classes: {some(columns.labels, 12)}; name one, as in '{shown}'"
         )
+        raise DataError(text, code="no-labels", path=origin)
     (label,) = columns.labels
     names = columns.classes.get(label)
     found = [_class_of(value, names, label, origin) for piece in values(label) for value in piece]
@@ -198,22 +172,15 @@ def _class_of(value: object, names: Sequence[str] | None, label: str, origin: st
     if isinstance(value, int) and not isinstance(value, bool) and (names is None or 0 <= value < len(names)):
         return value if names is None else names[value]
     known = "an integer or a name" if names is None else f"0 to {len(names) - 1}"
-    raise DataError(
-        f"{printable(origin)}: {short(repr(value))} in column {short(label)} is no class; needed is {known}",
-        code="labels-damaged",
-        path=origin,
-    )
+    text = f"{origin}: {short(repr(value))} in column {short(label)} is no class; needed is {known}"
+    raise DataError(text, code="labels-damaged", path=origin)
 
 
 def several_splits(name: str, splits: Sequence[str], paths: Sequence[str]) -> UsageError:
     """The error for several splits where one is needed."""
-    shown = ", ".join(short(split) for split in splits[:8]) or "none"
-    example = f"; name one, as in {printable(paths[0])!r}" if paths else ""
-    return UsageError(
-        f"{printable(name)} holds several splits of a data set ({shown}), and one source is one of them{example}",
-        code="several-splits",
-        path=name,
-    )
+    example = f"; name one, as in {paths[0]!r}" if paths else ""
+    text = f"{name} holds several splits of a data set ({some(splits, 8)}), and one source is one of them{example}"
+    return UsageError(text, code="several-splits", path=name)
 
 
 @dataclass(frozen=True)
@@ -251,10 +218,9 @@ class ParquetSource(IndexedSource):
     def stated_labels(self) -> StatedLabels | None:
         """The values of the label column."""
         with _damage_reported(self.path), _opened(self.path) as file:
-            groups = range(len(self.groups))
 
             def values(label: str) -> Iterator[Sequence[object]]:
-                for group in groups:
+                for group in range(len(self.groups)):
                     for batch in _batches(file, label, group, _LABELS_AT_ONCE):
                         yield batch.to_pylist()
 
@@ -262,12 +228,7 @@ class ParquetSource(IndexedSource):
 
 
 def open_parquet(path: Path, name: str, choice: str | None = None) -> ParquetSource:
-    """Find the images of a parquet file from its footer, without reading any.
-
-    Raises:
-        UsageError: The columns leave open which holds the images.
-        DataError: It is damaged ("parquet-damaged"), or holds no images.
-    """
+    """Find the images of a parquet file from its footer, without reading any."""
     with _damage_reported(path), _opened(path) as (_, file):
         metadata = file.metadata
         groups = tuple(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
@@ -276,11 +237,11 @@ def open_parquet(path: Path, name: str, choice: str | None = None) -> ParquetSou
         if total and (min(groups) < 0 or total > max(_ROWS_OF_ANY_FILE, size)):
             raise ValueError(f"it claims {total:,} images in {size:,} bytes")
     if not total:
-        raise DataError(f"{printable(name)} has no images (it has no rows)", code="no-images", path=name)
+        raise DataError(f"{name} has no images (it has no rows)", code="no-images", path=name)
     return ParquetSource(name, path, columns, groups)
 
 
-def _batches(file: Any, column: str, group: int, rows: int) -> Iterator[Any]:  # noqa: ANN401 - pyarrow has no types
+def _batches(file: tuple[IO[bytes], Any], column: str, group: int, rows: int) -> Iterator[Any]:
     """One column of a row group, in pieces of at most so many rows, and of bounded size."""
     raw, parquet = file
     field = parquet.schema_arrow.field(column)
@@ -339,84 +300,47 @@ def _largest_page(file: IO[bytes], group: Any, leaves: list[int]) -> int:  # noq
         end = at + column.total_compressed_size
         while at < end:
             file.seek(at)
-            sizes = _Thrift(file).integers()
+            sizes = _thrift_integers(file, at + _MOST_HEADER_BYTES)
             unpacked, packed = sizes.get(2, -1), sizes.get(3, -1)
             if min(unpacked, packed) < 0:
                 raise ValueError("a page header has no sizes")
             if is_bomb(2 * unpacked, packed):  # the page, and the values that are decoded from it
-                raise ValueError(
-                    f"a page of column {short(column.path_in_schema)} claims {unpacked:,} bytes in {packed:,} compressed ones, "
-                    "like a decompression bomb"
-                )
+                claim = f"claims {unpacked:,} bytes in {packed:,} compressed ones, like a decompression bomb"
+                raise ValueError(f"a page of column {short(column.path_in_schema)} {claim}")
             largest = max(largest, unpacked)
             at = file.tell() + packed
     return largest
 
 
-class _Thrift:
-    """Reads one structure in Thrift's compact protocol (github.com/apache/thrift, doc/specs/thrift-compact-protocol.md)."""
+def _thrift_integers(file: IO[bytes], end: int, depth: int = 0) -> dict[int, int]:
+    """The integers of a structure in Thrift's compact protocol by the number of their field; all else is passed by.
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._left = file, _MOST_HEADER_BYTES
-
-    def integers(self, depth: int = 0) -> dict[int, int]:
-        """The 32-bit integers of a structure by the number of their field; all else is passed by."""
-        found: dict[int, int] = {}
-        number = 0
-        while (head := self._byte()) != _STOP:
-            number = number + (head >> 4) if head >> 4 else self._integer()
-            if head & 0x0F == _I32:
-                found[number] = self._integer()
-            else:
-                self._skip(head & 0x0F, depth)
-        return found
-
-    def _byte(self) -> int:
-        return self._take(1)[0]
-
-    def _take(self, size: int) -> bytes:
-        self._left -= size
-        data = self._file.read(size) if self._left >= 0 else b""
-        if len(data) < size:
+    See github.com/apache/thrift, doc/specs/thrift-compact-protocol.md. Headers of pages hold no lists and no maps.
+    """
+    found: dict[int, int] = {}
+    number = 0
+    while head := file.read(1)[0]:
+        kind = head & 0x0F
+        number = number + (head >> 4) if head >> 4 else _varint(file) >> 1
+        if file.tell() > end:
             raise ValueError("a page header has no end")
-        return data
+        if kind in _INTEGERS:
+            value = _varint(file)
+            found[number] = (value >> 1) ^ -(value & 1)
+        elif kind == _BINARY:
+            file.seek(_varint(file), os.SEEK_CUR)
+        elif kind == _STRUCT and depth < _MOST_DEPTH:
+            _thrift_integers(file, end, depth + 1)
+        elif kind not in _BOOLEANS:
+            raise ValueError(f"a page header has a value of type {kind}")
+    return found
 
-    def _varint(self) -> int:
-        value = 0
-        for shift in range(0, 70, 7):
-            byte = self._byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise ValueError("a page header has a number of more than 64 bits")
 
-    def _integer(self) -> int:
-        value = self._varint()
-        return (value >> 1) ^ -(value & 1)
-
-    def _skip(self, kind: int, depth: int) -> None:
-        if depth > _MOST_DEPTH:
-            raise ValueError("a page header is nested too deeply")
-        if kind in {_BYTE, _DOUBLE, _BINARY}:
-            self._take({_BYTE: 1, _DOUBLE: 8}.get(kind) or self._varint())
-        elif kind in {_I16, _I32, _I64}:
-            self._varint()
-        elif kind in {_LIST, _SET}:
-            head = self._byte()
-            self._skip_all([head & 0x0F], self._varint() if head >> 4 == 15 else head >> 4, depth)
-        elif kind == _MAP:
-            count = self._varint()
-            kinds = self._byte() if count else 0
-            self._skip_all([kinds >> 4, kinds & 0x0F], count, depth)
-        elif kind == _STRUCT:
-            self.integers(depth + 1)
-        elif kind not in {_TRUE, _FALSE}:
-            raise ValueError(f"a page header has a value of unknown type {kind}")
-
-    def _skip_all(self, kinds: list[int], count: int, depth: int) -> None:
-        if count > self._left:
-            raise ValueError("a page header claims more values than it can hold")
-        for _ in range(count):
-            for kind in kinds:
-                # In a list a boolean takes a byte.
-                self._skip(_BYTE if kind in {_TRUE, _FALSE} else kind, depth + 1)
+def _varint(file: IO[bytes]) -> int:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = file.read(1)[0]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value
+    raise ValueError("a page header has a number of more than 64 bits")

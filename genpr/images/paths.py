@@ -10,10 +10,9 @@ import os
 import re
 from collections.abc import Sequence
 from itertools import product
-from math import prod
 from pathlib import Path
 
-from genpr.errors import UsageError, printable
+from genpr.errors import UsageError
 
 _MOST_PATHS = 1_000_000  # of one pattern
 _GROUP = re.compile(r"\{([^{}]*)\}")
@@ -27,30 +26,12 @@ def expand(text: str) -> tuple[Path, ...] | None:
 
     `{000..127}` and `{a,b}` are expanded as in bash; `*`, `?` and `[]` as by `glob`, without hidden files. What exists
     under that very name is a path.
-
-    Raises:
-        UsageError: Nothing matches, or braces name what does not exist ("path-not-found"); it is a remote address
-            ("remote-source"); or it names too many ("bad-pattern").
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     for name in ("b-1.tar", "b-0.tar", "other.txt"):
-        ...         _ = Path(folder, name).write_bytes(b"")
-        ...     [path.name for path in expand(f"{folder}/b-{{0..1}}.tar") or ()]
-        ['b-0.tar', 'b-1.tar']
     """
     if not text or os.path.lexists(text):
         return None
     if is_remote(text):
-        how = (
-            "download it first with `hf download`" if text.startswith("hf://") else "download it, or mount it"
-        )
-        raise UsageError(
-            f"{printable(text)} is a remote address, and genpr reads files only; {how}, and give the path",
-            code="remote-source",
-            path=text,
-        )
+        message = f"{text} is a remote address, and genpr reads files only; download it (`hf download`), or mount it"
+        raise UsageError(message, code="remote-source", path=text)
     alternatives = _without_braces(text)
     if len(alternatives) == 1 and not _WILD.search(alternatives[0]):
         return None
@@ -58,12 +39,7 @@ def expand(text: str) -> tuple[Path, ...] | None:
 
 
 def split_choice(text: str) -> tuple[str, str | None]:
-    """A path or pattern, and what is written behind "#": a column of parquet files; None if nothing is.
-
-    Example:
-        >>> split_choice("data/*.parquet#photo"), split_choice("issue#9.zip")
-        (('data/*.parquet', 'photo'), ('issue#9.zip', None))
-    """
+    """A path or pattern, and what is written behind "#": a column of parquet files; None if nothing is."""
     base, sign, choice = text.rpartition("#")
     if not sign or not base or os.path.lexists(text):
         return text, None
@@ -79,31 +55,30 @@ def is_remote(text: str) -> bool:
 def _without_braces(text: str) -> list[str]:
     """The texts that braces stand for; braces without list or range stay as they are, and so do outer ones."""
     pieces = _GROUP.split(text)  # what is inside of braces comes second, fourth and so on
-    choices = [
-        (_choices(piece, text) or [f"{{{piece}}}"]) if number % 2 else [piece]
-        for number, piece in enumerate(pieces)
-    ]
-    if prod(map(len, choices)) > _MOST_PATHS:
-        raise _bad_pattern(text, f"stands for more than {_MOST_PATHS:,} paths; is a range misspelt?")
+    choices, total = list[Sequence[str]](), 1
+    for number, piece in enumerate(pieces):
+        choices.append(_choices(piece) if number % 2 else [piece])
+        total *= len(choices[-1])
+        if total > _MOST_PATHS:
+            raise _bad_pattern(text, f"stands for more than {_MOST_PATHS:,} paths; is a range misspelt?")
     return list(map("".join, product(*choices)))
 
 
-def _choices(inside: str, text: str) -> Sequence[str] | None:
-    """What one pair of braces stands for; None if it is no list and no range."""
+def _choices(inside: str) -> Sequence[str]:
+    """What one pair of braces stands for; itself if it is no list and no range."""
     numbers = _NUMBERS.fullmatch(inside)
     if numbers is None:
-        return inside.split(",") if "," in inside else None
+        return inside.split(",") if "," in inside else [f"{{{inside}}}"]
     first, last = int(numbers[1]), int(numbers[2])
-    if abs(last - first) >= _MOST_PATHS:
-        raise _bad_pattern(text, f"stands for more than {_MOST_PATHS:,} paths; is a range misspelt?")
+    way = 1 if first <= last else -1
+    values = range(first, last + way, way)[: _MOST_PATHS + 1]  # one more, so that it is refused
     is_padded = any(len(end) > 1 and end.startswith("0") for end in numbers.groups())
     width = max(map(len, numbers.groups())) if is_padded else 0
-    way = 1 if first <= last else -1
-    return [f"{number:0{width}d}" for number in range(first, last + way, way)]
+    return [f"{number:0{width}d}" for number in values]
 
 
 def _bad_pattern(text: str, reason: str) -> UsageError:
-    return UsageError(f"the pattern {printable(text)!r} {reason}", code="bad-pattern", path=text)
+    return UsageError(f"the pattern {text!r} {reason}", code="bad-pattern", path=text)
 
 
 def _existing(alternatives: Sequence[str], text: str) -> tuple[Path, ...]:
@@ -116,19 +91,12 @@ def _existing(alternatives: Sequence[str], text: str) -> tuple[Path, ...]:
         if not matches:
             missing.append(each)
     if not found:
-        raise UsageError(
-            f"nothing matches the pattern {printable(text)!r}; is it misspelt?",
-            code="path-not-found",
-            path=text,
-        )
+        message = f"nothing matches the pattern {text!r}; is it misspelt?"
+        raise UsageError(message, code="path-not-found", path=text)
     if missing:
         first = min(missing, key=os.fsencode)
-        raise UsageError(
-            f"{len(missing):,} of the {len(alternatives):,} that {printable(text)!r} names do not exist; "
-            f"the first: {printable(first)!r}",
-            code="path-not-found",
-            path=first,
-        )
+        counts = f"{len(missing):,} of the {len(alternatives):,} that {text!r} names"
+        raise UsageError(f"{counts} do not exist; the first: {first!r}", code="path-not-found", path=first)
     return tuple(Path(each) for each in sorted(found, key=os.fsencode))
 
 
@@ -150,6 +118,4 @@ def check_there(text: str) -> None:
 
 def nothing_at(text: str) -> UsageError:
     """The error for a path of nothing."""
-    return UsageError(
-        f"there is nothing at {printable(text)!r}; check the spelling", code="path-not-found", path=text
-    )
+    return UsageError(f"there is nothing at {text!r}; check the spelling", code="path-not-found", path=text)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from genpr.errors import UsageError, printable
+from genpr.errors import UsageError
 from genpr.images.item import ImageSource, PartSource, known_length
 
 BLOCK = 2048
@@ -26,11 +26,9 @@ class Share:
     count: int
 
     def __post_init__(self) -> None:
-        if self.count < 1 or not 1 <= self.index <= self.count:
-            raise UsageError(
-                f"there is no shard {self.index:,} of {self.count:,}; shards are counted from 1",
-                code="bad-shard",
-            )
+        if not 1 <= self.index <= self.count:
+            text = f"there is no shard {self.index:,} of {self.count:,}; shards are counted from 1"
+            raise UsageError(text, code="bad-shard")
 
     @classmethod
     def parse(cls, text: str) -> Share:
@@ -38,7 +36,7 @@ class Share:
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text.strip())
         if match is None:
             raise UsageError(
-                f"a shard is written as i/n, such as 3/16, and not as {printable(text)!r}", code="bad-shard"
+                f"a shard is written as i/n, such as 3/16, and not as {text!r}", code="bad-shard"
             )
         return cls(int(match[1]), int(match[2]))
 
@@ -46,12 +44,7 @@ class Share:
         return f"{self.index}/{self.count}"
 
     def rows(self, total: int) -> range:
-        """Which of `total` images belong to this share: whole blocks, of which no share has two more than another.
-
-        Example:
-            >>> [Share(index, 3).rows(5000) for index in (1, 2, 3)]
-            [range(0, 2048), range(2048, 4096), range(4096, 5000)]
-        """
+        """Which of `total` images belong to this share: whole blocks, of which no share has two more than another."""
         blocks = -(-total // BLOCK)
         first, end = (blocks * index // self.count for index in (self.index - 1, self.index))
         return range(min(first * BLOCK, total), min(end * BLOCK, total))
@@ -117,12 +110,8 @@ def shard_of(source: ImageSource, share: Share) -> ShardSource:
     """One share of a source, which must know its length ("unknown-length")."""
     total = known_length(source)
     if total is None:
-        raise UsageError(
-            f"{printable(source.name)} does not know how many images it has, so it cannot be divided; write them to a "
-            "folder or an archive first",
-            code="unknown-length",
-            path=source.name,
-        )
+        text = f"{source.name} does not know how many images it has, so it cannot be divided; write them to files first"
+        raise UsageError(text, code="unknown-length", path=source.name)
     return ShardSource(source.name, source, share.rows(total), share)
 
 

@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.errors import DataError, ResourceError, UsageError, printable
+from genpr.errors import DataError, ResourceError, UsageError
 from genpr.images.archive import open_tar, open_zip
 from genpr.images.arrays import is_tensor, open_array, open_array_file
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
@@ -39,26 +39,11 @@ _ACCEPTED = f"a folder of images, or a file with one of {', '.join(_FILE_READERS
 
 
 def open_source(source: object, *, name: str | None = None) -> ImageSource:
-    """Open anything that holds images.
+    """Open anything that holds images; `name` is what to call it in messages.
 
-    Args:
-        source: The path of a folder or of a file (zip, tar, parquet, a list of files, .npz with `arr_0` or .npy, both
-            uint8 (n, h, w, 3)); a pattern of such paths, all of one kind (`genpr.images.paths.expand`); a numpy
-            array uint8 (n, h, w, 3); a torch tensor uint8 (n, 3, h, w); a map-style dataset of PIL images,
-            uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a tuple; or an iterable of
-            uint8 batches, tensors (n, 3, h, w) or arrays (n, h, w, 3).
-        name: What to call it in messages; a path is called what it is.
-
-    Raises:
-        UsageError: There is nothing at that path, or it is nothing that could hold images, or a pattern names several
-            kinds of things ("mixed-kinds").
-        DataError: It holds no images, or is damaged.
-        ResourceError: Reading it could execute code.
-
-    Example:
-        >>> source = open_source(np.zeros((2, 8, 8, 3), np.uint8))
-        >>> [item.name for item in source]
-        ['[0]', '[1]']
+    That is a path of a folder or file, or a pattern of such paths (`genpr.images.paths.expand`), all of one kind; an array
+    uint8 (n, h, w, 3); a tensor uint8 (n, 3, h, w); a map-style dataset of PIL images, uint8 tensors (3, h, w) or uint8 arrays
+    (h, w, 3), alone or first in a tuple; or an iterable of uint8 batches, tensors (n, 3, h, w) or arrays (n, h, w, 3).
     """
     if isinstance(source, str | os.PathLike):
         text = os.fsdecode(source)
@@ -83,23 +68,18 @@ def open_source(source: object, *, name: str | None = None) -> ImageSource:
             return open_dataset(source, name or "<dataset>")
         if isinstance(source, Iterable):
             return BatchSource(name or "<iterable>", source)
-    raise UsageError(
-        f"{type(source).__name__} cannot be read as images; needed is a path, a uint8 array (n, h, w, 3), a "
-        "uint8 tensor (n, 3, h, w), a dataset, or an iterable of such batches",
-        code="source-kind",
-    )
+    needed = "a path, a uint8 array (n, h, w, 3), a uint8 tensor (n, 3, h, w), a dataset, or an iterable of such batches"
+    text = f"{type(source).__name__} cannot be read as images; needed is {needed}"
+    raise UsageError(text, code="source-kind")
 
 
 def _open_several(several: Sequence[Path], text: str, name: str, choice: str | None) -> ImageSource:
     """Open the paths that the pattern `text` stands for, in their order."""
     kinds = {_kind_of(path): path for path in reversed(several)}
     if len(kinds) > 1:
-        found = ", ".join(f"{kind} ({printable(str(path))})" for kind, path in sorted(kinds.items()))
-        raise UsageError(
-            f"the pattern {printable(text)!r} names different kinds of things: {found}; make it narrower",
-            code="mixed-kinds",
-            path=text,
-        )
+        found = ", ".join(f"{kind} ({path})" for kind, path in sorted(kinds.items()))
+        message = f"the pattern {text!r} names different kinds of things: {found}; make it narrower"
+        raise UsageError(message, code="mixed-kinds", path=text)
     if kinds.keys() == {_IMAGE}:
         return FileSource(name, Path(), tuple(map(str, several)))
     return joined(name, several, lambda path: _open_one(str(path), str(path), choice))
@@ -114,7 +94,7 @@ def _open_one(text: str, name: str, choice: str | None) -> ImageSource:
     if not mode:
         raise nothing_at(text)
     if not stat.S_ISDIR(mode):
-        return _open_file(path, text, name, choice, is_regular=stat.S_ISREG(mode))
+        return _open_file(path, name, choice, is_regular=stat.S_ISREG(mode))
     try:
         return open_folder(path, name)
     except DataError as error:  # perhaps it is a folder as `hf download` leaves it
@@ -123,36 +103,24 @@ def _open_one(text: str, name: str, choice: str | None) -> ImageSource:
     return open_parquet_files(path, files, name, choice)
 
 
-def _open_file(path: Path, text: str, name: str, choice: str | None, *, is_regular: bool) -> ImageSource:
-    shown = printable(text)
-    if not is_regular:  # reading a pipe or a device may never end
-        raise UsageError(
-            f"{shown} is neither a folder nor a regular file; needed is {_ACCEPTED}",
-            code="source-kind",
-            path=text,
-        )
-    suffix = suffix_of(text)
-    if suffix == ".parquet":
+def _open_file(path: Path, name: str, choice: str | None, *, is_regular: bool) -> ImageSource:
+    suffix = suffix_of(str(path))
+    if suffix == ".parquet" and is_regular:
         return open_parquet(path, name, choice)
     if choice is not None:
-        raise UsageError(
-            f"{shown} has no columns, so none can be chosen with '#{printable(choice)}'",
-            code="no-column",
-            path=text,
-        )
-    if suffix in _UNSAFE_SUFFIXES:
-        raise ResourceError(
-            f"{shown}: {suffix} files can execute code when they are loaded, so genpr never does; save images as "
-            ".npz, features as .npy or .safetensors",
-            code="unsafe-format",
-            path=text,
-        )
-    if suffix in _FILE_READERS:
+        text = f"{path} has no columns, so none can be chosen with '#{choice}'"
+        raise UsageError(text, code="no-column", path=str(path))
+    if suffix in _UNSAFE_SUFFIXES and is_regular:
+        text = f"{path}: {suffix} files can execute code when they are loaded, so genpr never does; save images as .npz"
+        raise ResourceError(text, code="unsafe-format", path=str(path))
+    if suffix in _FILE_READERS and is_regular:
         return _FILE_READERS[suffix](path, name)
     kind = "a single image" if suffix in IMAGE_SUFFIXES else f"of unknown kind ({suffix or 'no suffix'})"
     if suffix in _COMPRESSED_SUFFIXES:
         kind = "compressed; decompress it first, as with gzip -d"
-    raise UsageError(f"{shown} is {kind}; needed is {_ACCEPTED}", code="source-kind", path=text)
+    if not is_regular:  # reading a pipe or a device may never end
+        kind = "neither a folder nor a regular file"
+    raise UsageError(f"{path} is {kind}; needed is {_ACCEPTED}", code="source-kind", path=str(path))
 
 
 def _kind_of(path: Path) -> str:
@@ -164,13 +132,9 @@ def _kind_of(path: Path) -> str:
 
 
 def subset(source: ImageSource, max_images: int, seed: int) -> ImageSource:
-    """A random part of a source, in source order; "the first n" of sorted class folders would be one class.
+    """A random part of a source, in source order (see `choose_rows`); of one that does not know its length, the first images.
 
-    Images not chosen (see `choose_rows`) are never read. A source that has no more than `max_images` is
-    returned as it is; one that does not know its length gives its first `max_images`.
-
-    Raises:
-        UsageError: `max_images` is below 1, or `seed` is negative.
+    The first images of sorted class folders would be of one class. Images not chosen are never read.
     """
     _check_choice(max_images, seed)
     try:
@@ -184,12 +148,8 @@ def subset(source: ImageSource, max_images: int, seed: int) -> ImageSource:
 def choose_rows(total: int, max_rows: int, seed: int) -> NDArray[np.int64]:
     """Choose at most `max_rows` of `total` rows at random, without replacement, as sorted row numbers.
 
-    The choice depends on these three numbers only: row i draws output i of the PCG64 generator seeded with
-    `seed`, 64 bits as they come, and the smallest draws win. So it is the same on every machine, and a larger
-    choice with the same seed contains the smaller one.
-
-    Raises:
-        UsageError: `max_rows` is below 1, or `seed` is negative.
+    Row i draws output i of the PCG64 generator seeded with `seed`, 64 bits as they come, and the smallest draws win. So it is
+    the same on every machine, and a larger choice with the same seed contains the smaller one.
     """
     _check_choice(max_rows, seed)
     draws = np.random.PCG64(seed).random_raw(total)

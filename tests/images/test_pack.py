@@ -10,11 +10,11 @@ import pytest
 from image_files import encode, noise, raised, stack
 from PIL import Image
 
-from genpr.errors import DataError, ResourceError, UsageError
+from genpr.errors import BadImagesError, DataError, ResourceError, UsageError
 from genpr.images import pack as pack_module
 from genpr.images.item import Item
-from genpr.images.pack import pack, pack_source
-from genpr.images.source import choose_rows, open_source
+from genpr.images.pack import check_output, pack_source
+from genpr.images.source import open_source
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (123, 5, 6, 3), dtype=np.uint8)
 FILES = {f"{index:03d}.png": encode(image) for index, image in enumerate(IMAGES)}
@@ -27,6 +27,10 @@ def out(tmp_path):
     folder.mkdir()
     yield folder / "x.npz"
     assert {path.name for path in folder.iterdir()} <= {"x.npz"}
+
+
+def pack(source, path, **options):
+    return pack_source(open_source(source), path, **options)
 
 
 def packed(path) -> np.ndarray:
@@ -81,20 +85,12 @@ def source(request, tmp_path, make_zip, make_tar):
 
 @pytest.mark.parametrize("compressed", [False, True])
 def test_every_source_is_packed_in_its_order_bit_for_bit(source, out, compressed):
-    assert pack(source, out, compressed=compressed) == 123
+    assert pack(source, out, compressed=compressed).n == 123
     np.testing.assert_array_equal(packed(out), IMAGES)
     with zipfile.ZipFile(out) as archive:
         info = archive.getinfo("arr_0.npy")
         assert info.compress_type == (zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED)
         assert archive.read(info) == npy(IMAGES), "the member is what numpy.save writes"
-
-
-def test_a_subset_is_the_one_that_score_would_take(out):
-    assert pack(IMAGES, out, max_images=20, seed=3) == 20
-    np.testing.assert_array_equal(packed(out), IMAGES[choose_rows(123, 20, 3)])
-    assert pack(iter([IMAGES]), out, max_images=20, force=True) == 20
-    np.testing.assert_array_equal(packed(out), IMAGES[:20])
-    refused(IMAGES, out.with_name("y.npz"), UsageError, max_images=0)
 
 
 # Zip64 and memory -------------------------------------------------------------------------------------------
@@ -104,7 +100,7 @@ def test_a_subset_is_the_one_that_score_would_take(out):
 @pytest.mark.parametrize("compressed", [False, True])
 def test_files_beyond_the_limit_of_old_zip_files(out, monkeypatch, given, compressed):
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1000)
-    assert pack(iter([IMAGES]) if given is not IMAGES else IMAGES, out, compressed=compressed) == 123
+    assert pack(iter([IMAGES]) if given is not IMAGES else IMAGES, out, compressed=compressed).n == 123
     np.testing.assert_array_equal(packed(out), IMAGES)
 
 
@@ -127,12 +123,19 @@ def test_mixed_sizes_name_the_first_odd_one(out, make_zip):
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("bad", [("000.png",), ("122.png",), ("000.png", "017.png", "122.png")])
 def test_skipping_leaves_the_others_and_the_right_count(out, make_zip, bad, compressed):
-    source = open_source(make_zip(with_bad(*bad)))
-    found = pack_source(source, out, on_bad="skip", max_bad=0.03, compressed=compressed)
+    source = make_zip(with_bad(*bad))
+    for options in ({}, {"on_bad": "skip", "max_bad": 0.005}):
+        assert [each.path for each in refused(source, out, BadImagesError, **options).bad] == list(bad)
+    found = pack(source, out, on_bad="skip", max_bad=0.03, compressed=compressed)
     kept = [index for index, name in enumerate(FILES) if name not in bad]
     assert found.n == len(kept)
     assert [error.path for error in found.skipped] == list(bad)
     np.testing.assert_array_equal(packed(out), IMAGES[kept])
+
+
+def test_nothing_left_is_no_file(out, make_zip):
+    error = refused(make_zip(with_bad(*FILES)), out, BadImagesError, on_bad="skip", max_bad=1)
+    assert len(error.bad) == 123
 
 
 def test_damage_in_the_source_is_told_as_such(out, tmp_path):
@@ -186,19 +189,13 @@ def test_a_disk_that_fills_up_leaves_nothing(out, monkeypatch):
     assert "No space left on device" in str(error)
 
 
-def test_existing_files_are_replaced_only_by_force(out):
-    out.write_bytes(b"precious")
-    assert raised(UsageError, pack, IMAGES, out).code == "output-exists"
-    assert out.read_bytes() == b"precious"
-    pack(IMAGES, out, force=True)
-    np.testing.assert_array_equal(packed(out), IMAGES)
-
-
-def test_the_source_is_never_its_own_output(out, tmp_path):
-    pack(IMAGES, out)
-    link = tmp_path / "link.npz"
-    link.symlink_to(out)
-    for source, path in ((out, out), (str(out), link), (link, out)):
-        with pytest.raises(UsageError, match="is the source itself"):
-            pack(source, path, force=True)
-    np.testing.assert_array_equal(packed(out), IMAGES)
+def test_wrong_outputs_are_refused_before_anything_is_read(tmp_path):
+    (tmp_path / "d.npz").mkdir()
+    (tmp_path / "old.npz").touch()
+    (tmp_path / "link.npz").symlink_to("old.npz")
+    codes = {"x.npy": "output-suffix", "missing/x.npz": "path-not-found", "d.npz": "is-a-folder"}
+    for name, code in (codes | {"old.npz": "output-exists", "link.npz": "output-exists"}).items():
+        assert raised(UsageError, check_output, tmp_path / name, "no such source", force=False).code == code
+    check_output(tmp_path / "old.npz", "no such source", force=True)
+    with pytest.raises(UsageError, match="is the source itself"):
+        check_output(tmp_path / "link.npz", tmp_path / "old.npz", force=True)
