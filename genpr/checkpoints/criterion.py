@@ -2,14 +2,12 @@
 
 Importing this module does not import torch.
 
-References:
+Reference:
     Zitzler & Thiele 1999, "Multiobjective Evolutionary Algorithms: A Comparative Case Study" (dominated area).
-    Das 1999, "On characterizing the knee of the Pareto curve based on normal-boundary intersection" (knee).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -145,25 +143,16 @@ class Objective:
     def contenders(self, results: Sequence[Result]) -> tuple[int, ...] | None:
         """Indices of the best and of those statistically tied with it, among the results that are not excluded.
 
-        With 95 %, the truly best of these is among them, however many there are; see `genpr.metrics.uncertainty`.
-        The lower limits are compared with the values alone. None where ties are not known: a result has no replicates,
-        or they were not computed alike, or differ in their number of fakes.
+        The lower limits are compared with the values alone. None where ties are not known: a result has no replicates, or
+        they were not made alike; see `genpr.rank_results`.
         """
-        from genpr.evaluation.result import recipe_of
-        from genpr.metrics.uncertainty import against_best
+        from genpr.checkpoints.rank import rank_results
 
-        criterion, included = number_of(self.maximize), list(self._included(results))
+        included = {str(index): results[index] for index in self._included(results)}
         if not included:
             return ()
-        recipes = {
-            (result.fake.n, json.dumps([recipe_of(result)[need] for need in criterion.needs]))
-            for result in (results[index] for index in included)
-        }
-        scores = resampled_in_all(criterion, [results[index] for index in included])
-        if len(recipes) > 1 or scores is None:
-            return None
-        tied = against_best(scores).contenders
-        return tuple(index for index, is_tied in zip(included, tied, strict=True) if is_tied)
+        ranking = rank_results(included, by=self.maximize, force=True)
+        return None if ranking.remarks else tuple(sorted(map(int, ranking.contenders)))
 
     def _included(self, results: Sequence[Result]) -> dict[int, float]:
         """The number of each result that has one and is above the lower limits, by its index."""
@@ -213,20 +202,3 @@ def dominated_area(points: Sequence[Point]) -> float:
         area += (recall - covered) * precision
         covered = recall
     return area
-
-
-def knee(points: Sequence[Point]) -> int | None:
-    """Index of the point of the front farthest above the line between its ends, both axes scaled to these.
-
-    None where the front has fewer than three different points, or none beyond the line.
-    """
-    front = pareto_front(points)
-    (left, top), (right, bottom) = points[front[0]], points[front[-1]]
-    if left == right or top == bottom:
-        return None
-    heights = {
-        index: (points[index][0] - left) / (right - left) + (points[index][1] - bottom) / (top - bottom) - 1
-        for index in front
-    }
-    best = max(heights, key=lambda index: heights[index])
-    return best if heights[best] > 1e-12 else None

@@ -80,16 +80,6 @@ class SamplerOptions:
     device: str | torch.device = option("auto", "auto is where the generator's networks are.")
 
 
-class WatchKeywords(TypedDict, total=False):
-    """The fields of `WatchOptions` as keyword arguments."""
-
-    settle: float
-    give_up: float
-    done_file: str | None
-    keep_results: bool
-    ignored: Collection[Path]
-
-
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions:
     """When a source in a watched folder is scored, and what is kept."""

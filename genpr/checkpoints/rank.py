@@ -165,8 +165,6 @@ def rank_checkpoints(
             continue
         if isinstance(source, CountedBatches) and source.drawn_by is not None:
             drawn_by[name] = source.drawn_by
-        if not force:  # as soon as it is scored
-            _check_sizes(results)
     if not results:
         raise DataError(
             f"no checkpoint is left to rank: {some(left_out.values(), longest=300, between='; ')}",
@@ -283,17 +281,6 @@ def by_name(paths: Sequence[str | os.PathLike[str]]) -> dict[str, str]:
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"the checkpoint {twice[0]} is given twice", code="bad-checkpoints")
     return dict(zip(names, [os.fspath(each) for each in paths], strict=True))
-
-
-def _check_sizes(results: Mapping[str, Result]) -> None:
-    (first, one), (last, other) = next(iter(results.items())), list(results.items())[-1]
-    if one.fake.n != other.fake.n:
-        least = min(one.fake.n, other.fake.n)
-        raise DataError(
-            f"{one.fake.n:,} fake images in {first} and {other.fake.n:,} in {last}: recall and coverage depend on how "
-            f"many there are; score equally many of each, at most {least:,} (max_images), or rank all the same (force)",
-            code="not-alike",
-        )
 
 
 def _differences(results: Mapping[str, Result], needs: Sequence[str], *, force: bool) -> tuple[str, ...]:

@@ -12,13 +12,13 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from genpr.checkpoints.criterion import number_of
 from genpr.errors import DataError, UsageError
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, check_json, parse_json, read_bytes
 from genpr.metrics.f_beta import f1_of
-from genpr.metrics.registry import check_interval, check_value
+from genpr.metrics.registry import check_value
 from genpr.storage import (
     exclusive_lock,
     from_dict,
@@ -52,34 +52,41 @@ class ScoreLog:
         by: The number by which the best is chosen: a metric, or an F-score such as f1 or f0.5.
 
     Raises:
-        UsageError: `by` is not a single number with a better direction, the folder does not exist, or `best.json` there was
-            not written by genpr.
-        DataError: The file holds something else ("not-a-log"), or is damaged ("file-damaged").
+        UsageError: `by` is not a single number with a better direction, the folder does not exist, or it holds a
+            `best.json` and no score.
+        DataError: The file is damaged, or holds something else ("file-damaged").
         ResourceError: Another process writes there ("locked"), or the folder cannot be written.
     """
 
     def __init__(self, path: Path, *, by: str = "f1") -> None:
-        if not path.parent.is_dir():
-            raise UsageError(
-                f"the folder {path.parent} does not exist", code="path-not-found", path=str(path.parent)
-            )
+        folder = path.parent
+        if not folder.is_dir():
+            text = f"the folder {folder} does not exist"
+            raise UsageError(text, code="path-not-found", path=str(folder))
         self.path, self.by, self._criterion = path, by, number_of(by)
         self.paths = path, path.with_name(BEST)
-        busy = f"another genpr watch writes to {path.parent}; stop it, or write to another folder (--out)"
-        self._lock = exclusive_lock(path.parent / _LOCK, busy=busy)
+        busy = f"another genpr watch writes to {folder}; stop it, or write to another folder (--out)"
+        self._lock = exclusive_lock(folder / _LOCK, busy=busy)
+        self._text, self.records = b"", list[Record]()
         try:
-            self._text = self._read()
-            self.records = [self._parsed(*each) for each in enumerate(self._text.splitlines(), 1)]
-            self._check_best()
-            try:
-                remove_temporaries(path.parent, "|".join(re.escape(each.name) for each in self.paths))
-                remove_temporaries(path.parent / RESULTS, r".+\.json")
-            except OSError as error:
-                raise unwritable(path.parent, error) from error
-            self._write_best()
+            self._begin()
         except BaseException:
             self._lock.release()
             raise
+
+    def _begin(self) -> None:
+        """Read what is there, and clear away what a kill left."""
+        self._text, self.records = self._read()
+        folder, best = self.path.parent, self.path.with_name(BEST)
+        if not self.scored and best.exists():
+            text = f"{best} is of no score in {self.path} and would be replaced; remove it, or use another folder (--out)"
+            raise UsageError(text, code="foreign-file", path=str(best))
+        try:
+            remove_temporaries(folder, "|".join(re.escape(each.name) for each in self.paths))
+            remove_temporaries(folder / RESULTS, r".+\.json")
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        self._write_best()
 
     def __enter__(self) -> Self:
         return self
@@ -107,66 +114,53 @@ class ScoreLog:
         value = self._criterion.value_in(record["metrics"])
         return value if value is not None and math.isfinite(value) else None
 
-    def append(self, record: Record) -> None:
-        """Write one line, whole or not at all, and what follows from it."""
+    def append(self, record: Record, *, whole: str | None = None) -> None:
+        """Write one line, whole or not at all, and what follows from it; before it, the whole result if that is kept.
+
+        Raises:
+            UsageError: The score is not comparable with those before it ("other-recipe").
+            ResourceError: The folder cannot be written.
+        """
+        scored = self.scored
+        if scored and record["status"] == "scored" and (differing := differences(scored[-1], record)):
+            raise UsageError(
+                f"the scores in {self.path} were made otherwise ({', '.join(differing)}); write to a file in another "
+                "folder (--out), or go on with the options, reals and generator of then",
+                code="other-recipe",
+                path=str(self.path),
+            )
+        if whole is not None:
+            path = self.path.parent / RESULTS / f"{record['name']}.json"
+            try:
+                path.parent.mkdir(exist_ok=True)
+            except OSError as error:
+                raise unwritable(path, error) from error
+            replace_file(path, f"{whole}\n")
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         replace_file(self.path, self._text + line)
         self._text += line
         self.records.append(parse_json(line))
         self._write_best()
 
-    def write_result(self, name: str, text: str) -> None:
-        """Write a whole result, as JSON, to a file of its own; to be called before its line is appended."""
-        path = self.path.parent / RESULTS / f"{name}.json"
-        try:
-            path.parent.mkdir(exist_ok=True)
-        except OSError as error:
-            raise unwritable(path, error) from error
-        replace_file(path, f"{text}\n")
-
-    def _read(self) -> bytes:
-        """All lines."""
+    def _read(self) -> tuple[bytes, list[Record]]:
+        """All lines, and what is in them."""
         try:
             data = _content(self.path) if self.path.exists() else b""
         except OSError as error:
             raise unwritable(self.path, error) from error
+        records, number = list[Record](), 0
         try:
             check_json(data.decode(errors="replace"), ARCHIVED_PARSED_BYTES)
-        except ValueError as error:
+            for number, line in enumerate(data.splitlines(), 1):  # noqa: B007 - for the message
+                records.append(_checked(parse_json(line, most=ARCHIVED_PARSED_BYTES)))
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise DataError(
-                f"{self.path} is no log: {error}", code="not-a-log", path=str(self.path)
-            ) from error
-        return data if data.endswith(b"\n") or not data else data + b"\n"
-
-    def _parsed(self, number: int, line: bytes) -> Record:
-        try:
-            record = parse_json(line, most=ARCHIVED_PARSED_BYTES)
-            json.dumps(record, allow_nan=False)  # as it will be written again
-        except (ValueError, RecursionError):
-            record = None
-        if not _is_record(record):
-            raise DataError(
-                f"line {number} of {self.path} was not written by `genpr watch`. Nothing was changed; correct or remove "
-                "the line, or write to another file (--out)",
+                f"line {number} of {self.path} was not written by `genpr watch` ({type(error).__name__}: {error}). Nothing "
+                "was changed; correct or remove the line, or write to another file (--out)",
                 code="file-damaged",
                 path=str(self.path),
-            )
-        return dict(record)
-
-    def _check_best(self) -> None:
-        """Check that `best.json`, if it exists, was written by genpr."""
-        path = self.path.with_name(BEST)
-        try:
-            record = parse_json(_content(path), most=ARCHIVED_PARSED_BYTES) if path.exists() else None
-            is_own = record is None or (record["schema"] == SCHEMA and record["record"]["status"] == "scored")
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            is_own = False
-        if not is_own:
-            raise UsageError(
-                f"{path} is not of genpr's watch and would be replaced; write to another folder (--out)",
-                code="foreign-file",
-                path=str(path),
-            )
+            ) from error
+        return data if data.endswith(b"\n") or not data else data + b"\n", records
 
     def _write_best(self) -> None:
         """Bring `best.json` up to date with the lines."""
@@ -187,67 +181,39 @@ class ScoreLog:
 
 def _content(path: Path) -> bytes:
     with open_regular(path) as file:
-        return read_bytes(file, RESULT_BYTES, name=str(path), what="a log of scores", code="not-a-log")
+        return read_bytes(file, RESULT_BYTES, name=str(path), what="a log of scores", code="file-damaged")
 
 
-def _is_record(value: object) -> bool:
-    """Whether a value read from JSON is a line of the log, with valid entries."""
-    if not isinstance(value, dict):
-        return False
-    try:
-        if value["schema"] != SCHEMA or not isinstance(value["name"], str):
-            return False
-        if value["status"] == "failed":
-            return isinstance(value["error"]["code"], str) and isinstance(value["listing"], str)
-        for name, number in from_dict(Mapping[str, float], value["metrics"]).items():
-            check_value(name, number)
-        intervals = from_dict(Mapping[str, tuple[float, float]], value.get("intervals", {}))
-        for name, interval in intervals.items():
-            check_interval(name, interval)
-        for name, null in from_dict(Mapping[str, float], value.get("nulls", {})).items():
-            check_value(name, null, "null")
-        from_dict(tuple[str, ...], value.get("warnings", []))
-        from_dict(tuple[float, float], [value["seconds"], value["timestamp"]])
-        from_dict(tuple[str, str, str], [value["listing"], value["device"], value["real"]])
-        return bool(value["status"] == "scored" and from_dict(int, value["n_fake"]) >= 0)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
-        return False
+def _checked(record: Any) -> Record:  # noqa: ANN401 - anything that was read from JSON
+    """A line of the log, if its values are valid where genpr reads them, and it can be written again."""
+    json.dumps(record, allow_nan=False)
+    from_dict(
+        tuple[str, str, Literal["scored", "failed"]], [record[key] for key in ("name", "listing", "status")]
+    )
+    if record["schema"] != SCHEMA:
+        raise ValueError(f"schema {record['schema']!r} is not {SCHEMA}")
+    if record["status"] == "failed":
+        from_dict(str, record["error"]["code"])
+    else:
+        if from_dict(int, record["n_fake"]) < 0:
+            raise ValueError("a number of images is negative")
+        for name, value in from_dict(Mapping[str, float], record["metrics"]).items():
+            check_value(name, value)
+    return dict(record)
 
 
-def differences(before: Record, after: Mapping[str, Any]) -> list[str]:
-    """The names of `comparable_facts` in which two scores differ, so that they cannot stand in one log; empty if alike."""
-    old, new = _flat(before), _flat(after)
+def differences(before: Record, after: Record) -> list[str]:
+    """The names of what has to be equal, for two scores to stand in one log, and differs; empty if they are alike."""
+    old, new = _comparable(before), _comparable(after)
     if any(before.get(key) != after[key] for key in _MAY_DIFFER):
-        old["fingerprint"] = new["fingerprint"]
-    if new["generator"] != old["generator"]:  # one of them has no facts about it
-        old, new = ({key: facts[key] for key in (*_COMPARABLE, "generator")} for facts in (old, new))
+        del old["fingerprint"], new["fingerprint"]
     return [key for key in {**new, **old} if new.get(key) != old.get(key)]
 
 
-def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+def _comparable(record: Record) -> dict[str, Any]:
     """What has to be equal, with the facts of a generator by their own names."""
-    generator = record.get("generator")
-    flat = {key: record.get(key) for key in _COMPARABLE} | {"generator": generator is not None}
-    return flat | {f"generator.{key}": value for key, value in (generator or {}).items()}
-
-
-def comparable_facts(result: Result, drawn_by: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What has to be equal for two scores to stand in one log, and the numbers that may change the fingerprint."""
-    shared = (
-        None if drawn_by is None else {key: drawn_by[key] for key in drawn_by if key not in _PER_CHECKPOINT}
-    )
-    return {
-        "protocol": result.protocol,
-        "asked": sorted({*result.metrics, *result.undefined}),
-        "undefined": list(result.undefined),
-        "fingerprint": result.fingerprint,
-        "real": result.real.content,
-        "n_real": result.real.n,
-        "n_fake": result.fake.n,
-        "max_images": result.max_images,
-        "seed": result.seed,
-        "generator": shared,
-    }
+    facts = {f"generator.{key}": value for key, value in (record.get("generator") or {}).items()}
+    return {key: record.get(key) for key in _COMPARABLE} | facts
 
 
 def scored_record(
@@ -273,7 +239,16 @@ def scored_record(
         "intervals": {name: list(metric.interval) for name, metric in known if metric.interval is not None},
         "nulls": {name: metric.null for name, metric in known if metric.null is not None},
         "warnings": [code for code in dict.fromkeys(warnings) if not code.startswith(_CACHE_WARNINGS)],
-        **comparable_facts(result, drawn_by),
+        "protocol": result.protocol,
+        "asked": sorted({*result.metrics, *result.undefined}),
+        "undefined": list(result.undefined),
+        "fingerprint": result.fingerprint,
+        "real": result.real.content,
+        "n_real": result.real.n,
+        "n_fake": result.fake.n,
+        "max_images": result.max_images,
+        "seed": result.seed,
+        "generator": drawn_by and {key: drawn_by[key] for key in drawn_by if key not in _PER_CHECKPOINT},
         "checkpoint": checkpoint,
         "extractor": None if result.extractor is None else result.extractor.name,
         "device": result.device,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
-from genpr.checkpoints.criterion import Objective, Point, dominated_area, knee, pareto_front
+from genpr.checkpoints.criterion import Objective, Point, dominated_area, pareto_front
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.checkpoints.sampler import Sampler
 from genpr.checkpoints.watch import listing_of
@@ -42,8 +42,6 @@ SCHEMA, _POINT_SCHEMA = "genpr.sweep/1", "genpr.sweep-point/3"
 
 SWEEP_FILES = ("sweep.json", "sweep.csv", "sweep.png", "sweep.svg")
 """What `genpr.report.files.write_sweep` writes into the folder of a sweep."""
-
-_LONGEST_NAME = 100
 
 PointProgress = Callable[[int, int, float, Result], None]
 """Called after each setting: how many are done, of how many, which one, and its result."""
@@ -88,12 +86,6 @@ class Sweep:
         return dominated_area(self._tradeoffs)
 
     @property
-    def knee(self) -> SweepPoint | None:
-        """The point of the front farthest above the line between its ends; see `knee`."""
-        index = knee(self._tradeoffs)
-        return None if index is None else self.points[index]
-
-    @property
     def differences(self) -> tuple[str, ...]:
         """Why settings are not comparable with the first, such as other numbers of images; empty if they are."""
         if len(self.points) < 2:
@@ -118,13 +110,12 @@ class Sweep:
     def to_dict(self, objective: Objective | None = None) -> dict[str, Any]:
         """Everything, as plain JSON types."""
         objective = objective or Objective()
-        knee, best, contenders = self.knee, self.best(objective), self.contenders(objective)
+        best, contenders = self.best(objective), self.contenders(objective)
         return {
             "schema": SCHEMA,
             "axis": self.axis,
             "front": [point.setting for point in self.front],
             "area": self.area,
-            "knee": None if knee is None else knee.setting,
             "goal": str(objective),
             "best": None if best is None else best.setting,
             "contenders": None if contenders is None else [point.setting for point in contenders],
@@ -141,31 +132,23 @@ class Sweep:
 
     def to_csv(self) -> str:
         """One line per setting: each metric with the ends of its interval and its null, f1, and codes of warnings."""
-        names = list(self.points[0].result.metrics)
-        parts = ("", "_low", "_high", "_null")
-        header = [
-            self.axis,
-            *(f"{name}{part}" for name in names for part in parts),
-            "f1",
-            "on_front",
-            "warnings",
-        ]
-        buffer, front = io.StringIO(), {point.setting for point in self.front}
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(header)
+        rows, front = list[dict[str, object]](), {point.setting for point in self.front}
         for point in self.points:
-            metrics = [point.result.metrics.get(name) for name in names]
-            cells = [
-                cell
-                for metric in metrics
-                for cell in (
-                    [None] * 4
-                    if metric is None
-                    else [metric.value, *(metric.interval or (None, None)), metric.null]
-                )
-            ]
-            end = [point.values["f1"], point.setting in front, " ".join(warnings_of(point.result))]
-            writer.writerow([point.setting, *cells, *end])
+            row: dict[str, object] = {self.axis: point.setting}
+            for name, metric in point.result.metrics.items():
+                low, high = metric.interval or (None, None)
+                row |= {
+                    name: metric.value,
+                    f"{name}_low": low,
+                    f"{name}_high": high,
+                    f"{name}_null": metric.null,
+                }
+            row |= {"f1": point.values["f1"], "on_front": point.setting in front}
+            rows.append(row | {"warnings": " ".join(warnings_of(point.result))})
+        buffer, names = io.StringIO(), dict.fromkeys(name for row in rows for name in row)
+        writer = csv.DictWriter(buffer, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
         return buffer.getvalue()
 
 
@@ -202,9 +185,9 @@ class SweepFolder:
         finally:
             lock.release()
 
-    def load(self, axis: str, setting: float, key: Mapping[str, Any]) -> Result | None:
+    def load(self, setting: float, key: Mapping[str, Any]) -> Result | None:
         """The result of a finished point, or None."""
-        path = self._path_of(axis, setting)
+        path = self._path_of(setting)
         if not path.is_file():
             return None
         try:
@@ -232,18 +215,13 @@ class SweepFolder:
             path=str(path),
         )
 
-    def save(self, axis: str, setting: float, key: Mapping[str, Any], result: Result) -> None:
+    def save(self, setting: float, key: Mapping[str, Any], result: Result) -> None:
         """Write a finished point, whole or not at all."""
         record = {"key": key, "result": result.to_dict()}
-        replace_file(self._path_of(axis, setting), json.dumps(record, allow_nan=False) + "\n")
+        replace_file(self._path_of(setting), json.dumps(record, allow_nan=False) + "\n")
 
-    def _path_of(self, axis: str, setting: float) -> Path:
-        return self._points / f"{_file_name_of(axis)}={setting!r}.json"
-
-
-def _file_name_of(axis: str) -> str:
-    """The name of an axis with characters escaped that are unsafe in a file name."""
-    return re.sub(r"[^\w -]|^\.", lambda found: f"%{ord(found[0]):02x}", axis)[:_LONGEST_NAME]
+    def _path_of(self, setting: float) -> Path:
+        return self._points / f"{setting!r}.json"
 
 
 def _key_of(evaluator: Evaluator, axis: str, setting: float, source: object) -> dict[str, Any] | None:
@@ -285,11 +263,11 @@ def sweep(
         for done, setting in enumerate(sorted(sources), start=1):
             source = sources[setting]
             key = None if folder is None else _key_of(evaluator, axis, setting, source)
-            result = None if folder is None or key is None else folder.load(axis, setting, key)
+            result = None if folder is None or key is None else folder.load(setting, key)
             if result is None:
                 result = _score(evaluator, source, axis, setting)
                 if folder is not None and key is not None:
-                    folder.save(axis, setting, key, result)
+                    folder.save(setting, key, result)
             points.append(SweepPoint(setting, result))
             if progress is not None:
                 progress(done, len(sources), setting, result)

@@ -11,34 +11,27 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING
 
-from genpr.checkpoints.options import WatchKeywords, WatchOptions
-from genpr.checkpoints.score_log import (
-    Record,
-    ScoreLog,
-    comparable_facts,
-    differences,
-    failed_record,
-    scored_record,
-)
+from genpr.checkpoints.options import WatchOptions
+from genpr.checkpoints.score_log import Record, ScoreLog, failed_record, scored_record
 from genpr.errors import DataError, ResourceError, UsageError
-from genpr.features.options import takes_options
 from genpr.images.datasets import CountedBatches
 from genpr.images.folder import walk_files
 from genpr.images.item import is_image_name
 
 if TYPE_CHECKING:
+    from genpr.evaluation.evaluator import Evaluator
     from genpr.evaluation.result import Result
 
 SourceOf = Callable[[Path], object]
 """From a path to what `Evaluator.score` takes, or None for what is no sample; called at every poll."""
 
 SAMPLE_SUFFIXES = (".zip", ".tar", ".npz", ".npy", ".safetensors", ".parquet")
-_FIRST_DELAY_S, _LONGEST_DELAY_S = 10.0, 600.0  # until a source that could not be scored is tried again
+_FIRST_DELAY_S = 10.0  # until a source that could not be scored is tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +68,6 @@ def natural_order(name: str) -> tuple[list[str | int], str]:
     return [int(part) if position % 2 else part for position, part in enumerate(parts)], name
 
 
-def pending_source(
-    path: Path, *, source_of: SourceOf = samples_at, done_file: str | None = None
-) -> PendingSource | None:
-    """One entry of the watched folder; None if it is no sample, holds no image yet, or was removed."""
-    source = source_of(path)
-    if source is None:
-        return None
-    is_marked = (path / done_file).exists() if done_file is not None and path.is_dir() else None
-    try:
-        if path.is_dir() and not is_marked and not any(map(is_image_name, walk_files(path))):
-            return None
-        return PendingSource(path, source, listing_of(path), is_marked)
-    except DataError:  # who scores it says what cannot be listed
-        return PendingSource(path, source, "", is_marked)
-
-
 def listing_of(path: Path) -> str:
     """Hash of the names, sizes and times of modification of a file, or of the visible files below a folder."""
     digest = hashlib.sha256()
@@ -105,25 +82,16 @@ def listing_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-class Scorer(Protocol):
-    """What scores: a `genpr.Evaluator`."""
-
-    def score(self, fake: object, *, cache: bool | None = None) -> Result:
-        """One fake set against the reals."""
-        ...
-
-
 @dataclass(slots=True)
 class _Attempt:
-    """When a source is scored, as long as it does not change: when it is due, and when it failed first."""
+    """When a source is scored, as long as it does not change: when it is due, and the last time, once it has failed."""
 
     listing: str
     due: float
-    failed: float = math.inf
+    last: float = math.inf
     delay: float = _FIRST_DELAY_S  # after the next failure
 
 
-@takes_options(WatchOptions)
 class Watcher:
     """Scores the sources that appear in a folder, and writes the scores to a log.
 
@@ -134,47 +102,40 @@ class Watcher:
         evaluator: Scores one source; its real side is fitted once.
         folder: Where samples appear: folders of images, archives, .npz or feature files; or whatever `source_of` knows.
         log: Where scores go.
+        options: When a source is complete, and what is kept.
         source_of: What in `folder` is scored, and how it is read.
         on_message: Called with one line about events other than scores.
-        on_record: Called with each new record.
-        on_result: Called with what a source scored.
+        on_record: Called with each new record, and with the result where it is one of a score.
         clock: Monotonic seconds.
         sleep: Waits so many seconds.
-        now: Seconds since 1970.
-        **options: The fields of `WatchOptions`.
 
     Raises:
-        UsageError: `folder` does not exist, or a number of seconds is negative.
+        UsageError: `folder` does not exist.
     """
 
     def __init__(
         self,
-        evaluator: Scorer,
+        evaluator: Evaluator,
         folder: Path,
         log: ScoreLog,
+        options: WatchOptions | None = None,
         *,
         source_of: SourceOf = samples_at,
         on_message: Callable[[str], None] = lambda _line: None,
-        on_record: Callable[[Record], None] = lambda _record: None,
-        on_result: Callable[[Result], None] = lambda _result: None,
+        on_record: Callable[[Record, Result | None], None] = lambda _record, _result: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        now: Callable[[], float] = time.time,
-        **options: Unpack[WatchKeywords],
     ) -> None:
         check_folder(folder)
-        chosen = WatchOptions(**options)
         self._evaluator, self._folder, self._log = evaluator, folder, log
-        self._options, self._source_of = chosen, source_of
-        self._ignored = (*chosen.ignored, *log.paths)
-        self._on_message, self._on_record, self._on_result = on_message, on_record, on_result
-        self._clock, self._sleep, self._now = clock, sleep, now
+        self._options, self._source_of = options or WatchOptions(), source_of
+        self._ignored = {os.path.realpath(path) for path in (*self._options.ignored, *log.paths)}
+        self._on_message, self._on_record = on_message, on_record
+        self._clock, self._sleep = clock, sleep
         self._attempts: dict[str, _Attempt] = {}
-        self._reported: set[str] = set()
         self._scored = {record["name"] for record in log.scored}
         failed = [record for record in log.records if record["status"] == "failed"]
         self._failed = {record["name"]: record["listing"] for record in failed}  # the last word counts
-        self._mtime_when_scored: dict[str, int] = {}
 
     def run(self, *, once: bool = False, until: int | None = None, interval: float = 10.0) -> None:
         """Poll the folder until interrupted, or as `once` and `until` say.
@@ -212,7 +173,6 @@ class Watcher:
         Returns:
             The names of what is there and neither scored nor given up.
         """
-        self._report_changes()
         seen_at = self._clock()  # before scoring, during which later sources may change
         waiting = []
         for pending in self._list():
@@ -232,11 +192,21 @@ class Watcher:
                 path=str(self._folder),
             ) from error
         new = [self._folder / name for name in sorted(names, key=natural_order) if name not in self._scored]
-        paths = [path for path in new if not any(_is_same(path, other) for other in self._ignored)]
+        paths = [path for path in new if os.path.realpath(path) not in self._ignored]
         return [pending for path in paths if (pending := self._pending(path)) is not None]
 
     def _pending(self, path: Path) -> PendingSource | None:
-        return pending_source(path, source_of=self._source_of, done_file=self._options.done_file)
+        """One entry of the folder; None if it is no sample, holds no image yet, or was removed."""
+        source, done_file = self._source_of(path), self._options.done_file
+        if source is None:
+            return None
+        is_marked = (path / done_file).exists() if done_file is not None and path.is_dir() else None
+        try:
+            if path.is_dir() and not is_marked and not any(map(is_image_name, walk_files(path))):
+                return None
+            return PendingSource(path, source, listing_of(path), is_marked)
+        except DataError:  # who scores it says what cannot be listed
+            return PendingSource(path, source, "", is_marked)
 
     def _is_done(self, until: int | None) -> bool:
         return until is not None and len(self._scored | self._failed.keys()) >= until
@@ -256,30 +226,16 @@ class Watcher:
         again = self._pending(pending.path)
         if again is None or again.listing != pending.listing:
             self._on_message(f"{pending.name} changed while it was scored; it is scored again when complete")
-            del self._attempts[pending.name]
             return False
         drawn_by = pending.source.drawn_by if isinstance(pending.source, CountedBatches) else None
-        self._check_alike(comparable_facts(result, drawn_by))
-        self._on_result(result)
-        if self._options.keep_results:
-            self._log.write_result(pending.name, result.to_json(indent=1))
         record = scored_record(
-            pending.name,
-            pending.listing,
-            result,
-            drawn_by=drawn_by,
-            seconds=seconds,
-            timestamp=self._now(),
+            pending.name, pending.listing, result, drawn_by=drawn_by, seconds=seconds, timestamp=time.time()
         )
-        self._append(record)
+        self._log.append(record, whole=result.to_json(indent=1) if self._options.keep_results else None)
+        self._on_record(record, result)
         self._scored.add(pending.name)
         self._failed.pop(pending.name, None)
-        self._mtime_when_scored[pending.name] = _mtime(pending.path)
         return True
-
-    def _append(self, record: Record) -> None:
-        self._log.append(record)
-        self._on_record(record)
 
     def _is_due(self, pending: PendingSource, now: float) -> bool:
         """Whether a source has not changed for long enough, or is marked as complete; to be called at every poll."""
@@ -294,54 +250,15 @@ class Watcher:
     def _record_failure(self, pending: PendingSource, error: DataError) -> bool:
         """Schedule a retry, or record the failure after `give_up` seconds; whether it is recorded."""
         now, attempt = self._clock(), self._attempts[pending.name]
-        if pending.name not in self._reported:
-            self._reported.add(pending.name)
+        if attempt.last == math.inf:
+            attempt.last = now + self._options.give_up
             self._on_message(f"{pending.name} cannot be scored yet ({error.code}): {error}")
-        attempt.failed = min(attempt.failed, now)
-        last = attempt.failed + self._options.give_up
-        if now >= last:
-            self._append(failed_record(pending.name, pending.listing, error, timestamp=self._now()))
+        if now >= attempt.last:
+            record = failed_record(pending.name, pending.listing, error, timestamp=time.time())
+            self._log.append(record)
+            self._on_record(record, None)
             self._failed[pending.name] = pending.listing
-            self._reported.discard(pending.name)  # once it changes, its next error is another
             return True
-        attempt.due = min(now + attempt.delay, last)
-        attempt.delay = min(2 * attempt.delay, _LONGEST_DELAY_S)
-        return False
-
-    def _check_alike(self, facts: Mapping[str, Any]) -> None:
-        """Check that a score is comparable with those in the log."""
-        if not self._log.scored:
-            return
-        differing = differences(self._log.scored[-1], facts)
-        if differing:
-            raise UsageError(
-                f"the scores in {self._log.path} were made otherwise ({', '.join(differing)}); write to a file in another "
-                "folder (--out), or go on with the options, reals and generator of then",
-                code="other-recipe",
-                path=str(self._log.path),
-            )
-
-    def _report_changes(self) -> None:
-        """Report once each source that changed after it was scored: it may have been incomplete."""
-        for name, before in list(self._mtime_when_scored.items()):
-            if before not in (0, _mtime(self._folder / name)) and (self._folder / name).exists():
-                del self._mtime_when_scored[name]
-                self._on_message(
-                    f"{name} has changed since it was scored, and keeps its score; if it was not complete, remove its "
-                    "line and use a larger --settle, or --done-file"
-                )
-
-
-def _mtime(path: Path) -> int:
-    """When a file, or the list of what is directly in a folder, changed last; 0 if it is gone."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _is_same(path: Path, other: Path) -> bool:
-    try:
-        return path.samefile(other)
-    except OSError:
+        attempt.due = min(now + attempt.delay, attempt.last)
+        attempt.delay *= 2
         return False

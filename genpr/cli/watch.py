@@ -86,6 +86,7 @@ def command(
         refuse_given({"done_file"}, "is for samples, and --generator draws from checkpoint files")
     from genpr.checkpoints.score_log import ScoreLog
 
+    flags = replace(flags, ignored=[Path(real)])
     with (
         ScoreLog(flags.out or folder / "genpr.jsonl", by=flags.by) as log,
         _summary(log, as_json=output.as_json),
@@ -99,15 +100,10 @@ def command(
             evaluator,
             folder,
             log,
+            flags,
             source_of=_source_of(drawn, evaluator, flags.pattern, options),
-            settle=flags.settle,
-            give_up=flags.give_up,
-            done_file=flags.done_file,
-            keep_results=flags.keep_results,
-            ignored=[Path(real)],
             on_message=complain,
-            on_record=partial(_tell, log, quiet=output.quiet),
-            on_result=partial(_show_new, set(), quiet=output.quiet),
+            on_record=partial(_tell, log, set(), quiet=output.quiet),
         )
         watcher.run(once=flags.once, until=flags.until, interval=flags.interval)
 
@@ -162,20 +158,16 @@ def _summary(log: ScoreLog, *, as_json: bool) -> Iterator[None]:
         complain("no samples were scored: there was none that is complete")
 
 
-def _tell(log: ScoreLog, record: Mapping[str, Any], *, quiet: bool) -> None:
-    """One line per record on stderr; if quiet, only of what has no score."""
+def _tell(
+    log: ScoreLog, seen: set[str], record: Mapping[str, Any], result: Result | None, *, quiet: bool
+) -> None:
+    """One line per record on stderr, and each kind of notice once; if quiet, only what has no score."""
     from genpr.report.checkpoint_tables import score_line
 
-    if record["status"] == "failed":
+    if result is None:
         complain(f"{record['name']} is given up ({record['error']['code']})")
     elif not quiet:
         is_best = log.best is not None and log.best["name"] == record["name"]
+        show_notices([item for item in result.notices if item.code not in seen])
+        seen.update(item.code for item in result.notices)
         complain(score_line(record, log.by, is_best=is_best))
-
-
-def _show_new(seen: set[str], result: Result, *, quiet: bool) -> None:
-    """Each kind of notice once, at the first source that has it."""
-    new = [item for item in result.notices if item.code not in seen]
-    seen.update(item.code for item in new)
-    if not quiet:
-        show_notices(new)

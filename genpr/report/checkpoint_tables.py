@@ -86,17 +86,16 @@ _AXIS = 12  # columns of the name of the axis
 
 
 def sweep_table(sweep: Sweep, objective: Objective) -> str:
-    """Settings down and metrics across; then the front, its knee and the best setting."""
+    """Settings down and metrics across; then the area and the best setting."""
     metrics = list(sweep.points[0].result.metrics)[:_MOST]
     room = WIDTH - max(len(f"{point.setting:g}") for point in sweep.points) - (2 + _F1) - (2 + _MARK)
     cells = {name: [_sweep_cell(point, name) for point in sweep.points] for name in metrics}
     widths = [2 + max(len(name), *(len(plain(cell)) for cell in cells[name])) for name in metrics]
     names = blocks_of(metrics, widths, room)[0]
     front, best = {each.setting for each in sweep.front}, sweep.best(objective)
-    chosen = {"best": best, "knee": sweep.knee}
     rows = []
     for index, point in enumerate(sweep.points):
-        marks = [mark for mark, each in chosen.items() if each and each.setting == point.setting]
+        marks = ["best"] * (best is not None and best.setting == point.setting)
         marks += ["dominated"] * (point.setting not in front)
         values = [cells[name][index] for name in names]
         rows.append([f"{point.setting:g}", *values, f"{point.values['f1']:.3f}", " ".join(marks)])
@@ -125,8 +124,6 @@ def _sweep_legend(
         others = [f"{point.setting:g}" for point in contenders if point.setting != best.setting]
         tied = f"{axis} = {', '.join(others)}" if others else "no other setting"
         lines.append(f"statistically tied with it: {tied} (simultaneous 95 % bounds)")
-    if sweep.knee is not None:
-        lines.append(f"knee of the front: {axis} = {sweep.knee.setting:g}")
     lines.append(
         f"area below the front: {sweep.area:.4f}; dominated: another setting has as much of both, or more"
     )

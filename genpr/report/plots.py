@@ -329,7 +329,6 @@ def sweep_plot(sweep: Sweep, objective: Objective, *, form: Literal["png", "svg"
     points, best = sweep.points, sweep.best(objective)
     tied = [point.tradeoff for point in sweep.contenders(objective) or () if point != best]
     rings = [(tied, "o", QUIET, "statistically tied with the best")]
-    rings.append(([sweep.knee.tradeoff] if sweep.knee else [], "D", INK, "knee"))
     rings.append(([best.tradeoff] if best else [], "o", INK, f"best: {objective}"))
     with drawing(STYLE):
         from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""Which setting is best at what; front, area and knee, on points whose answers follow by hand."""
+"""Which setting is best at what; front and area, on points whose answers follow by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from raising import raising
 
 import genpr
-from genpr.checkpoints.criterion import Objective, dominated_area, knee, pareto_front
+from genpr.checkpoints.criterion import Objective, dominated_area, pareto_front
 from genpr.errors import UsageError
 
 VALUES = [
@@ -152,10 +152,5 @@ def test_front_and_area_are_those_of_all_that_nothing_beats(points):
     assert dominated_area(points) == pytest.approx(reached.mean(), abs=1e-9)
 
 
-def test_area_and_knee_by_hand():
+def test_the_area_by_hand():
     assert dominated_area([(0.5, 0.8), (1.0, 0.2), (0.4, 0.7)]) == pytest.approx(0.5)
-    points = [(0.0, 1.0), (0.5, 0.95), (0.7, 0.8), (0.9, 0.3), (1.0, 0.0)]
-    assert knee(points) == knee(points[::-1]) == 2
-    assert knee([(0.0, 0.5), (0.45, 0.475), (0.7, 0.4), (1.0, 0.0)]) == 2, "both axes count alike"
-    for flat in ([(0.5, 0.5)], [(0.2, 0.8), (0.8, 0.2)], [(0.0, 1.0), (0.5, 0.5), (1.0, 0.0)]):
-        assert knee(flat) is None

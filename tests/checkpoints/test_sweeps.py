@@ -178,7 +178,7 @@ def test_fakes_reals_and_recipes_that_changed_are_not_taken_for_the_old_ones(
 @pytest.mark.parametrize("content", ['{"key"', "{}", "[]", '{"schema": "other"}', ""])
 def test_a_damaged_point_is_named(evaluator, paths, folder, content):
     sweep(evaluator, {0.8: paths[0.8]}, folder=folder)
-    (folder.path / "points" / "psi=0.8.json").write_text(content)
+    (folder.path / "points" / "0.8.json").write_text(content)
     with raising(DataError, "not-a-point"):
         sweep(evaluator, paths, folder=folder)
 
@@ -202,7 +202,7 @@ def test_impossible_sweeps_are_refused(settings, evaluator, reals, fakes):
 
 def test_what_a_killed_sweep_left_half_written_is_cleared_away(evaluator, paths, folder, tmp_path):
     (tmp_path / "out" / "points").mkdir(parents=True)
-    left = [tmp_path / "out" / "points" / ".psi=0.5.json.abc.tmp", tmp_path / "out" / ".sweep.png.abc.tmp"]
+    left = [tmp_path / "out" / "points" / ".0.5.json.abc.tmp", tmp_path / "out" / ".sweep.png.abc.tmp"]
     others = [tmp_path / "out" / ".notes.tmp", tmp_path / "out" / "points" / ".psi.tmp"]
     for path in left + others:
         path.write_text("{")

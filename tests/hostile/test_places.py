@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import genpr
-from genpr.checkpoints.sweep import SweepFolder
 from genpr.cli.console import show_notices
 from genpr.cli.main import run
 from genpr.errors import GenprError
@@ -30,22 +28,6 @@ def sides(write_images, rng):
         str(write_images(name, rng.integers(0, 256, (8, 8, 8, 3), dtype=np.uint8)))
         for name in ("real", "fake")
     ]
-
-
-def test_the_name_of_an_axis_leads_nowhere(tmp_path, sides):
-    """Points are files that are called after it."""
-    out = tmp_path / "deep" / "swept"
-    result = genpr.score(sides[0], sides[1], extractor="pixels", intervals=False, control=False)
-    folder = SweepFolder(out)
-    axes = ("../../evil", "/evil", "a/b", "..", ".", "\x1b[2J", "a\nb", "a\0b", "C:\\x", "psi")
-    with folder.locked():
-        for axis in axes:
-            folder.save(axis, 0.5, {"axis": axis}, result)
-            assert folder.load(axis, 0.5, {"axis": axis}) is not None
-    files = set(tmp_path.rglob("*=*.json"))
-    assert {path.parent for path in files} == {out / "points"}
-    assert len(files) == len(axes)
-    assert out / "points" / "psi=0.5.json" in files
 
 
 NAMES = [
