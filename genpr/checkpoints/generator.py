@@ -35,7 +35,7 @@ import torch
 from torch import Tensor, nn
 
 from genpr.errors import DataError, GenprError, ResourceError, UsageError
-from genpr.features.custom import evaluation_mode, networks_of, weights_sha256
+from genpr.features.custom import evaluation_mode, networks_of
 from genpr.features.user_code import load_object, signature_of, takes_device
 from genpr.images.arrays import ImageRange, levels_of
 from genpr.runtime import expanded, is_out_of_memory, resolve_device, state_guard
@@ -96,7 +96,7 @@ def load_generator(
     def call(factory: Callable[..., object]) -> object:
         given = () if path is None else (str(path),)
         _check_call(factory, spec, n_given=len(given))
-        with _checkpoint_errors(path, spec):
+        with generator_errors(f"generator {spec!r}", path, code="checkpoint-failed"):
             return factory(*given, device=resolved) if takes_device(factory) else factory(*given)
 
     generator, run = load_object(spec, kind="generator", code=_CODE, call=call)
@@ -128,31 +128,6 @@ def _checkpoint_sha256(path: Path) -> str:
     return hashlib.sha256("\n".join(content).encode()).hexdigest()
 
 
-@contextmanager
-def _checkpoint_errors(checkpoint: Path | None, spec: str) -> Iterator[None]:
-    """Report an error of a factory as one of its checkpoint: a truncated file makes a reader raise anything."""
-    try:
-        yield
-    except GenprError:
-        raise
-    except (Exception, SystemExit) as error:
-        if is_out_of_memory(error):
-            text = f"generator {spec!r} has no memory left on its device; free memory, or use another device"
-            raise ResourceError(text, code="oom") from error
-        if checkpoint is None:
-            raise
-        raise DataError(
-            f"generator {spec!r} could not be loaded from {checkpoint}: {_shown(error)}; is the file whole, "
-            "and a checkpoint of this generator?",
-            code="checkpoint-failed",
-            path=str(checkpoint),
-        ) from error
-
-
-def _shown(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
 def _check_call(factory: Callable[..., object], spec: str, *, n_given: int) -> None:
     """Check that the signature of a factory accepts what it will be given."""
     signature, keywords = signature_of(factory), {"device": None} if takes_device(factory) else {}
@@ -167,90 +142,80 @@ def _check_call(factory: Callable[..., object], spec: str, *, n_given: int) -> N
         raise UsageError(text, code=_CODE) from error
 
 
-@dataclass(frozen=True)
-class CallableRoute:
+Draw = Callable[[Tensor, Tensor | None, int], object]
+"""From latents, their labels and the number of the first sample to what a generator returns."""
+Route = Callable[[Setting], Draw]
+"""Begins a pass over all samples at a setting."""
+
+
+def _callable_route(generator: Callable[..., object], axis: str | None) -> Route:
     """A callable, given the axis by name; `axis` is None where the latents carry the setting."""
 
-    generator: Callable[..., object]
-    axis: str | None
+    def begin(setting: Setting) -> Draw:
+        keywords: dict[str, object] = {} if axis is None else {axis: setting}
+        return lambda latents, labels, _start: generator(
+            latents, **keywords, **({} if labels is None else {"labels": labels})
+        )
 
-    def prepare(self) -> None:
-        """Nothing to prepare."""
-
-    def __call__(self, latents: Tensor, labels: Tensor | None, setting: Setting, _start: int) -> object:
-        """What the generator returns for a batch."""
-        keywords: dict[str, object] = {} if self.axis is None else {self.axis: setting}
-        return self.generator(latents, **keywords, **({} if labels is None else {"labels": labels}))
+    return begin
 
 
-class StyleRoute:
+@dataclass(frozen=True)
+class _StyleRoute:
     """A mapping and a synthesis; if `truncates`, w is moved towards its mean over normal z, one for each distinct label.
 
-    `labels` are those of all samples, (n,) or (n, c).
+    `labels` are those of all samples, (n,) or (n, c); `label_name` is the mapping's parameter for them.
     """
 
-    def __init__(
-        self,
-        generator: Any,  # noqa: ANN401 - a user's object
-        *,
-        truncates: bool,
-        latent_dim: int,
-        labels: Tensor | None,
-        device: torch.device,
-        who: str,
-    ) -> None:
-        self._mapping, self._synthesis = generator.mapping, generator.synthesis
-        self._truncates, self._latent_dim, self._device, self._who = truncates, latent_dim, device, who
-        self._label_name = _label_parameter(self._mapping, needed=labels is not None, who=who)
-        self._labels: list[Tensor | None] = [None]
-        self._group: Tensor | None = None
-        if labels is not None:
-            distinct, self._group = torch.unique(labels, dim=0, return_inverse=True)
-            self._labels = list(distinct)
-        self._means: Tensor | None = None
-        self._means_weights: tuple[str | None, ...] = ()
+    generator: Any
+    truncates: bool
+    latent_dim: int
+    labels: Tensor | None
+    label_name: str | None
+    device: torch.device
+    who: str
 
-    def prepare(self) -> None:
-        """Compute the means of w before a pass, unless the weights are known to be those of the last one."""
-        weights = network_hashes(self._mapping) if self._truncates else ()
-        if self._truncates and (self._means is None or not weights or weights != self._means_weights):
-            self._means = torch.stack([self._mean(label) for label in self._labels])
-            self._means_weights = weights
-
-    def __call__(self, latents: Tensor, labels: Tensor | None, setting: Setting, start: int) -> object:
-        """What the generator returns for the samples from number `start` on, at mean + psi (w - mean)."""
-        w, psi = self._map(latents, labels), float(setting) if self._truncates else 1.0
+    def __call__(self, setting: Setting) -> Draw:
+        psi = float(setting) if self.truncates else 1.0
+        group: Tensor | None = None
+        means: Tensor | None = None
         if psi != 1:
-            assert self._means is not None
-            groups = (
-                torch.zeros(1, dtype=torch.long)
-                if self._group is None
-                else self._group[start : start + len(w)]
-            )
-            mean = self._means[groups.to(self._means.device)]
-            w = torch.lerp(mean.to(w).expand_as(w), w, psi)
-        return self._synthesis(w)
+            distinct: list[Tensor | None] = [None]
+            if self.labels is not None:
+                found, group = torch.unique(self.labels, dim=0, return_inverse=True)
+                distinct = list(found)
+            means = torch.stack(
+                [self._mean(label) for label in distinct]
+            )  # anew, as weights may have changed
+
+        def draw(latents: Tensor, labels: Tensor | None, start: int) -> object:
+            w = self._map(latents, labels)
+            if means is not None:
+                mean = means if group is None else means[group[start : start + len(w)].to(means.device)]
+                w = torch.lerp(mean.to(w).expand_as(w), w, psi)
+            return self.generator.synthesis(w)
+
+        return draw
 
     def _mean(self, label: Tensor | None) -> Tensor:
         """Mean w, (d,) or (num_ws, d), over the same latents for each label."""
         total: Tensor | None = None
-        latents = draw_latents(MEAN_LATENTS, self._latent_dim, seed=_MEAN_SEED)
-        for start in range(0, MEAN_LATENTS, _MEAN_BATCH):
-            z = latents[start : start + _MEAN_BATCH]
-            labels = None if label is None else label.expand(len(z), *label.shape).to(self._device)
-            part = self._map(z.to(self._device), labels).double().sum(0)
+        latents = draw_latents(MEAN_LATENTS, self.latent_dim, seed=_MEAN_SEED)
+        for z in latents.view(-1, _MEAN_BATCH, self.latent_dim):
+            labels = None if label is None else label.expand(len(z), *label.shape).to(self.device)
+            part = self._map(z.to(self.device), labels).double().sum(0)
             total = part if total is None else total + part
         assert total is not None
         if not total.isfinite().all():
-            text = f"the mapping of {self._who} gives NaN or infinite values; is it damaged, or did training diverge?"
+            text = f"the mapping of {self.who} gives NaN or infinite values; is it damaged, or did training diverge?"
             raise DataError(text, code="generator-non-finite")
         return total / MEAN_LATENTS
 
     def _map(self, z: Tensor, labels: Tensor | None) -> Tensor:
-        w = self._mapping(z, **({} if self._label_name is None else {self._label_name: labels}))
+        w = self.generator.mapping(z, **({} if self.label_name is None else {self.label_name: labels}))
         if not isinstance(w, Tensor) or w.ndim not in {2, 3} or len(w) != len(z) or not w.is_floating_point():
             came = f"{w.dtype} {tuple(w.shape)}" if isinstance(w, Tensor) else type(w).__name__
-            text = f"the mapping of {self._who} must give floats (b, d) or (b, num_ws, d) for z {tuple(z.shape)}, not {came}"
+            text = f"the mapping of {self.who} must give floats (b, d) or (b, num_ws, d) for z {tuple(z.shape)}, not {came}"
             raise DataError(text, code="generator-output")
         return w
 
@@ -268,14 +233,6 @@ def _label_parameter(mapping: Callable[..., object], *, needed: bool, who: str) 
     return None
 
 
-def network_hashes(thing: object) -> tuple[str | None, ...]:
-    """Hashes of the weights of the networks of an object; empty where there are none, or where one cannot be hashed."""
-    try:
-        return tuple(weights_sha256(network) for network in networks_of(thing))
-    except ValueError:
-        return ()
-
-
 def find_route(
     generator: Any,  # noqa: ANN401 - a user's object
     *,
@@ -285,7 +242,7 @@ def find_route(
     latent_dim: int,
     device: torch.device,
     who: str,
-) -> tuple[CallableRoute | StyleRoute, str | None]:
+) -> tuple[Route, str | None]:
     """The calling convention of a generator, and the truncation rule: None where a callable is given the axis."""
     if not isinstance(axis, str) or not axis.isidentifier() or axis == "labels":
         text = f"axis must be the name of a parameter, such as psi or guidance, not {axis!r}"
@@ -295,11 +252,9 @@ def find_route(
         if axis != "psi":
             raise UsageError(f"the rule {rule} sets psi, so it cannot sweep {axis!r}", code="bad-axis")
     if _is_styled(generator) and axis == "psi":
-        rule, truncates = rule or W_RULE, rule in {None, W_RULE}
-        route = StyleRoute(
-            generator, truncates=truncates, latent_dim=latent_dim, labels=labels, device=device, who=who
-        )
-        return route, rule
+        rule = rule or W_RULE
+        label_name = _label_parameter(generator.mapping, needed=labels is not None, who=who)
+        return _StyleRoute(generator, rule == W_RULE, latent_dim, labels, label_name, device, who), rule
     if rule == W_RULE or not callable(generator):
         text = f"{who} cannot be swept along {axis!r}: {W_RULE} needs `mapping` and `synthesis`, all else a callable"
         raise UsageError(text, code="bad-axis")
@@ -312,7 +267,7 @@ def find_route(
         given = ", ".join(["latents", *(f"{name}=" for name in keywords)])
         text = f"{who} cannot be called with {given} ({error}); its parameters are {signature}"
         raise UsageError(text, code=_CODE) from error
-    return CallableRoute(generator, axis if rule is None else None), rule
+    return _callable_route(generator, axis if rule is None else None), rule
 
 
 def check_generator(generator: object, who: str) -> None:
@@ -368,17 +323,26 @@ def seed_noise(seed: int, batch: int) -> None:
 
 
 @contextmanager
-def generator_errors(who: str) -> Iterator[None]:
-    """Turn an error that a generator raises into one line that names the generator; errors of genpr stay what they are."""
+def generator_errors(
+    who: str, checkpoint: Path | None = None, *, code: str = "generator-failed"
+) -> Iterator[None]:
+    """Name the generator in an error that it raises: one of the data if it has a checkpoint, else one of its code.
+
+    A truncated checkpoint makes a reader raise anything. Errors of genpr stay what they are.
+    """
     try:
         yield
     except GenprError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if is_out_of_memory(error):
-            text = f"{who} has no memory left on its device; use a smaller batch_size, or free memory"
+            text = f"{who} has no memory left on its device; use a smaller batch_size or another device, or free memory"
             raise ResourceError(text, code="oom") from error
-        raise UsageError(f"{who} failed: {_shown(error)}", code="generator-failed") from error
+        text = f"{who} failed: {type(error).__name__}: {' '.join(str(error).split())}"
+        if checkpoint is None:
+            raise UsageError(text, code=code) from error
+        text += f"; is {checkpoint} whole, and a checkpoint of this generator?"
+        raise DataError(text, code=code, path=str(checkpoint)) from error
 
 
 def to_uint8(

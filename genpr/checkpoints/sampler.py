@@ -18,10 +18,9 @@ from torch import Tensor
 
 from genpr.checkpoints.generator import (
     RULES,
-    CallableRoute,
     LoadedGenerator,
+    Route,
     Setting,
-    StyleRoute,
     check_generator,
     check_psi,
     device_of,
@@ -30,12 +29,12 @@ from genpr.checkpoints.generator import (
     generator_errors,
     inference_context,
     load_generator,
-    network_hashes,
     seed_noise,
     to_uint8,
 )
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.errors import DataError, UsageError
+from genpr.features.custom import networks_of, weights_sha256
 from genpr.features.options import takes_options
 from genpr.images.arrays import MOST_OUTSIDE, checked_range
 from genpr.images.datasets import CountedBatches
@@ -68,7 +67,7 @@ class Sampler:
     rule: str | None
     device: torch.device
     options: SamplerOptions = field(repr=False)
-    _route: CallableRoute | StyleRoute = field(repr=False)
+    _route: Route = field(repr=False)
     _loaded: LoadedGenerator | None = field(repr=False)
 
     @classmethod
@@ -150,7 +149,11 @@ class Sampler:
             'z-clip'
         """
         chosen, loaded = self.options, self._loaded
-        known = [each for each in network_hashes(self.generator) if each is not None]
+        try:
+            hashes = [weights_sha256(network) for network in networks_of(self.generator)]
+        except ValueError:  # one of them cannot be hashed
+            hashes = []
+        known = [each for each in hashes if each is not None]
         return {
             "name": self.name,
             "n": self.n,
@@ -183,11 +186,6 @@ class GeneratedImages(CountedBatches):
         return self.sampler.n
 
     @property
-    def n_images(self) -> int:
-        """The number of images, which is also the length."""
-        return len(self)
-
-    @property
     def name(self) -> str:
         """The generator and the setting."""
         return f"{self.sampler.name} at {self.sampler.options.axis}={self.setting}"
@@ -206,30 +204,32 @@ class GeneratedImages(CountedBatches):
         return {**self.sampler.identity, "setting": self.setting}
 
     def __iter__(self) -> Iterator[Tensor]:
-        sampler, clamped, step = self.sampler, 0.0, self.sampler.options.batch_size
+        sampler, chosen, step = self.sampler, self.sampler.options, self.sampler.options.batch_size
+        checkpoint = None if sampler._loaded is None else sampler._loaded.checkpoint
+        draw, clamped = None, 0.0
         for batch, start in enumerate(range(0, sampler.n, step)):
+            who = f"generator {self.name!r}, batch {batch},"
+            z = sampler.latents[start : start + step]
+            if sampler.rule is not None:
+                z = RULES[sampler.rule](z, float(self.setting))
+            labels = (
+                None if sampler.labels is None else sampler.labels[start : start + step].to(sampler.device)
+            )
             # Modes and random states are restored after every batch, for the code that iterates.
             with inference_context(sampler.generator, sampler.device):
-                images, share = self._draw(batch, start, min(start + step, sampler.n))
+                with generator_errors(who, checkpoint):
+                    if draw is None:
+                        seed_noise(chosen.seed, -1)
+                        draw = sampler._route(self.setting)
+                    seed_noise(chosen.seed, batch)
+                    # A copy, since a generator may work in place.
+                    output = draw(z.to(sampler.device, copy=True), labels, start)
+                images, share = to_uint8(
+                    output, expected=len(z), image_range=checked_range(chosen.image_range), who=who
+                )
             clamped += share * len(images)
             yield images
         self.clamped = clamped / sampler.n
-
-    def _draw(self, batch: int, start: int, stop: int) -> tuple[Tensor, float]:
-        sampler, chosen = self.sampler, self.sampler.options
-        z = sampler.latents[start:stop]
-        if sampler.rule is not None:
-            z = RULES[sampler.rule](z, float(self.setting))
-        labels = None if sampler.labels is None else sampler.labels[start:stop].to(sampler.device)
-        who = f"generator {self.name!r}, batch {batch},"
-        with generator_errors(who):
-            if batch == 0:
-                seed_noise(chosen.seed, -1)
-                sampler._route.prepare()
-            seed_noise(chosen.seed, batch)  # after what only some passes need
-            # A copy, since a generator may work in place.
-            output = sampler._route(z.to(sampler.device, copy=True), labels, self.setting, start)
-        return to_uint8(output, expected=stop - start, image_range=checked_range(chosen.image_range), who=who)
 
 
 @takes_options(SamplerOptions)
@@ -286,11 +286,6 @@ class CheckpointImages(CountedBatches):
         return self.n
 
     @property
-    def n_images(self) -> int:
-        """The number of images, which is also the length."""
-        return self.n
-
-    @property
     def name(self) -> str:
         """The name of the checkpoint."""
         return Path(self.checkpoint).name
@@ -316,12 +311,6 @@ class CheckpointImages(CountedBatches):
         self._check_same(images.drawn_by)
         try:
             yield from images
-        except UsageError as error:
-            if error.code != "generator-failed":
-                raise
-            raise DataError(
-                f"{self.name}: {error}", code=error.code, path=os.fspath(self.checkpoint)
-            ) from error
         finally:
             self._notices = images.notices
             del images

@@ -40,9 +40,8 @@ _LABELS_AT_ONCE = 8192
 class CountedBatches(Iterable[object]):
     """Base of iterables of batches that know their number of images, and may have something to say about them."""
 
-    @property
     @abstractmethod
-    def n_images(self) -> int:
+    def __len__(self) -> int:
         """Number of images in all batches."""
 
     @property
@@ -121,7 +120,7 @@ class BatchSource(ImageSource):
 
     def __len__(self) -> int:
         if isinstance(self.batches, CountedBatches):
-            return self.batches.n_images
+            return len(self.batches)
         raise TypeError(f"{self.name} is an iterable and does not know its number of images")
 
     def __iter__(self) -> Iterator[Item]:

@@ -58,7 +58,7 @@ def test_it_draws_what_a_sampler_draws(spec, checkpoint, setting, rule, psi):
     )
     assert [len(batch) for batch in images] == [8, 8, 4]
     assert torch.equal(drawn(images), drawn(sampler.images(psi)))
-    assert len(images) == images.n_images == 20
+    assert len(images) == 20
     known = images.drawn_by
     assert json.loads(json.dumps(known)) == known
     if setting is not None:
