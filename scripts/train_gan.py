@@ -30,8 +30,7 @@ from torch import Tensor
 from torchvision.utils import save_image
 
 import genpr
-from genpr.checkpoints.criterion import Objective
-from genpr.checkpoints.rank import Ranking
+from genpr.checkpoints.rank import Objective, Ranking
 from genpr.checkpoints.sweep import SweepFolder
 from genpr.integrations.callback import GenprCallback
 from genpr.report.checkpoint_tables import ranking_table, sweep_table

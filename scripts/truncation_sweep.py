@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 import genpr
-from genpr.checkpoints.criterion import Objective
+from genpr.checkpoints.rank import Objective
 from genpr.checkpoints.sweep import SweepFolder
 from genpr.report.checkpoint_tables import sweep_table
 from genpr.report.files import write_sweep

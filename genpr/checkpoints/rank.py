@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from genpr.checkpoints.criterion import (
     check_computed,
     criterion_of,
     dominates,
+    number_of,
     pareto_front,
     resampled_in_all,
 )
@@ -266,6 +267,54 @@ def _rank_by_front(
             del left[name]
         rank += 1
     return entries
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What the best of several results maximizes, with lower limits on other numbers; results below one are excluded."""
+
+    maximize: str = "f1"
+    at_least: Mapping[str, float] = field(default_factory=dict)
+
+    def check(self, computed: Collection[str]) -> None:
+        """Check that all metrics of the objective are computed, and that higher is better in each."""
+        for name in (self.maximize, *self.at_least):
+            if number_of(name).better != "higher":
+                raise UsageError(f"{name} cannot be an objective: less of it is better", code="no-order")
+            check_computed(name, computed)
+
+    def best(self, results: Sequence[Result]) -> int | None:
+        """Index of the best of several results, the first of equal ones; None if all are excluded."""
+        values = self._included(results)
+        return max(values, key=lambda index: (values[index], -index), default=None)
+
+    def contenders(self, results: Sequence[Result]) -> tuple[int, ...] | None:
+        """Indices of the best and of those statistically tied with it, among the results that are not excluded.
+
+        The lower limits are compared with the values alone. None where ties are not known: a result has no replicates, or
+        they were not made alike; see `genpr.rank_results`.
+        """
+        included = {str(index): results[index] for index in self._included(results)}
+        if not included:
+            return ()
+        ranking = rank_results(included, by=self.maximize, force=True)
+        return None if ranking.remarks else tuple(sorted(map(int, ranking.contenders)))
+
+    def _included(self, results: Sequence[Result]) -> dict[int, float]:
+        """The number of each result that has one and is above the lower limits, by its index."""
+        self.check(list(results[0].metrics))
+        found = {}
+        for index, result in enumerate(results):
+            values = {name: metric.value for name, metric in result.metrics.items()}
+            limited = [(number_of(name).value_in(values), least) for name, least in self.at_least.items()]
+            value = number_of(self.maximize).value_in(values)
+            if value is not None and all(each is not None and each >= least for each, least in limited):
+                found[index] = value
+        return found
+
+    def __str__(self) -> str:
+        floors = [f"{name} at least {least:g}" for name, least in self.at_least.items()]
+        return f"highest {self.maximize}" + (f" with {' and '.join(floors)}" if floors else "")
 
 
 def by_name(paths: Sequence[str | os.PathLike[str]]) -> dict[str, str]:

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
-from genpr.checkpoints.criterion import Objective, Point, dominated_area, pareto_front
+from genpr.checkpoints.criterion import Point, dominated_area, pareto_front
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
+from genpr.checkpoints.rank import Objective
 from genpr.checkpoints.sampler import Sampler
 from genpr.checkpoints.watch import listing_of
 from genpr.errors import DataError, GenprError, UsageError

@@ -18,7 +18,7 @@ from genpr.evaluation.options import ScoreOptions
 from genpr.features.options import option
 
 if TYPE_CHECKING:
-    from genpr.checkpoints.criterion import Objective
+    from genpr.checkpoints.rank import Objective
     from genpr.checkpoints.sweep import PointProgress, Sweep, SweepFolder
     from genpr.evaluation.result import Result
     from genpr.images.datasets import CountedBatches
@@ -89,8 +89,8 @@ def command(
     _check_points(points, flags)
     output.check_several(len({*settings, *dict(points)}), "settings")
     check_sources(real)
-    from genpr.checkpoints.criterion import Objective
     from genpr.checkpoints.generator import load_generator
+    from genpr.checkpoints.rank import Objective
     from genpr.checkpoints.sampler import Sampler
     from genpr.checkpoints.sweep import SweepFolder, sweep
     from genpr.evaluation.evaluator import Evaluator

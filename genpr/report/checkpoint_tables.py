@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from genpr.checkpoints.criterion import PARETO, Objective, number_of
-from genpr.checkpoints.rank import Ranking
+from genpr.checkpoints.criterion import PARETO, number_of
+from genpr.checkpoints.rank import Objective, Ranking
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.report.score_tables import blocks_of, ends_text
 from genpr.report.text import WIDTH, and_more, interval, number, plain, plus_minus, shortened, table, wrapped

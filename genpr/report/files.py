@@ -18,7 +18,7 @@ from genpr.errors import UsageError
 from genpr.storage import atomic_path, check_place, replace_file, unwritable
 
 if TYPE_CHECKING:
-    from genpr.checkpoints.criterion import Objective
+    from genpr.checkpoints.rank import Objective
     from genpr.checkpoints.sweep import Sweep, SweepFolder
     from genpr.conditional.align import Copies
     from genpr.conditional.prompt_ranking import ImageRank

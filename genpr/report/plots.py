@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from genpr.checkpoints.criterion import Objective, Point, pareto_front
+from genpr.checkpoints.criterion import Point, pareto_front
+from genpr.checkpoints.rank import Objective
 from genpr.evaluation.result import Result
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.registry import DEFAULT_METRICS

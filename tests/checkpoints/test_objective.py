@@ -10,7 +10,8 @@ import pytest
 from raising import raising
 
 import genpr
-from genpr.checkpoints.criterion import Objective, dominated_area, pareto_front
+from genpr.checkpoints.criterion import dominated_area, pareto_front
+from genpr.checkpoints.rank import Objective
 from genpr.errors import UsageError
 
 VALUES = [

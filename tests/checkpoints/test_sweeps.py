@@ -12,7 +12,7 @@ import pytest
 from raising import raising
 
 import genpr
-from genpr.checkpoints.criterion import Objective
+from genpr.checkpoints.rank import Objective
 from genpr.checkpoints.sweep import SweepFolder, sweep, warnings_of
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.report.checkpoint_tables import sweep_table

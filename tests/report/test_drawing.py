@@ -6,7 +6,7 @@ import matplotlib as mpl
 import pytest
 from page_results import a_result, pair
 
-from genpr.checkpoints.criterion import Objective
+from genpr.checkpoints.rank import Objective
 from genpr.checkpoints.sweep import Sweep, SweepPoint
 from genpr.report.plots import (
     axis_of,
