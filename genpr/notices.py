@@ -137,9 +137,7 @@ cache-write-failed warning
     features could not be written to {folder}: {reason}
     free space, or set --cache-dir
 cache-discarded warning
-    the cache file {file} was damaged; its images were embedded again
-cache-foreign warning
-    {count} files in the cache belonged to other users and were removed, such as {file}
+    the cache file {file} was damaged or another user's, and was removed; its images were embedded again
 cache-unreadable warning
     {file} in the cache was unreadable ({reason}) and not used
 # memory

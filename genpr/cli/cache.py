@@ -81,13 +81,13 @@ def prune(
     as_json: bool,
 ) -> None:
     """Remove cached features, the longest unused first, and nothing that genpr did not write."""
-    from genpr.features.cache_files import abandoned_files, choose_files, remove_files
+    from genpr.features.cache_files import choose_files, remove_files
     from genpr.memory import parse_bytes
 
     if max_size is None and older_than is None and extractor is None:
         raise click.UsageError("say what may go: --max-size 5GB, --older-than 30d or --extractor NAME")
     most = None if max_size is None else parse_bytes(max_size, "cache size")
-    age = None if older_than is None else _seconds(older_than)
+    before = None if older_than is None else time.time() - _seconds(older_than)
     root, folders = _open(cache_dir)
     chosen = [folder for folder in folders if extractor in (None, folder.extractor)]
     if extractor is not None and not chosen:
@@ -95,10 +95,10 @@ def prune(
         raise UsageError(
             f"no features of {extractor!r} are cached; there are those of: {known}", code="unknown-extractor"
         )
-    going = [*abandoned_files(chosen), *choose_files(chosen, max_size=most, older_than=age)]
+    going = choose_files(chosen, max_size=most, used_before=before)
     gone = going if dry_run else remove_files(going)
-    counted = sum(file.size for file in gone if file.path.suffix != ".tmp")
-    left, size = sum(folder.size for folder in chosen) - counted, sum(file.size for file in gone)
+    size = sum(file.size for file in gone)
+    left = sum(folder.size for folder in chosen) - size
     if as_json:
         record = {
             "path": str(root),

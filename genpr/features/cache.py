@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import DataError, GenprError
-from genpr.features.cache_files import SHARD_FORMAT, shards_in
+from genpr.features.cache_files import shards_in
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.decode import decoder_versions
 from genpr.images.policy import FLAGS, DecodePolicy
 from genpr.notices import Notice, notice
 from genpr.runtime import is_own_file, private_folder
-from genpr.storage import load_tensors, open_regular, save_tensors, tensors_sha256
+from genpr.storage import load_tensors, open_regular, replace_file, save_tensors, tensors_sha256
 
 FEATURE_VERSION = 1  # raise it whenever decoding, resizing or embedding changes any feature
 SHARD_ROWS = 2048
@@ -50,7 +50,7 @@ class FeatureCache:
     """Features of one extractor, or of one layer of it, on disk.
 
     Reading is safe from several threads, and several processes may share a folder: shards are named after their content and
-    never change. What a run adds is known to the next one. `device_type` is "cpu" or "cuda", whose features differ in the
+    never change. What a run adds is known to the next one. Features of "cpu" and "cuda", the `device_type`, differ in their
     last bits. `policy` is part of the key, so that a hit does not let a larger image pass.
     """
 
@@ -82,10 +82,8 @@ class FeatureCache:
         self._writable = True
         self._unusable: set[Path] = set()
         self._read_index()
-        description = self.folder / "key.json"  # for people who look into the folder
-        if not description.exists():
-            with contextlib.suppress(OSError):
-                description.write_text(text + "\n")
+        with contextlib.suppress(GenprError):  # for people and `genpr cache`
+            replace_file(self.folder / "key.json", text + "\n")
 
     def __contains__(self, identity: bytes) -> bool:
         """Whether the image with sha256 `identity` is stored; of one in 2^64 that is not, this says so, too."""
@@ -130,7 +128,7 @@ class FeatureCache:
         }
         shard = self.folder / f"{tensors_sha256(tensors)[:32]}.safetensors"
         try:
-            save_tensors(shard, tensors, {"format": SHARD_FORMAT})
+            save_tensors(shard, tensors, {"format": "genpr.cache/1"})
         except (OSError, GenprError) as error:
             self._writable = False  # one notice, not one per shard
             reason = getattr(error.__cause__ or error, "strerror", None) or error
@@ -141,38 +139,30 @@ class FeatureCache:
         self._shards: list[Path] = []
         self._starts = [0]
         keys = [np.empty(0, np.uint64)]
-        foreign: list[Path] = []
         for shard in shards_in(self.folder):
-            identities = self._read_identities(shard, foreign)
+            identities = self._read_identities(shard)
             if identities is not None:
                 keys.append(np.ascontiguousarray(identities[:, -8:]).view(np.uint64)[:, 0])
                 self._shards.append(shard)
                 self._starts.append(self._starts[-1] + len(identities))
-        if foreign:
-            self.notices.append(notice("cache-foreign", count=len(foreign), file=foreign[0].name))
         every = np.concatenate(keys)
         self._order = np.argsort(every, kind="stable")
         self._keys = every[self._order]
 
-    def _read_identities(self, shard: Path, foreign: list[Path]) -> NDArray[np.uint8] | None:
-        """The hashes in a shard; None if it is unusable, or is added to `foreign`."""
+    def _read_identities(self, shard: Path) -> NDArray[np.uint8] | None:
+        """The hashes in a shard; None if it is unusable, as one that another user may have planted."""
         from safetensors import SafetensorError, safe_open
 
         try:
-            if not is_own_file(shard):
-                foreign.append(shard)
-                shard.unlink()  # a shard written to its name would otherwise follow a link
-                return None
-            open_regular(shard).close()  # the library would wait for a writer of a pipe
-            with safe_open(shard, framework="pt") as file:
-                identities: NDArray[np.uint8] = file.get_tensor("identities").numpy()
-            if identities.dtype == np.uint8 and identities.ndim == 2 and identities.shape[1] == 32:
-                return identities
+            if is_own_file(shard):
+                open_regular(shard).close()  # the library would wait for a writer of a pipe
+                with safe_open(shard, framework="pt") as file:
+                    identities: NDArray[np.uint8] = file.get_tensor("identities").numpy()
+                if identities.dtype == np.uint8 and identities.ndim == 2 and identities.shape[1] == 32:
+                    return identities
             self._reject(shard)
-        except OSError as error:
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
             self._reject(shard, error)
-        except (SafetensorError, ValueError, KeyError, TypeError):  # TypeError of what numpy has no type for
-            self._reject(shard)
         return None
 
     def _places(self, identity: bytes) -> list[tuple[Path, int]]:
@@ -217,15 +207,12 @@ class FeatureCache:
     def _reject(self, shard: Path, error: BaseException | None = None) -> None:
         """Do not use a shard again; it stays if it cannot be read now, since a network file system may fail for a moment."""
         self._unusable.add(shard)
-        if isinstance(error, FileNotFoundError):
-            return  # another process pruned it
-        if isinstance(error, OSError):
-            reason = error.strerror or error
-            self.notices.append(notice("cache-unreadable", file=shard.name, reason=reason))
-            return
-        self.notices.append(notice("cache-discarded", file=shard.name))
-        with contextlib.suppress(OSError):  # in a read-only folder it stays, and stays ignored
-            shard.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            self.notices.append(notice("cache-discarded", file=shard.name))
+            with contextlib.suppress(OSError):  # in a read-only folder it stays, and stays ignored
+                shard.unlink(missing_ok=True)
+        elif not isinstance(error, FileNotFoundError):  # which another process pruned
+            self.notices.append(notice("cache-unreadable", file=shard.name, reason=error.strerror or error))
 
 
 class JoinedCache:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import re
 import stat
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +16,11 @@ from typing import Any
 
 from genpr.errors import ResourceError, UsageError
 from genpr.limits import SMALL_TEXT_BYTES, parse_json, read_bytes
-from genpr.storage import open_regular, read_metadata
+from genpr.storage import open_regular
 
-SHARD_FORMAT = "genpr.cache/1"
-_FOLDER = re.compile(r"(?P<slug>.*)-[0-9a-f]{16}")
-_SHARD = re.compile(r"[0-9a-f]{32}\.safetensors")
-_LEFT_OVER = re.compile(r"\.[0-9a-f]{32}\.safetensors\.[^.]+\.tmp")  # of a process that was killed
+_FOLDER = re.compile(r".*-[0-9a-f]{16}")
+_SHARD = re.compile(r"[0-9a-f]{32}\.safetensors|\.[0-9a-f]{32}\.safetensors\.[^.]+\.tmp")  # or half of one
 _OTHER_PARTS = ("weights", "scratch")  # what genpr keeps beside the features
-_ABANDONED_S = 3600.0  # a shard is written in seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +34,12 @@ class CacheFile:
 
 @dataclass(frozen=True, slots=True)
 class CacheFolder:
-    """The features that one function made: extractor, weights, resize rule, decoder and device, as `key` says.
-
-    `key` is empty where the description is missing; `files` are shards, the longest unused first.
-    """
+    """The features that one function made: extractor, weights, resize rule, decoder and device, as `key` says."""
 
     path: Path
     extractor: str
     key: dict[str, Any]
-    files: tuple[CacheFile, ...]
+    files: tuple[CacheFile, ...]  # shards, and what killed processes left of some
 
     @property
     def size(self) -> int:
@@ -99,27 +92,22 @@ def shards_in(folder: Path) -> list[Path]:
 
 
 def choose_files(
-    folders: Sequence[CacheFolder],
-    *,
-    max_size: int | None = None,
-    older_than: float | None = None,
-    now: float | None = None,
+    folders: Sequence[CacheFolder], *, max_size: int | None = None, used_before: float | None = None
 ) -> list[CacheFile]:
-    """The files that have to go, the longest unused first: until `max_size` bytes are left, and what is `older_than` seconds.
+    """The files that have to go, the longest unused first: until `max_size` bytes are left, and all not used since a time.
 
     With neither limit, all of them.
     """
     files = sorted(
         (file for folder in folders for file in folder.files), key=lambda file: (file.used, file.path)
     )
-    if max_size is None and older_than is None:
+    if max_size is None and used_before is None:
         return files
-    before = -float("inf") if older_than is None else (time.time() if now is None else now) - older_than
-    left = sum(file.size for file in files)
-    chosen = []
+    left, chosen = sum(file.size for file in files), []
     for file in files:
-        if file.used >= before and (max_size is None or left <= max_size):
-            break  # so are all that were used later
+        is_old = used_before is not None and file.used < used_before
+        if not is_old and (max_size is None or left <= max_size):
+            break  # all others were used later
         chosen.append(file)
         left -= file.size
     return chosen
@@ -141,43 +129,28 @@ def remove_files(files: Sequence[CacheFile]) -> list[CacheFile]:
     return removed
 
 
-def abandoned_files(folders: Sequence[CacheFolder], *, now: float | None = None) -> list[CacheFile]:
-    """What killed processes left half-written, an hour ago or longer."""
-    before = (time.time() if now is None else now) - _ABANDONED_S
-    return [file for folder in folders for file in _files_in(folder.path, _LEFT_OVER) if file.used < before]
-
-
 def _folder_at(path: Path) -> CacheFolder | None:
-    """The folder of one function, if it is one: by its name, and by what describes it or the shards in it."""
-    match = _FOLDER.fullmatch(path.name)
-    if match is None or path.is_symlink() or not path.is_dir():
+    """The folder of one function, by its name and the description in it; else None."""
+    if not _FOLDER.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
         return None
-    key: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError), open_regular(path / "key.json") as file:
-        text = read_bytes(file, SMALL_TEXT_BYTES, name=path.name, what="a key", code="not-a-cache")
-        read = parse_json(text)
-        key = read if isinstance(read, dict) and "feature_version" in read else {}
-    files = tuple(sorted(_files_in(path, _SHARD), key=lambda file: (file.used, file.path)))
-    if not key and not any(_is_shard(file.path) for file in files):
+    try:
+        with open_regular(path / "key.json") as file:
+            text = read_bytes(file, SMALL_TEXT_BYTES, name=path.name, what="a key", code="not-a-cache")
+        key = parse_json(text)
+        extractor = str(key["extractor"])
+    except (OSError, ValueError, LookupError, TypeError):
         return None
-    return CacheFolder(path, str(key.get("extractor", match["slug"])), key, files)
+    return CacheFolder(path, extractor, key, tuple(_files_in(path)))
 
 
-def _files_in(folder: Path, pattern: re.Pattern[str]) -> Iterator[CacheFile]:
-    """Regular files of a name; not links, which may lead anywhere."""
-    for path in folder.iterdir():
-        if pattern.fullmatch(path.name):
+def _files_in(folder: Path) -> Iterator[CacheFile]:
+    """Regular files that are named as shards; not links, which may lead anywhere."""
+    for path in sorted(folder.iterdir()):
+        if _SHARD.fullmatch(path.name):
             with contextlib.suppress(FileNotFoundError):
                 status = path.lstat()
                 if stat.S_ISREG(status.st_mode):
                     yield CacheFile(path, status.st_size, status.st_mtime)
-
-
-def _is_shard(path: Path) -> bool:
-    try:
-        return read_metadata(path).get("format") == SHARD_FORMAT
-    except ValueError:  # damaged
-        return False
 
 
 def _unusable(path: Path, what: str, error: OSError) -> ResourceError:

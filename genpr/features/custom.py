@@ -12,11 +12,12 @@ computes other features for other reasons than its weights. The weights of a `to
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import chain
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -199,19 +200,13 @@ def networks_of(owner: object) -> list[nn.Module]:
     An object that is no network is searched in its attributes, a function in what it captured and in the globals that it
     names, a bound method in its object, and all of these in turn, a few levels deep.
     """
-    found: list[nn.Module] = []
-    seen: set[int] = set()
-    pending: deque[tuple[object, int]] = deque([(owner, 0)])
-    while pending:
-        thing, depth = pending.popleft()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, nn.Module):
-            found.append(thing)
-        elif depth < _DEEPEST:
-            pending.extend((part, depth + 1) for part in _parts_of(thing))
-    return found
+    found: dict[int, nn.Module] = {}
+    things: dict[int, object] = {id(owner): owner}
+    for _ in range(_DEEPEST + 1):
+        found |= {key: thing for key, thing in things.items() if isinstance(thing, nn.Module)}
+        parts = (_parts_of(thing) for key, thing in things.items() if key not in found)
+        things = {id(part): part for part in chain.from_iterable(parts)}
+    return list(found.values())
 
 
 def _parts_of(thing: object) -> Iterable[object]:
@@ -222,11 +217,11 @@ def _parts_of(thing: object) -> Iterable[object]:
     if isinstance(thing, partial):
         return (thing.func, *thing.args, *thing.keywords.values())
     if isinstance(thing, FunctionType):
-        captured = [thing.__globals__[name] for name in thing.__code__.co_names if name in thing.__globals__]
-        for cell in thing.__closure__ or ():
-            with suppress(ValueError):  # a variable that has no value yet
-                captured.append(cell.cell_contents)
-        return (*captured, *(thing.__defaults__ or ()))
+        captured: list[object] = [*(thing.__defaults__ or ())]
+        with suppress(ValueError):  # a variable that has no value yet
+            names = inspect.getclosurevars(thing)
+            captured += [*names.nonlocals.values(), *names.globals.values()]
+        return captured
     if isinstance(thing, list | tuple | dict):
         entries = thing.values() if isinstance(thing, dict) else thing
         return tuple(entries) if len(thing) <= _LARGEST else ()

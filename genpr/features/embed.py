@@ -245,15 +245,16 @@ def _load(
                 loaded.append(LoadedImage(at, item.name, identity, *facts, features=known.features))
                 continue
             decoded = decode(data, name=item.name, policy=policy)
+            pixels = torch.from_numpy(decoded.pixels).permute(2, 0, 1)
+            if prepare is not None:
+                with torch.inference_mode():  # each thread has its own mode
+                    pixels = prepare(pixels)
         except ImageError as error:
+            error.path = item.name
             loaded.append(LoadedImage(at, item.name, error=error.detached()))
             continue
         height, width, _ = decoded.pixels.shape
         size = None if codec is None else (width, height)
-        pixels = torch.from_numpy(decoded.pixels).permute(2, 0, 1)
-        if prepare is not None:
-            with torch.inference_mode():  # each thread has its own mode
-                pixels = prepare(pixels)
         loaded.append(LoadedImage(at, item.name, identity, decoded.flags, codec, size, pixels=pixels))
     return loaded
 

@@ -11,7 +11,6 @@ from operator import itemgetter
 from pathlib import Path
 from zipfile import ZipFile
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,7 +19,7 @@ from genpr.features.extractor import ExtractorInfo, check_same_extractor
 from genpr.images.archive import DAMAGE
 from genpr.images.arrays import read_array, read_npy
 from genpr.images.policy import FLAGS, BadImagePolicy, in_order
-from genpr.images.shards import ShardPlace, Share
+from genpr.images.shards import ShardPlace
 from genpr.limits import parse_json
 from genpr.memory import empty_rows, fits, float_rows, part_of
 from genpr.notices import Notice
@@ -51,13 +50,9 @@ class ImageFacts:
     @classmethod
     def of(cls, formats: Counter[str], sizes: Counter[tuple[int, int]]) -> ImageFacts:
         """From counts of formats and of (width, height)."""
-        commonest: dict[str, int] = {}
-        n_small = 0
-        for (width, height), count in sorted(sorted(sizes.items()), key=itemgetter(1), reverse=True):
-            if len(commonest) < _SHOWN:
-                commonest[f"{width} x {height}"] = count
-            if min(width, height) < _SMALL:
-                n_small += count
+        by_count = sorted(sorted(sizes.items()), key=itemgetter(1), reverse=True)
+        commonest = {f"{width} x {height}": count for (width, height), count in by_count[:_SHOWN]}
+        n_small = sum(count for size, count in sizes.items() if min(size) < _SMALL)
         return cls(dict(sorted(formats.items())), commonest, len(sizes), n_small)
 
     @property
@@ -66,10 +61,7 @@ class ImageFacts:
         codecs: Counter[str] = Counter()
         for name, count in self.formats.items():
             codecs["lossless" if name in _LOSSLESS else name] += count
-        for codec, count in codecs.items():
-            if 2 * count > codecs.total():
-                return codec
-        return None
+        return next((codec for codec, count in codecs.items() if 2 * count > codecs.total()), None)
 
     @property
     def shown_sizes(self) -> str:
@@ -182,15 +174,7 @@ def _parse(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], path: Pat
     """What `save_features` wrote. A checksum is no signature: nothing is taken for what it should be."""
     try:
         return _set_of(tensors, metadata, str(path))
-    except (
-        UsageError,
-        ArithmeticError,
-        AttributeError,
-        KeyError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except (UsageError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise FeatureError(
             f"{path} does not hold what genpr writes into its feature files ({type(error).__name__}: {error}); was it "
             "edited, or written by another version?",
@@ -200,25 +184,18 @@ def _parse(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], path: Pat
 
 
 def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: str) -> FeatureSet:
-    features, identities = tensors["features"], tensors.get("identities")
-    if not features.ndim:
-        raise ValueError("a single number")
-    n, names = len(features), tuple[str, ...]()
+    features, identities, names = tensors["features"], tensors.get("identities"), tuple[str, ...]()
+    n, dim = features.shape
     if "names" in tensors:
-        if tensors["names"].dtype != torch.uint8:
-            raise TypeError(f"names in {tensors['names'].dtype}")
-        packed = tensors["names"].numpy().tobytes()
+        packed = bytes(tensors["names"].numpy())
         names = tuple(packed.decode("utf-8", "surrogateescape").split("\0"))
         if len(names) != n:
             raise ValueError(f"{len(names)} names of {n} rows")
     if identities is not None and (identities.shape != (n, 32) or identities.dtype != torch.uint8):
         raise ValueError(f"hashes of shape {tuple(identities.shape)} of {n} rows")
     info: ExtractorInfo | None = from_dict(ExtractorInfo | None, parse_json(metadata["extractor"]))
-    if info is not None:
-        if info.dim < 1:
-            raise ValueError(f"an extractor of {info.dim} features")
-        if features.ndim == 2 and info.dim != features.shape[1]:
-            raise ValueError(f"{features.shape[1]} features a row, of an extractor with {info.dim}")
+    if info is not None and info.dim != dim:
+        raise ValueError(f"{dim} features a row, of an extractor with {info.dim}")
     flags = from_dict(Mapping[str, int], parse_json(metadata["flags"]))
     if not set(flags) <= set(FLAGS):
         raise ValueError(f"flags {sorted(flags)}")
@@ -241,7 +218,7 @@ def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: 
 
 
 def _load_array(path: Path) -> Tensor:
-    """The array of a `.npy` or `.npz` file, as float32 if it has two dimensions."""
+    """The matrix of a `.npy` or `.npz` file."""
     try:
         if path.suffix.lower() == ".npy":
             array = read_npy(path, mapped=not fits(path.stat().st_size))
@@ -257,31 +234,24 @@ def _load_array(path: Path) -> Tensor:
             code="file-damaged",
             path=str(path),
         ) from error
-    if array.dtype.kind != "f" or not array.ndim:
+    if array.dtype.kind != "f" or array.ndim != 2:
         raise FeatureError(
             f"{path} holds {array.dtype} of shape {array.shape}; features are a 2-D array of floats, (images, dimensions)",
             code="feature-shape",
             path=str(path),
         )
-    return float_rows(array) if array.ndim == 2 else torch.from_numpy(array.astype(np.float32))
+    return float_rows(array)
 
 
 def _only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
     """The features among the tensors of a safetensors file of another program."""
-    matrices = [tensor for tensor in tensors.values() if tensor.ndim == 2 and tensor.is_floating_point()]
-    if "features" in tensors and tensors["features"].ndim and not tensors["features"].is_complex():
-        matrices = [tensors["features"]]
-    if len(matrices) != 1:
+    named = [tensors["features"]] if "features" in tensors else tensors.values()
+    try:
+        (matrix,) = (tensor for tensor in named if tensor.ndim == 2 and tensor.is_floating_point())
+        return matrix.float()
+    except (ValueError, NotImplementedError) as error:  # the latter of two numbers in a byte, for example
         raise FeatureError(
             f"{path} holds {some(sorted(tensors), 5) or 'nothing'}; needed a tensor named 'features', or exactly one 2-D tensor of floats",
-            code="feature-shape",
-            path=str(path),
-        )
-    try:
-        return matrices[0].float()
-    except NotImplementedError as error:  # two numbers in a byte, for example
-        raise FeatureError(
-            f"{path} holds features of type {matrices[0].dtype}, which torch cannot convert; needed float32 or float16",
             code="feature-shape",
             path=str(path),
         ) from error
@@ -298,15 +268,11 @@ def load_joined(paths: Sequence[Path], name: str) -> FeatureSet:
         return load_features(paths[0])
     for head in heads:
         if head.shard is None:
-            raise _mismatch(
-                name, f"{printable(head.source)} is no shard, and only the shards of one source are joined"
-            )
+            raise _mismatch(name, f"{printable(head.source)} is no shard of a source")
+        _check_compatible(heads[0], head, name)
     shards = sorted(heads, key=lambda head: _place(head).index)
-    _check_complete(shards, name)
-    first = shards[0]
-    for shard in shards:
-        _check_compatible(first, shard, name)
-    rows = empty_rows(sum(len(shard) for shard in shards), first.features.shape[1], torch.float32)
+    _check_complete([_place(shard) for shard in shards], name)
+    rows = empty_rows(sum(map(len, shards)), shards[0].features.shape[1], torch.float32)
     parts, start = list[FeatureSet](), 0
     for shard in shards:
         parts.append(_read_into(rows[start : start + len(shard)], Path(shard.source)))
@@ -327,8 +293,7 @@ def _read_into(rows: Tensor, path: Path) -> FeatureSet:
     part = _parse(tensors, metadata, path)
     place = _place(part)
     if len(part) + len(part.skipped) != place.end - place.start:
-        images = f"the {place.end - place.start:,} images of its shard"
-        raise _mismatch(str(path), f"{printable(str(path))} has not {images}")
+        raise _mismatch(str(path), f"it has not the {place.end - place.start:,} images of its shard")
     return part
 
 
@@ -337,62 +302,50 @@ def _place(features: FeatureSet) -> ShardPlace:
     return features.shard
 
 
-def _check_complete(shards: Sequence[FeatureSet], name: str) -> None:
-    """Shards of one whole, in their order: all of them, each once."""
-    first = _place(shards[0])
-    by_index: dict[int, str] = {}
-    for shard in shards:
-        path, place = printable(shard.source), _place(shard)
-        pair = f"{printable(shards[0].source)} and {path}"
-        if place.count != first.count:
-            raise _mismatch(name, f"{pair} are of {first.count} and of {place.count} shards")
-        if place.total != first.total:
-            raise _mismatch(name, f"{pair} are of sources of {first.total:,} and of {place.total:,} images")
-        if place.names_sha256 != first.names_sha256:
-            raise _mismatch(name, f"{pair} are of sources whose images have different names")
-        if Share(place.index, place.count).rows(place.total) != range(place.start, place.end):
-            raise _mismatch(
-                name, f"{path} holds other images than its shard has; was it made by another version?"
-            )
-        if place.index in by_index:
+def _check_compatible(first: FeatureSet, other: FeatureSet, name: str) -> None:
+    """Shards of one source, by one function, from images that were decoded in one way."""
+    if first.extractor is not None and other.extractor is not None:
+        check_same_extractor(first.source, first.extractor, other.source, other.extractor)
+    for key, mine in _common(first).items():
+        if (theirs := _common(other)[key]) != mine:
+            pair = f"{printable(first.source)} and {printable(other.source)}"
+            raise _mismatch(name, f"{pair} differ in {key}: {mine} and {theirs}")
+
+
+def _common(shard: FeatureSet) -> dict[str, object]:
+    """What is the same in all shards of a source."""
+    place = _place(shard)
+    return {
+        "the number of shards": place.count,
+        "the images of the source": place.total,
+        "the names of these, by their hash": place.names_sha256[:16],
+        "saying what made them": shard.extractor is not None,
+        "dimensions": shard.features.shape[1],
+        "decoding": dict(shard.decoder),
+    }
+
+
+def _check_complete(places: Sequence[ShardPlace], name: str) -> None:
+    """Compatible shards in their order: all of them, each once, with its own images."""
+    found: set[int] = set()
+    for place in places:
+        if place.share.rows(place.total) != range(place.start, place.end):
+            raise _mismatch(name, f"shard {place.share} holds other images than it has here")
+        if place.index in found:
             raise FeatureError(
-                f"{printable(name)} has shard {place.share} twice, in {by_index[place.index]} and {path}; remove one, or name "
-                "the shards only",
-                code="shards-twice",
-                path=shard.source,
+                f"{printable(name)} has shard {place.share} twice", code="shards-twice", path=name
             )
-        by_index[place.index] = path
-    if len(by_index) < first.count:
-        absent = (str(index) for index in range(1, first.count + 1) if index not in by_index)
+        found.add(place.index)
+    count = places[0].count
+    if len(found) < count:
+        absent = (str(index) for index in range(1, count + 1) if index not in found)
         missing = list(islice(absent, 10))  # a file may claim that there are very many
-        more = ", ..." if first.count - len(by_index) > len(missing) else ""
         raise FeatureError(
-            f"{printable(name)} has {len(by_index)} of {first.count} shards; missing: {', '.join(missing)}{more}; make them with "
-            f"--shard {missing[0]}/{first.count}",
+            f"{printable(name)} has {len(found)} of {count} shards; the first that are missing: {', '.join(missing)}; make "
+            f"them with --shard {missing[0]}/{count}",
             code="shards-missing",
             path=name,
         )
-
-
-def _check_compatible(first: FeatureSet, other: FeatureSet, name: str) -> None:
-    """Features of one function, from images that were decoded in one way."""
-    pair = f"{printable(first.source)} and {printable(other.source)}"
-    if first.extractor is not None and other.extractor is not None:
-        check_same_extractor(first.source, first.extractor, other.source, other.extractor)
-    elif first.extractor != other.extractor:
-        raise _mismatch(name, f"only one of {pair} says what made it")
-    if other.features.ndim != 2 or other.features.shape[1] != first.features.shape[-1]:
-        raise FeatureError(
-            f"{printable(other.source)} holds {tuple(other.features.shape)} where {printable(first.source)} holds "
-            f"{tuple(first.features.shape)}; features are (images, dimensions), with as many dimensions in all shards",
-            code="feature-shape",
-            path=other.source,
-        )
-    if first.decoder != other.decoder:
-        keys = sorted({*first.decoder, *other.decoder})
-        ways = [(key, first.decoder.get(key, "default"), other.decoder.get(key, "default")) for key in keys]
-        unlike = some([f"{key} {a} and {b}" for key, a, b in ways if a != b], 5, longest=100)
-        raise _mismatch(name, f"{pair} were decoded in different ways: {unlike}")
 
 
 def _merge(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSet:
@@ -423,8 +376,5 @@ def _merge(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSet:
 
 
 def _mismatch(name: str, difference: str) -> FeatureError:
-    return FeatureError(
-        f"the files of {printable(name)} do not belong together: {difference}",
-        code="features-differ",
-        path=name,
-    )
+    text = f"the files of {printable(name)} do not belong together: {difference}"
+    return FeatureError(text, code="features-differ", path=name)

@@ -18,7 +18,6 @@ References:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -31,7 +30,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from genpr.errors import UsageError
+from genpr.errors import ImageError, UsageError
 
 _BICUBIC = Image.Resampling.BICUBIC
 
@@ -217,24 +216,13 @@ _MOST_RESIZED = 2**26  # pixels of an image that only the middle is used of; mor
 def resized_middle(image: Tensor, resized: tuple[int, int], size: int, filter_: Image.Resampling) -> Tensor:
     """The square middle of an image after it was resized to (h, w), as torchvision's `Resize` and `CenterCrop` on Pillow."""
     height, width = resized
-    top, left = round((height - size) / 2), round((width - size) / 2)  # as torchvision, halves to even
-    pillow = to_pillow(image)
     if height * width > _MOST_RESIZED:  # a line of 65,535 pixels would become 3 gigapixels
-        x, y = pillow.width / width, pillow.height / height
-        first_x, last_x = _reach(left, size, width, x)
-        first_y, last_y = _reach(top, size, height, y)
-        box = (first_x * x, first_y * y, last_x * x, last_y * y)
-        whole = pillow.resize((last_x - first_x, last_y - first_y), filter_, box=box)
-        left, top = left - first_x, top - first_y
-    else:
-        whole = pillow.resize((width, height), filter_)
+        shape = f"{image.shape[2]} x {image.shape[1]}"
+        text = f"an image of {shape} pixels is too long to resize and cut out the middle; crop it"
+        raise ImageError(text, code="image-too-large")
+    top, left = round((height - size) / 2), round((width - size) / 2)  # as torchvision, halves to even
+    whole = to_pillow(image).resize((width, height), filter_)
     return from_pillow(whole.crop((left, top, left + size, top + size)), image.device)
-
-
-def _reach(start: int, size: int, side: int, scale: float) -> tuple[int, int]:
-    """Where a part of a resized side begins and ends, with the neighbors that filters of up to 4 pixels blend in."""
-    margin = math.ceil(4 / min(scale, 1)) + 4
-    return max(0, start - margin), min(side, start + size + margin)
 
 
 def to_pillow(image: Tensor) -> Image.Image:

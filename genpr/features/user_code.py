@@ -9,14 +9,12 @@ the factory, not later while images are embedded.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import operator
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
@@ -33,47 +31,32 @@ def running_file(path: Path) -> Iterator[tuple[ModuleType, dict[str, bytes]]]:
     """
     folder, name = path.parent.resolve(), f"_genpr_custom_{path.stem.replace('.', '_')}"
     sources = {name: path.read_bytes()}
-    spec = importlib.util.spec_from_file_location(name, path, loader=SourceFileLoader(name, str(path)))
-    assert spec is not None
-    hidden = _hide_namesakes(folder)
-    before, compiles = set(sys.modules), sys.dont_write_bytecode
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    before = set(sys.modules)
+    sys.modules[name] = module
     sys.path.insert(0, str(folder))
-    sys.dont_write_bytecode = True  # a helper that is edited within a second would not be read again
     importlib.invalidate_caches()
     try:
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)
         exec(compile(sources[name], str(path), "exec"), vars(module))
         yield module, sources
     finally:
-        sys.dont_write_bytecode = compiles
         sys.path.remove(str(folder))
-        for own in [key for key in sys.modules.keys() - before if _is_own(sys.modules[key], folder)]:
-            file = getattr(sys.modules.pop(own), "__file__", None)
-            if own != name and file is not None and Path(file).is_file():
-                sources[own] = Path(file).read_bytes()
-        sys.modules.update(hidden)
+        for own in sys.modules.keys() - before:
+            place = _place_in(folder, sys.modules[own])
+            if place is not None:
+                del sys.modules[own]
+                if own != name and place.is_file():
+                    sources[own] = place.read_bytes()
 
 
-def _is_own(module: ModuleType, folder: Path) -> bool:
-    """Whether a module, or a package without `__init__.py`, came from a folder, and is no installed library below it."""
-    place = _place(module)
-    return place is not None and place.is_relative_to(folder)
-
-
-def _place(module: ModuleType) -> Path | None:
-    """Where a module came from; None for installed ones and code from no file."""
+def _place_in(folder: Path, module: ModuleType) -> Path | None:
+    """Where a module, or a package without `__init__.py`, came from, if that is a folder, and no library installed in it."""
     place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
     if not isinstance(place, str) or {"site-packages", "dist-packages"} & set(Path(place).parts):
         return None
-    return Path(place).resolve()
-
-
-def _hide_namesakes(folder: Path) -> dict[str, ModuleType]:
-    """Take modules out of `sys.modules` that have the name of one in `folder` but came from elsewhere, libraries aside."""
-    names = {entry.stem for entry in folder.iterdir() if entry.suffix == ".py" or entry.is_dir()}
-    names -= {*sys.stdlib_module_names, "__main__", "genpr"}
-    namesakes = [key for key in sys.modules if key.partition(".")[0] in names and _place(sys.modules[key])]
-    return {key: sys.modules.pop(key) for key in namesakes}
+    path = Path(place).resolve()
+    return path if path.is_relative_to(folder) else None
 
 
 def load_object(
@@ -90,7 +73,11 @@ def load_object(
     sources: dict[str, bytes] = {}
     try:
         with ExitStack() as stack:
-            _add_working_directory()
+            if (
+                str(Path.cwd()) not in sys.path
+            ):  # behind all others: a file that is called `torch.py` is not torch
+                sys.path.append(str(Path.cwd()))
+            importlib.invalidate_caches()
             if path is not None:
                 module, sources = stack.enter_context(running_file(path))
             else:
@@ -106,17 +93,6 @@ def load_object(
             code=code,
         ) from error
     return loaded, sources
-
-
-def _add_working_directory() -> None:
-    """Find modules in the working directory, too, after all others: a file that happens to be called `torch.py` is not torch.
-
-    It stays there, since the user's code may import modules when it is called.
-    """
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.append(folder)
-    importlib.invalidate_caches()
 
 
 def takes_device(factory: Callable[..., object]) -> bool:
@@ -139,15 +115,9 @@ def _find_factory(module: ModuleType, name: str, who: str, code: str) -> Callabl
     try:
         factory: object = operator.attrgetter(name)(module)
     except AttributeError as error:
-        functions = sorted(
-            key
-            for key, value in vars(module).items()
-            if callable(value) and getattr(value, "__module__", None) == module.__name__
-        )
-        raise UsageError(
-            f"{who}: there is no {name!r} in it; it defines {some(functions, 10) or 'nothing to call'}",
-            code=code,
-        ) from error
+        functions = sorted(key for key, value in vars(module).items() if callable(value))
+        known = some(functions, 10) or "nothing to call"
+        raise UsageError(f"{who}: there is no {name!r} in it; it has {known}", code=code) from error
     if not callable(factory):
         raise UsageError(
             f"{who}: {name!r} is a {type(factory).__name__}, but a factory must be callable", code=code

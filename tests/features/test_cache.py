@@ -312,7 +312,7 @@ def test_a_shard_of_another_user_is_not_believed(tmp_path, planted):
     os.chown(shard, 12345, 12345, follow_symlinks=False)
     again = opened(tmp_path)
     assert values_of(again, rows(1, 2, 3)[0]) == [None] * 3
-    assert [each.code for each in again.notices] == ["cache-foreign"]
+    assert [each.code for each in again.notices] == ["cache-discarded"]
     again.add(*rows(1, 2, 3))  # the same name, and a file of one's own in its place
     again.flush()
     assert known(tmp_path, [1, 2, 3]) == [1, 2, 3]
