@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from genpr.conditional.vocabulary import normalize_name
@@ -181,9 +182,14 @@ _STRAIGHT = str.maketrans("“”‘’：，、", "\"\"'':,,")
 _CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
+@lru_cache(maxsize=2**12)
+def _plain(text: str) -> str:
+    return normalize_name(_CAMEL_CASE.sub(" ", text)).replace("_", " ")
+
+
 def _marked(expression: re.Pattern[str], text: str) -> bool:
     """Whether words are in a key, a label, a name or an explanation."""
-    return bool(expression.search(normalize_name(_CAMEL_CASE.sub(" ", text[:400])).replace("_", " ")))
+    return expression.search(_plain(text[:400])) is not None
 
 
 def _is_other(text: str) -> bool:
@@ -403,16 +409,16 @@ class _Reader:
         """Refuse what is no name."""
         if self._known(name):
             return
-        within = _IN_BRACKETS.search(name)
-        is_denied = _marked(_DENIED, name) or _REFUSAL.match(normalize_name(name))
-        if is_denied or (within is not None and _is_other(within[1])):
-            raise _UnreadableError("ambiguous", f"{name[:40]!r} may say that something is not there")
         words = len(name.split())
         is_long = words > 8 or len(name) > 80 or (words == 1 and len(name) > 40)
         is_torn = len(re.findall("[(（]", name)) != len(re.findall("[)）]", name))
         is_text = is_long or is_torn or _IN_LINE.search(name) or _marked(_PROSE, name)
         if not is_quoted and (is_text or not any(c.isalpha() for c in name)):
             raise _UnreadableError("no-list", f"{name[:40]!r} is no name")
+        within = _IN_BRACKETS.search(name)
+        is_denied = _marked(_DENIED, name) or _REFUSAL.match(normalize_name(name))
+        if is_denied or (within is not None and _is_other(within[1])):
+            raise _UnreadableError("ambiguous", f"{name[:40]!r} may say that something is not there")
 
 
 def _without_explanations(lines: list[str]) -> list[str]:
