@@ -22,29 +22,21 @@ from genpr.conditional.prompt_ranking import (
     PromptAssignment,
     clip_score,
     image_ranks,
-    metric_value,
     rank_pools,
     worst_first,
 )
 from genpr.conditional.prompts import Captions, Prompts, open_prompts
+from genpr.conditional.shared import conditional_result, embed_matched, metric_value, text_side
 from genpr.errors import DataError, short
 from genpr.evaluation.diagnostics import decoding_notices
-from genpr.evaluation.result import (
-    AlignmentSummary,
-    Identities,
-    Misranked,
-    Result,
-    SideSummary,
-    package_versions,
-)
+from genpr.evaluation.result import AlignmentSummary, Identities, Misranked, Result, SideSummary
 from genpr.features.extractor import TextEncoder
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import image_names, open_input, source_rows
+from genpr.features.inputs import OpenedInput, open_input
 from genpr.features.options import takes_options
 from genpr.features.registry import canonical_name
 from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures, with_cpu_fallback
 from genpr.features.text import check_pair, text_encoder_for
-from genpr.images.item import known_length
 from genpr.memory import memory_limit
 from genpr.metrics.copy_detection import CopyDetection, copy_detection
 from genpr.metrics.ranking_values import LEAST_UNITS
@@ -133,7 +125,12 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
     extractor: ExtractorKey = options.extractor
     if isinstance(extractor, str):
         extractor = canonical_name(extractor)
-    features, names, assignment, table = _embedded(images, prompts, options, extractor, embedder)
+    opened, table = open_input(images, "fake"), open_prompts(prompts, images)
+    train = None if options.copies_of is None else open_input(options.copies_of, "real")
+    found = embed_matched(
+        opened, "images", table, extractor, embedder, check=lambda captions: _assignment(captions, table)
+    )
+    features, assignment = found.features, _assignment(found.values, table)
     encoder = text_encoder_for(extractor, embedder)
     started = time.perf_counter()
     texts = [options.prefix + text for text in assignment.texts]
@@ -143,74 +140,50 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
     check_pair(features, encoder, vectors, assignment.texts)
     ranked, notices = with_cpu_fallback(
         embedder,
-        lambda on: _rank(features, names, assignment, vectors, options, on.device, encoder.name),
+        lambda on: _rank(features, found.names, assignment, vectors, options, on.device),
         "for the ranking",
     )
     copies, copy_notices = with_cpu_fallback(
         embedder,
-        lambda on: None if options.copies_of is None else _find_copies(features, options, extractor, on),
+        lambda on: None if train is None else _find_copies(features, train, options, extractor, on),
         "for copies",
     )
+    variant = f"prompts begin with {options.prefix!r}" if options.prefix else None
+    values = {name: replace(each, variant=variant) for name, each in ranked.values.items()}
     if copies is not None:
-        ranked.values["retrieval.copy_rate"] = _copy_rate(copies, encoder.name)
-    truncated = encoder.truncated(texts)
-    n_truncated = None if truncated is None else sum(truncated)
-    said = _notices(ranked, assignment, n_truncated, vectors, encoder, options, features)
-    info, identities = features.extractor, features.identities
-    result = Result(
+        variant = f"cosine above {options.threshold:g} to one of {len(copies.names):,} training images"
+        null = copies.found.null.value
+        values["retrieval.copy_rate"] = metric_value(copies.found.rate, null=null, variant=variant)
+    summary = _summary(ranked, assignment, texts, options, encoder)
+    said = _notices(summary, vectors, encoder, options, features)
+    result = conditional_result(
+        features.extractor,
         protocol=PROTOCOL,
         ties="expected",
-        distances="exact",
-        extractor=info,
-        extractors={} if info is None else {info.name: info},
-        deviations=(),
-        metrics=ranked.values,
+        metrics={name: replace(each, extractor=encoder.name) for name, each in values.items()},
         undefined=tuple(ranked.undefined),
         notices=tuple(dict.fromkeys((*said, *notices, *copy_notices))),
-        real=_prompt_summary(assignment, table.origin, encoded - started),
+        real=_prompt_side(assignment, table.origin, encoded - started),
         fake=SideSummary.of(features, Identities.of(features)),
-        n_shared=0,
         seconds={"text": encoded - started, "ranking": time.perf_counter() - encoded},
         device=str(embedder.device),
         seed=options.seed,
         max_images=options.max_images,
-        versions=package_versions(),
-        alignment=_summary(ranked, assignment, n_truncated, options.prefix, encoder),
+        alignment=summary,
     )
-    hashes = None if identities is None else identities.numpy()
-    return Aligned(result, ranked.ranks, assignment, hashes, copies)
+    return Aligned(result, ranked.ranks, assignment, _hashes(features), copies)
 
 
-def _embedded(
-    images: object, prompts: object, options: AlignOptions, extractor: ExtractorKey, embedder: Embedder
-) -> tuple[FeatureSet, list[str], PromptAssignment, Prompts]:
-    """Features, names and prompts of the images; what names alone show to be wrong is told before any is embedded."""
-    opened, table = open_input(images, "fake"), open_prompts(prompts, images)
-    if options.copies_of is not None:
-        open_input(options.copies_of, "real")
-    listed = image_names(opened)
-    if listed is not None:
-        table.check_used(listed)
-        _assignment(listed, table.match(listed, range(len(listed)), len(listed)), table)
-    source = SourceFeatures(opened, "images", embedder, declared=(extractor,))
-    source.require([extractor], minimum=1)
-    features = source[extractor]
-    total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
-    names = [features.name_of(row) for row in range(len(features))]
-    is_whole = total is None and not features.skipped
-    rows = range(len(features)) if is_whole else source_rows(opened, features, total)
-    return features, names, _assignment(names, table.match(names, rows, total), table), table
+def _hashes(features: FeatureSet) -> NDArray[np.uint8] | None:
+    return None if features.identities is None else features.identities.numpy()
 
 
-def _assignment(
-    names: Sequence[str], captions: Sequence[Captions | None], table: Prompts
-) -> PromptAssignment:
+def _assignment(captions: Sequence[Captions], table: Prompts) -> PromptAssignment:
     """The prompts of each image."""
-    table.check_complete(names, captions)
-    assignment = PromptAssignment.of([each for each in captions if each is not None])
+    assignment = PromptAssignment.of(captions)
     if assignment.n_units == 1:
         raise DataError(
-            f"all {len(names):,} images have one prompt, or prompts that belong together, such as "
+            f"all {len(captions):,} images have one prompt, or prompts that belong together, such as "
             f"{short(assignment.texts[0])!r} in {short(table.origin, 60)}; ranking needs at least two",
             code="one-prompt",
             path=table.origin,
@@ -235,7 +208,6 @@ def _rank(
     vectors: Tensor,
     options: AlignOptions,
     device: torch.device,
-    extractor: str,
 ) -> _Ranked:
     """Images rank texts; and of each pair of image and text, the text ranks images."""
     images = features.features.float()
@@ -259,16 +231,17 @@ def _rank(
     similarity = FeaturePairs(images, vectors, "cosine")
     values["alignment.clip_score"] = clip_score(assignment, similarity, seed=options.seed)
     ranks = image_ranks(names, assignment.texts, by_image, similarity)
-    variant = f"prompts begin with {options.prefix!r}" if options.prefix else None
-    values = {name: replace(value, extractor=extractor, variant=variant) for name, value in values.items()}
     return _Ranked(values, undefined, ranks, (by_image.pool, image_pool))
 
 
 def _find_copies(
-    images: FeatureSet, options: AlignOptions, extractor: ExtractorKey, embedder: Embedder
+    images: FeatureSet,
+    opened: OpenedInput,
+    options: AlignOptions,
+    extractor: ExtractorKey,
+    embedder: Embedder,
 ) -> Copies:
-    """Compare images with the training images of `options.copies_of`, which are embedded alike."""
-    opened = open_input(options.copies_of, "real")
+    """Compare images with training images, which are embedded alike."""
     source = SourceFeatures(opened, "training images", embedder, declared=(extractor,))
     source.require([extractor], minimum=2)
     train = source[extractor]
@@ -279,49 +252,30 @@ def _find_copies(
         seed=options.seed,
         device=embedder.device,
     )
-    hashes = None if train.identities is None else train.identities.numpy()
-    return Copies(found, [train.name_of(row) for row in range(len(train))], hashes)
+    return Copies(found, [train.name_of(row) for row in range(len(train))], _hashes(train))
 
 
-def _copy_rate(copies: Copies, extractor: str) -> MetricValue:
-    """The share of copies, with that of training images as null."""
-    found = copies.found
-    variant = f"cosine above {found.threshold:g} to one of {len(copies.names):,} training images"
-    rate = metric_value(found.rate, null=found.null.value)
-    return replace(rate, extractor=extractor, variant=variant)
-
-
-def _prompt_summary(assignment: PromptAssignment, origin: str, seconds: float) -> SideSummary:
-    """The prompts as the real side of the result."""
-    n = len(assignment.texts)
-    return SideSummary(
-        source=origin,
-        n=n,
-        n_embedded=n,
-        n_cached=0,
-        n_duplicates=sum(map(len, assignment.of_image)) - n,
-        skipped=(),
-        flags={},
-        decoder={},
-        seconds=seconds,
-        content=assignment.content,
-        order=assignment.content,  # halves are of units, whose order is that of their texts
-        what="prompts",
-    )
+def _prompt_side(assignment: PromptAssignment, origin: str, seconds: float) -> SideSummary:
+    n, content = len(assignment.texts), assignment.content
+    n_duplicates = sum(map(len, assignment.of_image)) - n
+    # Halves are of units, whose order is that of their texts, so the order of images is not part of the hash.
+    side = text_side(origin, "prompts", n=n, content=content, order=content)
+    return replace(side, n_embedded=n, n_duplicates=n_duplicates, seconds=seconds)
 
 
 def _summary(
     ranked: _Ranked,
     assignment: PromptAssignment,
-    n_truncated: int | None,
-    prefix: str,
+    texts: Sequence[str],
+    options: AlignOptions,
     encoder: TextEncoder,
 ) -> AlignmentSummary:
     failures = worst_first(ranked.ranks)
+    truncated = encoder.truncated(texts)
     return AlignmentSummary(
         pool=ranked.pools[0],
-        n_prompts=len(assignment.texts),
-        n_truncated=n_truncated,
+        n_prompts=len(texts),
+        n_truncated=None if truncated is None else sum(truncated),
         failures=tuple(
             Misranked(**{name: getattr(each, name) for name in _FAILURE})
             for each in failures[:_MOST_FAILURES]
@@ -330,16 +284,14 @@ def _summary(
         image_pool=ranked.pools[1],
         n_units=assignment.n_units,
         captions=max(map(len, assignment.of_image)),
-        prefix=prefix,
+        prefix=options.prefix,
         tokenizer=encoder.info.tokenizer,
         context=encoder.info.context,
     )
 
 
 def _notices(
-    ranked: _Ranked,
-    assignment: PromptAssignment,
-    n_truncated: int | None,
+    summary: AlignmentSummary,
     vectors: Tensor,
     encoder: TextEncoder,
     options: AlignOptions,
@@ -347,18 +299,18 @@ def _notices(
 ) -> list[Notice]:
     """Texts that the encoder cuts or cannot tell apart, small pools, too few prompts for intervals, and those of the images."""
     found, facts = [], {"total": f"{len(vectors):,}", "encoder": encoder.name}
-    if n_truncated:
-        count, context = f"{n_truncated:,}", encoder.info.context
-        found.append(notice("prompts-truncated", context=context, count=count, **facts))
+    if summary.n_truncated:
+        count = f"{summary.n_truncated:,}"
+        found.append(notice("prompts-truncated", context=summary.context, count=count, **facts))
     if alike := len(vectors) - len(torch.unique(vectors, dim=0)):
         found.append(notice("prompts-alike", count=f"{alike:,}", **facts))
     found += [
         notice("small-pool", pool=pool, asked=options.distractors + 1, what=what)
-        for pool, what in zip(ranked.pools, ("prompts", "images"), strict=True)
+        for pool, what in ((summary.pool, "prompts"), (summary.image_pool, "images"))
         if pool is not None and pool <= options.distractors
     ]
-    if assignment.n_units < LEAST_UNITS:
-        found.append(notice("few-prompts", n=assignment.n_units, least=LEAST_UNITS))
+    if summary.n_units < LEAST_UNITS:
+        found.append(notice("few-prompts", n=summary.n_units, least=LEAST_UNITS))
     info = features.extractor
     if info is not None and not info.comparable:
         found.append(notice("own-encoder", extractor=info.name))

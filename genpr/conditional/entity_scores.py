@@ -7,19 +7,21 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from genpr.conditional.parse_answers import Answer, Unreadable, is_none, read_entities
+from genpr.conditional.shared import conditional_result, metric_value, text_side
 from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary, load_vocabulary
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation import result as results
 from genpr.evaluation.result import Result, SideSummary
-from genpr.evaluation.tables import SUFFIXES, TableFormat, TableRow, is_folder, read_table
+from genpr.evaluation.tables import SUFFIXES, ImageValues, TableFormat, TableRow, is_folder, read_table
+from genpr.features.extractor import ExtractorInfo
+from genpr.images.item import plain_path
 from genpr.metrics.entities import EntityMetrics, entity_set_metrics
-from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 
 
@@ -178,19 +180,14 @@ def score_entities(
         metrics,
         expectations,
         [table, closed],
-        fake=_text_summary(origin, "answers", encoded),
+        fake=_side_of(origin, "answers", encoded),
         device="cpu",
         max_images=None,
         seed=seed,
         seconds={"score": time.perf_counter() - started},
-        notices=(
-            *_unreadable_notices(answers),
-            *nothing_expected_notices(expectations),
-            *_beside_notices(canonical, closed),
-        ),
-        entities=entity_summary(
-            metrics, closed, unreadable=tuple(unreadable), forms=tuple(forms.most_common())
-        ),
+        notices=_answer_notices(answers, canonical, closed),
+        unreadable=tuple(unreadable),
+        forms=tuple(forms.most_common()),
     )
 
 
@@ -209,57 +206,48 @@ def entity_metrics_of(
     )
 
 
-def entity_summary(
-    metrics: EntityMetrics,
-    closed: Vocabulary | None,
-    unreadable: tuple[results.Unreadable, ...] = (),
-    **fields: Any,  # noqa: ANN401 - the other fields
-) -> results.EntitySummary:
-    """What a result says about entities, the worst first."""
-    bounds = {name: score.bounds for name, score in metrics.scores.items() if score.bounds is not None}
-    return results.EntitySummary(
-        n_answers=metrics.n,
-        rows=tuple(results.EntityRow(*row) for row in metrics.entities),
-        unreadable=unreadable,
-        bounds=tuple(results.EntityBounds(f"entity.{name}", *ends) for name, ends in bounds.items()),
-        undefined=tuple((f"entity.{name}", why) for name, why in metrics.undefined.items()),
-        vocabulary=None if closed is None else len(closed),
-        **fields,
-    )
-
-
 def entity_result(
     metrics: EntityMetrics,
     expectations: Expectations,
     words: Sequence[Vocabulary | None],
     *,
+    extractor: ExtractorInfo | None = None,
     variant: str | None = None,
+    notices: Iterable[Notice],
+    unreadable: tuple[results.Unreadable, ...] = (),
+    forms: tuple[tuple[str, int], ...] = (),
+    classifier: results.ClassifierSummary | None = None,
     **fields: Any,  # noqa: ANN401 - the other fields of the result
 ) -> Result:
-    """The result of answers or of images; `words` are the vocabularies that decide what is right."""
-    extractor = fields.setdefault("extractor", None)
-    return Result(
-        metrics={
-            f"entity.{name}": MetricValue(
-                score.value,
-                None,
-                interval=score.interval,
-                replicates=None if score.replicates is None else tuple(score.replicates.tolist()),
-                n_counted=score.n,
-                extractor=None if extractor is None else extractor.name,
-                variant=variant,
-            )
-            for name, score in metrics.scores.items()
-        },
-        extractors={} if extractor is None else {extractor.name: extractor},
+    """The result of answers or of images; `words` are the vocabularies that decide what is right, the closed one last."""
+    name = None if extractor is None else extractor.name
+    values = {
+        f"entity.{each}": metric_value(score, extractor=name, variant=variant)
+        for each, score in metrics.scores.items()
+    }
+    entities = results.EntitySummary(
+        n_answers=metrics.n,
+        rows=tuple(results.EntityRow(*row) for row in metrics.entities),
+        unreadable=unreadable,
+        forms=forms,
+        classifier=classifier,
+        bounds=tuple(
+            results.EntityBounds(f"entity.{each}", *score.bounds)
+            for each, score in metrics.scores.items()
+            if score.bounds is not None
+        ),
+        undefined=tuple((f"entity.{each}", why) for each, why in metrics.undefined.items()),
+        vocabulary=None if words[-1] is None else len(words[-1]),
+    )
+    return conditional_result(
+        extractor,
+        metrics=values,
         protocol="entities",
         ties="closed",
-        distances="exact",
-        deviations=(),
-        real=expectations_summary(expectations, words),
-        n_shared=0,
-        versions=results.package_versions(),
-        undefined=tuple(f"entity.{name}" for name in metrics.undefined),
+        real=expectations_side(expectations, words),
+        undefined=tuple(f"entity.{each}" for each in metrics.undefined),
+        notices=(*notices, *_expectation_notices(expectations)),
+        entities=entities,
         **fields,
     )
 
@@ -276,32 +264,19 @@ def _check_answers(found: object) -> None:
         )
 
 
-def expectations_summary(expectations: Expectations, words: Sequence[Vocabulary | None]) -> SideSummary:
+def expectations_side(expectations: Expectations, words: Sequence[Vocabulary | None]) -> SideSummary:
     """Everything that decides what is right: other aliases or another vocabulary are another set of prompts."""
     rows = [
         json.dumps([row.id, sorted(row.expected), sorted(row.excluded), row.group])
         for row in expectations.rows
     ]
     rules = [None if each is None else sorted(each.by_name.items()) for each in words]
-    return _text_summary(expectations.origin, "prompts", rows, json.dumps(rules))
+    return _side_of(expectations.origin, "prompts", rows, json.dumps(rules))
 
 
-def _text_summary(source: str, what: str, rows: Sequence[str], *rules: str) -> SideSummary:
-    """A side that is no images, identified by what its rows and rules say."""
-    return SideSummary(
-        source=source,
-        n=len(rows),
-        n_embedded=0,
-        n_cached=0,
-        n_duplicates=0,
-        skipped=(),
-        flags={},
-        decoder={},
-        seconds=0.0,
-        content=sha256_of_rows(*rules, *sorted(rows)),
-        order=sha256_of_rows(*rules, *rows),
-        what=what,
-    )
+def _side_of(source: str, what: str, rows: Sequence[str], *rules: str) -> SideSummary:
+    content, order = sha256_of_rows(*rules, *sorted(rows)), sha256_of_rows(*rules, *rows)
+    return text_side(source, what, n=len(rows), content=content, order=order)
 
 
 def sha256_of_rows(*rows: str) -> str:
@@ -309,7 +284,7 @@ def sha256_of_rows(*rows: str) -> str:
     return hashlib.sha256("\n".join(rows).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def nothing_expected_notices(expectations: Expectations) -> list[Notice]:
+def _expectation_notices(expectations: Expectations) -> list[Notice]:
     """Whether there are images that say nothing about recall."""
     nothing = sum(not row.expected for row in expectations.rows)
     if not nothing:
@@ -319,20 +294,19 @@ def nothing_expected_notices(expectations: Expectations) -> list[Notice]:
     return [notice("nothing-expected", count=f"{nothing:,}", total=f"{len(expectations.rows):,}", **facts)]
 
 
-def _unreadable_notices(answers: Sequence[Answer | Unreadable]) -> list[Notice]:
+def _answer_notices(
+    answers: Sequence[Answer | Unreadable], found: Sequence[Collection[str] | None], closed: Vocabulary | None
+) -> Iterator[Notice]:
+    """Why answers could not be read, and which found names are not in the closed vocabulary."""
     codes = Counter(answer.code for answer in answers if isinstance(answer, Unreadable))
-    shown = ", ".join(f"{code} ({count:,})" for code, count in codes.most_common(5))
-    facts = {"count": f"{codes.total():,}", "total": f"{len(answers):,}", "shown": shown}
-    return [notice("unreadable-answers", **facts)] if codes else []
-
-
-def _beside_notices(found: Sequence[Collection[str] | None], closed: Vocabulary | None) -> list[Notice]:
-    """Which found names are not in the closed vocabulary."""
+    if codes:
+        shown = ", ".join(f"{code} ({count:,})" for code, count in codes.most_common(5))
+        total = f"{len(answers):,}"
+        yield notice("unreadable-answers", count=f"{codes.total():,}", total=total, shown=shown)
     names = dict.fromkeys(name for each in found for name in each or ())
     unlisted = [] if closed is None else [name for name in names if name not in closed]
-    return (
-        [notice("beside-vocabulary", count=f"{len(unlisted):,}", shown=some(unlisted, 3))] if unlisted else []
-    )
+    if unlisted:
+        yield notice("beside-vocabulary", count=f"{len(unlisted):,}", shown=some(unlisted, 3))
 
 
 Records = tuple[Sequence[TableRow], Sequence[str] | None, str]
@@ -400,6 +374,13 @@ class Expectations:
     has_ids: bool
     origin: str  # for messages
     from_prompts: bool  # whether entities were looked for in prompts
+
+    @property
+    def table(self) -> ImageValues[int]:
+        """The row of each image, by its name or in order."""
+        rows = range(len(self.rows))
+        by_name = {plain_path(each.id): row for row, each in enumerate(self.rows)}
+        return ImageValues(by_name if self.has_ids else rows, self.origin, "expectation")
 
 
 def read_expectations(

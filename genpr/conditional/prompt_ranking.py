@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.conditional.prompts import Captions
+from genpr.conditional.shared import metric_value
 from genpr.evaluation.result import Misranked
 from genpr.metrics.ranking import ranking_metrics, unit_pools
-from genpr.metrics.ranking_values import LEAST_UNITS, QueryMetric, QueryMetrics, halved
+from genpr.metrics.ranking_values import LEAST_UNITS, QueryMetrics, halved
 from genpr.metrics.real_manifold import PairProgress
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.uncertainty import interval_of
@@ -118,7 +119,7 @@ class PoolRanking:
         """Metrics by their full names, and the names of those undefined with so few candidates."""
         found = {f"retrieval.{prefix}{name}": self.metrics.get(name) for name in _METRICS}
         values = {
-            name: metric_value(metric, pool=self.pool)
+            name: metric_value(metric, chance=metric.chance, pool=self.pool)
             for name, metric in found.items()
             if metric is not None and metric.value is not None
         }
@@ -158,21 +159,6 @@ def rank_pools(
     unordered = np.empty_like(pools)
     unordered[order] = pools
     return PoolRanking(metrics, unordered, count)
-
-
-def metric_value(found: QueryMetric, *, null: float | None = None, pool: int | None = None) -> MetricValue:
-    """A metric of rankings that is defined, as a result holds it."""
-    assert found.value is not None
-    return MetricValue(
-        found.value,
-        None,
-        null=null,
-        interval=None if found.interval is None else (found.interval.low, found.interval.high),
-        replicates=None if found.replicates is None else tuple(found.replicates.tolist()),
-        n_counted=found.n,
-        chance=found.chance,
-        pool=pool,
-    )
 
 
 def clip_score(assignment: PromptAssignment, similarity: FeaturePairs, *, seed: int) -> MetricValue:

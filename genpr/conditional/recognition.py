@@ -7,7 +7,7 @@ the scored images by what they were asked to show: an entity that is never drawn
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
@@ -20,34 +20,25 @@ from genpr.conditional.entity_scores import (
     Expectations,
     entity_metrics_of,
     entity_result,
-    entity_summary,
-    expectations_summary,
-    nothing_expected_notices,
+    expectations_side,
     read_expectations,
     sha256_of_rows,
 )
 from genpr.conditional.options import EntityKeywords, EntityOptions
+from genpr.conditional.shared import embed_matched
 from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary, load_vocabulary
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.diagnostics import decoding_notices
-from genpr.evaluation.result import (
-    ClassifierSummary,
-    EntityThreshold,
-    Identities,
-    Result,
-    SideSummary,
-)
-from genpr.evaluation.tables import names_like
+from genpr.evaluation.result import ClassifierSummary, EntityThreshold, Identities, Result, SideSummary
 from genpr.features.custom import load_user_object, wrap_extractor
 from genpr.features.detectors import DETECTORS, DetectingExtractor, Detector, load_detector
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput, image_names, open_input, source_rows
+from genpr.features.inputs import OpenedInput, open_input
 from genpr.features.options import takes_options
 from genpr.features.registry import canonical_name, check_has_text
-from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures
+from genpr.features.source_features import Embedder, ExtractorKey
 from genpr.features.text import check_pair, is_custom, text_encoder_for
-from genpr.images.item import known_length, plain_path
 from genpr.memory import memory_limit
 from genpr.metrics.presence import LEAST_EXAMPLES, calibrate
 from genpr.notices import Notice, notice
@@ -273,48 +264,12 @@ def _embedded(
     scorer: Callable[[FeatureSet], Tensor],
 ) -> _Embedded:
     """Embed images, and match them with expectations; those of unusable images are left out."""
-    names = image_names(opened)
-    if names is not None:  # before images are read
-        _match_images(expectations, names, _name_of(opened))
-    side = SourceFeatures(opened, role, classifier.embedder, declared=(classifier.space,))
-    side.require([classifier.space], minimum=1)
-    features = side[classifier.space]
-    if names is None:  # only known now, and of the images that could be read
-        names = [features.name_of(row) for row in range(len(features))]
-        used: Sequence[int] = range(len(names))
-    else:
-        total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
-        used = list(source_rows(opened, features, total))
-    matched = _match_images(expectations, names, _name_of(opened))
+    found = embed_matched(opened, role, expectations.table, classifier.space, classifier.embedder)
     # In the order of the expectations: pairs of results are drawn alike, whatever their images are called.
-    rows = [matched[row] for row in used]
-    order = sorted(range(len(rows)), key=rows.__getitem__)
-    scores = scorer(features)[torch.tensor(order)]
-    chosen = tuple(expectations.rows[rows[row]] for row in order)
-    return _Embedded(replace(expectations, rows=chosen), features, scores)
-
-
-def _name_of(opened: OpenedInput) -> str:
-    return opened.source if isinstance(opened, FeatureSet) else opened.source.name
-
-
-def _match_images(expectations: Expectations, names: Sequence[str], source: str) -> list[int]:
-    """The expectation of each image: by the form of its name that is an id, or in order where there are no ids."""
-    if not expectations.has_ids and len(names) == len(expectations.rows):
-        return list(range(len(names)))
-    row_of = {plain_path(each.id): row for row, each in enumerate(expectations.rows)}
-    keys = names_like(names, row_of)
-    if expectations.has_ids and len(set(keys)) == len(keys) and row_of.keys() == set(keys):
-        return [row_of[key] for key in keys]
-    missing = [name for name, key in zip(names, keys, strict=True) if key not in row_of]
-    unused = sorted(row_of.keys() - keys)
-    raise DataError(
-        f"{expectations.origin} has {len(row_of):,} records and {source} {len(names):,} images: {len(missing):,} images have no "
-        f"record ({some(missing)}), and {len(unused):,} ids are of no image ({some(unused)}). Ids are paths relative to the "
-        "source, or file names or stems where all differ; records without ids need one for each image, in their order",
-        code="ids-do-not-match",
-        path=expectations.origin,
-    )
+    order = sorted(range(len(found.values)), key=found.values.__getitem__)
+    chosen = tuple(expectations.rows[found.values[row]] for row in order)
+    scores = scorer(found.features)[torch.tensor(order)]
+    return _Embedded(replace(expectations, rows=chosen), found.features, scores)
 
 
 def _presence_matrix(expectations: Expectations, vocabulary: Vocabulary) -> Tensor:
@@ -336,53 +291,40 @@ def _result(
 ) -> Result:
     """The result; expectations are its real side."""
     started = time.perf_counter()
-    expectations, features, options = scored.expectations, scored.features, classifier.embedder.options
+    features, options = scored.features, classifier.embedder.options
     levels = torch.tensor([each.thresholds[0] for each in thresholds], dtype=torch.float64)
-    present = (scored.scores >= levels).tolist()
-    found = [tuple(compress(vocabulary.entities, row)) for row in present]
-    metrics = entity_metrics_of(expectations, found, vocabulary, options.seed)
+    found = [tuple(compress(vocabulary.entities, row)) for row in (scored.scores >= levels).tolist()]
+    metrics = entity_metrics_of(scored.expectations, found, vocabulary, options.seed)
     # The answers of a classifier can all be read.
     metrics = replace(metrics, scores={k: v for k, v in metrics.scores.items() if k != "failure_rate"})
-    extractor, is_detector = features.extractor, classifier.classes is not None
+    is_detector = classifier.classes is not None
+    # `genpr features` cannot keep scores of detectors.
+    of_features = [
+        replace(each, hint="") if is_detector and each.code == "extractor-not-cached" else each
+        for each in features.notices
+    ]
+    said = _recognition_notices(thresholds, classifier.name)
     return entity_result(
         metrics,
-        expectations,
+        scored.expectations,
         [vocabulary, vocabulary],
-        variant=_variant(classifier, labeled),
         # The extractor may be that of published numbers; entities found by it are not.
-        extractor=None if extractor is None else replace(extractor, comparable=False),
+        extractor=None if features.extractor is None else replace(features.extractor, comparable=False),
+        variant=_variant(classifier, labeled),
+        notices=(*said, *decoding_notices("fake", features), *of_features),
+        classifier=ClassifierSummary(
+            name=classifier.name,
+            kind="detector" if is_detector else "zero-shot",
+            chosen="fixed" if labeled is None else "labeled",
+            source="" if labeled is None else f"{labeled.features.source} with {labeled.expectations.origin}",
+            templates=() if is_detector else (TEMPLATE,),
+            entities=tuple(thresholds),
+        ),
         fake=SideSummary.of(features, Identities.of(features)),
         device=str(classifier.embedder.device),
         max_images=options.max_images,
         seed=options.seed,
         seconds={**seconds, "score": time.perf_counter() - started},
-        notices=(
-            *_recognition_notices(thresholds, classifier.name),
-            *nothing_expected_notices(expectations),
-            *decoding_notices("fake", features),
-            # `genpr features` cannot keep scores of detectors.
-            *(
-                replace(each, hint="") if is_detector and each.code == "extractor-not-cached" else each
-                for each in features.notices
-            ),
-        ),
-        entities=entity_summary(
-            metrics, vocabulary, classifier=_classifier_summary(thresholds, classifier, labeled)
-        ),
-    )
-
-
-def _classifier_summary(
-    thresholds: Sequence[EntityThreshold], classifier: _Classifier, labeled: _Embedded | None
-) -> ClassifierSummary:
-    is_detector = classifier.classes is not None
-    return ClassifierSummary(
-        name=classifier.name,
-        kind="detector" if is_detector else "zero-shot",
-        chosen="fixed" if labeled is None else "labeled",
-        source="" if labeled is None else f"{labeled.features.source} with {labeled.expectations.origin}",
-        templates=() if is_detector else (TEMPLATE,),
-        entities=tuple(thresholds),
     )
 
 
@@ -390,15 +332,14 @@ def _variant(classifier: _Classifier, labeled: _Embedded | None) -> str:
     """What beside the extractor decides what counts as there: results that differ in it are not comparable."""
     chosen = f"found from a score of {DETECTED:g} on"
     if labeled is not None:
-        labels = expectations_summary(labeled.expectations, [None, None]).content
+        labels = expectations_side(labeled.expectations, [None, None]).content
         digits = sha256_of_rows(Identities.of(labeled.features).content, labels)[:8]
         chosen = f"thresholds by labeled images {digits}"
     return f"{chosen}, asked as {TEMPLATE}" if classifier.classes is None else chosen
 
 
-def _recognition_notices(thresholds: Sequence[EntityThreshold], name: str) -> list[Notice]:
+def _recognition_notices(thresholds: Sequence[EntityThreshold], name: str) -> Iterator[Notice]:
     """What a reader should know of the classification."""
-    found = []
     rates = [
         (each.sensitivity + 1 - each.false_positive_rate) / 2
         for each in thresholds
@@ -406,9 +347,8 @@ def _recognition_notices(thresholds: Sequence[EntityThreshold], name: str) -> li
     ]
     if poor := sum(rate < _POOR for rate in rates):
         facts = {"classifier": name, "count": f"{poor:,}", "total": f"{len(rates):,}"}
-        found.append(notice("poorly-recognized", limit=f"{100 * _POOR:.0f} %", **facts))
+        yield notice("poorly-recognized", limit=f"{100 * _POOR:.0f} %", **facts)
     shared = sum(not each.is_own for each in thresholds)
     if shared and rates:
         total = f"{len(thresholds):,}"
-        found.append(notice("shared-thresholds", count=f"{shared:,}", total=total, least=LEAST_EXAMPLES))
-    return found
+        yield notice("shared-thresholds", count=f"{shared:,}", total=total, least=LEAST_EXAMPLES)

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from genpr.errors import DataError, UsageError
 from genpr.metrics.ranking_values import LEAST_UNITS, halved
-from genpr.metrics.uncertainty import interval_of, standard_error
+from genpr.metrics.uncertainty import Interval, interval_of, standard_error
 
 _OF_EXPECTED = ("recall", "micro_recall", "macro_recall", "all_found")
 ENTITY_METRICS = (*_OF_EXPECTED, "precision", "micro_precision", "macro_precision", "failure_rate")
@@ -60,7 +60,7 @@ class EntityScore:
     """
 
     value: float
-    interval: tuple[float, float] | None
+    interval: Interval | None
     bounds: tuple[float, float] | None
     n: int
     replicates: Tensor | None
@@ -285,7 +285,7 @@ def entity_set_metrics(
 
 def _interval(
     value: float, statistic: Statistic, n_units: int, sizes: tuple[int, int], seed: int
-) -> tuple[tuple[float, float] | None, Tensor | None]:
+) -> tuple[Interval | None, Tensor | None]:
     """The 95 % interval and the replicates; None for few images.
 
     As how many independent yes-or-no images the value is as sure (Korn and Graubard 1998) decides its exact interval. An image
@@ -300,8 +300,7 @@ def _interval(
         return None, None
     variance = standard_error(replicates) ** 2
     effective = int(value * (1 - value) / variance) if variance > 0 else units
-    found = interval_of(value, replicates, n=min(max(effective, units), max(decisions, units)))
-    return (found.low, found.high), replicates
+    return interval_of(value, replicates, n=min(max(effective, units), max(decisions, units))), replicates
 
 
 def _rows(table: _Table) -> tuple[EntityCount, ...]:

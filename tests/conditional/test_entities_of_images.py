@@ -109,15 +109,15 @@ def test_a_subset_and_unusable_images_leave_their_expectations_out(write_images,
 
 
 @pytest.mark.parametrize(
-    ("folder", "n"), [("", 63), ("", 65), ("other/", 64)], ids=["missing", "unused", "folder"]
+    ("folder", "n", "code"), [("", 63, "missing"), ("", 65, "unused"), ("other/", 64, "unused")]
 )
-def test_ids_that_do_not_match_are_refused(write_images, tmp_path, folder, n):
+def test_ids_that_do_not_match_are_refused(write_images, tmp_path, folder, n, code):
     path = write_expected(
         tmp_path / "e.csv", (WANTED * 2)[:n], [f"{folder}{row:05d}.png" for row in range(n)]
     )
     with pytest.raises(DataError) as caught:
         in_images(path, write_images("images", IMAGES))
-    assert caught.value.code == "ids-do-not-match"
+    assert caught.value.code == f"expectations-{code}"
 
 
 def test_prompts_find_their_entities_and_aliases_count(tmp_path):
@@ -173,7 +173,7 @@ def test_comparisons_need_the_same_classifier_and_vocabulary():
         ({"by": "fasterrcnn_resnet50_fpn_v2", "offline": True}, "weights-missing"),
         ({"by": f"{toy_colors.__file__}:pair", "weights": "w.pth"}, "weights-unused"),
         ({"by": Pair(), "vocabulary": list(COLORS)}, "no-thresholds"),
-        ({"expected": WANTED[:-1]}, "ids-do-not-match"),
+        ({"expected": WANTED[:-1]}, "expectation-count"),
         ({"calibrate_on": LABELED, "calibrate_expected": [["sofa"]] * 64}, "no-thresholds"),
         ({"calibrate_on": LABELED, "calibrate_expected": [list(COLORS)] * 64}, "no-thresholds"),
     ],

@@ -120,7 +120,7 @@ def test_values_are_those_of_the_definitions(seed):
         by_definition(expected, found, closed)
     )
     for score in metrics.scores.values():
-        low, high = score.interval
+        low, high = score.interval.low, score.interval.high
         assert 0 <= low < score.value < high <= 1 or score.value in (0, 1)
         assert score.replicates.shape == (100,)
 
@@ -131,20 +131,21 @@ def test_intervals_are_of_prompts_where_images_share_them():
     shared = entity_set_metrics(expected, found, groups=groups).scores["recall"]
     assert (alone.n, shared.n) == (sum(each is not None for each in found), 40)
     assert shared.value == alone.value
-    width = [score.interval[1] - score.interval[0] for score in (alone, shared)]
+    width = [score.interval.high - score.interval.low for score in (alone, shared)]
     assert width[1] > 1.2 * width[0]
 
 
 def test_intervals_need_ten_images():
     assert entity_set_metrics([{"a"}] * 9, [{"a"}] * 9).scores["recall"].interval is None
     interval = entity_set_metrics([{"a"}] * 10, [{"a"}] * 10).scores["recall"].interval
-    assert interval == (pytest.approx(0.692, abs=0.001), 1)  # Clopper and Pearson: nothing failed so far
+    # Clopper and Pearson: nothing failed so far.
+    assert (interval.low, interval.high) == (pytest.approx(0.692, abs=0.001), 1)
 
 
 def test_images_of_one_prompt_are_one_chance_to_fail():
     expected = [{"a", "b"}] * 40
     scores = entity_set_metrics(expected, expected, groups=[i // 4 for i in range(40)]).scores
-    low = [scores[name].interval[0] for name in ("recall", "micro_recall", "macro_recall", "all_found")]
+    low = [scores[name].interval.low for name in ("recall", "micro_recall", "macro_recall", "all_found")]
     assert low == pytest.approx([0.692] * 4, abs=0.001)  # of 10, not of 40 or 80
     assert scores["recall"].bounds is None
 
@@ -158,7 +159,7 @@ def test_intervals_hold_the_truth():
         expected, found, _ = drawn(rng, 80)
         metrics = entity_set_metrics(expected, found, vocabulary={f"e{i}" for i in range(8)}, seed=seed)
         for name, score in metrics.scores.items():
-            held[name] += score.interval[0] <= truth[name] <= score.interval[1]
+            held[name] += truth[name] in score.interval
     assert min(held.values()) >= 53, held
 
 

@@ -1,0 +1,102 @@
+"""What alignment and entities share: images that are embedded and matched with a table, and the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from genpr.evaluation.result import Result, SideSummary, package_versions
+from genpr.evaluation.tables import ImageValues
+from genpr.features.extractor import ExtractorInfo
+from genpr.features.feature_set import FeatureSet
+from genpr.features.inputs import OpenedInput, image_names, source_rows
+from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures
+from genpr.images.item import known_length
+from genpr.metrics.entities import EntityScore
+from genpr.metrics.ranking_values import QueryMetric
+from genpr.metrics.value import MetricValue
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class MatchedImages(Generic[T]):
+    """Features and names of the images that were used, and the value that a table has for each."""
+
+    features: FeatureSet
+    names: list[str]
+    values: list[T]
+
+
+def embed_matched(
+    opened: OpenedInput,
+    role: str,
+    table: ImageValues[T],
+    space: ExtractorKey,
+    embedder: Embedder,
+    check: Callable[[list[T]], object] = lambda _: None,
+) -> MatchedImages[T]:
+    """Embed images; what names alone show to be wrong, by the table or by `check`, is told before any is embedded."""
+    listed = image_names(opened)
+    if listed is not None:
+        table.check_used(listed)
+        check(_complete(table, listed, range(len(listed)), len(listed)))
+    side = SourceFeatures(opened, role, embedder, declared=(space,))
+    side.require([space], minimum=1)
+    features = side[space]
+    total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
+    names = [features.name_of(row) for row in range(len(features))]
+    is_whole = total is None and not features.skipped
+    rows = range(len(features)) if is_whole else source_rows(opened, features, total)
+    return MatchedImages(features, names, _complete(table, names, rows, total))
+
+
+def _complete(table: ImageValues[T], names: list[str], rows: Sequence[int], total: int | None) -> list[T]:
+    values = table.match(names, rows, total)
+    table.check_complete(names, values)
+    return [each for each in values if each is not None]
+
+
+def metric_value(score: QueryMetric | EntityScore, **fields: Any) -> MetricValue:  # noqa: ANN401 - other fields
+    """A defined metric of rankings or of entities, as a result holds it."""
+    assert score.value is not None
+    return MetricValue(
+        score.value,
+        None,
+        interval=None if score.interval is None else (score.interval.low, score.interval.high),
+        replicates=None if score.replicates is None else tuple(score.replicates.tolist()),
+        n_counted=score.n,
+        **fields,
+    )
+
+
+def text_side(source: str, what: str, *, n: int, content: str, order: str) -> SideSummary:
+    """A side of a result that is texts and no images, identified by hashes of its contents."""
+    return SideSummary(
+        source=source,
+        n=n,
+        n_embedded=0,
+        n_cached=0,
+        n_duplicates=0,
+        skipped=(),
+        flags={},
+        decoder={},
+        seconds=0.0,
+        content=content,
+        order=order,
+        what=what,
+    )
+
+
+def conditional_result(extractor: ExtractorInfo | None, **fields: Any) -> Result:  # noqa: ANN401 - the other fields
+    """A result of metrics that compare with prompts or entities."""
+    return Result(
+        extractor=extractor,
+        extractors={} if extractor is None else {extractor.name: extractor},
+        distances="exact",
+        deviations=(),
+        n_shared=0,
+        versions=package_versions(),
+        **fields,
+    )
