@@ -99,7 +99,7 @@ def _of_votes(
 def _of_probe(
     tested: Labeled, trained: Labeled, n_classes: int, *, halves: bool
 ) -> tuple[Tally, dict[str, Tally]]:
-    probe = LinearProbe.fit(*trained, n_classes)
+    probe = LinearProbe.fit(*trained)
     recognized = probe.predict(tested[0])
     tally = Tally.of(tested[1], recognized, n_classes)
     if not halves:
@@ -109,7 +109,7 @@ def _of_probe(
     )
     again = []
     for inside, fitted_on in zip(of_tested[:_REFITS], of_trained[:_REFITS], strict=True):
-        part = LinearProbe.fit(trained[0][fitted_on], trained[1][fitted_on], n_classes, start=probe)
+        part = LinearProbe.fit(trained[0][fitted_on], trained[1][fitted_on], start=probe)
         again.append(Tally.of(tested[1][inside], part.predict(tested[0][inside]), n_classes))
     as_it_is = [Tally.of(tested[1][inside], recognized[inside], n_classes) for inside in of_tested]
     return tally, {"fitted again": Tally.stacked(again), "as it is": Tally.stacked(as_it_is)}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Self, Unpack
 
 from genpr.errors import GenprError
-from genpr.evaluation.label_metrics import LabelConfig, check_labels
+from genpr.evaluation.label_metrics import LabelConfig
 from genpr.evaluation.options import ScoreKeywords, ScoreOptions
 from genpr.evaluation.per_class import (
     MIN_IMAGES,
@@ -95,7 +95,8 @@ def check_before_embedding(
     with memory_limit(options.max_memory):
         opened = open_input(real, "real"), open_input(fake, "fake")
         check_same_kind(*opened)
-        check_labels(options.labels, *opened, policy=options.bad_images)
+        if options.labels is not None:
+            LabelConfig.of(options.labels, opened[0], options.bad_images).check(opened[1])
         if classes is not None:
             plan = ScorePlan.of(options.protocol, opened[0], options)
             ClassScorer.of(plan, Embedder(options), sources=(real, fake), opened=opened, **classes)

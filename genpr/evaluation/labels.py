@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,7 +47,6 @@ _FORMAT = TableFormat(
     any_names=True,
 )
 _KINDS = "a .csv of name,label, a dataset.json, an .npy in the order of the images, or the word folders"
-_SEPARATOR = ";"
 _MIN_IMAGES_PER_FOLDER = 10  # on average; folders of fewer images are not taken for classes
 LABELS_HINT = "say where they are with real_labels and fake_labels (--real-labels, --fake-labels)"
 
@@ -101,13 +99,12 @@ def labels_of(labels: Labels, names: Sequence[str], rows: Sequence[int], total: 
     return found
 
 
-def open_labels(labels: object, source: object, role: str, *, sets: bool = False) -> Labels:
+def open_labels(labels: object, source: object, role: str) -> Labels:
     """Read the labels of one data set.
 
     `labels` are a file: `.csv` or `.tsv` with a name and a label per line, `.json` as StyleGAN's tools write it, `.npy` with a label
     per image; "folders"; a sequence or 1-D array of labels in the order of the source; or None to look into the source, as the user
-    gave it or opened: dataset.json, arr_1 of an .npz file, labels beside the images of shards, else sub-folders. With `sets` an image
-    may have several labels or none: lists in JSON and Python become the text of a JSON list, as does an empty cell of a CSV.
+    gave it or opened: dataset.json, arr_1 of an .npz file, labels beside the images of shards, else sub-folders.
     """
     if isinstance(labels, FolderLabels | ImageValues):
         return labels
@@ -116,11 +113,11 @@ def open_labels(labels: object, source: object, role: str, *, sets: bool = False
     if isinstance(labels, str) and labels == "folders":
         return FolderLabels()
     if isinstance(labels, str | os.PathLike):
-        return _read_file(Path(labels), role, sets=sets)
-    return _in_order(labels, f"{role}_labels", sets=sets)
+        return _read_file(Path(labels), role)
+    return _in_order(labels, f"{role}_labels")
 
 
-def _read_file(path: Path, role: str, *, sets: bool = False) -> ImageValues[Label]:
+def _read_file(path: Path, role: str) -> ImageValues[Label]:
     shown, suffix = printable(str(path)), path.suffix.lower()
     if not is_file(path):
         raise UsageError(
@@ -132,23 +129,22 @@ def _read_file(path: Path, role: str, *, sets: bool = False) -> ImageValues[Labe
         with damage_reported(path, ".npy file", code="npy-damaged"):
             return _in_order(read_npy(path, check=partial(_check_array, origin=shown)), shown)
     if suffix == ".json":
-        return _from_json(read_text(path, "labels", code="labels-damaged"), shown, sets=sets)
+        return _from_json(read_text(path, "labels", code="labels-damaged"), shown)
     if suffix not in {".csv", ".tsv"}:
         raise UsageError(
             f"{shown} is of unknown kind ({suffix or 'no suffix'}); labels are {_KINDS}",
             code="labels-kind",
             path=str(path),
         )
-    return _by_name(_table_pairs(path, sets=sets), shown)
+    return _by_name(_table_pairs(path), shown)
 
 
-def _table_pairs(path: Path, *, sets: bool) -> Iterator[tuple[str, Label]]:
+def _table_pairs(path: Path) -> Iterator[tuple[str, Label]]:
     """Name and label of each line of a table."""
-    empty = join_labels([]) if sets else ""
     for row in read_table(path, _FORMAT):
         if len(row.values) < 2:
             raise _FORMAT.error(str(path), "expected are name,label, or a heading with name and label")
-        yield row.values["id"], row.values["label"].strip() or empty
+        yield row.values["id"], row.values["label"].strip()
 
 
 def _by_name(pairs: Iterable[tuple[str, Label]], origin: str) -> ImageValues[Label]:
@@ -243,7 +239,7 @@ def _check_kind(shape: Sequence[int], dtype: np.dtype[Any], origin: str) -> None
         )
 
 
-def _in_order(labels: Any, origin: str, *, sets: bool = False) -> ImageValues[Label]:  # noqa: ANN401 - a user's object
+def _in_order(labels: Any, origin: str) -> ImageValues[Label]:  # noqa: ANN401 - a user's object
     """Integers and strings as text; None and empty ones are no class."""
     if hasattr(labels, "detach"):
         labels = labels.detach().cpu().numpy()
@@ -257,12 +253,10 @@ def _in_order(labels: Any, origin: str, *, sets: bool = False) -> ImageValues[La
         raise _wrong_label(
             origin, type(labels).__name__, "pass a list or an array in the order of the images"
         )
-    return ImageValues(tuple(_class(label, origin, sets=sets) for label in labels), origin, "label")
+    return ImageValues(tuple(_class(label, origin) for label in labels), origin, "label")
 
 
-def _class(label: object, origin: str, *, sets: bool = False) -> Label:
-    if sets and isinstance(label, list | tuple | set | frozenset):
-        return join_labels([_class(each, origin) for each in label])
+def _class(label: object, origin: str) -> Label:
     if label is None or isinstance(label, str):
         return label or None
     if isinstance(label, Integral) and not isinstance(label, bool):
@@ -278,9 +272,7 @@ def _wrong_label(origin: str, found: str, action: str) -> DataError:
     )
 
 
-def _from_json(
-    data: bytes | str, origin: str, *, sets: bool = False, most: int = PARSED_BYTES
-) -> ImageValues[Label]:
+def _from_json(data: bytes | str, origin: str, *, most: int = PARSED_BYTES) -> ImageValues[Label]:
     """`{"labels": [[name, class], ...]}`, as dataset_tool.py of StyleGAN writes it."""
     try:
         record = parse_json(data, most=most)
@@ -300,48 +292,7 @@ def _from_json(
     for entry in entries:
         if not isinstance(entry, list | tuple) or len(entry) != 2 or not isinstance(entry[0], str):
             raise _FORMAT.error(origin, f"{short(repr(entry))} is no [name, class]")
-    return _by_name(((name, _class(label, origin, sets=sets)) for name, label in entries), origin)
-
-
-def join_labels(labels: Iterable[Label]) -> str:
-    """Several labels of one image as the text of a JSON list, in order and each label once.
-
-    Example:
-        >>> join_labels(["hat", "cat", "hat"])
-        '["cat", "hat"]'
-    """
-    return json.dumps(sorted({label for label in labels if label}), ensure_ascii=False)
-
-
-def is_label_list(text: str) -> bool:
-    """Whether a text stands for several labels, or none, rather than for one."""
-    return _SEPARATOR in text or _json_list(text) is not None
-
-
-def split_labels(text: str) -> Sequence[str]:
-    """The labels that a text stands for.
-
-    Example:
-        >>> split_labels("cat; hat"), split_labels('["cat", 3]'), split_labels("[]"), split_labels("cat")
-        (['cat', 'hat'], ['cat', '3'], [], ['cat'])
-    """
-    listed = _json_list(text)
-    if listed is not None:
-        return listed
-    return [label for part in text.split(_SEPARATOR) if (label := part.strip())]
-
-
-def _json_list(text: str) -> list[str] | None:
-    """The entries of a JSON list of texts and integers; None if it is no such list."""
-    if not (text.startswith("[") and text.endswith("]")):
-        return None
-    try:
-        found = parse_json(text)
-    except ValueError:
-        return None
-    if not all(isinstance(each, str | int) and not isinstance(each, bool) for each in found):
-        return None
-    return [str(each) for each in found if each != ""]
+    return _by_name(((name, _class(label, origin)) for name, label in entries), origin)
 
 
 @dataclass(frozen=True)
@@ -425,15 +376,11 @@ def check_shared(real: LabeledImages, fake: LabeledImages) -> None:
     """Refuse data sets that have no class in common ("labels-disagree")."""
     if real.rows.keys() & fake.rows.keys():
         return
-    numbers = [all(label.isdecimal() for label in images.rows) for images in (real, fake)]
-    stripped = [{label.casefold().lstrip("0 ") for label in images.rows} for images in (real, fake)]
-    cause = "are these the same data set, and are the folders classes?"
-    if numbers[0] != numbers[1]:
-        by_number, by_name = ("real", "fake") if numbers[0] else ("fake", "real")
-        cause = f"the {by_number} classes are numbers and the {by_name} ones names; give both the same with a CSV of name,label"
-    elif stripped[0] & stripped[1]:
-        cause = "they differ in case or leading zeros; labels are compared letter by letter"
-    raise DataError(f"no class is on both sides: {real}; {fake}; {cause}", code="labels-disagree")
+    raise DataError(
+        f"no class is on both sides: {real}; {fake}; are these the same data set? Labels are compared letter by letter: 1 is "
+        "neither 01 nor a name; give both sides the same with a CSV of name,label",
+        code="labels-disagree",
+    )
 
 
 @dataclass(frozen=True)

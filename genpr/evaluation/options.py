@@ -28,12 +28,7 @@ KNN, LINEAR = "knn", "linear"
 MOST_VOTERS = 1000
 
 _FILES = (".csv", ".tsv", ".json", ".npy")
-_OF_CLASSIFIERS = ("gan_test", "gan_train", "macro_precision", "macro_recall", "macro_f1")
-_AVERAGES = tuple(
-    f"{over}_{what}"
-    for over in ("macro", "micro", "weighted", "samples")
-    for what in ("precision", "recall", "f1")
-)
+_AVERAGES = ("macro_precision", "macro_recall", "macro_f1")
 
 
 @dataclass(frozen=True)
@@ -43,8 +38,7 @@ class LabelOptions:
     Attributes:
         real_labels: Labels of the reals, as for `Evaluator.score_classes`: a file, "folders", a label per image, or None to
             look into the source. Not used where recognized labels come from a file.
-        fake_labels: What the fakes were asked to be, likewise; of every fake set that is scored. Where recognized labels
-            come from a file, an image may have several, separated by ";" or in a list.
+        fake_labels: What the fakes were asked to be, likewise; of every fake set that is scored.
         classifier: "knn", a vote of the nearest; "linear", a linear probe; or a .csv, .tsv, .json or .npy file with the label
             that each fake was recognized as by another tool.
         k: Who votes, for "knn".
@@ -81,8 +75,8 @@ class LabelOptions:
     @property
     def names(self) -> tuple[str, ...]:
         """The metrics that a score may have because of them."""
-        names = ("accuracy", "exact_match", *_AVERAGES) if self.is_file else _OF_CLASSIFIERS
-        return tuple(f"label.{name}" for name in names)
+        accuracies = ("accuracy",) if self.is_file else ("gan_test", "gan_train")
+        return tuple(f"label.{name}" for name in (*accuracies, *_AVERAGES))
 
 
 class ScoreKeywords(EmbedKeywords, total=False):

@@ -146,8 +146,8 @@ class FittedReference:
         result = self._result(fakes, scores)
         if self._label_scorer is None:
             return result, scores, None
-        labels = self._label_scorer.score(fakes, fakes[self._main])
-        return labels.added_to(result), scores, labels.recognized
+        result, labels = self._label_scorer.add_to(result, fakes, fakes[self._main])
+        return result, scores, labels
 
     def _score_images(self, fake: SourceFeatures, embedder: Embedder) -> PerImageScores:
         result, scores, seen = self._score(fake, embedder)

@@ -178,7 +178,7 @@ class LabelSummary:
     classifier: str  # "knn", "linear", or where recognized labels come from
     k: int | None  # of the vote; None for others
     rows: tuple[LabelRow, ...]  # one per class, the worst by their `standing` first
-    confusions: tuple[Confusion, ...]  # the largest, largest first; none where images have sets of labels
+    confusions: tuple[Confusion, ...]  # the largest, largest first
     undefined: tuple[str, ...]  # what has no value, in words
     n: int = 0  # images that were asked for something
     # where the labels of "real" and "fake" come from, as far as they are used

@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.labels import mean_of_defined, ratios
+from genpr.metrics.labels import Ratios, mean_of_defined, ratios
 from genpr.metrics.real_manifold import choose_engine
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.halves import Halves, others_for, unpacked
@@ -30,19 +30,11 @@ from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import nearest_between
 
 Counts = NDArray[np.float64]
-Kind = Literal["knn", "linear"]
 
 RATES = ("accuracy", "macro_precision", "macro_recall", "macro_f1")
-"""What a tally knows, of single labels."""
-
-UNKNOWN = -1
-"""The class where there are no votes."""
-
-L2 = 0.1
-"""Weight of the penalty of the probe."""
-
-LEAST_IN_HALF = 10
-"""Images of each set that a half needs, beside k."""
+UNKNOWN = -1  # the class where there are no votes
+L2 = 0.1  # weight of the penalty of the probe
+LEAST_IN_HALF = 10  # images of each set, beside k
 
 _ROWS, _STEPS, _TOLERANCE = 2**14, 200, 3e-5
 _VOTE_ROWS, _PAIRS = 2**16, 2**28  # of lists looked at together, and of voters of one list compared
@@ -61,49 +53,38 @@ class LinearProbe:
     It minimizes mean(-log softmax(W x + b)[class]) + (l2 / 2) |W|^2, as scikit-learn's `LogisticRegression(C=1 / (l2 * n))`.
     The problem is convex, so nothing depends on the start. Features are float32; weights and sums float64.
 
-    `mean` and `scale` are (d,), `weight` (d, classes), `bias` (classes,), `present` (classes,) bool: no other class is predicted.
+    Of the c classes that it saw, `known` (c,) int64 ascending, `weight` is (d, c) and `bias` (c,); `mean` and `scale` are (d,).
     """
 
+    known: Tensor
     mean: Tensor
     scale: Tensor
     weight: Tensor
     bias: Tensor
-    present: Tensor
 
     @classmethod
     def fit(
-        cls,
-        features: Tensor,
-        labels: Tensor,
-        n_classes: int,
-        *,
-        l2: float = L2,
-        start: LinearProbe | None = None,
+        cls, features: Tensor, labels: Tensor, *, l2: float = L2, start: LinearProbe | None = None
     ) -> LinearProbe:
-        """Fit (n, d) float32 `features` and (n,) int64 `labels`; few steps are left from a `start` on similar features."""
+        """Fit (n, d) float32 `features` and (n,) int64 `labels`; few steps are left from a `start` on more of the same."""
         mean, scale = _moments(features)
-        present = torch.bincount(labels, minlength=n_classes) > 0
-        known = present.nonzero()[:, 0]
-        place = torch.zeros(n_classes, dtype=torch.int64, device=labels.device)
-        place[known] = torch.arange(len(known), device=labels.device)
+        known, wanted = torch.unique(labels, return_inverse=True)
         first = mean.new_zeros(features.shape[1] + 1, len(known))
         if start is not None:
-            first[:-1], first[-1] = start.weight[:, known], start.bias[known]
+            columns = torch.searchsorted(start.known, known)
+            first[:-1], first[-1] = start.weight[:, columns], start.bias[columns]
         with plain_arithmetic(features.device):
             scaled = ((features - mean.float()) / scale.float()).float()
-            fitted = _minimized(scaled, place[labels], first, l2)
-        weight, bias = fitted.new_zeros(features.shape[1], n_classes), fitted.new_zeros(n_classes)
-        weight[:, known], bias[known] = fitted[:-1], fitted[-1]
-        return cls(mean, scale, weight, bias, present)
+            fitted = _minimized(scaled, wanted, first, l2)
+        return cls(known, mean, scale, fitted[:-1], fitted[-1])
 
     def predict(self, features: Tensor) -> Tensor:
         """The class of the highest score of each of (m, d) features, the first of equal ones: (m,) int64."""
         found = []
         for block in torch.split(features, _ROWS):
             scores = ((block.double() - self.mean) / self.scale) @ self.weight + self.bias
-            scores = scores.masked_fill(~self.present, -torch.inf)
             is_best = scores == scores.max(dim=1, keepdim=True).values
-            found.append(is_best.long().argmax(dim=1))
+            found.append(self.known[is_best.long().argmax(dim=1)])
         return torch.cat(found)
 
 
@@ -261,9 +242,13 @@ class Tally:
         columns = zip(*((each.right, each.requested, each.predicted) for each in tallies), strict=True)
         return cls(*(np.stack(column) for column in columns))
 
+    def ratios(self) -> Ratios:
+        """Precision, recall and F1 of each class."""
+        return ratios(self.right, self.requested, self.predicted)
+
     def rates(self) -> dict[str, Counts]:
         """Accuracy, and the macro averages of what is defined, by name: (...) float64, NaN where nothing is."""
-        precision, recall, f = ratios(self.right, self.requested, self.predicted)
+        precision, recall, f = self.ratios()
         return {
             "accuracy": np.asarray(self.right.sum(axis=-1) / self.requested.sum(axis=-1)),
             "macro_precision": mean_of_defined(precision),
@@ -322,9 +307,7 @@ class LinearReference:
 
     def __init__(self, features: Tensor, labels: Tensor, *, seed: int) -> None:
         self._features, self._labels, self._seed = features, labels, seed
-        self._n_classes = int(labels.max()) + 1
-        self._probe = LinearProbe.fit(features, labels, self._n_classes)
-        self._of_halves: dict[bytes, LinearProbe] = {}
+        self._vote = _Refitted(features, labels)
 
     def by_others(self, requested: Tensor | None) -> Tensor:
         """By probes of the other folds."""
@@ -336,33 +319,31 @@ class LinearReference:
             if requested is not None:
                 rows = rows[sample_like(labels[rows], requested, self._seed)]
             tested = (folds == fold).nonzero()[:, 0]
-            probe = LinearProbe.fit(features[rows], labels[rows], self._n_classes)
-            found[tested] = probe.predict(features[tested])
+            found[tested] = LinearProbe.fit(features[rows], labels[rows]).predict(features[tested])
         return found
 
     def against(self, features: Tensor, labels: Tensor) -> tuple[Vote, Vote]:
         """By probes that are fitted again on every half."""
-        by_fakes = LinearProbe.fit(features, labels, int(labels.max()) + 1)
-        return (
-            _refitted(self._probe, self._features, self._labels, features, self._of_halves),
-            _refitted(by_fakes, features, labels, self._features, {}),
-        )
+        return partial(self._vote, features), partial(_Refitted(features, labels), self._features)
 
 
-def _refitted(
-    probe: LinearProbe, features: Tensor, labels: Tensor, queries: Tensor, of_halves: dict[bytes, LinearProbe]
-) -> Vote:
-    """Votes of a probe, and of probes of halves of what it was fitted on; these are kept by their membership."""
+class _Refitted:
+    """A probe, and probes of halves of what it was fitted on, which are kept by their membership."""
 
-    def vote(rows: Tensor | None, half: Tensor | None) -> Tensor:
+    def __init__(self, features: Tensor, labels: Tensor) -> None:
+        self._features, self._labels = features, labels
+        self._probe = LinearProbe.fit(features, labels)
+        self._of_halves: dict[bytes, LinearProbe] = {}
+
+    def __call__(self, queries: Tensor, rows: Tensor | None, half: Tensor | None) -> Tensor:
         if half is None:
-            return probe.predict(queries)
+            return self._probe.predict(queries)
         key = np.packbits(half.cpu().numpy()).tobytes()
-        if key not in of_halves:
-            of_halves[key] = LinearProbe.fit(features[half], labels[half], len(probe.present), start=probe)
-        return of_halves[key].predict(queries if rows is None else queries[rows])
-
-    return vote
+        if key not in self._of_halves:
+            self._of_halves[key] = LinearProbe.fit(
+                self._features[half], self._labels[half], start=self._probe
+            )
+        return self._of_halves[key].predict(queries if rows is None else queries[rows])
 
 
 def class_sizes_like(requested: Tensor, there: Tensor) -> Tensor:
@@ -425,18 +406,30 @@ def by_class(labels: Tensor, seed: int, stream: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """A classifier trained on one set and tested on the n images of the other.
+    """What was recognized of the n images of one set.
 
-    `predicted` (n,) is negative for none; `null` is of a perfect generator; `chance` by rate; `halves` (B, classes) are of
-    complementary halves, None where a half is too small or none were requested.
+    `predicted` (n,) is negative for none; `null` is of a perfect generator, None where it is not known; `chance` by rate;
+    `halves` (B, classes) are of complementary halves, None where a half is too small or none were requested.
     """
 
     predicted: Tensor
     tally: Tally
-    null: Tally
+    null: Tally | None
     chance: Mapping[str, float]
     halves: Tally | None
     n: int
+
+
+def direction_of(
+    requested: Tensor, predicted: Tensor, n_classes: int, *, intervals: bool = True, seed: int = 0
+) -> Direction:
+    """Of (n,) classes that another tool predicted; halves are of these images alone."""
+    halves = None
+    if intervals and len(requested) // 2 >= LEAST_IN_HALF:
+        inside = members(len(requested), seed, _FAKE_STREAM, KNNReference.halves, requested.device)
+        halves = Tally.stacked(Tally.of(requested[half], predicted[half], n_classes) for half in inside)
+    tally, sizes = Tally.of(requested, predicted, n_classes), torch.bincount(requested, minlength=n_classes)
+    return Direction(predicted, tally, None, _chance(sizes, known=sizes), halves, len(requested))
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,24 +442,20 @@ class Conditional:
 
 
 class ConditionalReals:
-    """Labeled reals, (n, d) float32 with (n,) int64 labels from 0, against which any number of labeled fake sets is scored."""
+    """Labeled reals, (n, d) float32 with (n,) int64 labels from 0, against which any number of labeled fake sets is scored.
+
+    The k nearest vote, or a probe decides where k is None.
+    """
 
     def __init__(
-        self,
-        features: Tensor,
-        labels: Tensor,
-        *,
-        kind: Kind,
-        k: int = 5,
-        intervals: bool = True,
-        seed: int = 0,
+        self, features: Tensor, labels: Tensor, *, k: int | None = 5, intervals: bool = True, seed: int = 0
     ) -> None:
         self._labels, self._intervals, self._seed = labels, intervals, seed
-        self._k = k if kind == "knn" else 0
-        self._reals: KNNReference | LinearReference = (
-            KNNReference(features, labels, k, seed=seed)
-            if kind == "knn"
-            else LinearReference(features, labels, seed=seed)
+        self._least_in_half = max(LEAST_IN_HALF, k or 0)
+        self._reals = (
+            LinearReference(features, labels, seed=seed)
+            if k is None
+            else KNNReference(features, labels, k, seed=seed)
         )
         self._by_others = self._reals.by_others(None)
 
@@ -485,6 +474,8 @@ class ConditionalReals:
         test_halves, train_halves = self._halved((of_fakes, by_fakes), requested, real, n_classes)
         wanted, there = fakes_of[classes_of_reals], reals_of[classes_of_reals]
         voting = class_sizes_like(wanted, there).sum()
+        is_nearly_all = float(voting / there.sum()) >= _NEARLY_ALL
+        by_as_many = self._by_others if is_nearly_all else self._reals.by_others(wanted)
         return Conditional(
             Direction(
                 predicted,
@@ -497,7 +488,7 @@ class ConditionalReals:
             Direction(
                 predicted_reals,
                 Tally.of(real, predicted_reals, n_classes),
-                self._null_of_train(fakes_of, reals_of, real, classes_of_reals),
+                Tally.of(real, renamed(by_as_many, classes_of_reals), n_classes),
                 _chance(reals_of, known=fakes_of),
                 train_halves,
                 len(real),
@@ -515,19 +506,10 @@ class ConditionalReals:
         lacking = fakes_of.where(reals_of == 0, torch.zeros_like(fakes_of))
         return Tally(found.right, found.requested + lacking.double().cpu().numpy(), found.predicted)
 
-    def _null_of_train(
-        self, fakes_of: Tensor, reals_of: Tensor, real: Tensor, classes_of_reals: Tensor
-    ) -> Tally:
-        """Reals by others, of each class as many as there are fakes of it."""
-        requested, there = fakes_of[classes_of_reals], reals_of[classes_of_reals]
-        share = float(class_sizes_like(requested, there).sum() / there.sum())
-        by_others = self._by_others if share >= _NEARLY_ALL else self._reals.by_others(requested)
-        return Tally.of(real, renamed(by_others, classes_of_reals), len(fakes_of))
-
     def _halved(
         self, votes: tuple[Vote, Vote], requested: Tensor, real: Tensor, n_classes: int
     ) -> tuple[Tally | None, Tally | None]:
-        if not self._intervals or min(len(requested), len(real)) // 2 < max(LEAST_IN_HALF, self._k):
+        if not self._intervals or min(len(requested), len(real)) // 2 < self._least_in_half:
             return None, None
         of_reals, of_fakes = (
             members(len(labels), self._seed, stream, self._reals.halves, labels.device)

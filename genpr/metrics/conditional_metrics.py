@@ -21,14 +21,6 @@ Row = tuple[str, str, str]
 """Name, meaning and reference."""
 
 
-def _averages(prefix: str, how: str) -> list[Row]:
-    return [
-        (f"label.{prefix}_precision", f"right among images given a label, {how}", _LABELS),
-        (f"label.{prefix}_recall", f"right among images asked for it, {how}", _LABELS),
-        (f"label.{prefix}_f1", f"harmonic mean of the two, {how}", _LABELS),
-    ]
-
-
 def _ranked(prefix: str, found: str, pool: str) -> list[Row]:
     name = f"retrieval.{prefix}"
     return [
@@ -43,12 +35,10 @@ def _ranked(prefix: str, found: str, pool: str) -> list[Row]:
 _ROWS: list[Row] = [
     ("label.gan_test", "accuracy on fakes of a classifier of reals (fidelity)", _GAN_TEST),
     ("label.gan_train", "accuracy on reals of a classifier of fakes (diversity)", _GAN_TRAIN),
-    ("label.accuracy", "share of decisions about labels that are right", _LABELS),
-    ("label.exact_match", "share of images with all labels right", _LABELS),
-    *_averages("macro", "by class"),
-    *_averages("micro", "pooled"),
-    *_averages("weighted", "by class size"),
-    *_averages("samples", "by image"),
+    ("label.accuracy", "share of images recognized as what was asked for", _LABELS),
+    ("label.macro_precision", "right among images given a label, by class", _LABELS),
+    ("label.macro_recall", "right among images asked for it, by class", _LABELS),
+    ("label.macro_f1", "harmonic mean of the two, by class", _LABELS),
     *_ranked("", "own prompt", "(image to text)"),
     *_ranked("t2i_", "own image", "(text to image)"),
     ("retrieval.copy_rate", "share of fakes too similar to a training image", _COPIES),

@@ -38,132 +38,6 @@ _DOMINANT, _APART = 0.9, 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Coded:
-    """Labels of n images as image times number of classes plus class, ascending, each label of an image once.
-
-    `right` holds those that are both expected and predicted; `single` is whether each image has one label on either side.
-    """
-
-    classes: tuple[Label, ...]
-    n: int
-    single: bool
-    expected: Codes
-    predicted: Codes
-    right: Codes
-
-    def part(self, inside: NDArray[np.bool_]) -> Coded:
-        """The same of the images that (n,) bool `inside` names."""
-        count, index = len(self.classes), np.cumsum(inside) - 1
-        kept = (each[inside[each // count]] for each in (self.expected, self.predicted, self.right))
-        return Coded(
-            self.classes,
-            int(inside.sum()),
-            self.single,
-            *(index[each // count] * count + each % count for each in kept),
-        )
-
-    def by_class(self) -> list[Codes]:
-        """Images by class: right, expected and predicted ones, each (classes,)."""
-        return [np.bincount(x % len(self.classes), minlength=len(self.classes)) for x in self._sides()]
-
-    def by_image(self) -> list[Codes]:
-        """Labels by image: right, expected and predicted ones, each (n,)."""
-        return [np.bincount(x // len(self.classes), minlength=self.n) for x in self._sides()]
-
-    def _sides(self) -> tuple[Codes, Codes, Codes]:
-        return self.right, self.expected, self.predicted
-
-
-def coded(expected: object, predicted: object, classes: Iterable[Label] | None) -> Coded:
-    """Check and encode labels, as `label_metrics` takes them."""
-    sides = [_entries(expected, "expected"), _entries(predicted, "predicted")]
-    n = len(sides[0])
-    if n != len(sides[1]):
-        raise DataError(
-            f"expected holds labels of {n:,} images and predicted of {len(sides[1]):,}; needed is an entry for each image on "
-            "both sides, in the same order",
-            code="label-count",
-        )
-    are_sets = [_holds_sets(side) for side in sides]
-    flat = [
-        list(chain.from_iterable(side)) if is_set else side
-        for side, is_set in zip(sides, are_sets, strict=True)
-    ]
-    given = [] if classes is None else _given(classes)
-    seen = _checked(*flat, given)
-    known = given or sorted(seen)
-    if not n or not known:
-        raise DataError("there are no labels on either side", code="no-labels")
-    index = {label: number for number, label in enumerate(known)}
-    if unknown := seen - index.keys():
-        raise DataError(
-            f"labels are not among the {len(known):,} classes given: {some(list(map(str, sorted(unknown))))}; add them to classes",
-            code="unknown-label",
-        )
-    codes: list[Codes] = []
-    for side, labels, is_set in zip(sides, flat, are_sets, strict=True):
-        row = np.repeat(np.arange(n), list(map(len, side)) if is_set else 1)
-        code = np.fromiter(map(index.__getitem__, labels), np.int64, len(labels))
-        codes.append(np.unique(row * len(known) + code) if is_set else row * len(known) + code)
-    if any(are_sets):
-        right = np.intersect1d(codes[0], codes[1], assume_unique=True)
-    else:
-        right = codes[0][codes[0] == codes[1]]
-    names = tuple(label if isinstance(label, str) else int(label) for label in known)
-    return Coded(names, n, not any(are_sets), codes[0], codes[1], right)
-
-
-def _entries(given: Any, name: str) -> list[Any]:  # noqa: ANN401 - a user's object
-    """An entry per image."""
-    if hasattr(given, "detach"):
-        given = given.detach().cpu().numpy()
-    if isinstance(given, np.ndarray) and given.ndim == 1:
-        return list(given.tolist())
-    if isinstance(given, str | bytes | Mapping | AbstractSet | np.ndarray) or not isinstance(
-        given, Collection
-    ):
-        raise UsageError(
-            f"{name} is a {type(given).__name__}; needed is a list with a label, or a set of labels, for each image (for one-hot "
-            "rows pass x.argmax(axis=1), for indicator rows [np.flatnonzero(row).tolist() for row in x])",
-            code="label-kind",
-        )
-    return list(given)
-
-
-def _holds_sets(entries: list[Any]) -> bool:
-    """Whether the entries are sets of labels, and not labels."""
-    are_sets = {issubclass(kind, _SETS) for kind in set(map(type, entries))}
-    if len(are_sets) > 1:
-        raise DataError("some images have sets of labels and others one label", code="label-kind")
-    return True in are_sets
-
-
-def _checked(*lists: list[Any]) -> set[Label]:
-    """Different labels: all are texts, or all are integers."""
-    kinds = {kind for labels in lists for kind in set(map(type, labels))}
-    are_texts = all(issubclass(kind, str) for kind in kinds)
-    are_integers = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
-    if not (are_texts or are_integers) or any(are_texts and "" in labels for labels in lists):
-        names = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise DataError(
-            f"labels must be all texts that are not empty, or all integers; found are entries of type {names}; an image without "
-            "a label has the empty set",
-            code="label-kind",
-        )
-    return set[Label]().union(*lists)
-
-
-def _given(classes: Iterable[Label]) -> list[Label]:
-    given = [] if isinstance(classes, str) or not isinstance(classes, Iterable) else list(classes)
-    if not given or len(set(given)) < len(given):
-        raise UsageError(
-            f"classes must be a list of different labels, not {classes!r:.60}; leave it out to take the labels that occur",
-            code="bad-option",
-        )
-    return given
-
-
-@dataclass(frozen=True, slots=True)
 class ClassCounts:
     """Images of one class against all others, and what follows from them.
 
@@ -285,7 +159,129 @@ def label_metrics(
     """
     if isinstance(beta, bool) or not isinstance(beta, int | float) or not 0 < beta <= _MOST_BETA:
         raise UsageError(f"beta must be above 0 and at most {_MOST_BETA:,.0f}, not {beta!r}", code="bad-beta")
-    return metrics_of_codes(coded(expected, predicted, classes), float(beta))
+    names, expected_cells, predicted_cells, n, single = _cells(expected, predicted, classes)
+    if single:
+        right_cells = expected_cells[expected_cells == predicted_cells]
+    else:
+        right_cells = np.intersect1d(expected_cells, predicted_cells, assume_unique=True)
+    count, sides = len(names), (right_cells, expected_cells, predicted_cells)
+    right, wanted, seen = (np.bincount(cells % count, minlength=count) for cells in sides)
+    right_of, wanted_of, seen_of = (np.bincount(cells // count, minlength=n) for cells in sides)
+    of_classes = ratios(right, wanted, seen, beta)
+    micro = _average(ratios(right.sum(), wanted.sum(), seen.sum(), beta))
+    n_right, n_wanted, n_seen = map(len, sides)
+    wrong = n_wanted + n_seen - 2 * n_right  # false positives and false negatives
+    accuracy = n_right / n if single else 1 - wrong / (n * count)
+    nothing = 0.0 if single else 1 - n_wanted / (n * count)
+    # Of the cells that are right, true negatives.
+    negatives = 0.0 if single else (n * count - wrong - n_right) / max(n * count - wrong, 1)
+    counts = right, seen - right, wanted - right, n - wanted - seen + right
+    columns = zip(*(each.tolist() for each in (*counts, *of_classes)), strict=True)
+    return LabelMetrics(
+        per_class=tuple(
+            ClassCounts(label, *row[:4], *map(known_or_none, row[4:]))
+            for label, row in zip(names, columns, strict=True)
+        ),
+        macro=_average(of_classes),
+        micro=micro,
+        weighted=_average(of_classes, wanted.astype(float)),
+        samples=_average(ratios(right_of, wanted_of, seen_of, beta)),
+        accuracy=accuracy,
+        exact_match=float(((right_of == wanted_of) & (right_of == seen_of)).mean()),
+        accuracy_of_nothing=nothing,
+        beta=float(beta),
+        single=single,
+        n=n,
+        confusions=_confusions(expected_cells % count, predicted_cells % count, names) if single else (),
+        notices=_notices(accuracy, micro.recall, negatives, nothing),
+    )
+
+
+def _cells(
+    expected: object, predicted: object, classes: object
+) -> tuple[tuple[Label, ...], Codes, Codes, int, bool]:
+    """Checked labels: the classes, image times number of classes plus class of each side, images, and whether all have one label."""
+    sides = [_entries(expected, "expected"), _entries(predicted, "predicted")]
+    n = len(sides[0])
+    if n != len(sides[1]):
+        raise DataError(
+            f"expected holds labels of {n:,} images and predicted of {len(sides[1]):,}; needed is an entry for each image on "
+            "both sides, in the same order",
+            code="label-count",
+        )
+    are_sets = [_holds_sets(side) for side in sides]
+    flat = [
+        list(chain.from_iterable(side)) if is_set else side
+        for side, is_set in zip(sides, are_sets, strict=True)
+    ]
+    given = [] if classes is None else _given(classes)
+    seen = _different(*flat, given)
+    known = given or sorted(seen)
+    if not n or not known:
+        raise DataError("there are no labels on either side", code="no-labels")
+    index = {label: number for number, label in enumerate(known)}
+    if unknown := seen - index.keys():
+        raise DataError(
+            f"labels are not among the {len(known):,} classes given: {some(list(map(str, sorted(unknown))))}; add them to classes",
+            code="unknown-label",
+        )
+    cells: list[Codes] = []
+    for side, labels, is_set in zip(sides, flat, are_sets, strict=True):
+        row = np.repeat(np.arange(n), list(map(len, side)) if is_set else 1)
+        cell = row * len(known) + np.fromiter(map(index.__getitem__, labels), np.int64, len(labels))
+        cells.append(np.unique(cell) if is_set else cell)
+    names = tuple(label if isinstance(label, str) else int(label) for label in known)
+    return names, cells[0], cells[1], n, not any(are_sets)
+
+
+def _entries(given: Any, name: str) -> list[Any]:  # noqa: ANN401 - a user's object
+    """An entry per image."""
+    if hasattr(given, "detach"):
+        given = given.detach().cpu().numpy()
+    if isinstance(given, np.ndarray) and given.ndim == 1:
+        return list(given.tolist())
+    if isinstance(given, str | bytes | Mapping | AbstractSet | np.ndarray) or not isinstance(
+        given, Collection
+    ):
+        raise UsageError(
+            f"{name} is a {type(given).__name__}; needed is a list with a label, or a set of labels, for each image (for one-hot "
+            "rows pass x.argmax(axis=1), for indicator rows [np.flatnonzero(row).tolist() for row in x])",
+            code="label-kind",
+        )
+    return list(given)
+
+
+def _holds_sets(entries: list[Any]) -> bool:
+    """Whether the entries are sets of labels, and not labels."""
+    are_sets = {issubclass(kind, _SETS) for kind in set(map(type, entries))}
+    if len(are_sets) > 1:
+        raise DataError("some images have sets of labels and others one label", code="label-kind")
+    return True in are_sets
+
+
+def _different(*lists: list[Any]) -> set[Label]:
+    """The different labels, which are all texts or all integers."""
+    kinds = {kind for labels in lists for kind in set(map(type, labels))}
+    are_texts = all(issubclass(kind, str) for kind in kinds)
+    are_integers = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
+    if not (are_texts or are_integers) or any(are_texts and "" in labels for labels in lists):
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise DataError(
+            f"labels must be all texts that are not empty, or all integers; found are entries of type {names}; an image without "
+            "a label has the empty set",
+            code="label-kind",
+        )
+    return set[Label]().union(*lists)
+
+
+def _given(classes: object) -> list[Label]:
+    given = [] if isinstance(classes, str) or not isinstance(classes, Iterable) else list(classes)
+    if not given or len(set(given)) < len(given):
+        raise UsageError(
+            f"classes must be a list of different labels, not {classes!r:.60}; leave it out to take the labels that occur",
+            code="bad-option",
+        )
+    return given
 
 
 class Ratios(NamedTuple):
@@ -324,52 +320,13 @@ def known_or_none(value: float) -> float | None:
     return None if np.isnan(value) else value
 
 
-def metrics_of_codes(given: Coded, beta: float = 1.0) -> LabelMetrics:
-    """As `label_metrics`, of labels that are encoded already."""
-    n, cells = given.n, given.n * len(given.classes)
-    right, expected, predicted = given.by_class()
-    per_class = ratios(right, expected, predicted, beta)
-    total, n_expected, n_predicted = (int(each.sum()) for each in (right, expected, predicted))
-    wrong = n_expected + n_predicted - 2 * total  # false positives and false negatives
-    counts = right, predicted - right, expected - right, n - expected - predicted + right
-    columns = [each.tolist() for each in (*counts, *per_class)]
-    of_image, expected_of, predicted_of = given.by_image()
-    accuracy = total / n if given.single else 1 - wrong / cells
-    nothing = 0.0 if given.single else 1 - n_expected / cells
-    micro = _average(ratios(right.sum(), expected.sum(), predicted.sum(), beta))
-    # Of the cells that are right, true negatives.
-    negatives = 0.0 if given.single else (cells - wrong - total) / max(cells - wrong, 1)
-    return LabelMetrics(
-        per_class=tuple(
-            ClassCounts(label, *row[:4], *(known_or_none(value) for value in row[4:]))
-            for label, *row in zip(given.classes, *columns, strict=True)
-        ),
-        macro=_average(per_class),
-        micro=micro,
-        weighted=_average(per_class, expected.astype(float)),
-        samples=_average(ratios(of_image, expected_of, predicted_of, beta)),
-        accuracy=accuracy,
-        exact_match=float(((of_image == expected_of) & (of_image == predicted_of)).mean()),
-        accuracy_of_nothing=nothing,
-        beta=beta,
-        single=given.single,
-        n=n,
-        confusions=confusion_counts(
-            given.expected % len(given.classes), given.predicted % len(given.classes), given.classes
-        )
-        if given.single
-        else (),
-        notices=_notices(accuracy, micro.recall, negatives, nothing),
-    )
-
-
 def _average(values: Ratios, weights: Floats | None = None) -> LabelAverage:
     precision, recall, f = (known_or_none(float(mean_of_defined(np.atleast_1d(x), weights))) for x in values)
     left_out = int(np.isnan(values[0]).sum()), int(np.isnan(values[1]).sum()), int(np.isnan(values[2]).sum())
     return LabelAverage(precision, recall, f, left_out)
 
 
-def confusion_counts(
+def _confusions(
     expected: Codes, predicted: Codes, classes: Sequence[Label]
 ) -> tuple[tuple[Label, Label, int], ...]:
     """(expected class, predicted class, images) of indices (n,) in `classes`, the most frequent first."""

@@ -179,32 +179,16 @@ class TestSides:
         [
             (["a", "b"], [None], "no-labels", "fake has no labels"),
             ([None], [None], "no-labels", "real has no labels"),
-            (["a", "b"], ["a", None], "unlabeled", r"1 of 2 fake images have no label.*fake1\.png"),
-            (["a", "a"], ["a"], "one-class", "at least two classes"),
-            (["a", "b"], ["c"], "labels-disagree", "are these the same data set"),
-            (
-                ["cat", "dog"],
-                ["0", "1"],
-                "labels-disagree",
-                "fake classes are numbers and the real ones names",
-            ),
-            (
-                ["0", "1"],
-                ["cat", "dog"],
-                "labels-disagree",
-                "real classes are numbers and the fake ones names",
-            ),
-            (["Cat", "Dog"], ["cat", "dog"], "labels-disagree", "case or leading zeros"),
-            (["00", "01"], ["0", "1"], "labels-disagree", "case or leading zeros"),
+            (["a", "b"], ["a", None], "unlabeled", r"1 of 2 fake images .*fake1\.png"),
+            (["a", "a"], ["a"], "one-class", "real has 1 class .*fake has 1 class"),
+            (["a", "b"], ["c"], "labels-disagree", "real has 2 classes .*fake has 1 class"),
+            (["00", "Cat"], ["0", "cat"], "labels-disagree", "letter by letter"),
         ],
     )
     def test_what_does_not_fit(self, real, fake, code, words):
         with pytest.raises(DataError, match=words) as caught:
             self.check(real, fake)
         assert caught.value.code == code
-        if code != "unlabeled":
-            assert "real has" in str(caught.value), "both sides are listed"
-            assert "fake has" in str(caught.value)
 
     def test_images_without_a_label_may_be_left_out(self):
         real = ["a", "b"] * 10

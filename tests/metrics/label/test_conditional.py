@@ -22,16 +22,16 @@ from genpr.metrics.uncertainty import interval_of
 
 K = 3
 THREE = torch.arange(3)
+VOTE_AND_PROBE = pytest.mark.parametrize("k", [K, None], ids=["vote", "probe"])
 
 
 def accuracy(tally):
     return tally.rates()["accuracy"]
 
 
-def score(real, fake, *, classes_of_reals=THREE, n_classes=3, **options):
-    return ConditionalReals(*real, k=K, **{"kind": "knn", **options}).score(
-        *fake, classes_of_reals=classes_of_reals, n_classes=n_classes
-    )
+def score(real, fake, *, classes_of_reals=THREE, n_classes=3, k=K, **options):
+    reals = ConditionalReals(*real, k=k, **options)
+    return reals.score(*fake, classes_of_reals=classes_of_reals, n_classes=n_classes)
 
 
 @pytest.fixture(scope="module")
@@ -116,13 +116,13 @@ def test_classes_vote_in_proportion(wanted, there, taken):
     assert class_sizes_like(torch.tensor(wanted), torch.tensor(there)).tolist() == taken
 
 
-@pytest.mark.parametrize("kind", ["knn", "linear"])
-def test_a_perfect_generator_scores_the_null(kind):
+@VOTE_AND_PROBE
+def test_a_perfect_generator_scores_the_null(k):
     random, gaps = np.random.default_rng(4), []
-    for _ in range(20 if kind == "knn" else 10):
+    for _ in range(12 if k else 6):
         # Other sizes and other shares of classes on both sides.
         real, fake = blobs(random, [90, 60, 30], spread=0.7), blobs(random, [20, 30, 60], spread=0.7)
-        one = score(real, fake, kind=kind, intervals=False)
+        one = score(real, fake, k=k, intervals=False)
         gaps.append(
             [
                 direction.tally.rates()[rate] - direction.null.rates()[rate]
@@ -135,14 +135,14 @@ def test_a_perfect_generator_scores_the_null(kind):
     assert (np.abs(gap) < 3 * error + 0.02).all()
 
 
-@pytest.mark.parametrize("kind", ["knn", "linear"])
-def test_the_null_of_classes_of_few_images_does_not_lack_their_own(kind):
+@VOTE_AND_PROBE
+def test_the_null_of_classes_of_few_images_does_not_lack_their_own(k):
     # Of 5 images of a class 4 stood against 5 of every other: perfect generators scored .17 to .2 (a vote: .04) above it.
     random, gaps = np.random.default_rng(8), []
     for _ in range(6):
         real, fake = (blobs(random, [5] * 80, d=12, spread=0.7) for _ in range(2))
         places = torch.arange(80)
-        one = score(real, fake, kind=kind, classes_of_reals=places, n_classes=80, intervals=False)
+        one = score(real, fake, k=k, classes_of_reals=places, n_classes=80, intervals=False)
         gaps.append(accuracy(one.test.tally) - accuracy(one.test.null))
     assert abs(np.mean(gaps)) < 0.03
 
@@ -184,13 +184,13 @@ def test_chance_is_the_largest_class_and_uniform_guesses(found):
     assert found.train.chance["macro_f1"] == pytest.approx((2 * shares / (3 * shares + 1)).mean())
 
 
-@pytest.mark.parametrize("kind", ["knn", "linear"])
-def test_classes_of_one_side_alone(kind):
+@VOTE_AND_PROBE
+def test_classes_of_one_side_alone(k):
     random = np.random.default_rng(5)
     # Of classes 0 to 3, reals have 0, 1 and 3, and fakes 0, 2 and 3.
     (x, x_labels), (y, y_labels) = blobs(random, [30] * 3, spread=4), blobs(random, [20] * 3, spread=4)
     fakes = y, torch.tensor([0, 2, 3])[y_labels]
-    one = score((x, x_labels), fakes, classes_of_reals=torch.tensor([0, 1, 3]), n_classes=4, kind=kind)
+    one = score((x, x_labels), fakes, classes_of_reals=torch.tensor([0, 1, 3]), n_classes=4, k=k)
     assert one.test.tally.requested.tolist() == [20, 0, 20, 20]
     assert one.test.tally.right[2] == 0
     assert one.test.tally.predicted[2] == 0
@@ -201,7 +201,7 @@ def test_classes_of_one_side_alone(kind):
         (y[10:41], fakes[1][10:41]),
         classes_of_reals=torch.tensor([0, 1, 3]),
         n_classes=4,
-        kind=kind,
+        k=k,
     )
     assert few.test.chance["accuracy"] == pytest.approx(10 / 31)  # 20 are of class 2, which nobody can guess
     assert one.train.tally.requested.tolist() == [30, 30, 0, 30]
@@ -214,7 +214,7 @@ def test_a_probe_is_not_tested_on_what_it_was_fitted_on():
     random = np.random.default_rng(6)
     noise = torch.tensor(random.normal(size=(60, 80)), dtype=torch.float32)
     labels = torch.arange(60) % 2  # nothing to learn, all to learn by heart
-    one = ConditionalReals(noise, labels, kind="linear", intervals=False)
+    one = ConditionalReals(noise, labels, k=None, intervals=False)
     again = one.score(noise, labels, classes_of_reals=torch.arange(2), n_classes=2)
     assert accuracy(again.test.tally) == 1
     assert accuracy(again.test.null) < 0.75
@@ -223,7 +223,7 @@ def test_a_probe_is_not_tested_on_what_it_was_fitted_on():
 def test_halves_of_a_probe_are_fits_of_their_own():
     random = np.random.default_rng(7)
     real, fake = blobs(random, [30, 30], spread=0.5), blobs(random, [30, 30], spread=0.5)
-    one = score(real, fake, classes_of_reals=torch.arange(2), n_classes=2, kind="linear")
+    one = score(real, fake, classes_of_reals=torch.arange(2), n_classes=2, k=None)
     assert one.test.halves.right.shape == (10, 2)
     in_reals, in_fakes = members(60, 0, 0, 10, THREE.device), members(60, 0, 1, 10, THREE.device)
     half_fakes = fake[0][in_fakes[3]], fake[1][in_fakes[3]]
@@ -232,7 +232,7 @@ def test_halves_of_a_probe_are_fits_of_their_own():
         half_fakes,
         classes_of_reals=torch.arange(2),
         n_classes=2,
-        kind="linear",
+        k=None,
     )
     assert one.test.halves.right[3].tolist() == alone.test.tally.right.tolist()
     assert one.train.halves.right[3].tolist() == alone.train.tally.right.tolist()

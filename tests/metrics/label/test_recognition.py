@@ -86,7 +86,7 @@ def test_probe_agrees_with_scikit_learn(l2):
     features, labels = blobs(random, [120, 60, 40, 30], d=12, spread=0.6)
     queries, _ = blobs(random, [100, 100, 100, 100], d=12, spread=0.6)
     features, queries = features * scale + 50, queries * scale + 50
-    found = LinearProbe.fit(features, labels, 4, l2=l2)
+    found = LinearProbe.fit(features, labels, l2=l2)
     scaler = StandardScaler().fit(features.double().numpy())
     model = LogisticRegression(C=1 / (l2 * len(features)), tol=1e-6, max_iter=2000)
     model.fit(scaler.transform(features.double().numpy()), labels.numpy())
@@ -96,7 +96,7 @@ def test_probe_agrees_with_scikit_learn(l2):
     theirs = model.predict(scaler.transform(queries.double().numpy()))
     assert (found.predict(queries).numpy() == theirs).mean() > 0.99
     # From a start that is near, the end is the same.
-    again = LinearProbe.fit(features, labels, 4, l2=l2, start=found)
+    again = LinearProbe.fit(features, labels, l2=l2, start=found)
     assert (again.weight - found.weight).abs().max() < 3e-3
 
 
@@ -104,13 +104,13 @@ def test_probe_does_not_hang_on_chance_and_knows_only_what_it_saw():
     features, labels = blobs(np.random.default_rng(3), [30, 0, 30, 0], d=3)
     features = torch.cat([features, torch.full((60, 1), 7.0)], dim=1)  # a constant feature
     torch.manual_seed(1)
-    first = LinearProbe.fit(features, labels, 4)
+    first = LinearProbe.fit(features, labels)
     torch.manual_seed(2)
     state = torch.get_rng_state()
-    assert torch.equal(first.weight, LinearProbe.fit(features, labels, 4).weight)
+    assert torch.equal(first.weight, LinearProbe.fit(features, labels).weight)
     assert torch.equal(state, torch.get_rng_state())
     assert set(first.predict(100 * torch.randn(200, 4)).tolist()) <= {0, 2}
-    single = LinearProbe.fit(features[30:], labels[30:], 4)
+    single = LinearProbe.fit(features[30:], labels[30:])
     assert set(single.predict(features).tolist()) == {2}
 
 
