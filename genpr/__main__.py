@@ -8,30 +8,23 @@ import sys
 
 def main() -> None:
     """Run the command line of this process, and end it."""
-    from genpr.cli.process import (
-        MutableOutput,
-        SignalReport,
-        install_signal_handlers,
-        open_standard_streams,
-        restore_default_handlers,
-        signal_of,
-    )
+    from genpr.cli import process
     from genpr.runtime import is_launched, launched_rank, limit_malloc_arenas
 
-    open_standard_streams()
+    process.open_standard_streams()
     os.environ.pop("MPLBACKEND", None)  # which may name a backend that is not installed, and is not needed
-    report, output = SignalReport(as_json="--json" in sys.argv), MutableOutput()
+    report = process.SignalReport(as_json="--json" in sys.argv)
     if is_launched() and launched_rank():
-        output.mute()  # the first of several processes prints for all
+        process.mute()  # the first of several processes prints for all
     try:
         limit_malloc_arenas()  # there is no thread yet
-        install_signal_handlers(report)
+        process.install_signal_handlers(report)
         from genpr.cli.ranks import run_as_launched
 
-        code = run_as_launched(sys.argv[1:], report, output)
+        code = run_as_launched(sys.argv[1:], report)
     except KeyboardInterrupt as error:  # before the command began, or after it ended
-        code = report.print(signal_of(error))
-    restore_default_handlers()
+        code = report.print(process.signal_of(error))
+    process.restore_default_handlers()
     from genpr.cli.console import finish_stdout
 
     sys.exit(finish_stdout(code))

@@ -50,6 +50,7 @@ _COLLECTIVE_PAUSES = 0.00005, 0.005
 _WATCH_PAUSE = 0.2
 _RANK_ZERO_FIRST = 0.5  # seconds in which rank 0 can report an error that all ranks met
 _REPORT_TIME = 3.0  # seconds in which a rank that ended a connection can report why
+_HEARD_TIME = 2.0  # seconds in which all ranks learn of an error
 _GO, _GIVEN_UP = "go", "given up"
 
 _entries = itertools.count()  # of this process into `join_ranks`: the same number on every rank
@@ -528,18 +529,12 @@ class FailureMonitor:
             if self._store.wait("first", seconds=5.0):
                 first = Failure(**self._store.get("first"))
             self._store.set(f"heard/{self._rank}", True)
+            if (
+                first == own and not own.is_signal
+            ):  # the store may end with this rank, and all have to know of it
+                heard = [f"heard/{rank}" for rank in range(self._size)]
+                self._store.wait(*heard, seconds=_HEARD_TIME)
         return first
-
-    def is_common(self, failure: Failure, *, seconds: float) -> bool:
-        """Whether every rank reports the same error as `failure` before the time is up."""
-        reports = [f"failed/{rank}" for rank in range(self._size)]
-        # Every rank must also have read which was the first: the store may end with this rank.
-        heard = [f"heard/{rank}" for rank in range(self._size)]
-        with suppress(RanksLostError):
-            if self._store.wait(*reports, *heard, seconds=seconds):
-                failures = [Failure(**self._store.get(name)) for name in reports]
-                return {(each.code, each.message) for each in failures} == {(failure.code, failure.message)}
-        return False
 
     def mark_printed(self) -> None:
         """Tell the ranks in `wait_until_printed` that the user has the first error."""

@@ -40,12 +40,8 @@ class AuditFlags:
         metavar="FILE.PY:NAME",
         multiple=True,
     )
-    kinds: Sequence[Kind] = option(
-        (),
-        "What --function claims to measure; once for all, or once for each.",
-        choices=("fidelity", "diversity"),
-        flag="--kind",
-        multiple=True,
+    kind: Kind | None = option(
+        None, "What every --function claims to measure.", choices=("fidelity", "diversity")
     )
     checks: Sequence[str] = option(
         (), "A check; repeat for more.  [default: all]", flag="--check", **_SEVERAL
@@ -75,7 +71,7 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
 
     Prints which of the thirty demands of Räisä et al. 2025 each metric meets.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.audit.runner import judge, run_audit
+    from genpr.audit.runner import judge, run_audit, shipped_kinds
     from genpr.report.audit_report import audit_text, markdown
 
     os.environ["PYTHONSAFEPATH"] = "1"  # its processes import nothing from the working directory
@@ -98,7 +94,10 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
             resume=flags.resume,
             progress=progress,
         )
-    matrix = judge(results, _known_kinds(families, results))
+    # What was asked for, and the shipped metrics that the results hold from earlier runs.
+    measured = {name for spreads in results.values.values() for name in spreads}
+    kinds = {name: kind for name, kind in shipped_kinds().items() if name in measured}
+    matrix = judge(results, kinds | {name: kind for each in families for name, kind in each.kinds.items()})
     if folder is not None:
         replace_file(folder / MARKDOWN, markdown(matrix, results.run))
         complain(f"wrote {MARKDOWN} and {RESULTS} to {folder}")
@@ -108,35 +107,17 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
 def _families(flags: AuditFlags) -> tuple[Family, ...]:
     from genpr.audit.runner import families_of, shipped_kinds, user_family
 
-    metrics, functions, kinds = flags.metrics, flags.functions, flags.kinds
-    if len(kinds) != len(functions) and not (functions and len(kinds) == 1):
-        raise UsageError(
-            f"give --kind once for all functions, or once for each: {len(functions)} --function, {len(kinds)} --kind",
-            code="bad-option",
-        )
-    names = metrics or (() if functions else tuple(shipped_kinds()))
-    all_kinds = kinds if len(kinds) == len(functions) else tuple(kinds) * len(functions)
-    own = (user_family(spec, kind) for spec, kind in zip(functions, all_kinds, strict=True))
-    return (*families_of(names), *own)
-
-
-def _known_kinds(families: tuple[Family, ...], results: Results) -> dict[str, Kind]:
-    """What was asked for, and beside it the shipped metrics that the results hold from earlier runs."""
-    from genpr.audit.runner import shipped_kinds
-
-    measured = {name for spreads in results.values.values() for name in spreads}
-    earlier = {name: kind for name, kind in shipped_kinds().items() if name in measured}
-    return earlier | {name: kind for family in families for name, kind in family.kinds.items()}
+    if (flags.kind is None) == bool(flags.functions):
+        raise UsageError("--function and --kind are given together, or neither", code="bad-option")
+    own = [user_family(spec, flags.kind) for spec in flags.functions if flags.kind is not None]
+    return (*families_of(flags.metrics or (() if own else shipped_kinds())), *own)
 
 
 def _as_json(matrix: Matrix, results: Results) -> str:
+    names = ("metric", "mark", "published", "reason")
     cells = [
-        {
-            "check": cell.demand.check,
-            "demand": cell.demand.desideratum,
-            "metric": cell.metric,
-            **{name: getattr(cell, name) for name in ("mark", "published", "reason")},
-        }
+        {"check": cell.demand.check, "demand": cell.demand.desideratum}
+        | {name: getattr(cell, name) for name in names}
         for cell in matrix.ordered
     ]
     return json.dumps({**asdict(results.run), "cells": cells})

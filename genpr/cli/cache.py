@@ -6,12 +6,12 @@ import json
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from genpr.cli.console import as_json, cache_dir, emit
-from genpr.errors import UsageError, printable, some
+from genpr.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from genpr.features.cache_files import CacheFolder
@@ -38,36 +38,37 @@ def command() -> None:
 def list_folders(*, cache_dir: Path | None, as_json: bool) -> None:
     """Show what is kept: one entry for each extractor with its weights, resize rule, decoder and device."""
     root, folders = _open(cache_dir)
-    rows = [
-        {
-            "extractor": folder.extractor,
-            "device": folder.key.get("device"),
-            "files": len(folder.files),
-            "images": folder.count_rows(),
-            "size": folder.size,
-            "last_used": folder.used,
-            "path": str(folder.path),
-            "key": folder.key,
-        }
-        for folder in folders
-    ]
     total = sum(folder.size for folder in folders)
     if as_json:
+        rows = [
+            {
+                "extractor": folder.extractor,
+                "device": folder.key.get("device"),
+                "size": folder.size,
+                "files": len(folder.files),
+                "images": folder.count_rows(),
+                "last_used": folder.used,
+                "path": str(folder.path),
+                "key": folder.key,
+            }
+            for folder in folders
+        ]
         emit(json.dumps({"path": str(root), "size": total, "folders": rows}))
-    elif not any(row["files"] for row in rows):
+    elif not total:
         emit(printable(f"no features are cached in {root}"))
     else:
+        from rich.filesize import decimal
+
         from genpr.report.score_tables import listing
 
         files = sum(len(folder.files) for folder in folders)
-        text = printable(f"{files:,} files, {_size(total)} in {root / 'features'}")
-        emit(f"{listing([_shown(row) for row in rows], ('folder',))}\n{text}")
+        text = printable(f"{files:,} files, {decimal(total)} in {root / 'features'}")
+        emit(f"{listing([_shown(folder) for folder in folders], ('folder',))}\n{text}")
 
 
 @command.command(short_help="Remove what was not used for long.")
 @click.option("--max-size", metavar="SIZE", help="Most that may stay, such as 5GB or 500MiB.")
 @click.option("--older-than", metavar="AGE", help="Remove what was not used for so long: 12h, 30d, 8w.")
-@click.option("--extractor", metavar="NAME", help="Only features of this one; alone, all of them.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only say what would go.")
 @cache_dir
 @as_json
@@ -75,42 +76,32 @@ def prune(
     *,
     max_size: str | None,
     older_than: str | None,
-    extractor: str | None,
     dry_run: bool,
     cache_dir: Path | None,
     as_json: bool,
 ) -> None:
     """Remove cached features, the longest unused first, and nothing that genpr did not write."""
+    from rich.filesize import decimal
+
     from genpr.features.cache_files import choose_files, remove_files
     from genpr.memory import parse_bytes
 
-    if max_size is None and older_than is None and extractor is None:
-        raise click.UsageError("say what may go: --max-size 5GB, --older-than 30d or --extractor NAME")
+    if max_size is None and older_than is None:
+        raise click.UsageError("say what may go: --max-size 5GB or --older-than 30d")
     most = None if max_size is None else parse_bytes(max_size, "cache size")
     before = None if older_than is None else time.time() - _seconds(older_than)
     root, folders = _open(cache_dir)
-    chosen = [folder for folder in folders if extractor in (None, folder.extractor)]
-    if extractor is not None and not chosen:
-        known = some(dict.fromkeys(folder.extractor for folder in folders), 10) or "none at all"
-        raise UsageError(
-            f"no features of {extractor!r} are cached; there are those of: {known}", code="unknown-extractor"
-        )
-    going = choose_files(chosen, max_size=most, used_before=before)
+    going = choose_files(folders, max_size=most, used_before=before)
     gone = going if dry_run else remove_files(going)
     size = sum(file.size for file in gone)
-    left = sum(folder.size for folder in chosen) - size
+    left = sum(folder.size for folder in folders) - size
     if as_json:
-        record = {
-            "path": str(root),
-            "dry_run": dry_run,
-            "removed": [str(file.path) for file in gone],
-            "removed_size": size,
-            "left_size": left,
-        }
-        emit(json.dumps(record))
+        sizes = {"removed_size": size, "left_size": left}
+        removed = [str(file.path) for file in gone]
+        emit(json.dumps({"path": str(root), "dry_run": dry_run, "removed": removed, **sizes}))
     else:
         verb = "would remove" if dry_run else "removed"
-        emit(f"{verb} {len(gone):,} file{'s' * (len(gone) != 1)}, {_size(size)}; {_size(left)} left")
+        emit(f"{verb} {len(gone):,} file{'s' * (len(gone) != 1)}, {decimal(size)}; {decimal(left)} left")
 
 
 def _open(cache_dir: Path | None) -> tuple[Path, list[CacheFolder]]:
@@ -134,26 +125,18 @@ def _seconds(age: str) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
-def _shown(row: dict[str, Any]) -> dict[str, str | None]:
+def _shown(folder: CacheFolder) -> dict[str, str | None]:
+    from rich.filesize import decimal
+
     from genpr.report.text import shortened
 
-    used = row["last_used"]
+    used = folder.used
     return {
-        "extractor": shortened(row["extractor"], 24),
-        "device": row["device"],
-        "files": f"{row['files']:,}",
-        "images": f"{row['images']:,}",
-        "size": _size(row["size"]),
+        "extractor": shortened(folder.extractor, 24),
+        "device": folder.key.get("device"),
+        "files": f"{len(folder.files):,}",
+        "images": f"{folder.count_rows():,}",
+        "size": decimal(folder.size),
         "last use": None if used is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(used)),
-        "folder": Path(row["path"]).name,
+        "folder": folder.path.name,
     }
-
-
-def _size(count: int) -> str:
-    """Three digits and a decimal unit, as --max-size reads them."""
-    value = float(count)
-    for unit in ("B", "KB", "MB", "GB"):
-        if value < 999.5:
-            return f"{value:.0f} {unit}" if unit == "B" or value >= 99.5 else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,17 +28,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="Images of a result, to show beside those of the others on that page: once per result, in their order.",
 )
-@click.option(
-    "--rows",
-    type=click.IntRange(min=1),
-    default=12,
-    metavar="N",
-    show_default=True,
-    help="How many of --samples to show of each.",
-)
-def command(
-    files: tuple[Path, ...], *, force: bool, output: PageOutput, samples: tuple[str, ...], rows: int
-) -> None:
+def command(files: tuple[Path, ...], *, force: bool, output: PageOutput, samples: tuple[str, ...]) -> None:
     """Show the results in FILES (from `genpr score --json`) side by side, and how sure their differences are.
 
     Results that differ in extractor, weights, resize rule, k, ties, arithmetic, real set or numbers of images are
@@ -50,8 +41,6 @@ def command(
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     if output.html is None:
         refuse_given({"samples"}, "puts images on the page of --html FILE, which is missing")
-    if not samples:
-        refuse_given({"rows"}, "says how many of --samples to show, which are missing")
     output.check_place()
     from genpr.evaluation.compare import compare, load_all
     from genpr.notices import notice
@@ -66,25 +55,19 @@ def command(
     if output.html is not None:
         from genpr.report.compare_page import compare_report, side_by_side
 
-        galleries = [side_by_side(dict(zip(results, samples, strict=True)), rows=rows)] if samples else []
-        output.write_page(lambda: compare_report(comparison, galleries))
-    notices = []
-    if comparison.is_undecided:
-        notices.append(notice("not-distinguishable", names=some(list(results)[1:])))
+        galleries = [side_by_side(dict(zip(results, samples, strict=True)))] if samples else []
+        output.write_page(partial(compare_report, comparison, galleries))
+    notices = [notice("not-distinguishable", names=some(list(results)[1:]))] * comparison.is_undecided
     output.show(notices, _as_json(comparison) if output.as_json else side_by_side_table(comparison))
 
 
 def _as_json(comparison: Comparison) -> str:
     """Values, differences in how they were made, and contrasts to the first result where an interval is known."""
     metrics, results = comparison.metrics, comparison.results
-    contrasts = {
-        name: {
-            metric: asdict(contrast)
-            for metric in metrics
-            if (contrast := comparison.contrast(name, metric)) is not None
-        }
-        for name in list(results)[1:]
-    }
     values = {name: {metric: result[metric] for metric in metrics} for name, result in results.items()}
+    contrasts = {}
+    for name in list(results)[1:]:
+        found = {metric: comparison.contrast(name, metric) for metric in metrics}
+        contrasts[name] = {metric: asdict(each) for metric, each in found.items() if each is not None}
     record = {"values": values, "differences": list(comparison.differences), "contrasts": contrasts}
     return json.dumps(record, allow_nan=False)

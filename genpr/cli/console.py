@@ -35,10 +35,7 @@ def complain(message: str) -> None:
 def _held(text: str, stream: TextIO) -> str:
     """In the characters that a stream of ASCII or of an old code page has, for click would write others as UTF-8."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    try:
-        return text.encode(encoding, "backslashreplace").decode(encoding)
-    except (LookupError, UnicodeDecodeError):
-        return text
+    return text.encode(encoding, "backslashreplace").decode(encoding, "replace")
 
 
 def emit(text: str) -> None:
@@ -78,25 +75,6 @@ def show_notices(notices: Sequence[Notice]) -> None:
         complain(f"{item.level}: {item.message}" + (f" ({item.hint})" if item.hint else ""))
 
 
-class _LongStages:
-    """One line for a stage that will take minutes, as soon as that is known."""
-
-    def __init__(self) -> None:
-        self._stage, self._started, self._done, self._is_told = "", 0.0, 0, False
-
-    def update(self, stage: str, done: int, total: int | None) -> None:
-        """See `StageProgress`."""
-        if stage != self._stage or done < self._done:
-            self._stage, self._started, self._is_told = stage, time.monotonic(), False
-        self._done = done
-        seconds = time.monotonic() - self._started
-        if self._is_told or not total or not done or seconds < _TOLD_AFTER:
-            return
-        self._is_told, left = True, seconds * (total - done) / done
-        if left > _LONG:
-            complain(f"{stage}: {done:,} of {total:,}, about {left / 60:.0f} min left")
-
-
 @contextmanager
 def progress_bars(*, quiet: bool, in_bytes: bool = False) -> Iterator[StageProgress | None]:
     """A bar with the remaining time per stage on a terminal, else a line for stages of minutes; nothing if `quiet`.
@@ -106,11 +84,28 @@ def progress_bars(*, quiet: bool, in_bytes: bool = False) -> Iterator[StageProgr
     with redirect_stdout(sys.stderr):
         if quiet:
             yield None
-        elif not sys.stderr.isatty():
-            yield _LongStages().update
-        else:
+        elif sys.stderr.isatty():
             with _bars(in_bytes=in_bytes) as update:
                 yield update
+        else:
+            yield _long_stages()
+
+
+def _long_stages() -> StageProgress:
+    """One line for a stage that will take minutes, as soon as that is known."""
+    current, started, before, is_told = "", 0.0, 0, False
+
+    def update(stage: str, done: int, total: int | None) -> None:
+        nonlocal current, started, before, is_told
+        if stage != current or done < before:
+            current, started, is_told = stage, time.monotonic(), False
+        before, seconds = done, time.monotonic() - started
+        if total and done and not is_told and seconds >= _TOLD_AFTER:
+            is_told, left = True, seconds * (total - done) / done
+            if left > _LONG:
+                complain(f"{stage}: {done:,} of {total:,}, about {left / 60:.0f} min left")
+
+    return update
 
 
 @contextmanager
@@ -122,17 +117,12 @@ def _bars(*, in_bytes: bool) -> Iterator[StageProgress]:
     columns = (bars.TextColumn("{task.description:<10}"), bars.BarColumn(), count, bars.TimeRemainingColumn())
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         tasks: dict[str, bars.TaskID] = {}
-        shown = 0.0
 
         def update(stage: str, done: int, total: int | None) -> None:
-            nonlocal shown
             if stage not in tasks:
                 tasks[stage] = progress.add_task(stage, total=total)
             elif done < progress.tasks[tasks[stage]].completed:
                 progress.reset(tasks[stage], total=total)  # the next search
-            elif done != total and time.monotonic() - shown < 0.1:
-                return
-            shown = time.monotonic()
             progress.update(tasks[stage], completed=done, total=total)
 
         yield update

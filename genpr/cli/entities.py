@@ -5,20 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from genpr.cli.console import progress_bars
-from genpr.cli.options import follow_symlinks, option_group, refuse_given
+from genpr.cli.options import check_sources, follow_symlinks, option_group, refuse_given
 from genpr.cli.output import ScoreOutput
 from genpr.conditional.options import EntityOptions
 from genpr.features.options import option_fields
 
-if TYPE_CHECKING:
-    from genpr.evaluation.result import Result
-
-_ANSWERS = {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt"}
 _OF_ANSWERS = {"by", "vocabulary", "aliases", "exclude", "seed"}
 
 
@@ -45,10 +40,7 @@ def command(expected: Path, found: str, *, options: EntityOptions, output: Score
     genpr entities expected.csv answers.csv --json > a.json    for compare, rank
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     output.check(options.names)
-    from genpr.images.paths import check_there
-
-    for file in (expected, found):
-        check_there(str(file))
+    check_sources(expected, found)
     if options.by is None:
         of_images = {each.name for each in option_fields(EntityOptions)} - _OF_ANSWERS
         refuse_given(of_images, "is for images, and needs --by, which says what recognizes entities in them")
@@ -57,29 +49,13 @@ def command(expected: Path, found: str, *, options: EntityOptions, output: Score
         words = {name: getattr(options, name) for name in ("vocabulary", "aliases", "exclude")}
         result = score_entities(expected, found, **words, seed=options.seed)
     else:
-        _check_images(found)
         from genpr.conditional.recognition import score_entities_with
 
         with progress_bars(quiet=output.quiet) as progress:
             result = score_entities_with(expected, found, replace(options, progress=progress))
     from genpr.report.detail_tables import result_text
-
-    output.show(result.notices, result.to_json() if output.as_json else result_text(result))
-    output.write_page(partial(_page, result))
-    return output.exit_code([result])
-
-
-def _page(result: Result) -> str:
     from genpr.report.score_page import html_report
 
-    return html_report(result)
-
-
-def _check_images(found: str) -> None:
-    """Refuse answers where a classifier is to look at images."""
-    if Path(found).suffix.lower() in _ANSWERS and not Path(found).is_dir():
-        from genpr.errors import printable
-
-        raise click.UsageError(
-            f"--by recognizes entities in images, and {printable(found)} is a file of answers; give images, or leave --by out"
-        )
+    output.show(result.notices, result.to_json() if output.as_json else result_text(result))
+    output.write_page(partial(html_report, result))
+    return output.exit_code([result])

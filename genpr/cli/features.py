@@ -75,14 +75,18 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput
         return
     save_features(out, features)
     n, dim = features.features.shape
+    place = features.shard
     if output.as_json:
-        facts = {"n_embedded": features.n_embedded, "n_cached": features.n_cached}
-        record: dict[str, Any] = {"out": str(out), "n": n, "dim": dim, **facts}
-        record["skipped"] = len(features.skipped)
-        shard = {} if features.shard is None else {"shard": asdict(features.shard)}
-        text = json.dumps(record | shard)
+        counts = {"n_embedded": features.n_embedded, "n_cached": features.n_cached}
+        record: dict[str, Any] = {"out": str(out), "n": n, "dim": dim, **counts}
+        text = json.dumps(
+            {
+                **record,
+                "skipped": len(features.skipped),
+                **({} if place is None else {"shard": asdict(place)}),
+            }
+        )
     else:
-        place = features.shard
         of = "" if place is None else f", shard {place.share} of {place.total:,} images,"
         n_known = n - features.n_embedded - features.n_cached
         how = f"{n_known:,} from files" if n_known else f"{features.n_cached:,} from the cache"

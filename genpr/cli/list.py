@@ -45,20 +45,16 @@ def _extractor_row(record: Record) -> Record:
 def _protocols() -> list[Record]:
     from genpr.evaluation.protocols import PROTOCOLS
 
+    names = ("name", "extractor", "ties", "distances", "equals", "reference")
     return [
-        {
-            "name": item.name,
-            "extractor": item.extractor,
+        {name: getattr(item, name) for name in names}
+        | {
             "metrics": list(item.metrics),
             "k": {name: item.k[name] for name in item.metrics if name in item.k},
-            "ties": item.ties,
-            "distances": item.distances,
             "reals": _count(item.n_real, item.max_real),
             "fakes": _count(item.n_fake, item.max_fake),
             "rows": item.max_rows,
             "free": sorted(item.free),
-            "equals": item.equals,
-            "reference": item.reference,
         }
         for item in PROTOCOLS.values()
     ]
@@ -68,15 +64,11 @@ def _protocol_row(record: Record) -> Record:
     rows = f", neighbors among {record['rows']:,} of each" if record["rows"] else ""
     others = "; any other if asked for" if "metrics" in record["free"] else ""
     return {
-        "name": record["name"],
-        "extractor": record["extractor"],
+        **{key: record[key] for key in ("name", "extractor", "ties", "distances", "reference")},
         "k": "/".join(str(k) for k in sorted(set(record["k"].values()))),
-        "ties": record["ties"],
-        "distances": record["distances"],
         "images": f"{record['reals']} reals, {record['fakes']} fakes{rows}",
         "metrics": ", ".join(record["metrics"]) + others,
         "equals": f"equals {record['equals']}",
-        "reference": record["reference"],
     }
 
 

@@ -150,22 +150,20 @@ def _facts_of(error: Exception) -> tuple[str, str, int, str | None]:
     for is_cause, code, text in _MISSING_RESOURCES:
         if is_cause(error):
             return text, code, ResourceError.exit_code, None
-    notes = getattr(error, "__notes__", None)  # left by genpr where it calls a user's code
-    is_own = (getattr(error, "name", None) or "").partition(".")[0] == "genpr"
-    if isinstance(error, ImportError) and not is_own and not notes:
+    if os.environ.get("GENPR_DEBUG"):
+        for line in traceback.format_exc().splitlines():
+            complain(line)
+    what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    if notes := getattr(error, "__notes__", None):  # left by genpr where it calls a user's code
+        return f"{notes[0]}: {what}", "custom-extractor", _USAGE, None
+    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] != "genpr":
         text = f"a library that genpr needs cannot be imported ({error}); `genpr doctor` says which, and what to do"
         return text, "broken-library", ResourceError.exit_code, None
-    if isinstance(error, OSError) and error.errno and not notes:
+    if isinstance(error, OSError) and error.errno:
         # No other check reports it: an impossible path, or a failing disk.
         path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
         shown = "" if path is None else f"{short(path, 200)}: "
         is_path = error.errno in _IMPOSSIBLE_PATHS
         code, exit_code = ("bad-path", _USAGE) if is_path else ("system", ResourceError.exit_code)
         return f"{shown}{error.strerror}; genpr cannot go on without it", code, exit_code, path
-    if os.environ.get("GENPR_DEBUG"):
-        for line in traceback.format_exc().splitlines():
-            complain(line)
-    what = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    if notes:
-        return f"{notes[0]}: {what}", "custom-extractor", _USAGE, None
     return f"this is a bug in genpr: {what} (GENPR_DEBUG=1 shows where)", "bug", _BUG, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import Field, dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.errors import UsageError
-from genpr.evaluation.options import KNN, MOST_VOTERS, LabelOptions, ScoreOptions
+from genpr.evaluation.options import KNN, LabelOptions, ScoreOptions
 from genpr.features.options import option, option_fields
 
 if TYPE_CHECKING:
@@ -34,7 +34,10 @@ def option_group(
             given = {each.name: values.pop(each.name) for each in shown}
             return command(*args, **values, **{name: record(**given)})
 
-        return with_options(with_record, map(click_option, shown))
+        added: Callable[..., Any] = with_record
+        for each in reversed(shown):
+            added = click_option(each)(added)
+        return added
 
     return add
 
@@ -58,28 +61,22 @@ def _type_of(each: Field[Any]) -> Any:  # noqa: ANN401 - a type of click or of P
     """From text to what the field holds."""
     told, kinds = each.metadata, {kind.strip() for kind in str(each.type).split("|")}
     if told["parse"] is not None:
-        return _parsed(told["parse"])
+        return wraps(told["parse"])(partial(_parsed, told["parse"]))
     if told["choices"]:
         return click.Choice(told["choices"])
     if (told["least"], told["most"]) != (None, None):
         return click.IntRange(told["least"], told["most"])
     if "int" in kinds and "str" not in kinds:
         return int
-    if "float" in kinds:
-        return float
-    return click.Path() if "os.PathLike[str]" in kinds else str
+    return float if "float" in kinds else click.Path() if "os.PathLike[str]" in kinds else str
 
 
-def _parsed(parse: Callable[[str], object]) -> Callable[[Any], object]:
+def _parsed(parse: Callable[[str], object], text: object) -> object:
     """What a function of the library makes of a text; a default is a value already."""
-
-    def value(text: Any) -> object:  # noqa: ANN401
-        try:
-            return parse(text) if isinstance(text, str) else text
-        except UsageError as error:
-            raise click.BadParameter(str(error)) from None
-
-    return value
+    try:
+        return parse(text) if isinstance(text, str) else text
+    except UsageError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def refuse_given(names: Collection[str], reason: str) -> None:
@@ -97,13 +94,6 @@ def check_sources(*sources: object) -> None:
 
     for source in sources:
         check_there(str(source))
-
-
-def with_options(command: Callable[..., Any], options: Iterable[Callable[[Any], Any]]) -> Callable[..., Any]:
-    """Add options to a command, in this order."""
-    for each in reversed(list(options)):
-        command = each(command)
-    return command
 
 
 def _follow(_context: click.Context, _parameter: click.Parameter, is_requested: bool) -> None:
@@ -130,15 +120,11 @@ class LabelFlags:
         False,
         "Do fakes look like the classes that they were asked to be? Adds label.gan_test, label.gan_train and others.",
     )
-    classifier: str | None = option(
-        None,
-        "knn (a vote of the nearest), linear (a linear probe), or a .csv, .json or .npy file with the labels that the "
+    classifier: str = option(
+        KNN,
+        "knn (a vote of the nearest 5), linear (a linear probe), or a .csv, .json or .npy file with the labels that the "
         "fakes were recognized as.",
-        unset="knn",
         metavar="KIND",
-    )
-    label_k: int | None = option(
-        None, "Number of voters, for knn.", unset="5", least=1, most=MOST_VOTERS, metavar="K"
     )
     real_labels: str | None = option(
         None,
@@ -148,30 +134,21 @@ class LabelFlags:
     )
     fake_labels: str | None = option(None, "Classes of FAKE, likewise.", metavar="FILE")
     per_class: bool = option(False, "Score each class within itself, too: which are worst?")
-    min_per_class: int | None = option(
-        None, "Images that a class needs on each side.", unset="50", metavar="N"
-    )
-    worst_by: str | None = option(
-        None,
+    min_per_class: int = option(50, "Images that a class needs on each side.", metavar="N")
+    worst_by: str = option(
+        "null",
         "Order of the classes: one metric, or null for the mean of all over their nulls.",
-        unset="null",
         metavar="METRIC",
     )
 
     def chosen(self) -> LabelOptions | None:
         """What to compare; None if no labels are to be compared."""
         if not self.labels:
-            refuse_given({"classifier", "label_k"}, "needs --labels")
+            refuse_given({"classifier"}, "needs --labels")
             if not self.per_class:
                 refuse_given({"real_labels", "fake_labels"}, "needs --labels, or --per-class of genpr score")
             return None
-        names = ("real_labels", "fake_labels", "classifier")
-        given: dict[str, Any] = {name: value for name in names if (value := getattr(self, name)) is not None}
-        if self.label_k is not None:
-            given["k"] = self.label_k
-        chosen = LabelOptions(**given)
-        if chosen.classifier != KNN:
-            refuse_given({"label_k"}, f"counts voters of --classifier {KNN}, and there are none")
+        chosen = LabelOptions(self.real_labels, self.fake_labels, self.classifier)
         if chosen.is_file and not self.per_class:
             refuse_given({"real_labels"}, "is not used where another tool recognized the fakes")
         return chosen
@@ -182,8 +159,7 @@ class LabelFlags:
             refuse_given({"min_per_class", "worst_by"}, "needs --per-class")
             return None
         names = ("real_labels", "fake_labels", "min_per_class", "worst_by")
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return cast("ClassOptions", given)
+        return cast("ClassOptions", {name: getattr(self, name) for name in names})
 
 
 def score_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -193,18 +169,12 @@ def score_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_labels(*args: object, options: ScoreOptions, labels: LabelFlags, **values: object) -> object:
         return command(*args, options=replace(options, labels=labels.chosen()), **values)
 
-    groups = (
-        option_group(ScoreOptions, without={"held_out"}),
-        follow_symlinks,
-        option_group(LabelFlags, "labels", without={"per_class", "min_per_class", "worst_by"}),
-    )
-    return with_options(with_labels, groups)
+    labels = option_group(LabelFlags, "labels", without={"per_class", "min_per_class", "worst_by"})
+    return option_group(ScoreOptions, without={"held_out"})(follow_symlinks(labels(with_labels)))
 
 
 DRAWN_BY_SCORE = ("seed", "axis", "batch_size", "device")
 """Fields of `SamplerOptions` that a command takes from its other options."""
-
-_OF_GENERATOR = {"n", "psi", "axis_name", "checkpoint", "settings", "pattern"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,20 +191,14 @@ class GeneratorFlags(SamplerOptions):
     def check(self) -> None:
         """Refuse options that need a generator where there is none."""
         if self.generator is None:
-            drawn = {each.name for each in option_fields(SamplerOptions)} - {*DRAWN_BY_SCORE, "labels"}
-            refuse_given(drawn | _OF_GENERATOR, "needs --generator")
+            needing = {"rule", "latent_dim", "image_range", "n", "psi", "axis_name", "checkpoint", "settings"}
+            refuse_given({*needing, "pattern"}, "needs --generator")
 
     def sampling(self, options: ScoreOptions, axis: str) -> SamplerKeywords:
         """How it draws, along an axis."""
-        return {
-            "seed": options.seed,
-            "axis": axis,
-            "rule": self.rule,
-            "latent_dim": self.latent_dim,
-            "image_range": self.image_range,
-            "batch_size": options.batch_size,
-            "device": options.device,
-        }
+        own = {name: getattr(self, name) for name in ("rule", "latent_dim", "image_range")}
+        given = {name: getattr(options, name) for name in ("seed", "batch_size", "device")}
+        return cast("SamplerKeywords", {"axis": axis, **own, **given})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,21 +212,16 @@ class CheckpointFlags(GeneratorFlags):
         flag=("--psi", "--setting"),
         metavar="X",
     )
-    axis_name: str | None = option(
-        None, "Name of what --setting sets.", unset="psi", flag="--axis", metavar="NAME"
-    )
+    axis_name: str = option("psi", "Name of what --setting sets.", flag="--axis", metavar="NAME")
 
     def check(self) -> None:
         """Refuse what can be seen to be wrong before there is any image."""
         super().check()
-        if self.generator is None:
-            return
-        if self.psi is None:
-            refuse_given({"rule", "axis_name"}, "needs --psi (or --setting)")
-        from genpr.checkpoints.generator import check_factory
+        if self.generator is not None:
+            from genpr.checkpoints.generator import check_factory
 
-        self._images(Path(), n=self.n or 2, options=ScoreOptions())
-        check_factory(self.generator)
+            self._images(Path(), n=self.n or 2, options=ScoreOptions())
+            check_factory(self.generator)
 
     def images_of(self, evaluator: Evaluator, options: ScoreOptions) -> Callable[[Path], CheckpointImages]:
         """From a checkpoint to its images: as many as there are reals, if nothing else was asked for."""
@@ -272,5 +231,5 @@ class CheckpointFlags(GeneratorFlags):
         from genpr.checkpoints.sampler import CheckpointImages
 
         assert self.generator is not None
-        how = self.sampling(options, self.axis_name or "psi")
+        how = self.sampling(options, self.axis_name)
         return CheckpointImages(self.generator, path, n=n, setting=self.psi, **how)

@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,27 +103,18 @@ class PageOutput(TextOutput):
         self.note(f"wrote {self.html}")
 
     def write_comparison(
-        self,
-        results: Mapping[str, Result],
-        drawn: Mapping[str, CountedBatches],
-        *,
-        by: str = "f1",
-        axis: str | None = None,
-        settings: Sequence[float] | None = None,
+        self, results: Mapping[str, Result], drawn: Mapping[str, CountedBatches], *, by: str = "f1"
     ) -> None:
         """Write the page of some results, if it is requested; with what was drawn for each of them, if genpr drew it."""
-        if self.html is None:
-            return
-        from genpr.evaluation.compare import compare
-        from genpr.report.compare_page import compare_report, side_by_side
-
-        if len(results) < 2:
+        if self.html is not None and len(results) < 2:
             complain(f"no page {self.html}: there is one result, and nothing to compare it with")
-            return
-        comparison = compare(results, force=True)
-        with progress_bars(quiet=True):
-            galleries = [side_by_side({name: drawn[name] for name in results})] if drawn else []
-        self.write_page(lambda: compare_report(comparison, galleries, by=by, axis=axis, settings=settings))
+        elif self.html is not None:
+            from genpr.evaluation.compare import compare
+            from genpr.report.compare_page import compare_report, side_by_side
+
+            with progress_bars(quiet=True):
+                galleries = [side_by_side({name: drawn[name] for name in results})] if drawn else []
+            self.write_page(partial(compare_report, compare(results, force=True), galleries, by=by))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,17 +138,13 @@ class ScoreOutput(PageOutput):
         sides = (("under", "higher", "over", self.fail_under), ("over", "lower", "under", self.fail_over))
         for side, better, other, limits in sides:
             for metric, _ in limits:
+                wrong = ""
                 if metric not in computed:
-                    names = some(computed, 20)
-                    raise click.UsageError(
-                        f"--fail-{side} {metric}=...: not among the computed metrics {names}"
-                    )
-                # What is best in the middle has two wrong sides.
-                known = ALL_METRICS[metric].better
-                if known not in (better, "at null"):
-                    raise click.UsageError(
-                        f"--fail-{side} {metric}=...: of {metric}, {known} is better; use --fail-{other}"
-                    )
+                    wrong = f"not among the computed metrics {some(computed, 20)}"
+                elif ALL_METRICS[metric].better not in (better, "at null"):  # which has two wrong sides
+                    wrong = f"of {metric}, {ALL_METRICS[metric].better} is better; use --fail-{other}"
+                if wrong:
+                    raise click.UsageError(f"--fail-{side} {metric}=...: {wrong}")
         if self.table is not None:
             from genpr.report.files import check_table
 
@@ -170,22 +158,17 @@ class ScoreOutput(PageOutput):
 
     def exit_code(self, results: Sequence[Result]) -> int:
         """0, or 5 where a limit is missed, each of which is printed on stderr."""
-        missed = [*_missed(results, self.fail_under, "below"), *_missed(results, self.fail_over, "above")]
-        for line in missed:
-            complain(line)
-        return THRESHOLD_MISSED if missed else 0
-
-
-def _missed(results: Sequence[Result], limits: Sequence[tuple[str, float]], side: str) -> list[str]:
-    """One line per limit on whose wrong `side` a value is."""
-    lines = []
-    for result in results:
-        for metric, limit in limits:
-            if metric not in result.metrics:
-                lines.append(f"missed: {metric} has no value with these images")
-                continue
-            value = result[metric]
-            if value < limit if side == "below" else value > limit:
-                under = f" under {result.protocol}" if len(results) > 1 else ""
-                lines.append(f"missed: {metric} is {value:.4f}{under}, {side} {limit:g}")
-    return lines
+        code = 0
+        sides = [(each, "below") for each in self.fail_under] + [(each, "above") for each in self.fail_over]
+        for result in results:
+            under = f" under {result.protocol}" if len(results) > 1 else ""
+            for (metric, limit), side in sides:
+                found = result.metrics.get(metric)
+                if found is None:
+                    complain(f"missed: {metric} has no value with these images")
+                elif found.value < limit if side == "below" else found.value > limit:
+                    complain(f"missed: {metric} is {found.value:.4f}{under}, {side} {limit:g}")
+                else:
+                    continue
+                code = THRESHOLD_MISSED
+        return code

@@ -49,21 +49,19 @@ def command(
             compressed=compressed,
             progress=None if progress is None else partial(progress, "packed"),
         )
-    notices = [
-        notice(flag, role="packed", count=f"{count:,}", total=f"{packed.n:,}")
-        for flag, count in packed.flags.items()
-    ]
-    if packed.skipped:
-        total = packed.n + len(packed.skipped)
-        notices.append(notice("skipped", role="source", count=f"{len(packed.skipped):,}", total=f"{total:,}"))
-    images_of = f"{packed.n:,} image{'s' * (packed.n != 1)} of {packed.width} x {packed.height}"
+    flags = {**packed.flags, **({"skipped": len(packed.skipped)} if packed.skipped else {})}
+    total = f"{packed.n + len(packed.skipped):,}"
+    notices = [notice(flag, role="source", count=f"{count:,}", total=total) for flag, count in flags.items()]
     record = {
         "out": str(out),
-        **{name: getattr(packed, name) for name in ("n", "height", "width")},
+        "n": packed.n,
+        "height": packed.height,
+        "width": packed.width,
         "compressed": compressed,
         "bytes": out.stat().st_size,
         "flags": dict(packed.flags),
         "skipped": [[error.path, error.code] for error in packed.skipped],
     }
+    images_of = f"{packed.n:,} image{'s' * (packed.n != 1)} of {packed.width} x {packed.height}"
     text = f"packed {images_of} into {printable(str(out))}"
     output.show(notices, json.dumps(record) if output.as_json else text)

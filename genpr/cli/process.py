@@ -1,9 +1,8 @@
 """The process of a command: its standard streams, and how Ctrl-C and SIGTERM end it.
 
-Python looks at signals between its own instructions, which a product of matrices, a search or a large network in C++ puts off
-for minutes. So the number of a signal is also written to a pipe, by the handler in C, where a thread waits for it: it gives
-the main thread a moment to leave in an orderly way, and then ends the process. Files are whole even so, because they are
-moved into place when they are. Importing this module is quick, so that signals are answered from the start.
+Python looks at signals between its own instructions, which a product of matrices or a large network puts off for minutes. So the
+number of a signal is also written to a pipe, by the handler in C, where a thread waits for it: it gives the main thread a
+moment to leave in an orderly way, and then ends the process. Files are whole even so: they are moved into place when they are.
 """
 
 from __future__ import annotations
@@ -27,30 +26,25 @@ _DEFAULTS: dict[int, signal._HANDLER] = {
     signal.SIGTERM: signal.SIG_DFL,
 }
 _SHOW_CURSOR = "\x1b[?25h\r\x1b[K"  # which a progress bar hides
-_STDIN, _STDOUT, _STDERR = 0, 1, 2
+_STDOUT, _STDERR = 1, 2
+_kept: list[int] = []  # stdout and stderr of a process that is muted
 
 
-class MutableOutput:
-    """Stdout and stderr of this process, where one of many processes writes for all."""
+def mute() -> None:
+    """Discard all further output of this process, also that of C++ libraries."""
+    if not _kept:
+        _kept.extend(map(os.dup, (_STDOUT, _STDERR)))
+        with Path(os.devnull).open("w") as nowhere:
+            for number in (_STDOUT, _STDERR):
+                os.dup2(nowhere.fileno(), number)
 
-    def __init__(self) -> None:
-        self._kept: tuple[int, int] | None = None
 
-    def mute(self) -> None:
-        """Discard all further output, also that of C++ libraries and signal handlers."""
-        if self._kept is None:
-            self._kept = os.dup(_STDOUT), os.dup(_STDERR)
-            with Path(os.devnull).open("w") as nowhere:
-                for number in (_STDOUT, _STDERR):
-                    os.dup2(nowhere.fileno(), number)
-
-    def unmute(self) -> None:
-        """Write again."""
-        if self._kept is not None:
-            for number, kept in zip((_STDOUT, _STDERR), self._kept, strict=True):
-                os.dup2(kept, number)
-                os.close(kept)
-            self._kept = None
+def unmute() -> None:
+    """Write again."""
+    while _kept:
+        kept = _kept.pop()
+        os.dup2(kept, _STDOUT + len(_kept))
+        os.close(kept)
 
 
 class _LenientWriter(io.FileIO):
@@ -66,25 +60,23 @@ class _LenientWriter(io.FileIO):
 def open_standard_streams() -> None:
     """Open whichever of the three standard streams this process was started without.
 
-    A file that is opened later must not get the number of one, or a library in C would write its messages into it. Stdin is
-    then empty, stdout fails when it is written to, and stderr, open or not, never fails.
+    A file that is opened later must not get the number of one. Stdin is then empty, stdout fails when it is written to, and
+    stderr, open or not, never fails.
     """
-    for number, mode in ((_STDIN, os.O_RDONLY), (_STDOUT, os.O_RDONLY), (_STDERR, os.O_WRONLY)):
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
             os.set_inheritable(os.open(os.devnull, mode), True)  # the lowest free number
     if sys.stdout is None:
-        sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(_STDOUT, "w", closefd=False)), "utf-8")
-    with contextlib.suppress(OSError, ValueError):  # it is a stream of a test, without a number
-        if sys.stderr is None or sys.stderr.fileno() == _STDERR:
-            encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
-            writer = io.BufferedWriter(_LenientWriter(_STDERR, "w", closefd=False))
-            sys.stderr = io.TextIOWrapper(writer, encoding, errors="backslashreplace", line_buffering=True)
+        sys.stdout = os.fdopen(_STDOUT, "w", encoding="utf-8", closefd=False)
+    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+    writer = io.BufferedWriter(_LenientWriter(_STDERR, "w", closefd=False))
+    sys.stderr = io.TextIOWrapper(writer, encoding, errors="backslashreplace", line_buffering=True)
 
 
 class SignalError(KeyboardInterrupt):
-    """A signal came: whatever tidies up after Ctrl-C does after SIGTERM, as schedulers send it, too.
+    """A signal came: what tidies up after Ctrl-C does after SIGTERM, too.
 
     A class of its own, because Python kills itself after a bare KeyboardInterrupt that passed through `exec`.
     """
@@ -92,6 +84,12 @@ class SignalError(KeyboardInterrupt):
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number
+
+
+def signal_of(error: BaseException) -> int:
+    """Which signal ended a command; click turns both into Abort."""
+    number: int = getattr(error.__cause__ or error, "number", signal.SIGINT)
+    return number
 
 
 class SignalReport:
@@ -120,6 +118,15 @@ class SignalReport:
                     emit(record)
         return code
 
+    def end_process(self, number: int) -> NoReturn:
+        """End the process, whatever its threads do; nothing may be waited for here."""
+        with contextlib.suppress(Exception):
+            storage = sys.modules.get("genpr.storage")
+            if storage is not None:
+                storage.remove_unfinished()
+            self.print(number, at_once=True)
+        os._exit(128 + number)
+
 
 def _write_at_once(text: str, descriptor: int) -> None:
     """Write `text`, and ignore an output that is closed or full."""
@@ -128,27 +135,19 @@ def _write_at_once(text: str, descriptor: int) -> None:
             os.write(descriptor, text.encode())
 
 
-def signal_of(error: BaseException) -> int:
-    """Which signal ended a command; click turns both into Abort."""
-    number: int = getattr(error.__cause__ or error, "number", signal.SIGINT)
-    return number
-
-
 def install_signal_handlers(report: SignalReport) -> None:
     """Let Ctrl-C and SIGTERM end this process from now on; what others have set, such as `nohup` has, is left.
 
     The first signal raises SignalError in the main thread. `GRACE_S` seconds later, or at the second signal, the process ends.
     """
     answered = [number for number, default in _DEFAULTS.items() if signal.getsignal(number) is default]
-    if not answered:
-        return
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     seen: list[int] = []
 
     def raise_once(number: int, _frame: FrameType | None) -> None:
         if seen:
-            _leave(report, number)
+            report.end_process(number)
         seen.append(number)
         raise SignalError(number)
 
@@ -157,11 +156,16 @@ def install_signal_handlers(report: SignalReport) -> None:
         for number in answered:
             signal.signal(number, _DEFAULTS[number])
 
+    def next_signal() -> int:
+        while (number := os.read(reader, 1)[0]) not in answered:
+            pass
+        return number
+
     def wait() -> NoReturn:
-        number = _next_of(reader, answered)
+        number = next_signal()
         if select.select([reader], [], [], GRACE_S)[0]:
-            number = _next_of(reader, answered)
-        _leave(report, number)
+            number = next_signal()
+        report.end_process(number)
 
     os.register_at_fork(after_in_child=forget)
     threading.Thread(target=wait, name="genpr-signals", daemon=True).start()
@@ -175,19 +179,3 @@ def restore_default_handlers() -> None:
     for number in _WORDS:
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
-
-
-def _next_of(reader: int, answered: list[int]) -> int:
-    while (number := os.read(reader, 1)[0]) not in answered:
-        pass
-    return number
-
-
-def _leave(report: SignalReport, number: int) -> NoReturn:
-    """End the process, whatever its threads do; nothing may be waited for here."""
-    with contextlib.suppress(Exception):
-        storage = sys.modules.get("genpr.storage")
-        if storage is not None:
-            storage.remove_unfinished()
-        report.print(number, at_once=True)
-    os._exit(128 + number)

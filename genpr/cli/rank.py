@@ -94,48 +94,31 @@ def command(
         options = _with_needed(options, by)
         drawn.check()
         output.check_several(len(sources) - 1, "checkpoints")
-        ranking, images = _of_images(
-            sources, by, options, drawn, skip_bad=skip_bad, force=force, quiet=output.quiet
-        )
-    if output.as_json:
-        text = ranking.to_json()
-    else:
-        from genpr.report.checkpoint_tables import ranking_table
+        _check_there(*sources, drawn=drawn, skip_bad=skip_bad)
+        from genpr.checkpoints.rank import by_name, rank_checkpoints
+        from genpr.evaluation.evaluator import Evaluator
 
-        text = ranking_table(ranking)
+        checkpoints = by_name(sources[1:])
+        with progress_bars(quiet=output.quiet) as progress:
+            evaluator = Evaluator.from_options(sources[0], replace(options, progress=progress))
+            if drawn.generator is not None:
+                images_of = drawn.images_of(evaluator, options)
+                images = {name: images_of(Path(path)) for name, path in checkpoints.items()}
+            ranking = rank_checkpoints(
+                evaluator, images or checkpoints, by=by, skip_bad=skip_bad, force=force
+            )
+    from genpr.report.checkpoint_tables import ranking_table
+
     output.write_comparison(ranking.results, images, by="f1" if by == PARETO else by)
-    output.show(_notices(ranking.results), text)
+    output.show(_notices(ranking.results), ranking.to_json() if output.as_json else ranking_table(ranking))
 
 
-def _of_images(
-    sources: Sequence[str],
-    by: str,
-    options: ScoreOptions,
-    drawn: CheckpointFlags,
-    *,
-    skip_bad: bool,
-    force: bool,
-    quiet: bool,
-) -> tuple[Ranking, Mapping[str, CountedBatches]]:
-    """The ranking, and the images by checkpoint where genpr draws them."""
-    real, *given = sources
-    gone = [path for path in given if drawn.generator and not Path(path).exists()]
-    if gone:  # else the last of many checkpoints would be missed after hours
-        raise UsageError(f"there is no checkpoint {gone[0]}", code="no-checkpoint", path=gone[0])
+def _check_there(real: str, *given: str, drawn: CheckpointFlags, skip_bad: bool) -> None:
+    """Refuse paths that are not there, or the last of many checkpoints would be missed after hours."""
     if drawn.generator is None:
         check_sources(real, *([] if skip_bad else given))  # with --skip-bad, a missing one is left out
-    from genpr.checkpoints.rank import by_name, rank_checkpoints
-    from genpr.evaluation.evaluator import Evaluator
-
-    checkpoints = by_name(given)
-    images: Mapping[str, CountedBatches] = {}
-    with progress_bars(quiet=quiet) as progress:
-        evaluator = Evaluator.from_options(real, replace(options, progress=progress))
-        if drawn.generator is not None:
-            images_of = drawn.images_of(evaluator, options)
-            images = {name: images_of(Path(path)) for name, path in checkpoints.items()}
-        ranking = rank_checkpoints(evaluator, images or checkpoints, by=by, skip_bad=skip_bad, force=force)
-        return ranking, images
+    elif gone := [path for path in given if not Path(path).exists()]:
+        raise UsageError(f"there is no checkpoint {gone[0]}", code="no-checkpoint", path=gone[0])
 
 
 def _with_needed(options: ScoreOptions, by: str) -> ScoreOptions:

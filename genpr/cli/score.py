@@ -56,7 +56,13 @@ def command(
     """
     protocols = tuple(dict.fromkeys(protocols))
     options, classes = replace(options, labels=labels.chosen()), labels.classes()
-    _check((real, fake), protocols, options, output, per_class=classes is not None)
+    plans = [ScorePlan.of(protocol, None, options) for protocol in protocols]
+    computed = dict.fromkeys(name for plan in plans for name in plan.spaces)
+    output.check([*computed, *(() if options.labels is None else options.labels.names)])
+    if len(protocols) > 1 and (classes is not None or output.html or output.table):
+        raise click.UsageError("--per-class, --html and --csv take one --protocol: run once for each")
+    check_sources(real, fake)
+    check_weights([space for plan in plans for space in plan.spaces.values()], (real, fake), options)
 
     from genpr.distributed import rank_zero_only
 
@@ -74,7 +80,7 @@ def command(
     else:
         text = json.dumps({"results": [result.to_dict() for result in results]}, allow_nan=False)
     try:
-        _write_files(run, (real, fake), classes or {}, options, output)
+        _write_files(run, (real, fake), labels, options, output)
     finally:  # a file that cannot be written does not cost the score, and a closed stdout does not cost the files
         output.show([item for result in results for item in result.notices], text)
     return output.exit_code(results)
@@ -87,24 +93,6 @@ class ScoreRun:
     results: Sequence[Result]
     classes: ClassScores | None = None
     evidence: PerImageScores | None = None
-
-
-def _check(
-    sources: tuple[str, str],
-    protocols: Sequence[str],
-    options: ScoreOptions,
-    output: ScoreOutput,
-    *,
-    per_class: bool,
-) -> None:
-    """Report what can be wrong before anything is computed: importing torch alone takes seconds."""
-    plans = [ScorePlan.of(protocol, None, options) for protocol in protocols]
-    computed = dict.fromkeys(name for plan in plans for name in plan.spaces)
-    output.check([*computed, *(() if options.labels is None else options.labels.names)])
-    if len(protocols) > 1 and (per_class or output.html or output.table):
-        raise click.UsageError("--per-class, --html and --csv take one --protocol: run once for each")
-    check_sources(*sources)
-    check_weights([space for plan in plans for space in plan.spaces.values()], sources, options)
 
 
 def _score(
@@ -137,24 +125,20 @@ def _score(
 
 
 def _write_files(
-    run: ScoreRun, sources: tuple[str, str], classes: ClassOptions, options: ScoreOptions, output: ScoreOutput
+    run: ScoreRun, sources: tuple[str, str], labels: LabelFlags, options: ScoreOptions, output: ScoreOutput
 ) -> None:
     """Write the table and the page, if they are requested."""
-    if run.evidence is not None and output.table is not None:
-        from genpr.report.files import write_samples
-
-        output.write_table(partial(write_samples, scores=run.evidence))
-    if output.html is None:
+    if output.html is None and output.table is None:
         return
+    from genpr.report.files import write_samples
     from genpr.report.score_page import evidence_report, html_report
 
     if run.evidence is None:
         output.write_page(partial(html_report, run.results[0], classes=run.classes))
         return
+    output.write_table(partial(write_samples, scores=run.evidence))
     with progress_bars(quiet=output.quiet) as progress:
-        device = run.results[0].device
-        page = partial(
-            evidence_report, run.evidence, policy=options.decoding, device=device, progress=progress
-        )
-        labels = {name: classes.get(name) for name in ("real_labels", "fake_labels")}
-        output.write_page(page, *sources, **labels)
+        device, policy = run.results[0].device, options.decoding
+        page = partial(evidence_report, run.evidence, policy=policy, device=device, progress=progress)
+        classes = {name: getattr(labels, name) for name in ("real_labels", "fake_labels") if labels.per_class}
+        output.write_page(page, *sources, **classes)

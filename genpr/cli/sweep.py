@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from genpr.features.options import option
 
 if TYPE_CHECKING:
     from genpr.checkpoints.rank import Objective
-    from genpr.checkpoints.sweep import PointProgress, Sweep, SweepFolder
+    from genpr.checkpoints.sweep import Sweep, SweepFolder
     from genpr.evaluation.result import Result
     from genpr.images.datasets import CountedBatches
 
@@ -97,7 +98,7 @@ def command(
 
     objective = Objective(flags.maximize, dict(flags.at_least))
     folder = None if flags.out is None else SweepFolder(flags.out, restart=flags.restart)
-    report = None if output.quiet else _reporter(flags.varied)
+    report = None if output.quiet else partial(_tell, time.monotonic(), flags.varied)
     drawn: Mapping[float, CountedBatches] = {}
     with progress_bars(quiet=output.quiet) as progress:
         loaded = None
@@ -112,44 +113,37 @@ def command(
             sampler = Sampler.of(loaded, n=flags.n or evaluator.n_real, **how)
             drawn = {setting: sampler.images(setting) for setting in dict.fromkeys(settings)}
             found = sweep(evaluator, drawn, axis=sampler.options.axis, folder=folder, progress=report)
-    status = _show(found, objective, folder, output)
     names = {each.setting: f"{found.axis}={each.setting:.12g}" for each in found.points}
+    code = _show(found, objective, folder, output)
     output.write_comparison(
         {names[each.setting]: each.result for each in found.points},
         {names[setting]: images for setting, images in drawn.items()},
-        axis=found.axis,
-        settings=[each.setting for each in found.points],
     )
-    return status
+    return code
 
 
 def _check_points(points: tuple[tuple[float, str], ...], flags: SweepFlags) -> None:
     """Fakes for each setting, or a generator with its settings."""
     flags.check()
-    if flags.generator is None:
-        if not points:
-            raise click.UsageError(
-                "needed SETTING=FAKES, such as 0.7=samples/psi0.7, or --generator with --psi"
-            )
-        if len(dict(points)) < len(points):
-            raise click.UsageError("each setting may be given once")
-    elif points:
-        raise click.UsageError("needed either SETTING=FAKES or --generator, found both")
-    elif flags.settings is None:
-        raise click.UsageError("--generator needs its settings, such as --psi 0.2:1:0.1")
+    needed = ""
+    if flags.generator is None and not points:
+        needed = "needed SETTING=FAKES, such as 0.7=samples/psi0.7, or --generator with --psi"
+    elif flags.generator is not None and points:
+        needed = "needed either SETTING=FAKES or --generator, found both"
+    elif flags.generator is not None and flags.settings is None:
+        needed = "--generator needs its settings, such as --psi 0.2:1:0.1"
+    elif len(dict(points)) < len(points):
+        needed = "each setting may be given once"
+    if needed:
+        raise click.UsageError(needed)
 
 
-def _reporter(axis: str) -> PointProgress:
+def _tell(started: float, axis: str, done: int, total: int, setting: float, result: Result) -> None:
     """One line per finished setting, with the time that is left."""
-    started = time.monotonic()
-
-    def tell(done: int, total: int, setting: float, result: Result) -> None:
-        left = (time.monotonic() - started) * (total - done) / done
-        when = f", about {left / 60:.0f} min left" if left > 90 else ""
-        values = f"precision {result['precision']:.4f}, recall {result['recall']:.4f}"
-        complain(f"{axis} = {setting:g}: {values} ({done} of {total}{when})")
-
-    return tell
+    left = (time.monotonic() - started) * (total - done) / done
+    when = f", about {left / 60:.0f} min left" if left > 90 else ""
+    values = f"precision {result['precision']:.4f}, recall {result['recall']:.4f}"
+    complain(f"{axis} = {setting:g}: {values} ({done} of {total}{when})")
 
 
 def _show(found: Sweep, objective: Objective, folder: SweepFolder | None, output: PageOutput) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,8 +22,6 @@ from genpr.features.options import option
 
 if TYPE_CHECKING:
     from genpr.checkpoints.score_log import ScoreLog
-    from genpr.checkpoints.watch import SourceOf
-    from genpr.evaluation.evaluator import Evaluator
     from genpr.evaluation.result import Result
 
 
@@ -86,26 +83,45 @@ def command(
         refuse_given({"done_file"}, "is for samples, and --generator draws from checkpoint files")
     from genpr.checkpoints.score_log import ScoreLog
 
-    flags = replace(flags, ignored=[Path(real)])
-    with (
-        ScoreLog(flags.out or folder / "genpr.jsonl", by=flags.by) as log,
-        _summary(log, as_json=output.as_json),
-        progress_bars(quiet=output.quiet) as bars,
-    ):
-        from genpr.checkpoints.watch import Watcher
-        from genpr.evaluation.evaluator import Evaluator
+    with ScoreLog(flags.out or folder / "genpr.jsonl", by=flags.by) as log:
+        try:
+            with progress_bars(quiet=output.quiet) as bars:
+                _watch(real, folder, log, flags, drawn, replace(options, progress=bars), quiet=output.quiet)
+        except KeyboardInterrupt:  # as most watches end
+            if not output.as_json:  # else stdout says that it was interrupted, and nothing else
+                _show(log, as_json=False)
+            raise
+        _show(log, as_json=output.as_json)
 
-        evaluator = Evaluator.from_options(real, replace(options, progress=bars))
-        watcher = Watcher(
-            evaluator,
-            folder,
-            log,
-            flags,
-            source_of=_source_of(drawn, evaluator, flags.pattern, options),
-            on_message=complain,
-            on_record=partial(_tell, log, set(), quiet=output.quiet),
-        )
-        watcher.run(once=flags.once, until=flags.until, interval=flags.interval)
+
+def _watch(
+    real: str,
+    folder: Path,
+    log: ScoreLog,
+    flags: WatchFlags,
+    drawn: CheckpointFlags,
+    options: ScoreOptions,
+    *,
+    quiet: bool,
+) -> None:
+    from genpr.checkpoints.sampler import checkpoints_at
+    from genpr.checkpoints.watch import SourceOf, Watcher, samples_at
+    from genpr.evaluation.evaluator import Evaluator
+
+    evaluator = Evaluator.from_options(real, options)
+    source_of: SourceOf = samples_at
+    if drawn.generator is not None:
+        source_of = checkpoints_at(drawn.images_of(evaluator, options), pattern=flags.pattern)
+    watcher = Watcher(
+        evaluator,
+        folder,
+        log,
+        replace(flags, ignored=[Path(real)]),
+        source_of=source_of,
+        on_message=complain,
+        on_record=partial(_tell, log, set(), quiet=quiet),
+    )
+    watcher.run(once=flags.once, until=flags.until, interval=flags.interval)
 
 
 def _check(real: str, folder: Path, by: str, options: ScoreOptions) -> None:
@@ -126,30 +142,10 @@ def _check(real: str, folder: Path, by: str, options: ScoreOptions) -> None:
         )
 
 
-def _source_of(
-    drawn: CheckpointFlags, evaluator: Evaluator, pattern: str | None, options: ScoreOptions
-) -> SourceOf:
-    """What in the folder is scored: samples, or what a generator draws from checkpoints."""
-    if drawn.generator is None:
-        from genpr.checkpoints.watch import samples_at
-
-        return samples_at
-    from genpr.checkpoints.sampler import checkpoints_at
-
-    return checkpoints_at(drawn.images_of(evaluator, options), pattern=pattern)
-
-
-@contextmanager
-def _summary(log: ScoreLog, *, as_json: bool) -> Iterator[None]:
-    """Show all scores in the end, also after Ctrl-C, which is how most watches end."""
+def _show(log: ScoreLog, *, as_json: bool) -> None:
+    """All scores in the end."""
     from genpr.report.checkpoint_tables import watched_table
 
-    try:
-        yield
-    except KeyboardInterrupt:
-        if not as_json and log.records:  # else stdout says that it was interrupted, and nothing else
-            emit(watched_table(log.records, log.best, log.by))
-        raise
     if as_json:
         emit(json.dumps({"by": log.by, "best": log.best, "records": log.records}, allow_nan=False))
     elif log.records:

@@ -40,19 +40,18 @@ def list_files(*, as_json: bool) -> None:
     rows, shown = [], []
     for entry in KNOWN_WEIGHTS:
         path = cached_path(entry)
-        rows.append(
-            {name: getattr(entry, name) for name in names}
-            | {"cached": path is not None, "path": None if path is None else str(path)}
-        )
+        facts = {name: getattr(entry, name) for name in names}
+        rows.append({**facts, "cached": path is not None, "path": path and str(path)})
         first, *others = entry.used_by or ("-",)
-        facts = {
-            "used by": f"{first} (+{len(others)})" if others else first,
-            "size": None if entry.size is None else f"{entry.size / 1e6:,.0f} MB",
-            "license": entry.license,
-            "here": "no" if path is None else "yes",
-            "name": entry.name,
-        }
-        shown.append(facts)
+        shown.append(
+            {
+                "used by": f"{first} (+{len(others)})" if others else first,
+                "size": None if entry.size is None else f"{entry.size / 1e6:,.0f} MB",
+                "license": entry.license,
+                "here": "no" if path is None else "yes",
+                "name": entry.name,
+            }
+        )
     emit(json.dumps(rows) if as_json else listing(shown, ("name",)))
 
 
@@ -83,9 +82,10 @@ def verify(names: Sequence[str]) -> int:
         if path is None and not names:
             continue
         count += 1
+        line = f"missing  {entry.name}"
         try:
-            found = "missing" if path is None else f"ok       {verify_file(entry, path)[:8]}"
-            line = f"{found}  {entry.name}"
+            if path is not None:
+                line = f"ok       {verify_file(entry, path)[:8]}  {entry.name}"
         except WeightsError as error:
             line = f"bad      {error}"
         code = code if line.startswith("ok") else WeightsError.exit_code

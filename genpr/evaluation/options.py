@@ -25,7 +25,6 @@ def parse_names(text: str) -> list[str]:
 
 
 KNN, LINEAR = "knn", "linear"
-MOST_VOTERS = 1000
 
 _FILES = (".csv", ".tsv", ".json", ".npy")
 _AVERAGES = ("macro_precision", "macro_recall", "macro_f1")
@@ -57,7 +56,7 @@ class LabelOptions:
     k: int = 5
 
     def __post_init__(self) -> None:
-        check_count(self.k, "k of labels", least=1, most=MOST_VOTERS)
+        check_count(self.k, "k of labels", least=1, most=1000)
         if not isinstance(self.classifier, str | os.PathLike) or not (
             self.classifier in (KNN, LINEAR) or Path(self.classifier).suffix.lower() in _FILES
         ):

@@ -18,30 +18,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import click
-import rich.progress
 import torch
 
-import genpr.checkpoints.watch
-import genpr.evaluation.evaluator
 from genpr.__main__ import main
-from genpr.cli import features, process, rank, score, sweep, watch
-from genpr.cli import main as commands
+from genpr.cli import ranks, score  # noqa: F401
+from genpr.evaluation import evaluator  # noqa: F401
 
-WARM = (
-    click,
-    rich.progress,
-    torch,
-    genpr.evaluation.evaluator,
-    genpr.checkpoints.watch,
-    commands,
-    features,
-    process,
-    rank,
-    score,
-    sweep,
-    watch,
-)
 _LONGEST_S = 60
 
 

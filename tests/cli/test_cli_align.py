@@ -48,22 +48,8 @@ def test_table_and_worst_images(genpr, folder, prompts):
 
 def test_json_csv_and_page(genpr, tmp_path, folder, prompts):
     table, page = tmp_path / "ranks.csv", tmp_path / "page.html"
-    code, out, err = genpr(
-        *(
-            "align",
-            folder,
-            "--prompts",
-            prompts,
-            "--extractor",
-            TOY,
-            "--json",
-            "--csv",
-            table,
-            "--html",
-            page,
-            "-q",
-        )
-    )
+    files = ("--csv", table, "--html", page)
+    code, out, err = genpr("align", folder, "--prompts", prompts, "--extractor", TOY, "--json", "-q", *files)
     assert (code, err) == (0, "")
     record = json.loads(out)
     assert record["alignment"]["n_failures"] == WRONG
@@ -72,9 +58,7 @@ def test_json_csv_and_page(genpr, tmp_path, folder, prompts):
     assert [row["name"] for row in rows] == [f"{row:05d}.png" for row in range(N)]
     assert [float(row["rank"]) > 1 for row in rows] == [row < WRONG for row in range(N)]
     assert all(float(row["winner_score"]) >= float(row["score"]) for row in rows[:WRONG])
-    html = page.read_text()
-    assert html.count("data:image/jpeg") == 2 * WRONG
-    assert "Images that fit another prompt better" in html
+    assert page.read_text().count("data:image/jpeg") == 2 * WRONG
 
 
 def test_hostile_names_and_prompts_do_no_harm(genpr, tmp_path, folder):

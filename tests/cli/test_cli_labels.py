@@ -76,26 +76,21 @@ def test_labels_that_do_not_fit_are_told_before_anything_is_computed(
     assert "names none of the 180 images" in err
 
 
-@pytest.mark.parametrize("command", ["rank", "sweep", "watch"])
-def test_other_commands_that_score(genpr, files, tmp_path, command):
+def test_other_commands_that_score(genpr, files, tmp_path):
     real, fake, *labels = sides(files)
-    by = "label.gan_test"
-    if command == "rank":
-        arguments = (real, fake, files / "right.npy", "--by", by)
-    elif command == "sweep":
-        arguments = (real, f"0.5={fake}", f"1={files / 'right.npy'}", "--maximize", by)
-    else:
-        (tmp_path / "samples").mkdir()
-        for name in ("right", "wrong"):
-            (tmp_path / "samples" / f"{name}.npy").write_bytes((files / f"{name}.npy").read_bytes())
-        arguments = (real, tmp_path / "samples", "--once", "--settle", "0", "--by", by)
-    code, out, err = genpr(command, *arguments, "--labels", *labels, *QUIET, "--json")
-    assert code == 0, err
-    record = json.loads(out)
-    best = {"rank": "winner", "sweep": "best", "watch": "best"}
-    found = record[best[command]]
-    assert (found["name"] if command == "watch" else found) == {
-        "rank": "right.npy",
-        "sweep": 1,
-        "watch": "right.npy",
-    }[command]
+    right, samples = files / "right.npy", tmp_path / "samples"
+    samples.mkdir()
+    for path in (right, fake):
+        (samples / path.name).write_bytes(path.read_bytes())
+    commands = {
+        "rank": (real, fake, right, "--by"),
+        "sweep": (real, f"0.5={fake}", f"1={right}", "--maximize"),
+        "watch": (real, samples, "--once", "--settle", "0", "--by"),
+    }
+    found = {}
+    for command, arguments in commands.items():
+        code, out, err = genpr(command, *arguments, "label.gan_test", "--labels", *labels, *QUIET, "--json")
+        assert code == 0, err
+        found[command] = json.loads(out)
+    assert found["rank"]["winner"] == found["watch"]["best"]["name"] == "right.npy"
+    assert found["sweep"]["best"] == 1

@@ -44,26 +44,16 @@ def test_a_line_per_score_on_stderr_and_the_table_on_stdout(genpr, run):
 
 
 def test_the_numbers_are_those_of_score(genpr, run):
-    genpr("watch", "real.npy", "run", *NOW, "--k", "4", "--seed", "3", "--max-images", "30")
+    options = ("--k", "4", "--seed", "3", "--max-images", "30")
+    genpr("watch", "real.npy", "run", *NOW, *options)
     for record in lines(run):
-        out = genpr(
-            "score",
-            "real.npy",
-            run / record["name"],
-            "--k",
-            "4",
-            "--seed",
-            "3",
-            "--max-images",
-            "30",
-            "--json",
-        )[1]
-        score = json.loads(out)
-        assert {name: record["metrics"][name] for name in score["metrics"]} == {
-            name: metric["value"] for name, metric in score["metrics"].items()
+        score = json.loads(genpr("score", "real.npy", run / record["name"], *options, "--json")[1])
+        metrics = score["metrics"].items()
+        assert {name: record["metrics"][name] for name, _ in metrics} == {
+            name: metric["value"] for name, metric in metrics
         }
         assert record["intervals"] == {
-            name: metric["interval"] for name, metric in score["metrics"].items() if metric["interval"]
+            name: metric["interval"] for name, metric in metrics if metric["interval"]
         }
         assert record["fingerprint"] == score["fingerprint"]
 

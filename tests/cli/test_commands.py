@@ -93,7 +93,6 @@ rank real.npy few.npy fake.npy                                              3 no
 rank gone run/step-1.pt run/step-3.pt LOAD                                  2 no-checkpoint
 compare text.json text.json                                                 3 not-a-result
 compare a.json a.json --samples a                                           2 usage
-compare a.json a.json --html p.html --rows 3                                2 usage
 sweep real.npy                                                              2 usage
 sweep real.npy fake.npy                                                     2 usage
 sweep real.npy 1=                                                           2 usage

@@ -15,13 +15,35 @@ import genpr as package
 
 ROOT = Path(package.__file__).parents[1]
 GENPR = (sys.executable, "-m", "genpr")
+LEFT = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}
 
 
-def started(*command, redirected="", folder=None, shell="", **environment):
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Two small feature files, and two results."""
+    folder, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(0)
+    sides = rng.normal(size=(2, 30, 4)).astype(np.float32)
+    for name, side in zip(("real", "fake"), sides, strict=True):
+        np.save(folder / f"{name}.npy", side)
+    for name in "ab":
+        (folder / f"{name}.json").write_text(package.score(*sides, control=False).to_json())
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def waiting(files):
+    """A process that waits for another one, which takes seconds to say so."""
+    command = [*GENPR, "score", "real.npy", "fake.npy"]
+    pipes = {"stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=os.environ | LEFT, cwd=files, **pipes) as process:
+        yield process
+        process.kill()
+
+
+def started(*command, redirected="", folder=None, **environment):
     """Run in a shell, which can close streams."""
-    line = " ".join([shell, "exec", shlex.join(map(str, command)), redirected])
     return subprocess.run(
-        ["bash", "-c", line],
+        ["bash", "-c", f"exec {shlex.join(command)} {redirected}"],
         capture_output=True,
         text=True,
         check=False,
@@ -31,77 +53,71 @@ def started(*command, redirected="", folder=None, shell="", **environment):
     )
 
 
-@pytest.fixture
-def features(tmp_path, rng):
-    """Two small feature files."""
-    paths = [tmp_path / "real.npy", tmp_path / "fake.npy"]
-    for path in paths:
-        np.save(path, rng.normal(size=(30, 4)).astype(np.float32))
-    return paths
+STREAMS = [(">&-", 4), ("> /dev/full", 4), ("2>&-", 0), ("2> /dev/full", 0), ("<&- >&- 2>&-", 4)]
 
 
-STREAMS = [(">&-", 4), ("> /dev/full", 4), ("2>&-", 0), ("2> /dev/full", 0)]
-
-
+@pytest.mark.parametrize("command", ["compare a.json b.json", "--help"])
 @pytest.mark.parametrize(("redirected", "code"), STREAMS)
-def test_a_score_needs_stdout_and_not_stderr(features, redirected, code, tmp_path):
-    page = tmp_path / "page.html"
-    # With notices and intervals, so that both streams are written to.
-    done = started(*GENPR, "score", *features, "--html", page, redirected=redirected)
-    assert done.returncode == code
-    assert page.read_text().rstrip().endswith("</html>")
-    if code:
-        assert "stdout" in done.stderr.splitlines()[-1]
-        assert sum(line.startswith("error: ") for line in done.stderr.splitlines()) == 1
-        assert "Traceback" not in done.stderr
-    else:
-        assert done.stdout.startswith("metric")
-
-
-@pytest.mark.parametrize("command", ["list metrics --json", "--help"])
-@pytest.mark.parametrize(("redirected", "code"), [*STREAMS, ("<&- >&- 2>&-", 4)])
-def test_any_command_needs_stdout_and_not_stderr(command, redirected, code):
-    done = started(*GENPR, *command.split(), redirected=redirected)
+def test_any_command_needs_stdout_and_not_stderr(files, command, redirected, code):
+    done = started(*GENPR, *command.split(), redirected=redirected, folder=files)
     assert done.returncode == code, done.stderr
-    assert len(done.stderr.splitlines()) == (1 if code and "2>" not in redirected else 0)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == (code > 0 and "2>" not in redirected)
+    assert "Traceback" not in done.stderr
+    assert bool(done.stdout) == (code == 0)
 
 
-def test_plots_obey_no_file_of_the_working_directory(features, tmp_path):
-    started_file = tmp_path / "started"
-    programs = tmp_path / "programs"
+def test_plots_obey_no_file_of_the_working_directory(files, tmp_path):
+    """The page is written although stdout is full, which is one error."""
+    started_file, programs = tmp_path / "started", tmp_path / "programs"
     programs.mkdir()
     (programs / "latex").write_text(f"#!/bin/sh\ntouch {started_file}\nexit 1\n")
     (programs / "latex").chmod(0o755)
     (tmp_path / "matplotlibrc").write_bytes(b"text.usetex: True\n\xff\xfe no setting\n")
     done = started(
-        *GENPR,
-        *("score", *features, "--html", "page.html", "-q"),
+        *(*GENPR, "score", str(files / "real.npy"), str(files / "fake.npy"), "--html", "page.html", "-q"),
+        redirected="> /dev/full",
         folder=tmp_path,
         PATH=f"{programs}:{os.environ['PATH']}",
         MPLBACKEND="module://absent.backend",
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    (error,) = done.stderr.splitlines()
+    assert (done.returncode, error.startswith("error: "), "stdout" in error) == (4, True, True)
     assert "<svg" in (tmp_path / "page.html").read_text()
     assert not started_file.exists()
 
 
-MODULES = ("click", "torch", "numpy", "matplotlib", "json", "signal", "rich", "optional_plugin")
-
-
 def test_modules_of_the_working_directory_are_not_imported(tmp_path):
-    for name in MODULES:
+    for name in ("click", "torch", "numpy", "matplotlib", "json", "signal", "rich", "optional_plugin"):
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} was imported')")
     done = started(*GENPR, "list", "protocols", folder=tmp_path, PYTHONPATH=str(ROOT))
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_who_waits_for_other_processes_says_so(features):
+def test_light_commands_import_no_torch(files, tmp_path):
+    """As is reported of weights that are missing, with all that helps."""
+    np.savez(tmp_path / "images.npz", arr_0=np.zeros((20, 8, 8, 3), np.uint8))
+    images, packed = str(tmp_path / "images.npz"), str(tmp_path / "packed.npz")
+    commands = [
+        ["compare", "a.json", "b.json"],
+        ["pack", images, packed],
+        ["score", images, images, "--offline"],
+    ]
+    code = f"import sys; from genpr.cli.main import run; print([run(each) for each in {commands}], 'torch' in sys.modules)"
+    done = started(sys.executable, "-c", code, folder=files)
+    assert done.stdout.splitlines()[-1] == "[0, 0, 4] False"
+    for part in (
+        "pt_inception-2015-12-05-6726825d.pth",
+        "https://github.com/mseitzer/pytorch-fid/releases/",
+        "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2",
+        "--weights PATH",
+        "genpr demo",
+    ):
+        assert part in done.stderr.splitlines()[-1]
+
+
+def test_who_waits_for_other_processes_says_so(waiting):
     """The variables of a training may be left over in the environment of what it starts."""
-    left = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}
-    with subprocess.Popen(
-        [*GENPR, "score", *map(str, features)], env=os.environ | left, stderr=subprocess.PIPE, text=True
-    ) as process:
-        said = process.stderr.readline()
-        process.kill()
-    assert all(f"{name}={value}" in said for name, value in left.items())
+    said = waiting.stderr.readline()
+    assert all(f"{name}={value}" in said for name, value in LEFT.items())
     assert "GENPR_ALONE=1" in said

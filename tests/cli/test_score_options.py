@@ -45,12 +45,12 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
         "intervals": False,
         "control": False,
         "held_out": None,
-        "labels": LabelOptions(fake_labels="folders", k=7),
+        "labels": LabelOptions(fake_labels="folders"),
     }
     arguments = (
         "--protocol prdc --protocol genpr --metrics recall,density --k 4 --ties strict --extractor gabor "
         "--max-images 9 --seed 5 --device cpu --batch-size 3 --offline --no-cache --on-bad skip --max-bad 5% "
-        f"--no-intervals --no-control --labels --label-k 7 --fake-labels folders --max-pixels 1000 --alpha white --exif apply --max-memory 8GiB --weights {tmp_path} --cache-dir {tmp_path / 'cache'}"
+        f"--no-intervals --no-control --labels --fake-labels folders --max-pixels 1000 --alpha white --exif apply --max-memory 8GiB --weights {tmp_path} --cache-dir {tmp_path / 'cache'}"
     )
     assert genpr("score", *folders, *arguments.split())[0] == 130
     assert seen.pop("sides") == tuple(map(str, folders))

@@ -33,27 +33,8 @@ class Net(torch.nn.Module):
                 torch.linalg.multi_dot([large] * 30)
         return images.float().mean((2, 3))
 """
-WORDS = {"SIGINT": (130, "interrupted"), "SIGTERM": (143, "terminated")}
 LONGEST_S = 2.0
 BUSY_S = 3.0  # what other tests on the same cores may take of the machine meanwhile
-
-
-@pytest.fixture
-def play(tmp_path, monkeypatch):
-    """Runs cases in order, each in a process of its own."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "stuck.py").write_text(STUCK)
-
-    def run(*cases):
-        script = Path(__file__).with_name("signalled_commands.py")
-        lines = "\n".join(map(json.dumps, cases))
-        done = subprocess.run(
-            [sys.executable, script], input=lines, capture_output=True, text=True, check=False, timeout=600
-        )
-        assert done.returncode == 0, done.stderr
-        return [json.loads(line) for line in done.stdout.splitlines()]
-
-    return run
 
 
 def case(name, args, signals, **env):
@@ -61,42 +42,43 @@ def case(name, args, signals, **env):
     return {"args": args, "signals": signals, "ready": ready, "env": {"READY": ready, **env}}
 
 
-def scoring(folders, cache, *more):
-    options = ("--no-control", "--no-intervals", "--batch-size", "5", "--device", "cpu", "-q")
-    return ["score", *map(str, folders), "--extractor", "stuck.py:Net", "--cache-dir", cache, *options, *more]
+def scoring(folders, cache):
+    options = ("--no-control", "--no-intervals", "--batch-size", "5", "--device", "cpu", "-q", "--json")
+    return ["score", *map(str, folders), "--extractor", "stuck.py:Net", "--cache-dir", cache, *options]
 
 
-def check(found, name):
-    code, word = WORDS[name]
-    assert found["seconds"] < LONGEST_S + BUSY_S * (len(os.sched_getaffinity(0)) < 8), found
-    *_, last = found["err"].splitlines()
-    assert (found["code"], last) == (code, f"error: {word}"), found
-
-
-def test_a_signal_ends_a_command_that_is_deep_in_a_product_of_matrices(play, folders, genpr):
-    stuck, twice = play(
-        case("ready", scoring(folders, "cache", "--json"), [(0.2, "SIGTERM")], THREAD_SAFE="1"),
+def test_a_signal_ends_a_command_that_is_deep_in_a_product_of_matrices(folders, genpr, tmp_path, monkeypatch):
+    """At the second signal at once; and in Python with a valid cache."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stuck.py").write_text(STUCK)
+    cases = [
+        case("ready", scoring(folders, "cache"), [(0.2, "SIGTERM")], THREAD_SAFE="1"),
         case("again", scoring(folders, "other"), [(0.2, "SIGINT"), (0.2, "SIGINT")]),
+        case("asleep", scoring(folders, "third"), [(0.2, "SIGTERM")], ASLEEP="1"),
+    ]
+    script = Path(__file__).with_name("signalled_commands.py")
+    lines = "\n".join(map(json.dumps, cases))
+    done = subprocess.run(
+        [sys.executable, script], input=lines, capture_output=True, text=True, check=False, timeout=600
     )
-    check(stuck, "SIGTERM")
-    error = {"code": "terminated", "message": "terminated", "exit_code": 143, "path": None}
-    assert json.loads(stuck["out"]) == {"error": error}
-    check(twice, "SIGINT")
-    assert twice["out"] == ""
+    assert done.returncode == 0, done.stderr
+    stuck, twice, asleep = found = [json.loads(line) for line in done.stdout.splitlines()]
+    for each, code, word in zip(
+        found, (143, 130, 143), ("terminated", "interrupted", "terminated"), strict=True
+    ):
+        assert each["seconds"] < LONGEST_S + BUSY_S * (len(os.sched_getaffinity(0)) < 8), each
+        *_, last = each["err"].splitlines()
+        assert (each["code"], last) == (code, f"error: {word}"), each
+        error = {"code": word, "message": word, "exit_code": code, "path": None}
+        assert json.loads(each["out"]) == {"error": error}
+    assert asleep["err"].strip() == "error: terminated"
     assert twice["seconds"] < 0.8 * stuck["seconds"], "the second signal waits for nothing"
-    code, out, _ = genpr(*scoring(folders, "cache", "--json"))
-    real = json.loads(out)["real"]
-    assert (code, real["n_cached"] + real["n_embedded"]) == (0, 20)
-    assert not list(Path("cache").rglob("*.tmp"))
-
-
-@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGINT", marks=pytest.mark.slow)])
-def test_a_signal_in_python_leaves_a_valid_cache(play, folders, genpr, name):
-    (found,) = play(case("ready", scoring(folders, "cache", "--json"), [(0.2, name)], ASLEEP="1"))
-    assert (found["code"], found["err"].strip()) == (WORDS[name][0], f"error: {WORDS[name][1]}")
-    assert json.loads(found["out"])["error"]["code"] == WORDS[name][1]
-    real = json.loads(genpr(*scoring(folders, "cache", "--json"))[1])["real"]
-    assert (real["n_cached"], real["n_embedded"]) == (10, 10)
+    for cache, cached in (("cache", None), ("third", 10)):
+        code, out, _ = genpr(*scoring(folders, cache))
+        real = json.loads(out)["real"]
+        assert (code, real["n_cached"] + real["n_embedded"]) == (0, 20)
+        assert cached in (None, real["n_cached"])
+    assert not list(tmp_path.rglob("*.tmp"))
 
 
 @pytest.mark.slow
@@ -113,4 +95,5 @@ def test_a_signal_is_answered_while_torch_is_imported(folders, tmp_path, wait):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert time.monotonic() - sent < LONGEST_S
-    assert (process.returncode, out, err.strip()) == (130, "", "error: interrupted")
+    assert (process.returncode, err.strip()) == (130, "error: interrupted")
+    assert json.loads(out)["error"]["code"] == "interrupted"

@@ -96,7 +96,7 @@ def passed(genpr, *args, code=0):
         (),
         ("--no-control", "--protocol", "genpr", "--protocol", "prdc"),
         ("--no-control", "--per-class", "--min-per-class", "20", "--k", "3"),
-        ("--no-control", "--labels", "--label-k", "3"),
+        ("--no-control", "--labels"),
         ("--no-intervals", "--metrics", "clipped_density,symmetric_precision,p_precision,authenticity,vendi"),
     ],
     ids=["plain", "protocols", "per-class", "labels", "metrics"],
@@ -145,7 +145,7 @@ def test_help(genpr, command):
         ("score", "--protocol", FILE, "a", "b"),
         ("score", "a", "b", "--metrics", FILE),
         ("weights", "fetch", FILE),
-        ("cache", "prune", "--extractor", FILE),
+        ("cache", "list", "--cache-dir", FILE),
     ],
     ids=lambda args: " ".join(arg for arg in args if arg.isprintable()),
 )
@@ -154,15 +154,6 @@ def test_messages_are_obeyed_by_no_terminal(genpr, real, args):
     assert code in (2, 3, 4)
     assert not out
     check(err, whole=False)
-
-
-OWN = """
-class Flat:
-    name, dim = "\\x1b[31m" + "name" * 30, 4
-
-    def __call__(self, images):
-        return images.flatten(1)[:, :4].float()
-"""
 
 
 class Terminal:
@@ -197,17 +188,13 @@ class Terminal:
     [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
     ids=["color", "NO_COLOR", "dumb"],
 )
-@pytest.mark.parametrize("command", ["list", "score"])
-def test_colors_are_for_terminals_that_want_them(real, fakes, monkeypatch, command, environment, is_colored):
+def test_colors_are_for_terminals_that_want_them(real, fakes, monkeypatch, environment, is_colored):
     monkeypatch.delenv("NO_COLOR", raising=False)
     for name, value in ({"TERM": "xterm-256color"} | environment).items():
         monkeypatch.setenv(name, value)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal.file)
-    args = {
-        "list": ("list", "metrics"),
-        "score": ("score", real, fakes[3], "--no-control", "--no-intervals", "--device", "cpu", "--quiet"),
-    }[command]
+    args = ("score", real, fakes[3], "--no-control", "--no-intervals", "--device", "cpu", "--quiet")
     assert run([str(arg) for arg in args]) == 0
     text = terminal.close()
     codes = re.compile(r"\x1b\[[\d;]*m")
