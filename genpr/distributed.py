@@ -48,15 +48,11 @@ _CHUNK = 2**26  # bytes per broadcast
 _STORE_PAUSES = 0.005, 0.25  # seconds between two reads of the store: at first, and at most
 _COLLECTIVE_PAUSES = 0.00005, 0.005
 _WATCH_PAUSE = 0.2
-_RANK_ZERO_FIRST = 0.5  # seconds in which rank 0 can report an error that all ranks met
-_REPORT_TIME = 3.0  # seconds in which a rank that ended a connection can report why
-_HEARD_TIME = 2.0  # seconds in which all ranks learn of an error
+_REPORT_TIME = 1.0  # seconds in which a rank that ended a connection can report why, and others read a report
 _GO, _GIVEN_UP = "go", "given up"
 
 _entries = itertools.count()  # of this process into `join_ranks`: the same number on every rank
-_meetings: Counter[str] = (
-    Counter()
-)  # of this process, by name and ranks: the same on every rank that was there
+_meetings = Counter[str]()  # of this process, by name and ranks: the same on every rank that was there
 
 
 class Communicator:
@@ -104,11 +100,8 @@ class Communicator:
 
         buffer = io.BytesIO()
         torch.save(list(results), buffer)
-        parts = self.all_gather(torch.frombuffer(bytearray(buffer.getbuffer()), dtype=torch.uint8))
-        return [
-            torch.load(io.BytesIO(part.numpy().tobytes()), map_location=device, weights_only=True)
-            for part in parts
-        ]
+        parts = map(io.BytesIO, self._all_gather_bytes(buffer.getvalue()))
+        return [torch.load(part, map_location=device, weights_only=True) for part in parts]
 
     def broadcast_parts(self, parts: Sequence[tuple[int, Tensor]]) -> None:
         """Copy parts of a tensor from one rank to all others, in place."""
@@ -118,25 +111,14 @@ class Communicator:
 
     def all_reduce_sum(self, counts: Tensor) -> Tensor:
         """The sum over ranks of integer `counts` of one shape."""
-        if self.is_single_process:
-            return counts
-        import torch
-        import torch.distributed as dist
-
-        self._synchronize(f"all_reduce_sum {counts.dtype} {tuple(counts.shape)}")
-        counts = counts.clone(memory_format=torch.contiguous_format)
-        if counts.numel():
-            self._wait(dist.all_reduce(counts, group=self._group, async_op=True))
-        return counts
+        first, *rest = self.all_gather(counts)
+        return sum(rest, first)
 
     def all_gather_object(self, value: Any) -> list[Any]:  # noqa: ANN401 - plain JSON types
         """The `value`, of plain JSON types, of every rank, by rank."""
         if self.is_single_process:
             return [value]
-        import torch
-
-        text = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
-        return [json.loads(part.numpy().tobytes()) for part in self.all_gather(text)]
+        return [json.loads(part) for part in self._all_gather_bytes(json.dumps(value).encode())]
 
     def broadcast_from_rank0(self, compute: Callable[[], _Value]) -> _Value:
         """The result of `compute`, of plain JSON types, which is called on rank 0 only."""
@@ -149,15 +131,17 @@ class Communicator:
         found: _Value = self.all_gather_object(value)[0]
         return found
 
-    def all_true(self, flag: bool) -> bool:
-        """Whether `flag` is true on every rank."""
-        return flag if self.is_single_process else all(self._synchronize("all_true", int(flag)))
-
     def finish(self) -> None:
         """Wait until every rank is here, after the last exchange."""
         if not self.is_single_process and not self._is_finished:
             self._synchronize("finish")
             self._is_finished = True
+
+    def _all_gather_bytes(self, data: bytes) -> list[bytes]:
+        import torch
+
+        parts = self.all_gather(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+        return [part.numpy().tobytes() for part in parts]
 
     def _synchronize(self, operation: str, number: int = 0) -> list[int]:
         """The `number` of every rank, once it is clear that all of them are at this `operation`."""
@@ -172,7 +156,7 @@ class Communicator:
         if len({*zip(steps, operations, strict=True)}) > 1:
             raise ResourceError(
                 f"the ranks are not at the same point (this one at step {self._step}, {operation[:80]}); did they get the "
-                "same arguments, and the same versions of genpr, and was an error of one of them caught?",
+                "same arguments and versions of genpr, and was an error of one of them caught?",
                 code="ranks-apart",
             )
         return [int(each) for each in numbers]
@@ -183,7 +167,9 @@ class Communicator:
 
         for owner, part in parts:
             if part.numel():
-                for chunk in torch.split(_bytes_of(part), _CHUNK):
+                # A dimension of one may have any stride.
+                content = torch.as_strided(part, (part.numel(),), (1,)).view(torch.uint8)
+                for chunk in content.split(_CHUNK):
                     self._wait(dist.broadcast(chunk, src=owner, group=self._group, async_op=True))
 
     def _wait(self, work: Any) -> None:  # noqa: ANN401 - torch does not export the type
@@ -199,41 +185,25 @@ class Communicator:
         except RuntimeError as error:
             if isinstance(error, ResourceError):
                 raise
-            end = time.monotonic() + _REPORT_TIME
-            while time.monotonic() < end:
-                self._monitor.check()
-                time.sleep(longest)
-            raise self._monitor.lost(error) from error
-
-
-def _bytes_of(tensor: Tensor) -> Tensor:
-    """The memory of a contiguous tensor as (b,) uint8; a dimension of one may have any stride."""
-    import torch
-
-    return torch.as_strided(tensor, (tensor.numel(),), (1,)).view(torch.uint8)
+            time.sleep(_REPORT_TIME)
+            self._monitor.check()
+            raise RanksLostError(self.rank, error) from error
 
 
 _SINGLE_PROCESS = Communicator()
-
-
-class _Current(threading.local):
-    """Of a thread: a thread that a user starts cannot enter an exchange that other ranks know nothing of."""
-
-    communicator: Communicator = _SINGLE_PROCESS
-
-
-_current = _Current()
+_current = threading.local()  # other ranks know nothing of a thread that a user starts
 
 
 def current_communicator() -> Communicator:
     """The processes that share the work of this thread."""
-    return _current.communicator
+    found: Communicator = getattr(_current, "communicator", _SINGLE_PROCESS)
+    return found
 
 
 @contextmanager
 def use_communicator(communicator: Communicator) -> Iterator[Communicator]:
     """Share the work of this thread in the block with the processes of `communicator`."""
-    before, _current.communicator = _current.communicator, communicator
+    before, _current.communicator = current_communicator(), communicator
     try:
         yield communicator
     finally:
@@ -305,26 +275,22 @@ def all_ranks(*, timeout: float = 7200.0) -> Iterator[Communicator]:
 
 @contextmanager
 def join_ranks(
-    timeout: float = 7200.0, *, when_waiting: Callable[[str], None] | None = None
+    timeout: float = 7200.0, *, when_waiting: Callable[[str], None] = lambda _: None
 ) -> Iterator[tuple[Communicator, FailureMonitor | None]]:
     """As `all_ranks`, but errors of the block are reported to the other ranks by the caller."""
     import torch.distributed as dist
 
     exists = dist.is_available() and dist.is_initialized()
-    if not exists and not is_launched():
-        yield current_communicator(), None
-        return
-    if not exists:
-        with _notice_of_waiting(when_waiting):
-            _init_process_group()
-    if dist.get_world_size() == 1:
+    if not exists and is_launched():
+        _init_process_group(when_waiting)
+    if not (exists or is_launched()) or dist.get_world_size() == 1:
         yield current_communicator(), None
         return
     has_nccl = resolve_device().type == "cuda" and dist.is_nccl_available()
     group = dist.new_group(
         backend="cpu:gloo,cuda:nccl" if has_nccl else "gloo", timeout=timedelta(seconds=timeout)
     )
-    monitor = FailureMonitor(dist.get_rank(), dist.get_world_size(), entry=next(_entries))
+    monitor = FailureMonitor(dist.get_rank(), dist.get_world_size())
     try:
         communicator = Communicator(group, monitor)
         with _share_of_the_machine(communicator), use_communicator(communicator):
@@ -333,49 +299,39 @@ def join_ranks(
     finally:
         monitor.close()
     # Not after an error: it would wait for ranks that have ended.
-    dist.destroy_process_group(None if not exists else group)
+    dist.destroy_process_group(group if exists else None)
 
 
-@contextmanager
-def _notice_of_waiting(tell: Callable[[str], None] | None) -> Iterator[None]:
-    """Call `tell` if the block takes longer than processes take that start together."""
-    variables = " ".join(f"{name}={os.environ[name]}" for name in LAUNCHER_VARIABLES)
-    text = (
-        f"waiting up to {_START_TIMEOUT.total_seconds() / 60:.0f} minutes for the other processes that the environment names "
-        f"({variables}); if a training left these variables, set GENPR_ALONE=1"
-    )
-    timer = threading.Timer(_NOTICE_AFTER, lambda: tell(text) if tell is not None else None)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()  # what it writes must not mix with what follows
-
-
-def _init_process_group() -> None:
-    """Make the process group that the launcher's environment describes."""
+def _init_process_group(when_waiting: Callable[[str], None]) -> None:
+    """Make the process group that the launcher's environment describes; `when_waiting` gets a text where that takes long."""
     import torch
     import torch.distributed as dist
 
     if resolve_device().type == "cuda":
         torch.cuda.set_device(_own_gpu(torch.cuda.device_count()))
+    variables = " ".join(f"{name}={os.environ[name]}" for name in LAUNCHER_VARIABLES)
+    who = f"the other processes that the environment names ({variables})"
+    hint = "if a training left these variables, set GENPR_ALONE=1"
+    minutes = _START_TIMEOUT.total_seconds() / 60
+    timer = threading.Timer(
+        _NOTICE_AFTER, when_waiting, [f"waiting up to {minutes:.0f} minutes for {who}; {hint}"]
+    )
+    timer.daemon = True
+    timer.start()
     try:
         dist.init_process_group("gloo", timeout=_START_TIMEOUT)
     except (RuntimeError, ValueError) as error:
         raise ResourceError(
-            f"the other ranks were not found at {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']} "
-            f"({_one_line(error, 200)}); were as many processes started as WORLD_SIZE={os.environ['WORLD_SIZE']} says? If a "
-            "training started this one by itself, set GENPR_ALONE=1",
-            code="ranks-missing",
+            f"{who} were not found ({_one_line(error)}); {hint}", code="ranks-missing"
         ) from error
+    finally:
+        timer.cancel()
 
 
 def _own_gpu(count: int) -> int:
     """The number of the GPU, of the `count` in this machine, that is for this process: LOCAL_RANK, from 0."""
     number = os.environ.get("LOCAL_RANK", "0")
-    if not (number.isascii() and number.isdecimal() and len(number) < 10 and int(number) < count):
+    if number not in map(str, range(count)):
         raise ResourceError(
             f"LOCAL_RANK is {number!r} on a machine with {count} GPUs; start one process per GPU "
             "(torchrun --nproc-per-node gpu)",
@@ -430,9 +386,9 @@ class RankFailedError(ResourceError):
 class RanksLostError(ResourceError):
     """Another rank ended without a report, or cannot be reached ("ranks-lost")."""
 
-    def __init__(self, who: str, error: RuntimeError) -> None:
+    def __init__(self, rank: int, error: RuntimeError) -> None:
         super().__init__(
-            f"{who}: another rank ended without a word, or cannot be reached ({_one_line(error, 160)}); was it killed, or "
+            f"rank {rank}: another rank ended without a word, or cannot be reached ({_one_line(error)}); was it killed, or "
             "its machine out of memory? Look for the error of the rank that ended first; what was embedded is in the cache",
             code="ranks-lost",
         )
@@ -444,24 +400,23 @@ class _Store:
     It is polled: one long wait would keep the store from other threads, such as NCCL's watchdog, and from Ctrl-C.
     """
 
-    def __init__(self, prefix: str, who: str) -> None:
+    def __init__(self, prefix: str, rank: int) -> None:
         import torch.distributed as dist
 
         base = dist.distributed_c10d._get_default_store()  # there is no public access to it
         self._store = dist.distributed_c10d.PrefixStore(prefix, base)
-        self._who = who
+        self._rank = rank
 
     def get(self, key: str) -> Any:  # noqa: ANN401
         """The value of a key that is set."""
         return json.loads(self._call("get", key))
 
-    def set(self, key: str, value: Any) -> None:  # noqa: ANN401
+    def set(self, key: str, value: Any = True) -> None:  # noqa: ANN401
         self._call("set", key, json.dumps(value, allow_nan=False))
 
-    def set_once(self, key: str, value: Any) -> None:  # noqa: ANN401
-        """Set a key unless another rank did or is about to."""
-        if self.count(f"{key}/claims") == 1:
-            self.set(key, value)
+    def set_once(self, key: str, value: Any) -> Any:  # noqa: ANN401
+        """Set a key unless another rank did, and return its value."""
+        return json.loads(self._call("compare_set", key, "", json.dumps(value)))
 
     def count(self, key: str) -> int:
         """Add one to a counter, and return it."""
@@ -486,16 +441,16 @@ class _Store:
         try:
             return getattr(self._store, method)(*args)
         except RuntimeError as error:
-            raise RanksLostError(self._who, error) from error
+            raise RanksLostError(self._rank, error) from error
 
 
 class FailureMonitor:
     """Reports errors of this rank to the others, and learns of theirs within a second."""
 
-    def __init__(self, rank: int, size: int, *, entry: int) -> None:
+    def __init__(self, rank: int, size: int) -> None:
         restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        self._rank, self._size = rank, size
-        self._store = _Store(f"genpr/ranks/{restarts}/{entry}", f"rank {rank}")
+        self._rank, self._others = rank, [each for each in range(size) if each != rank]
+        self._store = _Store(f"genpr/ranks/{restarts}/{next(_entries)}", rank)
         self._found: RankFailedError | RanksLostError | None = None
         self.when_found: Callable[[Failure], None] | None = None
         self._stop = threading.Event()
@@ -512,34 +467,22 @@ class FailureMonitor:
         if self._found is not None:
             raise self._found
 
-    def lost(self, error: RuntimeError) -> RanksLostError:
-        """The error for a rank that ended without a report, from what torch raised."""
-        return RanksLostError(f"rank {self._rank}", error)
-
     def report(self, error: BaseException, *, signal_number: int | None = None) -> Failure:
-        """Report an error of this rank, or a signal, to all ranks."""
+        """Report an error of this rank, or a signal, and return the first report of any rank."""
         if isinstance(error, RankFailedError):
             return error.failure
         own = first = Failure.of(self._rank, error, signal_number)
         with suppress(RanksLostError):
-            self._store.set(f"failed/{self._rank}", asdict(own))
-            if self._rank and not own.is_signal:  # of an error that all have, rank 0 should be the first
-                self._store.wait("failed/0", seconds=_RANK_ZERO_FIRST)
-            self._store.set_once("first", asdict(own))
-            if self._store.wait("first", seconds=5.0):
-                first = Failure(**self._store.get("first"))
-            self._store.set(f"heard/{self._rank}", True)
-            if (
-                first == own and not own.is_signal
-            ):  # the store may end with this rank, and all have to know of it
-                heard = [f"heard/{rank}" for rank in range(self._size)]
-                self._store.wait(*heard, seconds=_HEARD_TIME)
+            first = Failure(**self._store.set_once("first", asdict(own)))
+            self._store.set(f"heard/{self._rank}")
+            if first.rank == self._rank and not own.is_signal:  # the store may end with this rank
+                self._store.wait(*(f"heard/{rank}" for rank in self._others), seconds=_REPORT_TIME)
         return first
 
     def mark_printed(self) -> None:
         """Tell the ranks in `wait_until_printed` that the user has the first error."""
         with suppress(RanksLostError):
-            self._store.set("printed", True)
+            self._store.set("printed")
 
     def wait_until_printed(self, seconds: float) -> None:
         """Wait until the user has the first error: a launcher that sees one rank end ends the others at once."""
@@ -551,6 +494,7 @@ class FailureMonitor:
             try:
                 if self._store.has("first"):
                     failure = Failure(**self._store.get("first"))
+                    self._store.set(f"heard/{self._rank}")
                     self._found = RankFailedError(failure)
                     if self.when_found is not None:
                         self.when_found(failure)
@@ -578,9 +522,7 @@ class TrainingRanks:
 
         if not (dist.is_available() and dist.is_initialized()):
             return cls(0, (0,))
-        # Older versions of torch do not know None.
-        members = dist.get_process_group_ranks(dist.group.WORLD if group is None else group)
-        return cls(dist.get_rank(), tuple(sorted(members)))
+        return cls(dist.get_rank(), tuple(sorted(dist.get_process_group_ranks(group))))
 
     @property
     def is_single_process(self) -> bool:
@@ -591,19 +533,17 @@ class TrainingRanks:
         """Return when all ranks are here; or raise, on all that are."""
         if self.is_single_process:
             return
-        store, key = self._store(name), self._key("barrier", name)
-        while store.has(f"{key}/{_meetings[key]}") and store.get(f"{key}/{_meetings[key]}") == _GIVEN_UP:
-            _meetings[key] += 1
-        decision = f"{key}/{_meetings[key]}"
-        _meetings[key] += 1
-        store.set(f"{decision}/{self.rank}", "here")
-        if store.count(f"{decision}/arrived") == len(self.ranks):
-            store.set_once(decision, _GO)
-        if not store.wait(decision, seconds=timeout):
-            store.set_once(decision, _GIVEN_UP)
-        if store.wait(decision, seconds=timeout) and store.get(decision) == _GO:
+        store, meeting = self._meeting("barrier", name)
+        while store.has(meeting) and store.get(meeting) == _GIVEN_UP:  # by ranks that came here once more
+            store, meeting = self._meeting("barrier", name)
+        store.set(f"{meeting}/{self.rank}")
+        if store.count(f"{meeting}/arrived") == len(self.ranks):
+            store.set_once(meeting, _GO)
+        elif not store.wait(meeting, seconds=timeout):
+            store.set_once(meeting, _GIVEN_UP)
+        if store.get(meeting) == _GO:
             return
-        missing = [str(rank) for rank in self.ranks if not store.has(f"{decision}/{rank}")]
+        missing = [str(rank) for rank in self.ranks if not store.has(f"{meeting}/{rank}")]
         others = f"rank{'s' * (len(missing) > 1)} {', '.join(missing)}" if missing else "another rank"
         raise ResourceError(
             f"rank {self.rank} came to {name}, but {others} did not within {timeout:g} s; {hint}",
@@ -614,10 +554,7 @@ class TrainingRanks:
         """The result of `compute` on the first of the ranks, on all of them; the others wait."""
         if self.is_single_process:
             return compute()
-        store, key = self._store(name), self._key("broadcast", name)
-        answer = f"{key}/{_meetings[key]}"
-        _meetings[key] += 1
-        first = self.ranks[0]
+        (store, answer), first = self._meeting("broadcast", name), self.ranks[0]
         if self.rank == first:
             try:
                 value = compute()
@@ -637,12 +574,12 @@ class TrainingRanks:
         result: _Value = found["value"]
         return result
 
-    def _key(self, kind: str, name: str) -> str:
-        return f"{kind}/{name}/{'-'.join(map(str, self.ranks))}"
+    def _meeting(self, kind: str, name: str) -> tuple[_Store, str]:
+        """The next meeting of this name: the store, and a key in it."""
+        key = f"{kind}/{name}/{'-'.join(map(str, self.ranks))}"
+        _meetings[key] += 1
+        return _Store("genpr/training", self.rank), f"{key}/{_meetings[key]}"
 
-    def _store(self, name: str) -> _Store:
-        return _Store("genpr/training", f"rank {self.rank} at {name}")
 
-
-def _one_line(error: Exception, most: int) -> str:
-    return " ".join(str(error).split())[:most]
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:160]

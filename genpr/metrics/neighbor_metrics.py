@@ -184,7 +184,7 @@ class NeighborMetrics:
         needed = n * keep * _BYTES_PER_LISTED
         # Another rank may have less memory, or another machine.
         enough = fits(needed, self._device)
-        return keep if current_communicator().all_true(enough) else 0
+        return keep if all(current_communicator().all_gather_object(enough)) else 0
 
     def _lacks(self, m: int, keep: int) -> dict[str, Lack]:
         """What keeps metrics from an interval with m fakes, of which `keep` neighbors are listed."""
