@@ -169,7 +169,7 @@ class Communicator:
             if part.numel():
                 # A dimension of one may have any stride.
                 content = torch.as_strided(part, (part.numel(),), (1,)).view(torch.uint8)
-                for chunk in content.split(_CHUNK):
+                for chunk in torch.split(content, _CHUNK):
                     self._wait(dist.broadcast(chunk, src=owner, group=self._group, async_op=True))
 
     def _wait(self, work: Any) -> None:  # noqa: ANN401 - torch does not export the type

@@ -10,9 +10,8 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,7 +33,6 @@ _CHUNK_ELEMENTS = 2**22
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _LEAST = 2**28
-_NO_CGROUP_LIMIT = 2**60  # cgroups version 1 write a number of pages beyond any machine
 _limits: dict[object, int] = {}
 
 
@@ -74,14 +72,14 @@ def memory_limit(limit: str | int | None, *, trim: bool = False) -> Iterator[Non
 
 def free_memory() -> int:
     """Bytes that this process could still take: free on the machine, in its container or job, and left of the limit."""
-    free = _bytes_in("/proc/meminfo", "MemAvailable:")
-    free = 4 * 2**30 if free is None else free  # not Linux: a careful guess
+    free = _count_in(Path("/proc/meminfo"), "MemAvailable:")
+    free = 4 * 2**30 if free is None else 1024 * free  # not Linux: a careful guess
     in_group = cgroup_memory_left()
     free = free if in_group is None else min(free, in_group)
     free //= sharers["memory"]
     if _limits:
-        taken = _bytes_in("/proc/self/status", "RssAnon:") or 0
-        free = min(free, max(min(_limits.values()) - taken, 0))
+        taken = _count_in(Path("/proc/self/status"), "RssAnon:") or 0
+        free = min(free, max(min(_limits.values()) - 1024 * taken, 0))
     return free
 
 
@@ -95,59 +93,26 @@ def free_memory_on(device: torch.device) -> int:
     return int(torch.cuda.mem_get_info(device)[0] + held)
 
 
-class LimitedGroup(NamedTuple):
-    """A control group with a memory limit."""
+def cgroup_memory_left(
+    root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
+) -> int | None:
+    """Bytes that this process may still use within the limits of its control groups (version 2); None without a limit.
 
-    limit: int  # bytes that its processes may use together
-    usage: Path  # the file with the bytes that they use
-    stat: Path  # the file with the bytes of these that are page cache, which is freed when memory is needed
-    reclaimable: str  # the name of that entry
-
-    def left(self) -> int | None:
-        """Bytes that may still be used; None where that cannot be read."""
-        with suppress(OSError, ValueError):
-            taken = int(self.usage.read_text())
-            lines = dict(line.split(maxsplit=1) for line in self.stat.read_text().splitlines())
-            return max(0, self.limit - taken + int(lines.get(self.reclaimable, 0)))
-        return None
-
-
-def cgroup_memory_left() -> int | None:
-    """Bytes that this process may still use within the limits of its control groups; None without a limit."""
-    known = [left for group in _groups_of_this_process() if (left := group.left()) is not None]
-    return min(known, default=None)
-
-
-@cache
-def _groups_of_this_process() -> tuple[LimitedGroup, ...]:
-    return limited_groups(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"))
-
-
-def limited_groups(root: Path, own: Path) -> tuple[LimitedGroup, ...]:
-    """The groups with a limit that a process is in, its own and those around it, of cgroups version 1 or 2.
-
-    `root` is where cgroups are mounted, `own` lists the groups of the process. Inside a container the outermost group is
+    `root` is where groups are mounted, `own` names the group of the process. Inside a container the outermost group is
     often the only one that is visible.
     """
-    found = []
+    left = []
     with suppress(OSError):
-        for line in own.read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controllers == "":
-                mount, names = root, ("memory.max", "memory.current", "inactive_file")
-            elif "memory" in controllers.split(","):
-                mount = root / "memory"
-                names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
-            else:
-                continue
-            group = PurePosixPath(path.lstrip("/"))
-            for folder in (mount / part for part in (group, *group.parents)):
-                with suppress(OSError, ValueError):  # not there, or "max"
-                    limit = int((folder / names[0]).read_text())
-                    if limit < _NO_CGROUP_LIMIT:
-                        usage, stat = folder / names[1], folder / "memory.stat"
-                        found.append(LimitedGroup(limit, usage, stat, names[2]))
-    return tuple(found)
+        lines = own.read_text().splitlines()
+        paths = [
+            PurePosixPath(line.removeprefix("0::").lstrip("/")) for line in lines if line.startswith("0::")
+        ]
+        for folder in (root / part for path in paths for part in (path, *path.parents)):
+            with suppress(OSError, ValueError):  # not there, or "max"
+                limit, used = (int((folder / f"memory.{name}").read_text()) for name in ("max", "current"))
+                cached = _count_in(folder / "memory.stat", "inactive_file")  # freed when memory is needed
+                left.append(max(0, limit - used + (cached or 0)))
+    return min(left, default=None)
 
 
 ALWAYS_HELD = 2**26
@@ -254,12 +219,10 @@ class _Writable:
         self._keeps_alive = array
 
 
-def _bytes_in(path: str, name: str) -> int | None:
-    try:
-        with Path(path).open() as file:
-            for line in file:
-                if line.startswith(name):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
+def _count_in(path: Path, name: str) -> int | None:
+    """The number behind a name in a file of names and numbers."""
+    with suppress(OSError), path.open() as file:
+        for line in file:
+            if line.startswith(name):
+                return int(line.split()[1])
     return None

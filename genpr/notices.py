@@ -70,9 +70,6 @@ outlier-dominance warning
 missing-kinds warning
     kinds of images that make up {real} of the reals are {fake} of the fakes, such as: {shown}
     check which classes or modes the generator leaves out: `genpr modes` shows them
-not-distinguishable warning
-    no metric with an interval tells {names} apart from the first: every 95 % interval of a difference holds 0
-    score more images before choosing one
 clamped warning
     {share} of the values that the generator returned lie outside of its declared range {low} to {high} and were cut off
     check image_range; a generator in training may also overshoot that much for a while
@@ -145,8 +142,6 @@ oom-smaller-batches note
     {device} had little memory: batches of {size}, not {asked} images
 oom-smaller-tiles note
     {device} had little memory: smaller tiles gave the same counts
-gpu-unusable warning
-    computed on the CPU although there is a GPU: torch {reason}
 oom-cpu warning
     {device} had too little memory {what}; the CPU did it instead
     free some

@@ -10,10 +10,8 @@ import errno
 import os
 import re
 import stat
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,60 +39,36 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     import torch
 
     if device == "auto":
-        return torch.device("cuda" if _sees_cuda() else "cpu")
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     resolved = torch.device(device)
     if resolved.type not in {"cpu", "cuda"}:
         raise UsageError(f"device {device!r} is not supported; use auto, cpu or cuda", code="unknown-device")
     if resolved.type == "cuda":
-        count = torch.cuda.device_count() if _sees_cuda() else 0
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if int(str(device).partition(":")[2] or 0) >= count:  # torch keeps 8 bits of it: 256 would be 0
-            asked = f"device {str(device)!r} was asked for, but torch {torch.__version__}"
-            raise ResourceError(f"{asked} {_lack_of_cuda(count)}; or use --device cpu", code="no-cuda")
+            raise ResourceError(
+                f"device {str(device)!r} was asked for, but torch {torch.__version__} (built for CUDA {torch.version.cuda}) "
+                f"sees {count} CUDA devices{_cuda_error()}; check the driver with `nvidia-smi`, or use --device cpu",
+                code="no-cuda",
+            )
     return resolved
+
+
+def _cuda_error() -> str:
+    """What torch reports where it cannot use a GPU."""
+    import torch
+
+    try:
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+    except (RuntimeError, AssertionError) as error:
+        return f" ({' '.join(str(error).split())})"
+    return ""
 
 
 def check_device(device: object) -> None:
     """Refuse a text that is no name of a device, without importing torch."""
     if isinstance(device, str) and not re.fullmatch(r"auto|(cpu|cuda)(:(0|[1-9][0-9]{0,8}))?", device):
         raise UsageError(f"unknown device {device!r}; use auto, cpu, cuda or cuda:N", code="unknown-device")
-
-
-@cache
-def gpu_trouble() -> str | None:
-    """What keeps torch from using a GPU whose driver is there, in words; None if nothing does, or there is none."""
-    import torch
-
-    if torch.version.cuda is None or _sees_cuda():
-        return None
-    text = _lack_of_cuda(0)
-    return None if text.startswith("sees") else text
-
-
-def _sees_cuda() -> bool:
-    """Whether torch can use a GPU, without the warning on stderr that it cannot."""
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return torch.cuda.is_available()
-
-
-def _lack_of_cuda(count: int) -> str:
-    """Why torch does not see a device that was asked for, and what to do."""
-    import torch
-
-    built = torch.version.cuda
-    if built is None and torch.version.hip is None:
-        return f"sees {count} CUDA devices here, for it was built without CUDA; install a CUDA build"
-    said = ""
-    if count == 0:
-        try:
-            torch.cuda.init()  # type: ignore[no-untyped-call]
-        except (RuntimeError, AssertionError) as error:
-            said = " ".join(str(error).split())
-    if not said or "no NVIDIA driver" in said or "No CUDA GPUs" in said:
-        return f"sees {count} CUDA devices here, built for CUDA {built}; look for a GPU and its driver"
-    return f"(built for CUDA {built}) cannot use the GPU: {said}; `nvidia-smi` should list it"
 
 
 def is_launched() -> bool:

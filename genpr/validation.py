@@ -47,8 +47,10 @@ def check_features(features: object, name: str) -> Tensor:
     converted = float_rows(original)
     step = max(1, _CHUNK_ELEMENTS // converted.shape[1])
     for start in range(0, len(converted), step):
-        if not converted[start : start + step].isfinite().all():
-            raise _non_finite(converted, original, name)
+        bad = ~converted[start : start + step].isfinite()
+        if bad.any():
+            row, column = bad.nonzero()[0].tolist()
+            raise _non_finite(converted, original, name, (start + row, column))
     return converted
 
 
@@ -106,37 +108,18 @@ def _shape_error(name: str, came: str, cause: str) -> FeatureError:
 
 
 def _likely_cause(shape: tuple[int, ...]) -> str:
-    if len(shape) == 1:
-        return "is it the features of a single image, or were rows flattened together?"
     if len(shape) == 4 and shape[2:] == (1, 1):
         return "flatten [n, d, 1, 1] to [n, d] first"
-    if len(shape) == 4:
-        return "these look like images: use genpr.score, or embed them first"
-    if len(shape) == 2:
-        return "there are no columns"
-    return "flatten or pool to one vector per image first"
+    return "these look like images: use genpr.score" if len(shape) == 4 else "one vector per image is needed"
 
 
-def _non_finite(converted: Tensor, original: Features, name: str) -> FeatureError:
-    """The error for features of which some are NaN or infinite, with the first of them and how many there are."""
-    count, first = 0, None
-    step = max(1, _CHUNK_ELEMENTS // converted.shape[1])
-    for start in range(0, len(converted), step):
-        bad = ~converted[start : start + step].isfinite()
-        if bad.any():
-            count += int(bad.sum())
-            row, column = bad.nonzero()[0].tolist()
-            first = first or (start + row, column)
-    assert first is not None
+def _non_finite(converted: Tensor, original: Features, name: str, first: tuple[int, int]) -> FeatureError:
+    """The error for features of which some are NaN or infinite, the first of them in this row and column."""
     value = original[first].item()
-    cause = (
-        "it overflows float32, in which genpr computes"
-        if converted[first].isinf() and abs(value) < float("inf")
-        else "did the extractor produce it, or the file get damaged?"
-    )
+    is_overflow = bool(converted[first].isinf()) and abs(value) < float("inf")
+    cause = "overflows float32, in which genpr computes" if is_overflow else "is no number to compute with"
     return FeatureError(
-        f"{name} features must be finite, but {count} of {converted.numel()} values are not; the first is {value} in "
-        f"row {first[0]}, column {first[1]} (counted from 0): {cause}",
+        f"{name} features must be finite, but {value} in row {first[0]}, column {first[1]} (counted from 0) {cause}",
         code="non-finite",
     )
 

@@ -11,10 +11,10 @@ from genpr import memory, runtime
 from genpr.errors import ResourceError, UsageError
 from genpr.features.embed import embed
 from genpr.memory import (
+    cgroup_memory_left,
     empty_rows,
     float_rows,
     free_memory,
-    limited_groups,
     memory_limit,
     parse_size,
 )
@@ -149,50 +149,31 @@ def test_embeddings_larger_than_memory_are_the_same(scratch, rng):
 GB = 10**9
 
 
-def group(folder, version, *, limit, usage, inactive=0):
+def group(folder, *, limit, usage, inactive=0):
     folder.mkdir(parents=True, exist_ok=True)
-    names = (
-        ("memory.max", "memory.current")
-        if version == 2
-        else ("memory.limit_in_bytes", "memory.usage_in_bytes")
-    )
-    (folder / names[0]).write_text(f"{limit}\n")
-    (folder / names[1]).write_text(f"{usage}\n")
-    key = "inactive_file" if version == 2 else "total_inactive_file"
-    (folder / "memory.stat").write_text(f"anon 5\n{key} {inactive}\nactive_file 7\n")
+    (folder / "memory.max").write_text(f"{limit}\n")
+    (folder / "memory.current").write_text(f"{usage}\n")
+    (folder / "memory.stat").write_text(f"anon 5\ninactive_file {inactive}\nactive_file 7\n")
 
 
-def left(root, own_text):
-    own = root / "own"
-    own.write_text(own_text)
-    return [each.left() for each in limited_groups(root, own)]
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_the_group_and_those_around_it_limit_memory(tmp_path, version):
-    mount = tmp_path if version == 2 else tmp_path / "memory"
-    own = "0::/job/step\n" if version == 2 else "9:cpu,memory:/job/step\n3:cpuset:/\n"
-    group(mount / "job" / "step", version, limit=8 * GB, usage=2 * GB, inactive=GB)
-    group(mount / "job", version, limit=6 * GB, usage=5 * GB)
-    group(mount, version, limit="max" if version == 2 else 9223372036854771712, usage=90 * GB)
-    assert left(tmp_path, own) == [7 * GB, GB]
-    group(mount / "job", version, limit=6 * GB, usage=7 * GB)
-    assert left(tmp_path, own) == [7 * GB, 0]
-
-
-def test_without_groups_or_limits_there_is_none(tmp_path):
-    assert limited_groups(tmp_path, tmp_path / "none") == ()
-    assert left(tmp_path, "0::/\n") == []
-    group(tmp_path, 2, limit=GB, usage="soon\n")
-    assert left(tmp_path, "0::/\n") == [None]
-
-
-def test_free_memory_is_what_the_groups_leave(tmp_path, monkeypatch):
-    group(tmp_path, 2, limit=2**31, usage=2**30)
+def test_the_group_and_those_around_it_limit_memory(tmp_path):
     own = tmp_path / "own"
-    own.write_text("0::/\n")
-    unlimited = free_memory()
-    monkeypatch.setattr(memory, "_groups_of_this_process", lambda: limited_groups(tmp_path, own))
-    assert free_memory() == min(unlimited, 2**30) == 2**30
+    assert cgroup_memory_left(tmp_path, own) is None
+    own.write_text("0::/job/step\n")
+    assert cgroup_memory_left(tmp_path, own) is None
+    group(tmp_path / "job" / "step", limit=8 * GB, usage=2 * GB, inactive=GB)
+    group(tmp_path, limit="max", usage=90 * GB)
+    assert cgroup_memory_left(tmp_path, own) == 7 * GB
+    group(tmp_path / "job", limit=6 * GB, usage=5 * GB)
+    assert cgroup_memory_left(tmp_path, own) == GB
+    group(tmp_path / "job", limit=6 * GB, usage=7 * GB)
+    assert cgroup_memory_left(tmp_path, own) == 0
+    group(tmp_path / "job", limit=6 * GB, usage="soon")
+    assert cgroup_memory_left(tmp_path, own) == 7 * GB
+
+
+def test_free_memory_is_what_the_groups_leave(monkeypatch):
+    monkeypatch.setattr(memory, "cgroup_memory_left", lambda: 2**30)
+    assert free_memory() == 2**30
     monkeypatch.setitem(runtime.sharers, "memory", 4)
     assert free_memory() == 2**28, "ranks share what the job may take"

@@ -12,7 +12,6 @@ import click
 
 from genpr.cli.options import option_group, refuse_given
 from genpr.cli.output import PageOutput
-from genpr.errors import some
 
 if TYPE_CHECKING:
     from genpr.evaluation.compare import Comparison
@@ -43,7 +42,6 @@ def command(files: tuple[Path, ...], *, force: bool, output: PageOutput, samples
         refuse_given({"samples"}, "puts images on the page of --html FILE, which is missing")
     output.check_place()
     from genpr.evaluation.compare import compare, load_all
-    from genpr.notices import notice
     from genpr.report.score_tables import side_by_side_table
 
     results = load_all(files)
@@ -57,8 +55,7 @@ def command(files: tuple[Path, ...], *, force: bool, output: PageOutput, samples
 
         galleries = [side_by_side(dict(zip(results, samples, strict=True)))] if samples else []
         output.write_page(partial(compare_report, comparison, galleries))
-    notices = [notice("not-distinguishable", names=some(list(results)[1:]))] * comparison.is_undecided
-    output.show(notices, _as_json(comparison) if output.as_json else side_by_side_table(comparison))
+    output.show([], _as_json(comparison) if output.as_json else side_by_side_table(comparison))
 
 
 def _as_json(comparison: Comparison) -> str:

@@ -39,17 +39,6 @@ class Comparison:
     metrics: tuple[str, ...]  # in display order; never empty
     differences: tuple[str, ...]  # why they should not be compared, in words; empty if they may
 
-    @property
-    def is_undecided(self) -> bool:
-        """Whether intervals are known, and none of them tells any two of the results apart from the first."""
-        found = [
-            contrast
-            for name in list(self.results)[1:]
-            for metric in self.metrics
-            if (contrast := self.contrast(name, metric)) is not None
-        ]
-        return bool(found) and all(each.verdict == "not distinguishable" for each in found)
-
     def contrast(self, name: str, metric: str) -> Difference | None:
         """How much higher `metric` is in the result `name` than in the first; None where no interval is known."""
         first = next(iter(self.results.values()))

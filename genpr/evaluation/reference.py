@@ -31,8 +31,7 @@ from genpr.metrics.modes import RealKinds
 from genpr.metrics.neighbor_metrics import Values
 from genpr.metrics.registry import METRICS
 from genpr.metrics.value import Control, MetricValue
-from genpr.notices import Notice, notice
-from genpr.runtime import gpu_trouble
+from genpr.notices import Notice
 
 _Found = TypeVar("_Found")
 
@@ -66,8 +65,6 @@ class FittedReference:
             kept = held_out[plan.own]
             self._held_out_summary = SideSummary.of(kept, Identities.of(kept))
         self._notices: tuple[Notice, ...] = ()
-        if embedder.options.device == "auto" and (trouble := gpu_trouble()) is not None:
-            self._notices = (notice("gpu-unusable", reason=trouble),)
         self._kinds: RealKinds | None = None
         self._control: Control | None = None
         self._label_scorer: LabelScorer | None = None

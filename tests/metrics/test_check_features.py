@@ -87,16 +87,16 @@ def test_float32_is_not_copied(features, tmp_path):
 @pytest.mark.parametrize(
     ("given", "came", "cause"),
     [
-        (np.zeros(5), r"float64 of shape \(5,\)", "single image"),
+        (np.zeros(5), r"float64 of shape \(5,\)", "one vector per image"),
         (np.float32(1), r"a float32", "numpy.asarray"),
-        (np.zeros((2, 3, 4)), r"float64 of shape \(2, 3, 4\)", "flatten or pool"),
+        (np.zeros((2, 3, 4)), r"float64 of shape \(2, 3, 4\)", "one vector per image"),
         (
             torch.zeros(7, 5, 1, 1),
             r"torch.float32 of shape \(7, 5, 1, 1\)",
             r"flatten \[n, d, 1, 1\] to \[n, d\]",
         ),
         (np.zeros((7, 8, 8, 3), dtype=np.uint8), r"uint8 of shape", "look like images"),
-        (np.zeros((4, 0)), r"float64 of shape \(4, 0\)", "no columns"),
+        (np.zeros((4, 0)), r"float64 of shape \(4, 0\)", "one vector per image"),
         (np.zeros((4, 2), dtype=object), "object of shape", "objects, booleans"),
         (np.zeros((4, 2), dtype=bool), "bool of shape", "objects, booleans"),
         (np.zeros((4, 2), dtype=complex), "complex128 of shape", "objects, booleans"),
@@ -120,9 +120,7 @@ def test_what_is_not_a_feature_array_is_named(given, came, cause):
 @pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
 def test_the_first_value_that_is_not_finite_is_named(features, bad, convert):
     features[7, 4] = features[7, 5] = features[30, 0] = bad
-    with pytest.raises(
-        FeatureError, match=rf"3 of 240 values are not; the first is {bad} in row 7, column 4"
-    ) as error:
+    with pytest.raises(FeatureError, match=rf"{bad} in row 7, column 4") as error:
         check_features(convert(features), "real")
     assert error.value.code == "non-finite"
     assert "overflow" not in str(error.value)
@@ -131,5 +129,5 @@ def test_the_first_value_that_is_not_finite_is_named(features, bad, convert):
 def test_non_finite_rows_are_found_in_every_chunk(monkeypatch, features):
     monkeypatch.setattr("genpr.validation._CHUNK_ELEMENTS", 12)
     features[11, 3] = features[12, 0] = features[39, 5] = np.nan
-    with pytest.raises(FeatureError, match=r"3 of 240 .* row 11, column 3"):
+    with pytest.raises(FeatureError, match="row 11, column 3"):
         check_features(features, "real")
