@@ -82,13 +82,11 @@ class ShapesGenerator:
 
     def _shares_of(self, labels: Tensor, n: int) -> Tensor:
         """One kind alone for each of n labels, (n, 5)."""
-        drawn = torch.tensor([index for index, kind in enumerate(KINDS) if kind in self.kinds])
-        is_whole = labels.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-        if labels.shape != (n,) or not is_whole or not torch.isin(labels, drawn.to(labels)).all():
-            raise UsageError(
-                f"labels must be {n} integers out of {drawn.tolist()}, but are {labels.dtype} {tuple(labels.shape)}",
-                code="unknown-kind",
-            )
+        drawn = torch.tensor([KINDS.index(kind) for kind in self.kinds], device=labels.device)
+        is_whole = not labels.is_floating_point() and labels.dtype != torch.bool
+        if labels.shape != (n,) or not is_whole or not torch.isin(labels, drawn).all():
+            text = f"labels must be {n} integers out of {drawn.tolist()}, but are {labels.dtype} {tuple(labels.shape)}"
+            raise UsageError(text, code="unknown-kind")
         return F.one_hot(labels.long(), len(KINDS))
 
     def _draw(self, latents: Tensor, shares: Tensor) -> Tensor:
@@ -206,21 +204,8 @@ class DemoSet:
     images: Tensor
 
 
-@dataclass(frozen=True)
-class Demo:
-    """The real set, and its fakes: faithful, mode-dropped, half-junk and blurred."""
-
-    real: DemoSet
-    fakes: tuple[DemoSet, ...]
-
-    @property
-    def sets(self) -> tuple[DemoSet, ...]:
-        """The real set, then the fakes."""
-        return (self.real, *self.fakes)
-
-
-def build_demo(*, n: int = 800, seed: int = 0) -> Demo:
-    """Draw all five sets of n images; the same for the same seed.
+def build_demo(*, n: int = 800, seed: int = 0) -> tuple[DemoSet, ...]:
+    """Draw the real set, then the faithful, mode-dropped, half-junk and blurred fakes, n images each; the same for the same seed.
 
     All fakes start from the same latents, so that picture i shows what each failure does to it. None of these
     latents is among those of the real set. The global random state is not touched.
@@ -230,14 +215,14 @@ def build_demo(*, n: int = 800, seed: int = 0) -> Demo:
     dropped = ShapesGenerator(kinds=_KEPT_KINDS, desaturation=_DESATURATION)(fake_latents)
     junk = faithful.clone()
     junk[1::2] = _shuffle_tiles(faithful[1::2], seed=seed)
-    real = DemoSet("real", "discs, squares, triangles, stars and rings", "", ShapesGenerator()(real_latents))
-    fakes = (
+    sets = (
+        ("real", "discs, squares, triangles, stars and rings", "", ShapesGenerator()(real_latents)),
         ("faithful", "new drawings, colors a tenth too pale", "good and varied: all high", faithful),
         ("mode-dropped", "only discs and squares are ever drawn", "recall falls: kinds lost", dropped),
         ("half-junk", "every second drawing is cut up and shuffled", "precision falls: half bad", junk),
         ("blurred", "every drawing is out of focus", "all fall: nothing is sharp", _blur(faithful)),
     )
-    return Demo(real, tuple(DemoSet(*fake) for fake in fakes))
+    return tuple(DemoSet(*each) for each in sets)
 
 
 def _shuffle_tiles(images: Tensor, *, seed: int) -> Tensor:
@@ -264,38 +249,27 @@ def _blur(images: Tensor) -> Tensor:
 
 
 def contact_sheet(sets: Sequence[DemoSet], *, columns: int = 12) -> Image:
-    """An RGB image with one row of pictures per set, its name and story on the left."""
-    from PIL import Image, ImageDraw, ImageFont
+    """An RGB image with one row of pictures per set."""
+    from torchvision.utils import make_grid
 
-    margin, step, label_width = 12, SIZE + 4, 262
-    size = (label_width + columns * step + 2 * margin, len(sets) * step + 2 * margin)
-    sheet = Image.new("RGB", size, "white")
-    draw = ImageDraw.Draw(sheet)
-    for row, shown in enumerate(sets):
-        top = margin + row * step
-        draw.text((margin, top + 12), shown.name, fill="black", font=ImageFont.load_default(20))
-        draw.text((margin, top + 38), shown.story, fill="#555555", font=ImageFont.load_default(12))
-        for column, pixels in enumerate(shown.images[:columns]):
-            sheet.paste(_to_pillow(pixels), (margin + label_width + column * step, top))
-    return sheet
+    pictures = torch.cat([shown.images[:columns] for shown in sets])
+    return _to_pillow(make_grid(pictures, nrow=columns, padding=4, pad_value=255))
 
 
 def save_sets(sets: Sequence[DemoSet], folder: str | Path) -> None:
     """Write each set as PNG files into `folder`/NAME; a folder with other files, which would be scored too, is refused."""
-    names = {shown.name: [f"{i:04d}.png" for i in range(len(shown.images))] for shown in sets}
     try:
-        for name, expected in names.items():
-            path = Path(folder, name)
+        for shown in sets:
+            path, names = Path(folder, shown.name), [f"{i:04d}.png" for i in range(len(shown.images))]
             path.mkdir(parents=True, exist_ok=True)
-            if strangers := sorted({entry.name for entry in path.iterdir()} - set(expected)):
+            if strangers := sorted({entry.name for entry in path.iterdir()} - {*names}):
                 raise UsageError(
                     f"{path} holds files that are not part of the demo, such as {strangers[0]}; choose an empty folder",
                     code="folder-not-empty",
                     path=str(path),
                 )
-        for shown in sets:
-            for name, pixels in zip(names[shown.name], shown.images, strict=True):
-                _to_pillow(pixels).save(Path(folder, shown.name, name), compress_level=1)  # time over size
+            for name, pixels in zip(names, shown.images, strict=True):
+                _to_pillow(pixels).save(path / name, compress_level=1)  # time over size
     except OSError as error:
         raise unwritable(Path(folder), error) from error
 

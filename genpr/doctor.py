@@ -7,15 +7,13 @@ may be broken.
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import io
 import os
 import platform
 import re
 import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -64,126 +62,71 @@ class Report:
 def run_checks(genpr: str, *, root: Path) -> Report:
     """Run all checks of the cache folder `root` and of this machine."""
     started = time.monotonic()
-    errors = import_errors(_distributions())
-    # Libraries that end the process cannot be imported here afterwards.
-    sys.modules.update({name: None for name in errors if errors[name].startswith(_ENDS)})  # type: ignore[misc]
-    numeric = ("numpy", "torch", "scipy", "faiss", "PIL")
-    checks: tuple[tuple[str, Callable[[], Iterable[Finding]], tuple[str, ...]], ...] = (
-        ("libraries", lambda: check_libraries(genpr, errors), ()),
-        ("torch", check_torch, ("torch", "torchvision")),
-        ("cuda", check_gpus, ("torch",)),
-        ("environment", check_environment, ()),
-        ("cache", lambda: check_cache_folder(root), ()),
-        ("directions", check_directions, numeric),
-        ("exactness", check_exactness, numeric),
-        ("decoding", check_codecs, ("numpy", "PIL")),
-        ("same features", check_features, numeric),
-    )
-    findings = [finding for check in checks for finding in run_check(*check, errors)]
+    checks: dict[str, Callable[[], Iterable[Finding]]] = {
+        "libraries": lambda: check_libraries(genpr),
+        "torch": check_torch,
+        "machine": check_gpus,
+        "environment": check_environment,
+        "cache": lambda: check_cache_folder(root),
+        "directions": check_directions,
+        "exactness": check_exactness,
+        "decoding": check_codecs,
+        "same features": check_features,
+    }
+    findings = [finding for name in checks for finding in run_check(name, checks[name])]
     return Report(genpr, tuple(findings), round(time.monotonic() - started, 2))
 
 
-def run_check(
-    name: str, check: Callable[[], Iterable[Finding]], needs: Iterable[str] = (), broken: Iterable[str] = ()
-) -> list[Finding]:
-    """The findings of one check; its error as a finding, or that it was skipped since a library is `broken`."""
-    if missing := [each for each in needs if each in set(broken)]:
-        return [Finding(name, "warn", f"not checked, since {missing[0]} cannot be imported")]
+def run_check(name: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """The findings of one check, or its error as one."""
     try:
         return list(check())
     except Exception as error:  # noqa: BLE001 - on a broken machine anything may be raised
         return [Finding(name, "broken", f"could not be checked ({_shown(error)})")]
 
 
-def _shown(error: Exception) -> str:
+def _shown(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
-
-
-_ENDS = "ends the process"
-_IMPORTS = """
-import importlib, sys
-out, sys.stdout = sys.stdout, sys.stderr
-for name in sys.argv[1:]:
-    print(name, end="\t", file=out, flush=True)
-    try:
-        importlib.import_module(name)
-        error = ""
-    except BaseException as caught:
-        error = " ".join(f"{type(caught).__name__}: {caught}".split())
-    print(error, file=out, flush=True)
-"""
-
-
-def import_errors(names: Iterable[str], *, timeout_s: float = 120.0) -> dict[str, str]:
-    """Libraries that cannot be imported, tried in another process; those after one that ends or hangs are not tried."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with tempfile.TemporaryFile("w+", errors="replace") as out:
-        command = [sys.executable, "-P", "-c", _IMPORTS, *names]
-        try:
-            done = subprocess.run(
-                command,
-                stdout=out,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-                timeout=timeout_s,
-                check=False,
-            )
-            end = f"exit code {done.returncode}"
-        except subprocess.TimeoutExpired:
-            end = f"no answer within {timeout_s:.0f} s"
-        out.seek(0)
-        lines = [line.partition("\t") for line in out]
-    # Only the last line can be cut short.
-    errors = {name: error.strip() if error else f"{_ENDS} ({end})" for name, _, error in lines}
-    return {name: error for name, error in errors.items() if error}
 
 
 _IMPORTED_AS = {"faiss-cpu": "faiss", "pillow": "PIL", "open_clip_torch": "open_clip"}
 _FOR_PAGES = ("matplotlib", "jinja2")
+_BASIC = ("numpy", "torch", "torchvision", "faiss-cpu")  # of genpr used from a folder of its code
 
 
 def _requirements(package: str) -> list[Requirement]:
-    """What a package states it needs; nothing where it is used from a folder of its code."""
+    """What a package states it needs; nothing where it is not installed."""
     try:
         return [Requirement(line) for line in importlib.metadata.requires(package) or []]
     except importlib.metadata.PackageNotFoundError:
         return []
 
 
-def _distributions() -> dict[str, str]:
-    """Name of each required distribution by the name that it is imported as."""
-    names = [each.name for each in _requirements("genpr") if each.marker is None]
-    names = names or ["numpy", "torch", "torchvision", "faiss-cpu"]
-    return {_IMPORTED_AS.get(name, name): name for name in names}
-
-
-def check_libraries(genpr: str, errors: Mapping[str, str]) -> Findings:
+def check_libraries(genpr: str) -> Findings:
     """The versions of all libraries against those that genpr and torchvision state, and those that cannot be imported."""
     versions = {"genpr": genpr, "python": platform.python_version(), "system": platform.platform()}
+    needs = _requirements("genpr") or [Requirement(name) for name in _BASIC]
     wrong = []
-    needs = [
-        *_requirements("genpr"),
-        *(each for each in _requirements("torchvision") if each.name == "torch"),
-    ]
-    for need in needs:
+    for need in [*needs, *(each for each in _requirements("torchvision") if each.name == "torch")]:
+        name, is_extra = need.name, need.marker is not None
+        state: State = "warn" if is_extra or name in _FOR_PAGES else "broken"
         try:
-            version = versions[need.name] = importlib.metadata.version(need.name)
+            version = versions[name] = importlib.metadata.version(name)
+            if not need.specifier.contains(version, prereleases=True):
+                remedy = f"pip install --upgrade '{name}{need.specifier}'"
+                text = f"{version} is not the {need.specifier} that is needed"
+                wrong.append(Finding(name, state, text, remedy))
         except importlib.metadata.PackageNotFoundError:
-            continue  # conda may call a library otherwise; whether it can be imported is what counts
-        if not need.specifier.contains(version, prereleases=True):
-            state: State = "broken" if need.marker is None else "warn"
-            remedy = f"pip install --upgrade '{need.name}{need.specifier}'"
-            wrong.append(
-                Finding(need.name, state, f"{version} is not the {need.specifier} that is needed", remedy)
-            )
+            pass  # conda may call a library otherwise; whether it can be imported is what counts
+        try:
+            if not is_extra:
+                importlib.import_module(_IMPORTED_AS.get(name, name))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a broken library raises
+            remedy = f"pip install --force-reinstall {name}" + " torchvision" * (name == "torch")
+            wrong.append(Finding(name, state, f"cannot be imported ({_shown(error)})", remedy))
     text = ", ".join(f"{name} {version}" for name, version in versions.items())
     yield Finding("libraries", "ok", text, facts=versions)
     yield from wrong
-    for name, error in errors.items():
-        package = _distributions()[name]
-        remedy = f"pip install --force-reinstall {package}" + " torchvision" * (package == "torch")
-        state = "warn" if name in _FOR_PAGES else "broken"
-        yield Finding(name, state, f"cannot be imported ({error[:200]})", remedy, {"error": error})
 
 
 def check_torch() -> Findings:
@@ -191,20 +134,19 @@ def check_torch() -> Findings:
     import torch
     import torchvision
 
+    text = f"{torch.__version__} with torchvision {torchvision.__version__}"
     boxes = torch.tensor([[0.0, 0, 2, 2], [0, 0, 2, 2], [5, 5, 6, 6]])
     try:
         kept = torchvision.ops.nms(boxes, boxes[:, 2], 0.5).tolist()
-        problem = "" if kept == [2, 0] else "wrong result of nms"
     except Exception as error:  # noqa: BLE001 - compiled code of another release
-        problem = _shown(error)
-    text = f"{torch.__version__} with torchvision {torchvision.__version__}"
-    if problem:
-        build = torch.__version__.partition("+")[2]
-        index = f" --index-url https://download.pytorch.org/whl/{build}" if build else ""
-        remedy = f"pip install --force-reinstall torch torchvision{index}"
-        yield Finding("torch", "broken", f"{text}, which does not work ({problem})", remedy)
-    else:
+        kept = _shown(error)
+    if kept == [2, 0]:
         yield Finding("torch", "ok", text)
+        return
+    build = torch.__version__.partition("+")[2]
+    index = f" --index-url https://download.pytorch.org/whl/{build}" if build else ""
+    remedy = f"pip install --force-reinstall torch torchvision{index}"
+    yield Finding("torch", "broken", f"{text}, which does not work (nms: {kept})", remedy)
 
 
 def check_gpus() -> Findings:
@@ -216,33 +158,27 @@ def check_gpus() -> Findings:
     from genpr.runtime import usable_cores
 
     driver = collect_env.get_nvidia_driver_version(collect_env.run)  # type: ignore[no-untyped-call]
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in {"", "-1"}
-    facts = {
-        "driver": driver,
-        "cuda_build": torch.version.cuda,
-        "cores": usable_cores(),
-        "memory": free_memory(),
-    }
-    text = f"{facts['cores']} of {os.cpu_count()} cores, {facts['memory'] / 1e9:.1f} GB of memory free"
-    if not torch.cuda.is_available() and driver is not None and not hidden:
-        text += f"; driver {driver} is installed, but torch (CUDA {torch.version.cuda}) finds no GPU"
+    cores, memory, count = usable_cores(), free_memory(), torch.cuda.device_count()
+    facts = {"driver": driver, "cuda_build": torch.version.cuda, "cores": cores, "memory": memory}
+    text = f"{cores} of {os.cpu_count()} cores, {memory / 1e9:.1f} GB of memory free; {count} GPUs"
+    if driver is not None and not torch.cuda.is_available():
+        text += f", though driver {driver} is installed (torch is built for CUDA {torch.version.cuda})"
         remedy = "update the driver, install a CUDA build of torch, or --gpus all in a container"
         yield Finding("machine", "warn", text, remedy, facts)
         return
-    yield Finding("machine", "ok", text + f"; {torch.cuda.device_count()} GPUs", facts=facts)
-    for index in range(torch.cuda.device_count()):
-        device, remedy = f"cuda:{index}", "install a torch built for this GPU, or use --device cpu"
+    yield Finding("machine", "ok", text, facts=facts)
+    for device in (f"cuda:{index}" for index in range(count)):
         try:
             ones = torch.ones(3, 3, device=device)
             problem = "" if float((ones @ ones).sum()) == 27 else "wrong matrix product"
-            free, total = torch.cuda.mem_get_info(index)
-            text = f"{torch.cuda.get_device_name(index)}, {free / 1e9:.1f} of {total / 1e9:.1f} GB free"
+            text = f"{torch.cuda.get_device_name(device)}, {torch.cuda.mem_get_info(device)[0] / 1e9:.1f} GB free"
         except Exception as error:  # noqa: BLE001 - whatever a driver raises
             problem = _shown(error)
         if problem:
+            remedy = "install a torch built for this GPU, or use --device cpu"
             yield Finding(device, "broken", f"does not compute ({problem})", remedy)
         else:
-            yield Finding(device, "ok", text, facts={"free": free, "total": total})
+            yield Finding(device, "ok", text)
 
 
 _KNOWN_VARIABLES = ("GENPR_ALONE", "GENPR_CACHE", "GENPR_DEBUG", "GENPR_OFFLINE")
@@ -269,19 +205,17 @@ def check_environment(environment: Mapping[str, str] = os.environ) -> Findings:
 
 def check_cache_folder(root: Path) -> Findings:
     """Whether features and weights can be kept in `root`; without it genpr scores, and embeds again each time."""
-    parent = next(each for each in (root.absolute(), *root.absolute().parents) if each.is_dir())
+    parent = next(each for each in (root.absolute(), *root.absolute().parents) if each.exists())
     free, problem = shutil.disk_usage(parent).free, ""
     try:
-        if root.is_dir() and not (problem := folder_risk(root) or ""):
-            with tempfile.TemporaryFile(dir=root) as file:
-                file.write(b"genpr doctor")
-                file.flush()
-        elif root.exists() and not problem:
-            problem = "it is not a folder"
+        if not parent.is_dir():
+            problem = f"{parent} is not a folder"
         elif not os.access(parent, os.W_OK | os.X_OK):
             problem = f"{parent} cannot be written to"
+        elif root.exists():
+            problem = folder_risk(root) or ""
     except OSError as error:
-        problem = f"it cannot be written ({error.strerror or error})"
+        problem = f"it cannot be read ({error.strerror or error})"
     facts = {"path": str(root), "exists": root.is_dir(), "free": free}
     text = f"{root}, {free / 1e9:.1f} GB free" + ("" if root.exists() else ", does not exist yet")
     if problem:

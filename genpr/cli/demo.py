@@ -44,21 +44,21 @@ def command(*, save: Path | None, n: int, seed: int, device: str, output: TextOu
     from genpr.evaluation.evaluator import Evaluator
     from genpr.report.score_tables import comparison_table
 
-    demo = build_demo(n=n, seed=seed)
+    real, *fakes = sets = build_demo(n=n, seed=seed)
     more = "See the pictures, and score them as folders: genpr demo --save genpr-demo"
     if save is not None:
-        save_sets(demo.sets, save)
-        contact_sheet(demo.sets).save(save / "overview.png")
-        complain(f"wrote {len(demo.sets)} folders of pictures and {save / 'overview.png'}")
+        save_sets(sets, save)
+        contact_sheet(sets).save(save / "overview.png")
+        complain(f"wrote {len(sets)} folders of pictures and {save / 'overview.png'}")
         more = printable(f"Next: genpr score {save}/real {save}/blurred --extractor gabor")
     with progress_bars(quiet=output.quiet) as progress:
-        evaluator = Evaluator(demo.real.images, extractor="gabor", device=device, progress=progress)
-        results = {fake.name: evaluator.score(fake.images) for fake in demo.fakes}
+        evaluator = Evaluator(real.images, extractor="gabor", device=device, progress=progress)
+        results = {fake.name: evaluator.score(fake.images) for fake in fakes}
     if output.as_json:
         text = json.dumps({name: result.to_dict() for name, result in results.items()})
     else:
-        sets = "\n".join(f"  {shown.name:<13} {shown.story}" for shown in demo.sets)
-        lessons = {fake.name: fake.lesson for fake in demo.fakes} | {"perfect": "what more reals score"}
+        stories = "\n".join(f"  {shown.name:<13} {shown.story}" for shown in sets)
+        lessons = {fake.name: fake.lesson for fake in fakes} | {"perfect": "what more reals score"}
         table = comparison_table(results, lessons)
-        text = f"{n} drawings per set:\n{sets}\n\n{table}\n\n{_READING}\n\n{more}"
+        text = f"{n} drawings per set:\n{stories}\n\n{table}\n\n{_READING}\n\n{more}"
     output.show((), text)

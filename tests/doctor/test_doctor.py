@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from importlib import metadata
 from itertools import count
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,8 +14,8 @@ import torchvision
 
 import genpr
 from genpr import doctor
+from genpr.cli import main
 
-ROOT = Path(genpr.__file__).parent.parent
 SELF_TEST = ("directions", "exactness", "decoding", "same features")
 
 
@@ -27,24 +24,16 @@ def only(findings):
     return found
 
 
-def run_doctor(folder, *options, broken=None):
-    """The finished process of `genpr doctor` with libraries that are replaced by `broken` code."""
-    for name, code in (broken or {}).items():
-        (folder / "broken" / name).mkdir(parents=True)
-        (folder / "broken" / name / "__init__.py").write_text(code)
-    environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    environment["PYTHONPATH"] = os.pathsep.join([str(folder / "broken"), str(ROOT)])
-    environment |= {"GENPR_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "genpr", "doctor", *options]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=folder)
-    assert "Traceback" not in done.stdout + done.stderr
-    return done
+def run_doctor(capsys, *options):
+    """Exit code and stdout of `genpr doctor`."""
+    code = main.run(["doctor", *options])
+    return code, capsys.readouterr().out
 
 
-def test_a_machine_that_runs_these_tests_is_healthy(tmp_path):
-    done = run_doctor(tmp_path, "--json")
-    assert done.returncode == 0, done.stdout
-    record = json.loads(done.stdout)
+def test_a_machine_that_runs_these_tests_is_healthy(tmp_path, capsys):
+    code, out = run_doctor(capsys, "--json", "--cache-dir", str(tmp_path / "cache"))
+    assert code == 0, out
+    record = json.loads(out)
     assert record["healthy"] is True
     found = {finding["name"]: finding for finding in record["findings"]}
     assert all(
@@ -54,32 +43,16 @@ def test_a_machine_that_runs_these_tests_is_healthy(tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
-def test_broken_libraries_are_named_with_a_command_and_the_others_are_checked(tmp_path):
-    broken = {
-        "torchvision": "raise RuntimeError('operator torchvision::nms does not exist')",
-        "faiss": "import os; os._exit(132)",
-        "rich": "raise ImportError('no rich')",
-    }
-    done = run_doctor(tmp_path, broken=broken)
-    assert done.returncode == 4
-    text = " ".join(done.stdout.split())
-    assert "broken torchvision cannot be imported (RuntimeError: operator torchvision::nms" in text
-    assert "broken faiss cannot be imported (ends the process (exit code 132))" in text
+def test_broken_libraries_are_named_with_a_command_and_the_others_are_checked(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    code, out = run_doctor(capsys, "--cache-dir", str(tmp_path))
+    assert code == 4
+    text = " ".join(out.split())
+    assert "broken torchvision cannot be imported (ModuleNotFoundError" in text
+    assert "broken torch could not be checked" in text
     assert "fix: pip install --force-reinstall faiss-cpu" in text
-    assert "warn directions not checked, since faiss cannot be imported" in text
     assert "ok decoding" in text
-
-
-def test_libraries_that_end_the_process_or_hang(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "hanging.py").write_text("import time\nprint('text')\ntime.sleep(60)\n")
-    (tmp_path / "ending.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
-    (tmp_path / "fine.py").write_text("print('text')\n")
-    found = doctor.import_errors(["absent_library", "fine", "ending", "fine"])
-    assert found["absent_library"].startswith("ModuleNotFoundError")
-    assert found["ending"] == "ends the process (exit code -9)"
-    assert "fine" not in found
-    assert "no answer within 2 s" in doctor.import_errors(["hanging"], timeout_s=2)["hanging"]
 
 
 def test_a_torchvision_that_does_not_work_and_libraries_that_are_too_old(monkeypatch):
@@ -90,18 +63,16 @@ def test_a_torchvision_that_does_not_work_and_libraries_that_are_too_old(monkeyp
     assert found.remedy.endswith("--index-url https://download.pytorch.org/whl/cu124")
     right = metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: "1.25.2" if name == "numpy" else right(name))
-    summary, old, pages = doctor.check_libraries("0.1", {"jinja2": "ImportError"})
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    summary, old, pages = doctor.check_libraries("0.1")
     assert (summary.facts["numpy"], old.name, old.state, pages.state) == ("1.25.2", "numpy", "broken", "warn")
 
 
-@pytest.mark.parametrize(
-    ("driver", "hidden", "state"), [(None, "0", "ok"), ("550.54.15", "", "ok"), ("550.54.15", "0", "warn")]
-)
-def test_why_torch_uses_no_gpu(monkeypatch, driver, hidden, state):
+@pytest.mark.parametrize(("driver", "state"), [(None, "ok"), ("550.54.15", "warn")])
+def test_why_torch_uses_no_gpu(monkeypatch, driver, state):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.utils.collect_env, "get_nvidia_driver_version", lambda _run: driver)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     assert only(doctor.check_gpus()).state == state
 
 
@@ -128,7 +99,6 @@ def test_cache_folders_that_cannot_be_used_or_trusted(tmp_path, monkeypatch):
     root.unlink()
     root.mkdir(mode=0o700)
     assert only(doctor.check_cache_folder(root)).state == "ok"
-    assert not list(root.iterdir())
     root.chmod(0o770)
     assert "chmod" in only(doctor.check_cache_folder(root)).text
     root.chmod(0o700)
@@ -208,8 +178,6 @@ def test_exchanged_channels_and_features_that_change_with_the_batch_are_found(mo
 
 @pytest.mark.parametrize(("module", "code"), [("faiss", 4), ("genpr.nonsense", 1)])
 def test_a_command_that_cannot_import_a_library_names_the_doctor(monkeypatch, capsys, module, code):
-    from genpr.cli import main
-
     def broken(**_options):
         raise ImportError("libfaiss.so: undefined symbol", name=module)
 
