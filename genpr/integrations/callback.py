@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import random
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from genpr.checkpoints.generator import device_of, inference_context, seed_noise
 from genpr.errors import DataError, UsageError, some
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
@@ -22,6 +21,7 @@ from genpr.features.options import option, takes_options
 from genpr.images.arrays import ImageRange, checked_range
 from genpr.integrations.common import as_uint8, given_evaluator
 from genpr.metrics.f_beta import F_SCORE_METRICS
+from genpr.storage import from_dict
 from genpr.validation import check_count
 
 Model = TypeVar("Model")
@@ -70,21 +70,15 @@ class History:
     def load(self, state: Mapping[str, Any]) -> None:
         """Take the records of `to_dict`."""
         try:
-            pairs = [(int(each["step"]), dict(each["scores"])) for each in state["records"]]
-            records = [
-                Record(step, {str(name): float(scores[name]) for name in scores}) for step, scores in pairs
-            ]
+            self.records = [*from_dict(tuple[Record, ...], state["records"])]
         except (KeyError, TypeError, ValueError) as error:
             text = f"this is no history of scores ({type(error).__name__}: {error})"
             raise DataError(text, code="bad-history") from error
-        if not all(math.isfinite(value) for record in records for value in record.scores.values()):
-            raise DataError("this is no history of scores: one is not finite", code="bad-history")
-        self.records = records
 
 
 @dataclass(frozen=True)
 class Drawn(Generic[Model]):
-    """The images of one model, batch by batch; each pass over them calls `generate` again, from the same seed.
+    """The images of one model, batch by batch; each pass over them calls `generate` again, with the same noise.
 
     Of `n` images the rest is not drawn; None takes all.
     """
@@ -96,14 +90,14 @@ class Drawn(Generic[Model]):
     image_range: ImageRange | None
 
     def __iter__(self) -> Iterator[Images]:
-        torch.manual_seed(self.seed)  # of all devices
-        random.seed(self.seed)
-        np.random.seed(self.seed % 2**32)  # noqa: NPY002 - that of the user's code
-        left = self.n
-        with _without_gradients():  # the first lines of `generate` may run the model, too
-            batches = iter(self.generate(self.model))
-        while left != 0:
-            with _without_gradients():  # not around the loop: a scorer should not find its own mode changed
+        device, left, batches = device_of(self.model, "auto", "the model"), self.n, None
+        for number in itertools.count():
+            if left == 0:
+                return
+            # Restored after every batch. No inference mode: a model that keeps tensors of it could not train with them.
+            with inference_context(self.model, device), torch.inference_mode(False), torch.no_grad():
+                seed_noise(self.seed, number)
+                batches = iter(self.generate(self.model)) if batches is None else batches
                 batch = next(batches, None)
             if batch is None:
                 break
@@ -123,32 +117,6 @@ class Drawn(Generic[Model]):
                 "lower n",
                 code="too-few-images",
             )
-
-
-@contextmanager
-def _without_gradients() -> Iterator[None]:
-    """And not in a scorer's inference mode, whose tensors a model that keeps some could not train with afterwards."""
-    with torch.inference_mode(False), torch.no_grad():
-        yield
-
-
-@contextmanager
-def _undisturbed(model: object) -> Iterator[None]:
-    """Evaluation mode inside; outside, training flags and random numbers are as if nothing had happened.
-
-    The flag of every submodule is restored by itself, since some may have been frozen.
-    """
-    flags = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-    with ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(devices=devices))
-        stack.callback(random.setstate, random.getstate())
-        stack.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002 - that of the user's code
-        for module, training in flags:
-            stack.callback(setattr, module, "training", training)
-        if isinstance(model, nn.Module):
-            model.eval()
-        yield
 
 
 class CallbackKeywords(TypedDict, total=False):
@@ -194,9 +162,9 @@ class CallbackOptions:
 class GenprCallback(Generic[Model]):
     """Scores a model every so many steps of a training loop, and remembers the best.
 
-    The real side is embedded and fitted once, here; each score then costs the fakes. The model is in evaluation mode and
-    without gradients while it draws. Random numbers of torch, numpy and `random` are seeded before, the same each time, and
-    as they were afterwards.
+    The real side is embedded and fitted once, here; each score then costs the fakes. The model draws in evaluation mode, in
+    float32 without autocast and without gradients. Random numbers of torch, numpy and `random` are seeded for each batch,
+    the same each time, and as they were afterwards.
 
     Args:
         real: An `Evaluator`, or what it takes as reals.
@@ -252,22 +220,14 @@ class GenprCallback(Generic[Model]):
         return self.history.best
 
     def __call__(self, step: int, model: Model) -> dict[str, float]:
-        """Score the model, if it is time.
-
-        Returns:
-            `{"genpr/precision": ..., "genpr/f1": ...}`; nothing at a step in between.
-
-        Raises:
-            DataError: The images cannot be scored, or are fewer than `n`.
-        """
+        """Score the model, if it is time: `{"genpr/precision": ..., "genpr/f1": ...}`; nothing at a step in between."""
         return self.score(step, model) if step % self._options.every == 0 else {}
 
     def score(self, step: int, model: Model) -> dict[str, float]:
         """The same at any step."""
         chosen = self._options
         images = Drawn(self._generate, model, chosen.n, chosen.seed, checked_range(chosen.image_range))
-        with _undisturbed(model):
-            self.result = self._evaluator.score(images)
+        self.result = self._evaluator.score(images)
         scores = self.result.to_flat_dict(intervals=chosen.intervals)
         self.history.add(step, scores)
         if self._log is not None:
@@ -279,11 +239,7 @@ class GenprCallback(Generic[Model]):
         return self.history.to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up a history.
-
-        Raises:
-            DataError: It is none.
-        """
+        """Take up a history."""
         self.history.load(state)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import fields
-from typing import Any, Literal, NoReturn, Self, TypedDict, Unpack
+from typing import Any, Literal, NoReturn, Self
 
 import torch
 import torch.distributed as dist
@@ -21,7 +20,7 @@ from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Result
 from genpr.features.custom import extractor_info
-from genpr.features.extractor import ExtractorInfo, FeatureExtractor, check_same_extractor
+from genpr.features.extractor import ExtractorInfo, check_same_extractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages
 from genpr.features.options import takes_options
@@ -63,33 +62,10 @@ def _space_of(plan: ScorePlan) -> ExtractorKey:
     return spaces[0]
 
 
-class TorchmetricsKeywords(TypedDict, total=False):
-    """Keyword arguments of `torchmetrics.Metric`."""
-
-    sync_on_compute: bool
-    process_group: dist.ProcessGroup | None
-    dist_sync_fn: Callable[..., Any] | None
-    distributed_available_fn: Callable[[], bool] | None
-    compute_on_cpu: bool
-    compute_with_cache: bool
-
-
-class MetricKeywords(TorchmetricsKeywords, total=False):
-    """These, and the fields of `ScoreOptions` that a metric object takes."""
-
-    extractor: str | FeatureExtractor | None
-    protocol: str
-    metrics: Sequence[str] | None
-    k: int | None
-    ties: Literal["closed", "strict"] | None
-    seed: int
-    device: str | torch.device
-    batch_size: int
-    weights: str | os.PathLike[str] | None
-    offline: bool
-
-
-_OF_EVALUATOR = tuple(MetricKeywords.__annotations__.keys() - TorchmetricsKeywords.__annotations__.keys())
+_OF_EVALUATOR = (
+    *("extractor", "protocol", "metrics", "k", "ties"),
+    *("seed", "device", "batch_size", "weights", "offline"),
+)
 
 
 @takes_options(ScoreOptions, without={each.name for each in fields(ScoreOptions)} - {*_OF_EVALUATOR})
@@ -116,7 +92,7 @@ class PrecisionRecallDensityCoverage(Metric):
         intervals: Add both ends of 95 % intervals, as `precision_low` and `precision_high`.
         reset_real_features: Whether `reset` forgets the reals that came by `update`.
         sync_timeout: Seconds that `compute` waits for the other ranks, before it says which did not call it.
-        **options: The fields of `MetricKeywords`.
+        **options: Fields of `ScoreOptions`.
 
     Keyword arguments of `torchmetrics.Metric` are taken, too; with `sync_on_compute=False`, each rank scores its own images.
 
@@ -151,9 +127,9 @@ class PrecisionRecallDensityCoverage(Metric):
         intervals: bool = False,
         reset_real_features: bool = True,
         sync_timeout: float = 300.0,
-        **options: Unpack[MetricKeywords],
+        **options: Any,  # noqa: ANN401 - and those of torchmetrics
     ) -> None:
-        super().__init__(**{name: options[name] for name in options if name not in _OF_EVALUATOR})  # type: ignore[literal-required]
+        super().__init__(**{name: options[name] for name in options if name not in _OF_EVALUATOR})
         check_seconds("sync_timeout", sync_timeout)
         if normalize and image_range is not None:
             text = "normalize=True says image_range=(0, 1); give one of the two"
@@ -162,7 +138,7 @@ class PrecisionRecallDensityCoverage(Metric):
         self._intervals = intervals
         self._sync_timeout = sync_timeout
         self.reset_real_features = reset_real_features
-        own: Any = {name: options[name] for name in options if name in _OF_EVALUATOR}  # type: ignore[literal-required]
+        own = {name: options[name] for name in options if name in _OF_EVALUATOR}
         self._options = ScoreOptions(**own, intervals=intervals, control=False)
         self._given: Evaluator | None = None
         if real is not None:
@@ -185,16 +161,7 @@ class PrecisionRecallDensityCoverage(Metric):
         return {"higher": True, "lower": False}.get(better.pop()) if len(better) == 1 else None
 
     def update(self, images: Tensor, real: bool) -> None:
-        """Embed images and keep their features.
-
-        Args:
-            images: (n, 3, h, w): uint8, or floats of the declared range.
-            real: Whether they are real.
-
-        Raises:
-            UsageError: They are real, and the real side was given when the metric was made.
-            DataError: They cannot be used.
-        """
+        """Embed images (n, 3, h, w), uint8 or floats of the declared range, and keep their features."""
         if not isinstance(real, bool):
             raise UsageError(f"real must be True or False, not {real!r}", code="bad-option")
         if real and self._given is not None:
@@ -210,12 +177,7 @@ class PrecisionRecallDensityCoverage(Metric):
         (self.real_rows if real else self.fake_rows).append(rows.to(self.device))
 
     def compute(self) -> dict[str, Tensor]:
-        """Score all images since the last reset, of all ranks: one float64 value per metric.
-
-        Raises:
-            DataError: There are too few images.
-            ResourceError: Another rank did not call it in time.
-        """
+        """Score all images since the last reset, of all ranks: one float64 value per metric."""
         try:
             fakes = self._side("fake")
             evaluator = self._given or self._fitted_to(self._side("real"))
@@ -236,11 +198,7 @@ class PrecisionRecallDensityCoverage(Metric):
         self.result = None
 
     def forward(self, *_: object, **__: object) -> NoReturn:
-        """Refuse: a batch has no score.
-
-        Raises:
-            UsageError: Always ("no-batch-score").
-        """
+        """Refuse: a batch has no score ("no-batch-score")."""
         raise UsageError(
             "one batch has no precision or recall of its own; call metric.update(images, real=...), and metric.compute() "
             "once all images are in",
@@ -254,11 +212,7 @@ class PrecisionRecallDensityCoverage(Metric):
         should_sync: bool = True,
         distributed_available: Callable[[], bool] | None = None,
     ) -> None:
-        """Gather the rows of all ranks, once all of them are here; see `torchmetrics.Metric.sync`.
-
-        Raises:
-            ResourceError: A rank did not come in time ("ranks-missing"), or is gone ("ranks-lost").
-        """
+        """Gather the rows of all ranks, once all of them are here; a rank that does not come is a ResourceError."""
         available = distributed_available or self.distributed_available_fn
         if should_sync and not self._is_synced and callable(available) and available():
             TrainingRanks.of(process_group or self.process_group).barrier(
@@ -275,10 +229,6 @@ class PrecisionRecallDensityCoverage(Metric):
     def set_dtype(self, dst_type: str | torch.dtype) -> Self:
         """Change nothing: features are float32 as the extractor gives them, values are float64."""
         return self
-
-    def plot(self, val: Any = None, ax: Any = None) -> Any:  # noqa: ANN401 - torchmetrics' signature
-        """Plot values of one or several calls of `compute`; see `torchmetrics.Metric.plot`."""
-        return self._plot(val, ax)
 
     def _embedded(self, images: Tensor, role: str) -> tuple[Tensor, ExtractorInfo]:
         """Rows of uint8 (n, 3, h, w) images on the CPU, uint8 (n, 32 + 4 d), and by what they were embedded.

@@ -75,7 +75,6 @@ def test_any_shards_give_equal_values(found, one_process):
     values = {name: one_process[name] for name in ("precision", "recall", "density", "coverage", "f1")}
     for rank in (0, 1):
         assert found[rank]["interleaved"] == values
-        assert found[rank]["one_has_none"] == values
         assert found[rank]["given_real"] == values
 
 
