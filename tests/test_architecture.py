@@ -50,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
         "images",
         "metrics",
     },
-    "integrations": {"distributed", "evaluation", "features", "images", "metrics"},
+    "integrations": {"checkpoints", "distributed", "evaluation", "features", "images", "metrics"},
     "cli": {"*"},
 }
 
