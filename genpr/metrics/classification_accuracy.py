@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.metrics.labels import Ratios, mean_of_defined, ratios
-from genpr.metrics.real_manifold import choose_engine
+from genpr.metrics.real_manifold import ENGINE
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.halves import Halves, others_for, unpacked
 from genpr.neighbors.index import Placed
@@ -167,7 +167,7 @@ class KNNClassifier:
     ) -> KNNClassifier:
         """Find them; `own_index` (m,) is which point each query is, negative for none: it does not vote, its copies do."""
         length = min(others_for(k) + (own_index is not None), len(points))
-        index, sq = nearest_between(queries, points, length, engine=choose_engine(points.device))
+        index, sq = nearest_between(queries, points, length, engine=ENGINE)
         if own_index is not None:
             dropped = index == own_index[:, None]
             dropped[:, -1] |= ~dropped.any(dim=1)

@@ -23,7 +23,7 @@ from genpr.errors import DataError, UsageError
 from genpr.limits import parse_json
 from genpr.memory import copy_of, memory_limit
 from genpr.metrics.f_beta import f_beta
-from genpr.metrics.real_manifold import Memberships, PairProgress, RealManifold, checked_pair, choose_engine
+from genpr.metrics.real_manifold import ENGINE, Memberships, PairProgress, RealManifold, checked_pair
 from genpr.metrics.realism import Rarity, rarity, realism_of
 from genpr.metrics.registry import BALLS, needed_balls
 from genpr.neighbors.balls import Ball, Ties
@@ -176,7 +176,7 @@ class KNNManifold:
             ) from error
         where = resolve_device(device)
         points = Placed.of(features.to(where), k)
-        return cls(RealManifold(points, (Ball(k),), sq_radii.to(where)[None], ties, choose_engine(where)))
+        return cls(RealManifold(points, (Ball(k),), sq_radii.to(where)[None], ties, ENGINE))
 
 
 def _checked(tensors: dict[str, Tensor], metadata: dict[str, str]) -> tuple[Tensor, Tensor, int, Ties]:

@@ -29,7 +29,7 @@ from torch import Tensor
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics.blocks import double_blocks, mean_of
 from genpr.metrics.null import balls_hit
-from genpr.metrics.real_manifold import PairProgress, choose_engine, tally
+from genpr.metrics.real_manifold import ENGINE, PairProgress, tally
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.index import Placed
@@ -279,7 +279,7 @@ class JointNeighbors:
             Placed.of(features.to(device), length),
             [Ball(1)],
             keep=length,
-            engine=choose_engine(device),
+            engine=ENGINE,
             advance=tally(n * (n - 1) // 2, progress),
         )
         sq = found.lists.sq.cpu().numpy()

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from genpr.metrics.blocks import double_blocks
-from genpr.metrics.real_manifold import checked_pair, choose_engine
+from genpr.metrics.real_manifold import ENGINE, checked_pair
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.index import Frame, Placed
-from genpr.neighbors.nearest import kth_sq_distances
 from genpr.neighbors.search import Advance, no_advance
 from genpr.validation import Features, check_k, choose_device
 
@@ -88,7 +89,7 @@ def probabilistic_of(
 
 def _radius(features: Tensor, k: int, advance: Advance) -> float:
     points = Placed.of(features, k)
-    sq = kth_sq_distances(points, [k], engine=choose_engine(points.device), advance=advance)[0]
+    sq = Neighborhood.of(points, [Ball(k)], engine=ENGINE, advance=advance).sq_radii[0]
     return _SCALE * float(sq.sqrt().mean())
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from genpr.distributed import current_communicator
 from genpr.errors import UsageError
-from genpr.neighbors import engine as engines
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.engine import Engine
@@ -57,8 +55,8 @@ def checked_pair(real: Features, fake: Features, *, k: int) -> tuple[Tensor, Ten
     return checked
 
 
-choose_engine = partial(engines.choose_engine, communicator=current_communicator)
-"""The fastest engine for data on a device, whose searches all ranks share (`genpr.distributed.all_ranks`)."""
+ENGINE = Engine(communicator=current_communicator)
+"""Whose searches all ranks share (`genpr.distributed.all_ranks`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +138,7 @@ class RealManifold:
         progress: PairProgress | None = None,
     ) -> RealManifold:
         """As `fit`, of features that `check_features` returned, on the device to compute on, and ascending `balls`."""
-        engine = engine or choose_engine(features.device)
+        engine = engine or ENGINE
         most = balls[-1].k if balls else _USUAL_K
         points = Placed.of(features, most)
         if not balls:
@@ -177,8 +175,8 @@ class RealManifold:
             return FakeManifold(points, None)
         # In the reals' frame, or in one of their own: collapsed fakes far from the reals need a finer one. It is chosen
         # for the largest k of the balls; a choice for longer lists costs more than it saves.
-        own_points, (n, d), most = points, fake.shape, max(balls).k
-        if not self.engine.is_direct(n, n, d) and not serves(points, most):
+        own_points, most = points, max(balls).k
+        if not serves(points, most):
             own_points = Placed.of(points.features, most)
         own = Neighborhood.of(
             own_points, balls, ties=self.ties, keep=keep, engine=self.engine, advance=advance

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.real_manifold import PairProgress, choose_engine, tally
+from genpr.metrics.real_manifold import ENGINE, PairProgress, tally
 from genpr.neighbors.bounds import NO_FLOOR
 from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import Engine, Tiles, Workers, plain_arithmetic
@@ -61,7 +61,7 @@ def realism_of(
     sq_radii: Tensor,
     queries: Placed,
     *,
-    engine: Engine | None = None,
+    engine: Engine = ENGINE,
     advance: Advance = no_advance,
 ) -> Tensor:
     """Realism R(y) = max of r_i / |y - x_i| over the centers x_i whose radius r_i is at most the median radius: (m,).
@@ -69,7 +69,6 @@ def realism_of(
     It is infinite for a query at distance 0 of a center. `queries` are placed in the frame of `points`. Bounds on
     distances leave few pairs per query, whose distances are computed by the definition. Memory is tiles.
     """
-    engine = engine or choose_engine(points.device)
     sorted_sq, order = sq_radii.sort(descending=True, stable=True)
     # The median lies between the two middle radii: the smaller one of these and all below it are kept.
     kept = order[sorted_sq <= sorted_sq[len(sorted_sq) // 2]]
@@ -191,11 +190,10 @@ def ct_z(
         check_rows(features, name, k=0)
     where = choose_device(train, device)
     points = Placed.of(checked["train"].to(where), 1)
-    engine = choose_engine(points.device)
     others = [checked["fake"].to(where), checked["held_out"].to(where)]
     advance = tally(len(points) * sum(map(len, others)), progress)
     to_train = (
-        nearest_between(points.beside(features), points, 1, engine=engine, advance=advance)[1][:, 0]
+        nearest_between(points.beside(features), points, 1, engine=ENGINE, advance=advance)[1][:, 0]
         for features in others
     )
     return mann_whitney_z(*(sq.cpu().numpy() for sq in to_train))

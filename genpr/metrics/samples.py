@@ -6,7 +6,7 @@ all images are the metrics of that score, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +18,9 @@ from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold
 from genpr.metrics.realism import authentic, rarity, realism_of
 from genpr.metrics.registry import NEIGHBORS
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.counts import cross_counts
+from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.index import Placed
-from genpr.neighbors.nearest import kth_sq_distances, nearest_between
+from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance
 
 SAMPLE_METRICS = tuple(name for name, metric in NEIGHBORS.items() if metric.is_per_image)
@@ -66,25 +66,29 @@ def sample_rows(
 ) -> tuple[FakeRows, RealRows]:
     """What is known of each fake and of each real.
 
-    What the score did not find is searched for: three to five passes over pairs, in tiles.
+    Radii and counts are found again, for all balls at once: four or five passes over pairs, in tiles.
     """
-    n, m, engine, found = len(real.points), len(fake.points), real.engine, fake.memberships
+    n, m, engine = len(real.points), len(fake.points), real.engine
     each = (metrics.precision, metrics.density, metrics.coverage, metrics.rarity, metrics.realism)
     inside, dense, covered, rare, real_like = (Ball(ks[metric.name]) for metric in each)
     balls = sorted({inside, dense, covered, rare, real_like, _NEIGHBOR})
-    unfitted = [ball for ball in balls if ball not in real.balls]
-    uncounted = {inside, dense, covered, rare} - found.real_balls_per_fake.keys()
-    if found.smallest_real_ball is None:
-        uncounted.add(rare)
-    passes = 2 + (nearest_reals is None) + bool(uncounted)
-    advance = tally(passes * n * m + (n * (n - 1) // 2 if unfitted else 0), progress)
-    tables = kth_sq_distances(real.points, [ball.k for ball in unfitted], engine=engine, advance=advance)
-    sq_radii = {ball: real.sq_radii_of(ball) for ball in balls if ball in real.balls}
-    sq_radii |= zip(unfitted, tables, strict=True)
-    per_fake, per_real, smallest = _counted(real, fake, sorted(uncounted), rare, sq_radii, advance)
+    advance = tally((3 + (nearest_reals is None)) * n * m + n * (n - 1) // 2, progress)
+    own = Neighborhood.of(real.points, balls, ties=real.ties, engine=engine, advance=advance)
+    counts = cross_counts(
+        real.points,
+        fake.points,
+        real_sq_radii=own.sq_radii,
+        smallest_of=balls.index(rare),
+        ties=real.ties,
+        engine=engine,
+        advance=advance,
+    )
+    assert counts.smallest_real_ball is not None
+    sq_radii = dict(zip(balls, own.sq_radii, strict=True))
+    per_fake = dict(zip(balls, counts.real_balls_per_fake, strict=True))
     index, sq = nearest_reals or _nearest(fake.points, real.points, real, advance)
     realism = realism_of(real.points, sq_radii[real_like], fake.points, engine=engine, advance=advance)
-    score, percentile = rarity(smallest.sqrt(), sq_radii[rare].sqrt())
+    score, percentile = rarity(counts.smallest_real_ball.sqrt(), sq_radii[rare].sqrt())
     fakes = FakeRows(
         inside=per_fake[inside] > 0,
         n_balls=per_fake[dense],
@@ -96,38 +100,9 @@ def sample_rows(
         authentic=authentic(index, sq, sq_radii[_NEIGHBOR]),
     )
     index, sq = _nearest(real.points, fake.points, real, advance)
-    n_fakes = per_real[covered]
+    n_fakes = counts.fakes_per_real_ball[balls.index(covered)]
     of_reals = _roots(sq_radii[covered]), _roots(sq_radii[_NEIGHBOR])
     return fakes, RealRows(n_fakes > 0, n_fakes, *of_reals, index, _roots(sq))
-
-
-def _counted(
-    real: RealManifold,
-    fake: CountedFakes,
-    uncounted: Sequence[Ball],
-    rare: Ball,
-    sq_radii: Mapping[Ball, Tensor],
-    advance: Advance,
-) -> tuple[dict[Ball, Tensor], dict[Ball, Tensor], Tensor]:
-    """Real balls around each fake, fakes in each, and the least squared radius around each fake, as far as the score did."""
-    found = fake.memberships
-    per_fake, per_real = dict(found.real_balls_per_fake), dict(found.fakes_per_real_ball)
-    smallest = found.smallest_real_ball
-    if uncounted:
-        counts = cross_counts(
-            real.points,
-            fake.points,
-            real_sq_radii=torch.stack([sq_radii[ball] for ball in uncounted]),
-            smallest_of=uncounted.index(rare) if smallest is None else None,
-            ties=real.ties,
-            engine=real.engine,
-            advance=advance,
-        )
-        per_fake |= zip(uncounted, counts.real_balls_per_fake, strict=True)
-        per_real |= zip(uncounted, counts.fakes_per_real_ball, strict=True)
-        smallest = counts.smallest_real_ball if smallest is None else smallest
-    assert smallest is not None
-    return per_fake, per_real, smallest
 
 
 def _roots(sq: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from genpr.memory import part_of
 from genpr.metrics.null import balls_hit
-from genpr.metrics.real_manifold import checked_pair, choose_engine
+from genpr.metrics.real_manifold import ENGINE, checked_pair
 from genpr.metrics.uncertainty import lower_part
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, cross_counts
@@ -80,8 +80,7 @@ def cut_and_uncut(
     `advance` is told of as many pairs as `pairs_of` says.
     """
     points, k = Placed.of(real, BALL_K), covering_k(len(real), len(fake))
-    engine = choose_engine(points.device)
-    own = Neighborhood.of(points, [_CLIPPED, Ball(k)], keep=BALL_K, engine=engine, advance=advance)
+    own = Neighborhood.of(points, [_CLIPPED, Ball(k)], keep=BALL_K, engine=ENGINE, advance=advance)
     blocks, rest = blocks_of_fakes(len(real), len(fake), seed)
     cuts = [fake] if len(blocks) == 1 and not len(rest) else (part_of(fake, rows) for rows in blocks)
     parts = [_judged(points, own, k, points.beside(cut), advance) for cut in cuts]
@@ -175,24 +174,23 @@ def _judged(
     points: Placed, own: Neighborhood, k: int, queries: Placed, advance: Advance, *, in_block: bool = True
 ) -> _Judged:
     """Fakes against the reals, whose clipped and k-NN balls are known; those in no block have no diversity."""
-    engine = choose_engine(points.device)
     of_fakes = None
     if in_block:
         among = queries if serves(queries, BALL_K) else Placed.of(queries.features, BALL_K)
-        of_fakes = Neighborhood.of(among, [_CLIPPED], engine=engine, advance=advance)
+        of_fakes = Neighborhood.of(among, [_CLIPPED], engine=ENGINE, advance=advance)
     counts = cross_counts(
         points,
         queries,
         real_sq_radii=own.sq_radii if of_fakes else own.sq_radii[:1],
         fake_sq_radii=of_fakes.sq_radii if of_fakes else None,
-        engine=engine,
+        engine=ENGINE,
         advance=advance,
     )
     support = coverage = math.nan
     if of_fakes:
         support = witnessed_support(counts.fake_balls_per_real[0], of_fakes.in_degrees[0])
         coverage = witnessed_coverage(counts.fakes_per_real_ball[1], n_fake=len(queries), k=k)
-    sq = nearest_between(queries, points, BALL_K, engine=engine, advance=advance)[1]
+    sq = nearest_between(queries, points, BALL_K, engine=ENGINE, advance=advance)[1]
     return _Judged(counts.real_balls_per_fake[0], local_dimension(sq), support, coverage)
 
 

@@ -1,4 +1,4 @@
-"""The operations that a search needs of a device, in torch and in FAISS, and the workers that share its items.
+"""The operations that a search needs of a device, and the workers that share its items.
 
 An engine only proposes. Every decision is taken in `nearest` and `counts`, on bounds that are proven in `bounds` for
 any order of summation, and on distances by the definition in `distance` where these leave a doubt.
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -38,9 +37,6 @@ def plain_arithmetic(device: torch.device) -> Iterator[None]:
     with state_guard(), torch.no_grad(), torch.autocast(device.type, enabled=False):
         yield
 
-
-DIRECT_ELEMENTS = 2**18
-"""Up to so many columns of all pairs together, the definition costs no more than bounds that leave few pairs to it."""
 
 _BYTES_PER_PAIR = 16  # the product, and what is found if some are close
 _CPU_CHUNK_ELEMENTS = 2**19
@@ -84,11 +80,6 @@ class Engine:
     tile_rows: int | None = None
     tile_columns: int | None = None
     communicator: Callable[[], Communicator] = Communicator  # called as a search begins
-    direct_elements: int = 0
-
-    def is_direct(self, n: int, m: int, d: int) -> bool:
-        """Whether all n m distances of rows with d columns are computed by the definition, without bounds."""
-        return n * m * d <= self.direct_elements and self.communicator().size == 1
 
     def tiles(self, width: int, device: torch.device) -> Tiles:
         """What finds positive products of `width` terms on `device`."""
@@ -116,6 +107,8 @@ class Engine:
 
     def sq_differences(self, x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Sums of squared differences between rows `i` of `x` and `j` of `y`: (p,), float32 throughout."""
+        if x.device.type == "cpu" and x.dtype == y.dtype == torch.float32:
+            return _sq_differences_by_faiss(x, y, i, j)
         elements = _CPU_CHUNK_ELEMENTS if x.device.type == "cpu" else _GPU_CHUNK_ELEMENTS
         step = max(1, elements // x.shape[1])
         out = torch.empty(len(i), dtype=torch.float32, device=x.device)
@@ -126,35 +119,19 @@ class Engine:
         return out
 
 
-@dataclass(frozen=True, slots=True)
-class FaissEngine(Engine):
-    """FAISS where it is fastest, torch for the rest."""
-
-    def largest(self, left: Tensor, right: Tensor, count: int) -> Tensor:
-        """See `Engine.largest`."""
-        import faiss  # after torch: the other order can load two OpenMP runtimes
-
-        _, index = faiss.knn(left.numpy(), right.numpy(), count, metric=faiss.METRIC_INNER_PRODUCT)
-        return torch.from_numpy(index)
-
-    def sq_differences(self, x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """See `Engine.sq_differences`."""
-        import faiss
-
-        if x.dtype != torch.float32 or y.dtype != torch.float32:
-            return Engine.sq_differences(self, x, y, i, j)
-        out = torch.empty(len(i), dtype=torch.float32)
-        arrays = [each.contiguous().numpy() for each in (x, i, y, j)]  # alive until FAISS is done
-        pointers = map(faiss.swig_ptr, (*arrays, out.numpy()))
-        faiss.pairwise_indexed_L2sqr(x.shape[1], len(i), *pointers)  # type: ignore[attr-defined]
-        return out
+ONE_PROCESS = Engine()
+"""Whose searches are not shared."""
 
 
-def choose_engine(device: torch.device, communicator: Callable[[], Communicator] = Communicator) -> Engine:
-    """The fastest engine that is available for data on `device`."""
-    is_faiss_better = device.type == "cpu" and find_spec("faiss") is not None
-    engine = FaissEngine if is_faiss_better else Engine
-    return engine(communicator=communicator, direct_elements=DIRECT_ELEMENTS)
+def _sq_differences_by_faiss(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """As `Engine.sq_differences`, several times faster since no rows are copied."""
+    import faiss  # after torch: the other order can load two OpenMP runtimes
+
+    out = torch.empty(len(i), dtype=torch.float32, device=x.device)
+    arrays = [each.contiguous().numpy() for each in (x, i, y, j)]  # alive until FAISS is done
+    pointers = map(faiss.swig_ptr, (*arrays, out.numpy()))
+    faiss.pairwise_indexed_L2sqr(x.shape[1], len(i), *pointers)  # type: ignore[attr-defined]
+    return out
 
 
 class Workers:

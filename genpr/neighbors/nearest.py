@@ -1,7 +1,5 @@
 """The k nearest rows, within one set and between two, exactly: bounds propose, the definition decides.
 
-The distances of small sets are all computed by the definition. In larger ones:
-
 1. Some near rows of the same block and of the center, by products, give every row a reach that its k-th neighbor lies
    within.
 2. One sweep over half of all pairs finds those within reach. Float32 differences, computed in portions for the
@@ -22,8 +20,8 @@ from torch import Tensor
 
 from genpr.neighbors.balls import Ties
 from genpr.neighbors.bounds import bounds_of_differences
-from genpr.neighbors.distance import all_sq_distances, pieces_of, sq_distances_at
-from genpr.neighbors.engine import Engine, Workers, choose_engine, plain_arithmetic
+from genpr.neighbors.distance import pieces_of, sq_distances_at
+from genpr.neighbors.engine import ONE_PROCESS, Engine, Workers, plain_arithmetic
 from genpr.neighbors.index import Placed, evenly_spaced
 from genpr.neighbors.search import (
     Advance,
@@ -76,13 +74,6 @@ def near_sq_distances(x: Tensor, y: Tensor, i: Tensor, j: Tensor, engine: Engine
     if len(beyond):
         sq[beyond] = sq_distances_at(x, y, i[beyond], j[beyond])
     return sq
-
-
-def all_near_sq_distances(x: Tensor, y: Tensor, engine: Engine) -> Tensor:
-    """`near_sq_distances` between all rows of two small sets: (n, m) float64."""
-    n, m = len(x), len(y)
-    i = torch.arange(n, device=x.device).repeat_interleave(m)
-    return near_sq_distances(x, y, i, torch.arange(m, device=x.device).repeat(n), engine).view(n, m)
 
 
 _VERIFIED = 4096  # pairs per piece of work
@@ -159,10 +150,6 @@ class Directed:
         reached = [self.other[inside(sq, radii[self.row])] for radii in sq_radii]
         return torch.stack([others.bincount(minlength=len(self.size)) for others in reached])
 
-    def verified(self, features: Tensor, workers: Workers) -> Directed:
-        """With all squared distances by the definition."""
-        return self._verified(features, torch.ones_like(self.row, dtype=torch.bool), workers)
-
     def _verified(self, features: Tensor, is_open: Tensor, workers: Workers) -> Directed:
         at = is_open.nonzero()[:, 0]
         split = zip(torch.split(self.row[at], _VERIFIED), torch.split(self.other[at], _VERIFIED), strict=True)
@@ -187,54 +174,6 @@ _SPREAD_ROWS = 2048  # columns looked at for rows that have too few others in th
 _CENTRAL, _CENTRAL_OF = 128, 2**14
 _CENTRAL_ELEMENTS = 2**21  # numbers at once
 _MASSES = 2**15  # pairs at once
-
-
-def kth_sq_distances(
-    points: Placed, ks: Sequence[int], *, engine: Engine | None = None, advance: Advance = no_advance
-) -> Tensor:
-    """Squared distance (len(ks), n) float64 from each row to its k-th nearest other row, exactly.
-
-    A row is never its own neighbor; copies of it are.
-    """
-    if not ks:
-        return torch.empty(0, len(points), dtype=torch.float64, device=points.device)
-    engine = engine or choose_engine(points.device)
-    n, d = points.features.shape
-    if engine.is_direct(n, n, d):
-        advance(n * (n - 1) // 2)
-        table = (
-            all_sq_distances(points.features, points.features).fill_diagonal_(torch.inf).sort(dim=1).values
-        )
-        return table[:, [k - 1 for k in ks]].T.contiguous()
-    with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
-        near, copies = near_others(points, max(ks), engine, workers, advance)
-        decided = near.decided(points.features, ks, workers)
-        table = decided.smallest(decided.sq_lower, max(ks))
-        table[copies[:, 0] >= 0] = 0
-        return table[:, [k - 1 for k in ks]].T.contiguous()
-
-
-def nearest_neighbors(points: Placed, k: int, *, engine: Engine | None = None) -> tuple[Tensor, Tensor]:
-    """Indices and squared distances (n, k) of the `k` nearest other rows, nearest first, exactly.
-
-    Which of several equally far is arbitrary.
-    """
-    engine = engine or choose_engine(points.device)
-    n, d = points.features.shape
-    if engine.is_direct(n, n, d):
-        sq, index = (
-            all_sq_distances(points.features, points.features)
-            .fill_diagonal_(torch.inf)
-            .sort(dim=1, stable=True)
-        )
-        return index[:, :k], sq[:, :k]
-    with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
-        near, copies = near_others(points, k, engine, workers)
-        sq = near.verified(points.features, workers).sq_lower
-        listed = near.places(sq, k)
-        settled = copies[:, 0] >= 0
-        index = padded(near.other, -1)[listed].where(~settled[:, None], copies)
-        return index, padded(sq, torch.inf)[listed].masked_fill(settled[:, None], 0)
 
 
 def near_others(
@@ -354,7 +293,7 @@ _SURPLUS = 256  # copies beyond the k-th that are worth a search without them
 
 
 def nearest_between(
-    queries: Placed, points: Placed, k: int, *, engine: Engine | None = None, advance: Advance = no_advance
+    queries: Placed, points: Placed, k: int, *, engine: Engine = ONE_PROCESS, advance: Advance = no_advance
 ) -> tuple[Tensor, Tensor]:
     """Indices and squared distances (m, k) of the points nearest to each query; of equally far ones, of lower index.
 
@@ -362,11 +301,6 @@ def nearest_between(
     as far from a query as its k-th nearest, on a lattice for instance, every one of them costs a distance by the
     definition; copies of a point beyond k cost nothing.
     """
-    engine = engine or choose_engine(points.device)
-    if engine.is_direct(len(queries), *points.features.shape):
-        advance(len(queries) * len(points))
-        sq, index = all_sq_distances(queries.features, points.features).sort(dim=1, stable=True)
-        return index[:, :k], sq[:, :k]
     with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
         found = _without_surplus(points.features, k)
         # As on rank 0, so that all ranks count the same points.

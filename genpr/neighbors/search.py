@@ -16,11 +16,11 @@ from genpr.distributed import Communicator
 from genpr.neighbors.bounds import NO_FLOOR, bounds_by_product, bounds_of_differences
 from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import (
+    ONE_PROCESS,
     Engine,
     PerThread,
     Tiles,
     Workers,
-    choose_engine,
     plain_arithmetic,
 )
 from genpr.neighbors.index import Placed, ViewSearch
@@ -221,7 +221,6 @@ def sweep_between(
     Several processes share the rows.
     """
     tiles = PerThread(partial(engine.tiles, rows.view.width, rows.device))
-    columns.cells  # noqa: B018 - computed once, before threads ask for them
     order, bands = column_sq_reach.argsort(), _bands(column_sq_reach)
 
     def search(block: Tensor) -> list[Result]:
@@ -368,11 +367,10 @@ def visit(
     columns: Placed,
     visitors: Sequence[Visitor],
     *,
-    engine: Engine | None = None,
+    engine: Engine = ONE_PROCESS,
     advance: Advance = no_advance,
 ) -> None:
     """Find the pairs of a row and a column that any of `visitors` wants to see, once for all of them."""
-    engine = engine or choose_engine(rows.device)
     of_rows, of_columns = zip(*(visitor.reaches for visitor in visitors), strict=True)
 
     def look(pairs: Pairs) -> None:

@@ -30,11 +30,8 @@ from genpr.errors import BadImagesError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.features import embed
 from genpr.neighbors import counts, engine, nearest, resample, search
-from genpr.neighbors.engine import choose_engine
 
 warnings.simplefilter("error")
-if not torch.cuda.is_available():
-    choose_engine(torch.device("cpu"))  # imports what it needs
 BLOCK = 16  # images, instead of 2,048
 
 

@@ -69,7 +69,7 @@ def expected(real, fake, k, ties):
 @pytest.mark.parametrize("metrics", [["precision"], ["recall"], ALL], ids=["precision", "recall", "all"])
 def test_every_row_is_what_the_definition_says(sides, ties, metrics, engine, monkeypatch):
     if engine is not None:
-        monkeypatch.setattr(real_manifold, "choose_engine", lambda _device: engine)
+        monkeypatch.setattr(real_manifold, "ENGINE", engine)
     found = genpr.Evaluator(sides[0], metrics=metrics, ties=ties, **OPTIONS).evidence(sides[1])
     assert found.k == {
         "precision": 3,
@@ -96,7 +96,7 @@ def test_every_row_is_what_the_definition_says(sides, ties, metrics, engine, mon
 @pytest.mark.parametrize("k", [None, 4])
 def test_means_are_the_metrics_bit_for_bit(sides, ties, k, engine, monkeypatch):
     if engine is not None:
-        monkeypatch.setattr(real_manifold, "choose_engine", lambda _device: engine)
+        monkeypatch.setattr(real_manifold, "ENGINE", engine)
     evaluator = genpr.Evaluator(sides[0], metrics=ALL, ties=ties, k=k, **OPTIONS)
     found = evaluator.evidence(sides[1])
     fake, real, result = found.fake, found.real, found.result

@@ -15,7 +15,7 @@ from genpr.runtime import torch_threads
 def test_pairs_are_counted_as_they_are_done_with_and_add_up(threads, rng, monkeypatch):
     real, fake = rng.normal(size=(100, 5)), rng.normal(size=(70, 5))
     seen = []
-    monkeypatch.setattr(real_manifold, "choose_engine", lambda _: Engine(16, 16))
+    monkeypatch.setattr(real_manifold, "ENGINE", Engine(16, 16))
     with torch_threads(threads):
         genpr.manifold_metrics(real, fake, progress=lambda done, total: seen.append((done, total)))
     totals = list(dict.fromkeys(total for _, total in seen))

@@ -14,16 +14,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.neighbors.engine import Engine, FaissEngine
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.counts import Neighborhood
+from genpr.neighbors.engine import ONE_PROCESS, Engine
 from genpr.neighbors.index import Frame, Placed, View
 
 ENGINES = {
-    "faiss": FaissEngine(64, 50),
-    "torch": Engine(),
+    "tiles of 64 x 50": Engine(64, 50),
+    "default": ONE_PROCESS,
     "tiles of 7 x 64": Engine(7, 64),
     "tiles of 64 x 7": Engine(64, 7),
     "one tile": Engine(1024, 1024),
-    "direct": Engine(direct_elements=2**40),
 }
 _MOST_DIRECTIONS = 200
 
@@ -92,6 +93,11 @@ def sq_distances(x: NDArray | Tensor, y: NDArray | Tensor) -> Tensor:
     return torch.from_numpy(oracle.sq_distances(np.asarray(x), np.asarray(y)))
 
 
+def sq_radii(points: Placed, ks: list[int], *, engine: Engine = ONE_PROCESS) -> Tensor:
+    """Squared radii of k-NN balls, (len(ks), n), as a search finds them."""
+    return Neighborhood.of(points, [Ball(k) for k in ks], engine=engine).sq_radii
+
+
 class Truth:
     """What the oracle says about a case, each thing computed once."""
 
@@ -120,12 +126,11 @@ SEARCH_KINDS = ["all coordinates", "three directions", "cells", "principal direc
 
 
 def combinations(turn: int) -> list[tuple[str, str, str]]:
-    """Every case directly, and in two kinds of frame, the last and another by turns, with one engine after another."""
+    """Every case in two kinds of frame, the last and another by turns, with one engine after another."""
     *others, last = SEARCH_KINDS
-    engines = itertools.cycle(name for name in ENGINES if name != "direct")
-    bounded = [
+    engines = itertools.cycle(ENGINES)
+    return [
         (case, kind, next(engines))
         for place, case in enumerate(feature_cases.names(), start=turn)
         for kind in (others[place % len(others)], last)
     ]
-    return bounded + [(case, "all coordinates", "direct") for case in feature_cases.names()]

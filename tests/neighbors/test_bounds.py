@@ -142,9 +142,7 @@ def test_what_directions_leave_out_counts_in_full():
 
 
 def _with_view(points: Placed, **tensors: Tensor) -> Placed:
-    changed = replace(points)
-    vars(changed)["view"] = replace(points.view, **tensors)
-    return changed
+    return replace(points, view=replace(points.view, **tensors))
 
 
 def _with_slack(points: Placed, coordinates: Tensor, slack: Tensor) -> Placed:

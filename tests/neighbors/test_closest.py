@@ -8,22 +8,20 @@ from placements import all_pairs, sq_distances
 from torch import Tensor
 
 from genpr.neighbors import search
-from genpr.neighbors.engine import Engine, FaissEngine
+from genpr.neighbors.engine import ONE_PROCESS
 from genpr.neighbors.search import Closest, Pairs, bounds_of_pairs, in_reach
 
 cases = pytest.mark.parametrize("case", feature_cases.names())
-engines = pytest.mark.parametrize("engine", [Engine(), FaissEngine()], ids=["torch", "faiss"])
 
 
 @cases
-@engines
-def test_bounds_of_pairs_hold(case, engine, rng):
+def test_bounds_of_pairs_hold(case, rng):
     x, y = map(torch.from_numpy, feature_cases.make(case))
     true = sq_distances(x, y)
     i, j = all_pairs(len(x), len(y))
     few = torch.from_numpy(rng.integers(0, len(i), min(len(x), len(y)) // 2))
     for index in (slice(None), few):
-        lower, upper = bounds_of_pairs(x, y, i[index], j[index], engine)
+        lower, upper = bounds_of_pairs(x, y, i[index], j[index], ONE_PROCESS)
         assert (lower <= true[i[index], j[index]]).all()
         assert (true[i[index], j[index]] <= upper).all()
         assert upper.isfinite().all()
@@ -33,7 +31,7 @@ def test_what_float32_cannot_square_is_settled_by_the_definition(monkeypatch):
     x = torch.tensor([[1e30, 0], [0, 0], [1, 1]])
     i, j = torch.tensor([0, 1, 0]), torch.tensor([1, 2, 0])
     monkeypatch.setattr(search, "bounds_by_product", lambda *_: None)
-    lower, upper = bounds_of_pairs(x, x, i, j, Engine())
+    lower, upper = bounds_of_pairs(x, x, i, j, ONE_PROCESS)
     assert lower[0] == upper[0] == sq_distances(x, x)[0, 1]
     assert lower[1] < 2 < upper[1]
 

@@ -8,13 +8,13 @@ import feature_cases
 import numpy as np
 import pytest
 import torch
-from placements import SEARCH_KINDS, frame_of
+from placements import SEARCH_KINDS, frame_of, sq_radii
 
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import sq_distances
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import Frame, Placed, choose_frame, serves
-from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbors
+from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Pairs
 
 pytestmark = [
@@ -39,7 +39,7 @@ def _moved(frame: Frame, device: str) -> Frame:
 
 
 def _everything(x: Placed, y: Placed, engine: Engine) -> list[torch.Tensor]:
-    radii = [kth_sq_distances(points, [3, 5], engine=engine) for points in (x, y)]
+    radii = [sq_radii(points, [3, 5], engine=engine) for points in (x, y)]
     tables = []
     for ties in ("closed", "strict"):
         counts = cross_counts(x, y, real_sq_radii=radii[0], fake_sq_radii=radii[1], ties=ties, engine=engine)
@@ -49,7 +49,7 @@ def _everything(x: Placed, y: Placed, engine: Engine) -> list[torch.Tensor]:
             counts.fake_balls_per_real,
             counts.reals_per_fake_ball,
         ]
-    nearest = nearest_neighbors(x, 4, engine=engine)[1]
+    nearest = nearest_between(x, y, 4, engine=engine)[1]
     assert all(table.device == x.device for table in (*radii, *tables, nearest))
     return [table.cpu() for table in (*radii, *tables, nearest)]
 
@@ -103,7 +103,7 @@ def test_nothing_found_is_on_the_gpu_too(copies, rng):
     features = torch.from_numpy(rng.normal(size=(6, 5)).repeat(copies, axis=0)).float().cuda()
     points = Frame.around(features).place(features)
     k = min(5, copies)
-    radii = kth_sq_distances(points, [k], engine=Engine(16, 16))
+    radii = sq_radii(points, [k], engine=Engine(16, 16))
     nothing = torch.full_like(radii, -torch.inf)
     counts = cross_counts(points, points, real_sq_radii=nothing, engine=Engine(16, 16))
     assert not counts.real_balls_per_fake.any()

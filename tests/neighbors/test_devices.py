@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from placements import SEARCH_KINDS, place
+from placements import SEARCH_KINDS, place, sq_radii
 from torch.overrides import TorchFunctionMode
 
 from genpr.neighbors import index as index_module
 from genpr.neighbors import search as search_module
 from genpr.neighbors.counts import cross_counts
-from genpr.neighbors.engine import Engine, FaissEngine
-from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbors
+from genpr.neighbors.engine import Engine
+from genpr.neighbors.nearest import nearest_between
 
 
 class _Homeless(TorchFunctionMode):
@@ -38,10 +38,10 @@ def test_whatever_is_made_is_made_where_the_data_is(kind, copies, rng, monkeypat
     x, y = place(*rng.normal(size=(2, 6, 5)).astype(np.float32).repeat(copies, axis=1), kind=kind)
     engine, homeless = Engine(16, 16), _Homeless()
     with homeless:
-        sq_radii = kth_sq_distances(x, [3], engine=engine)
-        nearest_neighbors(x, 3, engine=engine)
-        cross_counts(x, y, real_sq_radii=sq_radii, engine=engine)
-        cross_counts(x, y, real_sq_radii=torch.full_like(sq_radii, -torch.inf), engine=engine)
+        radii = sq_radii(x, [3], engine=engine)
+        nearest_between(x, y, 3, engine=engine)
+        cross_counts(x, y, real_sq_radii=radii, engine=engine)
+        cross_counts(x, y, real_sq_radii=torch.full_like(radii, -torch.inf), engine=engine)
     assert not homeless.seen
 
 
@@ -52,12 +52,11 @@ def test_the_default_type_of_new_tensors_does_not_matter(kind, rng, monkeypatch)
 
     def search():
         x, y = place(real, fake, kind=kind)
-        tables = [kth_sq_distances(x, [3])]
-        for engine in (FaissEngine(), Engine(16, 16)):
-            counts = cross_counts(x, y, real_sq_radii=tables[0], engine=engine)
-            index, sq = nearest_neighbors(x, 3, engine=engine)
-            tables += [counts.real_balls_per_fake, counts.fakes_per_real_ball, index.sort(dim=1).values, sq]
-        return tables
+        engine = Engine(16, 16)
+        radii = sq_radii(x, [3], engine=engine)
+        counts = cross_counts(x, y, real_sq_radii=radii, engine=engine)
+        nearest = nearest_between(x, y, 3, engine=engine)
+        return [radii, counts.real_balls_per_fake, counts.fakes_per_real_ball, *nearest]
 
     expected = search()
     torch.set_default_dtype(torch.float64)

@@ -3,13 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from placements import ENGINES, place
+from placements import ENGINES, place, sq_radii
 from torch import Tensor
 
 from genpr.neighbors import engine as engine_module
 from genpr.neighbors.counts import cross_counts
-from genpr.neighbors.engine import Engine, FaissEngine, plain_arithmetic
-from genpr.neighbors.nearest import kth_sq_distances
+from genpr.neighbors.engine import Engine, plain_arithmetic
 
 engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 CPU = torch.device("cpu")
@@ -54,24 +53,6 @@ def test_what_was_found_outlives_the_next_tile(engine, rng):
     assert _as_dict(found) == _expected(left, right)
 
 
-@engines
-@pytest.mark.parametrize("count", [1, 4, 30])
-def test_the_largest_products_are_found(engine, count, rng):
-    left, right = (
-        torch.from_numpy(rng.normal(size=(20, 6))).float(),
-        torch.from_numpy(rng.normal(size=(30, 6))),
-    )
-    right = right.float()
-    index = engine.largest(left, right, count)
-    assert index.shape == (20, count)
-    assert index.dtype == torch.int64
-    assert [len(set(row)) for row in index.tolist()] == [count] * 20
-    products = left @ right.T
-    torch.testing.assert_close(
-        products.gather(1, index).sort(descending=True).values, products.topk(count).values
-    )
-
-
 def _layouts(x: Tensor) -> dict[str, Tensor]:
     return {
         "plain": x,
@@ -82,37 +63,29 @@ def _layouts(x: Tensor) -> dict[str, Tensor]:
     }
 
 
-@pytest.mark.parametrize("engine", [Engine(), FaissEngine()], ids=["torch", "faiss"])
 @pytest.mark.parametrize("form_of_x", _layouts(torch.ones(1, 1)))
 @pytest.mark.parametrize("d", [1, 37])
-def test_differences_are_good_to_float32(engine, form_of_x, d, rng, monkeypatch):
+def test_differences_are_good_to_float32(form_of_x, d, rng, monkeypatch):
     monkeypatch.setattr(engine_module, "_CPU_CHUNK_ELEMENTS", 300)
     values = torch.from_numpy(rng.normal(5, 1, (2, 40, d))).half().float()
     i, j = torch.from_numpy(rng.integers(0, 40, (200, 2))).T  # not contiguous either
     true = (values[0][i].double() - values[1][j].double()).square().sum(dim=1)
     for form_of_y, y in _layouts(values[1]).items():
-        sq = engine.sq_differences(_layouts(values[0])[form_of_x], y, i, j)
+        sq = Engine().sq_differences(_layouts(values[0])[form_of_x], y, i, j)
         assert sq.dtype == torch.float32
         assert ((sq - true).abs() <= (d + 3) * 2.0**-24 * true).all(), form_of_y
 
 
 def test_tiles_follow_the_memory_budget(rng, monkeypatch):
     (x,) = place(rng.normal(size=(100, 4)).astype(np.float32))
-    expected = kth_sq_distances(x, [3], engine=Engine())
+    expected = sq_radii(x, [3], engine=Engine())
     for width in (6, 1000):
         budget = 2**16
         monkeypatch.setattr(engine_module, "tile_budget", lambda device, budget=budget: budget)
         tiles = Engine().tiles(width, CPU)
         assert tiles.products.numel() * 4 <= 2 * budget
         assert tiles.rows * tiles.columns >= budget / 64 / 4
-    assert torch.equal(kth_sq_distances(x, [3], engine=Engine()), expected)
-
-
-def test_faiss_is_taken_on_cpus_and_torch_where_it_is_missing(monkeypatch):
-    assert isinstance(engine_module.choose_engine(CPU), FaissEngine)
-    assert isinstance(engine_module.choose_engine(torch.device("cuda")), Engine)
-    monkeypatch.setattr(engine_module, "find_spec", lambda name: None)
-    assert isinstance(engine_module.choose_engine(CPU), Engine)
+    assert torch.equal(sq_radii(x, [3], engine=Engine()), expected)
 
 
 def _matmul_precision():
@@ -141,12 +114,12 @@ def test_plain_arithmetic_holds_inside_and_leaves_no_trace():
 @engines
 def test_users_fast_math_is_off_inside_and_on_again_afterwards(engine, rng):
     x, y = place(*rng.normal(5, 0.05, (2, 100, 64)).astype(np.float32))
-    plain_radii = kth_sq_distances(x, [3], engine=engine)
+    plain_radii = sq_radii(x, [3], engine=engine)
     plain = cross_counts(x, y, real_sq_radii=plain_radii, engine=engine)
     torch.set_float32_matmul_precision("medium")
     try:
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert torch.equal(kth_sq_distances(x, [3], engine=engine), plain_radii)
+            assert torch.equal(sq_radii(x, [3], engine=engine), plain_radii)
             counts = cross_counts(x, y, real_sq_radii=plain_radii, engine=engine)
             assert torch.is_autocast_enabled("cpu")
         assert torch.equal(counts.real_balls_per_fake, plain.real_balls_per_fake)

@@ -8,7 +8,7 @@ import torch
 from placements import ENGINES, SEARCH_KINDS, combinations, place, truth
 
 from genpr.neighbors import nearest
-from genpr.neighbors.engine import Engine
+from genpr.neighbors.engine import ONE_PROCESS, Engine
 from genpr.neighbors.index import choose_frame
 from genpr.neighbors.nearest import nearest_between
 
@@ -21,7 +21,9 @@ def by_definition(sq: np.ndarray, k: int) -> tuple[list, list]:
     return index.tolist(), np.take_along_axis(sq, index, axis=1).tolist()
 
 
-def _check(queries: np.ndarray, points: np.ndarray, k: int, *, kind: str = "all coordinates", engine=None):
+def _check(
+    queries: np.ndarray, points: np.ndarray, k: int, *, kind: str = "all coordinates", engine=ONE_PROCESS
+):
     y, x = place(points, queries, kind=kind)
     index, sq = nearest_between(x, y, k, engine=engine)
     assert (index.dtype, sq.dtype) == (torch.int64, torch.float64)
@@ -43,7 +45,7 @@ def test_every_bit_and_index_is_the_oracles(case, kind, engine):
 def test_ties_go_to_the_lowest_index(kind, k, rng):
     points = rng.integers(0, 3, (40, 3)).astype(np.float32)
     queries = rng.integers(0, 3, (50, 3)).astype(np.float32)
-    for engine in (ENGINES["faiss"], Engine(11, 9), ENGINES["direct"]):
+    for engine in (ONE_PROCESS, Engine(11, 9)):
         _check(queries, points, k, kind=kind, engine=engine)
 
 

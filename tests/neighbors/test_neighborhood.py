@@ -1,49 +1,83 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import feature_cases
 import numpy as np
 import oracle
 import pytest
 import torch
-from placements import ENGINES, combinations, place, truth
+from placements import (
+    ENGINES,
+    SEARCH_KINDS,
+    combinations,
+    frame_of,
+    is_beyond,
+    place,
+    sq_radii,
+    truth,
+    with_cells,
+)
 
+from genpr.neighbors import index as index_module
+from genpr.neighbors import nearest, search
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, sq_radii_of
-from genpr.neighbors.engine import Engine
+from genpr.neighbors.engine import ONE_PROCESS, Engine
 
 BALLS = (Ball(1), Ball(3), Ball(5), Ball(3, clipped=True), Ball(5, clipped=True))
 TIES = ("closed", "strict")
+kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
 
 
-def sq_radii(features: np.ndarray, ball: Ball) -> np.ndarray:
-    radii = oracle.kth_sq_distances(features, [ball.k])[0]
-    if not ball.clipped:
-        return radii
+@pytest.fixture
+def verified(monkeypatch) -> list[int]:
+    """How many pairs the definition was asked for, call by call."""
+    counts: list[int] = []
+    for module in (nearest, search):
+        at = module.sq_distances_at
+        monkeypatch.setattr(
+            module, "sq_distances_at", lambda *args, at=at: (counts.append(len(args[2])), at(*args))[1]
+        )
+    return counts
+
+
+def clipped(radii: np.ndarray) -> np.ndarray:
     low, high = sorted(radii)[(len(radii) - 1) // 2], sorted(radii)[len(radii) // 2]
     return np.minimum(radii, low if low == high else ((np.sqrt(low) + np.sqrt(high)) / 2) ** 2)
 
 
-def in_degrees(sq: np.ndarray, ball: Ball, largest: float, ties: str) -> list[int]:
+def in_degrees(
+    sq: np.ndarray, balls: tuple[Ball, ...], largest: list[float]
+) -> dict[tuple[Ball, str], list[int]]:
     """Each row left out in turn, the balls of the others drawn without it."""
-    degrees = []
+    ks = [ball.k for ball in balls]
+    degrees = {(ball, ties): [] for ball in balls for ties in TIES}
     for row in range(len(sq)):
         others = np.delete(np.delete(sq, row, axis=0), row, axis=1)
         np.fill_diagonal(others, np.inf)
-        radii = np.sort(others, axis=1)[:, ball.k - 1]
-        radii = np.minimum(radii, largest) if ball.clipped else radii
+        kth = np.partition(others, [k - 1 for k in ks], axis=1)
         to_row = np.delete(sq[row], row)
-        degrees.append(int((to_row <= radii if ties == "closed" else to_row < radii).sum()))
+        for ball, limit in zip(balls, largest, strict=True):
+            radii = kth[:, ball.k - 1].clip(max=limit) if ball.clipped else kth[:, ball.k - 1]
+            degrees[ball, "closed"].append(int((to_row <= radii).sum()))
+            degrees[ball, "strict"].append(int((to_row < radii).sum()))
     return degrees
 
 
-def check(features: np.ndarray, points, *, keep: int, engine=None) -> None:
+def check(features: np.ndarray, points, *, keep: int, engine=ONE_PROCESS) -> None:
     sq = oracle.sq_distances(features, features)
     others = np.sort(np.where(np.eye(len(sq), dtype=bool), np.inf, sq), axis=1)
+    radii = {
+        ball: clipped(others[:, ball.k - 1]) if ball.clipped else others[:, ball.k - 1] for ball in BALLS
+    }
+    degrees = in_degrees(sq, BALLS, [each.max() for each in radii.values()])
     for ties in TIES:
         found = Neighborhood.of(points, BALLS, ties=ties, keep=keep, engine=engine)
-        for ball, radii, degrees in zip(BALLS, found.sq_radii, found.in_degrees, strict=True):
-            expected = sq_radii(features, ball)
-            assert radii.tolist() == expected.tolist()
-            assert degrees.tolist() == in_degrees(sq, ball, expected.max(), ties)
+        assert (found.sq_radii.dtype, found.in_degrees.dtype) == (torch.float64, torch.int64)
+        for ball, of_ball, in_ball in zip(BALLS, found.sq_radii, found.in_degrees, strict=True):
+            assert of_ball.tolist() == radii[ball].tolist()
+            assert in_ball.tolist() == degrees[ball, ties]
         lists = found.lists
         assert lists.length == min(keep, len(features) - 1)
         np.testing.assert_allclose(lists.sq, others[:, : lists.length], rtol=1e-5, atol=1e-30)
@@ -52,32 +86,30 @@ def check(features: np.ndarray, points, *, keep: int, engine=None) -> None:
         assert all(len({i, *row}) == lists.length + 1 for i, row in enumerate(lists.index.tolist()))
 
 
+def check_radii(features: np.ndarray, points, ks: list[int], engine=ONE_PROCESS) -> None:
+    assert sq_radii(points, ks, engine=engine).tolist() == oracle.kth_sq_distances(features, ks).tolist()
+
+
 @pytest.mark.parametrize(("case", "kind", "engine"), combinations(2))
 def test_everything_is_the_oracles(case, kind, engine):
     expected = truth(case)
-    x, y = place(expected.real, expected.fake, kind=kind)
+    x, y = place(expected.real, expected.fake, kind=kind)  # the reals' frame may serve the fakes badly
     for features, points in ((expected.real, x), (expected.fake, y)):
         check(features, points, keep=9, engine=ENGINES[engine])
 
 
-engines = pytest.mark.parametrize("engine", [Engine(8, 8), ENGINES["direct"]], ids=["bounded", "direct"])
-
-
-@engines
 @pytest.mark.parametrize("keep", [0, 1, 64, 1000])
-def test_any_number_of_neighbors_can_be_kept(keep, engine):
+def test_any_number_of_neighbors_can_be_kept(keep):
     expected = truth("off_center")
-    check(expected.real, place(expected.real)[0], keep=keep, engine=engine)
+    check(expected.real, place(expected.real)[0], keep=keep, engine=Engine(8, 8))
 
 
-@engines
 @pytest.mark.parametrize("copies", [4, 6, 7, 40])
-def test_copies_lie_in_the_balls_of_each_other(rng, copies, engine):
+def test_copies_lie_in_the_balls_of_each_other(rng, copies):
     features = rng.integers(0, 4, (60, 3)).astype(np.float32)
     features[rng.permutation(60)[:copies]] = features[0]
     features[0, features[0] == 0] = -0.0
-    (points,) = place(features)
-    check(features, points, keep=5, engine=engine)
+    check(features, place(features)[0], keep=5, engine=Engine(8, 8))
 
 
 def test_equal_distances_are_equal_in_the_lists(rng):
@@ -93,3 +125,96 @@ def test_a_median_radius_leaves_points_on_its_sphere():
     sq = torch.tensor([1.0, 9.0, 4.0, 16.0], dtype=torch.float64)
     assert sq_radii_of(Ball(1, clipped=True), sq).tolist() == [1.0, 6.25, 4.0, 6.25]
     assert sq_radii_of(Ball(1), sq).tolist() == [1.0, 9.0, 4.0, 16.0]
+
+
+@pytest.mark.parametrize("case", ["off_center", "near_duplicates", "duplicates"])
+@pytest.mark.parametrize("masses", [30, 10**9])
+def test_threads_change_no_radius(case, masses, monkeypatch):
+    monkeypatch.setattr(nearest, "_MASSES", masses)
+    torch.set_num_threads(3)  # the fixture for all tests puts the number back
+    features = truth(case).real
+    check_radii(features, *place(features, kind="principal directions and cells"), [2, 5], Engine(40, 64))
+    assert torch.get_num_threads() == 3
+
+
+@kinds
+def test_ks_in_any_order_up_to_all_others(kind, rng):
+    for features, ks in (
+        (rng.integers(0, 4, (40, 3)), ([1], [5, 3, 5], [20], [39, 1])),
+        (rng.normal(size=(2, 4)), ([1],)),
+        (rng.normal(size=(7, 4)), ([1], [6])),
+        (rng.normal(size=(2, 4)).repeat(3, axis=0), ([1], [5])),
+    ):
+        (x,) = place(features.astype(np.float32), kind=kind)
+        for each in ks:
+            for engine in (ONE_PROCESS, Engine(16, 9), Engine(2, 3)):
+                check_radii(features.astype(np.float32), x, each, engine)
+
+
+@kinds
+def test_float16_features_are_measured_as_the_floats_they_stand_for(kind, rng):
+    halves = torch.from_numpy(rng.normal(5, 0.1, (150, 40))).half()
+    check_radii(halves.float().numpy(), frame_of(halves.float(), kind).place(halves), [1, 4])
+
+
+@pytest.mark.parametrize("case", ["off_center", "huge_values", "scales_no_float32_square_can_hold"])
+def test_coordinates_that_are_not_kept_change_no_radius(case, monkeypatch):
+    monkeypatch.setattr(index_module, "_KEPT_BYTES", 0)
+    (x,) = place(truth(case).real)
+    assert x.view.augmented is None
+    check_radii(truth(case).real, x, [3])
+
+
+@kinds
+def test_rows_at_the_edge_of_what_a_frame_holds(kind, rng):
+    usual = torch.from_numpy(rng.normal(size=(110, 6))).float()
+    frame = frame_of(usual, kind)
+    far = 2.0**60 / frame.scale / np.sqrt(6) * (1 + 0.02 * torch.from_numpy(rng.normal(size=(40, 6)))).float()
+    if "cells" in kind:
+        inside = with_cells(frame, far, 8).centers
+        frame = replace(frame, centers=torch.cat([frame.centers, inside[inside.norm(dim=1) > 0]]))
+    features = torch.cat([far, usual])
+    points = frame.place(features)
+    assert 5 < is_beyond(points.view).sum() <= 35
+    check_radii(features.numpy(), points, [1, 5])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"search.bounds_by_product": lambda *_: None},
+        {"nearest._MARGIN": 1},
+        {"nearest._SPREAD_ROWS": 1},
+        {"search._HELD_PORTION": 100, "nearest._MASSES": 30, "nearest._VERIFIED": 7},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+@pytest.mark.parametrize("case", ["near_duplicates", "scales_no_float32_square_can_hold"])
+def test_shortcuts_change_no_radius(changed, case, monkeypatch):
+    for name, value in changed.items():
+        monkeypatch.setattr(f"genpr.neighbors.{name}", value)
+    features = feature_cases.make(case)[0]
+    for kind in ("all coordinates", "principal directions and cells"):
+        check_radii(features, *place(features, kind=kind), [1, 3, 5], Engine(7, 64))
+
+
+@kinds
+@pytest.mark.parametrize("engine", [ONE_PROCESS, Engine(64, 7)], ids=["default", "64 x 7"])
+def test_few_pairs_are_verified(kind, engine, rng, verified):
+    features = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 60)) + 0.01 * rng.normal(size=(500, 60))
+    sq_radii(*place(features.astype(np.float32), kind=kind), [5], engine=engine)
+    assert sum(verified) < 1.5 * 500
+
+
+@kinds
+def test_copies_are_settled_without_verification(kind, rng, verified):
+    features = np.full((900, 16), 2.5, dtype=np.float32)
+    features[::3] += rng.normal(20, 1, size=(300, 16)).astype(np.float32)
+    (x,) = place(features, kind=kind)
+    found = sq_radii(x, [5])
+    assert sum(verified) < 4 * 900  # of 600 x 600 pairs of copies
+    assert (found[0] == 0).tolist() == [i % 3 != 0 for i in range(900)]
+    verified.clear()
+    (x,) = place(rng.normal(size=(6, 50)).astype(np.float32).repeat(20, axis=0), kind=kind)
+    assert not sq_radii(x, [5]).any()
+    assert sum(verified) < 3 * 120 * 7

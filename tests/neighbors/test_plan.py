@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from placements import sq_radii
 from torch import Tensor
 
 from genpr.neighbors.index import Frame, choose_frame, principal_directions, serves
-from genpr.neighbors.nearest import kth_sq_distances
 
 N, D = 4000, 256  # enough rows and columns for a choice
 
@@ -119,11 +119,11 @@ def test_a_choice_is_deterministic_and_touches_no_random_state(features):
 def test_a_choice_changes_no_radius():
     features = _learned(1)
     frame = _frame_of_learned()
-    found = kth_sq_distances(frame.place(features), [1, 5])
-    assert torch.equal(found, kth_sq_distances(Frame.around(features).place(features), [1, 5]))
+    found = sq_radii(frame.place(features), [1, 5])
+    assert torch.equal(found, sq_radii(Frame.around(features).place(features), [1, 5]))
     halves = features.half()
-    found = kth_sq_distances(choose_frame(halves, 5).place(halves), [5])
-    assert torch.equal(found, kth_sq_distances(Frame.around(halves).place(halves), [5]))
+    found = sq_radii(choose_frame(halves, 5).place(halves), [5])
+    assert torch.equal(found, sq_radii(Frame.around(halves).place(halves), [5]))
 
 
 def test_users_fast_math_does_not_matter_and_stays():

@@ -14,12 +14,11 @@ from torch import Tensor
 from genpr.neighbors import nearest, resample
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, sq_radii_of
-from genpr.neighbors.engine import Engine, Workers, choose_engine
+from genpr.neighbors.engine import ONE_PROCESS, Engine, Workers
 from genpr.neighbors.halves import Halves, Hits, counted, others_for, packed, unpacked
 from genpr.neighbors.index import Placed
-from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.nearest import longer_lists as search_again
-from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
+from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet
 from genpr.neighbors.search import Pairs, visit
 
 CPU = torch.device("cpu")
@@ -51,17 +50,11 @@ def resampled(points: Placed, *, stream: int, listed: int = 64, count: int = COU
 
 
 def replicate_counts(
-    real: ResampledSet, fake: ResampledSet, asked, *, engine=None, advance=lambda _pairs: None
+    real: ResampledSet, fake: ResampledSet, asked, *, engine=ONE_PROCESS, advance=lambda _pairs: None
 ):
-    engine = engine or choose_engine(CPU)
-    most = max(len(real.points), len(fake.points))
-    of_others = [each for each in asked if each.rows == "other"]
-    direct = {}
-    if engine.is_direct(most, most, real.points.features.shape[1]):
-        direct = direct_replicate_counts(real, fake, of_others, engine)
     counter = ReplicateCounter(real, fake, asked, engine=engine)
     visit(real.points, fake.points, [counter], engine=engine, advance=advance)
-    return counter.counts() | direct
+    return counter.counts()
 
 
 def members(side: ResampledSet, half: int) -> NDArray:
@@ -114,7 +107,13 @@ def assert_counts(real: ResampledSet, fake: ResampledSet, found: dict[Asked, Ten
 
 
 def check(
-    real: NDArray, fake: NDArray, asked=(), *, kind: str = "all coordinates", listed: int = 64, engine=None
+    real: NDArray,
+    fake: NDArray,
+    asked=(),
+    *,
+    kind: str = "all coordinates",
+    listed: int = 64,
+    engine=ONE_PROCESS,
 ) -> None:
     x, y = place(real, fake, kind=kind)
     sides = resampled(x, stream=0, listed=listed), resampled(y, stream=1, listed=listed)
@@ -185,14 +184,6 @@ def test_tiles_and_threads_change_nothing(rng, monkeypatch):
     for engine in (Engine(7, 64), Engine(40, 9)):
         after = replicate_counts(*sides, [*ASKED, *OWN], engine=engine)
         assert all((before[each] == after[each]).all() for each in before)
-
-
-def test_one_question_has_the_same_answer_alone(rng):
-    x, y = place(whole_numbers(rng, 40, 3), whole_numbers(rng, 50, 3))
-    sides = resampled(x, stream=0), resampled(y, stream=1)
-    together = replicate_counts(*sides, [*ASKED, *OWN])
-    for each in [*ASKED[::5], *OWN[::5]]:
-        assert (replicate_counts(*sides, [each])[each] == together[each]).all()
 
 
 def test_what_bounds_settle_needs_no_distance(rng, monkeypatch):
@@ -318,7 +309,7 @@ def test_longer_lists_hold_the_nearest(rng, kind, length, monkeypatch):
     (points,) = place(features, kind=kind)
     rows = torch.tensor([3, 99, 0, 57])
     with Workers(CPU) as workers:
-        lists = search_again(points, rows, length, choose_engine(CPU), workers)
+        lists = search_again(points, rows, length, ONE_PROCESS, workers)
     others = oracle.sq_distances(features, features)[rows.numpy()]
     assert lists.index.shape == (4, min(length, 99))
     assert lists.sq.tolist() == np.take_along_axis(others, lists.index.numpy(), axis=1).tolist()
@@ -343,12 +334,3 @@ def test_lists_are_searched_again_only_where_they_are_too_short(rng, monkeypatch
         side = resampled(points, stream=0, listed=listed)
         replicate_counts(side, side, [Asked("real", Ball(3), "owners")])
         assert least <= sum(asked) <= most
-
-
-def test_lists_are_what_is_looked_up(rng):
-    """Swapped lists give other counts: the test of all counts would see it."""
-    x, y = place(whole_numbers(rng, 50, 3), whole_numbers(rng, 50, 3))
-    real, fake = resampled(x, stream=0), resampled(y, stream=1)
-    swapped = ResampledSet(real.points, NeighborLists(fake.lists.index, fake.lists.sq), real.halves)
-    with pytest.raises(AssertionError):
-        assert_counts(real, fake, replicate_counts(swapped, fake, ASKED))

@@ -331,8 +331,7 @@ class TestWork:
     )
     def test_nothing_is_searched_that_is_not_needed(self, ks, fit, count, rng, monkeypatch):
         engine = CountingEngine()
-        monkeypatch.setattr("genpr.metrics.real_manifold.choose_engine", lambda _device: engine)
-        monkeypatch.setattr("genpr.neighbors.counts.choose_engine", lambda _device: engine)
+        monkeypatch.setattr("genpr.metrics.real_manifold.ENGINE", engine)
         side = fitted(rng.normal(size=(self.N, 4)), ks, intervals=False)
         assert engine.products == fit
         for _ in range(2):
