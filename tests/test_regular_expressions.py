@@ -1,239 +1,120 @@
-"""No regular expression in genpr takes more than linear time.
+"""No regular expression in genpr takes more than linear time on a long text.
 
-The expressions are found in the syntax trees of the modules. Parts of texts that an expression matches are repeated
-behind a prefix of such a text. Each text is given to the methods that the module calls, at growing lengths; the steps are
-small where time grows fast, so that an exponential expression is noticed before it hangs.
+Parts of texts that an expression matches, and pairs of characters, are repeated behind a prefix of such a text. What takes
+long is measured again at four times the length; exponential expressions are noticed at small lengths before they hang.
 """
 
 import ast
-import functools
+import itertools
 import re
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from hypothesis.errors import Unsatisfiable
 
 import genpr
 
-ROOT = Path(genpr.__file__).parent
-FLAGS_AT = {
-    "compile": 1,
-    "match": 2,
-    "fullmatch": 2,
-    "search": 2,
-    "findall": 2,
-    "finditer": 2,
-    "split": 3,
-    "sub": 4,
-    "subn": 4,
-}
-METHODS = frozenset(FLAGS_AT) - {"compile"}
-LENGTH = 4_096
-QUICK = 0.0006  # CPU seconds for LENGTH characters: what takes longer is measured at several lengths
-NEGLIGIBLE = (
-    0.00005  # CPU seconds: where a text takes less, an exponential expression survives doubling its length
-)
-ALPHABET = "a0_Z é中\t\n-.,:;\"'([<!\x00"
-
-# Expressions that are not literals, by their source: values for the names in them.
-BUILT = {
-    r'rf"\.(?:{names})\.[^.]+\.tmp"': {"names": "a|b"},
-}
+FLAGS_AT = dict.fromkeys(("match", "fullmatch", "search", "findall", "finditer"), 2)
+FLAGS_AT |= {"compile": 1, "split": 3, "sub": 4}
+GIVEN = {"re": re, "names": "a|b"}  # what expressions that are no literals are made of
+LENGTHS = (12, 16, 20, 24, 28, 1_000)
+QUICK = 0.0004  # seconds for the longest: linear expressions take less, and quadratic ones more
 
 
-def base_name(node):
-    """The name that an expression such as `name[key]` begins with."""
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else None
-
-
-def expressions_in(tree):
-    """Each regular expression in a module: its node, its flags' node, and the methods that it is used with."""
-    used, bound = {}, {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr in METHODS:
-            used.setdefault(base_name(node.value), set()).add(node.attr)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            names = {base_name(part) for target in node.targets for part in ast.walk(target)}
-            methods = set().union(*(used.get(name, ()) for name in names - {None}))
-            bound |= dict.fromkeys(map(id, ast.walk(node.value)), methods)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            assert node.module != "re", "import re as a whole, so that its calls are found"
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        name, keywords = node.func.attr, {keyword.arg: keyword.value for keyword in node.keywords}
-        if name in FLAGS_AT and base_name(node.func.value) == "re":
-            flags = keywords.get("flags", (node.args[FLAGS_AT[name] :] or [None])[0])
-            methods = bound.get(id(node)) or {"match", "search"} if name == "compile" else {name}
-            yield node.args[0], flags, methods
-        elif name == "filterwarnings":
-            yield from ((keywords[key], None, {"match"}) for key in ("message", "module") if key in keywords)
-
-
-def evaluated(node, names):
-    return eval(compile(ast.Expression(node), "<expression>", "eval"), {"re": re, **names})
-
-
-@functools.cache
-def collected():
-    """Place -> expression and methods, for all of the package; and the sources of those that are not literals."""
-    found, built = {}, set()
-    for path in sorted(ROOT.rglob("*.py")):
+def expressions():
+    """Each expression in genpr with its place and the methods that it is used with."""
+    for path in sorted(Path(genpr.__file__).parent.rglob("*.py")):
         code = path.read_text(encoding="utf-8")
-        if "re." not in code and "filterwarnings" not in code:
-            continue
-        for node, flags, methods in expressions_in(ast.parse(code)):
-            place = f"{path.relative_to(ROOT)}:{node.lineno}:{node.col_offset}"
-            source = ast.get_source_segment(code, node)
-            if not isinstance(node, ast.Constant):
-                built.add(source)
-                if source not in BUILT:
-                    continue
-            text = evaluated(node, BUILT.get(source, {}))
-            found[place] = re.compile(text, evaluated(flags, {}) if flags else 0), frozenset(methods)
-    return found, built
+        nodes = list(ast.walk(ast.parse(code))) if "import re\n" in code else []
+        assigned = [node for node in nodes if isinstance(node, ast.Assign)]
+        names = {id(part): ast.unparse(node.targets[0]) for node in assigned for part in ast.walk(node.value)}
+        for node in nodes:
+            function = getattr(node, "func", None)
+            name = getattr(function, "attr", None)
+            if name not in FLAGS_AT or ast.unparse(function.value) != "re":
+                continue
+            used = rf"\b{re.escape(names.get(id(node), '-'))}(?:\[\w+\])?\.({'|'.join(FLAGS_AT)})\("
+            methods = {name} if name != "compile" else set(re.findall(used, code)) or {"search"}
+            flags = node.args[FLAGS_AT[name] :] + [
+                each.value for each in node.keywords if each.arg == "flags"
+            ]
+            pattern = re.compile(*(eval(ast.unparse(each), GIVEN) for each in (node.args[0], *flags)))
+            yield f"{path.name}:{node.lineno}", pattern, methods
 
 
-# Texts
-
-
-def samples(pattern, most=40):
-    """Texts that an expression matches as a whole, always the same."""
-    found = []
-
-    @settings(
-        max_examples=most,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(st.from_regex(pattern, fullmatch=True))
-    def draw(text):
-        found.append(text if isinstance(text, str) else text.decode("latin-1"))
-
-    with suppress(Unsatisfiable):  # of assertions that look ahead or behind
-        draw()
-    return sorted({text[:30] for text in found}, key=len)
+def example(parsed, times):
+    """A text that an expression matches but for assertions: one of its choices, and `times` of what is repeated."""
+    text = ""
+    for kind, value in parsed:
+        kind, value = value[0] if str(kind) == "IN" else (kind, value)
+        match str(kind):
+            case "LITERAL":
+                text += chr(value)
+            case "RANGE":
+                text += chr(value[0])
+            case "CATEGORY":
+                text += {"CATEGORY_SPACE": " ", "CATEGORY_DIGIT": "0"}.get(str(value), "a")
+            case "ANY" | "NOT_LITERAL" | "NEGATE":
+                text += "a"
+            case "BRANCH":
+                text += example(value[1][times % len(value[1])], times)
+            case "SUBPATTERN" | "ATOMIC_GROUP":
+                text += example(value[3] if str(kind) == "SUBPATTERN" else value, times)
+            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+                text += example(value[2], times) * max(value[0], min(value[1], times))
+    return text
 
 
 def attacks(pattern):
     """Prefix, what is repeated behind it, and an end that makes the match fail."""
-    texts = samples(pattern)
-    literal = re.sub(r"\W", "", str(pattern.pattern))
-    letters = list(dict.fromkeys((*ALPHABET, *"".join(texts)[:40], *literal[:20])))
-    if isinstance(pattern.pattern, bytes):
-        letters = [letter for letter in letters if letter.isascii()]
-    pieces = [("", a + b) for a in letters for b in letters if a <= b or a + b == "- "]
-    for text in texts[:25]:
-        for start in range(min(len(text), 8)):
-            pieces += [(text[:start], text[start : start + size]) for size in (1, 2, 3, 5)]
-            pieces.append(("", text[: start + 1]))
-    for prefix, piece in dict.fromkeys(pieces):
-        yield from ((prefix, piece, end) for end in ("", "\n!", "\x00", "0") if piece)
-
-
-# Measuring
-
-
-def seconds(run, text):
-    started = time.thread_time()
-    run(text)
-    return time.thread_time() - started
-
-
-def takes_too_long(run, made):
-    """Whether the time for a text grows faster than its length; `made(n)` is a text of about n characters."""
-    length = 16
-    while (took := seconds(run, made(length))) < QUICK or (took := seconds(run, made(length))) < QUICK:
-        if length >= LENGTH:
-            return False
-        length = min(LENGTH, length * 2 if took < NEGLIGIBLE else max(length + 4, length * 5 // 4))
-    return all(grows_faster_than_linear(run, made, length) for _ in range(3))  # again, as machines are noisy
-
-
-def grows_faster_than_linear(run, made, length):
-    base = min(seconds(run, made(length)) for _ in range(3))
-    for factor, most in ((1.25, 2), (2, 3.2), (4, 8)):  # linear is 1.25, 2 and 4; quadratic is 1.6, 4 and 16
-        if min(seconds(run, made(int(length * factor))) for _ in range(2)) > most * base:
-            return True
-    return False
-
-
-def called(pattern, method, text):
-    if isinstance(pattern.pattern, bytes):
-        text = text.encode("latin-1")
-    if method in ("sub", "subn"):
-        getattr(pattern, method)(text[:0], text)
-    elif method == "finditer":
-        list(pattern.finditer(text))
-    else:
-        getattr(pattern, method)(text)
+    texts = [example(re._parser.parse(pattern.pattern, pattern.flags), times)[:20] for times in (1, 2, 3)]
+    letters = dict.fromkeys("a0_Z é\t\n-.,<" + "".join(texts))
+    pieces = {("", a + b) for a, b in itertools.product(letters, letters)}
+    for text in texts:
+        for start, end in itertools.combinations(range(len(text) + 1), 2):
+            pieces |= {("", text[start:end]), (text[:start], text[start:end])}
+    return [(*piece, end) for piece in sorted(pieces) for end in ("\n!", "0")]
 
 
 def slow_text(pattern, methods):
-    """A generated text on which an expression takes more than linear time; None if none was found."""
-    texts = list(attacks(pattern)) if re.search(r"[*+}]", str(pattern.pattern)) else []
-    for method in sorted(methods):
-        run = functools.partial(called, pattern, method)
-        for prefix, piece, end in texts:
-            if takes_too_long(run, lambda n: prefix + piece * (n // len(piece)) + end):  # noqa: B023
-                return f"{method}({prefix!r} + {piece!r} * n + {end!r})"
+    """A text on which an expression takes more than linear time; None if none was found."""
+    is_bytes = isinstance(pattern.pattern, bytes)
+
+    def seconds(length):
+        text = prefix + piece * (length // len(piece)) + end
+        text = text.encode("latin-1") if is_bytes else text
+        started = time.thread_time()
+        found = getattr(pattern, method)(*[text[:0]] * (method == "sub"), text)
+        _ = [*found] if method == "finditer" else None
+        return time.thread_time() - started
+
+    tried = attacks(pattern) if re.search(r"[*+}]", str(pattern.pattern)) else ()
+    for method, (prefix, piece, end) in itertools.product(sorted(methods), tried):
+        length = next((each for each in LENGTHS if seconds(each) > QUICK), None)
+        took = min(seconds(length) for _ in range(3)) if length else 0
+        if took > QUICK and (length < LENGTHS[-1] or min(seconds(4 * length) for _ in range(3)) > 8 * took):
+            return f"{method}({prefix!r} + {piece!r} * n + {end!r})"
     return None
 
 
-def test_every_expression_is_examined():
-    found, built = collected()
-    assert built == set(BUILT)  # give values for the names in a new one, and remove those that are gone
-    assert len(found) > 40
-
-
 def test_expressions_in_genpr_take_linear_time():
-    slow = {place: text for place, use in collected()[0].items() if (text := slow_text(*use)) is not None}
-    assert slow == {}
+    found = list(expressions())
+    assert len(found) > 60
+    assert {place: text for place, *use in found if (text := slow_text(*use)) is not None} == {}
 
 
 SUPERLINEAR = {
-    "nested": (r"(a+)+$", "match"),
-    "nested-search": (r"(a+)+$", "search"),
-    "alternatives": (r"(?:a|b|ab)*c", "match"),
-    "words": (r"^(\w+\s?)*$", "match"),
-    "optional": (r"(?:x?y?)*z", "fullmatch"),
-    "bounded": (r"(?:a{1,30}){1,30}b", "match"),
-    "spaces-at-end": (r"\s+$", "search"),
-    "possessive-search": (r"\s++x", "search"),
-    "adjacent": (r"\d+\d+x", "match"),
-    "comment": (r"<!--.*?-->", "finditer"),
-    "end-of-name": (r"([A-Za-z]+)[^A-Za-z0-9]*$", "search"),
-    "backreference": (r"<(b|i)>.*</\1>", "search"),
-    "html": (rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)", "match"),
-    "brackets": (r"\s*[(（]([^()（）]{1,60})[)）]$", "search"),
+    "match": (r"(a+)+$", r"(?:a|b|ab)*c", r"^(\w+\s?)*$", r"(?:a{1,30}){1,30}b", r"\d+\d+x"),
+    "search": (r"(a+)+$", r"\s+$", rb"\s++x", r"([A-Za-z]+)[^A-Za-z0-9]*$", r"<(b|i)>.*</\1>"),
+    "fullmatch": (r"(?:x?y?)*z",),
+    "finditer": (r"<!--.*?-->",),
+    "sub": (r"\s*[(]([^()]{1,60})[)]$",),
 }
-LINEAR = {
-    "delimited": (r"[^()]+[(][^()]+[)]", "fullmatch"),
-    "bounded": (r"[(（]([^()（）]{1,60})[)）]$", "search"),
-    "atomic": (r"(?>a+)b", "match"),
-    "words": (r"\w+(?: \w+)*", "fullmatch"),
-    "lazy": (r"(.+?)-\d+\.png", "fullmatch"),
-}
+LINEAR = {"match": (r"(?>a+)b",), "fullmatch": (r"[^()]+[(][^()]+[)]", r"\w+(?: \w+)*")}
 
 
-@pytest.mark.parametrize("case", SUPERLINEAR)
-def test_superlinear_expressions_are_found(case):
-    text, method = SUPERLINEAR[case]
-    flags = re.IGNORECASE | re.DOTALL if case in ("html", "comment") else 0
-    assert slow_text(re.compile(text, flags), {method}) is not None
-
-
-@pytest.mark.parametrize("case", LINEAR)
-def test_linear_expressions_are_accepted(case):
-    text, method = LINEAR[case]
-    assert slow_text(re.compile(text), {method}) is None
+@pytest.mark.parametrize("cases", [SUPERLINEAR, LINEAR], ids=["superlinear", "linear"])
+def test_superlinear_expressions_are_found(cases):
+    pairs = [(method, text) for method, texts in cases.items() for text in texts]
+    slow = [(method, text) for method, text in pairs if slow_text(re.compile(text), {method}) is not None]
+    assert slow == (pairs if cases is SUPERLINEAR else [])
