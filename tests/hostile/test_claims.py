@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import os
 import struct
 import time
@@ -13,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 
 import numpy as np
+import numpy.testing  # which parses JSON when it is imported
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -59,13 +59,10 @@ def npy_header(descr, shape):
 @lru_cache
 def zip_of_zeros(name, head, megabytes, compression=zipfile.ZIP_DEFLATED):
     file = io.BytesIO()
-    with (
-        zipfile.ZipFile(file, "w", compression, compresslevel=1) as archive,
-        archive.open(name, "w") as member,
-    ):
-        member.write(head)
+    with zipfile.ZipFile(file, "w", compression, compresslevel=1) as archive, archive.open(name, "w") as out:
+        out.write(head)
         for _ in range(megabytes):
-            member.write(bytes(2**20))
+            out.write(bytes(2**20))
     return file.getvalue()
 
 
@@ -80,7 +77,7 @@ ZIP_READERS = {
 
 @pytest.mark.parametrize("name", ZIP_READERS)
 @pytest.mark.parametrize("forged", ["compressed", "unpacked"])
-@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA], ids=["deflate", "lzma"])
+@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2], ids=["deflate", "bzip2"])
 def test_no_member_of_an_archive_unpacks_more_than_it_may(tmp_path, name, forged, compression):
     """Whoever reads it, and whichever of its two sizes the directory forges: the compressed one up, or the other one down."""
     heads = {
@@ -90,7 +87,8 @@ def test_no_member_of_an_archive_unpacks_more_than_it_may(tmp_path, name, forged
         "arr_1.npy": npy_header("<i8", (10 * 2**20,)),
         "mu.npy": npy_header("<f8", (2048,)),
     }
-    data = bytearray(zip_of_zeros(name, heads[name], 80, compression))
+    size = 80 if compression == zipfile.ZIP_DEFLATED else 40
+    data = bytearray(zip_of_zeros(name, heads[name], size, compression))
     at = data.rindex(b"PK\1\2")
     place, value = (20, 2**31) if forged == "compressed" else (24, 1000)
     data[at + place : at + place + 4] = struct.pack("<I", value)
@@ -104,19 +102,12 @@ def test_no_member_of_an_archive_unpacks_more_than_it_may(tmp_path, name, forged
 
 
 def test_an_array_of_images_may_shrink_as_deflate_can_but_no_further(tmp_path):
-    shape = (80, 1024, 341, 3)
-    for compression, code in ((zipfile.ZIP_DEFLATED, None), (zipfile.ZIP_BZIP2, "zip-bomb")):
-        file = io.BytesIO()
-        with zipfile.ZipFile(file, "w", compression) as archive:
-            archive.writestr("arr_0.npy", npy_header("|u1", shape) + bytes(math.prod(shape)))
-        path = tmp_path / "x.npz"
-        path.write_bytes(file.getvalue())
-        if code is None:
-            assert len(open_source(path)) == 80
-        else:
-            with pytest.raises(DataError) as caught:
-                open_source(path)
-            assert caught.value.code == code
+    path, header = tmp_path / "x.npz", npy_header("|u1", (27, 1024, 1024, 3))
+    path.write_bytes(zip_of_zeros("arr_0.npy", header, 81))
+    assert len(open_source(path)) == 27
+    path.write_bytes(zip_of_zeros("arr_0.npy", header, 81, zipfile.ZIP_BZIP2))
+    with pytest.raises(DataError, match="zip bomb"):
+        open_source(path)
 
 
 @pytest.mark.parametrize("shape", [(2**40, 4), (2**62, 2**62), (10**6, 4), (True, 4), (-1, 4), ()], ids=str)
@@ -126,13 +117,7 @@ def test_arrays_are_no_larger_than_their_files(tmp_path, shape, kind):
     path.write_bytes(npy_header("<f4" if kind == "features" else "<i8", shape) + bytes(64))
     with little_memory(), pytest.raises(DataError) as caught:
         load_features(path) if kind == "features" else open_labels(path, None, "real")
-    assert caught.value.code in {
-        "file-damaged",
-        "feature-shape",
-        "array-damaged",
-        "npy-damaged",
-        "label-kind",
-    }
+    assert caught.value.code in {"file-damaged", "feature-shape", "npy-damaged", "label-kind"}
 
 
 @pytest.mark.parametrize(
@@ -175,13 +160,13 @@ def test_json_that_is_nested_without_end_or_has_endless_numbers(tmp_path, text):
 def dense(tmp_path_factory):
     """Files that are small beside the objects that they would become, by suffix."""
     folder = tmp_path_factory.mktemp("dense")
-    values = b'{"":{}},' * 8_500_000
+    values = b"{[]" * 12_300_000  # the densest that parsers are spared
     (folder / "x.json").write_bytes(b'{"labels": [' + values + b"0]}")
     (folder / "x.jsonl").write_bytes(b'{"id": "a", "file": "a.png", "text": "a", "": [' + values + b"0]}\n")
-    (folder / "x.csv").write_bytes(b"a,b\n" * 14_000_000)
-    (folder / "x.txt").write_bytes(b"ab\n" * 30_000_000)
+    (folder / "x.csv").write_bytes(b"a,b" + b"\n" * 13_600_000)
+    (folder / "x.txt").write_bytes(b"\n" * 27_000_000)
     with zipfile.ZipFile(folder / "x.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.writestr("dataset.json", b'{"labels": [' + b'{"":{}},' * 2_800_000 + b"0]}")
+        archive.writestr("dataset.json", values[: 2**24])
     header = npy_header("<i8", (190_000_000,))
     (folder / "x.npy").write_bytes(header)
     os.truncate(folder / "x.npy", len(header) + 8 * 190_000_000)  # without using the disk
@@ -207,10 +192,8 @@ def test_what_would_take_gigabytes_once_it_is_parsed_is_refused_before(dense, re
     name, read = DENSE_READERS[reader]
     monkeypatch.setattr("json.loads", lambda *_, **__: pytest.fail("it was parsed"))
     monkeypatch.setattr("csv.reader", lambda *_, **__: pytest.fail("it was parsed"))
-    with (
-        little_memory(5 * (dense / name).stat().st_size) if name == "x.txt" else nullcontext(),
-        pytest.raises(DataError),
-    ):
+    memory = little_memory(5 * (dense / name).stat().st_size) if name == "x.txt" else nullcontext()
+    with memory, pytest.raises(DataError, match="it would take about .* GB of memory"):
         read(dense / name)
 
 
@@ -227,7 +210,7 @@ POOLS = []  # what was allocated from one may outlive its test
 
 
 @contextmanager
-def little_arrow_memory(most=2**26):
+def little_arrow_memory(most):
     """Of what pyarrow takes."""
     usual = pa.default_memory_pool()
     pool = pa.proxy_memory_pool(usual)
@@ -243,27 +226,17 @@ def little_arrow_memory(most=2**26):
 @pytest.mark.parametrize("codec", ["zstd", "gzip"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("dictionary", [False, True], ids=["plain", "dictionary"])
-@pytest.mark.parametrize("is_struct", [False, True], ids=["bytes", "struct"])
-def test_pages_of_a_parquet_file_are_refused_before_they_unfold(
-    tmp_path, codec, version, dictionary, is_struct
-):
-    images = pa.array([bytes(2**26), b"x"], pa.binary())
-    column = (
-        pa.StructArray.from_arrays([images, pa.array(["a", "b"])], ["bytes", "path"]) if is_struct else images
-    )
+def test_pages_of_a_parquet_file_are_refused_before_they_unfold(tmp_path, codec, version, dictionary):
+    images = pa.array([bytes(2**25), b"x"], pa.binary())
+    structs = pa.StructArray.from_arrays([images, pa.array(["a", "b"])], ["bytes", "path"])
+    options = {"compression": codec, "use_dictionary": dictionary, "data_page_version": version}
     path = tmp_path / "x.parquet"
-    pq.write_table(
-        pa.table({"image": column}),
-        path,
-        compression=codec,
-        use_dictionary=dictionary,
-        data_page_version=version,
-        dictionary_pagesize_limit=2**30,
-    )
-    source = open_source(path)
-    with little_arrow_memory(), pytest.raises(DataError) as caught:
-        next(iter(source))
-    assert caught.value.code == "parquet-damaged"
+    for column in (images, structs):
+        pq.write_table(pa.table({"image": column}), path, dictionary_pagesize_limit=2**30, **options)
+        source = open_source(path)
+        with little_arrow_memory(2**24), pytest.raises(DataError, match="bomb") as caught:
+            next(iter(source))
+        assert caught.value.code == "parquet-damaged"
 
 
 def test_a_long_label_that_many_rows_share_is_held_a_few_times(tmp_path):

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import toy_pair
-from hostile.valid_files import encoded, png_chunk, png_of_chunks
 from hostile.watched import watched
+from image_files import encode, gray_tiff, png, png_chunk
 from PIL import Image
 
 from genpr.cli.main import run
@@ -86,13 +86,8 @@ def check(at, capfd):
 # Images -----------------------------------------------------------------------------------------------------
 
 
-def header(width: int, height: int) -> tuple[bytes, bytes]:
-    return b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-
-
-def png(*extra: tuple[bytes, bytes]) -> bytes:
-    pixels = (b"IDAT", zlib.compress((b"\0" + bytes(24)) * 8))
-    return png_of_chunks([header(8, 8), *extra, pixels, (b"IEND", b"")])
+def png_with(*extra: bytes) -> bytes:
+    return png(8, 8, bits=8, color=2, rows=(b"\0" + bytes(24)) * 8, extra=b"".join(extra))
 
 
 def zeros(megabytes: int) -> bytes:
@@ -100,25 +95,20 @@ def zeros(megabytes: int) -> bytes:
     return b"".join(packer.compress(bytes(MB)) for _ in range(megabytes)) + packer.flush()
 
 
-def jpeg(extra: bytes) -> bytes:
-    data = encoded(np.zeros((8, 8, 3), np.uint8), "JPEG")
-    return data[:2] + extra + data[2:]
-
-
 def gif_of_frames() -> bytes:
-    first = encoded(np.zeros((8, 8), np.uint8), "GIF")[:-1]
+    first = encode(np.zeros((8, 8), np.uint8), "GIF")[:-1]
     return first + first[first.rindex(b",") :] * 10_000 + b";"
 
 
 def tiff_in_a_loop() -> bytes:
-    entries = [(256, 4, 1, 8), (257, 4, 1, 8), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1), (273, 4, 1, 8)]
-    entries += [(277, 3, 1, 1), (278, 4, 1, 8), (279, 4, 1, 64)]
-    body = b"".join(struct.pack("<HHII", *entry) for entry in entries)
-    return b"II*\0" + struct.pack("<IH", 8, len(entries)) + body + struct.pack("<I", 8) + bytes(100)
+    data = bytearray(gray_tiff(np.zeros((8, 8), np.uint16)))
+    at = 10 + 12 * data[8]  # where the next directory begins
+    data[at : at + 4] = struct.pack("<I", 8)
+    return bytes(data)
 
 
 def webp_of_frames(side: int, frames: int) -> bytes:
-    image = encoded(Image.new("RGB", (8, 8)), "WEBP", lossless=True)[12:]
+    image = encode(Image.new("RGB", (8, 8)), "WEBP", lossless=True)[12:]
     frame = bytes(6) + (7).to_bytes(3, "little") * 2 + bytes(4) + image
     canvas = b"\2\0\0\0" + (side - 1).to_bytes(3, "little") * 2
     chunks = [(b"VP8X", canvas), (b"ANIM", bytes(6)), *[(b"ANMF", frame)] * frames]
@@ -134,19 +124,16 @@ def avif_of_nested_boxes() -> bytes:
 
 
 IMAGES: dict[str, Callable[[], bytes]] = {
-    "png of text bombs": lambda: png(*[(b"iTXt", b"k\0\1\0\0\0" + zeros(60))] * 60),
-    "png of a color profile bomb": lambda: png((b"iCCP", b"p\0\0" + zeros(300))),
-    "png of empty pixel chunks": lambda: png()[:33] + png_chunk(b"IDAT", b"") * 400_000 + png()[33:],
-    "png with a second larger header": lambda: png(header(60_000, 60_000)),
-    "jpeg of fill bytes": lambda: jpeg(b"\xff" * 5_000_000),
-    "jpeg of empty comments": lambda: jpeg(b"\xff\xfe\0\2" * 1_000_000),
-    "gif of eighty megapixels": lambda: encoded(Image.new("P", (9000, 9000)), "GIF"),
+    "png of text bombs": lambda: png_with(*[png_chunk(b"iTXt", b"k\0\1\0\0\0" + zeros(60))] * 60),
+    "png of a color profile bomb": lambda: png_with(png_chunk(b"iCCP", b"p\0\0" + zeros(300))),
+    "png with a second larger header": lambda: png_with(
+        png_chunk(b"IHDR", struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0))
+    ),
     "gif of ten thousand frames": gif_of_frames,
     "tiff whose directory follows itself": tiff_in_a_loop,
     "webp of twenty thousand frames": lambda: webp_of_frames(1000, 20_000),
     "webp of a huge canvas": lambda: webp_of_frames(16_383, 1),
     "avif of nested boxes": avif_of_nested_boxes,
-    "ppm with a long comment": lambda: b"P6\n#" + b"c" * (10 * MB) + b"\n1 1\n255\nabc",
 }
 
 
@@ -164,16 +151,12 @@ def zip_by_hand(*members: dict) -> bytes:
     body, directory = bytearray(), bytearray()
     for each in members:
         name, data, extra = each.get("name", b"a.png"), each.get("body", b""), each.get("extra", b"")
-        size, packed, method = (
-            each.get("size", len(data)),
-            each.get("packed", len(data)),
-            each.get("method", 0),
-        )
-        local, offset, crc = each.get("local_name", name), each.get("offset", len(body)), zlib.crc32(data)
-        fields = (b"PK\3\4", 20, 0, method, 0, 33, crc, packed, size, len(local), 0)
-        body += struct.pack("<4sHHHHHIIIHH", *fields) + local + data
-        fields = (b"PK\1\2", 20, 20, 0, method, 0, 33, crc, packed, size, len(name), len(extra), 0, 0, 0, 0)
-        directory += struct.pack("<4sHHHHHHIIIHHHHHII", *fields, offset) + name + extra
+        sizes = zlib.crc32(data), each.get("packed", len(data)), each.get("size", len(data))
+        local, offset = each.get("local_name", name), each.get("offset", len(body))
+        start = 20, 0, each.get("method", 0), 0, 33, *sizes
+        body += struct.pack("<4sHHHHHIIIHH", b"PK\3\4", *start, len(local), 0) + local + data
+        end = len(name), len(extra), 0, 0, 0, 0, offset
+        directory += struct.pack("<4sHHHHHHIIIHHHHHII", b"PK\1\2", 20, *start, *end) + name + extra
     end = (b"PK\5\6", 0, 0, len(members), len(members), len(directory), len(body), 0)
     return bytes(body + directory) + struct.pack("<4sHHHHIIH", *end)
 
@@ -202,73 +185,42 @@ def safetensors(header: dict | str, size: int = 192) -> bytes:
 
 
 TENSOR = {"dtype": "F32", "shape": [12, 4], "data_offsets": [0, 192]}
-GOOD = encoded(np.zeros((8, 8, 3), np.uint8), "PNG")
+GOOD = encode(np.zeros((8, 8, 3), np.uint8), "PNG")
 PATHS = [
     {"bytes": None, "path": path} for path in ("/etc/passwd", "../x", "http://127.0.0.1/x", "\x1b[2J" * 9999)
 ]
-FAKES: dict[str, tuple[str, Callable[[], bytes]]] = {
-    "zip of overlapping bombs": ("x.zip", overlapping),
-    "zip of sizes beyond all measure": (
-        "x.zip",
-        lambda: zip_by_hand(
-            {
-                "size": 2**32 - 1,
-                "packed": 2**32 - 1,
-                "extra": struct.pack("<HHQQQ", 1, 24, 2**63, 2**63, 0),
-            }
-        ),
-    ),
-    "zip of long names": (
-        "x.zip",
-        lambda: zip_by_hand(*({"name": b"\x1b[31m\n" * 9000 + b"%d.png" % n} for n in range(20))),
-    ),
-    "zip whose directory gives other names": (
-        "x.zip",
-        lambda: zip_by_hand({"local_name": b"../x", "body": GOOD}),
-    ),
-    "tar in a bomb": ("x.tar", lambda: zlib.compress(bytes(80 * MB))),
-    "npy without pixels": ("x.npy", lambda: npy("'|u1'", "(1000000000000, 0, 0, 3)")),
-    "npy of named fields": ("x.npy", lambda: npy("[('a', '|u1', (8, 8, 3))]", "(12,)", bytes(12 * 192))),
-    "npy of a shape that overflows": ("x.npy", lambda: npy("'|u1'", f"({2**33}, {2**33}, {2**33}, 3)")),
-    "features without dimensions": ("x.npy", lambda: npy("'<f4'", "(1000000000000, 0)")),
-    "safetensors that overlap": (
-        "x.safetensors",
-        lambda: safetensors({"features": TENSOR, "other": {**TENSOR, "data_offsets": [96, 288]}}, 288),
-    ),
-    "safetensors beyond all measure": (
-        "x.safetensors",
-        lambda: safetensors({"features": {**TENSOR, "shape": [2**62, 4], "data_offsets": [0, 2**64 - 1]}}),
-    ),
-    "safetensors with a header of blanks": (
-        "x.safetensors",
-        lambda: safetensors(json.dumps({"features": TENSOR}) + " " * (90 * MB)),
-    ),
-    "safetensors of hostile metadata": (
-        "x.safetensors",
-        lambda: safetensors(
-            {"features": TENSOR, "__metadata__": {"extractor": "os:system", "kind": "\nerror: x" * 99}}
-        ),
-    ),
-    "parquet with a footer of gigabytes": (
-        "x.parquet",
-        lambda: b"PAR1" + b"\x15\x04\x19" * 30_000 + struct.pack("<I", 2**31 - 1) + b"PAR1",
-    ),
-    "parquet of thousands of columns": (
-        "x.parquet",
-        lambda: parquet(**{f"c{n}\x1b[2J": [GOOD] for n in range(3000)}),
-    ),
-    "parquet of paths elsewhere": ("x.parquet", lambda: parquet(image=PATHS)),
-    "binary list": ("x.txt", lambda: bytes(range(256)) * 4000),
-    "pickle": ("x.pt", lambda: b"cos\nsystem\n(S'touch ran'\ntR."),
+ZIP64 = struct.pack("<HHQQQ", 1, 24, 2**63, 2**63, 0)
+LONG_NAME = b"\x1b[31m\n" * 9000
+BEYOND = {**TENSOR, "shape": [2**62, 4], "data_offsets": [0, 2**64 - 1]}
+OVERLAPPING = {"features": TENSOR, "other": {**TENSOR, "data_offsets": [96, 288]}}
+METADATA = {"extractor": "os:system", "kind": "\nerror: x" * 99}
+FAKES: dict[str, Callable[[], bytes]] = {
+    "overlapping bombs.zip": overlapping,
+    "beyond all measure.zip": lambda: zip_by_hand({"size": 2**32 - 1, "packed": 2**32 - 1, "extra": ZIP64}),
+    "long names.zip": lambda: zip_by_hand(*({"name": LONG_NAME + b"%d.png" % n} for n in range(20))),
+    "other names.zip": lambda: zip_by_hand({"local_name": b"../x", "body": GOOD}),
+    "in a bomb.tar": lambda: zlib.compress(bytes(80 * MB)),
+    "without pixels.npy": lambda: npy("'|u1'", "(1000000000000, 0, 0, 3)"),
+    "named fields.npy": lambda: npy("[('a', '|u1', (8, 8, 3))]", "(12,)", bytes(12 * 192)),
+    "overflow.npy": lambda: npy("'|u1'", f"({2**33}, {2**33}, {2**33}, 3)"),
+    "no dimensions.npy": lambda: npy("'<f4'", "(1000000000000, 0)"),
+    "overlap.safetensors": lambda: safetensors(OVERLAPPING, 288),
+    "beyond.safetensors": lambda: safetensors({"features": BEYOND}),
+    "blanks.safetensors": lambda: safetensors(json.dumps({"features": TENSOR}) + " " * (90 * MB)),
+    "metadata.safetensors": lambda: safetensors({"features": TENSOR, "__metadata__": METADATA}),
+    "footer of gigabytes.parquet": lambda: b"PAR1" + b"\x15\4\x19" * 30_000 + b"\xff\xff\xff\x7fPAR1",
+    "columns.parquet": lambda: parquet(**{f"c{n}\x1b[2J": [GOOD] for n in range(3000)}),
+    "paths.parquet": lambda: parquet(image=PATHS),
+    "binary.txt": lambda: bytes(range(256)) * 4000,
+    "pickle.pt": lambda: b"cos\nsystem\n(S'touch ran'\ntR.",
 }
 
 
 @pytest.mark.parametrize("name", FAKES)
 def test_hostile_files_of_images_and_features(at, check, name):
-    file, make = FAKES[name]
-    (at / file).write_bytes(make())
-    real = file if file.endswith(".safetensors") else "real"
-    check(["score", real, file, *SCORE], *((OK, USAGE, DATA) if real == file else (USAGE, DATA, RESOURCE)))
+    (at / name).write_bytes(FAKES[name]())
+    real = name if name.endswith(".safetensors") else "real"
+    check(["score", real, name, *SCORE], *((OK, USAGE, DATA) if real == name else (USAGE, DATA, RESOURCE)))
 
 
 LABELS: dict[str, bytes | str] = {
@@ -326,18 +278,8 @@ def test_pipes_where_genpr_keeps_its_own_files(at, check, pipe, command):
 
 
 def test_images_of_hostile_names(at, check):
-    names = [
-        "a\nerror: forged",
-        "\x1b[2J",
-        "-x",
-        "{a,b}",
-        "*",
-        "\u202egnp",
-        "=cmd|' C'!A0",
-        "'\"><img src=x>",
-        " ",
-    ]
-    for name in names:
+    names = ["a\nerror: forged", "\x1b[2J", "-x", "{a,b}", "*", "\u202egnp", "=cmd|' C'!A0"]
+    for name in (*names, "'\"><img src=x>", " "):
         (at / "fake" / f"{name}.png").write_bytes(b"no image" if name == "\x1b[2J" else GOOD)
     (at / os.fsdecode(b"fake/\xff\xfe\xed\xa0\x80.png")).write_bytes(GOOD)
     outputs = ("--csv", "o.csv", "--html", "o.html", "--on-bad", "skip", "--max-bad", "50%")

@@ -38,6 +38,7 @@ from genpr.evaluation.labels import open_labels
 from genpr.features.cache import FeatureCache
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import open_input
+from genpr.features.weights import WeightsFile, load_weights
 from genpr.images.arrays import peek_array
 from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy
@@ -115,6 +116,12 @@ def read_manifold(path: Path) -> None:
     assert torch.equal(KNNManifold.load(path, device="cpu").count(queries), expected)
 
 
+def read_weights(path: Path) -> None:
+    url = "https://example.org/x"
+    entry = WeightsFile(name=path.name, url=url, size=None, sha256=None, license="none", used_by=("x",))
+    assert all(isinstance(tensor, torch.Tensor) for tensor in load_weights(entry, path).tensors.values())
+
+
 def read_labels(path: Path) -> None:
     for sets in (False, True):
         labels = open_labels(path, path.parent, "real", sets=sets)
@@ -147,40 +154,33 @@ def json_lines(*values: object) -> bytes:
 @cache
 def kinds() -> dict[str, tuple[str, Sequence[bytes], Read]]:
     """By kind: the name of the file, valid files, and what genpr does with one."""
-    members, found = valid.members(), {}
-    for name, files in valid.image_files().items():
-        found[name] = ("x.png", files, read_image)
-    methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-    found["zip"] = ("x.zip", [valid.zip_of(members, method) for method in methods], read_source)
-    found["tar"] = ("x.tar", [valid.tar_of(members)], read_source)
-    found["parquet"] = ("x.parquet", [valid.table()], read_source)
+    members, methods = valid.members(), (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
     names = [[name, int("b" in name)] for name in valid.NAMES]
+    table = b"name,label\n" + b"".join(f"{n},{c}\n".encode() for n, c in names)
     prompts = {"file_name": "a/0.png", "text": "a cat"}, {"file_name": "b/2.png", "text": "a dog"}
-    answers = (
-        'Sure! {"result": {"entities": ["cat", "dog"]}, "explanation": "I see a cat."}',
+    texts = (
+        'Sure! {"entities": ["cat", "dog"]}',
         "```json\n[\"cat\", 'dog',]\n```",
-        "Entities:\n- cat\n- dog\n",
+        "Entities:\n- cat\n",
         "none",
     )
-    return found | {
+    answers = [{"id": str(number), "answer": text} for number, text in enumerate(texts)]
+    return {name: ("x.png", files, read_image) for name, files in valid.image_files().items()} | {
+        "zip": ("x.zip", [valid.zip_of(members, method) for method in methods], read_source),
+        "tar": ("x.tar", [valid.tar_of(members)], read_source),
+        "parquet": ("x.parquet", [valid.table()], read_source),
         "list": ("x.txt", [b"0.png\n1.png\n", b"1.png\0./0.png\0"], read_list),
         "npy": ("x.npy", valid.arrays(), read_input),
         "npz": ("x.npz", valid.zipped_arrays(), read_input),
         "features": ("x.safetensors", [valid.feature_file(), valid.tensors()], read_input),
         "cache": ("shard.safetensors", [valid.shard()], read_shard),
         "manifold": ("x.safetensors", [valid.manifold()], read_manifold),
-        "labels.csv": (
-            "x.csv",
-            [b"name,label\n" + b"".join(f"{n},{c}\n".encode() for n, c in names)],
-            read_labels,
-        ),
+        "weights": ("x.safetensors", [valid.tensors()], read_weights),
+        "checkpoint": ("x.pth", [valid.checkpoint()], read_weights),
+        "labels.csv": ("x.csv", [table], read_labels),
         "labels.json": ("x.json", [json.dumps({"labels": names}).encode()], read_labels),
         "prompts.jsonl": ("x.jsonl", [json_lines(*prompts)], read_prompts),
-        "answers": (
-            "x.jsonl",
-            [json_lines(*({"id": str(n), "answer": text} for n, text in enumerate(answers)))],
-            read_answers,
-        ),
+        "answers": ("x.jsonl", [json_lines(*answers)], read_answers),
         "results": ("x.json", valid.results(), read_results),
         "log": ("genpr.jsonl", [valid.log()], read_log),
     }
@@ -189,35 +189,40 @@ def kinds() -> dict[str, tuple[str, Sequence[bytes], Read]]:
 KINDS = list(kinds())
 NUMBERS = [0, 1, 2, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1]
 TEXTS = [
-    "",
-    "\0",
-    "../../../x",
-    "a" * 5000,
-    "a\nb\rc",
-    "\x1b[2J\x1b]0;x\x07",
-    "\u202egnp.exe",
-    "=cmd|' /C calc'!A0",
+    *(
+        "",
+        "\0",
+        "../../../x",
+        "a" * 5000,
+        "a\nb\rc",
+        "\x1b[2J\x1b]0;x\x07",
+        "\u202egnp.exe",
+        "=cmd|' /C calc'!A0",
+    ),
+    *(
+        "<script>alert(1)</script>",
+        "{{7*7}}${7*7}%s%n{0}",
+        "\u2028\ufeff",
+        "nan",
+        "1e999",
+        "9" * 5000,
+        "[" * 5000,
+    ),
 ]
-TEXTS += [
-    "<script>alert(1)</script>",
-    "{{7*7}}${7*7}%s%n{0}",
-    "\u2028\ufeff",
-    "nan",
-    "1e999",
-    "9" * 5000,
-    "[" * 5000,
-]
+VALUES = st.sampled_from(
+    [*TEXTS, None, True, -1, 1.5, 10**30, 1e308, float("nan"), float("inf"), [], {}, [[]]]
+)
 
 
 @st.composite
 def damaged(draw: st.DrawFn, files: Sequence[bytes]) -> bytes:
-    """A valid file of which some bytes, lengths or stretches are others."""
+    """A valid file of which some bytes, lengths, stretches or JSON values are others."""
     data = draw(st.sampled_from(files))
     for _ in range(draw(st.integers(1, 3))):
         near_start = draw(st.booleans())
         start = draw(st.integers(0, min(len(data), 64) if near_start else len(data)))
         length = draw(st.sampled_from([1, 2, 4, 8, 64, 512]))
-        match draw(st.integers(0, 6)):
+        match draw(st.integers(0, 7)):
             case 0:  # flip a bit
                 flipped = bytes([data[start] ^ 1 << draw(st.integers(0, 7))]) if start < len(data) else b""
                 data = data[:start] + flipped + data[start + 1 :]
@@ -231,17 +236,33 @@ def damaged(draw: st.DrawFn, files: Sequence[bytes]) -> bytes:
             case 3:  # a missing stretch
                 data = data[:start] + data[start + length :]
             case 4:  # a repeated stretch
-                data = (
-                    data[:start]
-                    + data[start : start + length] * draw(st.sampled_from([2, 50, 1000]))
-                    + data[start:]
-                )
+                stretch = data[start : start + length] * draw(st.sampled_from([2, 50, 1000]))
+                data = data[:start] + stretch + data[start:]
             case 5:  # other bytes
                 data = data[:start] + draw(st.binary(max_size=16)) + data[start:]
-            case _:  # a hostile text
-                text = draw(st.sampled_from(TEXTS)).encode("utf-8", "surrogatepass")
+            case 6:  # a hostile text
+                text = draw(st.sampled_from(TEXTS)).encode()
                 data = data[:start] + text + data[start + draw(st.sampled_from([0, length])) :]
+            case _:
+                data = with_other_value(draw, data)
     return data
+
+
+def with_other_value(draw: st.DrawFn, data: bytes) -> bytes:
+    """JSON, or a line of it, in which one value is another; any other data as it is."""
+    lines = data.split(b"\n") if data.count(b"\n") > 1 else [data]
+    at = draw(st.integers(0, len(lines) - 1))
+    try:
+        root = [json.loads(lines[at])]
+    except (ValueError, RecursionError):
+        return data
+    parent, key = root, 0
+    while isinstance(parent[key], dict | list) and parent[key] and draw(st.integers(0, 4)):
+        parent = parent[key]
+        key = draw(st.sampled_from(sorted(parent) if isinstance(parent, dict) else range(len(parent))))
+    parent[key] = draw(VALUES)
+    lines[at] = json.dumps(root[0]).encode()
+    return b"\n".join(lines)
 
 
 def check_message(error: GenprError) -> None:

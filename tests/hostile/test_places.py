@@ -6,13 +6,12 @@ import json
 import os
 import signal
 import socket
-import tarfile
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from hostile.valid_files import tar_of, zip_of
+from image_files import encode, noise
 
 from genpr.cli.console import show_notices
 from genpr.cli.main import run
@@ -31,41 +30,15 @@ def sides(write_images, rng):
 
 
 NAMES = [
-    "../up.png",
-    "/etc/up.png",
-    "C:\\con.png",
-    "aux.png",
-    "a\nerror: forged.png",
-    "\x1b]0;title\x07.png",
-    "\u202egnp.png",
-    "=cmd().png",
-    "<b>.png",
-    "~/x.png",
-    "%2e%2e.png",
-    "a" * 5000 + ".png",
+    *("../up.png", "/etc/up.png", "C:\\con.png", "aux.png", "a\nerror: forged.png", "\x1b]0;title\x07.png"),
+    *("\u202egnp.png", "=cmd().png", "<b>.png", "~/x.png", "%2e%2e.png", "a" * 5000 + ".png"),
 ]
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar"])
 def test_names_in_archives_are_labels_in_every_output(tmp_path, sides, kind, capsys):
-    from io import BytesIO
-
-    rng, path = np.random.default_rng(0), tmp_path / f"x.{kind}"
-    files = {}
-    for name in NAMES:
-        file = BytesIO()
-        Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(file, "PNG")
-        files[name] = file.getvalue()
-    if kind == "zip":
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, data in files.items():
-                archive.writestr(name, data)
-    else:
-        with tarfile.open(path, "w") as archive:
-            for name, data in files.items():
-                member = tarfile.TarInfo(name)
-                member.size = len(data)
-                archive.addfile(member, BytesIO(data))
+    path, files = tmp_path / f"x.{kind}", {name: encode(noise(8, 8, n)) for n, name in enumerate(NAMES)}
+    path.write_bytes((zip_of if kind == "zip" else tar_of)(files))
     before = {each for each in tmp_path.rglob("*") if "cache" not in str(each)}
     page, table = tmp_path / "page.html", tmp_path / "rows.csv"
     assert (
@@ -84,17 +57,9 @@ def test_names_in_archives_are_labels_in_every_output(tmp_path, sides, kind, cap
 
 def test_one_error_is_one_line_whatever_is_in_it(capsys):
     forged = "x\nerror: nothing happened\x1b[2J\u202e"
-    for line in (
-        ["score", forged, forged],
-        ["score", forged],
-        ["compare", forged],
-        ["watch", forged, forged, "--once"],
-        ["--no-such\noption"],
-        ["entities", forged, forged],
-        ["align", forged, "--prompts", forged],
-        ["rank", "--results", forged, forged],
-        ["cache", "list", "--cache-dir", forged],
-    ):
+    lines = "score X X;score X;compare X;watch X X --once;--no-suchX;entities X X;align X --prompts X"
+    for line in f"{lines};rank --results X X;cache list --cache-dir X".split(";"):
+        line = [word.replace("X", forged) for word in line.split()]
         assert run(line) == 2
         out, err = capsys.readouterr()
         assert out == ""
@@ -120,38 +85,16 @@ def test_errors_and_notices_are_below_two_kilobytes(text, capsys):
 
 
 LONG = "é" * 50_000
+LINES = """score L L;score r f --metrics L;score r f --L;score r f --k L;score r f --fail-under L=1;score MANY;L;list L
+compare MANY;weights fetch L;watch L L --once;cache prune --extractor L;entities L L;align r --prompts L"""
 
 
-MANY = [str(number) for number in range(20_000)]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        *(["score", LONG, LONG], ["score", "r", "f", "--metrics", LONG], ["score", "r", "f", f"--{LONG}"]),
-        *(
-            ["score", "r", "f", "--k", LONG],
-            ["score", "r", "f", "--fail-under", f"{LONG}=1"],
-            ["score", *MANY],
-        ),
-        *(
-            [LONG],
-            ["list", LONG],
-            ["compare", *MANY],
-            ["weights", "fetch", LONG],
-            ["watch", LONG, LONG, "--once"],
-        ),
-        *(
-            ["cache", "prune", "--extractor", LONG],
-            ["entities", LONG, LONG],
-            ["align", "r", "--prompts", LONG],
-        ),
-    ],
-    ids=range(14),
-)
+@pytest.mark.parametrize("line", LINES.replace("\n", ";").split(";"))
 def test_messages_are_below_two_kilobytes(line, capsys):
-    as_json = line[:2] != ["weights", "fetch"]
-    assert run([*line, "--json"] if as_json else line) == 2
+    many = " ".join(map(str, range(20_000)))
+    words = [word.replace("L", LONG) for word in line.replace("MANY", many).split()]
+    as_json = not line.startswith("weights")
+    assert run([*words, "--json"] if as_json else words) == 2
     out, err = capsys.readouterr()
     assert len(err.splitlines()) == 1
     assert len(err.encode()) < 2000
@@ -203,24 +146,20 @@ def test_special_files_in_a_list_are_bad_images(tmp_path, sides, kind, capsys, m
     assert bad["path"] == str(path)
 
 
+READERS = [
+    *(f"score x.{suffix} fake" for suffix in ("npy", "npz", "zip", "tar", "txt", "parquet", "safetensors")),
+    *(
+        f"score real fake --per-class --real-labels x.{kind} --fake-labels x.{kind}"
+        for kind in ("csv", "json", "npy")
+    ),
+    *("entities x.jsonl x.json", "compare x.json x.json", "rank --results x.json x.json"),
+    *("watch run real --once --out x.jsonl", "score real fake --extractor inception --weights x.pth"),
+]
+
+
 @pytest.mark.usefixtures("no_waiting")
 @pytest.mark.parametrize("kind", ["pipe", "/dev/zero"])
-@pytest.mark.parametrize(
-    "line",
-    [
-        *(
-            f"score x.{suffix} fake"
-            for suffix in ("npy", "npz", "zip", "tar", "txt", "parquet", "safetensors")
-        ),
-        *(
-            f"score real fake --per-class --real-labels x.{suffix} --fake-labels x.{suffix}"
-            for suffix in ("csv", "json", "npy")
-        ),
-        *("entities x.jsonl x.json", "compare x.json x.json", "rank --results x.json x.json"),
-        "watch run real --once --out x.jsonl",
-        "score real fake --extractor inception --weights x.pth",
-    ],
-)
+@pytest.mark.parametrize("line", READERS)
 def test_special_files_are_not_read(tmp_path, sides, kind, line, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path, line = special_file(tmp_path, kind), line.split()

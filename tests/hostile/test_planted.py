@@ -24,6 +24,7 @@ from genpr.metrics.manifold import KNNManifold
 from genpr.storage import load_tensors, save_tensors
 
 INFO = ExtractorInfo("mine", 8, "none", None, comparable=False, cache_key="0" * 64)
+EXTRACTOR = {"name": "x", "dim": 8, "resize": "", "weights_sha256": None, "comparable": False}
 IDENTITIES = [bytes([number]) * 32 for number in range(3)]
 
 
@@ -54,16 +55,8 @@ def changed(path, **others):
         {"extractor": None},
         {"extractor": '{"name": 1}'},
         {"extractor": "[" * 100_000},
-        {
-            "extractor": json.dumps(
-                {"name": "x", "dim": 9, "resize": "", "weights_sha256": None, "comparable": False}
-            )
-        },
-        {
-            "extractor": json.dumps(
-                {"name": 5, "dim": 8, "resize": "", "weights_sha256": None, "comparable": False}
-            )
-        },
+        {"extractor": json.dumps(EXTRACTOR | {"dim": 9})},
+        {"extractor": json.dumps(EXTRACTOR | {"name": 5})},
         {"flags": '{"no-such-flag": 1}'},
         {"flags": '{"alpha-dropped": 1e999}'},
         {"skipped": '[["a", "b"]]'},
@@ -227,13 +220,8 @@ def edited(record, change):
 def test_numbers_that_no_result_can_have_are_refused(tmp_path, record, change):
     """In every form in which results are read."""
     bad = edited(edited(record, {"metrics.precision.value": 0.5}), change)
-    forms = [
-        bad,
-        {"results": [bad]},
-        {"results": {"a": bad}},
-        {"axis": "psi", "points": [{"setting": 0.5, "result": bad}]},
-    ]
-    for form in forms:
+    sweep = {"axis": "psi", "points": [{"setting": 0.5, "result": bad}]}
+    for form in (bad, {"results": [bad]}, {"results": {"a": bad}}, sweep):
         (tmp_path / "x.json").write_text(json.dumps(form))
         with pytest.raises(DataError) as caught:
             load_results(tmp_path / "x.json")

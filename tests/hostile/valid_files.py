@@ -5,17 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import struct
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
+from image_files import SAMPLES, SMALL, encode
 from safetensors.torch import save
 
 import genpr
@@ -25,28 +23,9 @@ from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, save_features
 from genpr.metrics.manifold import KNNManifold
 
-COLOR = np.random.default_rng(0).integers(0, 256, (9, 12, 3), dtype=np.uint8)
 NAMES = ("a/0.png", "a/1.png", "b/2.png", "b/3.png")
 INFO = ExtractorInfo("fuzzed", 8, "none", None, comparable=False, cache_key="0" * 64)
 EXPECTED = {str(n): ["cat"] if n % 2 else ["cat", "dog"] for n in range(4)}
-
-
-def encoded(image: Image.Image | np.ndarray, format_name: str, **options: object) -> bytes:
-    """A file with `image`, of which saving leaves no trace."""
-    copy = Image.fromarray(image) if isinstance(image, np.ndarray) else image.copy()
-    file = io.BytesIO()
-    copy.save(file, format_name, **options)
-    return file.getvalue()
-
-
-def png_chunk(kind: bytes, body: bytes) -> bytes:
-    """A chunk with its length and checksum."""
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-
-def png_of_chunks(chunks: list[tuple[bytes, bytes]]) -> bytes:
-    """A PNG file of these chunks."""
-    return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(kind, body) for kind, body in chunks)
 
 
 def zip_of(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
@@ -70,46 +49,16 @@ def tar_of(members: dict[str, bytes]) -> bytes:
 
 
 def image_files() -> dict[str, list[bytes]]:
-    """By format, the variants whose reading differs."""
-    palette, rgba = Image.fromarray(COLOR).quantize(16), np.concatenate([COLOR, COLOR[..., :1]], axis=2)
-    gray16, cmyk = COLOR[..., 0].astype(np.uint16) * 257, Image.fromarray(COLOR).convert("CMYK")
-    exif = Image.Exif()
-    exif[274], exif[271] = 6, "camera"
-    frames = {"save_all": True, "append_images": [Image.fromarray(255 - COLOR)]}
-    tiffs = ("raw", "tiff_lzw", "tiff_adobe_deflate", "packbits", "jpeg")
-    return {
-        "png": [
-            encoded(COLOR, "PNG", exif=exif),
-            encoded(palette, "PNG", transparency=3),
-            encoded(rgba, "PNG"),
-            encoded(gray16, "PNG"),
-            encoded(COLOR, "PNG", **frames),
-        ],
-        "jpeg": [
-            encoded(COLOR, "JPEG", exif=exif, progressive=True),
-            encoded(COLOR[..., 0], "JPEG"),
-            encoded(cmyk, "JPEG"),
-        ],
-        "webp": [
-            encoded(COLOR, "WEBP", exif=exif),
-            encoded(rgba, "WEBP"),
-            encoded(COLOR, "WEBP", **frames),
-        ],
-        "tiff": [
-            *(encoded(COLOR, "TIFF", compression=compression) for compression in tiffs),
-            encoded(gray16, "TIFF"),
-            encoded(COLOR, "TIFF", **frames),
-        ],
-        "gif": [encoded(palette, "GIF"), encoded(COLOR, "GIF", **frames)],
-        "bmp": [encoded(COLOR, "BMP"), encoded(palette, "BMP")],
-        "ppm": [encoded(COLOR, "PPM"), b"P3 2 1 255\n255 0 0 # red\n0 0 255\n"],
-        "avif": [encoded(COLOR, "AVIF"), encoded(COLOR, "AVIF", **frames)],
-    }
+    """The variants of each format whose reading differs."""
+    files: dict[str, list[bytes]] = {"ppm": [b"P3 2 1 255\n255 0 0 # red\n0 0 255\n"]}
+    for name, data in SAMPLES.items():
+        files.setdefault(name.split("-")[0], []).append(data)
+    return files
 
 
 def images() -> list[bytes]:
     """Three small images that differ."""
-    return [encoded(np.roll(COLOR, shift, axis=1), "PNG") for shift in range(3)]
+    return [encode(np.roll(SMALL, shift, axis=1)) for shift in range(3)]
 
 
 def members() -> dict[str, bytes]:
@@ -137,12 +86,12 @@ def npy(array: np.ndarray) -> bytes:
 
 def arrays() -> list[bytes]:
     """.npy files of images, of features and of labels."""
-    return [npy(np.stack([COLOR] * 3)), npy(features(0).numpy().astype(np.float16)), npy(np.arange(4))]
+    return [npy(np.stack([SMALL] * 3)), npy(features(0).numpy().astype(np.float16)), npy(np.arange(4))]
 
 
 def zipped_arrays() -> list[bytes]:
     """.npz files of images with labels, and of features."""
-    pixels, labels = npy(np.stack([COLOR] * 3)), npy(np.arange(3))
+    pixels, labels = npy(np.stack([SMALL] * 3)), npy(np.arange(3))
     return [
         zip_of({"arr_0.npy": pixels, "arr_1.npy": labels}, zipfile.ZIP_DEFLATED),
         zip_of({"features.npy": npy(features(0).numpy())}),
@@ -176,6 +125,13 @@ def feature_file() -> bytes:
         path = Path(folder) / "own.safetensors"
         save_features(path, own)
         return path.read_bytes()
+
+
+def checkpoint() -> bytes:
+    """A state dict as `torch.save` writes it."""
+    file = io.BytesIO()
+    torch.save({"x": features(2)}, file)
+    return file.getvalue()
 
 
 @cache
