@@ -128,9 +128,8 @@ def _scored(task: Task) -> Facts:
         start = perf_counter()
         found = genpr.ranking_metrics((queries, candidates), relevant, relevance=grades, ks=_KS)
         seconds = perf_counter() - start
-    print(found)
     values = {name: found[name].value for name in found}
-    return {"seconds": seconds, "peak_bytes": memory.above_level, "values": values, "text": str(found)}
+    return {"seconds": seconds, "peak_bytes": memory.above_level, "values": values, "text": str(values)}
 
 
 def _products(task: Task) -> Facts:

@@ -44,7 +44,7 @@ from genpr.metrics.classification_accuracy import (
     ConditionalReals,
     Direction,
     Tally,
-    direction_of,
+    recognized_elsewhere,
 )
 from genpr.metrics.labels import known_or_none
 from genpr.metrics.uncertainty import interval_of
@@ -258,7 +258,7 @@ class LabelScorer:
         both = [(one, other) for one, other in pairs if one is not None and other is not None]
         classes = sorted({label for pair in both for label in pair})
         wanted, predicted = (_indices((pair[at] for pair in both), classes) for at in (0, 1))
-        found = direction_of(wanted, predicted, len(classes), intervals=self._intervals, seed=self._seed)
+        found = recognized_elsewhere(wanted, predicted, intervals=self._intervals, seed=self._seed)
         plain = MetricValue(0.0, None, variant="as recognized by another tool")
         labels = RecognizedLabels(tuple(requested.labels), tuple(seen.labels))
         return self._added(result, {"accuracy": found}, plain, labels, classes, sides=(requested,))

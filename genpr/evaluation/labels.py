@@ -82,11 +82,7 @@ Labels: TypeAlias = FolderLabels | ImageValues[Label]
 
 
 def labels_of(labels: Labels, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:
-    """The label of each image, by its name or by its row in a source of `total` images; None for those without one.
-
-    Raises:
-        DataError: They name none of the images ("labels-match-nothing"), or are of another number ("label-count").
-    """
+    """The label of each image, by its name or by its row in a source of `total` images; None for those without one."""
     found = labels.match(names, rows, total)
     if isinstance(labels, ImageValues) and labels.by_name is not None and names and not any(found):
         theirs = next(iter(labels.by_name), "nothing")
@@ -234,9 +230,7 @@ def _check_array(header: Header, origin: str, most: int = PARSED_BYTES) -> None:
 
 def _check_kind(shape: Sequence[int], dtype: np.dtype[Any], origin: str) -> None:
     if len(shape) != 1 or dtype.kind not in "iuUO":
-        raise _wrong_label(
-            origin, f"{dtype} of shape {tuple(shape)}", "for one-hot rows pass x.argmax(axis=1)"
-        )
+        raise _wrong_label(origin, f"{dtype} of shape {tuple(shape)}")
 
 
 def _in_order(labels: Any, origin: str) -> ImageValues[Label]:  # noqa: ANN401 - a user's object
@@ -248,11 +242,9 @@ def _in_order(labels: Any, origin: str) -> ImageValues[Label]:  # noqa: ANN401 -
         try:
             labels = labels.tolist()
         except SystemError as error:  # numpy checks no code points
-            raise _wrong_label(origin, "text that is not Unicode", "save the array again") from error
+            raise _wrong_label(origin, "text that is not Unicode") from error
     if isinstance(labels, bytes) or not isinstance(labels, Sequence):
-        raise _wrong_label(
-            origin, type(labels).__name__, "pass a list or an array in the order of the images"
-        )
+        raise _wrong_label(origin, type(labels).__name__)
     return ImageValues(tuple(_class(label, origin) for label in labels), origin, "label")
 
 
@@ -261,12 +253,13 @@ def _class(label: object, origin: str) -> Label:
         return label or None
     if isinstance(label, Integral) and not isinstance(label, bool):
         return str(int(label))
-    raise _wrong_label(origin, short(repr(label)), "for one-hot rows pass their argmax")
+    raise _wrong_label(origin, short(repr(label)))
 
 
-def _wrong_label(origin: str, found: str, action: str) -> DataError:
+def _wrong_label(origin: str, found: str) -> DataError:
     return DataError(
-        f"{printable(origin)} needs one class per image, an integer or a name, found {found}; {action}",
+        f"{printable(origin)} needs one class per image, an integer or a name, in a list or a 1-D array (of one-hot rows their "
+        f"argmax), found {found}",
         code="label-kind",
         path=origin,
     )
@@ -281,18 +274,18 @@ def _from_json(data: bytes | str, origin: str, *, most: int = PARSED_BYTES) -> I
     labels = record.get("labels", "") if isinstance(record, dict) else ""
     if labels is None:
         raise DataError(
-            f'{printable(origin)} says that there are no labels ("labels": null); give them otherwise, or say folders if '
-            "sub-folders are classes",
+            f'{printable(origin)} says that there are no labels ("labels": null); give them otherwise, or say folders',
             code="no-labels",
             path=origin,
         )
     entries = list(labels.items()) if isinstance(labels, dict) else labels
-    if not isinstance(entries, list):
+    if not isinstance(entries, list) or not all(map(_is_entry, entries)):
         raise _FORMAT.error(origin, 'expected {"labels": [[name, class], ...]}')
-    for entry in entries:
-        if not isinstance(entry, list | tuple) or len(entry) != 2 or not isinstance(entry[0], str):
-            raise _FORMAT.error(origin, f"{short(repr(entry))} is no [name, class]")
     return _by_name(((name, _class(label, origin)) for name, label in entries), origin)
+
+
+def _is_entry(entry: object) -> bool:
+    return isinstance(entry, list | tuple) and len(entry) == 2 and isinstance(entry[0], str)
 
 
 @dataclass(frozen=True)
@@ -364,8 +357,7 @@ def check_complete(images: LabeledImages, policy: BadImagePolicy) -> None:
         return
     limit = f", and at most {policy.max_share:.1%} may be left out" if policy.action == "skip" else ""
     raise DataError(
-        f"{len(few):,} of {len(images.labels):,} {images.role} images have no label in "
-        f"{printable(images.origin)}{limit}: "
+        f"{len(few):,} of {len(images.labels):,} {images.role} images have no label in {printable(images.origin)}{limit}: "
         f'{some(few)}; give all of them one, or leave them out with on_bad="skip" and max_bad (--on-bad, --max-bad)',
         code="unlabeled",
         path=images.source,
@@ -397,9 +389,9 @@ class OptionalLabels:
         try:
             labels = open_labels(given, source, role)
         except DataError as error:
-            if given is None and error.code == "no-labels":  # a dataset.json that says so: none are needed
-                return cls(role, None, is_guess=False)
-            raise
+            if given is not None or error.code != "no-labels":
+                raise
+            return cls(role, None, is_guess=False)  # a dataset.json says so
         return cls(role, labels, is_guess=given is None and isinstance(labels, FolderLabels))
 
     def check(self, opened: OpenedInput, policy: BadImagePolicy) -> None:

@@ -1,8 +1,7 @@
 """GAN-test, GAN-train and rates by class: do fakes look like the classes that they were generated for?
 
 GAN-test is the accuracy on fakes of a classifier trained on reals, GAN-train (classification accuracy score) that on reals of one
-trained on fakes; docs/labels.md says why the nulls and intervals are as they are. The null is of other reals: of all others for
-the vote, of the other four fifths of each class for the probe; its class lacks one of n, so other classes lack as large a share.
+trained on fakes; docs/labels.md says why the nulls and intervals are as they are.
 
 References:
     Cover and Hart 1967, "Nearest neighbor pattern classification"; Shmelkov, Schmid and Alahari 2018, "How good is my GAN?",
@@ -223,24 +222,18 @@ class Tally:
     def of(cls, requested: Tensor, predicted: Tensor, n_classes: int, weights: Tensor | None = None) -> Tally:
         """Count (m,) int64 labels, those predicted being negative for none, each image with its weight (m,) or 1."""
         requested, predicted = requested.cpu(), predicted.cpu()  # where sums have one order
-        weights = torch.ones_like(requested, dtype=torch.float64) if weights is None else weights.cpu()
-
-        def count(labels: Tensor, keep: Tensor) -> Counts:
-            found: Counts = torch.bincount(labels[keep], weights[keep], minlength=n_classes).numpy()
-            return found
-
+        weights = torch.ones(len(requested), dtype=torch.float64) if weights is None else weights.cpu()
         every = torch.ones_like(requested, dtype=torch.bool)
+        sides = (requested, requested == predicted), (requested, every), (predicted, predicted >= 0)
         return cls(
-            count(requested, requested == predicted),
-            count(requested, every),
-            count(predicted, predicted >= 0),
+            *(torch.bincount(side[keep], weights[keep], minlength=n_classes).numpy() for side, keep in sides)
         )
 
     @classmethod
     def stacked(cls, tallies: Iterable[Tally]) -> Tally:
         """Several in one, (B, classes)."""
         columns = zip(*((each.right, each.requested, each.predicted) for each in tallies), strict=True)
-        return cls(*(np.stack(column) for column in columns))
+        return cls(*map(np.stack, columns))
 
     def ratios(self) -> Ratios:
         """Precision, recall and F1 of each class."""
@@ -269,8 +262,7 @@ def renamed(predicted: Tensor, classes_of_reals: Tensor) -> Tensor:
 class KNNReference:
     """Reals that vote: (n, d) float32 features and (n,) int64 labels from 0."""
 
-    halves = 100
-    """Half-samples for an interval."""
+    halves = 100  # for an interval
 
     def __init__(self, features: Tensor, labels: Tensor, k: int, *, seed: int) -> None:
         self._labels, self._k, self._seed = labels, k, seed
@@ -302,8 +294,7 @@ class KNNReference:
 class LinearReference:
     """Reals on which a probe is fitted; methods as those of `KNNReference`."""
 
-    halves = 10
-    """Half-samples for an interval: each is a fit on both sets."""
+    halves = 10  # for an interval: each is a fit on both sets
 
     def __init__(self, features: Tensor, labels: Tensor, *, seed: int) -> None:
         self._features, self._labels, self._seed = features, labels, seed
@@ -366,20 +357,15 @@ def class_sizes_like(requested: Tensor, there: Tensor) -> Tensor:
 
 def sample_like(labels: Tensor, requested: Tensor, seed: int) -> Tensor:
     """Random rows of (n,) `labels`, of each class as many as `class_sizes_like` says, ascending."""
-    sizes = class_sizes_like(requested, torch.bincount(labels, minlength=len(requested)))
-    order = by_class(labels, seed, _CHOICE_STREAM)
-    ordered = labels[order]
-    first = torch.searchsorted(ordered, torch.arange(len(sizes), device=labels.device))
-    rank = torch.arange(len(labels), device=labels.device) - first[ordered]
-    return order[rank < sizes[ordered]].sort().values
+    there = torch.bincount(labels, minlength=len(requested))
+    before = there.cumsum(dim=0) - there
+    rank = _inverse(by_class(labels, seed, _CHOICE_STREAM)) - before[labels]
+    return (rank < class_sizes_like(requested, there)[labels]).nonzero()[:, 0]
 
 
 def class_folds(labels: Tensor, seed: int) -> Tensor:
     """Random folds of (n,) `labels`, each with a fifth of every class: (n,) int64."""
-    order = by_class(labels, seed, _FOLD_STREAM)
-    return torch.empty_like(order).scatter_(
-        0, order, torch.arange(len(labels), device=labels.device) % _FOLDS
-    )
+    return _inverse(by_class(labels, seed, _FOLD_STREAM)) % _FOLDS
 
 
 def _like_itself(labels: Tensor, voters: Tensor, own_index: Tensor, seed: int) -> Tensor:
@@ -387,13 +373,17 @@ def _like_itself(labels: Tensor, voters: Tensor, own_index: Tensor, seed: int) -
 
     Images of a class are spread evenly over 0 to 1, in a random order. One of n stands for the 1 / n around it.
     """
-    sizes, order = torch.bincount(labels), by_class(labels, seed, _SHARE_STREAM)
-    rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+    sizes, rank = torch.bincount(labels), _inverse(by_class(labels, seed, _SHARE_STREAM))
     at = (rank - (sizes.cumsum(dim=0) - sizes)[labels] + 0.5).double() / sizes[labels]
     itself = own_index.clamp(min=0)
     share = (0.5 / sizes[labels].double()).clamp(max=_MOST_LEFT_OUT)[itself]
     is_near = (at[voters] - at[itself][:, None]).abs() < share[:, None]
     return is_near & (own_index >= 0)[:, None]
+
+
+def _inverse(order: Tensor) -> Tensor:
+    """The place of each index in a permutation."""
+    return torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
 
 
 def by_class(labels: Tensor, seed: int, stream: int) -> Tensor:
@@ -421,15 +411,20 @@ class Direction:
 
 
 def direction_of(
-    requested: Tensor, predicted: Tensor, n_classes: int, *, intervals: bool = True, seed: int = 0
+    labels: Tensor, predicted: Tensor, known: Tensor, null: Tally | None = None, halves: Tally | None = None
 ) -> Direction:
-    """Of (n,) classes that another tool predicted; halves are of these images alone."""
-    halves = None
-    if intervals and len(requested) // 2 >= LEAST_IN_HALF:
-        inside = members(len(requested), seed, _FAKE_STREAM, KNNReference.halves, requested.device)
-        halves = Tally.stacked(Tally.of(requested[half], predicted[half], n_classes) for half in inside)
-    tally, sizes = Tally.of(requested, predicted, n_classes), torch.bincount(requested, minlength=n_classes)
-    return Direction(predicted, tally, None, _chance(sizes, known=sizes), halves, len(requested))
+    """Of images with (n,) `labels`; `known` (classes,) are the images by class of what the classifier was trained on."""
+    sizes, tally = torch.bincount(labels, minlength=len(known)), Tally.of(labels, predicted, len(known))
+    return Direction(predicted, tally, null, _chance(sizes, known=known), halves, len(labels))
+
+
+def recognized_elsewhere(labels: Tensor, predicted: Tensor, *, intervals: bool, seed: int) -> Direction:
+    """Of (n,) classes that another tool predicted; halves are of these images alone, and no null is known."""
+    halves, n_classes = None, int(max(labels.max(), predicted.max())) + 1
+    if intervals and len(labels) // 2 >= LEAST_IN_HALF:
+        inside = members(len(labels), seed, _FAKE_STREAM, KNNReference.halves, labels.device)
+        halves = Tally.stacked(Tally.of(labels[half], predicted[half], n_classes) for half in inside)
+    return direction_of(labels, predicted, torch.bincount(labels, minlength=n_classes), halves=halves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,23 +471,11 @@ class ConditionalReals:
         voting = class_sizes_like(wanted, there).sum()
         is_nearly_all = float(voting / there.sum()) >= _NEARLY_ALL
         by_as_many = self._by_others if is_nearly_all else self._reals.by_others(wanted)
+        null_of_test = self._null_of_test(fakes_of, reals_of, real, classes_of_reals)
+        null_of_train = Tally.of(real, renamed(by_as_many, classes_of_reals), n_classes)
         return Conditional(
-            Direction(
-                predicted,
-                Tally.of(requested, predicted, n_classes),
-                self._null_of_test(fakes_of, reals_of, real, classes_of_reals),
-                _chance(fakes_of, known=reals_of),
-                test_halves,
-                len(requested),
-            ),
-            Direction(
-                predicted_reals,
-                Tally.of(real, predicted_reals, n_classes),
-                Tally.of(real, renamed(by_as_many, classes_of_reals), n_classes),
-                _chance(reals_of, known=fakes_of),
-                train_halves,
-                len(real),
-            ),
+            direction_of(requested, predicted, reals_of, null_of_test, test_halves),
+            direction_of(real, predicted_reals, fakes_of, null_of_train, train_halves),
             float(voting / wanted.sum()) if wanted.any() else 1.0,
         )
 

@@ -13,22 +13,13 @@ import torch
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.metrics.blocks import check_no_zero_rows
-from genpr.metrics.ranking import MOST, is_number
+from genpr.metrics.ranking import MOST, feature_pairs, is_number
 from genpr.metrics.ranking_values import Counts, Numbers, QueryMetric, query_metrics
 from genpr.metrics.real_manifold import PairProgress, tally
 from genpr.metrics.similarity import FeaturePairs
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.search import Advance, no_advance
-from genpr.validation import (
-    Features,
-    check_count,
-    check_features,
-    check_rows,
-    check_same_width,
-    check_two_rows,
-    choose_device,
-)
+from genpr.validation import Features, check_count, check_two_rows
 
 
 def most_similar(
@@ -115,21 +106,13 @@ def copy_detection(
         )
     check_count(seed, "seed", least=0, most=MOST)
     check_count(null_rows, "null_rows", least=1)
-    if block_bytes is not None:
-        check_count(block_bytes, "block_bytes", least=1)
-    ours, theirs = check_features(generated, "generated"), check_features(train, "train")
-    check_same_width(ours, theirs, names=("generated", "train"))
-    check_rows(ours, "generated", k=0)
-    check_two_rows(theirs, "train")
-    for features, name in ((ours, "generated"), (theirs, "train")):
-        check_no_zero_rows(features, name)
-    where = choose_device(generated, device)
-    ours, theirs = ours.to(where), theirs.to(where)
-    rows = rows_of_null(len(theirs), null_rows, seed).to(where)
-    advance = tally((len(ours) + len(rows)) * len(theirs), progress)
-    pairs = FeaturePairs(ours, theirs, "cosine", block_bytes)
+    pairs = feature_pairs((generated, train), ("generated", "train"), "cosine", device, block_bytes)
+    reals = pairs.right
+    check_two_rows(reals, "train")
+    rows = rows_of_null(len(reals), null_rows, seed).to(reals.device)
+    among = FeaturePairs(reals[rows], reals, "cosine", block_bytes)
+    advance = tally((len(pairs.left) + len(rows)) * len(reals), progress)
     nearest, similarity = most_similar(pairs, advance=advance)
-    among = FeaturePairs(theirs[rows], theirs, "cosine", block_bytes)
     _, null_similarity = most_similar(among, own=rows, advance=advance)
     return CopyDetection(
         rate=_share(similarity, threshold, seed),

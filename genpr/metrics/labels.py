@@ -30,8 +30,6 @@ Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 RATIOS = ("precision", "recall", "f")
-"""What has a value for a class, or is undefined."""
-
 _SETS = (list, tuple, AbstractSet)
 _MOST_BETA = 1e6
 _DOMINANT, _APART = 0.9, 0.1
@@ -115,11 +113,7 @@ class LabelMetrics:
         }
 
     def confusion_matrix(self) -> Codes:
-        """Images by expected (rows) and predicted class (columns), (classes, classes) int64, for single labels.
-
-        Raises:
-            UsageError: Images have sets of labels, which have no such matrix ("not-single").
-        """
+        """Images by expected (rows) and predicted class (columns), (classes, classes) int64; refused for sets of labels."""
         if not self.single:
             raise UsageError(
                 "a confusion matrix needs one expected and one predicted label per image", code="not-single"
@@ -236,13 +230,11 @@ def _cells(
 
 def _entries(given: Any, name: str) -> list[Any]:  # noqa: ANN401 - a user's object
     """An entry per image."""
-    if hasattr(given, "detach"):
-        given = given.detach().cpu().numpy()
-    if isinstance(given, np.ndarray) and given.ndim == 1:
+    is_array = hasattr(given, "tolist")  # NumPy's or PyTorch's
+    if is_array and given.ndim == 1:
         return list(given.tolist())
-    if isinstance(given, str | bytes | Mapping | AbstractSet | np.ndarray) or not isinstance(
-        given, Collection
-    ):
+    is_list = isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping | AbstractSet)
+    if is_array or not is_list:
         raise UsageError(
             f"{name} is a {type(given).__name__}; needed is a list with a label, or a set of labels, for each image (for one-hot "
             "rows pass x.argmax(axis=1), for indicator rows [np.flatnonzero(row).tolist() for row in x])",

@@ -124,7 +124,6 @@ def ranking_metrics(
         n_queries=n,
         n_undefined=int((items.count == 0).sum()),
         pool=(int(pool.min()), int(pool.max())),
-        notes=("equal scores: in any order, on average",),
     )
 
 
@@ -183,18 +182,11 @@ def retrieval_metrics(
     sizes = None if pool is None else _pool_sizes(pool, expected_ids, found_ids, cut)
     chance = None if sizes is None else list_values(TiedRanks.at_random(items, sizes), items, length, sizes)
     values = list_values(_places(expected_ids, found_ids, items), items, length)
-    n_empty = sum(bool(ids) and not found for ids, found in zip(expected_ids, found_ids, strict=True))
-    n_repeated = sum(len(ids) - len(set(ids)) for ids in found_ids)
     return QueryMetrics(
         query_metrics(values, chance, groups=groups, seed=seed),
         n_queries=len(expected_ids),
         n_undefined=int((items.count == 0).sum()),
         pool=None if sizes is None else (int(sizes.min()), int(sizes.max())),
-        notes=(
-            "whole lists" if cut is None else f"lists cut at {cut}",
-            *([f"empty lists: {n_empty:,}"] if n_empty else []),
-            *([f"repeated ids: {n_repeated:,}"] if n_repeated else []),
-        ),
     )
 
 
@@ -303,20 +295,33 @@ def _scorer(
 ) -> Scorer:
     if similarity not in ("cosine", "inner"):
         raise UsageError(f"similarity must be cosine or inner, not {similarity!r:.60}", code="bad-similarity")
-    if block_bytes is not None:
-        check_count(block_bytes, "block_bytes", least=1)
     if not isinstance(scores, tuple):
-        return ScoreMatrix(_check_scores(scores), block_bytes)
+        return ScoreMatrix(_check_scores(scores), _check_bytes(block_bytes))
     if len(scores) != 2:
         raise UsageError("a tuple of scores is the features of queries and of candidates", code="bad-scores")
-    queries, candidates = check_features(scores[0], "queries"), check_features(scores[1], "candidates")
-    check_same_width(queries, candidates, names=("queries", "candidates"))
-    for rows, name in ((queries, "queries"), (candidates, "candidates")):
+    return feature_pairs(scores, ("queries", "candidates"), similarity, device, block_bytes)
+
+
+def feature_pairs(
+    both: tuple[Features, Features],
+    names: tuple[str, str],
+    similarity: Similarity,
+    device: str | torch.device,
+    block_bytes: int | None,
+) -> FeaturePairs:
+    """Checked features of two sets on one device."""
+    left, right = (check_features(rows, name) for rows, name in zip(both, names, strict=True))
+    check_same_width(left, right, names=names)
+    for rows, name in zip((left, right), names, strict=True):
         check_rows(rows, name, k=0)
         if similarity == "cosine":
             check_no_zero_rows(rows, name)
-    where = choose_device(scores[0], device)
-    return FeaturePairs(queries.to(where), candidates.to(where), similarity, block_bytes)
+    where = choose_device(both[0], device)
+    return FeaturePairs(left.to(where), right.to(where), similarity, _check_bytes(block_bytes))
+
+
+def _check_bytes(block_bytes: int | None) -> int | None:
+    return None if block_bytes is None else check_count(block_bytes, "block_bytes", least=1)
 
 
 def _check_scores(scores: object) -> Tensor:

@@ -289,14 +289,13 @@ class QueryMetrics(Mapping[str, QueryMetric]):
     """Metrics of rankings by name, as a mapping.
 
     No metric is defined for the `n_undefined` queries to which nothing is relevant. `pool` is the least and the largest number of
-    candidates that a query had, None if it is not known; `notes` are printed above the metrics.
+    candidates that a query had, None if it is not known.
     """
 
     metrics: Mapping[str, QueryMetric]
     n_queries: int
     n_undefined: int
     pool: tuple[int, int] | None
-    notes: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> QueryMetric:
         return self.metrics[name]
@@ -306,25 +305,6 @@ class QueryMetrics(Mapping[str, QueryMetric]):
 
     def __len__(self) -> int:
         return len(self.metrics)
-
-    def __str__(self) -> str:
-        queries = f"{self.n_queries:,} {'query' if self.n_queries == 1 else 'queries'}"
-        if self.n_undefined:
-            queries += f" ({self.n_undefined:,} with nothing relevant, left out)"
-        pool = "pool not known: chance is not either"
-        if self.pool is not None:
-            least, most = self.pool
-            pool = f"pools of {least:,} to {most:,} candidates"
-            pool = f"pool of {least:,} candidates" if least == most else pool
-        width = max(map(len, self.metrics), default=0)
-        lines = [", ".join([queries, pool, *self.notes]), f"{'':{width}}   value   95 % interval    chance"]
-        for name, metric in self.metrics.items():
-            between = f"{metric.interval.low:.4f} .. {metric.interval.high:.4f}" if metric.interval else "-"
-            value, chance = (
-                f"{'-':>6}" if each is None else f"{each:6.4f}" for each in (metric.value, metric.chance)
-            )
-            lines.append(f"{name:{width}}  {value}  {between:16}  {chance}")
-        return "\n".join(lines)
 
 
 def query_metrics(

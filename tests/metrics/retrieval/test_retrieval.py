@@ -115,7 +115,6 @@ def test_a_repeated_id_counts_once_and_keeps_its_places():
     assert found["recall"].value == found["granular_hit_rate"].value == 1
     assert found["map"].value == pytest.approx((1 + 2 / 3) / 2)
     assert found["granular_mrr"].value == pytest.approx((1 + 1 / 3) / 2)
-    assert "repeated ids: 1" in str(found)
     assert retrieval_metrics(["b"], ["a", "a", "b"], k=2)["hit_rate"].value == 0
     assert retrieval_metrics([1, 1, 2], [1])["recall"].value == 0.5
 
@@ -130,11 +129,9 @@ def test_nothing_expected_is_undefined_and_nothing_retrieved_is_0():
     none = retrieval_metrics([], [1, 2])
     assert none.n_undefined == 1
     assert all(metric.value is None and metric.interval is None for metric in none.values())
-    assert "-" in str(none)
     found = retrieval_metrics([[1], [2]], [[], [2]])
     assert {found[name].value for name in ("recall", "ndcg", "map", "hit_rate")} == {0.5}
     assert (found["precision"].value, found["precision"].n) == (1, 1)
-    assert "empty lists: 1" in str(found)
     assert retrieval_metrics([[1], [2]], [[], [2]], k=2)["precision"].value == 0.25
 
 
@@ -147,7 +144,6 @@ def test_intervals_leave_out_what_is_undefined_and_groups_are_drawn_together():
     found = retrieval_metrics(expected, expected, pool=list(range(50, 90)), groups=groups)
     assert found["mrr"].n_units == 20
     assert found.pool == (50, 89)
-    assert "pools of 50 to 89 candidates" in str(found)
 
 
 def test_ids_of_any_kind_in_lists_of_any_kind():
