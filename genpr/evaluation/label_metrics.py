@@ -54,11 +54,6 @@ from genpr.notices import notice
 _MAX_CONFUSIONS = 50
 # Per fake; in simulations the null was .01 low at a half, .04 at a third, .09 at a twentieth.
 _FEW_REALS = 0.5
-_WHY_UNDEFINED = {
-    "precision": "nothing was recognized as it",
-    "recall": "nothing was asked to be of it",
-    "f1": "neither",
-}
 
 Floats = NDArray[np.float64]
 
@@ -104,17 +99,6 @@ class LabelConfig:
     def match(self, side: SourceFeatures, features: FeatureSet, labels: Labels) -> LabeledImages:
         """Each embedded image with its label."""
         return _complete(match_labels(side.role, side.opened, features, labels), self.policy)
-
-    def facts(self, real: Sequence[Label]) -> dict[str, Any]:
-        """What decides the values beside the images, as plain JSON types: labels by their hash."""
-        fake = self.options.fake_labels
-        return {
-            "classifier": "file" if self.options.is_file else str(self.options.classifier),
-            "k": int(self.options.k),
-            "real": _hash(list(real)),
-            "fake": _content(None if fake is None else open_labels(fake, None, "fake")),
-            "recognized": _content(self.recognized),
-        }
 
 
 def _complete(images: LabeledImages, policy: BadImagePolicy) -> LabeledImages:
@@ -178,8 +162,15 @@ class LabelScorer:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """What decides a score beside the images, as plain JSON types."""
-        return self._config.facts(() if self._labeled is None else self._labeled.labels)
+        """What decides a score beside the images, as plain JSON types: labels by their hash."""
+        fake = self._options.fake_labels
+        return {
+            "classifier": "file" if self._options.is_file else str(self._options.classifier),
+            "k": int(self._options.k),
+            "real": _hash([] if self._labeled is None else list(self._labeled.labels)),
+            "fake": _content(None if fake is None else open_labels(fake, None, "fake")),
+            "recognized": _content(self._config.recognized),
+        }
 
     def add_to(
         self, result: Result, side: SourceFeatures, fakes: FeatureSet
@@ -385,11 +376,13 @@ def worst_labels_first(rows: Iterable[LabelRow]) -> tuple[LabelRow, ...]:
 
 
 def undefined_values(rows: Sequence[LabelRow]) -> tuple[str, ...]:
-    """Which values of classes are 0/0, and why, in words; they are in no average."""
-    found = []
-    for name, why in _WHY_UNDEFINED.items():
-        labels = sorted(row.label for row in rows if getattr(row, name) is None)
-        if labels:
-            es = "es" * (len(labels) > 1)
-            found.append(f"{name} of {len(labels):,} class{es} is undefined, since {why}: {some(labels)}")
-    return tuple(found)
+    """Which values of classes are 0/0, in words; they are in no average."""
+    undefined = {
+        name: sorted(row.label for row in rows if getattr(row, name) is None)
+        for name in ("precision", "recall", "f1")
+    }
+    return tuple(
+        f"{name} is undefined (0/0) for {len(labels):,} of {len(rows):,} classes: {some(labels)}"
+        for name, labels in undefined.items()
+        if labels
+    )

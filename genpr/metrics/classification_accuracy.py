@@ -49,7 +49,7 @@ _FOLD_STREAM, _CHOICE_STREAM, _SHARE_STREAM = 21, 22, 23
 class LinearProbe:
     """Multinomial logistic regression on features of mean 0 and standard deviation 1.
 
-    It minimizes mean(-log softmax(W x + b)[class]) + (l2 / 2) |W|^2, as scikit-learn's `LogisticRegression(C=1 / (l2 * n))`.
+    It minimizes mean(-log softmax(W x + b)[class]) + (L2 / 2) |W|^2, as scikit-learn's `LogisticRegression(C=1 / (L2 * n))`.
     The problem is convex, so nothing depends on the start. Features are float32; weights and sums float64.
 
     Of the c classes that it saw, `known` (c,) int64 ascending, `weight` is (d, c) and `bias` (c,); `mean` and `scale` are (d,).
@@ -62,9 +62,7 @@ class LinearProbe:
     bias: Tensor
 
     @classmethod
-    def fit(
-        cls, features: Tensor, labels: Tensor, *, l2: float = L2, start: LinearProbe | None = None
-    ) -> LinearProbe:
+    def fit(cls, features: Tensor, labels: Tensor, *, start: LinearProbe | None = None) -> LinearProbe:
         """Fit (n, d) float32 `features` and (n,) int64 `labels`; few steps are left from a `start` on more of the same."""
         mean, scale = _moments(features)
         known, wanted = torch.unique(labels, return_inverse=True)
@@ -74,7 +72,7 @@ class LinearProbe:
             first[:-1], first[-1] = start.weight[:, columns], start.bias[columns]
         with plain_arithmetic(features.device):
             scaled = ((features - mean.float()) / scale.float()).float()
-            fitted = _minimized(scaled, wanted, first, l2)
+            fitted = _minimized(scaled, wanted, first)
         return cls(known, mean, scale, fitted[:-1], fitted[-1])
 
     def predict(self, features: Tensor) -> Tensor:
@@ -96,14 +94,14 @@ def _moments(features: Tensor) -> tuple[Tensor, Tensor]:
     return mean, scale.where(scale > 0, torch.ones_like(scale))
 
 
-def _minimized(x: Tensor, labels: Tensor, start: Tensor, l2: float) -> Tensor:
+def _minimized(x: Tensor, labels: Tensor, start: Tensor) -> Tensor:
     """Weights, and the bias in the last row: (d + 1, classes) float64 like `start`, of standardized float32 `x` (n, d).
 
     Features are correlated, and L-BFGS takes hundreds of steps in them. It takes a fraction of that in coordinates in which
     the second derivative at 0, here of a Cholesky factor, is nearly the identity.
     """
     n = len(x)
-    factor = _factor(x, start.shape[1], l2)
+    factor = _factor(x, start.shape[1])
     parameters = torch.cat([factor.T @ start[:-1], start[-1:]])
     optimizer: Any = torch.optim.LBFGS(
         [parameters],
@@ -116,8 +114,8 @@ def _minimized(x: Tensor, labels: Tensor, start: Tensor, l2: float) -> Tensor:
 
     def closure() -> Tensor:
         weight, bias = torch.linalg.solve_triangular(factor.T, parameters[:-1], upper=True), parameters[-1]
-        gradient, excesses = l2 * weight, torch.zeros_like(bias)
-        loss: Tensor = l2 / 2 * weight.square().sum()
+        gradient, excesses = L2 * weight, torch.zeros_like(bias)
+        loss: Tensor = L2 / 2 * weight.square().sum()
         for block, wanted in zip(torch.split(x, _ROWS), torch.split(labels, _ROWS), strict=True):
             log_share = ((block @ weight.float()).double() + bias).log_softmax(dim=1)
             loss = loss - log_share.gather(1, wanted[:, None]).sum() / n
@@ -137,14 +135,14 @@ def _minimized(x: Tensor, labels: Tensor, start: Tensor, l2: float) -> Tensor:
         return torch.cat([fitted, parameters[-1:]])
 
 
-def _factor(x: Tensor, n_classes: int, l2: float) -> Tensor:
+def _factor(x: Tensor, n_classes: int) -> Tensor:
     """Lower Cholesky factor of the second derivative at 0, of one class: (d, d) float64."""
     d = x.shape[1]
     squares = torch.zeros(d, d, dtype=torch.float64, device=x.device)
     for block in torch.split(x, _ROWS):
         squares += (block.T @ block).double()
     curvature = (1 - 1 / n_classes) / n_classes / len(x)
-    factor: Tensor = torch.linalg.cholesky(squares.mul_(curvature) + l2 * torch.eye(d, device=x.device))
+    factor: Tensor = torch.linalg.cholesky(squares.mul_(curvature) + L2 * torch.eye(d, device=x.device))
     return factor
 
 

@@ -175,7 +175,7 @@ def retrieval_metrics(
     check_count(seed, "seed", least=0, most=MOST)
     cut = None if k is None else check_count(k, "k", least=1, most=MOST)
     expected_ids, found_ids = _check_ids(expected, retrieved)
-    grades = None if relevance is None else _check_grades(expected_ids, relevance)
+    grades = _check_grades(expected_ids, relevance)
     found_ids = [ids[:cut] for ids in found_ids]
     items = RelevantItems.of(list(map(len, expected_ids)), _gains_of(grades, gain))
     length = np.array([len(ids) if cut is None else cut for ids in found_ids], dtype=np.int64)
@@ -243,12 +243,10 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _gains_of(grades: Numbers | None, gain: Gain) -> Numbers | None:
+def _gains_of(grades: Numbers, gain: Gain) -> Numbers:
     """What grades (p,) are worth in DCG."""
     if gain not in ("linear", "exponential"):
         raise UsageError(f"gain must be linear or exponential, not {gain!r:.60}", code="bad-gain")
-    if grades is None:
-        return None
     with np.errstate(over="ignore"):
         gains = grades if gain == "linear" else np.exp2(grades) - 1
     if not ((gains > 1e-300) & (gains < 1e300)).all():
@@ -274,20 +272,19 @@ def _check_relevant(
 ) -> tuple[RelevantItems, Counts]:
     """What is relevant to each of n queries, and the candidate (p,) that each of its items is."""
     counts, index = _rows(relevant, "relevant", "iu")
-    items, index = RelevantItems.of(counts), index.astype(np.int64)
-    different = np.unique(items.query * candidates + index)
+    index = index.astype(np.int64)
+    different = np.unique(np.repeat(np.arange(len(counts)), counts) * candidates + index)
     if len(counts) != n or len(different) < len(index) or not ((index >= 0) & (index < candidates)).all():
         raise DataError(
             f"relevant must hold for each of {n:,} queries a candidate from 0 to {candidates - 1}, or different ones",
             code="bad-relevant",
         )
-    grades = None
+    of_queries, grades = counts, np.ones(len(index))
     if relevance is not None:
         of_queries, grades = _rows(relevance, "relevance", "iuf")
-        if of_queries != counts:
-            raise DataError("relevance must have the shape of relevant", code="bad-relevance")
-    gains = _gains_of(None if grades is None else grades.astype(np.float64), gain)
-    return items if gains is None else RelevantItems(items.offsets, gains), index
+    if of_queries != counts:
+        raise DataError("relevance must have the shape of relevant", code="bad-relevance")
+    return RelevantItems.of(counts, _gains_of(grades.astype(np.float64), gain)), index
 
 
 def _scorer(
@@ -395,9 +392,11 @@ def _check_ids(expected: object, retrieved: object) -> tuple[list[list[Id]], lis
 
 
 def _check_grades(
-    expected: Sequence[Sequence[Id]], relevance: Mapping[Id, float] | Sequence[Mapping[Id, float]]
+    expected: Sequence[Sequence[Id]], relevance: Mapping[Id, float] | Sequence[Mapping[Id, float]] | None
 ) -> Numbers:
-    """The grade of each expected id, (p,), from one mapping or one per query."""
+    """The grade of each expected id, (p,), from one mapping or one per query; 1 without."""
+    if relevance is None:
+        return np.ones(sum(map(len, expected)))
     tables = [relevance] if isinstance(relevance, Mapping) else _as_list(relevance)
     fits = len(tables) == len(expected) and all(
         isinstance(table, Mapping) and set(ids) == set(table) and all(map(is_number, table.values()))

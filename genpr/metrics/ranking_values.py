@@ -55,10 +55,9 @@ class RelevantItems:
     gains: Numbers
 
     @classmethod
-    def of(cls, counts: Sequence[int], gains: Numbers | None = None) -> RelevantItems:
+    def of(cls, counts: Sequence[int], gains: Numbers) -> RelevantItems:
         """From the number of relevant ones of each query."""
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return cls(offsets, np.ones(offsets[-1]) if gains is None else gains)
+        return cls(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), gains)
 
     @property
     def count(self) -> Counts:
@@ -325,14 +324,10 @@ def _units_of(groups: Sequence[Hashable], n: int) -> Counts:
     number: dict[Hashable, int] = {}
     try:
         units = [number.setdefault(name, len(number)) for name in groups]
-    except TypeError as error:
-        raise UsageError(
-            f"groups must be a text or a number per query: {error}", code="bad-groups"
-        ) from error
+    except TypeError:  # not hashable
+        units = []
     if len(units) != n or isinstance(groups, str):
-        raise UsageError(
-            f"groups must name one group per query: {n:,} are needed, {len(units):,} came", code="bad-groups"
-        )
+        raise UsageError(f"groups must be a text or a number for each of {n:,} queries", code="bad-groups")
     return np.array(units, dtype=np.int64)
 
 
