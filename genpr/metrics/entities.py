@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -49,21 +50,14 @@ Statistic = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class EntityScore:
-    """One number over images.
+    """One number over images."""
 
-    Attributes:
-        value: Between 0 and 1.
-        interval: 95 %, over images, or over groups where several images share a prompt; None for fewer than 10.
-        bounds: The value if all unreadable answers were all wrong, and if all were all right; None where that is not known.
-        n: Images or groups that it rests on.
-        replicates: (100,) float64, of complementary halves; None where there is no interval.
-    """
-
-    value: float
-    interval: Interval | None
+    value: float  # between 0 and 1
+    interval: Interval | None  # 95 %, over `n` images, or groups that share a prompt; None for fewer than 10
+    # the value if all unreadable answers were all wrong, and if all were all right; None where that is not known
     bounds: tuple[float, float] | None
     n: int
-    replicates: Tensor | None
+    replicates: Tensor | None  # (100,) float64, of complementary halves; None where there is no interval
 
 
 class EntityCount(NamedTuple):
@@ -79,24 +73,17 @@ class EntityCount(NamedTuple):
 class EntityMetrics:
     """Expected against found entities.
 
-    Attributes:
-        scores: By name, those that have a value.
-        undefined: Why the others have none, by name.
-        entities: One row for each that is expected, or found where it is wrong; the most missed first.
-        n: Images, or texts.
-        n_unreadable: Of these, those whose answer could not be read.
-
     Example:
         >>> found = entity_set_metrics([{"cat", "dog"}, {"car"}], [{"cat"}, {"car", "bus"}])
         >>> found["recall"], found["micro_recall"], found["all_found"]
         (0.75, 0.6666666666666666, 0.5)
     """
 
-    scores: Mapping[str, EntityScore]
-    undefined: Mapping[str, str]
-    entities: tuple[EntityCount, ...]
-    n: int
-    n_unreadable: int
+    scores: Mapping[str, EntityScore]  # by name, those that have a value
+    undefined: Mapping[str, str]  # why the others have none, by name
+    entities: tuple[EntityCount, ...]  # that are expected, or found where wrong; the most missed first
+    n: int  # images, or texts
+    n_unreadable: int  # of these, those whose answer could not be read
 
     def __getitem__(self, name: str) -> float:
         """The value of one metric; those without a value are not there, and `undefined` says why."""
@@ -116,7 +103,7 @@ class _Table:
     demands: Tensor  # bool, whether anything is expected or excluded
     is_unreadable: Tensor  # bool
     unit: Tensor  # int64, group of the image
-    judged: Tensor  # (entities,) bool, whether it is known where they would be wrong
+    judged: Collection[str]  # entities of which it is known where they would be wrong
     filling: float = torch.nan  # what unreadable images count: 0 for all wrong, 1 for all right
 
     def filled(self, *, right: bool) -> _Table:
@@ -124,9 +111,10 @@ class _Table:
         hits = self.hits + self.missing if right else self.hits
         return replace(self, expected=self.expected + self.missing, hits=hits, filling=float(right))
 
+    @cached_property
     def values(self) -> dict[str, Tensor]:
         """Values of images, (images,) float64, of the metrics that are means over images; NaN where one has no value."""
-        n_expected, n_hits, n_wrong = map(_row_sums, (self.expected, self.hits, self.wrong))
+        n_expected, n_hits, n_wrong = self.sums
         is_filled = self.is_unreadable & self.demands
         all_found = ((n_hits == n_expected) & (self.n_forbidden == 0)).double()
         all_found[self.is_unreadable | ~self.demands] = torch.nan
@@ -137,18 +125,25 @@ class _Table:
             "failure_rate": self.is_unreadable.double(),
         }
 
+    @cached_property
+    def sums(self) -> list[Tensor]:
+        """Expected, found and wrong entities of images, (images,) each."""
+        return [torch.from_numpy(pairs.sum(axis=1)) for pairs in (self.expected, self.hits, self.wrong)]
+
     def statistics(self, unit: Tensor) -> dict[str, Statistic]:
         """All metrics, by the weights of units."""
-        n_expected, n_hits, n_wrong = map(_row_sums, (self.expected, self.hits, self.wrong))
-        found: dict[str, Statistic] = {
+        n_expected, n_hits, n_wrong = self.sums
+        means = {
+            name: _pooled(values.nan_to_num(0.0), (~values.isnan()).double(), unit)
+            for name, values in self.values.items()
+        }
+        return {
+            **means,
             "micro_recall": _pooled(n_hits, n_expected, unit),
             "macro_recall": _by_entity(self.hits, self.expected, unit),
             "micro_precision": _pooled(n_hits, n_hits + n_wrong, unit),
             "macro_precision": _by_entity(self.hits, self.hits + self.wrong, unit),
         }
-        for name, values in self.values().items():
-            found[name] = _pooled(values.nan_to_num(0.0), (~values.isnan()).double(), unit)
-        return found
 
     def sizes_of(self, name: str) -> tuple[int, int]:
         """Independent images or groups that a metric rests on, and the single decisions about entities or images in them.
@@ -156,9 +151,8 @@ class _Table:
         Entities that few images expect weigh as much as others in an average over entities, which then rests on fewer (Kish
         1965, "Survey Sampling").
         """
-        kind = name.rpartition("_")[2] if name.startswith(("micro", "macro")) else name
-        values = self.values()[kind]
-        known = ~values.isnan()
+        kind = name.removeprefix("micro_").removeprefix("macro_")
+        known = ~self.values[kind].isnan()
         units = len(torch.unique(self.unit[known]))
         if kind not in ("recall", "precision"):
             return units, int(known.sum())
@@ -170,9 +164,18 @@ class _Table:
         effective = int(len(numbers) ** 2 / float((1 / numbers).sum())) if len(numbers) else 1
         return min(units, effective), effective
 
-
-def _row_sums(pairs: csr_array) -> Tensor:
-    return torch.from_numpy(pairs.sum(axis=1))
+    def rows(self) -> tuple[EntityCount, ...]:
+        """The most missed first, then the most often wrong."""
+        sums = [each.sum(axis=0).astype(int).tolist() for each in (self.expected, self.hits, self.wrong)]
+        rows = [
+            EntityCount(entity, expected, hits, wrong if entity in self.judged else None)
+            for entity, expected, hits, wrong in zip(self.entities, *sums, strict=True)
+            if expected or wrong
+        ]
+        rows.sort(
+            key=lambda row: (row.n_found / max(row.n_expected, 1), -row.n_expected, -(row.n_false or 0))
+        )
+        return tuple(rows)
 
 
 def _pooled(part: Tensor, whole: Tensor, unit: Tensor) -> Statistic:
@@ -222,7 +225,6 @@ def _count(
     for kind, each in pairs.items():
         places = [i for i, _ in each], [number[name] for _, name in each]
         matrices[kind] = csr_array((np.ones(len(each)), places), shape=(len(expected), len(number)))
-    judged = frozenset(number) if vocabulary is not None else frozenset().union(*forbidden)
     units: dict[Hashable, int] = {}
     own = range(len(expected)) if groups is None else groups
     return _Table(
@@ -232,7 +234,7 @@ def _count(
         demands=torch.tensor([bool(a or b) for a, b in zip(expected, forbidden, strict=True)]),
         is_unreadable=torch.tensor([each is None for each in found]),
         unit=torch.tensor([units.setdefault(group, len(units)) for group in own]),
-        judged=torch.tensor([name in judged for name in number], dtype=torch.bool),
+        judged=number if vocabulary is not None else frozenset().union(*forbidden),
     )
 
 
@@ -276,11 +278,10 @@ def entity_set_metrics(
         else:
             low, high = (float(each[name](whole)) for each in ends)
             bounds = (low, high) if name in _BOUNDED and n_unreadable else None
-            interval, replicates = _interval(
-                value, statistics[name], whole.shape[1], table.sizes_of(name), seed
-            )
-            scores[name] = EntityScore(value, interval, bounds, table.sizes_of(name)[0], replicates)
-    return EntityMetrics(scores, undefined, _rows(table), len(expected), n_unreadable)
+            sizes = table.sizes_of(name)
+            interval, replicates = _interval(value, statistics[name], whole.shape[1], sizes, seed)
+            scores[name] = EntityScore(value, interval, bounds, sizes[0], replicates)
+    return EntityMetrics(scores, undefined, table.rows(), len(expected), n_unreadable)
 
 
 def _interval(
@@ -303,20 +304,6 @@ def _interval(
     return interval_of(value, replicates, n=min(max(effective, units), max(decisions, units))), replicates
 
 
-def _rows(table: _Table) -> tuple[EntityCount, ...]:
-    """The most missed first, then the most often wrong."""
-    sums = [pairs.sum(axis=0).astype(int).tolist() for pairs in (table.expected, table.hits, table.wrong)]
-    rows = [
-        EntityCount(entity, expected, hits, wrong if judged else None)
-        for entity, expected, hits, wrong, judged in zip(
-            table.entities, *sums, table.judged.tolist(), strict=True
-        )
-        if expected or wrong
-    ]
-    rows.sort(key=lambda row: (row.n_found / max(row.n_expected, 1), -row.n_expected, -(row.n_false or 0)))
-    return tuple(rows)
-
-
 def _check(
     expected: Sequence[Collection[str]],
     found: Sequence[Collection[str] | None],
@@ -330,12 +317,12 @@ def _check(
             "expected, found, excluded and groups need one entry for each image, and at least one",
             code="bad-option",
         )
-    known = None if vocabulary is None else set(vocabulary)
+    known = None if vocabulary is None else frozenset(vocabulary)
     for i, names in enumerate(expected):
-        both = set(names) & set(excluded[i]) if excluded is not None else set()
-        unknown = set(names) - known if known is not None else set()
-        if both or unknown:
-            what = "excluded, too" if both else "not in the vocabulary, which is closed; add it, or its alias"
+        wrong, what = set(names) & set(() if excluded is None else excluded[i]), "excluded, too"
+        if not wrong and known is not None:
+            wrong, what = set(names) - known, "not in the vocabulary, which is closed; add it, or its alias"
+        if wrong:
             raise DataError(
-                f"{min(both or unknown)[:60]!r} is expected in image {i:,} and {what}", code="bad-expectation"
+                f"{min(wrong)[:60]!r} is expected in image {i:,} and {what}", code="bad-expectation"
             )
