@@ -4,54 +4,53 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from genpr.conditional.parse_answers import Answer, Unreadable, is_none, read_entities
+from genpr.conditional.records import columns, read_records, values_by_id
 from genpr.conditional.shared import conditional_result, metric_value, text_side
 from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary, load_vocabulary
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation import result as results
 from genpr.evaluation.result import Result, SideSummary
-from genpr.evaluation.tables import SUFFIXES, ImageValues, TableFormat, TableRow, is_folder, read_table
+from genpr.evaluation.tables import ImageValues, TableFormat, TableRow
 from genpr.features.extractor import ExtractorInfo
-from genpr.images.item import plain_path
 from genpr.metrics.entities import EntityMetrics, entity_set_metrics
 from genpr.notices import Notice, notice
 
-
-def _format(what: str, main: str, text: str, **columns: str) -> TableFormat:
-    """A table with ids; `columns` are the names that each column may have."""
-    ids = "id imageid image filename file path name key index 编号 图片 图像 文件名"
-    fields = {field: tuple(names.split()) for field, names in {"id": ids, **columns}.items()}
-    return TableFormat(
-        what=what, code="bad-records", fields=fields, main=main, text=text, repeated_code="duplicate-ids"
-    )
-
-
-_EXPECTED = _format(
-    "expected entities",
-    "expected",
-    "prompt",
-    expected="expected expectedentities entities entity required include included objects labels 实体 期望实体",
-    excluded="exclude excluded excludedentities forbidden absent 排除",
-    prompt="prompt text caption description 提示词 提示 描述",
-    group="group groupid promptid 组",
+_IDS = "id imageid image filename file path name key index 编号 图片 图像 文件名"
+_EXPECTED = TableFormat(
+    what="expected entities",
+    code="bad-records",
+    fields=columns(
+        id=_IDS,
+        expected="expected expectedentities entities entity required include included objects labels 实体 期望实体",
+        excluded="exclude excluded excludedentities forbidden absent 排除",
+        prompt="prompt text caption description 提示词 提示 描述",
+        group="group groupid promptid 组",
+    ),
+    main="expected",
+    text="prompt",
+    repeated_code="duplicate-ids",
 )
-_FOUND = _format(
-    "answers",
-    "found",
-    "answer",
-    found="found foundentities detected detectedentities present entities 实体",
-    answer="answer response output raw content text message result 回答 结果",
+_FOUND = TableFormat(
+    what="answers",
+    code="bad-records",
+    fields=columns(
+        id=_IDS,
+        found="found foundentities detected detectedentities present entities 实体",
+        answer="answer response output raw content text message result 回答 结果",
+    ),
+    main="found",
+    text="answer",
+    repeated_code="duplicate-ids",
 )
 _SEPARATORS = (";", "；", "|", "\n", "、", "，", ",")
-_IMAGE_SUFFIXES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".npz", ".npy", ".safetensors")
+_OF_IMAGES = "; images need a classifier, by --by or genpr.score_entities_in_images"
 
 
 def entity_metrics(
@@ -160,43 +159,48 @@ def score_entities(
         (0.5, 0.5, "'I see a car' is no name")
     """
     started = time.perf_counter()
-    _check_answers(found)
     closed, table = load_vocabulary(vocabulary, aliases)
     names = CanonicalNames(table)
-    excluded_names = () if exclude is None else as_vocabulary(exclude, "exclude").entities
-    expectations = read_expectations(expected, names, closed, excluded_names)
+    expectations = read_expectations(expected, names, closed, exclude)
     rows, origin = _answer_rows(found, expectations)
     answers = [_read(row, lambda name: names.get(name) is not None) for row in rows]
     canonical = [names.match(answer.entities) if isinstance(answer, Answer) else None for answer in answers]
-    metrics = entity_metrics_of(expectations, canonical, closed, seed)
-    encoded = [json.dumps(None if names is None else sorted(names)) for names in canonical]
     unreadable = [
         results.Unreadable(expectation.id, answer.reason, _beginning(row))
         for expectation, answer, row in zip(expectations.rows, answers, rows, strict=True)
         if isinstance(answer, Unreadable)
     ]
     forms = Counter(answer.how for answer in answers if isinstance(answer, Answer))
+    encoded = [json.dumps(None if each is None else sorted(each)) for each in canonical]
     return entity_result(
-        metrics,
         expectations,
+        canonical,
         [table, closed],
+        seed=seed,
+        notices=_answer_notices(answers, canonical, closed),
+        summary={"unreadable": tuple(unreadable), "forms": tuple(forms.most_common())},
         fake=_side_of(origin, "answers", encoded),
         device="cpu",
         max_images=None,
-        seed=seed,
         seconds={"score": time.perf_counter() - started},
-        notices=_answer_notices(answers, canonical, closed),
-        unreadable=tuple(unreadable),
-        forms=tuple(forms.most_common()),
     )
 
 
-def entity_metrics_of(
-    expectations: Expectations, found: Sequence[Collection[str] | None], closed: Vocabulary | None, seed: int
-) -> EntityMetrics:
-    """What is found in images against what is expected in them."""
-    rows = expectations.rows
-    return entity_set_metrics(
+def entity_result(
+    expectations: Expectations,
+    found: Sequence[Collection[str] | None],
+    words: Sequence[Vocabulary | None],
+    *,
+    seed: int,
+    notices: Iterable[Notice],
+    summary: Mapping[str, Any],
+    extractor: ExtractorInfo | None = None,
+    variant: str | None = None,
+    **fields: Any,  # noqa: ANN401 - the other fields of the result
+) -> Result:
+    """The result of answers or of images; `words` are the vocabularies that decide what is right, the closed one last."""
+    rows, closed = expectations.rows, words[-1]
+    metrics = entity_set_metrics(
         [row.expected for row in rows],
         found,
         vocabulary=None if closed is None else closed.entities,
@@ -204,64 +208,29 @@ def entity_metrics_of(
         groups=[row.group for row in rows],
         seed=seed,
     )
-
-
-def entity_result(
-    metrics: EntityMetrics,
-    expectations: Expectations,
-    words: Sequence[Vocabulary | None],
-    *,
-    extractor: ExtractorInfo | None = None,
-    variant: str | None = None,
-    notices: Iterable[Notice],
-    unreadable: tuple[results.Unreadable, ...] = (),
-    forms: tuple[tuple[str, int], ...] = (),
-    classifier: results.ClassifierSummary | None = None,
-    **fields: Any,  # noqa: ANN401 - the other fields of the result
-) -> Result:
-    """The result of answers or of images; `words` are the vocabularies that decide what is right, the closed one last."""
+    # The answers of a classifier can all be read.
+    scores = {k: v for k, v in metrics.scores.items() if k != "failure_rate" or "classifier" not in summary}
     name = None if extractor is None else extractor.name
-    values = {
-        f"entity.{each}": metric_value(score, extractor=name, variant=variant)
-        for each, score in metrics.scores.items()
-    }
-    entities = results.EntitySummary(
-        n_answers=metrics.n,
-        rows=tuple(results.EntityRow(*row) for row in metrics.entities),
-        unreadable=unreadable,
-        forms=forms,
-        classifier=classifier,
-        bounds=tuple(
-            results.EntityBounds(f"entity.{each}", *score.bounds)
-            for each, score in metrics.scores.items()
-            if score.bounds is not None
-        ),
-        undefined=tuple((f"entity.{each}", why) for each, why in metrics.undefined.items()),
-        vocabulary=None if words[-1] is None else len(words[-1]),
-    )
+    bounds = {k: v.bounds for k, v in scores.items() if v.bounds is not None}
     return conditional_result(
         extractor,
-        metrics=values,
+        metrics={f"entity.{k}": metric_value(v, extractor=name, variant=variant) for k, v in scores.items()},
         protocol="entities",
         ties="closed",
         real=expectations_side(expectations, words),
         undefined=tuple(f"entity.{each}" for each in metrics.undefined),
         notices=(*notices, *_expectation_notices(expectations)),
-        entities=entities,
+        entities=results.EntitySummary(
+            n_answers=metrics.n,
+            rows=tuple(results.EntityRow(*row) for row in metrics.entities),
+            bounds=tuple(results.EntityBounds(f"entity.{each}", *ends) for each, ends in bounds.items()),
+            undefined=tuple((f"entity.{each}", why) for each, why in metrics.undefined.items()),
+            vocabulary=None if closed is None else len(closed),
+            **summary,
+        ),
+        seed=seed,
         **fields,
     )
-
-
-def _check_answers(found: object) -> None:
-    """Refuse images."""
-    path = Path(found) if isinstance(found, str | os.PathLike) else Path()
-    is_source = path.suffix.lower() in _IMAGE_SUFFIXES or (path != Path() and is_folder(path))
-    if is_source or getattr(found, "ndim", 0) == 4:
-        raise UsageError(
-            "these are images, not answers about them; needed is what recognizes entities in images: --by clip-vit-b-32, --by "
-            "DETECTOR (in Python: genpr.score_entities_in_images), or a file of answers (.csv, .tsv, .jsonl, .json)",
-            code="images-not-answers",
-        )
 
 
 def expectations_side(expectations: Expectations, words: Sequence[Vocabulary | None]) -> SideSummary:
@@ -284,14 +253,13 @@ def sha256_of_rows(*rows: str) -> str:
     return hashlib.sha256("\n".join(rows).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _expectation_notices(expectations: Expectations) -> list[Notice]:
+def _expectation_notices(expectations: Expectations) -> Iterator[Notice]:
     """Whether there are images that say nothing about recall."""
-    nothing = sum(not row.expected for row in expectations.rows)
-    if not nothing:
-        return []
-    hint = "the vocabulary may lack their entities, or aliases for them" if expectations.from_prompts else ""
-    facts = {"what": "prompts" if expectations.from_prompts else "entries", "hint": hint}
-    return [notice("nothing-expected", count=f"{nothing:,}", total=f"{len(expectations.rows):,}", **facts)]
+    nothing, of_prompts = sum(not row.expected for row in expectations.rows), expectations.from_prompts
+    if nothing:
+        hint = "the vocabulary may lack their entities, or aliases for them" if of_prompts else ""
+        facts = {"count": f"{nothing:,}", "total": f"{len(expectations.rows):,}", "hint": hint}
+        yield notice("nothing-expected", what="prompts" if of_prompts else "entries", **facts)
 
 
 def _answer_notices(
@@ -309,33 +277,11 @@ def _answer_notices(
         yield notice("beside-vocabulary", count=f"{len(unlisted):,}", shown=some(unlisted, 3))
 
 
-Records = tuple[Sequence[TableRow], Sequence[str] | None, str]
-"""Rows, their ids or None, and what to call their source."""
-
-
-def _read_records(source: object, form: TableFormat) -> Records:
-    """Records from a file, a mapping of id -> value, or a sequence of values in order."""
-    origin = f"<{form.what}>"
-    if isinstance(source, str | os.PathLike):
-        path, origin = Path(source), str(source)
-        if path.suffix and path.suffix.lower() not in SUFFIXES:
-            raise UsageError(
-                f"{origin} is of unknown kind ({path.suffix}); {form.what} are a .csv, .tsv, .jsonl or .json with a record per "
-                "image",
-                code="records-kind",
-                path=origin,
-            )
-        rows = list(read_table(path, form))
-    elif isinstance(source, Mapping):
-        values = [(f"[{key!r}]", {"id": str(key), form.field_of(each): each}) for key, each in source.items()]
-        rows = [TableRow(*each) for each in values]
-    elif isinstance(source, Iterable):
-        rows = [TableRow(f"[{i}]", {form.field_of(each): each}) for i, each in enumerate(source)]
-    else:
-        raise UsageError(
-            f"{form.what} are a file, a dictionary by id, or a list in order, not {type(source).__name__}",
-            code="records-kind",
-        )
+def _read_records(
+    source: object, form: TableFormat, hint: str = ""
+) -> tuple[Sequence[TableRow], Sequence[str] | None, str]:
+    """Rows, their ids or None, and what to call their source."""
+    rows, origin = read_records(source, form, hint=hint)
     fields = {field for each in rows for field in each.values}
     if not fields - {"id", "group"}:
         needed = " or ".join(field for field in form.fields if field not in {"id", "group", "excluded"})
@@ -378,16 +324,15 @@ class Expectations:
     @property
     def table(self) -> ImageValues[int]:
         """The row of each image, by its name or in order."""
-        rows = range(len(self.rows))
-        by_name = {plain_path(each.id): row for row, each in enumerate(self.rows)}
-        return ImageValues(by_name if self.has_ids else rows, self.origin, "expectation")
+        ids = [each.id for each in self.rows] if self.has_ids else None
+        return values_by_id(ids, range(len(self.rows)), self.origin, "expectation")
 
 
 def read_expectations(
     source: object,
     names: CanonicalNames,
     vocabulary: Vocabulary | None,
-    exclude: Iterable[str] = (),
+    exclude: Words | None = None,
     *,
     closed: str | None = "the vocabulary",
 ) -> Expectations:
@@ -397,7 +342,7 @@ def read_expectations(
     vocabulary in the message about an entity that it lacks; None if such entities are allowed.
     """
     rows, ids, origin = _read_records(source, _EXPECTED)
-    excluded_everywhere = tuple(exclude)
+    excluded_everywhere = () if exclude is None else as_vocabulary(exclude, "exclude").entities
     from_prompts = not any("expected" in row.values for row in rows)
     if from_prompts and vocabulary is None and any("prompt" in row.values for row in rows):
         raise UsageError(
@@ -456,23 +401,16 @@ def _listed(value: object) -> tuple[str, ...]:
 
 def _answer_rows(source: object, expectations: Expectations) -> tuple[Sequence[TableRow], str]:
     """The answer to each expectation, in its order, and what to call the source."""
-    rows, ids, origin = _read_records(source, _FOUND)
-    expected = [row.id for row in expectations.rows]
-    if ids is None and not expectations.has_ids and len(rows) == len(expected):
-        return rows, origin
-    by_id = dict(zip(ids or (), rows, strict=ids is not None))
-    missing = [name for name in expected if name not in by_id]
-    unknown = by_id.keys() - set(expected)
-    if ids is None or not expectations.has_ids:
+    rows, ids, origin = _read_records(source, _FOUND, _OF_IMAGES)
+    if (ids is not None) != expectations.has_ids:
         reason = "needed are ids in both, or equally many records in the same order"
-    elif missing:
-        reason = f"no answer for {len(missing):,} of {len(expected):,} ({some(missing)}); record an empty one"
-    elif unknown:
-        reason = f"{len(unknown):,} ids that {expectations.origin} does not have ({some(sorted(unknown))})"
-    else:
-        return [by_id[name] for name in expected], origin
-    message = f"{origin} does not fit {expectations.origin}: {reason}"
-    raise DataError(message, code="ids-do-not-match", path=origin)
+        message = f"{origin} does not fit {expectations.origin}: {reason}"
+        raise DataError(message, code="ids-do-not-match", path=origin)
+    table, names = values_by_id(ids, rows, origin, "answer"), [row.id for row in expectations.rows]
+    found = table.match(names, range(len(names)), len(names))
+    table.check_complete(names, found)
+    table.check_used(names)
+    return [row for row in found if row is not None], origin
 
 
 def _read(row: TableRow, known: Callable[[str], bool]) -> Answer | Unreadable:

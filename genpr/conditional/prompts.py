@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from genpr.conditional.records import columns, read_records
 from genpr.errors import UsageError, short
-from genpr.evaluation.tables import (
-    SUFFIXES,
-    ImageValues,
-    TableFormat,
-    TableRow,
-    is_file,
-    is_folder,
-    read_table,
-    read_text,
-)
+from genpr.evaluation.tables import ImageValues, TableFormat, TableRow, is_folder, read_text
 from genpr.images.folder import walk_files
 from genpr.images.item import plain_path, stem_of
 from genpr.limits import SMALL_TEXT_BYTES, TEXT_BYTES
@@ -29,21 +21,14 @@ BESIDE = "beside"
 MAX_CHARACTERS = 2**16
 """Most characters of one prompt; a longer text is another kind of file."""
 
-_KINDS = (
-    ".csv or .tsv with name and prompt, .jsonl or .json, .txt with a prompt per line in the order of the images, a folder "
-    "with a .txt for each image, or the word beside"
-)
 _FORMAT = TableFormat(
     what="prompts",
     code="prompts-damaged",
-    fields={
-        "id": (
-            *("filename", "图片", "文件名", "file", "name", "image", "path"),
-            *("imagepath", "imagename", "filepath"),
-        ),
-        "prompt": ("prompt", "caption", "text", "prompts", "captions", "texts", "提示词", "描述"),
-        "group": ("group", "groupid", "promptgroup"),
-    },
+    fields=columns(
+        id="filename 图片 文件名 file name image path imagepath imagename filepath",
+        prompt="prompt caption text prompts captions texts 提示词 描述",
+        group="group groupid promptgroup",
+    ),
     main="prompt",
     headless=("id", "prompt"),
 )
@@ -81,60 +66,18 @@ def open_prompts(prompts: object, images: object) -> Prompts:
     """
     if isinstance(prompts, ImageValues):
         return prompts
-    if isinstance(prompts, str | os.PathLike):
-        if prompts != BESIDE:
-            return _from_path(Path(prompts))
-        folder = Path(os.fsdecode(images)) if isinstance(images, str | os.PathLike) else None
-        if folder is not None and is_folder(folder):
-            return _from_folder(folder)
-        raise UsageError("prompts beside the images need a folder of images", code="prompts-kind")
-    if isinstance(prompts, Mapping):
-        return _by_name((name, _given(each, repr(name)), repr(name)) for name, each in prompts.items())
-    if isinstance(prompts, Sequence) and not isinstance(prompts, bytes | bytearray):
-        return _in_order([_given(each, f"prompt {row}") for row, each in enumerate(prompts)])
-    raise UsageError(
-        f"{type(prompts).__name__} cannot be read as prompts; needed is {_KINDS}, a mapping, or a list in the order of the "
-        "images",
-        code="prompts-kind",
-    )
-
-
-def _given(value: object, where: str) -> Captions:
-    """One prompt or several, as a program gives them."""
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) for text in texts):
-        raise UsageError(
-            f"{short(where)} is {short(repr(value))}; needed is a string, or a list of strings",
-            code="prompts-kind",
-        )
-    return tuple(Prompt(_checked(text, "<prompts>", where)) for text in dict.fromkeys(texts))
-
-
-def _from_path(path: Path) -> Prompts:
-    suffix, origin = path.suffix.lower(), str(path)
-    if is_folder(path):
-        return _from_folder(path)
-    if not is_file(path):
-        raise UsageError(
-            f"there are no prompts at {short(origin, 60)!r}; needed is {_KINDS}",
-            code="path-not-found",
-            path=origin,
-        )
-    if suffix == ".txt":
-        lines = enumerate(_lines(path), 1)
-        return _in_order([(Prompt(_checked(line, origin, f"line {at}")),) for at, line in lines], origin)
-    if suffix not in SUFFIXES:
-        raise UsageError(
-            f"{path} is of unknown kind ({suffix or 'no suffix'}); prompts are {_KINDS}",
-            code="prompts-kind",
-            path=origin,
-        )
-    rows = list(read_table(path, _FORMAT, lambda value: _coco(value, origin)))
-    entries = [_captions(row, origin) for row in rows]
-    if not any("id" in row.values for row in rows):
-        return _in_order(entries, origin)
-    names = [_checked(row.values.get("id"), origin, row.where, is_name=True) for row in rows]
-    return _by_name(zip(names, entries, (row.where for row in rows), strict=True), origin)
+    if prompts == BESIDE:
+        if not isinstance(images, str | os.PathLike) or not is_folder(Path(os.fsdecode(images))):
+            raise UsageError("prompts beside the images need a folder of images", code="records-kind")
+        prompts = images
+    path = Path(os.fsdecode(prompts)) if isinstance(prompts, str | os.PathLike) else None
+    if path is not None and is_folder(path):
+        return _joined(_folder_rows(path), f"{path}/*.txt")
+    if path is not None and path.suffix.lower() == ".txt":
+        rows = [TableRow(f"line {at}", {"prompt": line}) for at, line in enumerate(_lines(path), 1)]
+        return _joined(rows, str(path))
+    rows, origin = read_records(prompts, _FORMAT, lambda value: _coco(value, str(path)))
+    return _joined(rows, origin)
 
 
 def _lines(path: Path, most: int = TEXT_BYTES) -> list[str]:
@@ -144,15 +87,13 @@ def _lines(path: Path, most: int = TEXT_BYTES) -> list[str]:
     return stripped.split("\n") if stripped else []
 
 
-def _from_folder(folder: Path) -> Prompts:
+def _folder_rows(folder: Path) -> list[TableRow]:
     """A prompt per line of the text file that has the name of the image."""
-    origin = f"{folder}/*.txt"
-    found = []
+    rows = []
     for member in sorted(member for member in walk_files(folder) if member.lower().endswith(".txt")):
         lines = [line for line in _lines(folder / member, SMALL_TEXT_BYTES) if line.strip()]
-        captions = tuple(Prompt(_checked(line, origin, member)) for line in lines or [""])
-        found.append((stem_of(member), captions, member))
-    return _by_name(found, origin)
+        rows.append(TableRow(member, {"id": stem_of(member), "prompt": lines or ""}))
+    return rows
 
 
 def _coco(value: Any, origin: str) -> list[Any] | None:  # noqa: ANN401 - any JSON
@@ -170,39 +111,32 @@ def _coco(value: Any, origin: str) -> list[Any] | None:  # noqa: ANN401 - any JS
 
 
 def _captions(row: TableRow, origin: str) -> Captions:
-    """The prompts of one row, of which JSON may give several at once."""
+    """The prompts of one row, which may hold several at once."""
     value, group = row.values.get("prompt"), row.values.get("group") or None
     if value is None:
         raise _FORMAT.error(origin, f"{row.where} has no prompt; needed is one of prompt, caption, text")
     if group is not None and not isinstance(group, str | int):
         raise _FORMAT.error(origin, f"the group of {row.where} is {short(repr(group))}, needed is a name")
-    texts = value if isinstance(value, list) and value else [value]
+    texts = value if isinstance(value, list | tuple) and value else [value]
     named = None if group is None else str(group)
     return tuple(Prompt(_checked(text, origin, row.where), named) for text in texts)
 
 
-def _in_order(entries: Sequence[Captions], origin: str = "<prompts>") -> Prompts:
-    numbered = ((str(at), captions, f"entry {at}") for at, captions in enumerate(entries, 1))
-    return ImageValues(tuple(_joined(numbered, origin).values()), origin, "prompt")
-
-
-def _by_name(entries: Iterable[tuple[str, Captions, str]], origin: str = "<prompts>") -> Prompts:
-    return ImageValues(_joined(entries, origin), origin, "prompt")
-
-
-def _joined(entries: Iterable[tuple[str, Captions, str]], origin: str) -> dict[str, Captions]:
-    """Prompts by name from (name, prompts, where), several of one name in their order."""
+def _joined(rows: Sequence[TableRow], origin: str) -> Prompts:
+    """Prompts by name, several of one name in their order, or in order where rows have no names."""
+    named = any("id" in row.values for row in rows)
     found: dict[str, dict[str, Prompt]] = {}
-    for name, captions, where in entries:
+    for at, row in enumerate(rows):
+        name = _checked(row.values.get("id"), origin, row.where, is_name=True) if named else str(at)
         known = found.setdefault(plain_path(name), {})
-        for prompt in captions:
+        for prompt in _captions(row, origin):
             if known.setdefault(prompt.text, prompt) is not prompt:
-                raise _FORMAT.error(
-                    origin, f"{where} repeats a prompt of the same image", code="prompt-repeated"
-                )
+                reason = f"{row.where} repeats a prompt of the same image"
+                raise _FORMAT.error(origin, reason, code="prompt-repeated")
     if not found:
         raise _FORMAT.error(origin, "it is empty")
-    return {name: tuple(known.values()) for name, known in found.items()}
+    values = {name: tuple(known.values()) for name, known in found.items()}
+    return ImageValues(values if named else tuple(values.values()), origin, "prompt")
 
 
 def _checked(text: object, origin: str, where: str, *, is_name: bool = False) -> str:

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from genpr.conditional.entity_scores import (
     Expectations,
-    entity_metrics_of,
     entity_result,
     expectations_side,
     read_expectations,
@@ -26,7 +25,7 @@ from genpr.conditional.entity_scores import (
 )
 from genpr.conditional.options import EntityKeywords, EntityOptions
 from genpr.conditional.shared import embed_matched
-from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary, load_vocabulary
+from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, load_vocabulary
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.diagnostics import decoding_notices
 from genpr.evaluation.result import ClassifierSummary, EntityThreshold, Identities, Result, SideSummary
@@ -234,10 +233,7 @@ def _vocabulary(
 
 def _expectations(expected: object, exclude: Words | None, vocabulary: Vocabulary, what: str) -> Expectations:
     """What should be in each image."""
-    excluded_names = () if exclude is None else as_vocabulary(exclude, "exclude").entities
-    expectations = read_expectations(
-        expected, CanonicalNames(vocabulary), vocabulary, excluded_names, closed=what
-    )
+    expectations = read_expectations(expected, CanonicalNames(vocabulary), vocabulary, exclude, closed=what)
     excluded = dict.fromkeys(name for row in expectations.rows for name in row.excluded)
     if unseen := [name for name in excluded if name not in vocabulary]:
         raise UsageError(
@@ -294,9 +290,6 @@ def _result(
     features, options = scored.features, classifier.embedder.options
     levels = torch.tensor([each.thresholds[0] for each in thresholds], dtype=torch.float64)
     found = [tuple(compress(vocabulary.entities, row)) for row in (scored.scores >= levels).tolist()]
-    metrics = entity_metrics_of(scored.expectations, found, vocabulary, options.seed)
-    # The answers of a classifier can all be read.
-    metrics = replace(metrics, scores={k: v for k, v in metrics.scores.items() if k != "failure_rate"})
     is_detector = classifier.classes is not None
     # `genpr features` cannot keep scores of detectors.
     of_features = [
@@ -304,26 +297,27 @@ def _result(
         for each in features.notices
     ]
     said = _recognition_notices(thresholds, classifier.name)
+    summary = ClassifierSummary(
+        name=classifier.name,
+        kind="detector" if is_detector else "zero-shot",
+        chosen="fixed" if labeled is None else "labeled",
+        source="" if labeled is None else f"{labeled.features.source} with {labeled.expectations.origin}",
+        templates=() if is_detector else (TEMPLATE,),
+        entities=tuple(thresholds),
+    )
     return entity_result(
-        metrics,
         scored.expectations,
+        found,
         [vocabulary, vocabulary],
+        seed=options.seed,
         # The extractor may be that of published numbers; entities found by it are not.
         extractor=None if features.extractor is None else replace(features.extractor, comparable=False),
         variant=_variant(classifier, labeled),
         notices=(*said, *decoding_notices("fake", features), *of_features),
-        classifier=ClassifierSummary(
-            name=classifier.name,
-            kind="detector" if is_detector else "zero-shot",
-            chosen="fixed" if labeled is None else "labeled",
-            source="" if labeled is None else f"{labeled.features.source} with {labeled.expectations.origin}",
-            templates=() if is_detector else (TEMPLATE,),
-            entities=tuple(thresholds),
-        ),
+        summary={"unreadable": (), "classifier": summary},
         fake=SideSummary.of(features, Identities.of(features)),
         device=str(classifier.embedder.device),
         max_images=options.max_images,
-        seed=options.seed,
         seconds={**seconds, "score": time.perf_counter() - started},
     )
 

@@ -68,14 +68,14 @@ align drawings TOY --distractors 0                                          2 us
 align drawings TOY --fail-under precision=.5                                2 usage
 align drawings TOY --fail-over retrieval.mrr=.5                             2 usage
 align drawings TOY --fail-under retrieval.copy_rate=.5                      2 usage
-entities expected.csv one.jsonl                                             3 ids-do-not-match
+entities expected.csv one.jsonl                                             3 answers-missing
 entities expected.csv text.json                                             3 bad-records
 entities expected.csv answers.jsonl --aliases twice.csv                     3 alias-conflict
 entities expected.csv answers.jsonl --fail-under recall=.1                  2 usage
 entities expected.csv answers.jsonl --fail-under entity.failure_rate=.1     2 usage
 entities expected.csv answers.jsonl --fail-over entity.recall=.1            2 usage
 entities expected.csv answers.jsonl --max-images 3                          2 usage
-entities expected.csv stripes                                               2 images-not-answers
+entities expected.csv stripes                                               2 records-kind
 entities expected.csv stripes --by clip                                     2 no-vocabulary
 entities expected.csv stripes BYneither                                     2 custom-detector
 entities expected.csv stripes BYgone                                        2 custom-classifier

@@ -189,7 +189,7 @@ def test_images_without_a_classifier_are_refused(tmp_path):
     for found in (tmp_path, tmp_path / "samples.zip", tmp_path / "samples.npz", IMAGES):
         with pytest.raises(UsageError) as caught:
             genpr.score_entities(WANTED, found)
-        assert caught.value.code == "images-not-answers"
+        assert caught.value.code == "records-kind"
 
 
 class Boxes(nn.Module):

@@ -108,9 +108,9 @@ def test_programs_give_lists_and_mappings_and_use_a_part(tmp_path):
     named = read(tmp_path, "a.png,cat\nb.png,dog\nc.png,owl\n")
     assert of(named, ["c.png"], [2], 3) == of(open_prompts(["cat", "dog", "owl"], "x"), ["c.png"], [2], 3)
     for given in (3, b"cat", [3], [[]], {"a": 1}, [b"cat"]):
-        with pytest.raises(UsageError) as caught:
+        with pytest.raises((UsageError, DataError)) as caught:
             open_prompts(given, "x")
-        assert caught.value.code == "prompts-kind"
+        assert caught.value.code == ("records-kind" if given in (3, b"cat") else "prompts-damaged")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_places_without_prompts(tmp_path, monkeypatch):
     (tmp_path / "p.xlsx").write_text("x")
     monkeypatch.chdir(tmp_path)
     for path, code in {"none.csv": "path-not-found", "x" * 5000: "path-not-found", "a\0b": "path-not-found",
-                       "pipe.csv": "path-not-found", "p.xlsx": "prompts-kind"}.items():  # fmt: skip
+                       "pipe.csv": "path-not-found", "p.xlsx": "records-kind"}.items():  # fmt: skip
         with pytest.raises(UsageError) as caught:
             open_prompts(path, "x")
         assert caught.value.code == code

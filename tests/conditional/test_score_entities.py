@@ -150,12 +150,17 @@ def test_expected_names_are_taken_as_they_are(tmp_path, cell):
 
 
 @pytest.mark.parametrize(
-    "found", [{"a": ["x"]}, dict.fromkeys("abcde", ()), [[]] * 3], ids=["missing", "unknown", "order"]
+    ("found", "code"),
+    [
+        ({"a": ["x"]}, "answers-missing"),
+        (dict.fromkeys("abcde", ()), "answers-unused"),
+        ([[]] * 3, "ids-do-not-match"),
+    ],
 )
-def test_ids_must_match(found):
+def test_ids_must_match(found, code):
     with pytest.raises(DataError) as caught:
         genpr.score_entities({"a": ["x"], "b": ["y"], "c": ["z"]}, found)
-    assert caught.value.code == "ids-do-not-match"
+    assert caught.value.code == code
 
 
 DAMAGED = {
