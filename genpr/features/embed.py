@@ -11,7 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -92,26 +92,18 @@ def embed_source(
     communicator = current_communicator()
     share = RankShare(source, communicator)
     embedded = EmbeddedImages(empty_rows(share.most or 1024, extractor.dim, torch.float32))
-    running: deque[tuple[list[_Row], Future[Tensor]]] = deque()
+    forward = ForwardPass(extractor, batch_size)
+    mixed = forward.mixes_sizes
     with (
         state_guard(),
         evaluation_mode(extractor),
-        forward_pass(extractor, batch_size) as forward,
         closing(read_ahead(share, forward.prepare_on_host, cache, policy)) as images,
+        closing(_batches(images, batch_size, embedded, share, progress, mixed=mixed)) as batches,
+        closing(forward.of_batches(batches)) as done,
     ):
         try:
-            batches = _batches(images, batch_size, embedded, share, progress, mixed=forward.mixes_sizes)
-            for batch in batches:
-                _, _, pixels = zip(*batch, strict=True)
-                if forward.pool is None:
-                    _store(batch, forward(pixels), embedded, cache)
-                    continue
-                running.append((batch, forward.pool.submit(forward, pixels)))
-                if len(running) > forward.workers:
-                    oldest, future = running.popleft()
-                    _store(oldest, future.result(), embedded, cache)
-            for batch, future in running:
-                _store(batch, future.result(), embedded, cache)
+            for batch, features in done:
+                _store(batch, features, embedded, cache)
         finally:  # however it ends, before anything else that is under way is waited for
             if cache is not None:
                 cache.flush()
@@ -267,7 +259,7 @@ def _batches(
     progress: Progress | None,
     *,
     mixed: bool,
-) -> Iterator[list[_Row]]:
+) -> Generator[list[_Row]]:
     """Record each image, and yield batches of those that have to be embedded, with the rows of their features.
 
     The images of a batch are of one size, unless they may be `mixed`, and of one block of the source.
@@ -419,33 +411,6 @@ def _in_order(rows: Tensor, counts: dict[int, int], communicator: Communicator) 
     return every
 
 
-@contextmanager
-def forward_pass(extractor: FeatureExtractor, batch_size: int) -> Iterator[ForwardPass]:
-    """Run an extractor on batches of images in the block; those that run when it ends in an error are waited for.
-
-    On a CPU several batches run side by side, each on its share of the cores: that keeps every core busy with
-    small networks too, and does not collapse when other processes compete for the cores, as one network on all
-    of them does (measured: 5x slower). It needs an extractor that says `thread_safe = True`, as the built-in
-    ones do; a user's network may keep state between its layers, so it runs one batch at a time.
-    """
-    device = extractor_device(extractor)
-    parallel = device.type == "cpu" and getattr(extractor, "thread_safe", False)
-    workers = min(usable_cores(), _MAX_WORKERS) if parallel else 1
-    pool = None
-    with ExitStack() as stack:
-        if workers > 1:
-            stack.enter_context(torch_threads(usable_cores() // workers))
-            pool = stack.enter_context(ThreadPoolExecutor(workers, "genpr-embed"))
-        forward = ForwardPass(extractor, device, batch_size, pool, workers)
-        try:
-            yield forward
-        finally:
-            if pool is not None:
-                pool.shutdown(cancel_futures=True)
-            if forward.batch_size < batch_size:
-                emit_notice("oom-smaller-batches", device=device, asked=batch_size, size=forward.batch_size)
-
-
 class ForwardPass:
     """Runs an extractor on batches of images, from any thread; `batch_size` is halved when the device runs out of memory.
 
@@ -453,16 +418,9 @@ class ForwardPass:
     they are prepared on the device, and those of a batch may be of different sizes.
     """
 
-    def __init__(
-        self,
-        extractor: FeatureExtractor,
-        device: torch.device,
-        batch_size: int,
-        pool: ThreadPoolExecutor | None,
-        workers: int,
-    ) -> None:
-        self._extractor, self._device = extractor, device
-        self.batch_size, self.pool, self.workers = batch_size, pool, workers
+    def __init__(self, extractor: FeatureExtractor, batch_size: int) -> None:
+        self._extractor, self._device = extractor, extractor_device(extractor)
+        self.batch_size = batch_size
         self._run: Callable[[Tensor], Tensor] = extractor
         self._prepare: Preparation | None = None
         self.prepare_on_host: Preparation | None = None
@@ -474,8 +432,41 @@ class ForwardPass:
                 self.prepare_on_host = extractor.prepare
         self.mixes_sizes = self._prepare is not None
 
-    def __call__(self, images: Sequence[Tensor]) -> Tensor:
-        """Embed n images, (3, h, w) each and of one size unless `mixes_sizes`, as float32 (n, dim) on the CPU."""
+    def of_batches(self, batches: Iterable[list[_Row]]) -> Generator[tuple[list[_Row], Tensor]]:
+        """Each batch with its features, in order; those that run when it ends in an error are waited for.
+
+        On a CPU several batches run side by side, each on its share of the cores: that keeps every core busy with
+        small networks too, and does not collapse when other processes compete for the cores, as one network on all
+        of them does (measured: 5x slower). It needs an extractor that says `thread_safe = True`, as the built-in
+        ones do; a user's network may keep state between its layers, so it runs one batch at a time.
+        """
+        asked = self.batch_size
+        parallel = self._device.type == "cpu" and getattr(self._extractor, "thread_safe", False)
+        workers = min(usable_cores(), _MAX_WORKERS) if parallel else 1
+        running: deque[tuple[list[_Row], Future[Tensor]]] = deque()
+        try:
+            if workers == 1:
+                for batch in batches:
+                    yield batch, self(batch)
+                return
+            with torch_threads(usable_cores() // workers), ThreadPoolExecutor(workers, "genpr-embed") as pool:
+                try:
+                    for batch in batches:
+                        running.append((batch, pool.submit(self, batch)))
+                        if len(running) > workers:
+                            oldest, future = running.popleft()
+                            yield oldest, future.result()
+                    for batch, future in running:
+                        yield batch, future.result()
+                finally:
+                    pool.shutdown(cancel_futures=True)
+        finally:
+            if self.batch_size < asked:
+                emit_notice("oom-smaller-batches", device=self._device, asked=asked, size=self.batch_size)
+
+    def __call__(self, batch: Sequence[_Row]) -> Tensor:
+        """Embed a batch of n images, of one size unless `mixes_sizes`, as float32 (n, dim) on the CPU."""
+        images = [pixels for _, _, pixels in batch]
         # Both modes belong to a thread; a training loop's autocast would turn features into bfloat16.
         with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
             while True:

@@ -6,6 +6,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -178,21 +179,17 @@ class Pictures:
         be decoded.
         """
         requested: dict[str, list[int]] = defaultdict(list)
-        for each in dict.fromkeys(rows):
-            requested[self.names[each]].append(each)
+        for row in dict.fromkeys(rows):
+            requested[self.names[row]].append(row)
         found: dict[int, Pixels] = {}
         for item in self._items_called(requested) if requested else ():
-            if item.name not in requested:
-                continue
-            try:
-                data = item.read()
-                row = self._row_of(data, requested[item.name])
-                pixels = None if row is None else decode(data, name=item.name, policy=self.policy).pixels
-            except ImageError:
-                continue
-            if row is not None and pixels is not None:
-                found[row] = pixels if self.keep is None else self.keep(pixels)
-                requested[item.name].remove(row)
+            if item.name in requested:
+                with suppress(ImageError):
+                    data = item.read()
+                    row = self._row_of(data, requested[item.name])
+                    pixels = decode(data, name=item.name, policy=self.policy).pixels
+                    found[row] = pixels if self.keep is None else self.keep(pixels)
+                    requested[item.name].remove(row)
                 if not requested[item.name]:
                     del requested[item.name]
             if not requested:
@@ -206,12 +203,15 @@ class Pictures:
             return iter(self.source)
         return self.source.pick(place for place, name in enumerate(names) if name in requested)
 
-    def _row_of(self, data: ImageData, rows: Sequence[int]) -> int | None:
-        """Which of `rows`, which share a name, an image is; None if it is none of them."""
+    def _row_of(self, data: ImageData, rows: Sequence[int]) -> int:
+        """Which of `rows`, which share a name, an image is; ImageError if it is none of them."""
         if self.identities is None:
             return rows[0]
         digest = bytes.fromhex(content_sha256(data))
-        return next((row for row in rows if self.identities[row].tobytes() == digest), None)
+        for row in rows:
+            if self.identities[row].tobytes() == digest:
+                return row
+        raise ImageError("it has changed since it was scored", code="changed")
 
 
 def pictures_of(

@@ -152,16 +152,11 @@ class CustomTextEncoder:
                 f"texts, but returned {came}",
                 code="feature-shape",
             )
-        if not vectors.isfinite().all():
-            row = int((~vectors.isfinite().all(dim=1)).nonzero()[0])
-            raise FeatureError(
-                f"encode_text of {self.name} gives NaN or infinity for {texts[row][:60]!r}", code="non-finite"
-            )
         return vectors.detach().float().cpu()
 
 
 def check_pair(features: FeatureSet, encoder: TextEncoder, vectors: Tensor, texts: Sequence[str]) -> None:
-    """Refuse images and texts that are not in one space: of other weights or widths, or with a vector of zeros."""
+    """Refuse images and texts that are not in one space: of other weights or widths, or with a vector of zeros or NaN."""
     info, dim = features.extractor, features.features.shape[1]
     hashes = {encoder.info.weights_sha256, info.weights_sha256 if info else None} - {None}
     if dim != vectors.shape[1] or len(hashes) > 1:
@@ -174,6 +169,10 @@ def check_pair(features: FeatureSet, encoder: TextEncoder, vectors: Tensor, text
             code="other-extractor",
             path=features.source,
         )
+    is_finite = vectors.isfinite().all(dim=1)
+    if not is_finite.all():
+        text = short(texts[int(is_finite.int().argmin())])
+        raise FeatureError(f"{encoder.name} gives NaN or infinity for {text!r}", code="non-finite")
     for rows, name_of in ((features.features, features.name_of), (vectors, texts.__getitem__)):
         blocks = range(0, max(1, len(rows)), _ROWS)
         is_zero = torch.cat([~rows[start : start + _ROWS].any(dim=1) for start in blocks])

@@ -2,7 +2,7 @@
 
 A vector is the projected embedding as it is, not scaled to length 1. Both towers come from one weights file, and only the one
 that is needed is built. What does not fit into the context of a model (77 tokens for OpenAI's) is not read. OpenAI trained
-with QuickGELU, x sigmoid(1.702 x); its weights also fit the exact GELU and then give other features, so that is checked.
+with QuickGELU, x sigmoid(1.702 x); its weights also fit the exact GELU and then give other features.
 
 References:
     A. Radford et al., Learning Transferable Visual Models From Natural Language Supervision, 2021,
@@ -21,14 +21,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from genpr.errors import FeatureError, UsageError
+from genpr.errors import UsageError
 from genpr.features.extractor import TextEncoderInfo, TextProgress
 from genpr.features.networks.network import (
     InputRule,
     NetworkExtractor,
     gray_levels,
     misfit,
-    single_layer,
     unknown_model,
 )
 from genpr.features.registry import ExtractorName
@@ -59,28 +58,23 @@ class ClipModel:
     architecture: Mapping[str, Any]
     training: Mapping[str, Any]
 
-    @property
-    def quick_gelu(self) -> bool:
-        """Whether its activations are x sigmoid(1.702 x)."""
-        return bool(self.training.get("quick_gelu") or self.architecture.get("quick_gelu"))
-
 
 def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.device) -> NetworkExtractor:
     """The image tower of OpenAI's CLIP, or of "open_clip:MODEL:PRETRAINED"."""
     (name,) = names
     model = find_model(name.base)
     resize = find_rule(name.resize) if name.resize else resize_rule(model.training)
-    tower = _load_tower(model, weights.tensors, name.base, part="visual")
+    tower = _load_tower(model, weights.tensors, part="visual")
     mean, std = (gray_levels(model.training[key]) for key in ("mean", "std"))
     rule = InputRule(resize, _side(tower, name.base), mean=mean, std=std)
     dim = model.architecture["embed_dim"]
-    return single_layer(EmbeddingOnly(tower), name, rule, dim=dim, weights=weights, device=device)
+    return NetworkExtractor(EmbeddingOnly(tower), names, [dim], rule=rule, weights=weights, device=device)
 
 
 def build_text(weights: Weights, *, name: ExtractorName, device: torch.device) -> ClipTextEncoder:
     """The text tower of OpenAI's CLIP, or of "open_clip:MODEL:PRETRAINED"."""
     model = find_model(name.base)
-    tower = _load_tower(model, weights.tensors, name.base, part="text")
+    tower = _load_tower(model, weights.tensors, part="text")
     scale = without_wrapper(weights.tensors).get("logit_scale")
     info = TextEncoderInfo(
         name=str(name),
@@ -151,13 +145,7 @@ class ClipTextEncoder:
                 done += len(rows)
                 if progress is not None:
                     progress(len(texts) * done // len(tokens), len(texts))
-        vectors = vectors[places]
-        if not vectors.isfinite().all():
-            row = int((~vectors.isfinite().all(dim=1)).nonzero()[0])
-            raise FeatureError(
-                f"{self.name} gives NaN or infinity for {texts[row][:60]!r}", code="non-finite"
-            )
-        return vectors
+        return vectors[places]
 
     def tokens(self, texts: Sequence[str], /) -> Tensor:
         """What the tower sees of each text: int64 (n, context), zeros behind its end."""
@@ -239,23 +227,13 @@ def check_tokenizer(name: str) -> None:
         )
 
 
-def check_quick_gelu(tower: nn.Module, name: str) -> None:
-    """RuntimeError if an activation of a transformer is not QuickGELU: open_clip changed, and features would be others."""
-    from open_clip.transformer import QuickGELU, TextTransformer, VisionTransformer
-
-    kinds = {type(module) for module in tower.modules() if isinstance(module, nn.GELU | nn.SiLU | QuickGELU)}
-    if isinstance(tower, VisionTransformer | TextTransformer) and kinds != {QuickGELU}:
-        found = ", ".join(sorted(kind.__name__ for kind in kinds)) or "none"
-        raise RuntimeError(f"{name} was trained with QuickGELU, but open_clip built it with {found}")
-
-
 def without_wrapper(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Names without the "module." that distributed training puts in front."""
     wrapped = next(iter(state), "").startswith("module.")
     return {key.removeprefix("module.") if wrapped else key: value for key, value in state.items()}
 
 
-def _load_tower(model: ClipModel, state: Mapping[str, Tensor], name: str, *, part: str) -> nn.Module:
+def _load_tower(model: ClipModel, state: Mapping[str, Tensor], *, part: str) -> nn.Module:
     """The tower `part`, "visual" or "text", with its tensors of a published state dict; the others are left aside."""
     from open_clip.convert import convert_state_dict
     from open_clip.model import resize_pos_embed
@@ -277,8 +255,6 @@ def _load_tower(model: ClipModel, state: Mapping[str, Tensor], name: str, *, par
         raise misfit(f"open_clip:{model.model} ({part})", error) from error
     if part == "text" and tower.attn_mask is not None:  # it is computed, not published
         tower.register_buffer("attn_mask", tower.build_causal_mask(), persistent=False)
-    if model.quick_gelu:
-        check_quick_gelu(tower, name)
     return tower.eval()  # type: ignore[no-any-return]
 
 
@@ -293,23 +269,18 @@ def _empty_model(model: ClipModel, part: str) -> nn.Module:
         embed_dim=model.architecture["embed_dim"],
         vision_cfg={**model.architecture["vision_cfg"], "timm_model_pretrained": False},
         text_cfg=text,
-        quick_gelu=model.quick_gelu,
+        quick_gelu=bool(model.training.get("quick_gelu") or model.architecture.get("quick_gelu")),
     )
     return whole
 
 
 def _tensors_of(part: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors below "PART."; in OpenAI's files those of the text tower stand beside the image tower."""
-    found = {
-        key.removeprefix(f"{part}."): value for key, value in state.items() if key.startswith(f"{part}.")
-    }
-    if found or part == "visual":
-        return found
-    return {
-        key: value
-        for key, value in state.items()
-        if not key.startswith("visual.") and key not in _OF_THE_WHOLE
-    }
+    start = f"{part}."
+    if part == "text" and not any(key.startswith(start) for key in state):
+        start = ""
+        state = {k: v for k, v in state.items() if not k.startswith("visual.") and k not in _OF_THE_WHOLE}
+    return {key.removeprefix(start): value for key, value in state.items() if key.startswith(start)}
 
 
 def _side(tower: nn.Module, name: str) -> int:

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part
+from genpr.features.networks.network import InputRule, NetworkExtractor
 from genpr.features.registry import BUILT_IN, ExtractorName
 from genpr.features.resize import find_rule
 from genpr.features.weights import Weights
@@ -244,7 +244,5 @@ def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.dev
     # pytorch-fid puts 0..255 on -1..1 evenly, everyone else divides by 128.
     middle = 127.5 if resize == "torch-bilinear" else 128.0
     rule = InputRule(find_rule(resize), SIZE, mean=(middle,) * 3, std=(middle,) * 3, channels_last=True)
-    parts = [describe_part(name, rule, dim=BUILT_IN[name.base].dim, weights=weights) for name in names]
-    return NetworkExtractor(
-        network, parts, rule=rule, device=device, precision=getattr(torch, names[0].precision)
-    )
+    dims = [BUILT_IN[name.base].dim for name in names]
+    return NetworkExtractor(network, names, dims, rule=rule, weights=weights, device=device)

@@ -53,7 +53,7 @@ def gray_levels(color: Sequence[float]) -> Color:
 class NetworkExtractor:
     """A network behind its resize rule, from float32 (n, 3, side, side), normalized, to (n, dim): its `parts` side by side.
 
-    The network is moved, converted and frozen. Its input is normalized in float32, and its output is given in float32.
+    `names` and `dims` are those of the layers that it gives. The network is moved, converted to their precision and frozen.
     """
 
     thread_safe = True
@@ -61,25 +61,28 @@ class NetworkExtractor:
     def __init__(
         self,
         network: nn.Module,
-        parts: Sequence[ExtractorInfo],
+        names: Sequence[ExtractorName],
+        dims: Sequence[int],
         *,
         rule: InputRule,
+        weights: Weights | None,
         device: torch.device,
-        precision: torch.dtype = torch.float32,
     ) -> None:
-        self.parts = tuple(parts)
+        self.parts = tuple(
+            describe_part(name, rule, dim=dim, weights=weights) for name, dim in zip(names, dims, strict=True)
+        )
         self.info = joint_info(self.parts)
         self.name = self.info.name
         self.dim = self.info.dim
         self.device = device
         self.prepares_on_device = device.type == "cuda" and rule.resize.exact_on_device
         self._rule = rule
-        self._precision = precision
+        self._precision: torch.dtype = getattr(torch, names[0].precision)
         on_cpu = device.type == "cpu"
         self._layout = torch.channels_last if on_cpu and rule.channels_last else torch.contiguous_format
         self._mean = torch.tensor(rule.mean).view(1, 3, 1, 1).to(device)
         self._std = torch.tensor(rule.std).view(1, 3, 1, 1).to(device)
-        network.to(precision).requires_grad_(False).eval()
+        network.to(self._precision).requires_grad_(False).eval()
         self._network = network.to(device).to(memory_format=self._layout)
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -117,21 +120,6 @@ def describe_part(
     )
 
 
-def single_layer(
-    network: nn.Module,
-    name: ExtractorName,
-    rule: InputRule,
-    *,
-    dim: int,
-    weights: Weights | None,
-    device: torch.device,
-) -> NetworkExtractor:
-    """A network of which one layer is used; arguments are those of `describe_part` and `NetworkExtractor`."""
-    part = describe_part(name, rule, dim=dim, weights=weights)
-    precision = getattr(torch, name.precision)
-    return NetworkExtractor(network, [part], rule=rule, device=device, precision=precision)
-
-
 def built_in(
     network: nn.Module,
     name: ExtractorName,
@@ -145,7 +133,7 @@ def built_in(
     """A built-in extractor of one layer, behind its published resize rule unless the name has another."""
     known = BUILT_IN[name.base]
     rule = InputRule(find_rule(name.resize or known.resize), known.side, mean, std, channels_last)
-    return single_layer(network, name, rule, dim=known.dim, weights=weights, device=device)
+    return NetworkExtractor(network, [name], [known.dim], rule=rule, weights=weights, device=device)
 
 
 def joint_info(parts: Sequence[ExtractorInfo]) -> ExtractorInfo:

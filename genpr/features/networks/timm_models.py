@@ -31,7 +31,6 @@ from genpr.features.networks.network import (
     built_in,
     gray_levels,
     misfit,
-    single_layer,
     unknown_model,
 )
 from genpr.features.registry import BUILT_IN, ExtractorName
@@ -64,7 +63,7 @@ def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.dev
     network = classifier_free(model, weights.tensors)
     rule = input_rule(name, network)
     dim = feature_dim(network, rule.side, model)
-    return single_layer(network, name, rule, dim=dim, weights=weights, device=device)
+    return NetworkExtractor(network, names, [dim], rule=rule, weights=weights, device=device)
 
 
 def dinov2(

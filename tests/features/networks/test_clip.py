@@ -44,7 +44,8 @@ def test_openais_networks_are_as_catalogd_and_use_quick_gelu(name):
     model = clip.find_model(name)
     tower = empty(name).get_submodule("visual").eval()
     known = BUILT_IN[name]
-    clip.check_quick_gelu(tower, name)
+    activations = {type(each).__name__ for each in tower.modules() if "GELU" in type(each).__name__}
+    assert activations == {"QuickGELU"}
     assert model.training == clip.find_model(f"open_clip:{model.model}:openai").training
     assert clip.resize_rule(model.training).name == known.resize
     assert clip._side(tower, name) == known.side
@@ -53,15 +54,6 @@ def test_openais_networks_are_as_catalogd_and_use_quick_gelu(name):
         clip.published_weights(f"open_clip:{model.model}:openai")[0].url.rpartition("/resolve/")[0]
         in known.weights.url
     )
-
-
-@pytest.mark.parametrize("how_many", [1, 12])
-def test_any_other_activation_is_refused(how_many):
-    tower = empty("clip-vit-b-32").get_submodule("visual")
-    for block in tower.transformer.resblocks[-how_many:]:
-        block.mlp.gelu = nn.GELU()
-    with pytest.raises(RuntimeError, match=r"clip-vit-b-32 was trained with QuickGELU.*GELU"):
-        clip.check_quick_gelu(tower, "clip-vit-b-32")
 
 
 @pytest.mark.parametrize("change", ["missing", "additional"])

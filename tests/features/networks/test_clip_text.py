@@ -133,7 +133,6 @@ def test_every_other_model_of_open_clip_can_be_built():
                 embed_dim=model.architecture["embed_dim"],
                 vision_cfg=TINY.architecture["vision_cfg"],
                 text_cfg=model.architecture["text_cfg"],
-                quick_gelu=model.quick_gelu,
             ).text
         computed = {name for name, _ in text.named_buffers()} - text.state_dict().keys()
         assert computed <= {"attn_mask"}, "whatever else is computed would stay empty"

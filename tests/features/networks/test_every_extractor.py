@@ -10,7 +10,7 @@ from genpr.errors import DataError, WeightsError
 from genpr.features.custom import extractor_info
 from genpr.features.extractor import PreparingExtractor
 from genpr.features.networks import inception
-from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part
+from genpr.features.networks.network import InputRule, NetworkExtractor
 from genpr.features.registry import BUILT_IN, ExtractorName, list_extractors, load_extractor
 from genpr.features.resize import find_rule
 from genpr.features.weights import Weights
@@ -20,8 +20,10 @@ CPU = torch.device("cpu")
 
 def small() -> NetworkExtractor:
     rule = InputRule(find_rule("torch-bilinear"), 8)
-    part = describe_part(ExtractorName("small"), rule, dim=192, weights=Weights({}, "a" * 64))
-    return NetworkExtractor(nn.Flatten(), [part], rule=rule, device=CPU)
+    weights = Weights({}, "a" * 64)
+    return NetworkExtractor(
+        nn.Flatten(), [ExtractorName("small")], [192], rule=rule, weights=weights, device=CPU
+    )
 
 
 def random_inception() -> NetworkExtractor:

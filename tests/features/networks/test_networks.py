@@ -45,8 +45,10 @@ def test_pixels_have_variants(images):
 @pytest.fixture
 def small() -> NetworkExtractor:
     rule = InputRule(find_rule("torch-bilinear"), 8)
-    part = describe_part(ExtractorName("small"), rule, dim=192, weights=Weights({}, "a" * 64))
-    return NetworkExtractor(nn.Flatten(), [part], rule=rule, device=CPU)
+    weights = Weights({}, "a" * 64)
+    return NetworkExtractor(
+        nn.Flatten(), [ExtractorName("small")], [192], rule=rule, weights=weights, device=CPU
+    )
 
 
 def test_anything_that_moves_features_moves_the_cache_key():
