@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from genpr.errors import ResourceError, UsageError
+from genpr.errors import ResourceError, UsageError, some
 from genpr.limits import SMALL_TEXT_BYTES, parse_json, read_bytes
 from genpr.storage import open_regular
 
@@ -74,12 +74,8 @@ def find_folders(root: Path) -> list[CacheFolder]:
         raise _unusable(root, "read", error) from error
     folders = [folder for path in inside if (folder := _folder_at(path)) is not None]
     if not folders and (inside or (entries and not {"features", *_OTHER_PARTS} & set(entries))):
-        raise UsageError(
-            f"{root} is no cache of genpr: it holds {', '.join(entries[:3])}{', ...' * (len(entries) > 3)} and no "
-            "features that genpr wrote; give the folder that --cache-dir or GENPR_CACHE named when they were made",
-            code="not-a-cache",
-            path=str(root),
-        )
+        text = f"{root} is no cache of genpr, and holds {some(entries, 3)}; give the folder of --cache-dir or GENPR_CACHE"
+        raise UsageError(text, code="not-a-cache", path=str(root))
     return folders
 
 
@@ -154,8 +150,5 @@ def _files_in(folder: Path) -> Iterator[CacheFile]:
 
 
 def _unusable(path: Path, what: str, error: OSError) -> ResourceError:
-    return ResourceError(
-        f"{path} cannot be {what} ({error.strerror or error}); does it belong to somebody else?",
-        code="cache-unusable",
-        path=str(path),
-    )
+    text = f"{path} cannot be {what} ({error.strerror or error}); does it belong to somebody else?"
+    return ResourceError(text, code="cache-unusable", path=str(path))

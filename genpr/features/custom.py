@@ -95,10 +95,8 @@ def identity_of(wrapped: object) -> tuple[str | None, str | None, str | None]:
     if declared is None:
         return weights, None, "it has no attribute `cache_key`, a text that says what it computes"
     if not isinstance(declared, str) or not declared:
-        raise UsageError(
-            f"the `cache_key` of a {type(wrapped).__name__} must be a text that is not empty, but is {declared!r}",
-            code=_CODE,
-        )
+        text = f"the `cache_key` of a {type(wrapped).__name__} must be a text that is not empty, but is {declared!r}"
+        raise UsageError(text, code=_CODE)
     return weights, hashlib.sha256(json.dumps([declared, weights]).encode()).hexdigest(), None
 
 
@@ -144,16 +142,15 @@ def wrap_extractor(extractor: object, *, name: str | None = None) -> DescribedEx
         return extractor  # type: ignore[return-value]
     name = name or type(extractor).__name__
     if not callable(extractor):
+        kind = type(extractor).__name__
         raise UsageError(
-            f"extractor {name!r} must be callable, images in and features out, but is a "
-            f"{type(extractor).__name__}",
-            code=_CODE,
+            f"extractor {name!r} must be callable, images in and features out, but is a {kind}", code=_CODE
         )
     dim = getattr(extractor, "dim", None)
     if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
+        what = "has none" if dim is None else f"is {dim!r}"
         raise UsageError(
-            f"extractor {name!r} needs an integer attribute `dim`, the length of its feature vectors, but it "
-            f"{'has none' if dim is None else f'is {dim!r}'}",
+            f"extractor {name!r} needs an integer attribute `dim`, its features per image; it {what}",
             code=_CODE,
         )
     own_name = getattr(extractor, "name", None)

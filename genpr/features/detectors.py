@@ -90,8 +90,9 @@ def load_detector(
     `weights` is the published file, or a folder that may hold it; the other arguments are those of `genpr.load_extractor`.
     """
     if name not in DETECTORS:
+        known = ", ".join(DETECTORS)
         raise UsageError(
-            f"there is no detector {name!r}; known are {', '.join(DETECTORS)}, or any object with names and a call",
+            f"there is no detector {name!r}; known are {known}, or any object with names and a call",
             code="unknown-detector",
         )
     from torchvision.models import get_model_weights
@@ -153,8 +154,8 @@ class DetectingExtractor:
         scores = torch.as_tensor(self.detector(list(images)))
         if tuple(scores.shape) != (len(images), self.dim) or not scores.is_floating_point():
             raise FeatureError(
-                f"detector {self.name} must return a row of {self.dim} floats per image, one for each of its names, but "
-                f"returned {scores.dtype} {tuple(scores.shape)} for {len(images)} images",
+                f"detector {self.name} must return {self.dim} floats per image, one for each of its names, not {scores.dtype} "
+                f"{tuple(scores.shape)} for {len(images)} images",
                 code="feature-shape",
             )
         return scores.float()

@@ -297,12 +297,8 @@ def _store(
     finite = features.isfinite().all(dim=1)
     if not finite.all():
         first = images[int((~finite).nonzero()[0])].name
-        raise FeatureError(
-            f"the extractor returned NaN or infinite features for {first}; its weights may be damaged, or it "
-            "overflows in low precision",
-            code="non-finite",
-            path=first,
-        )
+        text = f"the extractor gives NaN or infinity for {first}; are its weights damaged, or is bfloat16 too coarse?"
+        raise FeatureError(text, code="non-finite", path=first)
     embedded.features[list(rows)] = features
     if cache is not None:
         known = map(
@@ -480,12 +476,9 @@ class ForwardPass:
                     if not is_out_of_memory(error):
                         raise
                     if size == 1:
-                        remedy = "free it" if self._device.type == "cpu" else "free it or use --device cpu"
-                        raise ResourceError(
-                            f"{self._device} has no memory left for one image of {tuple(images[0].shape[1:])} pixels; "
-                            + remedy,
-                            code="oom",
-                        ) from error
+                        side = tuple(images[0].shape[1:])
+                        text = f"{self._device} has no memory left for one image of {side} pixels; free it, or use another --device"
+                        raise ResourceError(text, code="oom") from error
                 else:
                     return rows
                 # Here, where the error no longer holds what the batch took.
@@ -508,8 +501,7 @@ class ForwardPass:
         if not isinstance(output, Tensor) or output.shape != expected:
             came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise FeatureError(
-                f"extractor {self._extractor.name} must return one row of {self._extractor.dim} numbers per "
-                f"image, {expected} for this batch, but returned {came}",
+                f"extractor {self._extractor.name} must return {expected} numbers for this batch, but returned {came}",
                 code="feature-shape",
             )
         return output[: len(images)].float().cpu()

@@ -76,10 +76,9 @@ def prepare_batch(extractor: PreparingExtractor, images: Tensor) -> Tensor:
     import torch
 
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3 or not len(images):
+        came = f"{images.dtype} {tuple(images.shape)}"
         raise DataError(
-            f"extractor {extractor.name} needs uint8 images (n, 3, h, w) with values 0..255, but got "
-            f"{images.dtype} {tuple(images.shape)}",
-            code="image-tensor",
+            f"extractor {extractor.name} needs uint8 images (n, 3, h, w), not {came}", code="image-tensor"
         )
     return torch.stack([extractor.prepare(image) for image in images.cpu()])
 
@@ -95,10 +94,8 @@ def check_same_extractor(name: str, info: ExtractorInfo, other_name: str, other:
         difference = "its code or settings have changed in between"
     else:
         difference = f"{_describe(other)} there, {_describe(info)} here"
-    raise FeatureError(
-        f"{name} and {other_name} were not embedded by the same extractor ({difference}); embed both again with one",
-        code="other-extractor",
-    )
+    text = f"{name} and {other_name} were not embedded by the same extractor ({difference}); embed both again with one"
+    raise FeatureError(text, code="other-extractor")
 
 
 def _describe(info: ExtractorInfo) -> str:

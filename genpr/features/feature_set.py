@@ -163,7 +163,7 @@ def load_features(path: Path) -> FeatureSet:
     if features.shard is not None and features.shard.count > 1:
         raise FeatureError(
             f"{path} is shard {features.shard.share} of {features.shard.total:,} images, and no others are given; give all "
-            f"as one pattern in quotes, such as '{path.parent / '*.safetensors'}'",
+            "as one pattern in quotes, such as 'real_*.safetensors'",
             code="shards-missing",
             path=str(path),
         )
@@ -175,12 +175,10 @@ def _parse(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], path: Pat
     try:
         return _set_of(tensors, metadata, str(path))
     except (UsageError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise FeatureError(
-            f"{path} does not hold what genpr writes into its feature files ({type(error).__name__}: {error}); was it "
-            "edited, or written by another version?",
-            code="file-damaged",
-            path=str(path),
-        ) from error
+        text = (
+            f"{path} does not hold what genpr writes into its feature files ({type(error).__name__}: {error})"
+        )
+        raise FeatureError(text, code="file-damaged", path=str(path)) from error
 
 
 def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: str) -> FeatureSet:
@@ -229,17 +227,11 @@ def _load_array(path: Path) -> Tensor:
                     raise ValueError(f"needed arr_0 or exactly one array, found {some(members, 5) or 'none'}")
                 array = read_array(archive, "arr_0.npy" if "arr_0.npy" in members else members[0])
     except (*DAMAGE, KeyError, OSError) as error:
-        raise FeatureError(
-            f"{path} is not a readable array file ({error}); was it cut short, or does it hold pickled objects?",
-            code="file-damaged",
-            path=str(path),
-        ) from error
+        text = f"{path} is not a readable array file ({error}); was it cut short, or does it hold pickled objects?"
+        raise FeatureError(text, code="file-damaged", path=str(path)) from error
     if array.dtype.kind != "f" or array.ndim != 2:
-        raise FeatureError(
-            f"{path} holds {array.dtype} of shape {array.shape}; features are a 2-D array of floats, (images, dimensions)",
-            code="feature-shape",
-            path=str(path),
-        )
+        text = f"{path} holds {array.dtype} of shape {array.shape}; features are floats, (images, dimensions)"
+        raise FeatureError(text, code="feature-shape", path=str(path))
     return float_rows(array)
 
 
@@ -250,11 +242,8 @@ def _only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
         (matrix,) = (tensor for tensor in named if tensor.ndim == 2 and tensor.is_floating_point())
         return matrix.float()
     except (ValueError, NotImplementedError) as error:  # the latter of two numbers in a byte, for example
-        raise FeatureError(
-            f"{path} holds {some(sorted(tensors), 5) or 'nothing'}; needed a tensor named 'features', or exactly one 2-D tensor of floats",
-            code="feature-shape",
-            path=str(path),
-        ) from error
+        text = f"{path} holds {some(sorted(tensors), 5) or 'nothing'}; needed is 'features', or exactly one 2-D tensor of floats"
+        raise FeatureError(text, code="feature-shape", path=str(path)) from error
 
 
 def load_joined(paths: Sequence[Path], name: str) -> FeatureSet:
@@ -340,12 +329,8 @@ def _check_complete(places: Sequence[ShardPlace], name: str) -> None:
     if len(found) < count:
         absent = (str(index) for index in range(1, count + 1) if index not in found)
         missing = list(islice(absent, 10))  # a file may claim that there are very many
-        raise FeatureError(
-            f"{printable(name)} has {len(found)} of {count} shards; the first that are missing: {', '.join(missing)}; make "
-            f"them with --shard {missing[0]}/{count}",
-            code="shards-missing",
-            path=name,
-        )
+        text = f"{printable(name)} has {len(found)} of {count} shards; the first that are missing: {', '.join(missing)}"
+        raise FeatureError(text, code="shards-missing", path=name)
 
 
 def _merge(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSet:

@@ -78,12 +78,10 @@ def _open_features(text: str) -> FeatureSet | None:
         return None
     if not all(are_features):
         other = several[are_features.index(False)]
-        raise UsageError(
-            f"the pattern {printable(text)!r} names feature files and others, such as {printable(str(other))}; make it "
-            "narrower",
-            code="mixed-kinds",
-            path=text,
+        said = (
+            f"the pattern {printable(text)!r} names feature files and others, such as {printable(str(other))}"
         )
+        raise UsageError(said, code="mixed-kinds", path=text)
     return load_joined(several, text)
 
 
@@ -119,11 +117,8 @@ def check_same_weights(real: FeatureSet, fake: FeatureSet) -> None:
         return
     hashes = {real.extractor.weights_sha256, fake.extractor.weights_sha256}
     if len(hashes - {None}) > 1:
-        raise FeatureError(
-            f"the weights of extractor {real.extractor.name} changed after the real side was embedded; "
-            "make a new Evaluator, or score with a frozen copy",
-            code="other-extractor",
-        )
+        text = f"the weights of extractor {real.extractor.name} changed after the real side was embedded; make a new Evaluator"
+        raise FeatureError(text, code="other-extractor")
 
 
 def image_names(opened: OpenedInput) -> list[str] | None:
@@ -148,11 +143,8 @@ def source_rows(opened: OpenedInput, features: FeatureSet, total: int | None) ->
         rows = [places.get(name) for name in features.names]
     for name, row in zip(features.names, rows, strict=True):
         if row is None:
-            raise DataError(
-                f"{printable(name)} was scored and is not in {printable(features.source)} any more; was the source changed?",
-                code="changed",
-                path=features.source,
-            )
+            text = f"{printable(name)} was scored and is not in {printable(features.source)} any more; was the source changed?"
+            raise DataError(text, code="changed", path=features.source)
     return [row for row in rows if row is not None]
 
 

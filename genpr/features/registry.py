@@ -67,9 +67,9 @@ class ExtractorName:
             elif variant in RESIZE_NAMES and name.resize is None:
                 name = replace(name, resize=variant)
             else:
+                rules = ", ".join(RESIZE_NAMES)
                 raise UsageError(
-                    f"extractor {text!r}: {variant!r} is no further variant; known are bfloat16 and one of the resize "
-                    f"rules {', '.join(RESIZE_NAMES)}",
+                    f"extractor {text!r}: {variant!r} is no further variant; known are bfloat16, {rules}",
                     code="unknown-variant",
                 )
         return name
@@ -182,8 +182,8 @@ def check_has_text(name: str) -> None:
 def no_text_encoder(name: str) -> UsageError:
     """The error for an extractor that embeds images only."""
     return UsageError(
-        f"extractor {name!r} embeds images only, but prompts are to be embedded too; choose clip-vit-b-32, clip-vit-l-14, "
-        "clip-vit-l-14-336, open_clip:MODEL:PRETRAINED, or path/to/file.py:factory whose object also has encode_text",
+        f"extractor {name!r} embeds images only, and prompts are to be embedded, too; choose clip-vit-b-32, another CLIP, or "
+        "path/to/file.py:factory whose object also has encode_text",
         code="no-text-encoder",
     )
 
@@ -320,14 +320,10 @@ def load_joint(
             isinstance(error, ImportError) or "torchvision" in str(error)
         ):
             raise
-        import torch
 
         reason = " ".join(str(error).split())
-        raise ResourceError(
-            f"extractor {first} needs a library that cannot be imported here ({reason}); torch {torch.__version__} needs the "
-            "torchvision of the same release and build: install both with one command",
-            code="broken-library",
-        ) from error
+        text = f"extractor {first} needs a library that cannot be imported ({reason}); install torch and torchvision of one release"
+        raise ResourceError(text, code="broken-library") from error
     return extractor
 
 
@@ -340,10 +336,8 @@ def require_weights(
         given = None if weights is None else Path(weights)
         return find_or_fetch(known.weights, weights=given, offline=offline, progress=progress)
     if weights is not None and not open_family(name):
-        raise UsageError(
-            f"weights {os.fspath(weights)!r} were given, but extractor {name!r} takes no weights file",
-            code="weights-unused",
-        )
+        text = f"weights {os.fspath(weights)!r} were given, but extractor {name!r} takes no weights file"
+        raise UsageError(text, code="weights-unused")
     return None
 
 
@@ -389,7 +383,5 @@ def check_weights_used(extractors: Iterable[object], weights: _Path | None) -> N
         return
     names = list(dict.fromkeys(each for each in extractors if isinstance(each, str)))
     if names and all(weights_of(name, weights) is None for name in names):
-        raise UsageError(
-            f"weights {os.fspath(weights)!r} belong to none of the extractors {some(names, 10)}",
-            code="weights-unused",
-        )
+        text = f"weights {os.fspath(weights)!r} belong to none of the extractors {some(names, 10)}"
+        raise UsageError(text, code="weights-unused")

@@ -199,11 +199,8 @@ class SourceFeatures:
                 for_control = len(group_by_network(for_metrics)) == 1
                 who = "the control needs" if for_control else "the metrics need"
                 otherwise = "; or leave the control out (control=False)" if for_control else ""
-                raise UsageError(
-                    f"{self.opened.source.name} is an iterator, which gives its images once, but {who} several networks; pass "
-                    f"something that can be iterated again, such as a list, a DataLoader or a folder{otherwise}",
-                    code="one-shot",
-                )
+                text = f"{self.opened.source.name} gives its images once, but {who} several networks; pass a list or a folder{otherwise}"
+                raise UsageError(text, code="one-shot")
             for group in groups:
                 # Features of a CPU differ from those of a GPU in their last bits, so all images are embedded again.
                 work = partial(
@@ -270,12 +267,8 @@ class SourceFeatures:
             check_same_extractor("--extractor", extractor_info(key), features.source, info)
         elif key not in {FROM_FILE, info.name} and not is_same_extractor(info.name, key):
             if dim_of(key) is not None:
-                raise FeatureError(
-                    f"{features.source} holds {info.name} features, but {key} features are needed; embed the images with "
-                    f"that extractor (genpr features IMAGES OUT.safetensors --extractor {key})",
-                    code="other-extractor",
-                    path=features.source,
-                )
+                text = f"{features.source} holds {info.name} features, but {key} features are needed; embed the images with that"
+                raise FeatureError(text, code="other-extractor", path=features.source)
             # A custom extractor may have any name.
             check_same_extractor("--extractor", self._embedder.load([key]).info, features.source, info)
         if self._limit is None or self._limit >= len(features):
@@ -287,29 +280,18 @@ class SourceFeatures:
         if key == FROM_FILE or not isinstance(key, str):
             return features
         if key not in self._declared:
-            raise FeatureError(
-                f"{features.source} does not say what it holds, but {key} features are needed; if that is what they "
-                f"are, say so with --extractor {key}",
-                code="unlabeled-features",
-                path=features.source,
-            )
+            text = f"{features.source} does not say what it holds; if that are {key} features, say so with --extractor {key}"
+            raise FeatureError(text, code="unlabeled-features", path=features.source)
         dim, known = features.features.shape[1], dim_of(key)
         if known is not None and known != dim:
-            raise FeatureError(
-                f"{features.source} has {dim} features per image, but {key} has {known}",
-                code="feature-shape",
-                path=features.source,
-            )
+            text = f"{features.source} has {dim} features per image, but {key} has {known}"
+            raise FeatureError(text, code="feature-shape", path=features.source)
         return replace(features, extractor=ExtractorInfo(key, dim, "unknown", None, comparable=False))
 
     def _check_number(self, source: str, n: int, minimum: int) -> None:
         if n < minimum:
-            raise DataError(
-                f"{self.role} has {n} images in {source}, but at least {minimum} are needed (k + 1 of each side where k "
-                "neighbors are counted); give more images, or choose a smaller k or other metrics",
-                code="too-few-images",
-                path=source,
-            )
+            text = f"{self.role} has {n} images in {source}, but at least {minimum} are needed; give more, or choose a smaller k"
+            raise DataError(text, code="too-few-images", path=source)
 
 
 def features_for_file(
@@ -325,11 +307,8 @@ def features_for_file(
         whole.require([key or FROM_FILE], minimum=1)
         return whole[key or FROM_FILE]
     if isinstance(opened, FeatureSet):
-        raise UsageError(
-            f"{printable(opened.source)} already holds features; --shard divides images",
-            code="already-features",
-            path=opened.source,
-        )
+        text = f"{printable(opened.source)} already holds features; --shard divides images"
+        raise UsageError(text, code="already-features", path=opened.source)
     most = embedder.options.max_images
     source = shard_of(
         opened.source if most is None else subset(opened.source, most, embedder.options.seed), share

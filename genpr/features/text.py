@@ -131,10 +131,8 @@ class CustomTextEncoder:
             return None
         is_cut = [bool(each) for each in function(list(texts))]
         if len(is_cut) != len(texts):
-            raise FeatureError(
-                f"truncated of {self.name} must say yes or no for each of {len(texts)} texts, but said {len(is_cut)} times",
-                code="feature-shape",
-            )
+            text = f"truncated of {self.name} must say yes or no for each of {len(texts)} texts, but said {len(is_cut)} times"
+            raise FeatureError(text, code="feature-shape")
         return is_cut
 
     def _checked(self, texts: list[str]) -> Tensor:
@@ -147,11 +145,8 @@ class CustomTextEncoder:
         expected = (len(texts), self.dim)
         if vectors is None or vectors.shape != expected or not vectors.is_floating_point():
             came = type(given).__name__ if vectors is None else f"{vectors.dtype} {tuple(vectors.shape)}"
-            raise FeatureError(
-                f"encode_text of {self.name} must return one row of {self.dim} floats per text, {expected} for these "
-                f"texts, but returned {came}",
-                code="feature-shape",
-            )
+            text = f"encode_text of {self.name} must return floats {expected} for these texts, but returned {came}"
+            raise FeatureError(text, code="feature-shape")
         return vectors.detach().float().cpu()
 
 
@@ -163,12 +158,8 @@ def check_pair(features: FeatureSet, encoder: TextEncoder, vectors: Tensor, text
         difference = "other weights"
         if dim != vectors.shape[1]:
             difference = f"features of {dim} numbers against {vectors.shape[1]}"
-        raise FeatureError(
-            f"{short(features.source, 60)} and the text encoder of {encoder.name} do not belong together: {difference}; "
-            "embed the images with that extractor",
-            code="other-extractor",
-            path=features.source,
-        )
+        text = f"{short(features.source, 60)} and the text encoder of {encoder.name} do not belong together: {difference}"
+        raise FeatureError(text, code="other-extractor", path=features.source)
     is_finite = vectors.isfinite().all(dim=1)
     if not is_finite.all():
         text = short(texts[int(is_finite.int().argmin())])
@@ -177,9 +168,8 @@ def check_pair(features: FeatureSet, encoder: TextEncoder, vectors: Tensor, text
         blocks = range(0, max(1, len(rows)), _ROWS)
         is_zero = torch.cat([~rows[start : start + _ROWS].any(dim=1) for start in blocks])
         if is_zero.any():
-            raise FeatureError(
-                f"{int(is_zero.sum()):,} of {len(rows):,} embeddings are all zeros, so that no cosine with them is defined; the "
-                f"first is of {short(name_of(int(is_zero.int().argmax())))!r}",
-                code="zero-features",
-                path=features.source,
+            first = short(name_of(int(is_zero.int().argmax())))
+            text = (
+                f"{int(is_zero.sum()):,} of {len(rows):,} embeddings are all zeros; the first is of {first!r}"
             )
+            raise FeatureError(text, code="zero-features", path=features.source)

@@ -86,12 +86,9 @@ def load_object(
     except GenprError:
         raise
     except (Exception, SystemExit) as error:
-        text = " ".join(str(error).split())
-        raise UsageError(
-            f"{kind} {spec!r} could not be loaded: {type(error).__name__}: {text}"
-            + ("" if ".py:" in spec else " (a file is given as path/to/file.py:factory)"),
-            code=code,
-        ) from error
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        hint = "" if ".py:" in spec else " (a file is given as path/to/file.py:factory)"
+        raise UsageError(f"{kind} {spec!r} could not be loaded: {reason}{hint}", code=code) from error
     return loaded, sources
 
 

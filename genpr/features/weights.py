@@ -130,11 +130,8 @@ def find_or_fetch(
 ) -> Path:
     """A verified file: the one given by the user, or from genpr's cache, that of torch.hub or Hugging Face, or the network."""
     if not entry.name.lower().endswith(_SUFFIXES):
-        raise WeightsError(
-            f"weights are read from {', '.join(_SUFFIXES)} files only, not from {entry.name}: other formats may run code or "
-            "are unknown",
-            code="unsafe-format",
-        )
+        text = f"weights are read from {', '.join(_SUFFIXES)} files only, not from {entry.name}"
+        raise WeightsError(text, code="unsafe-format")
     if weights is not None:
         given = expanded(weights)
         if not given.is_file():
@@ -226,12 +223,8 @@ def _check_owner(path: Path) -> None:
     """Refuse a file without a published sha256 that another user may have written: nothing but its place says what it is."""
     if is_own_file(path) and not any(map(folder_risk, (cache_root(), weights_folder()))):
         return
-    raise WeightsError(
-        f"the weights {path} have no published sha256, and other users can write to this file or to its folder; remove the "
-        "file, or run chmod go-w on the folder if you trust it",
-        code="weights-foreign",
-        path=str(path),
-    )
+    text = f"the weights {path} have no published sha256, and other users can write to them or their folder; remove the file"
+    raise WeightsError(text, code="weights-foreign", path=str(path))
 
 
 def _shared_copy(entry: WeightsFile) -> Path:
@@ -278,11 +271,9 @@ def _fetch(entry: WeightsFile, target: Path, progress: Progress | None) -> Path:
             with atomic_path(target) as temporary:
                 _download(entry, temporary, progress)
     except (OSError, NotImplementedError) as error:  # the latter of a file system without locks
-        raise ResourceError(
-            f"cannot write {target} ({getattr(error, 'strerror', None) or error}); set GENPR_CACHE to a folder you can write",
-            code="cache-unusable",
-            path=str(target),
-        ) from error
+        reason = getattr(error, "strerror", None) or error
+        text = f"cannot write {target} ({reason}); set GENPR_CACHE to a folder you can write"
+        raise ResourceError(text, code="cache-unusable", path=str(target)) from error
     return target
 
 
@@ -330,11 +321,10 @@ def opener() -> OpenerDirector:
 
 def _check_hash(entry: WeightsFile, digest: str, size: int, source: str, hint: str) -> None:
     if not digest.startswith(entry.sha256 or "") or entry.size not in {None, size}:
-        raise WeightsError(
-            f"{source} is not {entry.name}: expected {entry.identity}, got {digest} ({size:,} bytes); {hint}",
-            code="weights-hash",
-            path=source,
+        text = (
+            f"{source} is not {entry.name}: expected {entry.identity}, got {digest} ({size:,} bytes); {hint}"
         )
+        raise WeightsError(text, code="weights-hash", path=source)
 
 
 def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, Tensor]:
@@ -351,20 +341,12 @@ def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, 
         reason = " ".join(str(error).split())
         program = re.search(r"TorchScript|GLOBAL (\S+)", reason)
         if program is not None:
-            raise WeightsError(
-                f"{source} is a program and not only tensors ({printable(program[1] or program[0])}); nothing of it was run or "
-                "used. Save its state_dict() with torch.save or safetensors instead",
-                code="unsafe-format",
-                path=source,
-            ) from error
+            text = f"{source} is a program and not only tensors ({printable(program[1] or program[0])}); nothing of it was run"
+            raise WeightsError(text, code="unsafe-format", path=source) from error
         if isinstance(error, pickle.UnpicklingError):
             reason = "torch cannot read it"  # its own message advises to trust the file
-        raise WeightsError(
-            f"{source} is no file of weights as its name {entry.name} says, or is cut short: it begins with {content[:20]!r} "
-            f"({reason})",
-            code="weights-format",
-            path=source,
-        ) from error
+        text = f"{source} is no file of weights as its name {entry.name} says, or is cut short: it begins with {content[:20]!r}"
+        raise WeightsError(f"{text} ({reason})", code="weights-format", path=source) from error
     if isinstance(tensors, dict) and all(isinstance(value, torch.Tensor) for value in tensors.values()):
         return tensors
     raise WeightsError(
@@ -376,16 +358,12 @@ def _missing(entry: WeightsFile, reason: str) -> WeightsError:
     target = weights_folder() / entry.name
     return WeightsError(
         f"the weights {entry.name} are not on this machine and {reason}; get {entry.url} ({entry.identity}) and put it "
-        f"at {target} or pass --weights PATH. Without weights: `genpr demo`, or, of images alone, --extractor gabor (not "
-        "comparable with published numbers)",
+        f"at {target} or pass --weights PATH. Without weights: `genpr demo`, or --extractor gabor",
         code="weights-missing",
         path=str(target),
     )
 
 
 def _unreadable(path: Path, error: OSError) -> WeightsError:
-    return WeightsError(
-        f"the weights {path} cannot be read ({error.strerror or error})",
-        code="weights-unreadable",
-        path=str(path),
-    )
+    text = f"the weights {path} cannot be read ({error.strerror or error})"
+    return WeightsError(text, code="weights-unreadable", path=str(path))

@@ -144,10 +144,10 @@ def test_recorded_sources_are_those_that_ran(write):
         ("def load(:", "load", "SyntaxError"),
         ("raise SystemExit('usage: train.py DATA')", "load", "SystemExit: usage: train.py DATA"),
         ("def load(): return 3", "load", "must be callable, images in and features out, but is a int"),
-        (NET.replace("dim = 3", ""), "load", "needs an integer attribute `dim`.* but it has none"),
-        (NET.replace("dim = 3", "dim = '3'"), "load", "but it is '3'"),
-        (NET.replace("dim = 3", "dim = True"), "load", "but it is True"),
-        (NET.replace("dim = 3", "dim = 0"), "load", "but it is 0"),
+        (NET.replace("dim = 3", ""), "load", "needs an integer attribute `dim`.* it has none"),
+        (NET.replace("dim = 3", "dim = '3'"), "load", "it is '3'"),
+        (NET.replace("dim = 3", "dim = True"), "load", "it is True"),
+        (NET.replace("dim = 3", "dim = 0"), "load", "it is 0"),
     ],
 )
 def test_what_is_wrong_with_a_custom_extractor_is_said_in_one_line(source, factory, said, write):

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import genpr
-from genpr.checkpoints.options import SamplerKeywords, SamplerOptions, WatchKeywords, WatchOptions
-from genpr.checkpoints.watch import Watcher
+from genpr.checkpoints.options import SamplerKeywords, SamplerOptions, WatchOptions
 from genpr.cli import align, entities, features, modes, pack, rank, score, sweep, watch
 from genpr.conditional.options import AlignKeywords, AlignOptions, EntityOptions
 from genpr.errors import UsageError
@@ -31,7 +30,6 @@ RECORDS = [
     (ModesOptions, ModesKeywords),
     (AlignOptions, AlignKeywords),
     (SamplerOptions, SamplerKeywords),
-    (WatchOptions, WatchKeywords),
     (CallbackOptions, CallbackKeywords),
 ]
 FUNCTIONS = [
@@ -41,7 +39,6 @@ FUNCTIONS = [
     (genpr.align, AlignOptions, set()),
     (genpr.score_entities_in_images, EntityOptions, {"by"}),
     (genpr.truncation_sweep, SamplerOptions, set()),
-    (Watcher, WatchOptions, set()),
     (GenprCallback, CallbackOptions, set()),
 ]
 COMMANDS = [

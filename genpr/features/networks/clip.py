@@ -173,11 +173,8 @@ def published_weights(name: str) -> tuple[WeightsFile, ...]:
     training = find_model(name).training
     repo_id, _, file = str(training.get("hf_hub", "")).rpartition("/")
     if not repo_id:
-        raise UsageError(
-            f"the weights at {training.get('url')!r} are not on the Hugging Face hub, from where genpr takes those of "
-            "open_clip; give them with --weights",
-            code="no-weights",
-        )
+        text = f"the weights at {training.get('url')!r} are not on the Hugging Face hub; give them with --weights"
+        raise UsageError(text, code="no-weights")
     files = [file] if file else ["open_clip_model.safetensors", "open_clip_pytorch_model.bin"]
     if file.endswith((".bin", ".pth")):
         files.insert(0, f"{file[:-4]}.safetensors")
@@ -194,11 +191,8 @@ def resize_rule(training: Mapping[str, Any]) -> ResizeRule:
             return find_rule("pil-bicubic-uint8")
         case "shortest" | "squash", "bilinear":
             return pillow_rule("open_clip", interpolation, squash=mode == "squash")
-    raise UsageError(
-        f"resize mode {mode!r} with {interpolation!r} interpolation is not supported; choose another resize rule by "
-        "@RESIZE-RULE",
-        code="unsupported-model",
-    )
+    text = f"resize mode {mode!r} with {interpolation!r} interpolation is not supported; choose another by @RESIZE-RULE"
+    raise UsageError(text, code="unsupported-model")
 
 
 def find_model(name: str) -> ClipModel:
@@ -220,9 +214,8 @@ def check_tokenizer(name: str) -> None:
     other = text.get("hf_tokenizer_name") or text.get("hf_model_name")
     if other or text.get("tokenizer_kwargs"):
         raise UsageError(
-            f"{name!r} cuts texts with the tokenizer of {other}, which is not installed with open_clip and whose files "
-            "genpr does not fetch from the Hugging Face hub; choose a model with CLIP's own tokenizer, such as "
-            "clip-vit-b-32, or give both towers as path/to/file.py:factory whose object has encode_text",
+            f"{name!r} cuts texts with the tokenizer of {other}, which does not come with open_clip; choose clip-vit-b-32 or another "
+            "model with CLIP's own, or give both towers as path/to/file.py:factory whose object has encode_text",
             code="unsupported-tokenizer",
         )
 

@@ -166,11 +166,9 @@ def input_rule(name: ExtractorName, network: nn.Module) -> InputRule:
     config: dict[str, Any] = resolve_model_data_config(network)  # type: ignore[no-untyped-call]
     channels, height, width = config["input_size"]
     if channels != 3 or height != width or config["crop_mode"] not in {"center", "squash"}:
-        raise UsageError(
-            f"{name.base!r} looks at {channels} x {height} x {width} numbers cropped by {config['crop_mode']!r}; "
-            "supported are squares of 3 channels cropped by 'center' or 'squash'",
-            code="unsupported-model",
-        )
+        size = f"{channels} x {height} x {width} numbers cropped by {config['crop_mode']!r}"
+        text = f"{name.base!r} looks at {size}; supported are squares of 3 channels cropped by 'center' or 'squash'"
+        raise UsageError(text, code="unsupported-model")
     squash = config["crop_mode"] == "squash"
     if name.resize:
         resize = find_rule(name.resize)
