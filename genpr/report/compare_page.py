@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from genpr.checkpoints.criterion import number_of
 from genpr.checkpoints.rank import Ranking, rank_results
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.compare import Comparison, notices_of
-from genpr.evaluation.result import recipe_of
+from genpr.evaluation.result import Result, recipe_of
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import Pictures, open_input
 from genpr.images.datasets import BatchSource, CountedBatches
@@ -27,8 +27,8 @@ from genpr.metrics.uncertainty import Interval
 from genpr.metrics.value import MetricValue
 from genpr.report.interpretation import direction, interpret, interpret_comparison
 from genpr.report.page import MOST_BYTES, Figure, Gallery, Picture, made_small, render_page, thumbnail
-from genpr.report.plots import axis_of, has_plane, metric_curve, plane, short_names
-from genpr.report.score_page import provenance_of
+from genpr.report.plots import axis_of, metric_curve, short_names
+from genpr.report.score_page import plane_of, provenance_of
 from genpr.report.score_tables import ends_text, features_of, known_null, value_text
 from genpr.report.text import number, shown
 
@@ -42,20 +42,16 @@ def compare_report(
     galleries: Sequence[Gallery] = (),
     *,
     by: str = "f1",
-    axis: str | None = None,
-    settings: Sequence[float] | None = None,
     most_bytes: int = MOST_BYTES,
 ) -> str:
     """Several results as one self-contained page: no other file, no network, light or dark as the reader prefers.
 
     Args:
-        comparison: Of `genpr.compare`; all differences are to its first result.
+        comparison: Of `genpr.compare`; all differences are to its first result. Metrics are drawn along the one number in
+            which the names differ, such as `step-0400.json` and `step-0800.json`, or else by count.
         galleries: Pictures to show, such as `genpr.side_by_side` gives; as many of each as `most_bytes` allows.
         by: What results are ranked by: f1 or another F-score of precision and recall, or a metric, as in
             `genpr.rank_results`.
-        axis: What `settings` are of, such as "psi".
-        settings: One number per result, all different, to draw the metrics along; None takes the one number in which the
-            names differ, such as `step-0400.json` and `step-0800.json`, or else counts.
         most_bytes: The page stays below that by leaving out pictures; it says how many.
 
     Returns:
@@ -73,13 +69,12 @@ def compare_report(
         True
     """
     results = list(comparison.results.values())
-    lies_on = axis_of(list(comparison.results), axis=axis, settings=settings)
+    axis = axis_of(list(comparison.results))
     record = {"results": {name: result.to_dict() for name, result in comparison.results.items()}}
     text = json.dumps({**record, "differences": comparison.differences}, allow_nan=False)
     names = short_names(list(comparison.results))
     named = replace(comparison, results=dict(zip(names, results, strict=True)))
-    ranking = _ranking(named, by)
-    columns, notices = columns_of(named), notices_of(named.results)
+    ranking, notices = _ranking(named, by), list(notices_of(named.results).items())
     return render_page(
         "compare.html",
         galleries,
@@ -90,20 +85,19 @@ def compare_report(
         names=names,
         differences=named.differences,
         interpretation=interpret_comparison(named, ranking),
-        columns=columns,
-        references=_references_of(columns),
+        columns=[(name, _BETTER[ALL_METRICS[name].better]) for name in named.metrics],
+        references=references_of(named),
         lines=lines_of(named),
         standing=[] if ranking is None else _standing_of(ranking, names),
         ranking=ranking,
-        plane=_plane(named),
+        plane=plane_of(list(enumerate(results, 1))),
         curves=[
-            Figure(name, ALL_METRICS[name].meaning, metric_curve(name, results, lies_on))
+            Figure(name, ALL_METRICS[name].meaning, metric_curve(name, results, axis))
             for name in named.metrics
         ],
-        axis=lies_on,
-        is_axis_given=settings is not None,
-        warnings=[(item, who) for item, who in notices.items() if item.level == "warning"],
-        notes=[(item, who) for item, who in notices.items() if item.level == "note"],
+        axis=axis,
+        warnings=[(item, who) for item, who in notices if item.level == "warning"],
+        notes=[(item, who) for item, who in notices if item.level == "note"],
         provenance=[(name, provenance_of(result)) for name, result in named.results.items()],
         record=base64.b64encode(text.encode()).decode(),
     )
@@ -116,43 +110,20 @@ def _ranking(comparison: Comparison, by: str) -> Ranking | None:
     return rank_results(comparison.results, by=by)
 
 
-def _plane(comparison: Comparison) -> Figure | None:
-    """Of the results that have precision and recall, with their numbers."""
-    found = [
-        (index, result) for index, result in enumerate(comparison.results.values(), 1) if has_plane(result)
-    ]
-    if not found:
-        return None
-    sentence = (
-        "Up is better images, right is more variety. The line is the Pareto front: no other result exceeds those at its "
-        "corners in both values. No generator is expected beyond the cross: that is a perfect one with so many images."
-    )
-    if comparison.differences:
-        sentence += f" The cross and the diamond are those of result {found[0][0]}, and others may differ."
-    return Figure("Precision and recall", sentence, plane(found))
-
-
-def columns_of(comparison: Comparison) -> list[dict[str, str]]:
-    """The metrics that all results have, with null, control and chance; a dash where these are not the same for all."""
-    columns = []
-    for name in comparison.metrics:
-        results = [(result.metrics[name], result.control) for result in comparison.results.values()]
-        values = {
-            "null": {number(known_null(metric), _DASH) for metric, _ in results},
-            "control": {
-                number(None if each is None else each.values.get(name), _DASH) for _, each in results
-            },
-            "chance": {number(metric.chance, _DASH) for metric, _ in results},
-        }
-        common = {key: min(texts) if len(texts) == 1 else _DASH for key, texts in values.items()}
-        columns.append({"name": name, "better": _BETTER[ALL_METRICS[name].better], **common})
-    return columns
-
-
-def _references_of(columns: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:
-    """What the values are compared with: a title, and a text per metric; without rows of dashes alone."""
-    titles = {"null": "perfect generator", "control": "reals against reals", "chance": "chance"}
-    rows = [(title, [column[key] for column in columns]) for key, title in titles.items()]
+def references_of(comparison: Comparison) -> list[tuple[str, list[str]]]:
+    """What the values are compared with: a title, and a text per metric; a dash where it is not the same for all."""
+    results = list(comparison.results.values())
+    values: dict[str, Callable[[Result, str], float | None]] = {
+        "perfect generator": lambda result, name: known_null(result.metrics[name]),
+        "reals against reals": lambda result, name: (
+            None if result.control is None else result.control.values.get(name)
+        ),
+        "chance": lambda result, name: result.metrics[name].chance,
+    }
+    rows = []
+    for title, value in values.items():
+        columns = [{number(value(result, name), _DASH) for result in results} for name in comparison.metrics]
+        rows.append((title, [min(texts) if len(texts) == 1 else _DASH for texts in columns]))
     return [(title, texts) for title, texts in rows if set(texts) != {_DASH}]
 
 
@@ -271,7 +242,7 @@ def side_by_side(sources: Mapping[str, object], *, rows: int = MOST_ROWS) -> Gal
     chosen = names[:rows] if is_generated else [names[index * len(names) // count] for index in range(count)]
     found = [Pictures(each, chosen, keep=made_small).read(range(len(chosen))) for each in opened.values()]
     complete = [index for index in range(len(chosen)) if all(index in each for each in found)]
-    sentence = _about(sources, is_generated=is_generated)
+    title, sentence = _about(sources, is_generated=is_generated)
     if missing := len(chosen) - len(complete):
         sentence += f" {missing} of {len(chosen)} rows are left out, since not all images could be read."
     pictures = [
@@ -283,7 +254,6 @@ def side_by_side(sources: Mapping[str, object], *, rows: int = MOST_ROWS) -> Gal
         for index in complete
         for number, (name, images) in enumerate(zip(opened, found, strict=True), 1)
     ]
-    title = "The same latents" if _are_equal(sources, _LATENTS) else "Side by side"
     return Gallery(title, sentence, tuple(pictures))
 
 
@@ -318,24 +288,19 @@ def _names_of(source: ImageSource) -> dict[str, None]:
     return dict.fromkeys(source.names() or (item.name for item in source))
 
 
-def _are_equal(sources: Mapping[str, object], keys: Sequence[str]) -> bool:
-    """Whether genpr generated all of them, with the same of `keys`."""
-    made_by = [each.drawn_by if isinstance(each, CountedBatches) else None for each in sources.values()]
-    known = [each for each in made_by if each is not None]
-    return len(known) == len(made_by) and all(
-        each.get(key) == known[0].get(key) for each in known for key in keys
-    )
-
-
-def _about(sources: Mapping[str, object], *, is_generated: bool) -> str:
-    """What is known of the latents."""
+def _about(sources: Mapping[str, object], *, is_generated: bool) -> tuple[str, str]:
+    """A title, and what is known of the latents: genpr has to have generated all of them, with the same of some options."""
     if not is_generated:
         what = "name" if any(isinstance(each, str | os.PathLike) for each in sources.values()) else "index"
-        return f"Each row holds the images of one {what}. Whether they come from the same latents is not recorded."
-    if not _are_equal(sources, _LATENTS):
-        return (
-            "Each row has the same index, but not the same latent: the number, width, seed or labels of latents differ or "
-            "are unknown."
-        )
-    noise = " and the same noise" if _are_equal(sources, _NOISE) else ", with different noise"
-    return f"Each row shares one latent{noise}."
+        text = f"Each row holds the images of one {what}. Whether they come from the same latents is not recorded."
+        return "Side by side", text
+    made_by = [getattr(each, "drawn_by", None) or {} for each in sources.values()]
+    same = {
+        keys: all(made_by) and len({repr([each.get(key) for key in keys]) for each in made_by}) == 1
+        for keys in (_LATENTS, _NOISE)
+    }
+    if not same[_LATENTS]:
+        text = "the number, width, seed or labels of latents differ or are unknown."
+        return "Side by side", f"Each row has the same index, but not the same latent: {text}"
+    noise = " and the same noise" if same[_NOISE] else ", with different noise"
+    return "The same latents", f"Each row shares one latent{noise}."

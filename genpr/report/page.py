@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
@@ -42,7 +43,7 @@ class Picture:
     """One image of a gallery.
 
     Attributes:
-        data: A whole JPEG or PNG file; or a reference, which `ImageLoader.gallery` replaces by one.
+        data: A whole JPEG or PNG file; or a reference, which `load_images` replaces by one.
         caption: What it is; a file name may be part of it, whatever that holds.
         partner: The image shown next to it, such as the nearest real, in the form of `data`; None without one.
         partner_caption: What that is.
@@ -54,16 +55,6 @@ class Picture:
     partner: bytes | ImageRef | None = None
     partner_caption: str = ""
     group: str = ""
-
-    def __post_init__(self) -> None:
-        for data in (self.data, self.partner):
-            if isinstance(data, bytes):
-                _format(data)
-
-    @property
-    def refs(self) -> list[ImageRef]:
-        """The images that it refers to."""
-        return [data for data in (self.data, self.partner) if isinstance(data, tuple)]
 
     @property
     def size(self) -> int:
@@ -100,7 +91,7 @@ class Gallery:
         return list(found.items())
 
 
-def within(galleries: Sequence[Gallery], most_bytes: int) -> list[Gallery]:
+def _within(galleries: Sequence[Gallery], most_bytes: int) -> list[Gallery]:
     """The same galleries with as many pictures as fit, dealt out one to each in turn; `more` counts the others."""
     kept, left = [0] * len(galleries), most_bytes
     open_ones = list(range(len(galleries)))
@@ -120,16 +111,11 @@ def within(galleries: Sequence[Gallery], most_bytes: int) -> list[Gallery]:
 
 def data_uri(data: bytes) -> str:
     """A JPEG or PNG file as a data URI."""
-    return f"data:image/{_format(data)};base64,{base64.b64encode(data).decode()}"
-
-
-def _format(data: bytes) -> str:
-    for magic, name in _MAGIC.items():
+    for magic, form in _MAGIC.items():
         if data.startswith(magic):
-            return name
+            return f"data:image/{form};base64,{base64.b64encode(data).decode()}"
     raise UsageError(
-        f"a picture of a page is a JPEG or PNG file, not {len(data):,} bytes that start with {data[:8]!r}; "
-        "was it given as pixels?",
+        f"a picture of a page is a JPEG or PNG file, not {len(data):,} bytes that start with {data[:8]!r}",
         code="not-a-picture",
     )
 
@@ -151,60 +137,42 @@ def made_small(pixels: Pixels) -> Pixels:
     return np.asarray(image)
 
 
-class ImageLoader:
-    """Reads the images of a page once, and makes them small.
+def open_pictures(
+    sources: Mapping[Role, tuple[object, Sequence[str], Pixels | None]], policy: DecodePolicy | None
+) -> dict[Role, Pictures]:
+    """Whatever has images of some sources, by role.
 
-    `sources` has by role the source (None, features, or an iterable that gives its images once shows none), the names of its
-    rows, and (n, 32) sha256 of their bytes, where known, to leave out images that have changed. `pixels` holds every image
-    that could be read.
+    A source (None, features, or an iterable that gives its images once has none) comes with the names of its rows, and (n, 32)
+    sha256 of their bytes, where known, to leave out images that have changed.
     """
+    opened = {
+        role: pictures_of(source, names, identities=hashes, policy=policy, keep=made_small)
+        for role, (source, names, hashes) in sources.items()
+        if source is not None
+    }
+    return {role: found for role, found in opened.items() if found is not None}
 
-    def __init__(
-        self, sources: Mapping[Role, tuple[object, Sequence[str], Pixels | None]], policy: DecodePolicy
-    ) -> None:
-        self.names = {role: names for role, (_, names, _) in sources.items()}
-        self.pixels: dict[ImageRef, Pixels] = {}
-        opened: dict[Role, Pictures | None] = {
-            role: pictures_of(source, names, identities=hashes, policy=policy, keep=made_small)
-            for role, (source, names, hashes) in sources.items()
-            if source is not None
-        }
-        self._pictures = {role: found for role, found in opened.items() if found is not None}
 
-    @property
-    def has_images(self) -> bool:
-        """Whether any source has images."""
-        return bool(self._pictures)
-
-    def read(self, refs: Iterable[ImageRef]) -> None:
-        """Read these images; those that are gone, or have changed since they were scored, are left out."""
-        requested = dict.fromkeys(refs)
-        for role, pictures in self._pictures.items():
-            try:
-                found = pictures.read(row for each, row in requested if each == role)
-            except GenprError:  # the whole source is gone: the page is made without it
-                continue
-            self.pixels |= {(role, row): pixels for row, pixels in found.items()}
-
-    def gallery(self, gallery: Gallery) -> Gallery:
-        """The gallery with files in place of references, as far as the images could be read."""
-        loaded = []
-        for picture in gallery.pictures:
-            data, partner = (self._file(each) for each in (picture.data, picture.partner))
-            if data is not None:
-                loaded.append(replace(picture, data=data, partner=partner))
-        sentence = gallery.sentence
-        if gone := len(gallery.pictures) - len(loaded):
-            sentence += (
-                f" {gone:,} could not be read again: the image is missing or has changed since it was scored."
-            )
-        return replace(gallery, sentence=sentence, pictures=tuple(loaded))
-
-    def _file(self, data: bytes | ImageRef | None) -> bytes | None:
-        if not isinstance(data, tuple):
-            return data
-        pixels = self.pixels.get(data)
-        return None if pixels is None else thumbnail(pixels)
+def load_images(pictures: Mapping[Role, Pictures], galleries: Sequence[Gallery]) -> list[Gallery]:
+    """The galleries with files in place of references, read at once; what is gone or has changed is left out and counted."""
+    shown_ones = [picture for gallery in galleries for picture in gallery.pictures]
+    refs = dict.fromkeys(data for each in shown_ones for data in (each.data, each.partner))
+    files: dict[object, bytes] = {}
+    for role, source in pictures.items():
+        with suppress(GenprError):  # the whole source is gone: the page is made without it
+            found = source.read(ref[1] for ref in refs if isinstance(ref, tuple) and ref[0] == role)
+            files |= {(role, row): thumbnail(pixels) for row, pixels in found.items()}
+    loaded = []
+    for gallery in galleries:
+        kept = tuple(
+            replace(each, data=files[each.data], partner=files.get(each.partner))
+            for each in gallery.pictures
+            if each.data in files
+        )
+        gone = len(gallery.pictures) - len(kept)
+        text = f" {gone:,} could not be read again: the image is missing or has changed since it was scored."
+        loaded.append(replace(gallery, sentence=gallery.sentence + text * (gone > 0), pictures=kept))
+    return loaded
 
 
 MOST_BYTES = 10_000_000
@@ -244,7 +212,7 @@ def render_page(
     frame = _render(template, galleries=bare, **parts)
     if not galleries:
         return frame
-    return _render(template, galleries=within(galleries, most_bytes - len(frame.encode())), **parts)
+    return _render(template, galleries=_within(galleries, most_bytes - len(frame.encode())), **parts)
 
 
 def _render(template: str, **parts: object) -> str:
@@ -276,9 +244,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     # Not to be shortened; base64 is no markup.
-    environment.filters["data_uri"] = lambda data: Markup(data_uri(data))
-    environment.filters["short"] = shown
-    environment.filters["as_is"] = Markup
+    environment.filters |= {"data_uri": lambda data: Markup(data_uri(data)), "short": shown, "as_is": Markup}
     return environment
 
 

@@ -208,9 +208,8 @@ def _arms_of(metric: MetricValue) -> tuple[float, float]:
     return max(0.0, metric.value - low), max(0.0, high - metric.value)
 
 
-_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_NUMBER = re.compile(r"(?<==)-\d+(?:\.\d+)?|\d+(?:\.\d+)?", re.ASCII)
 _WORD = re.compile(r"(?<![A-Za-z])([A-Za-z]+)[^A-Za-z0-9]*$", re.ASCII)
-_PLAIN = re.compile(r"[A-Za-z0-9_ .-]{1,30}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +227,8 @@ class Axis:
     is_ordered: bool
 
 
-def axis_of(
-    names: Sequence[str], *, axis: str | None = None, settings: Sequence[float] | None = None
-) -> Axis:
-    """The axis of results: what was given, else the one number in which their names differ, else a count from 1.
+def axis_of(names: Sequence[str]) -> Axis:
+    """The axis of results: the one number in which their names differ, else a count from 1.
 
     Example:
         >>> axis_of(["step-00400.json", "step-00800.json"])
@@ -239,29 +236,19 @@ def axis_of(
         >>> axis_of(["gan.json", "diffusion.json"])
         Axis(label='result', positions=(1.0, 2.0), is_ordered=False)
     """
-    word, positions = "setting", tuple(float(each) for each in settings or ())
-    if len(set(positions)) != len(names):
-        word, positions = _numbers_in(names)
-    if not positions:
-        return Axis("result", tuple(float(number) for number in range(1, len(names) + 1)), is_ordered=False)
-    label = axis or word
-    return Axis(label if _PLAIN.fullmatch(label) else "setting", positions, is_ordered=True)
-
-
-def _numbers_in(names: Sequence[str]) -> tuple[str, tuple[float, ...]]:
-    """The word before the one number in which the names differ, and the numbers; none where more differs."""
+    counted = Axis("result", tuple(float(number) for number in range(1, len(names) + 1)), is_ordered=False)
     texts = [_NUMBER.split(name) for name in names]
     if any(text != texts[0] for text in texts):
-        return "", ()
+        return counted
     columns = list(zip(*(_NUMBER.findall(name) for name in names), strict=True))
     varying = [index for index, column in enumerate(columns) if len(set(column)) > 1]
     if len(varying) != 1:
-        return "", ()
+        return counted
     positions = tuple(float(number) for number in columns[varying[0]])
     if len(set(positions)) < len(positions) or not all(map(math.isfinite, positions)):
-        return "", ()
+        return counted
     word = _WORD.search(texts[0][varying[0]])
-    return ("number in the name" if word is None else word[1].lower()), positions
+    return Axis("number in the name" if word is None else word[1].lower()[:30], positions, is_ordered=True)
 
 
 def short_names(names: Sequence[str], *, longest: int = 60) -> list[str]:

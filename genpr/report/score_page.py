@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from genpr.errors import GenprError
+from genpr.errors import GenprError, some
 from genpr.evaluation.labels import OptionalLabels
 from genpr.evaluation.per_class import ClassScores
 from genpr.evaluation.per_image import PerImageScores
@@ -20,7 +20,7 @@ from genpr.metrics.registry import ALL_METRICS
 from genpr.report import selections
 from genpr.report.detail_tables import detail_tables
 from genpr.report.interpretation import interpret
-from genpr.report.page import MOST_BYTES, Figure, Gallery, ImageLoader, Role, render_page
+from genpr.report.page import MOST_BYTES, Figure, Gallery, Role, load_images, open_pictures, render_page
 from genpr.report.plots import has_plane, plane
 from genpr.report.score_tables import (
     THRESHOLDS,
@@ -49,7 +49,6 @@ def html_report(
     galleries: Sequence[Gallery] = (),
     *,
     classes: ClassScores | None = None,
-    figures: Sequence[Figure] = (),
     most_bytes: int = MOST_BYTES,
 ) -> str:
     """A result as one self-contained page: no other file, no network, light or dark as the reader prefers.
@@ -58,7 +57,6 @@ def html_report(
         result: Of `genpr.score`, or an old one of `genpr.load_results`.
         galleries: Pictures to show; as many of each as `most_bytes` allows. One replaces the table of the same title.
         classes: The same score class by class.
-        figures: More drawings, beside the plane of precision and recall.
         most_bytes: The page stays below that as far as leaving out pictures of galleries can make it, and says how many.
 
     Returns:
@@ -93,7 +91,7 @@ def html_report(
         rows=metric_rows(result, result.families.get(MANIFOLD, ())),
         conditional_rows=metric_rows(result, [name for names in families for name in names]),
         tables=[each for each in detail_tables(result, classes, on_page=True) if each.title not in pictured],
-        figures=[*_plane(result), *figures],
+        figures=plane_of([(1, result)]),
         provenance=provenance_of(result),
         record=base64.b64encode(result.to_json().encode()).decode(),
     )
@@ -138,16 +136,21 @@ def _position(value: float) -> float:
     return round(100 * min(max(value, 0.0), _TOP) / _TOP, 2)
 
 
-def _plane(result: Result) -> list[Figure]:
-    if not has_plane(result):
+def plane_of(results: Sequence[tuple[int, Result]]) -> list[Figure]:
+    """The plane of those results that have precision and recall, each with its number; none where none has."""
+    found = [(number, result) for number, result in results if has_plane(result)]
+    if not found:
         return []
-    sentence = (
+    text = (
         "Up is better images, right is more variety. No generator is expected beyond the cross: that is a perfect one with "
         "so many images."
     )
-    if (control := result.control) is not None:
-        sentence += f" Reals against reals are {control.n_real:,} against {control.n_fake:,} images."
-    return [Figure("Precision and recall", sentence, plane([(1, result)]))]
+    control = found[0][1].control
+    if len(results) > 1:
+        text += " The line is the Pareto front: no other result exceeds those at its corners in both values."
+    elif control is not None:
+        text += f" Reals against reals are {control.n_real:,} against {control.n_fake:,} images."
+    return [Figure("Precision and recall", text, plane(found))]
 
 
 def evidence_report(
@@ -189,28 +192,21 @@ def evidence_report(
         True
     """
     reals, fakes = evidence.real, evidence.fake
-    loader = ImageLoader(
-        {"real": (real, reals.names, reals.identities), "fake": (fake, fakes.names, fakes.identities)},
-        policy or DecodePolicy(),
+    pictures = open_pictures(
+        {"real": (real, reals.names, reals.identities), "fake": (fake, fakes.names, fakes.identities)}, policy
     )
     labels = (
         _labels(real, evidence.sides[0], "real", real_labels),
         _labels(fake, evidence.sides[1], "fake", fake_labels),
     )
     galleries = []
-    if loader.has_images:
+    if pictures:
         modes = selections.select_modes(evidence, labels=labels, device=device, progress=progress)
         least, most = selections.select_by_realism(evidence)
         chosen = [*selections.select_mislabeled(evidence), *modes, least]
         chosen += [selections.select_likely_copies(evidence), most, selections.select_repeats(evidence)]
-        galleries = _loaded(loader, chosen)
+        galleries = load_images(pictures, chosen)
     return html_report(evidence.result, galleries, classes=evidence.classes, most_bytes=most_bytes)
-
-
-def _loaded(loader: ImageLoader, chosen: Sequence[Gallery]) -> list[Gallery]:
-    """All images are read at once."""
-    loader.read(ref for each in chosen for picture in each.pictures for ref in picture.refs)
-    return [loader.gallery(each) for each in chosen]
 
 
 def _labels(source: object, features: FeatureSet, role: Role, given: object) -> selections.KnownLabels:
@@ -239,11 +235,11 @@ def align_report(
     sources: dict[Role, tuple[object, Sequence[str], Any]] = {"fake": (images, names, aligned.identities)}
     if copies is not None:
         sources["real"] = (train, copies.names, copies.identities)
-    loader, galleries = ImageLoader(sources, policy or DecodePolicy()), []
-    if loader.has_images:
+    pictures, galleries = open_pictures(sources, policy), []
+    if pictures:
         chosen = [selections.select_by_prompt(aligned)]
         chosen += [] if copies is None else [selections.select_copies(names, copies)]
-        galleries = _loaded(loader, chosen)
+        galleries = load_images(pictures, chosen)
     return html_report(aligned.result, galleries)
 
 
@@ -280,12 +276,11 @@ def provenance_of(result: Result) -> list[tuple[str, dict[str, str]]]:
 
 def _facts(record: Mapping[str, Any]) -> dict[str, str]:
     """Names like `n_cached` as words, values as text."""
-    facts = {}
-    for name, value in record.items():
-        if name not in _ELSEWHERE:
-            number_of = "number of " if name.startswith("n_") else ""
-            facts[number_of + name.removeprefix("n_").replace("_", " ")] = _text(value)
-    return facts
+    return {
+        ("number of " * name.startswith("n_") + name.removeprefix("n_")).replace("_", " "): _text(value)
+        for name, value in record.items()
+        if name not in _ELSEWHERE
+    }
 
 
 def _text(value: object) -> str:
@@ -296,7 +291,5 @@ def _text(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {_text(each)}" for name, each in value.items()) or "none"
     if isinstance(value, list | tuple):
-        more = len(value) - _MOST_LISTED
-        listed = ", ".join(map(str, value[:_MOST_LISTED]))
-        return f"{len(value):,}: {listed} and {more:,} more, all in the JSON" if more > 0 else listed
+        return some(list(map(str, value)), _MOST_LISTED, longest=200)
     return str(value)

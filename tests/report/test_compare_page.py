@@ -12,7 +12,7 @@ from genpr.checkpoints.rank import rank_results
 from genpr.errors import UsageError
 from genpr.evaluation.compare import compare
 from genpr.metrics.value import Control
-from genpr.report.compare_page import columns_of, compare_report, lines_of
+from genpr.report.compare_page import compare_report, lines_of, references_of
 from genpr.report.interpretation import interpret_comparison
 from genpr.report.plots import axis_of, plane
 
@@ -59,12 +59,13 @@ def test_better_and_worse_follow_the_metric(metric, first, other, verdict, quali
 
 def test_nulls_and_controls_are_shown_where_they_are_the_same():
     results = pair(EVEN, EVEN)
-    columns = columns_of(compare(results))
-    assert [(column["null"], column["control"]) for column in columns] == [("0.9000", "0.8800")] * 2
+    titles = ("perfect generator", "reals against reals")
+    found = references_of(compare(results))
+    assert found == [(titles[0], ["0.9000"] * 2), (titles[1], ["0.8800"] * 2)]
     other = a_scored(EVEN, nulls={"precision": 0.9, "recall": 0.8})
     other = replace(other, control=Control(9, 9, {"precision": 0.88, "recall": 0.5}, {}))
-    columns = columns_of(compare({**results, "b.json": other}))
-    assert [(column["null"], column["control"]) for column in columns] == [("0.9000", "0.8800"), ("–", "–")]
+    found = references_of(compare({**results, "b.json": other}))
+    assert found == [(titles[0], ["0.9000", "–"]), (titles[1], ["0.8800", "–"])]
 
 
 def test_every_result_has_a_row_a_summary_and_its_own_warnings():

@@ -144,7 +144,7 @@ def test_the_result_can_be_taken_back_out_of_the_page(tmp_path):
 @pytest.mark.parametrize("files", [(b"<svg onload=alert(1)>", None), (picture(), b"GIF89a")])
 def test_a_picture_is_a_file_and_not_pixels(files):
     with pytest.raises(UsageError) as caught:
-        Picture(files[0], "x", partner=files[1])
+        html_report(a_result(), [Gallery("x", "x", (Picture(files[0], "x", partner=files[1]),))])
     assert caught.value.code == "not-a-picture"
 
 
