@@ -21,15 +21,14 @@ _LEGEND = (
 )
 
 
-def run_text(run: Run) -> str:
-    """What was drawn, in words."""
-    return f"{run.grid} grids, {run.repeats} draws per point, seed {run.seed}"
-
-
 def audit_text(matrix: Matrix, run: Run) -> str:
     """The matrix with its legend, in 80 columns."""
     lines = [wrapped(line, others="   ") for line in _LEGEND]
-    return "\n".join([audit_table(matrix), "", *lines, run_text(run)])
+    return "\n".join([audit_table(matrix), "", *lines, _drawn(run)])
+
+
+def _drawn(run: Run) -> str:
+    return f"{run.grid} grids, {run.repeats} draws per point, seed {run.seed}"
 
 
 def audit_table(matrix: Matrix) -> str:
@@ -81,11 +80,12 @@ def markdown(matrix: Matrix, run: Run) -> str:
     """The matrix, what differs from the published one and why, and all margins."""
     parts = [
         "# Audit of fidelity and diversity metrics",
-        f"The sanity checks of {SOURCE}: {run_text(run)}.\n",
+        f"The sanity checks of {SOURCE}: {_drawn(run)}.\n",
         *(f"- {line}" for line in _LEGEND),
     ]
-    kinds = _metrics_by_kind(matrix)
-    for kind, metrics in kinds:
+    by_kind = {kind: [name for name in matrix.metrics if matrix.kinds[name] == kind] for kind in _KINDS}
+    kinds = {kind: metrics for kind, metrics in by_kind.items() if metrics}
+    for kind, metrics in kinds.items():
         rows = _rows(matrix, metrics, "{} of {}")
         parts += [f"\n## {kind.capitalize()}\n", *_markdown_table(["check", *metrics], rows)]
     if rows_published := agreement(matrix):
@@ -93,21 +93,16 @@ def markdown(matrix: Matrix, run: Run) -> str:
         parts += _markdown_table(["metric", "published as", "cells as published"], rows_published)
         parts += ["", *(f"- {text}" for text in differences(matrix))]
     parts.append(
-        "\n## Margins\n\nBy how much each cell passes (or fails, if negative) at the point that decides, and the"
+        "\n## Margins\n\nBy how much each cell passes (or fails, if negative) at the point that decides, and the\n"
+        "standard error of the values it rests on."
     )
-    parts.append("standard error of the values it rests on.")
-    for _, metrics in kinds:
+    for metrics in kinds.values():
         margins = [
             [demand.name, *(_margin(matrix.cells.get((demand.name, metric))) for metric in metrics)]
             for demand in matrix.demands
         ]
         parts += ["", *_markdown_table(["check", *metrics], margins)]
     return "\n".join(parts) + "\n"
-
-
-def _metrics_by_kind(matrix: Matrix) -> list[tuple[Kind, list[str]]]:
-    found = [(kind, [name for name in matrix.metrics if matrix.kinds[name] == kind]) for kind in _KINDS]
-    return [(kind, metrics) for kind, metrics in found if metrics]
 
 
 def _margin(cell: Cell | None) -> str:

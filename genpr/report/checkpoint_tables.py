@@ -49,20 +49,14 @@ def _rows(ranking: Ranking) -> str:
     rows = []
     for entry in ranking.entries:
         difference = "-"
-        if entry.difference is not None:
-            difference = f"{'-' if entry.difference < 0 else '+'}{number(abs(entry.difference))}"
         if entry.difference is not None and entry.bounds is not None:
             difference = f"{entry.difference:+.3f} ± {(entry.bounds.high - entry.bounds.low) / 2:.3f}"
+        elif entry.difference is not None:
+            difference = f"{'-' if entry.difference < 0 else '+'}{number(abs(entry.difference))}"
         row = [_mark(entry.rank, is_contender=entry.is_contender), entry.name]
         row += [number(ranking.results[entry.name][name]) for name in beside]
-        rows.append(
-            [
-                *row,
-                number(entry.value),
-                ends_text(entry.interval),
-                difference * (entry.name != ranking.winner),
-            ]
-        )
+        row += [number(entry.value), ends_text(entry.interval), difference * (entry.name != ranking.winner)]
+        rows.append(row)
     value = ranking.by if len(ranking.by) <= _LONG else "value"
     return table(["", "checkpoint", *beside, value, "95 % interval", "to the winner"], rows, texts=(1,))
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from genpr.evaluation.modes import NAMED, FoundModes
-from genpr.evaluation.per_class import WEAKEST_FIRST, ClassScores
+from genpr.evaluation.per_class import WEAKEST_FIRST, Average, ClassScores
 from genpr.evaluation.result import AlignmentSummary, EntitySummary, LabelSummary, Result
 from genpr.metrics.registry import BALLS
+from genpr.metrics.value import MetricValue
 from genpr.report.score_tables import THRESHOLDS, score_table
 from genpr.report.text import and_more, plus_minus, shortened, table, wrapped
 
@@ -21,23 +22,14 @@ _ON_PAGE = 30
 
 @dataclass(frozen=True, slots=True)
 class DetailTable:
-    """A table with its explanations.
+    """A table with its explanations."""
 
-    Attributes:
-        title: The heading on a page.
-        heads: Of the columns.
-        rows: Cells, which may hold anything.
-        lines: Sentences below the table.
-        texts: Columns of text.
-        rule_after: Row before the summary rows; None without these.
-    """
-
-    title: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    lines: tuple[str, ...] = ()
-    texts: tuple[int, ...] = (0,)
-    rule_after: int | None = None
+    title: str  # the heading on a page
+    heads: tuple[str, ...]  # of the columns
+    rows: tuple[tuple[str, ...], ...]  # of cells, which may hold anything
+    lines: tuple[str, ...] = ()  # sentences below the table
+    texts: tuple[int, ...] = (0,)  # columns of text
+    rule_after: int | None = None  # row before the summary rows
 
     def __str__(self) -> str:
         """As text of 80 columns."""
@@ -75,30 +67,23 @@ def detail_tables(
 def label_lines(origins: Mapping[str, str], unlabeled: Mapping[str, int]) -> list[str]:
     """Where labels come from, and how many images have none, by role."""
     found = "; ".join(f"{role} labels: {origin}" for role, origin in origins.items())
-    none = [
-        f"{count:,} {role} images without a label are in no class"
-        for role, count in unlabeled.items()
-        if count
-    ]
-    return [found, *none] if found else none
+    counts = {role: count for role, count in unlabeled.items() if count}
+    none = [f"{count:,} {role} images without a label are in no class" for role, count in counts.items()]
+    return [found] * bool(found) + none
 
 
 def class_table(scores: ClassScores, most: int = _WORST) -> DetailTable:
     """Classes down, the worst first, and metrics across; of many classes, the worst and the best."""
     metrics, best = list(scores.macro), most // 2
     rows = [
-        (
-            found.label,
-            *(f"{found.n_real:,}", f"{found.n_fake:,}"),
-            *(plus_minus(found.metrics[name].value, found.metrics[name].interval) for name in metrics),
-        )
+        (found.label, f"{found.n_real:,}", f"{found.n_fake:,}", *_with_ends(found.metrics, metrics))
         for found in scores.classes
     ]
     if len(rows) > most + best + 1:
         between = (f"({len(rows) - most - best:,} between)", *[""] * (len(metrics) + 2))
         rows = [*rows[:most], between, *rows[-best:]]
     averages = [
-        (f"{kind} average", "", "", *(plus_minus(each[name].value, each[name].interval) for name in metrics))
+        (f"{kind} average", "", "", *_with_ends(each, metrics))
         for kind, each in (("macro", scores.macro), ("micro", scores.micro))
     ]
     nulls = ("perfect (macro)", "", "", *(plus_minus(scores.macro[name].null, None) for name in metrics))
@@ -121,6 +106,10 @@ def class_table(scores: ClassScores, most: int = _WORST) -> DetailTable:
     )
 
 
+def _with_ends(found: Mapping[str, MetricValue | Average], metrics: Sequence[str]) -> list[str]:
+    return [plus_minus(found[name].value, found[name].interval) for name in metrics]
+
+
 def _left_out(scores: ClassScores) -> list[str]:
     """Classes that were not scored by reason, the largest first."""
     ordered = sorted(scores.left_out, key=lambda each: (each.reason, -each.n_real - each.n_fake))
@@ -130,9 +119,8 @@ def _left_out(scores: ClassScores) -> list[str]:
             f"{shortened(each.label, 30)} ({each.n_real:,} reals, {each.n_fake:,} fakes)" for each in group
         ]
         need = f" (needed: {scores.min_images:,})" if reason.startswith("too few") else ""
-        lines.append(
-            " ".join([f"left out, {reason}{need}: {', '.join(sizes[:5])}", *and_more(len(sizes) - 5)])
-        )
+        found = [f"left out, {reason}{need}: {', '.join(sizes[:5])}", *and_more(len(sizes) - 5)]
+        lines.append(" ".join(found))
     return lines
 
 
@@ -176,12 +164,8 @@ def _prompt_table(found: AlignmentSummary, few: int) -> DetailTable:
     """The images that rank their own prompt lowest, each with the prompt that it ranks first."""
     rows = [
         (
-            each.image,
-            f"{each.rank:g}",
-            each.prompt,
-            f"{each.score:.3f}",
-            each.winner,
-            f"{each.winner_score:.3f}",
+            *(each.image, f"{each.rank:g}", each.prompt, f"{each.score:.3f}"),
+            *(each.winner, f"{each.winner_score:.3f}"),
         )
         for each in found.failures[:few]
     ]
@@ -262,7 +246,7 @@ def _clusters(found: FoundModes, every: bool, *, is_real: bool) -> DetailTable:
     has_classes = any(each.classes for each in clusters)
     rows = []
     for index, each in enumerate([each for each in clusters if each.is_significant or every], start=1):
-        classes = [
+        shares = [
             f"{name} {count / each.flagged:.0%}"
             for name, count in each.classes
             if count >= NAMED * each.flagged
@@ -271,7 +255,7 @@ def _clusters(found: FoundModes, every: bool, *, is_real: bool) -> DetailTable:
             (
                 *(str(index), f"{each.size:,}", f"{each.flagged / each.size:.0%}"),
                 *(f"{each.expected / each.size:.0%}", f"{each.others:,}", f"{each.p:.3f}"),
-                *[", ".join(classes[:2])] * has_classes,
+                *[", ".join(shares[:2])] * has_classes,
                 found.name_of("real" if is_real else "fake", each.rows[0]),
             )
         )

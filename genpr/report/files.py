@@ -91,8 +91,8 @@ def _rank_rows(ranks: Sequence[ImageRank], copies: Copies | None) -> Iterator[li
         row = [each.row, cell_of(each.image), cell_of(each.prompt), each.rank, each.pool, each.score]
         row += [cell_of(each.winner), each.winner_score]
         if copies is not None:
-            nearest = copies.found.nearest[each.row]
-            row += [cell_of(copies.names[nearest]), float(copies.found.similarity[each.row])]
+            nearest, similarity = copies.found.nearest[each.row], copies.found.similarity[each.row]
+            row += [cell_of(copies.names[nearest]), float(similarity)]
         yield row
 
 
@@ -122,19 +122,15 @@ def name_in(cell: str) -> str:
 
 
 def _sample_rows(scores: PerImageScores) -> Iterator[list[object]]:
-    fake, real = scores.fake, scores.real
-    labels = scores.labels
+    fake, real, labels = scores.fake, scores.real, scores.labels
     for row in range(len(fake)):
         nearest = int(fake.nearest_real[row])
+        rarities = (float(each[row]) for each in (fake.rarity, fake.rarity_percentile))
+        classes = ("", "") if labels is None else (labels.requested[row] or "", labels.recognized[row] or "")
         own = [
             *(int(fake.inside[row]), int(fake.n_balls[row]), float(fake.realism[row])),
-            *(
-                "" if math.isnan(each[row]) else float(each[row])
-                for each in (fake.rarity, fake.rarity_percentile)
-            ),
-            int(fake.authentic[row]),
-            cell_of((None if labels is None else labels.requested[row]) or ""),
-            cell_of((None if labels is None else labels.recognized[row]) or ""),
+            *("" if math.isnan(each) else each for each in rarities),
+            *(int(fake.authentic[row]), *map(cell_of, classes)),
         ]
         other = [cell_of(real.names[nearest]), nearest, float(fake.nearest_real_distance[row])]
         yield ["fake", row, cell_of(fake.names[row]), *own, *[""] * len(_OF_REALS), *other]

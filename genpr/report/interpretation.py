@@ -57,7 +57,7 @@ class Share:
 
     @property
     def is_wide(self) -> bool:
-        """Whether the ends are more than a fifth of the whole apart."""
+        """Whether the ends are far apart."""
         return min(self.high, 1.0) - self.low > _WIDE
 
     @property
@@ -129,9 +129,7 @@ def interpret(result: Result) -> Interpretation:
     codes = {item.code for item in result.notices}
     judged = list(dict.fromkeys(share for share in (fidelity, diversity) if share is not None))
     conditional = _conditional(result)
-    caveats = (
-        () if "same-input" in codes else tuple(_caveats(result, judged, recall if is_stray else None, codes))
-    )
+    caveats = _caveats(judged, recall if is_stray else None, codes)
     if not judged and conditional:
         return Interpretation(conditional[0], tuple(conditional[1:]), caveats)
     contradiction = _contradiction(result)
@@ -185,8 +183,10 @@ def _evidence(result: Result, share: Share) -> str:
     return f"{name} is {metric.value:.3f}, {percent(share.value)} of the {whole:.3f} that {reference}{ends}."
 
 
-def _caveats(result: Result, judged: Sequence[Share], stray: Share | None, codes: set[str]) -> list[str]:
+def _caveats(judged: Sequence[Share], stray: Share | None, codes: set[str]) -> tuple[str, ...]:
     """What to keep in mind, the most important first; `stray` is recall where coverage contradicts it."""
+    if "same-input" in codes:
+        return ()
     found = [text for code, text in _CAVEATS.items() if code in codes]
     if stray is not None:
         found.append(
@@ -199,7 +199,7 @@ def _caveats(result: Result, judged: Sequence[Share], stray: Share | None, codes
         )
     if any(not share.is_measured for share in judged):
         found.append("Without intervals, three binomial standard errors are used.")
-    return found
+    return tuple(found)
 
 
 _WORST_NAMED = 3
@@ -229,10 +229,9 @@ def _contradiction(result: Result) -> str:
     test, ranked = (result.metrics.get(name) for name in ("label.gan_test", "retrieval.r_precision"))
     if test is not None and test.null is not None and not _reaches(test, test.null):
         return f"But a{_labels(result)[1:]}"
-    is_chance = ranked is not None and _is_chance(ranked)
-    return (
-        f"But {_ranked(result, 'retrieval.r_precision', 'images rank their own prompt')}" if is_chance else ""
-    )
+    if ranked is not None and _is_chance(ranked):
+        return f"But {_ranked(result, 'retrieval.r_precision', 'images rank their own prompt')}"
+    return ""
 
 
 def _labels(result: Result) -> str:

@@ -40,21 +40,13 @@ _EDGE = 128  # pixels of the longest edge of a thumbnail; smaller pictures stay 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One image of a gallery.
+    """One image of a gallery, perhaps beside another one."""
 
-    Attributes:
-        data: A whole JPEG or PNG file; or a reference, which `load_images` replaces by one.
-        caption: What it is; a file name may be part of it, whatever that holds.
-        partner: The image shown next to it, such as the nearest real, in the form of `data`; None without one.
-        partner_caption: What that is.
-        group: Pictures of one group stand together below this heading; empty for none.
-    """
-
-    data: bytes | ImageRef
-    caption: str
-    partner: bytes | ImageRef | None = None
-    partner_caption: str = ""
-    group: str = ""
+    data: bytes | ImageRef  # a whole JPEG or PNG file; or a reference, which `load_images` replaces by one
+    caption: str  # what it is; a file name may be part of it, whatever that holds
+    partner: bytes | ImageRef | None = None  # the image shown next to it, such as the nearest real
+    partner_caption: str = ""  # what that is
+    group: str = ""  # the heading below which pictures of one group stand together
 
     @property
     def size(self) -> int:
@@ -66,21 +58,13 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Gallery:
-    """Pictures that show one thing.
+    """Pictures that show one thing."""
 
-    Attributes:
-        title: The heading.
-        sentence: What is shown, and how it was chosen.
-        pictures: In display order; empty says that there is nothing to show.
-        more: How many there are beside these.
-        is_wide: Whether captions are long, as prompts are: they stand beside the pictures in full.
-    """
-
-    title: str
-    sentence: str
-    pictures: tuple[Picture, ...]
-    more: int = 0
-    is_wide: bool = False
+    title: str  # the heading
+    sentence: str  # what is shown, and how it was chosen
+    pictures: tuple[Picture, ...]  # in display order
+    more: int = 0  # how many there are beside these
+    is_wide: bool = False  # captions are long, as prompts are: they stand beside the pictures in full
 
     @property
     def groups(self) -> list[tuple[str, list[Picture]]]:
@@ -184,17 +168,11 @@ _LONGEST = 2000  # of a paragraph; names are cut shorter
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A drawing of a page.
+    """A drawing of a page."""
 
-    Attributes:
-        title: The heading.
-        sentence: What is shown.
-        svg: An `<svg>` element, as `genpr.report.plots.inline_svg` makes it: it enters the page as it is.
-    """
-
-    title: str
-    sentence: str
-    svg: str
+    title: str  # the heading
+    sentence: str  # what is shown
+    svg: str  # an `<svg>` element, as `genpr.report.plots.inline_svg` makes it: it enters the page as it is
 
 
 def render_page(

@@ -214,17 +214,11 @@ _WORD = re.compile(r"(?<![A-Za-z])([A-Za-z]+)[^A-Za-z0-9]*$", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis with one position per result.
+    """An axis with one position per result."""
 
-    Attributes:
-        label: What is varied, in characters that mathtext does not parse.
-        positions: One number per result, all different.
-        is_ordered: Whether the numbers mean something, and are not just counted; only then may lines join values.
-    """
-
-    label: str
-    positions: tuple[float, ...]
-    is_ordered: bool
+    label: str  # what is varied, in characters that mathtext does not parse
+    positions: tuple[float, ...]  # all different
+    is_ordered: bool  # the numbers mean something and are not just counted; only then may lines join values
 
 
 def axis_of(names: Sequence[str]) -> Axis:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.evaluation.labels import Label
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from genpr.features.options import StageProgress
     from genpr.metrics.modes import ModeCluster
 
+Floats = NDArray[np.float64]
 KnownLabels = Sequence[Label] | None
 """Class of each image of a set, None for those without one; None if no classes are known."""
 
@@ -38,12 +40,17 @@ def _beside_nearest(
     """A fake beside its nearest real, or a real beside its nearest fake."""
     fake, real = scores.fake, scores.real
     if role == "fake":
-        nearest = int(fake.nearest_real[row])
-        return Picture(
-            ("fake", row), fake.names[row] + caption, ("real", nearest), real.names[nearest], group
-        )
-    nearest = int(real.nearest_fake[row])
-    return Picture(("real", row), real.names[row] + caption, ("fake", nearest), fake.names[nearest], group)
+        near: ImageRef = ("real", int(fake.nearest_real[row]))
+        return Picture((role, row), fake.names[row] + caption, near, real.names[near[1]], group)
+    near = ("fake", int(real.nearest_fake[row]))
+    return Picture((role, row), real.names[row] + caption, near, fake.names[near[1]], group)
+
+
+def _beside_reals(
+    scores: PerImageScores, rows: Sequence[int], caption: str, values: Floats
+) -> tuple[Picture, ...]:
+    """Fakes with a value in their captions."""
+    return tuple(_beside_nearest(scores, "fake", row, f": {caption}{values[row]:.2f}") for row in rows)
 
 
 def select_by_realism(scores: PerImageScores) -> list[Gallery]:
@@ -55,25 +62,14 @@ def select_by_realism(scores: PerImageScores) -> list[Gallery]:
     least, most = finite[:count].tolist(), finite[::-1][: min(count, len(finite) - count)].tolist()
     copies = len(order) - len(finite)
     left_out = f" {copies:,} that equal a real image are left out." * bool(copies)
-    found = (
-        (
-            "Least realistic fakes",
-            "Realism is 1 at the edge of the real manifold, and less outside. Each fake is shown beside its nearest real.",
-            least,
-        ),
-        (
-            "Most realistic fakes",
-            f"Nearest to a real image relative to the size of its ball: look for copies among them.{left_out}",
-            most,
-        ),
-    )
+    edge = "Realism is 1 at the edge of the real manifold, and less outside. Each fake is shown beside its nearest real."
+    near = f"Nearest to a real image relative to the size of its ball: look for copies among them.{left_out}"
     return [
-        Gallery(
-            title,
-            sentence,
-            tuple(_beside_nearest(scores, "fake", row, f": realism {realism[row]:.2f}") for row in rows),
+        Gallery(title, sentence, _beside_reals(scores, rows, "realism ", realism))
+        for title, sentence, rows in (
+            ("Least realistic fakes", edge, least),
+            ("Most realistic fakes", near, most),
         )
-        for title, sentence, rows in found
     ]
 
 
@@ -154,7 +150,7 @@ def select_modes(
     class of each real and of each fake; `progress` is called with "kinds" and percent.
     """
     found = _modes(scores, labels, device, progress)
-    missed, invented = ([], []) if found is None else (found.modes.missed, found.modes.invented)
+    missed, invented = ((), ()) if found is None else (found.modes.missed, found.modes.invented)
     summaries = _mode_summaries(found, scores)
     uncovered = _of_modes("real", missed, scores.real.names, "covered by no fake")
     if not uncovered:
@@ -310,5 +306,4 @@ def select_likely_copies(scores: PerImageScores) -> Gallery:
         "Fakes that are nearest to a real image, by how near that image's own neighbors are: 0 is equal features, and below "
         "1 the fake is nearer than any real. Compare each with the real beside it; data sets contain repeats, too."
     )
-    pictures = (_beside_nearest(scores, "fake", row, f": {ratio[row]:.2f}") for row in rows)
-    return Gallery("Likely copies of real images", sentence, tuple(pictures))
+    return Gallery("Likely copies of real images", sentence, _beside_reals(scores, rows, "", ratio))

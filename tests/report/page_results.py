@@ -60,19 +60,8 @@ def a_result(values=None, *, arm=0.03, codes=(), n=1000, nulls=NULLS, control=Tr
         )
         for name, share in shares.items()
     }
-    facts = {
-        "n": n,
-        "shown": "a.png",
-        "real": "20.0%",
-        "fake": "0.1%",
-        "count": 3,
-        "total": 9,
-        "sign": "so",
-        "z": "-9",
-        "share": "9%",
-        "expected": "1%",
-        "largest": "0.9",
-    }
+    facts = dict.fromkeys(("shown", "real", "fake", "sign", "z", "share", "expected", "largest"), "1%")
+    facts |= {"n": n, "count": 3, "total": 9}
     halves = Control(n // 2, n // 2, dict.fromkeys(metrics, 0.88), dict.fromkeys(metrics, 0.87))
     made = Result(
         metrics=metrics,

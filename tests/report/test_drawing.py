@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import matplotlib as mpl
 import pytest
-from page_results import a_result, pair
+from page_results import pair
 
 from genpr.checkpoints.rank import Objective
 from genpr.checkpoints.sweep import Sweep, SweepPoint
-from genpr.report.plots import (
-    axis_of,
-    metric_curve,
-    plane,
-    sweep_plot,
-)
+from genpr.report.plots import axis_of, metric_curve, plane, sweep_plot
 
 CONFIGURED = {
     "text.usetex": True,  # starts latex
@@ -27,22 +22,13 @@ CONFIGURED = {
 }
 
 
-def results():
-    return list(pair({"precision": 1.0, "recall": 0.5}, {"precision": 0.6, "recall": 0.9}).values())
-
-
-def sweep():
-    return Sweep(
-        "psi", tuple(SweepPoint(place, each) for place, each in zip((0.5, 1.0), results(), strict=True))
-    )
-
-
+RESULTS = list(pair({"precision": 1.0, "recall": 0.5}, {"precision": 0.6, "recall": 0.9}).values())
+SWEEP = Sweep("psi", tuple(SweepPoint(place, each) for place, each in zip((0.5, 1.0), RESULTS, strict=True)))
 PLOTS = {
-    "plane": lambda: plane([(1, a_result())]),
-    "numbered plane": lambda: plane(list(enumerate(results(), 1))),
-    "metric_curve": lambda: metric_curve("recall", results(), axis_of(["psi=0.5", "psi=1"])),
-    "sweep_svg": lambda: sweep_plot(sweep(), Objective("precision"), form="svg"),
-    "sweep_png": lambda: sweep_plot(sweep(), Objective("precision"), form="png"),
+    "numbered plane": lambda: plane(list(enumerate(RESULTS, 1))),
+    "metric_curve": lambda: metric_curve("recall", RESULTS, axis_of(["psi=0.5", "psi=1"])),
+    "sweep_svg": lambda: sweep_plot(SWEEP, Objective("precision"), form="svg"),
+    "sweep_png": lambda: sweep_plot(SWEEP, Objective("precision"), form="png"),
 }
 
 

@@ -65,17 +65,12 @@ def test_values_of_another_arithmetic_are_marked(result):
     assert row.split()[1] == f"~{result['precision']:.4f}"
 
 
-class TestOptions:
-    @pytest.fixture
-    def files(self, rng, tmp_path):
-        for name in ("real", "fake"):
-            np.save(tmp_path / f"{name}.npy", rng.normal(size=(50, 3)))
-        return [str(tmp_path / "real.npy"), str(tmp_path / "fake.npy")]
-
-    def test_a_gate_on_a_metric_without_a_value_is_missed(self, files, tmp_path, capsys):
-        """Otherwise the worst fakes, that lie in no ball at all, would pass."""
-        np.save(tmp_path / "far.npy", 100 + np.zeros((50, 3)) + np.arange(50)[:, None])
-        arguments = ["score", files[0], str(tmp_path / "far.npy"), "-q", "--metrics", "precision,rarity"]
-        assert run([*arguments, "--fail-under", "precision=0"]) == 0
-        assert run([*arguments, "--fail-under", "rarity=1"]) == 5
-        assert "missed: rarity" in capsys.readouterr().err
+def test_a_gate_on_a_metric_without_a_value_is_missed(rng, tmp_path, capsys):
+    """Otherwise the worst fakes, that lie in no ball at all, would pass."""
+    real, far = str(tmp_path / "real.npy"), str(tmp_path / "far.npy")
+    np.save(real, rng.normal(size=(50, 3)))
+    np.save(far, 100 + np.zeros((50, 3)) + np.arange(50)[:, None])
+    arguments = ["score", real, far, "-q", "--metrics", "precision,rarity"]
+    assert run([*arguments, "--fail-under", "precision=0"]) == 0
+    assert run([*arguments, "--fail-under", "rarity=1"]) == 5
+    assert "missed: rarity" in capsys.readouterr().err
