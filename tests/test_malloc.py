@@ -13,12 +13,11 @@ pytestmark = pytest.mark.skipif(
     os.name != "posix" or not hasattr(ctypes.CDLL(None), "malloc_info"), reason="not glibc"
 )
 
-UNCHOSEN = {
-    name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))
-}
-
 COUNT = """
-import ctypes, threading
+import ctypes, sys, threading
+
+from genpr.runtime import limit_malloc_arenas
+print(limit_malloc_arenas() if "limit" in sys.argv else None)
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
@@ -42,31 +41,21 @@ libc.malloc_info(0, file)
 libc.fflush(file)
 """
 
-LIMITED = "from genpr.runtime import limit_malloc_arenas\nprint(limit_malloc_arenas())\n"
 
-
-def heaps_after(code: str, **environment: str) -> tuple[int, str]:
-    """How many heaps a process has whose threads took memory after `code` ran, and what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", code + COUNT],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-        env={**UNCHOSEN, **environment},
-    )
-    return done.stderr.count("<heap nr="), done.stdout
-
-
-def test_there_is_one_heap():
-    assert heaps_after(LIMITED)[0] == 1
-
-
-def test_there_would_be_more():
-    assert heaps_after("import genpr.runtime\n")[0] > 1
-
-
-def test_what_the_user_chose_stays():
-    heaps, said = heaps_after(LIMITED, MALLOC_ARENA_MAX="3")
-    assert said == "False\n"
-    assert 1 < heaps <= 3
+@pytest.mark.parametrize(
+    ("args", "chosen", "said", "least", "most"),
+    [
+        (["limit"], {}, "True", 1, 1),
+        ([], {}, "None", 2, 99),
+        (["limit"], {"MALLOC_ARENA_MAX": "3"}, "False", 2, 3),
+    ],
+    ids=["limited", "not", "as the user chose"],
+)
+def test_threads_share_one_heap_unless_the_user_set_malloc_up(args, chosen, said, least, most):
+    unset = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUN"))
+    }
+    command = [sys.executable, "-c", COUNT, *args]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**unset, **chosen})
+    assert done.stdout.strip() == said
+    assert least <= done.stderr.count("<heap nr=") <= most
