@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ from genpr.limits import RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.ball_metrics import precision, recall
 from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
 from genpr.runtime import torch_threads
-from genpr.storage import from_dict, open_regular, unwritable
+from genpr.storage import from_dict, open_regular, replace_file
 
 Features = NDArray[np.float32]
 Values = Mapping[str, float]
@@ -93,34 +94,26 @@ def families_of(names: Iterable[str]) -> tuple[Family, ...]:
     )
 
 
-class UserFunction:
-    """A function "path/to/file.py:function", which other processes load again by its name."""
-
-    def __init__(self, spec: str) -> None:
-        self.spec, self.name = spec, spec.rpartition(":")[2]
-        self._function, _ = load_object(spec, kind="function", code=_CODE, call=lambda function: function)
-
-    def __reduce__(self) -> tuple[type[UserFunction], tuple[str]]:
-        return UserFunction, (self.spec,)
-
-    def __call__(self, real: Features, fake: Features) -> Values:
-        """The value for reals (n, d) and fakes (m, d), which are copied, by name."""
-        try:
-            value = self._function(real.copy(), fake.copy())  # type: ignore[operator]
-        except Exception as error:
-            text = f"function {self.spec!r} raised {type(error).__name__}: {' '.join(str(error).split())}"
-            raise UsageError(text, code=_CODE) from error
-        try:
-            return {self.name: float(value)}
-        except (TypeError, ValueError) as error:
-            text = f"function {self.spec!r} must return one number, not {type(value).__name__}"
-            raise UsageError(text, code=_CODE) from error
-
-
 def user_family(spec: str, kind: Kind) -> Family:
-    """The function of `spec` as a metric that claims to measure `kind`."""
-    function = UserFunction(spec)
-    return Family({function.name: kind}, function)
+    """The function "path/to/file.py:function" as a metric that claims to measure `kind`."""
+    _loaded(spec)  # so that what is wrong with it is said before anything is measured
+    name = spec.rpartition(":")[2]
+    return Family({name: kind}, partial(_user_values, spec, name))
+
+
+@cache
+def _loaded(spec: str) -> Any:  # noqa: ANN401 - a user's function
+    """The function of a file, loaded once in each process."""
+    return load_object(spec, kind="function", code=_CODE, call=lambda function: function)[0]
+
+
+def _user_values(spec: str, name: str, real: Features, fake: Features) -> Values:
+    """The value of a user's function for copies of reals (n, d) and fakes (m, d)."""
+    try:
+        return {name: float(_loaded(spec)(real.copy(), fake.copy()))}
+    except Exception as error:
+        text = f"function {spec!r} gave no number: {type(error).__name__}: {' '.join(str(error).split())}"
+        raise UsageError(text, code=_CODE) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +178,17 @@ def run_audit(
 ) -> Results:
     """Measure the metrics of `families` on the named checks, or on all, in `jobs` processes.
 
-    A point depends on the seed and its own name alone, so that metrics can be added later on the same data. `path` keeps
+    A point depends on the seed and its own name alone, so that metrics can be added later on the same data. `path` holds
     each point as soon as it is measured, as one JSON line; `progress` is called with "audit", the points done, and their
     number.
     """
     run = Run(grid, REPEATS[grid] if repeats is None else repeats, seed)
     _check(run, families, checks or (), jobs)
-    results = _begin(path, run, resume=resume)
+    if path is not None and path.exists() and not resume:
+        text = f"{path} holds results already; continue with --resume, or choose another --out"
+        raise UsageError(text, code="results-exist", path=str(path))
+    results = load(path, run) if path is not None and path.exists() else Results(run)
+    lines = list(_lines(results))
     todo = [
         (case, missing)
         for case in cases(tuple(name for name in CHECKS if checks is None or name in checks), grid)
@@ -206,7 +203,8 @@ def run_audit(
             raise UsageError(outcome[0], code=outcome[1])
         results.add(case, outcome)
         if path is not None:
-            _append(path, _line(run, case, outcome))
+            lines += _lines(Results(run, {case: outcome}))
+            replace_file(path, "".join(lines))
         if progress is not None:
             progress("audit", done, len(todo))
     return results
@@ -263,52 +261,33 @@ def _measure(work: _Work, run: Run) -> _Outcome:
     return {name: Spread.of(found) for name, found in values.items()}
 
 
-def _line(run: Run, case: Case, spreads: Mapping[str, Spread]) -> str:
-    pairs = {name: (spread.mean, spread.sd) for name, spread in spreads.items()}
-    place = {"check": case.check, "scenario": case.setting.scenario, "dimension": case.setting.dimension}
-    metrics = {name: [None if math.isnan(value) else value for value in pair] for name, pair in pairs.items()}
-    record = {**asdict(run), **place, "x": case.x, "metrics": metrics}
-    return json.dumps(record, allow_nan=False)
-
-
-def _append(path: Path, line: str) -> None:
-    """One line: at most the last point is lost when a run is stopped."""
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-    except OSError as error:
-        raise unwritable(path, error) from error
-
-
-def _begin(path: Path | None, run: Run, *, resume: bool) -> Results:
-    if path is None or not path.exists():
-        return Results(run)
-    if not resume:
-        text = f"{path} holds results already; continue with --resume, or choose another --out"
-        raise UsageError(text, code="results-exist", path=str(path))
-    results = load(path, run)
-    with path.open("r+b") as file:  # a cut last line, so that the next one starts on its own
-        file.truncate(file.read().rfind(b"\n") + 1)
-    return results
+def _lines(results: Results) -> Iterator[str]:
+    for case, spreads in results.values.items():
+        pairs = {name: (spread.mean, spread.sd) for name, spread in spreads.items()}
+        metrics = {
+            name: [None if math.isnan(value) else value for value in pair] for name, pair in pairs.items()
+        }
+        place = {"check": case.check, "scenario": case.setting.scenario, "dimension": case.setting.dimension}
+        record = {**asdict(results.run), **place, "x": case.x, "metrics": metrics}
+        yield json.dumps(record, allow_nan=False) + "\n"
 
 
 def load(path: Path, run: Run) -> Results:
-    """What an earlier run left in a file. A last line that was cut short is left out."""
+    """What an earlier run left in a file."""
     results, number = Results(run), 0
     try:
         with open_regular(path) as file:
             data = read_bytes(file, RESULT_BYTES, name=str(path), what="an audit", code="file-damaged")
-        for number, line in enumerate(data.decode().splitlines(keepends=True), start=1):  # noqa: B007 - for the message
-            if line.endswith("\n"):
-                case, found, spreads = _parsed(line)
-                if found != run:
-                    raise UsageError(
-                        f"{path} holds results of the {found.grid} grid with {found.repeats} repeats and seed {found.seed}, "
-                        f"not of the {run.grid} grid with {run.repeats} repeats and seed {run.seed}; choose another --out",
-                        code="other-run",
-                        path=str(path),
-                    )
-                results.add(case, spreads)
+        for number, line in enumerate(data.decode().splitlines(), start=1):  # noqa: B007 - for the message
+            case, found, spreads = _parsed(line)
+            if found != run:
+                raise UsageError(
+                    f"{path} holds results of the {found.grid} grid with {found.repeats} repeats and seed {found.seed}, "
+                    f"not of the {run.grid} grid with {run.repeats} repeats and seed {run.seed}; choose another --out",
+                    code="other-run",
+                    path=str(path),
+                )
+            results.add(case, spreads)
     except GenprError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

