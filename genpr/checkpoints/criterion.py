@@ -1,9 +1,6 @@
 """What results are ranked by: a metric, an F-score, an objective with lower limits, or the Pareto front.
 
 Importing this module does not import torch.
-
-Reference:
-    Zitzler & Thiele 1999, "Multiobjective Evolutionary Algorithms: A Comparative Case Study" (dominated area).
 """
 
 from __future__ import annotations
@@ -139,16 +136,3 @@ def pareto_front(points: Sequence[Point]) -> list[int]:
         index for index, point in enumerate(points) if not any(dominates(other, point) for other in points)
     ]
     return sorted(front, key=lambda index: points[index])
-
-
-def dominated_area(points: Sequence[Point]) -> float:
-    """Area of all (recall, precision) that some point dominates: 0 to 1 for values of 0 to 1.
-
-    The area under a line through the points would reward gaps between them.
-    """
-    area, covered = 0.0, 0.0
-    for index in pareto_front(points):
-        recall, precision = points[index]
-        area += (recall - covered) * precision
-        covered = recall
-    return area

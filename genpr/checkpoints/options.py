@@ -87,9 +87,6 @@ class WatchOptions:
     settle: float = option(
         10.0, "A source is complete when nothing about it has changed for so many seconds.", metavar="S"
     )
-    give_up: float = option(
-        600.0, "Seconds until a source that fails and does not change is recorded as failed.", metavar="S"
-    )
     done_file: str | None = option(
         None, "Folders are complete when they hold this file, and not before.", metavar="NAME"
     )
@@ -101,8 +98,5 @@ class WatchOptions:
     )
 
     def __post_init__(self) -> None:
-        if not (self.settle >= 0 and self.give_up >= 0):
-            raise UsageError(
-                f"settle and give_up must be seconds from 0 on, not {self.settle!r} and {self.give_up!r}",
-                code="bad-option",
-            )
+        if not self.settle >= 0:
+            raise UsageError(f"settle must be seconds from 0 on, not {self.settle!r}", code="bad-option")

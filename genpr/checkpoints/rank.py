@@ -19,7 +19,7 @@ from genpr.checkpoints.criterion import (
     pareto_front,
     resampled_in_all,
 )
-from genpr.errors import DataError, GenprError, ResourceError, UsageError, some
+from genpr.errors import DataError, GenprError, UsageError
 from genpr.evaluation.compare import compare, short_labels
 from genpr.evaluation.result import Result, recipe_of
 from genpr.images.datasets import CountedBatches
@@ -57,7 +57,7 @@ class RankEntry:
 class Ranking:
     """Checkpoints in order: entries and results with the best first, those without a value last.
 
-    `left_out` says why, by name, where that was asked for; `remarks` is what a reader of the order should know; `drawn_by` says
+    `remarks` is what a reader of the order should know; `drawn_by` says
     what drew the images of those that genpr drew itself.
     """
 
@@ -65,7 +65,6 @@ class Ranking:
     better: str
     entries: tuple[RankEntry, ...]
     results: Mapping[str, Result]
-    left_out: Mapping[str, str]
     remarks: tuple[str, ...]
     drawn_by: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
@@ -104,7 +103,6 @@ class Ranking:
             "contenders": list(self.contenders),
             "summary": self.summary,
             "remarks": list(self.remarks),
-            "left_out": dict(self.left_out),
             "drawn_by": {name: dict(what) for name, what in self.drawn_by.items()},
             "checkpoints": [asdict(each) for each in self.entries],
             "results": {name: result.to_dict() for name, result in self.results.items()},
@@ -120,7 +118,6 @@ def rank_checkpoints(
     checkpoints: Mapping[str, object] | Sequence[str | os.PathLike[str]],
     *,
     by: str = "f1",
-    skip_bad: bool = False,
     force: bool = False,
 ) -> Ranking:
     """Score each checkpoint's images once, and rank them.
@@ -130,8 +127,6 @@ def rank_checkpoints(
         checkpoints: Anything that `Evaluator.score` takes, by name; or paths, which are then named like their files.
         by: `f1`, `f0.5` or any other F-score of precision and recall; a metric of `genpr list metrics`; or "pareto", for
             the checkpoints to which no other is preferable in both precision and recall.
-        skip_bad: Leave out a checkpoint whose images cannot be scored, and say so, instead of raising. What is missing
-            around the images, such as weights or memory, is raised all the same.
         force: Rank even sets of different numbers of images.
 
     Raises:
@@ -153,25 +148,16 @@ def rank_checkpoints(
     if not named:
         raise UsageError("a ranking needs at least one checkpoint, found none", code="no-checkpoints")
     check_computed(by, evaluator.metrics)
-    results, left_out = dict[str, Result](), dict[str, str]()
-    drawn_by = dict[str, Mapping[str, object]]()
+    results, drawn_by = dict[str, Result](), dict[str, Mapping[str, object]]()
     for name, source in named.items():
         try:
             results[name] = evaluator.score(source)
         except GenprError as error:
             error.args = (f"checkpoint {name}: {error}", *error.args[1:])
-            if not skip_bad or isinstance(error, ResourceError):
-                raise
-            left_out[name] = str(error)
-            continue
+            raise
         if isinstance(source, CountedBatches) and source.drawn_by is not None:
             drawn_by[name] = source.drawn_by
-    if not results:
-        raise DataError(
-            f"no checkpoint is left to rank: {some(left_out.values(), longest=300, between='; ')}",
-            code="no-checkpoints-left",
-        )
-    return replace(rank_results(results, by=by, force=force), left_out=left_out, drawn_by=drawn_by)
+    return replace(rank_results(results, by=by, force=force), drawn_by=drawn_by)
 
 
 def rank_results(results: Mapping[str, Result], *, by: str = "f1", force: bool = False) -> Ranking:
@@ -215,7 +201,7 @@ def rank_results(results: Mapping[str, Result], *, by: str = "f1", force: bool =
         remarks.append(f"no bounds: {why}")
     entries = (*ranked, *(RankEntry(name) for name in missing))
     ordered = {each.name: results[each.name] for each in entries}
-    return Ranking(by, criteria[0].better, entries, ordered, {}, tuple(remarks))
+    return Ranking(by, criteria[0].better, entries, ordered, tuple(remarks))
 
 
 def _rank_by_number(criterion: Criterion, results: Mapping[str, Result], *, bounded: bool) -> list[RankEntry]:

@@ -78,7 +78,7 @@ class ScoreLog:
         """Read what is there, and clear away what a kill left."""
         self._text, self.records = self._read()
         folder, best = self.path.parent, self.path.with_name(BEST)
-        if not self.scored and best.exists():
+        if not self.records and best.exists():
             text = f"{best} is of no score in {self.path} and would be replaced; remove it, or use another folder (--out)"
             raise UsageError(text, code="foreign-file", path=str(best))
         try:
@@ -98,14 +98,9 @@ class ScoreLog:
             self._lock.release()
 
     @property
-    def scored(self) -> list[Record]:
-        """The records with a score, in the order of the file."""
-        return [record for record in self.records if record["status"] == "scored"]
-
-    @property
     def best(self) -> Record | None:
         """The best record, the first of equal ones; None if no record has a value."""
-        values = [(self.value(record), record) for record in self.scored]
+        values = [(self.value(record), record) for record in self.records]
         known = [(self._criterion.sign * value, record) for value, record in values if value is not None]
         return max(known, key=lambda pair: pair[0], default=(0.0, None))[1]
 
@@ -121,8 +116,7 @@ class ScoreLog:
             UsageError: The score is not comparable with those before it ("other-recipe").
             ResourceError: The folder cannot be written.
         """
-        scored = self.scored
-        if scored and record["status"] == "scored" and (differing := differences(scored[-1], record)):
+        if self.records and (differing := differences(self.records[-1], record)):
             raise UsageError(
                 f"the scores in {self.path} were made otherwise ({', '.join(differing)}); write to a file in another "
                 "folder (--out), or go on with the options, reals and generator of then",
@@ -187,18 +181,13 @@ def _content(path: Path) -> bytes:
 def _checked(record: Any) -> Record:  # noqa: ANN401 - anything that was read from JSON
     """A line of the log, if its values are valid where genpr reads them, and it can be written again."""
     json.dumps(record, allow_nan=False)
-    from_dict(
-        tuple[str, str, Literal["scored", "failed"]], [record[key] for key in ("name", "listing", "status")]
-    )
+    from_dict(tuple[str, str, Literal["scored"]], [record[key] for key in ("name", "listing", "status")])
     if record["schema"] != SCHEMA:
         raise ValueError(f"schema {record['schema']!r} is not {SCHEMA}")
-    if record["status"] == "failed":
-        from_dict(str, record["error"]["code"])
-    else:
-        if from_dict(int, record["n_fake"]) < 0:
-            raise ValueError("a number of images is negative")
-        for name, value in from_dict(Mapping[str, float], record["metrics"]).items():
-            check_value(name, value)
+    if from_dict(int, record["n_fake"]) < 0:
+        raise ValueError("a number of images is negative")
+    for name, value in from_dict(Mapping[str, float], record["metrics"]).items():
+        check_value(name, value)
     return dict(record)
 
 
@@ -255,17 +244,5 @@ def scored_record(
         "versions": {name: result.versions[name] for name in ("genpr", "torch")},
         "listing": listing,
         "seconds": seconds,
-        "timestamp": timestamp,
-    }
-
-
-def failed_record(name: str, listing: str, error: DataError, *, timestamp: float) -> dict[str, Any]:
-    """The line of a source that could not be scored."""
-    return {
-        "schema": SCHEMA,
-        "name": name,
-        "status": "failed",
-        "error": {"code": error.code, "message": str(error)},
-        "listing": listing,
         "timestamp": timestamp,
     }

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
-from genpr.checkpoints.criterion import Point, dominated_area, pareto_front
+from genpr.checkpoints.criterion import Point, pareto_front
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.checkpoints.rank import Objective
 from genpr.checkpoints.sampler import Sampler
@@ -79,12 +79,7 @@ class Sweep:
     @property
     def front(self) -> tuple[SweepPoint, ...]:
         """The points that no other one dominates in precision and recall, in order of rising recall."""
-        return tuple(self.points[index] for index in pareto_front(self._tradeoffs))
-
-    @property
-    def area(self) -> float:
-        """Area of all (recall, precision) that some point dominates; see `dominated_area`."""
-        return dominated_area(self._tradeoffs)
+        return tuple(self.points[index] for index in pareto_front([point.tradeoff for point in self.points]))
 
     @property
     def differences(self) -> tuple[str, ...]:
@@ -93,10 +88,6 @@ class Sweep:
             return ()
         results = {f"{self.axis} = {point.setting:g}": point.result for point in self.points}
         return compare(results, force=True).differences
-
-    @property
-    def _tradeoffs(self) -> list[Point]:
-        return [point.tradeoff for point in self.points]
 
     def best(self, objective: Objective) -> SweepPoint | None:
         """The best point for an objective; None if all are below its lower limits."""
@@ -116,7 +107,6 @@ class Sweep:
             "schema": SCHEMA,
             "axis": self.axis,
             "front": [point.setting for point in self.front],
-            "area": self.area,
             "goal": str(objective),
             "best": None if best is None else best.setting,
             "contenders": None if contenders is None else [point.setting for point in contenders],

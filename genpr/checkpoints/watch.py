@@ -7,7 +7,6 @@ for folders, when a file of an agreed name is in it.
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.checkpoints.options import WatchOptions
-from genpr.checkpoints.score_log import Record, ScoreLog, failed_record, scored_record
+from genpr.checkpoints.score_log import Record, ScoreLog, scored_record
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.images.datasets import CountedBatches
 from genpr.images.folder import walk_files
@@ -31,7 +30,6 @@ SourceOf = Callable[[Path], object]
 """From a path to what `Evaluator.score` takes, or None for what is no sample; called at every poll."""
 
 SAMPLE_SUFFIXES = (".zip", ".tar", ".npz", ".npy", ".safetensors", ".parquet")
-_FIRST_DELAY_S = 10.0  # until a source that could not be scored is tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +80,11 @@ def listing_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-@dataclass(slots=True)
-class _Attempt:
-    """When a source is scored, as long as it does not change: when it is due, and the last time, once it has failed."""
-
-    listing: str
-    due: float
-    last: float = math.inf
-    delay: float = _FIRST_DELAY_S  # after the next failure
-
-
 class Watcher:
     """Scores the sources that appear in a folder, and writes the scores to a log.
 
     A source with a score is not scored again, in this process or another. A source that fails may be incomplete, and is
-    retried until `give_up` or until it changes.
+    tried again when it changes, or by the next process.
 
     Args:
         evaluator: Scores one source; its real side is fitted once.
@@ -105,7 +93,7 @@ class Watcher:
         options: When a source is complete, and what is kept.
         source_of: What in `folder` is scored, and how it is read.
         on_message: Called with one line about events other than scores.
-        on_record: Called with each new record, and with the result where it is one of a score.
+        on_record: Called with each new record and its result.
         clock: Monotonic seconds.
         sleep: Waits so many seconds.
 
@@ -122,7 +110,7 @@ class Watcher:
         *,
         source_of: SourceOf = samples_at,
         on_message: Callable[[str], None] = lambda _line: None,
-        on_record: Callable[[Record, Result | None], None] = lambda _record, _result: None,
+        on_record: Callable[[Record, Result], None] = lambda _record, _result: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -132,17 +120,16 @@ class Watcher:
         self._ignored = {os.path.realpath(path) for path in (*self._options.ignored, *log.paths)}
         self._on_message, self._on_record = on_message, on_record
         self._clock, self._sleep = clock, sleep
-        self._attempts: dict[str, _Attempt] = {}
-        self._scored = {record["name"] for record in log.scored}
-        failed = [record for record in log.records if record["status"] == "failed"]
-        self._failed = {record["name"]: record["listing"] for record in failed}  # the last word counts
+        self._scored = {record["name"] for record in log.records}
+        self._due: dict[str, tuple[str, float]] = {}  # by name: a listing, and when it has rested
+        self._failed: dict[str, str] = {}  # by name: the listing that could not be scored
 
     def run(self, *, once: bool = False, until: int | None = None, interval: float = 10.0) -> None:
         """Poll the folder until interrupted, or as `once` and `until` say.
 
         Args:
             once: Score the sources that are complete, and return.
-            until: Return when so many sources are recorded, those of earlier runs included.
+            until: Return when so many sources have a score, those of earlier runs included.
             interval: Seconds between two polls.
 
         Raises:
@@ -168,19 +155,17 @@ class Watcher:
         """List the folder once, and score every complete source, in natural order of the names.
 
         Args:
-            until: Stop when so many sources are recorded.
+            until: Stop when so many sources have a score.
 
         Returns:
-            The names of what is there and neither scored nor given up.
+            The names of what is there and has no score.
         """
         seen_at = self._clock()  # before scoring, during which later sources may change
-        waiting = []
-        for pending in self._list():
-            if self._failed.get(pending.name) == pending.listing:
-                continue
-            if not self._is_due(pending, seen_at) or self._is_done(until) or not self._score(pending):
-                waiting.append(pending.name)
-        return waiting
+        return [
+            pending.name
+            for pending in self._list()
+            if not (self._is_due(pending, seen_at) and not self._is_done(until) and self._score(pending))
+        ]
 
     def _list(self) -> list[PendingSource]:
         try:
@@ -209,7 +194,7 @@ class Watcher:
             return PendingSource(path, source, "", is_marked)
 
     def _is_done(self, until: int | None) -> bool:
-        return until is not None and len(self._scored | self._failed.keys()) >= until
+        return until is not None and len(self._scored) >= until
 
     def _score(self, pending: PendingSource) -> bool:
         """Score a source; whether it is recorded or gone, so that it need not be retried."""
@@ -221,7 +206,9 @@ class Watcher:
                 return True  # moved away meanwhile
             if isinstance(error, UsageError):
                 raise
-            return self._record_failure(pending, error)
+            self._failed[pending.name] = pending.listing
+            self._on_message(f"{pending.name} cannot be scored ({error.code}), until it changes: {error}")
+            return False
         seconds = time.perf_counter() - started
         again = self._pending(pending.path)
         if again is None or again.listing != pending.listing:
@@ -234,31 +221,13 @@ class Watcher:
         self._log.append(record, whole=result.to_json(indent=1) if self._options.keep_results else None)
         self._on_record(record, result)
         self._scored.add(pending.name)
-        self._failed.pop(pending.name, None)
         return True
 
     def _is_due(self, pending: PendingSource, now: float) -> bool:
         """Whether a source has not changed for long enough, or is marked as complete; to be called at every poll."""
-        if pending.is_marked is False:
+        if pending.is_marked is False or self._failed.get(pending.name) == pending.listing:
             return False
-        attempt = self._attempts.get(pending.name)
-        if attempt is None or attempt.listing != pending.listing:
+        if self._due.get(pending.name, ("", 0.0))[0] != pending.listing:
             rest = 0.0 if pending.is_marked else self._options.settle
-            attempt = self._attempts[pending.name] = _Attempt(pending.listing, now + rest)
-        return now >= attempt.due
-
-    def _record_failure(self, pending: PendingSource, error: DataError) -> bool:
-        """Schedule a retry, or record the failure after `give_up` seconds; whether it is recorded."""
-        now, attempt = self._clock(), self._attempts[pending.name]
-        if attempt.last == math.inf:
-            attempt.last = now + self._options.give_up
-            self._on_message(f"{pending.name} cannot be scored yet ({error.code}): {error}")
-        if now >= attempt.last:
-            record = failed_record(pending.name, pending.listing, error, timestamp=time.time())
-            self._log.append(record)
-            self._on_record(record, None)
-            self._failed[pending.name] = pending.listing
-            return True
-        attempt.due = min(now + attempt.delay, attempt.last)
-        attempt.delay *= 2
-        return False
+            self._due[pending.name] = pending.listing, now + rest
+        return now >= self._due[pending.name][1]

@@ -49,7 +49,6 @@ _OF_RESULTS = {"sources", "by", "from_results", "force", "html", "as_json", "qui
 )
 @option_group(CheckpointFlags, "drawn", without=DRAWN_BY_SCORE)
 @score_options
-@click.option("--skip-bad", is_flag=True, help="Leave out checkpoints that cannot be scored, and say so.")
 @click.option(
     "--force", is_flag=True, help="Rank even what was not made alike, or has other numbers of images."
 )
@@ -61,7 +60,6 @@ def command(
     from_results: bool,
     drawn: CheckpointFlags,
     options: ScoreOptions,
-    skip_bad: bool,
     force: bool,
     output: PageOutput,
 ) -> None:
@@ -94,7 +92,7 @@ def command(
         options = _with_needed(options, by)
         drawn.check()
         output.check_several(len(sources) - 1, "checkpoints")
-        _check_there(*sources, drawn=drawn, skip_bad=skip_bad)
+        _check_there(*sources, drawn=drawn)
         from genpr.checkpoints.rank import by_name, rank_checkpoints
         from genpr.evaluation.evaluator import Evaluator
 
@@ -104,19 +102,17 @@ def command(
             if drawn.generator is not None:
                 images_of = drawn.images_of(evaluator, options)
                 images = {name: images_of(Path(path)) for name, path in checkpoints.items()}
-            ranking = rank_checkpoints(
-                evaluator, images or checkpoints, by=by, skip_bad=skip_bad, force=force
-            )
+            ranking = rank_checkpoints(evaluator, images or checkpoints, by=by, force=force)
     from genpr.report.checkpoint_tables import ranking_table
 
     output.write_comparison(ranking.results, images, by="f1" if by == PARETO else by)
     output.show(_notices(ranking.results), ranking.to_json() if output.as_json else ranking_table(ranking))
 
 
-def _check_there(real: str, *given: str, drawn: CheckpointFlags, skip_bad: bool) -> None:
+def _check_there(real: str, *given: str, drawn: CheckpointFlags) -> None:
     """Refuse paths that are not there, or the last of many checkpoints would be missed after hours."""
     if drawn.generator is None:
-        check_sources(real, *([] if skip_bad else given))  # with --skip-bad, a missing one is left out
+        check_sources(real, *given)
     elif gone := [path for path in given if not Path(path).exists()]:
         raise UsageError(f"there is no checkpoint {gone[0]}", code="no-checkpoint", path=gone[0])
 

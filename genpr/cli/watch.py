@@ -39,7 +39,7 @@ class WatchFlags(WatchOptions):
         "f1", "What best.json is chosen by: f1, f0.5, f2 or another F-score, or a metric.", metavar="NAME"
     )
     once: bool = option(False, "Score what is there and complete, and leave.")
-    until: int | None = option(None, "Leave when N sources are recorded.", least=1, metavar="N")
+    until: int | None = option(None, "Leave when N sources have a score.", least=1, metavar="N")
     interval: float = option(10.0, "Seconds between two looks.", type=_SECONDS, metavar="S")
     pattern: str | None = option(
         None,
@@ -154,16 +154,12 @@ def _show(log: ScoreLog, *, as_json: bool) -> None:
         complain("no samples were scored: there was none that is complete")
 
 
-def _tell(
-    log: ScoreLog, seen: set[str], record: Mapping[str, Any], result: Result | None, *, quiet: bool
-) -> None:
-    """One line per record on stderr, and each kind of notice once; if quiet, only what has no score."""
+def _tell(log: ScoreLog, seen: set[str], record: Mapping[str, Any], result: Result, *, quiet: bool) -> None:
+    """One line per record on stderr, and each kind of notice once."""
     from genpr.report.checkpoint_tables import score_line
 
-    if result is None:
-        complain(f"{record['name']} is given up ({record['error']['code']})")
-    elif not quiet:
-        is_best = log.best is not None and log.best["name"] == record["name"]
+    if not quiet:
         show_notices([item for item in result.notices if item.code not in seen])
         seen.update(item.code for item in result.notices)
+        is_best = log.best is not None and log.best["name"] == record["name"]
         complain(score_line(record, log.by, is_best=is_best))

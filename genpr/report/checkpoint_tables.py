@@ -32,8 +32,7 @@ def ranking_table(ranking: Ranking) -> str:
         "",
         wrapped(ranking.summary),
     ]
-    lines += [wrapped(remark) for remark in ranking.remarks]
-    return "\n".join([*lines, *(wrapped(f"left out: {reason}") for reason in ranking.left_out.values())])
+    return "\n".join([*lines, *map(wrapped, ranking.remarks)])
 
 
 def _mark(rank: int | None, *, is_contender: bool | None) -> str:
@@ -80,7 +79,7 @@ _AXIS = 12  # columns of the name of the axis
 
 
 def sweep_table(sweep: Sweep, objective: Objective) -> str:
-    """Settings down and metrics across; then the area and the best setting."""
+    """Settings down and metrics across; then the best setting."""
     metrics = list(sweep.points[0].result.metrics)[:_MOST]
     room = WIDTH - max(len(f"{point.setting:g}") for point in sweep.points) - (2 + _F1) - (2 + _MARK)
     cells = {name: [_sweep_cell(point, name) for point in sweep.points] for name in metrics}
@@ -118,9 +117,7 @@ def _sweep_legend(
         others = [f"{point.setting:g}" for point in contenders if point.setting != best.setting]
         tied = f"{axis} = {', '.join(others)}" if others else "no other setting"
         lines.append(f"statistically tied with it: {tied} (simultaneous 95 % bounds)")
-    lines.append(
-        f"area below the front: {sweep.area:.4f}; dominated: another setting has as much of both, or more"
-    )
+    lines.append("dominated: another setting has as much precision and recall, or more")
     if unlike := sweep.differences:
         told = " ".join([unlike[0], *and_more(len(unlike) - 1, "more")])
         lines.append(f"warning: not all were scored alike, which may change values: {told}")
@@ -142,14 +139,10 @@ def score_line(record: Record, by: str, *, is_best: bool) -> str:
 
 def watched_table(records: Sequence[Record], best: Record | None, by: str) -> str:
     """Every recorded source of a training run, in the order of the file, and the best of them by one metric."""
-    scored = [record for record in records if record["status"] == "scored"]
-    values = [_values(record, by) for record in scored]
+    values = [_values(record, by) for record in records]
     names = _first_metrics(values, by)
     rows = []
     for record in records:
-        if record["status"] == "failed":
-            rows.append([record["name"], *["-"] * (1 + len(names)), record["error"]["code"]])
-            continue
         known = _values(record, by)
         cells = [number(known.get(name)) for name in names]
         rows.append([record["name"], f"{record['n_fake']:,}", *cells, "best" * (record is best)])
@@ -157,7 +150,7 @@ def watched_table(records: Sequence[Record], best: Record | None, by: str) -> st
     if best is not None:
         value, better = number(_values(best, by)[by]), number_of(by).better
         lines.append(wrapped(f"best by {by} ({better} is better): {best['name']}, {value}"))
-    sizes = sorted({record["n_fake"] for record in scored})
+    sizes = sorted({record["n_fake"] for record in records})
     if len(sizes) > 1:
         text = f"sources of {sizes[0]:,} to {sizes[-1]:,} images: recall and coverage depend on the number of images"
         lines.append(wrapped(text))

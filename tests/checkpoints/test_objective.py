@@ -10,7 +10,7 @@ import pytest
 from raising import raising
 
 import genpr
-from genpr.checkpoints.criterion import dominated_area, pareto_front
+from genpr.checkpoints.criterion import pareto_front
 from genpr.checkpoints.rank import Objective
 from genpr.errors import UsageError
 
@@ -141,17 +141,8 @@ SETS = [
 
 
 @pytest.mark.parametrize("points", SETS)
-def test_front_and_area_are_those_of_all_that_nothing_beats(points):
+def test_the_front_is_of_all_that_nothing_beats(points):
     front = pareto_front(points)
     beaten = [any(a >= r and b >= p and (a, b) != (r, p) for a, b in points) for r, p in points]
     assert sorted(front) == [place for place, is_beaten in enumerate(beaten) if not is_beaten]
     assert [points[place][0] for place in front] == sorted(points[place][0] for place in front)
-    # On a grid of hundredths the area is the share of cells whose upper corner is reached.
-    corners = np.arange(1, 101) / 100 - 1e-9
-    recall, precision = np.meshgrid(corners, corners)
-    reached = np.any([(recall <= r) & (precision <= p) for r, p in points], axis=0)
-    assert dominated_area(points) == pytest.approx(reached.mean(), abs=1e-9)
-
-
-def test_the_area_by_hand():
-    assert dominated_area([(0.5, 0.8), (1.0, 0.2), (0.4, 0.7)]) == pytest.approx(0.5)

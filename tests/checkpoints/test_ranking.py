@@ -11,7 +11,7 @@ from raising import raising
 
 import genpr
 from genpr.checkpoints.rank import rank_checkpoints, rank_results
-from genpr.errors import DataError, ResourceError, UsageError
+from genpr.errors import DataError, UsageError
 from genpr.evaluation.compare import compare
 from genpr.metrics.f_beta import f_beta
 
@@ -248,19 +248,6 @@ def test_checkpoints_are_named_like_their_files(evaluator, fakes, tmp_path):
         rank_checkpoints(evaluator, [*paths, tmp_path / "gone.npy"])
 
 
-def test_bad_checkpoints_are_left_out_if_asked_and_what_would_fail_all_never(evaluator, fakes, monkeypatch):
-    sets = {"bad": np.full((N, 4), np.nan), "good": fakes["good"], "gone": "gone.npy"}
+def test_a_checkpoint_that_cannot_be_scored_is_named(evaluator):
     with pytest.raises(DataError, match=r"^checkpoint bad: "):
-        rank_checkpoints(evaluator, sets)
-    ranking = rank_checkpoints(evaluator, sets, skip_bad=True)
-    assert names(ranking) == ["good"]
-    assert list(ranking.left_out) == ["bad", "gone"]
-    with raising(DataError, "no-checkpoints-left"):
-        rank_checkpoints(evaluator, {"bad": sets["bad"]}, skip_bad=True)
-
-    def fail(_fake):
-        raise ResourceError("no memory", code="memory")
-
-    monkeypatch.setattr(evaluator, "score", fail)
-    with raising(ResourceError, "memory"):
-        rank_checkpoints(evaluator, {"good": fakes["good"]}, skip_bad=True)
+        rank_checkpoints(evaluator, {"bad": np.full((N, 4), np.nan)})

@@ -95,7 +95,7 @@ class Watch:
         return self.log.__exit__(*error)
 
     def scored(self):
-        return [record["name"] for record in self.records if record["status"] == "scored"]
+        return [record["name"] for record in self.records]
 
 
 @pytest.fixture
@@ -265,7 +265,7 @@ def test_only_samples_are_looked_at(folder, tmp_path, watch):
 
 
 def test_impossible_numbers_are_refused():
-    for options in ({"settle": -1}, {"give_up": -1}, {"settle": float("nan")}):
+    for options in ({"settle": -1}, {"settle": float("nan")}):
         with raising(UsageError, "bad-option"):
             WatchOptions(**options)
 
@@ -276,44 +276,19 @@ def test_impossible_runs_are_refused(watch):
             run.watcher.run(**options)
 
 
-def test_what_fails_is_tried_ever_less_often_then_given_up(folder, clock, watch):
-    class Refusing:
-        def __init__(self):
-            self.tries = []
-
-        def score(self, fake, *, cache=None):
-            self.tries.append(clock.now - 1000)
-            raise DataError("no", code="bad")
-
-    put(folder, "a.npy")
-    scores = Refusing()
-    with watch(settle=0, give_up=100, evaluator=scores) as run:
-        run.watcher.run(until=1, interval=1)
-        assert run.watcher.poll() == []
-        clock.sleep(1000)
-        assert run.watcher.poll() == []
-    assert scores.tries == [0, 10, 30, 70, 100]
-    (record,) = lines(folder)
-    assert (record["status"], record["error"]) == ("failed", {"code": "bad", "message": "no"})
-    assert len(run.said) == 1
-
-
-def test_what_was_damaged_is_scored_once_it_is_whole_also_after_it_was_given_up(folder, clock, watch):
+def test_what_is_damaged_is_told_once_and_scored_when_it_is_whole(folder, clock, watch):
     whole = put(folder, "a.npy").read_bytes()
-    (folder / "a.npy").write_bytes(whole[:-8])
+    for name in ("a.npy", "b.npy"):
+        (folder / name).write_bytes(whole[:-8])
     clock.at(95, lambda: (folder / "b.npy").write_bytes(whole))
-    (folder / "b.npy").write_bytes(whole[:-8])
-    with watch(settle=10, give_up=60) as run:
-        run.watcher.run(until=2, interval=10)
-    assert [(line["name"], line["status"]) for line in lines(folder)] == [
-        ("a.npy", "failed"),
-        ("b.npy", "failed"),
-    ]
-    assert [line.partition(" (")[2].partition(")")[0] for line in run.said] == ["file-damaged"] * 2
-    clock.sleep(30)
-    with watch(settle=10, give_up=60) as run:
-        run.watcher.run(until=3, once=True)
+    with watch(settle=10) as run:
+        run.watcher.run(until=1, interval=10)
     assert run.scored() == ["b.npy"]
+    assert [line.partition(" (")[2].partition(")")[0] for line in run.said] == ["file-damaged"] * 2
+    (folder / "a.npy").write_bytes(whole)
+    with watch(settle=0) as run:
+        run.watcher.run(until=2)
+    assert run.scored() == ["a.npy"]
 
 
 @pytest.mark.parametrize("keep_results", [False, True])
@@ -396,20 +371,20 @@ def copied(source, target):
 
 
 def test_killed_at_random_lines_it_ends_as_if_undisturbed(tmp_path):
-    """20 kills, spread over four folders, so that many of them fall into the work on every source."""
+    """10 kills in two folders, so that some of them fall into the work on every source."""
     np.save(tmp_path / "real.npy", np.random.default_rng(0).normal(size=(30, 3)))
     fill(tmp_path / "whole")
     draw = random.Random(0)
-    trials = [copied(tmp_path / "whole", tmp_path / f"trial_{number}") for number in range(4)]
+    trials = [copied(tmp_path / "whole", tmp_path / f"trial_{number}") for number in range(2)]
     plan = {str(tmp_path / "whole"): []}
     plan |= {str(trial): [draw.randint(1, 420) for _ in range(5)] for trial in trials}
     script = str(Path(__file__).with_name("watch_kills.py"))
     command = [sys.executable, script, str(tmp_path / "real.npy"), json.dumps(plan)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(done.stdout) >= 18  # the others had nothing left to do
+    assert int(done.stdout) >= 8  # the others had nothing left to do
     expected = contents(tmp_path / "whole")
     scored = [line["name"] for line in expected[1]["genpr.jsonl"]]
-    assert scored == [f"epoch_{number}.npy" for number in (1, 2, 3, 4, 10, 20)]
+    assert scored == [f"epoch_{number}.npy" for number in (1, 2, 4, 10, 20)]
     for trial in trials:
         assert contents(trial) == expected
 
@@ -420,7 +395,7 @@ def test_killed_at_random_lines_it_ends_as_if_undisturbed(tmp_path):
         b"my notes",
         b'{"a": 1}\n',
         b"\n\n",
-        b'{"schema": 2, "name": "a", "status": "failed", "error": {"code": "x"}, "listing": ""}\n',
+        b'{"schema": 2, "name": "a", "status": "scored", "metrics": {}, "n_fake": 1, "listing": ""}\n',
         b'{"schema": 1, "name": "a", "status": "scored", "metrics": {"f1": NaN}}\n',
         b'{"schema": 1, "name": "a", "status": "scored", "metrics": {"f1": 1}}\n',
         b"\xff\xfe\n",

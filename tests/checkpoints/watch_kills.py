@@ -15,6 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
+import torch
 from kills import run_killed
 
 from genpr import storage
@@ -28,10 +29,12 @@ FILES = {module.__file__ for module in (score_log, storage, watch)}
 def run_watch(real: str, folder: Path) -> None:
     scores = evaluator.Evaluator(real, control=False, intervals=False)
     with score_log.ScoreLog(folder / "genpr.jsonl") as log:
-        watch.Watcher(scores, folder, log, WatchOptions(settle=0, give_up=0)).run(once=True)
+        watch.Watcher(scores, folder, log, WatchOptions(settle=0)).run(once=True)
 
 
 def main(real: str, plan: dict[str, list[int]]) -> int:
+    torch.set_num_threads(1)  # threads do not survive a fork
+    evaluator.Evaluator(real, control=False, intervals=False).score(real)  # imports what is loaded late
     return sum(
         run_killed(partial(run_watch, real, Path(folder)), [*lines, None], FILES)
         for folder, lines in plan.items()

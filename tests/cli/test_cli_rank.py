@@ -57,11 +57,3 @@ def test_a_bad_checkpoint_is_named_and_nothing_is_printed(genpr, files):
     code, out, err = genpr("rank", *files, *QUICK)
     assert (code, out) == (3, "")
     assert "error: checkpoint step-2.npy: " in err
-    code, out, _ = genpr("rank", *files, *QUICK, "--skip-bad")
-    assert code == 0
-    assert out.startswith("2 checkpoints by f1")
-    assert "left out: checkpoint step-2.npy: " in out
-    files[2].unlink()
-    code, out, _ = genpr("rank", *files, *QUICK, "--skip-bad")
-    assert code == 0
-    assert "left out: checkpoint step-2.npy: " in out

@@ -265,7 +265,7 @@ def test_hostile_prompts(at, check, name):
     ("pipe", "command"),
     [
         ("s/sweep.json", ["sweep", "real", "0.5=fake", "1=fake", *SCORE, "--out", "s"]),
-        ("w/genpr.jsonl", ["watch", "real", "w", *SCORE, "--once", "--settle", "0", "--give-up", "0"]),
+        ("w/genpr.jsonl", ["watch", "real", "w", *SCORE, "--once", "--settle", "0"]),
         ("o/results.jsonl", ["audit", "--metric", "precision", "--out", "o", "--resume", "-q"]),
         ("cache/features/pixels/key.json", ["cache", "list", "--cache-dir", "cache"]),
     ],
