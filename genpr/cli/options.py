@@ -135,11 +135,6 @@ class LabelFlags:
     fake_labels: str | None = option(None, "Classes of FAKE, likewise.", metavar="FILE")
     per_class: bool = option(False, "Score each class within itself, too: which are worst?")
     min_per_class: int = option(50, "Images that a class needs on each side.", metavar="N")
-    worst_by: str = option(
-        "null",
-        "Order of the classes: one metric, or null for the mean of all over their nulls.",
-        metavar="METRIC",
-    )
 
     def chosen(self) -> LabelOptions | None:
         """What to compare; None if no labels are to be compared."""
@@ -156,9 +151,9 @@ class LabelFlags:
     def classes(self) -> ClassOptions | None:
         """Keyword arguments of `genpr.Evaluator.score_classes`; None if no classes are requested."""
         if not self.per_class:
-            refuse_given({"min_per_class", "worst_by"}, "needs --per-class")
+            refuse_given({"min_per_class"}, "needs --per-class")
             return None
-        names = ("real_labels", "fake_labels", "min_per_class", "worst_by")
+        names = ("real_labels", "fake_labels", "min_per_class")
         return cast("ClassOptions", {name: getattr(self, name) for name in names})
 
 
@@ -169,7 +164,7 @@ def score_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_labels(*args: object, options: ScoreOptions, labels: LabelFlags, **values: object) -> object:
         return command(*args, options=replace(options, labels=labels.chosen()), **values)
 
-    labels = option_group(LabelFlags, "labels", without={"per_class", "min_per_class", "worst_by"})
+    labels = option_group(LabelFlags, "labels", without={"per_class", "min_per_class"})
     return option_group(ScoreOptions, without={"held_out"})(follow_symlinks(labels(with_labels)))
 
 

@@ -10,13 +10,7 @@ from typing import Any, Self, Unpack
 from genpr.errors import GenprError
 from genpr.evaluation.label_metrics import LabelConfig
 from genpr.evaluation.options import ScoreKeywords, ScoreOptions
-from genpr.evaluation.per_class import (
-    MIN_IMAGES,
-    WEAKEST_FIRST,
-    ClassOptions,
-    ClassScorer,
-    ClassScores,
-)
+from genpr.evaluation.per_class import ClassOptions, ClassScorer, ClassScores
 from genpr.evaluation.per_image import PerImageScores, check_samples
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
@@ -99,7 +93,7 @@ def check_before_embedding(
             LabelConfig.of(options.labels, opened[0], options.bad_images).check(opened[1])
         if classes is not None:
             plan = ScorePlan.of(options.protocol, opened[0], options)
-            ClassScorer.of(plan, Embedder(options), sources=(real, fake), opened=opened, **classes)
+            ClassScorer(plan, Embedder(options), sources=(real, fake), opened=opened, **classes)
     return opened
 
 
@@ -263,33 +257,23 @@ class Evaluator:
         with memory_limit(self._options.max_memory, trim=True):
             check_samples(self._plan, self._reference.reals)
             opened = self._opened(fake)
-            recipe = None if classes is None else self._class_recipe(fake, opened, classes)
+            scorer = None if classes is None else self._class_scorer(fake, opened, classes)
             fakes = self._embedded(opened, cache)
             found = self._reference.per_image(fakes)
-            if recipe is None:
+            if scorer is None:
                 return found
-            return replace(found, classes=recipe.score(self._reference.real, fakes, found.result))
+            return replace(found, classes=scorer.score(self._reference.real, fakes, found.result))
 
-    def score_classes(
-        self,
-        fake: object,
-        *,
-        real_labels: object = None,
-        fake_labels: object = None,
-        min_per_class: int = MIN_IMAGES,
-        worst_by: str = WEAKEST_FIRST,
-    ) -> ClassScores:
+    def score_classes(self, fake: object, **classes: Unpack[ClassOptions]) -> ClassScores:
         """Score one fake set as `score` does, and its classes one by one: reals of a class against fakes of the same.
 
         Every image is embedded once.
 
         Args:
             fake: As for `score`.
-            real_labels: Labels of the reals: a `.csv`, `.json` (StyleGAN's) or `.npy` file; "folders"; a label per image
-                in the order of the source; None to look into the source (`genpr.evaluation.labels.open_labels`).
-            fake_labels: Labels of the fakes.
-            min_per_class: Images that a class needs on each side to be scored.
-            worst_by: The order of the classes: "null", by the mean of value over null, or one metric.
+            **classes: `real_labels` and `fake_labels`: a `.csv`, `.json` (StyleGAN's) or `.npy` file; "folders"; a label per
+                image in the order of the source; None to look into the source (`genpr.evaluation.labels.open_labels`).
+                `min_per_class`: images that a class needs on each side to be scored, 50 by default.
 
         Raises:
             UsageError: An option is impossible, or the protocol is of whole sets.
@@ -297,19 +281,13 @@ class Evaluator:
         """
         with memory_limit(self._options.max_memory, trim=True):
             opened = self._opened(fake)
-            options = ClassOptions(
-                real_labels=real_labels,
-                fake_labels=fake_labels,
-                min_per_class=min_per_class,
-                worst_by=worst_by,
-            )
-            recipe = self._class_recipe(fake, opened, options)
+            scorer = self._class_scorer(fake, opened, classes)
             fakes = self._embedded(opened, None)
-            return recipe.score(self._reference.real, fakes, self._reference.score(fakes))
+            return scorer.score(self._reference.real, fakes, self._reference.score(fakes))
 
-    def _class_recipe(self, fake: object, opened: OpenedInput, options: ClassOptions) -> ClassScorer:
+    def _class_scorer(self, fake: object, opened: OpenedInput, options: ClassOptions) -> ClassScorer:
         both = self._opened_real, opened
-        return ClassScorer.of(self._plan, self._embedder, sources=(self._real, fake), opened=both, **options)
+        return ClassScorer(self._plan, self._embedder, sources=(self._real, fake), opened=both, **options)
 
     def _opened(self, fake: object) -> OpenedInput:
         opened = open_input(fake, "fake")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, TypedDict
@@ -15,7 +14,6 @@ from genpr.evaluation.fitted_metrics import FittedNeighbors
 from genpr.evaluation.labels import (
     LABELS_HINT,
     LabeledImages,
-    Labels,
     check_complete,
     check_shared,
     match_labels,
@@ -23,7 +21,6 @@ from genpr.evaluation.labels import (
     open_labels,
 )
 from genpr.evaluation.plan import ScorePlan
-from genpr.evaluation.protocols import EvaluationProtocol
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, label_location
@@ -34,9 +31,6 @@ from genpr.metrics.registry import BALLS, DEFAULT_METRICS
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
 from genpr.validation import check_count
-
-WEAKEST_FIRST = "null"
-"""How classes are ordered by default: by the mean over metrics of value over null, each cut at 1."""
 
 Reason = Literal["no reals", "no fakes", "too few reals", "too few fakes", "too few of both"]
 
@@ -60,8 +54,10 @@ class ClassScore:
     @property
     def standing(self) -> float:
         """The mean over metrics of value over null, each cut at 1: above it is chance, or density that tells nothing."""
-        shares = [min(1.0, relative_of(metric)) for metric in self.metrics.values()]
-        return sum(shares) / len(shares)
+        values = self.metrics.values()
+        return sum(min(1.0, each.value if each.relative is None else each.relative) for each in values) / len(
+            values
+        )
 
 
 @dataclass(frozen=True)
@@ -95,10 +91,8 @@ class ClassScores:
     micro: Mapping[str, Average]
     left_out: tuple[LeftOutClass, ...]  # every other class
     min_images: int  # images that a class needs on each side
-    worst_by: str  # what the order is by: "null" for value over null over all metrics, or one metric
     origins: Mapping[str, str]  # where the labels of "real" and "fake" come from
     unlabeled: Mapping[str, int]  # images without a class by side; they are in `overall` alone
-    seconds: float  # time to score the classes
 
     def __getitem__(self, label: str) -> ClassScore:
         """The score of one class."""
@@ -128,52 +122,38 @@ def _record(found: ClassScore) -> dict[str, Any]:
     return {**record, "standing": found.standing}
 
 
-def relative_of(metric: MetricValue) -> float:
-    """Value over null; the value itself where no null is known or it is 0."""
-    return metric.value if metric.relative is None else metric.relative
+def worst_first(classes: Sequence[ClassScore]) -> tuple[ClassScore, ...]:
+    """By the mean over metrics of value over null, each cut at 1; equal ones keep their order."""
+    return tuple(sorted(classes, key=lambda found: found.standing))
 
 
-def worst_first(classes: Sequence[ClassScore], worst_by: str) -> tuple[ClassScore, ...]:
-    """In the order of `worst_by`; equal ones keep theirs."""
-    if worst_by == WEAKEST_FIRST:
-        return tuple(sorted(classes, key=lambda found: found.standing))
-    return tuple(sorted(classes, key=lambda found: relative_of(found.metrics[worst_by])))
+def _averages(classes: Sequence[ClassScore], *, weighted: bool) -> dict[str, Average]:
+    """The averages over all classes by metric; `weighted` by images (micro) or plain (macro).
 
-
-def averages(classes: Sequence[ClassScore], *, weighted: bool) -> dict[str, Average]:
-    """The averages over all classes by metric; `weighted` by images (micro) or plain (macro)."""
-    return {name: _average(classes, name, weighted=weighted) for name in classes[0].metrics}
-
-
-def _average(classes: Sequence[ClassScore], name: str, *, weighted: bool) -> Average:
-    metrics = [found.metrics[name] for found in classes]
-    counts = [found.n_fake if BALLS[name].over == "fake" else found.n_real for found in classes]
-    weights = [count / sum(counts) if weighted else 1 / len(counts) for count in counts]
-    value = sum(weight * metric.value for weight, metric in zip(weights, metrics, strict=True))
-    nulls = [metric.null for metric in metrics if metric.null is not None]
-    null = (
-        sum(w * each for w, each in zip(weights, nulls, strict=True)) if len(nulls) == len(metrics) else None
-    )
-    interval = _interval(name, value, metrics, weights, counts)
-    return Average(value, null, interval, len(classes))
-
-
-def _interval(
-    name: str, value: float, metrics: Sequence[MetricValue], weights: Sequence[float], counts: Sequence[int]
-) -> tuple[float, float] | None:
-    """By the same average of the replicates of the classes, which share no image.
-
-    The least width is that of as many images as have the variance of the weighted mean of independent ones (Kish 1965,
-    "Survey Sampling": 1 / sum of w^2 / n).
+    Intervals are of the same average of the replicates of the classes, which share no image. The least width is that of
+    as many images as have the variance of the weighted mean of independent ones (Kish 1965, "Survey Sampling":
+    1 / sum of w^2 / n).
     """
-    replicates = [metric.replicates for metric in metrics if metric.replicates is not None]
-    if len(replicates) < len(metrics):
-        return None
-    stacked = torch.tensor(replicates, dtype=torch.float64)
-    mean = torch.tensor(weights, dtype=torch.float64) @ stacked
-    effective = 1 / sum(w * w / n for w, n in zip(weights, counts, strict=True))
-    found = interval_of(value, mean, n=max(1, int(effective)), upper=BALLS[name].upper)
-    return found.low, found.high
+    found = {}
+    for name in classes[0].metrics:
+        metrics = [each.metrics[name] for each in classes]
+        counts = [each.n_fake if BALLS[name].over == "fake" else each.n_real for each in classes]
+        weights = [count / sum(counts) if weighted else 1 / len(counts) for count in counts]
+        value = sum(weight * metric.value for weight, metric in zip(weights, metrics, strict=True))
+        nulls = [metric.null for metric in metrics if metric.null is not None]
+        null = None
+        if len(nulls) == len(metrics):
+            null = sum(weight * each for weight, each in zip(weights, nulls, strict=True))
+        replicates = [metric.replicates for metric in metrics if metric.replicates is not None]
+        interval = None
+        if len(replicates) == len(metrics):
+            stacked = torch.tensor(replicates, dtype=torch.float64)
+            mean = torch.tensor(weights, dtype=torch.float64) @ stacked
+            n = max(1, int(1 / sum(w * w / n for w, n in zip(weights, counts, strict=True))))
+            ends = interval_of(value, mean, n=n, upper=BALLS[name].upper)
+            interval = ends.low, ends.high
+        found[name] = Average(value, null, interval, len(classes))
+    return found
 
 
 class ClassOptions(TypedDict, total=False):
@@ -182,23 +162,13 @@ class ClassOptions(TypedDict, total=False):
     real_labels: object
     fake_labels: object
     min_per_class: int
-    worst_by: str
 
 
-@dataclass(frozen=True)
 class ClassScorer:
     """Labels and options of per-class scores, checked before any image is embedded."""
 
-    plan: ScorePlan  # of the score of all images
-    embedder: Embedder  # how they are embedded
-    real: Labels  # labels of the reals
-    fake: Labels  # labels of the fakes
-    min_images: int  # images that a class needs in each data set
-    worst_by: str  # the order of the classes
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         plan: ScorePlan,
         embedder: Embedder,
         *,
@@ -207,29 +177,27 @@ class ClassScorer:
         real_labels: object = None,
         fake_labels: object = None,
         min_per_class: int = MIN_IMAGES,
-        worst_by: str = WEAKEST_FIRST,
-    ) -> ClassScorer:
-        """Read and check labels and options."""
-        check_options(plan.protocol, plan.ks, min_per_class=min_per_class, worst_by=worst_by)
-        labels = (
-            open_labels(real_labels, label_location(sources[0], opened[0]), "real"),
-            open_labels(fake_labels, label_location(sources[1], opened[1]), "fake"),
-        )
-        scorer = cls(plan, embedder, *labels, int(min_per_class), worst_by)
-        _check_names(opened, labels, scorer._policy)
-        return scorer
+    ) -> None:
+        self._metrics = tuple(name for name in DEFAULT_METRICS if name in plan.ks)
+        _check_options(plan, self._metrics, min_per_class)
+        self._plan, self._embedder, self._min_images = plan, embedder, int(min_per_class)
+        self._policy = embedder.options.bad_images
+        self._real = open_labels(real_labels, label_location(sources[0], opened[0]), "real")
+        self._fake = open_labels(fake_labels, label_location(sources[1], opened[1]), "fake")
+        names = match_names("real", opened[0], self._real), match_names("fake", opened[1], self._fake)
+        if names[0] is not None and names[1] is not None:  # else only reading the images tells their names
+            check_classes(names[0], names[1], self._policy)
 
     def score(self, real: SourceFeatures, fake: SourceFeatures, overall: Result) -> ClassScores:
         """Score every class that has enough images."""
-        own = self.plan.own
+        own = self._plan.own
         labeled = (
-            match_labels(real.role, real.opened, real[own], self.real),
-            match_labels(fake.role, fake.opened, fake[own], self.fake),
+            match_labels(real.role, real.opened, real[own], self._real),
+            match_labels(fake.role, fake.opened, fake[own], self._fake),
         )
         check_classes(*labeled, self._policy)
-        started = time.perf_counter()
         chosen, left_out = self._chosen(*labeled)
-        report = self.embedder.options.progress or (lambda *_: None)
+        report = self._embedder.options.progress or (lambda *_: None)
 
         def scored(where: Embedder) -> list[ClassScore]:
             found = []
@@ -243,30 +211,24 @@ class ClassScorer:
             report("classes", len(chosen), len(chosen))
             return found
 
-        found, told = with_cpu_fallback(self.embedder, scored, "for the classes")
+        found, told = with_cpu_fallback(self._embedder, scored, "for the classes")
         return ClassScores(
             overall=replace(overall, notices=tuple(dict.fromkeys((*overall.notices, *told)))),
-            classes=worst_first(found, self.worst_by),
-            macro=averages(found, weighted=False),
-            micro=averages(found, weighted=True),
+            classes=worst_first(found),
+            macro=_averages(found, weighted=False),
+            micro=_averages(found, weighted=True),
             left_out=left_out,
-            min_images=self.min_images,
-            worst_by=self.worst_by,
+            min_images=self._min_images,
             origins={each.role: each.origin for each in labeled},
             unlabeled={each.role: len(each.unlabeled) for each in labeled},
-            seconds=time.perf_counter() - started,
         )
-
-    @property
-    def _policy(self) -> BadImagePolicy:
-        return self.embedder.options.bad_images
 
     def _chosen(self, real: LabeledImages, fake: LabeledImages) -> tuple[list[str], tuple[LeftOutClass, ...]]:
         """Classes with enough images, and the others."""
         chosen, left_out = [], []
         for label in dict.fromkeys([*real.rows, *fake.rows]):
             sizes = len(real.rows.get(label, ())), len(fake.rows.get(label, ()))
-            reason = _reason(*sizes, self.min_images)
+            reason = _reason(*sizes, self._min_images)
             if reason is None:
                 chosen.append(label)
             else:
@@ -277,53 +239,37 @@ class ClassScorer:
                 f"{short(each.label)} ({each.n_real:,} reals, {each.n_fake:,} fakes)" for each in largest
             )
             raise DataError(
-                f"no class has {self.min_images:,} images on both sides: {shown}; score more images, or lower "
+                f"no class has {self._min_images:,} images on both sides: {shown}; score more images, or lower "
                 "min_per_class (--min-per-class), which widens intervals",
                 code="classes-too-small",
             )
         return chosen, tuple(left_out)
 
     def _scored(self, label: str, real: FeatureSet, fake: FeatureSet, device: torch.device) -> ClassScore:
-        plan = replace(self.plan, ks={name: self.plan.ks[name] for name in _metrics(self.plan.ks)})
-        fitted = FittedNeighbors(
-            real, plan, device=device, seed=self.embedder.options.seed, diagnostics=False
-        )
+        plan = replace(self._plan, ks={name: self._plan.ks[name] for name in self._metrics})
+        seed = self._embedder.options.seed
+        fitted = FittedNeighbors(real, plan, device=device, seed=seed, diagnostics=False)
         found = fitted.score(fake).values
         metrics = {name: value for name, value in found.items() if value is not None}
         return ClassScore(label, len(real), len(fake), metrics)
 
 
-def _metrics(ks: Mapping[str, int]) -> tuple[str, ...]:
-    """The metrics among `ks` that are computed per class."""
-    return tuple(name for name in DEFAULT_METRICS if name in ks)
-
-
-def check_options(
-    protocol: EvaluationProtocol,
-    ks: Mapping[str, int],
-    *,
-    min_per_class: int = MIN_IMAGES,
-    worst_by: str = WEAKEST_FIRST,
-) -> None:
+def _check_options(plan: ScorePlan, metrics: Sequence[str], min_per_class: int) -> None:
     """Refuse what cannot be scored class by class."""
-    metrics = _metrics(ks)
+    protocol = plan.protocol
     if not metrics:
         raise UsageError(
             f"per-class scores are of {', '.join(DEFAULT_METRICS)}, and none of them is asked for",
             code="per-class-metrics",
         )
-    sizes = (protocol.n_real, protocol.n_fake, protocol.max_real, protocol.max_fake, protocol.max_rows)
-    if any(size is not None for size in sizes):
+    if any((protocol.n_real, protocol.n_fake, protocol.max_real, protocol.max_fake, protocol.max_rows)):
         raise UsageError(
             f"protocol {protocol.name} fixes the number of images of whole sets, which no class can meet; use "
             "--protocol genpr or prdc for per-class scores",
             code="protocol-pinned",
         )
-    least = max(least_images({name: ks[name] for name in metrics}))
+    least = max(least_images({name: plan.ks[name] for name in metrics}))
     check_count(min_per_class, "min_per_class, which must leave k neighbors to each image,", least=least)
-    known = (WEAKEST_FIRST, *metrics)
-    if worst_by not in known:
-        raise UsageError(f"worst_by must be one of {', '.join(known)}, not {worst_by!r}", code="bad-option")
 
 
 def _reason(n_real: int, n_fake: int, least: int) -> Reason | None:
@@ -348,14 +294,3 @@ def check_classes(real: LabeledImages, fake: LabeledImages, policy: BadImagePoli
             code="one-class",
         )
     check_shared(real, fake)
-
-
-def _check_names(sides: Sequence[OpenedInput], labels: Sequence[Labels], policy: BadImagePolicy) -> None:
-    """Check classes of opened sources, if the names of their images are known without reading them."""
-    found = []
-    for role, opened, each in zip(("real", "fake"), sides, labels, strict=True):
-        images = match_names(role, opened, each)
-        if images is None:
-            return
-        found.append(images)
-    check_classes(found[0], found[1], policy)

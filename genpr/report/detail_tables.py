@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from genpr.evaluation.modes import NAMED, FoundModes
-from genpr.evaluation.per_class import WEAKEST_FIRST, Average, ClassScores
+from genpr.evaluation.per_class import Average, ClassScores
 from genpr.evaluation.result import AlignmentSummary, EntitySummary, LabelSummary, Result
 from genpr.metrics.registry import BALLS
 from genpr.metrics.value import MetricValue
@@ -87,7 +87,6 @@ def class_table(scores: ClassScores, most: int = _WORST) -> DetailTable:
         for kind, each in (("macro", scores.macro), ("micro", scores.micro))
     ]
     nulls = ("perfect (macro)", "", "", *(plus_minus(scores.macro[name].null, None) for name in metrics))
-    by = "all metrics over their nulls" if scores.worst_by == WEAKEST_FIRST else scores.worst_by
     over = {
         role: [name for name in scores.micro if (BALLS[name].over == "fake") == (role == "fakes")]
         for role in ("fakes", "reals")
@@ -95,7 +94,7 @@ def class_table(scores: ClassScores, most: int = _WORST) -> DetailTable:
     weights = "; ".join(f"its {role} for {' and '.join(names)}" for role, names in over.items() if names)
     count = len(scores.classes)
     lines = [
-        f"{count:,} class{'es' * (count > 1)}, each scored within itself, worst by {by}",
+        f"{count:,} class{'es' * (count > 1)}, each scored within itself, worst by all metrics over their nulls",
         f"macro: each class counts the same; micro: each by {weights}",
         *(_CHANCE, *_left_out(scores)),
         *label_lines(scores.origins, scores.unlabeled),

@@ -8,13 +8,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from raising import raising
 
 import genpr
-from genpr.cli.main import run
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.per_class import ClassScore, LeftOutClass, check_options, worst_first
-from genpr.evaluation.protocols import find_protocol
+from genpr.evaluation.per_class import ClassScore, LeftOutClass, worst_first
 from genpr.evaluation.result import result_of
 from genpr.images.source import choose_rows
 from genpr.metrics.uncertainty import interval_of
@@ -106,60 +104,40 @@ def metric(value, null=1.0, **more):
     return MetricValue(value, 3, null=null, null_source="closed form", **more)
 
 
-def classes_of(*values, n=60):
-    return [
-        ClassScore(f"c{place}", n, n, {"precision": metric(p), "recall": metric(r)})
-        for place, (p, r) in enumerate(values)
-    ]
+def test_classes_are_ordered_by_value_over_null_cut_at_one():
+    rich = ClassScore("dense", 60, 60, {"density": metric(9.0), "recall": metric(0.2)})
+    even = ClassScore("even", 60, 60, {"density": metric(0.8), "recall": metric(0.8)})
+    assert [found.label for found in worst_first([even, rich])] == ["dense", "even"]
+    assert rich.standing == pytest.approx(0.6)
 
 
-class TestOrder:
-    def test_by_value_over_null_cut_at_one(self):
-        rich = ClassScore("dense", 60, 60, {"density": metric(9.0), "recall": metric(0.2)})
-        even = ClassScore("even", 60, 60, {"density": metric(0.8), "recall": metric(0.8)})
-        assert [found.label for found in worst_first([even, rich], "null")] == ["dense", "even"]
-        assert rich.standing == pytest.approx(0.6)
-
-
-class TestRefusals:
-    def score(self, rng, *, real_labels="ab", fake_labels="ab", evaluator=None, **options):
-        real, fake = rng.normal(size=(2, 40, 2))
-        labels = [list(text) * (40 // len(text)) for text in (real_labels, fake_labels)]
-        found = genpr.Evaluator(real, control=False, intervals=False, **(evaluator or {}))
-        return found.score_classes(fake, real_labels=labels[0], fake_labels=labels[1], **options)
-
-    @pytest.mark.parametrize(
-        ("options", "words"),
-        [
-            ({"min_per_class": 5}, "at least 6"),
-            ({"min_per_class": 0}, "at least 6"),
-            ({"min_per_class": True}, "at least 6"),
-            ({"min_per_class": 20.5}, "at least 6"),
-            ({"worst_by": "fid"}, "worst_by must be one of null, precision"),
-            ({"evaluator": {"metrics": ["fd"]}}, "none of them is asked for"),
-        ],
-        ids=str,
-    )
-    def test_options(self, rng, options, words):
-        with pytest.raises(UsageError, match=words):
-            self.score(rng, **options)
-
-    def test_small_classes_only(self, rng):
-        with pytest.raises(DataError, match=r"no class has 50 images.*a \(20 reals, 20 fakes\)") as caught:
-            self.score(rng)
-        assert caught.value.code == "classes-too-small"
-
-    def test_features_without_labels(self, rng):
-        with pytest.raises(DataError, match="need a label per image"):
-            genpr.Evaluator(rng.normal(size=(20, 2)), control=False).score_classes(rng.normal(size=(20, 2)))
+@pytest.mark.parametrize(
+    ("options", "kind", "code"),
+    [
+        *(({"min_per_class": n}, UsageError, "bad-option") for n in (5, 0, True, 20.5)),
+        ({"evaluator": {"metrics": ["fd"]}}, UsageError, "per-class-metrics"),
+        ({}, DataError, "classes-too-small"),
+        ({"real_labels": None, "fake_labels": None}, DataError, "no-labels"),
+    ],
+    ids=range(7),
+)
+def test_impossible_options_and_labels_are_refused(rng, options, kind, code):
+    real, fake = rng.normal(size=(2, 40, 2))
+    evaluator = genpr.Evaluator(real, control=False, intervals=False, **options.pop("evaluator", {}))
+    with raising(kind, code):
+        evaluator.score_classes(
+            fake, **{"real_labels": ["a", "b"] * 20, "fake_labels": ["a", "b"] * 20, **options}
+        )
 
 
 @pytest.mark.parametrize("protocol", ["kynkaanniemi2019", "adm", "stylegan3", "dgm-eval"])
-def test_protocols_of_whole_sets_are_refused(protocol):
-    recipe = find_protocol(protocol)
-    with pytest.raises(UsageError, match=f"protocol {protocol} fixes the number of images") as caught:
-        check_options(recipe, recipe.k)
-    assert caught.value.code == "protocol-pinned"
+def test_protocols_of_whole_sets_are_refused(protocol, rng):
+    real, fake = rng.normal(size=(2, 20, 2))
+    evaluator = genpr.Evaluator(
+        real, protocol=protocol, metrics=["precision"], control=False, intervals=False
+    )
+    with raising(UsageError, "protocol-pinned"):
+        evaluator.score_classes(fake)
 
 
 def test_a_random_part_keeps_each_label_with_its_image(rng):
@@ -174,40 +152,18 @@ def test_a_random_part_keeps_each_label_with_its_image(rng):
         assert (each.n_real, dict(each.metrics)) == (len(own), dict(alone.metrics))
 
 
-class TestImages:
-    @pytest.fixture
-    def folders(self, tmp_path, rng):
-        for side in ("real", "fake"):
-            for place, label in enumerate(("cat", "dog")):
-                (tmp_path / side / label).mkdir(parents=True)
-                for index in range(14):
-                    pixels = rng.integers(100 * place, 100 * place + 80, (8, 8, 3), dtype=np.uint8)
-                    Image.fromarray(pixels).save(tmp_path / side / label / f"{index}.png")
-        return tmp_path / "real", tmp_path / "fake"
-
-    OPTIONS = ("--per-class", "--min-per-class", "10", "--extractor", "pixels", "-q", "--no-control")
-
-    def test_labels_that_do_not_fit_are_told_before_anything_is_embedded(
-        self, folders, tmp_path, capsys, monkeypatch
-    ):
-        monkeypatch.setattr(
-            "genpr.features.source_features.embed_source", lambda *_, **__: pytest.fail("embedded")
-        )
-        (tmp_path / "fake.csv").write_text(
-            "".join(f"{c}/{i}.png,{n}\n" for n, c in enumerate(("cat", "dog")) for i in range(14))
-        )
-        assert (
-            run(["score", *map(str, folders), *self.OPTIONS, "--fake-labels", str(tmp_path / "fake.csv")])
-            == 3
-        )
-        err = capsys.readouterr().err
-        assert "real has 2 classes from sub-folders: cat (14), dog (14)" in err
-        assert "fake has 2 classes" in err
-        assert "0 (14), 1 (14)" in err
-        with pytest.raises(DataError, match="no class is on both sides"):
-            genpr.Evaluator(np.zeros((20, 4))).score_classes(
-                np.ones((20, 4)), real_labels=["a", "b"] * 10, fake_labels=["c"] * 20
-            )
+def test_labels_that_do_not_fit_are_told_before_anything_is_embedded(write_images, tmp_path, rng):
+    for side in ("real", "fake"):
+        for label in ("cat", "dog"):
+            write_images(f"{side}/{label}", rng.integers(0, 255, (14, 8, 8, 3), dtype=np.uint8))
+    text = "".join(f"{c}/{i:05d}.png,{n}\n" for n, c in enumerate(("cat", "dog")) for i in range(14))
+    (tmp_path / "fake.csv").write_text(text)
+    stages = []
+    options = {"extractor": "pixels", "control": False, "progress": lambda stage, *_: stages.append(stage)}
+    evaluator = genpr.Evaluator(tmp_path / "real", **options)
+    with pytest.raises(DataError, match=r"real has 2 classes .*cat \(14\).* fake has 2 classes .* 0 \(14\)"):
+        evaluator.score_classes(tmp_path / "fake", fake_labels=tmp_path / "fake.csv", min_per_class=10)
+    assert "fake" not in stages
 
 
 def test_json_holds_all_and_no_nan(scores):
