@@ -70,34 +70,28 @@ def png_16bit_rgb(pixels: np.ndarray, extra: bytes = b"") -> bytes:
     return png(pixels.shape[1], pixels.shape[0], bits=16, color=2, rows=rows, extra=extra)
 
 
-def tiff(tags: dict[int, list[int]], strips: list[bytes], *, order: str = "<") -> bytes:
-    """An uncompressed TIFF by hand: short tags, then strips of pixels."""
-    tags = tags | {279: [len(strip) for strip in strips]}
-    start = 8 + 2 + 12 * (len(tags) + 1) + 4
-    spilled = sum(2 * len(values) for values in (*tags.values(), strips) if len(values) > 2)
-    offsets = [start + spilled + sum(map(len, strips[:index])) for index in range(len(strips))]
-    entries, spill = b"", b""
-    for tag, values in sorted((tags | {273: offsets}).items()):
-        body = struct.pack(f"{order}{len(values)}H", *values)
-        if len(body) > 4:
-            body, spill = struct.pack(f"{order}I", start + len(spill)), spill + body
-        entries += struct.pack(f"{order}HHI", tag, 3, len(values)) + body.ljust(4, b"\0")
-    magic = b"II*\0" if order == "<" else b"MM\0*"
-    count = struct.pack(f"{order}H", len(tags) + 1)
-    return magic + struct.pack(f"{order}I", 8) + count + entries + bytes(4) + spill + b"".join(strips)
+def tiff(
+    tags: dict[int, list[int]], data: bytes, *, order: str = "<", kinds: dict[int, str] | None = None
+) -> bytes:
+    """A TIFF by hand with `data` at byte 8; `kinds` are the `struct` letters of tags whose values are no shorts."""
+    body, entries = (b"II*\0" if order == "<" else b"MM\0*") + bytes(4) + data, b""
+    for tag, values in sorted(tags.items()):
+        letter = (kinds or {}).get(tag, "H")
+        value = struct.pack(f"{order}{len(values)}{letter}", *values)
+        if len(value) > 4:
+            value, body = struct.pack(f"{order}I", len(body)), body + value
+        kind = {"H": 3, "I": 4, "q": 17}[letter]
+        entries += struct.pack(f"{order}HHI", tag, kind, len(values)) + value.ljust(4, b"\0")
+    page = struct.pack(f"{order}H", len(tags)) + entries + bytes(4)
+    return body[:4] + struct.pack(f"{order}I", len(body)) + body[8:] + page
 
 
-def gray_tiff(values: np.ndarray, *, bits: int = 16, photometric: int = 1, order: str = "<") -> bytes:
-    """A one-strip TIFF of (h, w) values with 16, or packed 12, bits each."""
-    height, width = values.shape
-    if bits == 12:
-        high, low = values[:, 0::2].astype(int), values[:, 1::2].astype(int)
-        packed = np.stack([high >> 4, (high & 15) << 4 | low >> 8, low & 255], -1)
-        strip = packed.astype(np.uint8).tobytes()
-    else:
-        strip = values.astype(f"{order}u2").tobytes()
-    tags = {256: [width], 257: [height], 258: [bits], 259: [1], 262: [photometric], 277: [1], 278: [height]}
-    return tiff(tags, [strip], order=order)
+def gray_tiff(values: np.ndarray, *, order: str = "<", **others: int) -> bytes:
+    """A one-strip TIFF of (h, w) values with 16 bits each; `others` are tags such as `t262=0`."""
+    (height, width), data = values.shape, values.astype(f"{order}u2").tobytes()
+    tags = {256: width, 257: height, 258: 16, 259: 1, 262: 1, 273: 8, 277: 1, 278: height, 279: len(data)}
+    tags |= {int(tag[1:]): value for tag, value in others.items()}
+    return tiff({tag: [value] for tag, value in tags.items()}, data, order=order)
 
 
 SMALL = noise(9, 12)

@@ -193,7 +193,7 @@ def test_what_would_take_gigabytes_once_it_is_parsed_is_refused_before(dense, re
     monkeypatch.setattr("json.loads", lambda *_, **__: pytest.fail("it was parsed"))
     monkeypatch.setattr("csv.reader", lambda *_, **__: pytest.fail("it was parsed"))
     memory = little_memory(5 * (dense / name).stat().st_size) if name == "x.txt" else nullcontext()
-    with memory, pytest.raises(DataError, match="it would take about .* GB of memory"):
+    with memory, pytest.raises(DataError, match=r"it would take about .* GB of memory"):
         read(dense / name)
 
 

@@ -96,13 +96,6 @@ def test_an_archive_that_shrank_is_told(make_tar):
         first.read()
 
 
-def test_members_too_large_to_be_images_are_not_read(make, monkeypatch):
-    monkeypatch.setattr("genpr.images.item.MAX_ENCODED_BYTES", 10)
-    large, allowed = open_source(make({"a.png": bytes(11), "b.png": bytes(10)}))
-    assert allowed.read() == bytes(10)
-    assert raised(ImageError, large.read).code == "image-too-large"
-
-
 # zip --------------------------------------------------------------------------------------------------------
 
 
@@ -139,12 +132,6 @@ def test_a_damaged_or_strange_zip_member_costs_one_image(make_zip, change):
     assert good.read() == PNG
     error = raised(ImageError, bad.read)
     assert (error.code, error.path) == ("unreadable" if isinstance(change, int) else "image-corrupt", "a.png")
-
-
-def test_latents_in_a_zip_are_told_from_images(make_zip):
-    error = refused_source(make_zip({"dataset.json": b"{}"} | {f"{n}.npy": b"" for n in range(3)}))
-    assert error.code == "no-images"
-    assert "latents" in str(error)
 
 
 # Headers of tar ---------------------------------------------------------------------------------------------

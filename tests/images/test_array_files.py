@@ -52,22 +52,18 @@ def test_arrays_and_tensors_give_their_images():
     ("array", "code", "fix"),
     [
         (np.zeros((2, 4, 4, 3)), "array-dtype", "(x * 255).round().astype(np.uint8)"),
-        (np.zeros((2, 4, 4, 3), np.float16), "array-dtype", "(x * 255)"),
         (np.zeros((2, 4, 4, 3), np.int64), "array-dtype", "x.astype(np.uint8)"),
         (np.zeros((2, 4, 4, 3), bool), "array-dtype", "* 255"),
         (np.zeros((2, 4, 4, 3), object), "array-dtype", "got object"),
         (np.zeros((2, 3, 4, 5), np.uint8), "array-shape", "x.transpose(0, 2, 3, 1)"),
         (np.zeros((2, 4, 4), np.uint8), "array-shape", "gray"),
         (np.zeros((4, 4, 3), np.uint8), "array-shape", "first axis"),
-        (np.zeros((2, 4, 4, 1), np.uint8), "array-shape", "gray"),
         (np.zeros((2, 4, 4, 4), np.uint8), "array-shape", "alpha"),
-        (np.zeros((2, 4), np.uint8), "array-shape", "(2, 4)"),
         (np.zeros((2, 4, 0, 3), np.uint8), "array-shape", "(2, 4, 0, 3)"),
         (np.zeros((0, 4, 4, 3), np.uint8), "no-images", "(0, 4, 4, 3)"),
         (torch.zeros(2, 3, 4, 4), "array-dtype", "(x * 255).round().to(torch.uint8)"),
         (torch.zeros(2, 3, 4, 4, dtype=torch.int64), "array-dtype", "x.to(torch.uint8)"),
         (torch.zeros(2, 4, 5, 3, dtype=torch.uint8), "array-shape", "x.permute(0, 3, 1, 2)"),
-        (torch.zeros(3, 4, 5, dtype=torch.uint8), "array-shape", "first axis"),
         (torch.zeros(2, 1, 4, 5, dtype=torch.uint8), "array-shape", "gray"),
         (torch.zeros(0, 3, 4, 5, dtype=torch.uint8), "no-images", "(0, 3, 4, 5)"),
     ],
@@ -82,12 +78,10 @@ def test_other_arrays_are_refused_with_the_fix(array, code, fix):
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-@pytest.mark.parametrize("images_per_batch", [1, 2, 3, 22, 23, 24, 1000])
-def test_npz_gives_every_image_once_in_order_for_any_batch_size(
-    tmp_path, monkeypatch, save, images_per_batch
-):
+@pytest.mark.parametrize("per_batch", [1, 2, 22, 23, 24])
+def test_npz_gives_every_image_once_in_order_for_any_batch_size(tmp_path, monkeypatch, save, per_batch):
     save(tmp_path / "x.npz", IMAGES, np.arange(23))
-    monkeypatch.setattr(arrays, "_BATCH_BYTES", images_per_batch * IMAGES[0].nbytes + 7)
+    monkeypatch.setattr(arrays, "_BATCH_BYTES", per_batch * IMAGES[0].nbytes + 7)
     source = open_source(tmp_path / "x.npz")
     assert len(source) == 23
     np.testing.assert_array_equal(stack(source), IMAGES)
@@ -159,31 +153,26 @@ def lying_header(claimed: tuple[int, ...], data: bytes) -> bytes:
     return file.getvalue() + data
 
 
-@pytest.mark.parametrize("claimed", [(24, 5, 6, 3), (10**12, 5, 6, 3), (1, 10**6, 10**6, 3)])
-def test_npz_that_claims_more_than_it_has_is_refused_at_once(tmp_path, claimed):
-    path = write_member(tmp_path / "x.npz", lying_header(claimed, IMAGES.tobytes()))
-    assert refused_source(path).code == "array-damaged"
-    (tmp_path / "x.npy").write_bytes(lying_header(claimed, IMAGES.tobytes()))
-    assert refused_source(tmp_path / "x.npy").code == "array-damaged"
+BROKEN = {
+    "more": lying_header((24, 5, 6, 3), IMAGES.tobytes()),
+    "images": lying_header((10**12, 5, 6, 3), IMAGES.tobytes()),
+    "sides": lying_header((1, 10**6, 10**6, 3), IMAGES.tobytes()),
+    "rest": lying_header((22, 5, 6, 3), IMAGES.tobytes()),
+    "negative": lying_header((-1, 5, 6, 3), IMAGES.tobytes()),
+    "cut": npy_bytes(IMAGES)[:20],
+    "version": b"\x93NUMPY\x09\x00" + bytes(200),
+    "nested": b"\x93NUMPY\1\0\x88\x13" + b"(" * 4999 + b"\n",
+    "text": b"no header at all",
+    "empty": b"",
+}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        lying_header((22, 5, 6, 3), IMAGES.tobytes()),
-        lying_header((-1, 5, 6, 3), IMAGES.tobytes()),
-        npy_bytes(IMAGES)[:20],
-        b"\x93NUMPY\x09\x00" + bytes(200),
-        b"no header at all",
-        b"",
-    ],
-    ids=["rest", "negative", "cut", "version", "text", "empty"],
-)
-def test_broken_headers_are_refused(tmp_path, data):
+@pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
+def test_headers_that_claim_more_than_there_is_or_are_broken_are_refused_at_once(tmp_path, data):
     path = write_member(tmp_path / "x.npz", data)
-    assert refused_source(path).code == "array-damaged"
     (tmp_path / "x.npy").write_bytes(data)
-    assert refused_source(tmp_path / "x.npy").code == "array-damaged"
+    for each in (path, tmp_path / "x.npy"):
+        assert refused_source(each).code == "array-damaged"
 
 
 # npy --------------------------------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 import torch
-from image_files import raised, stack
+from image_files import encode, noise, raised, stack
 from PIL import Image
 
 from genpr.errors import DataError, ImageError, UsageError
@@ -86,12 +88,17 @@ def test_elements_that_are_no_images_are_refused_when_the_dataset_is_opened(elem
 
 
 def test_a_later_element_that_is_no_image_costs_one_image():
-    good, bad, also_bad = open_source([IMAGES[0], IMAGES[1] / 255, {"image": 1}])
+    class Failing(Listed):
+        def __getitem__(self, index):
+            element = super().__getitem__(index)
+            return Image.open(element) if isinstance(element, str | io.BytesIO) else element
+
+    half = io.BytesIO(encode(noise(30, 30))[:900])
+    good, *bad = open_source(Failing([IMAGES[0], IMAGES[1] / 255, {"image": 1}, half, "missing.png"]))
     good.read()
-    for item, code in ((bad, "array-dtype"), (also_bad, "array-type")):
+    for item, code in zip(bad, ("array-dtype", "array-type", "image-corrupt", "unreadable"), strict=True):
         error = raised(ImageError, item.read)
-        assert error.code == code
-        assert error.path == item.name
+        assert (error.code, error.path) == (code, item.name)
 
 
 # Iterables --------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tracemalloc
 
 import numpy as np
@@ -18,7 +19,7 @@ from image_files import (
     png_chunk,
     refused_image,
 )
-from PIL import ImageFile
+from PIL import Image, ImageFile
 
 from genpr.images.decode import content_sha256
 
@@ -34,6 +35,11 @@ def test_the_first_frame_is_used_and_more_are_told(format_name):
     assert decoded(encode(red, format_name)).flags == ()
 
 
+def test_a_broken_second_frame_is_a_second_frame():
+    animation = SAMPLES["gif-animated"]
+    assert decoded(animation[: len(animation) * 2 // 3]).flags == ("multi-frame",)
+
+
 @pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
 @pytest.mark.parametrize("orientation", [1, 3, 6])
 def test_orientation_is_left_alone_and_told(format_name, orientation):
@@ -42,6 +48,14 @@ def test_orientation_is_left_alone_and_told(format_name, orientation):
     image = decoded(turned)
     np.testing.assert_array_equal(image.pixels, decoded(plain).pixels)
     assert image.flags == (() if orientation == 1 else ("exif-orientation",))
+
+
+@pytest.mark.parametrize(("order", "magic"), [("<", b"II*\0"), (">", b"MM\0*")])
+@pytest.mark.parametrize(("kind", "code"), [("H", 3), ("I", 4)])
+def test_orientation_is_read_in_both_byte_orders_and_from_long_integers(order, magic, kind, code):
+    value = struct.pack(order + kind, 6).ljust(4, b"\0")
+    block = magic + struct.pack(order + "IHHHI", 8, 1, 274, code, 1) + value
+    assert decoded(encode(SMALL, "JPEG", exif=b"Exif\0\0" + block)).flags == ("exif-orientation",)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +110,15 @@ def test_a_bomb_is_refused_before_its_pixels_are_decoded(side, megapixels, monke
 def test_the_limit_is_the_policys_and_inclusive(name):
     decoded(SAMPLES[name], max_pixels=9 * 12)
     assert refused_image(SAMPLES[name], max_pixels=9 * 12 - 1).code == "image-too-large"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_read"), [("png", True), ("jpeg", True), ("tiff", False), ("webp", False)]
+)
+def test_a_limit_of_pillow_is_respected_or_an_image_error(name, is_read, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    assert decoded(SAMPLES[name]) if is_read else refused_image(SAMPLES[name]).code == "image-too-large"
+    assert Image.MAX_IMAGE_PIXELS == 10
 
 
 # Pixels, identity, versions ---------------------------------------------------------------------------------

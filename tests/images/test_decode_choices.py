@@ -63,6 +63,20 @@ def test_hidden_colors_show_or_give_way_to_the_chosen_one(data, shown, hidden, a
     assert image.pixels.flags.writeable
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        encode(rgba((255, 0, 0), 255)),
+        encode(Image.new("P", (4, 4), 1), transparency=b"\0\xff\0"),
+        encode(Image.new("P", (4, 4), 1), transparency=0),
+        encode(Image.new("RGB", (4, 4), (255, 0, 0)), transparency=(255, 0, 1)),
+        encode(np.full((3, 3), 77 << 8, np.uint16), transparency=(77 << 8) + 1),
+    ],
+)
+def test_transparency_that_no_pixel_has_is_not_told(data):
+    assert "alpha-dropped" not in decoded(data).flags
+
+
 @pytest.mark.parametrize("color", [0, 1, 100, 254, 255])
 def test_half_transparent_pixels_are_mixed_and_rounded_to_the_nearest(color):
     grid = np.zeros((256, 256, 4), np.uint8)

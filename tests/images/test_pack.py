@@ -58,29 +58,15 @@ def refused(source, out, kind=DataError, **options):
     return error
 
 
-@pytest.fixture(params=["folder", "zip", "tar", "npy", "npz", "deflated", "array", "list", "iterable"])
-def source(request, tmp_path, make_zip, make_tar):
+@pytest.fixture(params=["folder", "zip", "tar", "npy", "npz", "array", "list", "iterable"])
+def source(request, make_source):
     """`IMAGES` as a source of every kind."""
-    kind = request.param
-    if kind == "folder":
-        (tmp_path / "folder").mkdir()
-        for name, data in FILES.items():
-            (tmp_path / "folder" / name).write_bytes(data)
-        return tmp_path / "folder"
-    if kind == "npy":
-        np.save(tmp_path / "x.npy", IMAGES)
-        return tmp_path / "x.npy"
-    if kind in {"npz", "deflated"}:
-        (np.savez if kind == "npz" else np.savez_compressed)(tmp_path / "x.npz", IMAGES, np.arange(123))
-        return tmp_path / "x.npz"
-    makers = {
-        "zip": lambda: make_zip(FILES),
-        "tar": lambda: make_tar(FILES),
-        "array": lambda: IMAGES,
-        "list": lambda: [Image.fromarray(image) for image in IMAGES],
-        "iterable": lambda: (IMAGES[start : start + 10] for start in range(0, 123, 10)),
+    others = {
+        "array": IMAGES,
+        "list": [Image.fromarray(image) for image in IMAGES],
+        "iterable": (IMAGES[start : start + 10] for start in range(0, 123, 10)),
     }
-    return makers[kind]()
+    return others[request.param] if request.param in others else make_source(request.param, IMAGES)
 
 
 @pytest.mark.parametrize("compressed", [False, True])

@@ -62,15 +62,6 @@ def hub(tmp_path_factory) -> Path:
 FORMS = ["x.parquet", "down", "down/data", "down/data/train-*.parquet"]
 
 
-def objects():
-    whole = dataset()
-    return [
-        whole.with_format("torch"),
-        whole,
-        whole.with_transform(lambda _: 1 / 0),
-    ]
-
-
 def labels_of(source) -> list:
     opened = open_source(source)
     return open_labels(None, opened, "real").match(names(opened), range(12), 12)
@@ -90,7 +81,7 @@ def test_every_form_gives_the_bytes_as_they_are(hub, form):
 
 def test_objects_give_their_bytes_and_nothing_decodes_or_transforms_them(monkeypatch):
     monkeypatch.setattr(datasets.Image, "decode_example", lambda *_: 1 / 0)
-    for given in objects():
+    for given in (dataset().with_format("torch"), dataset(), dataset().with_transform(lambda _: 1 / 0)):
         source = open_source(given, name="<real images>")
         assert [item.read() for item in source] == FILES
         assert names(source) == PLACES
@@ -121,6 +112,15 @@ def test_a_column_of_bytes_alone_is_enough(tmp_path):
     assert source.stated_labels().labels == ["b", "a"]
     large = write(tmp_path / "large.parquet", {"png": pa.array(FILES[:2], pa.large_binary())})
     assert [item.read() for item in open_source(large)] == FILES[:2]
+
+
+def test_what_is_said_to_be_the_image_counts_before_what_may_be(tmp_path):
+    columns = {"mask": FILES, "image": ROWS, "other": ROWS}
+    said = {"other": {"_type": "Image"}, "mask": {"_type": "Value"}}
+    assert open_source(write(tmp_path / "x.parquet", columns, metadata=said)).columns.image == "other"
+    del columns["other"]
+    for metadata in (None, [1]):
+        assert open_source(write(tmp_path / "x.parquet", columns, metadata=metadata)).columns.image == "image"
 
 
 def test_several_columns_of_images_are_listed_and_one_may_be_named(tmp_path, monkeypatch):
@@ -225,6 +225,20 @@ def test_files_that_were_cut_are_refused(hub, tmp_path):
         assert caught.value.code == "parquet-damaged"
 
 
+def test_a_parquet_file_that_lost_rows_does_not_end_in_silence(tmp_path):
+    path = write(tmp_path / "x.parquet", {"image": FILES})
+    items = iter(open_source(path))
+    write(path, {"image": FILES[:7]})
+    assert [next(items).read() for _ in range(7)] == FILES[:7]
+    with pytest.raises(DataError, match="ends before row 7"):
+        next(items)
+
+
+def test_an_empty_one_is_no_source(tmp_path):
+    for given in (write(tmp_path / "x.parquet", {"image": pa.array([], pa.binary())}), dataset().select([])):
+        assert raised(DataError, open_source, given).code == "no-images"
+
+
 def test_a_saved_data_set_is_told_how_to_pass(tmp_path):
     dataset().save_to_disk(tmp_path / "saved")
     with pytest.raises(DataError, match="load_from_disk"):
@@ -253,8 +267,7 @@ def test_without_pyarrow_the_way_to_get_it_is_told(hub, monkeypatch):
 def test_a_dataset_of_files_reads_them_and_nothing_far_away(tmp_path):
     (tmp_path / "a.png").write_bytes(FILES[0])
     paths = [
-        str(tmp_path / "a.png"),
-        str(tmp_path / "b.png"),
+        *map(str, (tmp_path / "a.png", tmp_path / "b.png")),
         "https://x.org/a.png",
         "zip://a.png::x.zip",
         "/dev/zero",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 import tracemalloc
 
+import numpy as np
 import pytest
 from image_files import SMALL, encode, raised
 
@@ -27,9 +29,14 @@ def labels_of(path) -> list:
 def test_a_label_beside_an_image_is_its_class(make_tar):
     members = {"b/1.png": PNG, "b/1.cls": b"7", "b/0.v2.jpg": PNG, "b/0.cls": b" 12\n", "b/0.txt": b"caption"}
     members |= {"a/0.png": PNG, "a/0.json": b'{"caption": "x", "label": "tabby cat"}', "c.d/3.seg.png": PNG}
+    members |= {"e/1.png": PNG, "e/1.cls": b"3", "e/1.json": b'{"cls": 5}'}
+    members |= {"e/2.png": PNG, "e/2.json": b'{"cls": 5, "class": 4}'}
     path = make_tar(members)
     found = dict(zip([item.name for item in open_source(path)], labels_of(path), strict=True))
-    assert found == {"b/1.png": "7", "b/0.v2.jpg": "12", "a/0.png": "tabby cat", "c.d/3.seg.png": None}
+    assert found == {"b/1.png": "7", "b/0.v2.jpg": "12", "a/0.png": "tabby cat", "c.d/3.seg.png": None} | {
+        "e/1.png": "3",
+        "e/2.png": "4",
+    }
 
 
 @pytest.mark.parametrize("data", [b"", b" \n", b"\xff\xfe", b"x" * 1001, b"\0" * 5000])
@@ -70,6 +77,16 @@ def test_a_shard_is_no_class_and_the_folders_within_are(make_tar, make_zip, tmp_
         (tmp_path / name / "0.png").write_bytes(PNG)
     assert labels_of(f"{tmp_path}/*[tg]") == ["cat", "dog"]
     assert isinstance(open_labels(None, open_source(f"{tmp_path}/s?.tar"), "real"), FolderLabels)
+
+
+def test_zips_and_arrays_that_a_pattern_names_state_their_labels(make_zip, tmp_path):
+    stated = json.dumps({"labels": [["a.png", 7]]}).encode()
+    make_zip({"a.png": PNG, "dataset.json": stated}, name="p0.zip")
+    make_zip({"b.png": PNG}, name="p1.zip")
+    assert labels_of(f"{tmp_path}/p?.zip") == ["7", None]
+    for number in (0, 1):
+        np.savez(tmp_path / f"n{number}.npz", np.zeros((2, 4, 4, 3), np.uint8), np.array([number, 5]))
+    assert labels_of(f"{tmp_path}/n?.npz") == ["0", "5", "1", "5"]
 
 
 # Very many members ------------------------------------------------------------------------------------------

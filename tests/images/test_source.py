@@ -4,39 +4,27 @@ from __future__ import annotations
 
 import itertools
 import logging
-import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from image_files import MANY, SMALL, encode, raised, read_in_threads, refused_source
 
-from genpr.errors import ResourceError, UsageError
+from genpr.errors import ImageError, ResourceError, UsageError
 from genpr.images.source import choose_rows, open_source, subset
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (40, 4, 5, 3), dtype=np.uint8)
 
 
 @pytest.fixture
-def every_source(tmp_path):
+def every_source(make_source):
     """The same 40 images as each kind of file."""
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
-        for index, image in enumerate(IMAGES):
-            name = f"{index:02d}.png"
-            (folder / name).write_bytes(encode(image))
-            archive.write(folder / name, name)
-    with tarfile.open(tmp_path / "x.tar", "w") as archive:
-        for path in sorted(folder.iterdir()):
-            archive.add(path, path.name)
-    np.savez(tmp_path / "x.npz", IMAGES)
-    np.save(tmp_path / "x.npy", IMAGES)
-    return [folder, *(tmp_path / f"x{suffix}" for suffix in (".zip", ".tar", ".npz", ".npy"))]
+    return [make_source(kind, IMAGES) for kind in ("folder", "zip", "tar", "npz", "npy")]
 
 
 @pytest.mark.parametrize("path", ["", "missing", "missing/x.zip", "missing.pt", "x" * 5000, "nul\0byte"])
@@ -99,12 +87,20 @@ def test_many_threads_read_each_its_own_image(tmp_path, make_zip, make_tar, kind
     assert read_in_threads(open_source(path)) == MANY
 
 
-@pytest.mark.parametrize("members", [{}, {"a.txt": b"", "b.TXT": b"", "c.md": b""}], ids=["empty", "others"])
-def test_an_archive_without_images_says_what_it_has(make_zip, make_tar, members):
-    for path in (make_zip(members), make_tar(members)):
+@pytest.mark.parametrize(
+    ("members", "told"),
+    [
+        ([], "it is empty"),
+        (["a.txt", "b.TXT", "c.md"], "3 other files, suffixes: .txt (2), .md (1)"),
+        (["dataset.json", "0.npy", "1.npy"], "latents"),
+        (["a.tar", "b.tar"], "say '*.tar' behind the folder"),
+    ],
+)
+def test_an_archive_without_images_says_what_it_has(make_zip, make_tar, members, told):
+    for path in (make_zip(dict.fromkeys(members, b"")), make_tar(dict.fromkeys(members, b""))):
         error = refused_source(path)
         assert error.code == "no-images"
-        assert ("3 other files, suffixes: .txt (2), .md (1)" if members else "it is empty") in str(error)
+        assert told in str(error)
 
 
 # Samples ----------------------------------------------------------------------------------------------------
@@ -137,8 +133,14 @@ def test_a_larger_choice_contains_the_smaller_one():
 def test_images_that_were_not_chosen_are_not_read(every_source, monkeypatch):
     folder = open_source(every_source[0])
     for index in set(range(40)) - set(choose_rows(40, 6, 2).tolist()):
-        (every_source[0] / f"{index:02d}.png").unlink()
+        (every_source[0] / f"{index:05d}.png").unlink()
     assert len([item.read() for item in subset(folder, 6, seed=2)]) == 6
+
+
+@pytest.mark.parametrize("source", [IMAGES, iter([IMAGES])], ids=["known", "unknown"])
+def test_impossible_samples_are_errors_of_usage(source):
+    for options in ({"max_images": 0, "seed": 0}, {"max_images": 3, "seed": -1}):
+        raised(UsageError, subset, open_source(source), **options)
 
 
 def test_a_source_without_length_gives_its_first_images():
@@ -148,29 +150,38 @@ def test_a_source_without_length_gives_its_first_images():
     assert rows(part) == list(range(9))
 
 
-# Other files ------------------------------------------------------------------------------------------------
+# Files that are left out -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def folder_with_others(tmp_path):
+def test_files_that_are_no_images_are_logged_and_nothing_more(tmp_path, make_zip, make_tar, caplog):
+    members = dict.fromkeys(
+        ["a.png", *(f"{index:02d}.txt" for index in range(21)), "\x1b[31mevil\nname"], b""
+    )
     folder = tmp_path / "images"
     folder.mkdir()
-    (folder / "a.png").write_bytes(encode(SMALL))
-    for index in range(21):
-        (folder / f"{index:02d}.txt").touch()
-    (folder / "\x1b[31mevil\nname").touch()
-    (folder / ".hidden").touch()
-    return folder
+    for name in (*members, ".hidden"):
+        (folder / name).touch()
+    for path in (folder, make_zip(members), make_tar(members)):
+        with caplog.at_level(logging.INFO, "genpr"):
+            assert len(open_source(path)) == 1
+        shown = f"{path}: 22 other files are left out: .txt (21), none (1)"
+        assert caplog.records[-1].getMessage() == shown
+    assert len(caplog.records) == 3
 
 
-@pytest.mark.parametrize("kind", ["folder", "zip", "tar"])
-def test_files_that_are_no_images_are_logged_and_nothing_more(folder_with_others, tmp_path, caplog, kind):
-    path = folder_with_others
-    if kind != "folder":
-        path = Path(shutil.make_archive(str(tmp_path / "set"), kind, folder_with_others))
-    with caplog.at_level(logging.INFO, "genpr"):
-        assert len(open_source(path)) == 1
-    (record,) = caplog.records
-    hidden = kind in {"tar", "zip"}
-    shown = f"{path}: {22 + hidden} other files are left out: .txt (21), none ({1 + hidden})"
-    assert record.getMessage() == shown
+@pytest.mark.parametrize("kind", ["folder", "zip", "tar", "parquet"])
+def test_files_too_large_to_be_images_are_not_read(tmp_path, make_zip, make_tar, monkeypatch, kind):
+    monkeypatch.setattr("genpr.images.item.MAX_ENCODED_BYTES", 10)
+    members = {"a.png": bytes(11), "b.png": bytes(10)}
+    path = tmp_path / ("x.parquet" if kind == "parquet" else "images")
+    if kind == "parquet":
+        pq.write_table(pa.table({"image": list(members.values())}), path)
+    elif kind == "folder":
+        path.mkdir()
+        for name, data in members.items():
+            (path / name).write_bytes(data)
+    else:
+        path = (make_zip if kind == "zip" else make_tar)(members)
+    large, allowed = open_source(path)
+    assert allowed.read() == bytes(10)
+    assert raised(ImageError, large.read).code == "image-too-large"
