@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,17 +11,15 @@ from genpr.features.known_weights import CLIP, KNOWN_WEIGHTS, VGG16
 from genpr.features.weights import hub_file
 
 
-@pytest.mark.parametrize("entry", KNOWN_WEIGHTS, ids=lambda entry: entry.name)
-def test_every_entry_is_complete_and_its_digest_begins_as_the_published_name(entry):
-    assert urlsplit(entry.url).scheme == "https"
-    assert entry.sha256 is not None
-    assert re.fullmatch(r"[0-9a-f]{64}", entry.sha256)
-    assert entry.size > 10_000_000
-    assert entry.license in {"Apache-2.0", "BSD-3-Clause", "MIT"}
-    assert entry.used_by
-    named = re.search(r"-([0-9a-f]{8})\.pth$", entry.name)
-    assert named is None or entry.sha256.startswith(named[1])
-    assert named is not None or "dinov2" in entry.name or entry.hub_address is not None
+def test_every_entry_is_complete_and_its_digest_begins_as_the_published_name():
+    for entry in KNOWN_WEIGHTS:
+        assert urlsplit(entry.url).scheme == "https"
+        assert re.fullmatch(r"[0-9a-f]{64}", entry.sha256)
+        assert entry.size > 10_000_000
+        assert entry.license in {"Apache-2.0", "BSD-3-Clause", "MIT"}
+        assert entry.used_by
+        named = re.search(r"-([0-9a-f]{8})\.pth$", entry.name)
+        assert entry.sha256.startswith(named[1]) if named else entry.hub_address or "dinov2" in entry.name
 
 
 def test_clip_comes_from_where_open_clip_finds_it():
@@ -60,12 +56,3 @@ def test_hub_files_have_names_of_their_own_and_addresses_that_read_back(repo_id,
     assert entry.hub_address == (repo_id, revision, filename)
     assert entry.url.startswith(f"https://huggingface.co/{repo_id}/resolve/")
     assert (entry.sha256, entry.size, entry.is_pinned) == (None, None, False)
-
-
-def test_the_table_needs_no_torch():
-    code = (
-        "import sys, genpr.features.known_weights\n"
-        "print(*{'torch', 'urllib.request', 'safetensors', 'filelock'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import pickle
-import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,16 +33,11 @@ def saved(value: object, **how) -> bytes:
 
 
 def unpinned(name: str) -> WeightsFile:
-    return WeightsFile(
-        name=name, url=f"http://127.0.0.1:9/{name}", size=None, sha256=None, license="Apache-2.0"
-    )
+    return WeightsFile(name, f"http://127.0.0.1:9/{name}", None, None, "Apache-2.0")
 
 
 def published(name: str, content: bytes) -> WeightsFile:
-    digest = hashlib.sha256(content).hexdigest()
-    return WeightsFile(
-        name=name, url=f"http://127.0.0.1:9/{name}", size=len(content), sha256=digest, license="Apache-2.0"
-    )
+    return replace(unpinned(name), size=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
 def refused(entry: WeightsFile, path: Path, code: str) -> str:
@@ -55,25 +49,20 @@ def refused(entry: WeightsFile, path: Path, code: str) -> str:
 
 
 @pytest.mark.parametrize("make", [published, lambda name, _content: unpinned(name)])
-@pytest.mark.parametrize("suffix", [".pth", ".BIN"])
-@pytest.mark.parametrize("old", [False, True])
-def test_checkpoints_of_both_ages_are_read(old, suffix, make, tmp_path):
-    content = checkpoint(3.0, old=old)
-    path = put(tmp_path / "file", content)
-    tensors = load_weights(make(f"tiny{suffix}", content), path).tensors
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tiny.pth", checkpoint(3.0)),
+        ("tiny.BIN", checkpoint(3.0, old=True)),
+        ("tiny.safetensors", save({"weight": torch.full((64, 64), 3.0)}, metadata={"format": "pt"})),
+    ],
+)
+def test_checkpoints_of_both_ages_and_safetensors_are_read(name, content, make, tmp_path):
+    tensors = load_weights(make(name, content), put(tmp_path / "file", content)).tensors
     assert torch.equal(tensors["weight"], torch.full((64, 64), 3.0))
 
 
-@pytest.mark.parametrize("make", [published, lambda name, _content: unpinned(name)])
-def test_safetensors_are_read(make, tmp_path):
-    content = save({"a": torch.arange(6.0).view(2, 3), "b": torch.zeros(0)}, metadata={"format": "pt"})
-    path = put(tmp_path / "file", content)
-    tensors = load_weights(make("tiny.safetensors", content), path).tensors
-    assert torch.equal(tensors["a"], torch.arange(6.0).view(2, 3))
-    assert tensors["b"].shape == (0,)
-
-
-@pytest.mark.parametrize("name", ["tiny.pkl", "tiny.npz", "tiny", "tiny.pth.tar", "tiny.onnx"])
+@pytest.mark.parametrize("name", ["tiny.pkl", "tiny", "tiny.pth.tar"])
 def test_other_formats_are_refused_before_anything_is_fetched(name, server, tmp_path):
     entry = server.entry(name=name, url=f"{server.url}/{name}")
     for weights in (None, put(tmp_path / name)):
@@ -101,27 +90,16 @@ def test_a_pickle_with_code_never_runs(how, old, server, tmp_path):
     assert marker.exists()
 
 
-def torchscript() -> bytes:
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch.jit tells its authors that it is old
-        torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), buffer)
-    return buffer.getvalue()
-
-
+@pytest.mark.filterwarnings("ignore")  # torch.jit tells its authors that it is old
 def test_programs_are_refused_by_name(server, tmp_path):
-    content = torchscript()
-    server.answer = content
+    buffer = io.BytesIO()
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), buffer)
+    server.answer = content = buffer.getvalue()
     path = put(tmp_path / "given.pt", content)
     assert "TorchScript" in refused(published("tiny.pt", content), path, "unsafe-format")
     with pytest.raises(WeightsError, match="TorchScript") as caught:
         find_or_fetch(server.entry(name="tiny.pt", size=None, sha256=None))
     assert (caught.value.code, left_behind()) == ("unsafe-format", [])
-
-
-def safetensors_of(header: object, data: bytes = b"") -> bytes:
-    text = json.dumps(header).encode()
-    return len(text).to_bytes(8, "little") + text + data
 
 
 GOOD = save({"a": torch.zeros(4)})
@@ -137,16 +115,12 @@ GOOD = save({"a": torch.zeros(4)})
         GOOD + b"\0",
         GOOD[:20],
         checkpoint(),
-        safetensors_of([]),
-        safetensors_of({"a": 1}),
-        safetensors_of({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, "4"]}}, b"\0" * 4),
-        (2).to_bytes(8, "little") + b"[" * 2,
+        (2).to_bytes(8, "little") + b"[]",
     ],
 )
 def test_a_malformed_safetensors_file_is_refused(content, tmp_path):
     path = put(tmp_path / "given.safetensors", content)
     refused(unpinned("tiny.safetensors"), path, "weights-format")
-    refused(published("tiny.safetensors", content), path, "weights-format")
 
 
 @pytest.mark.parametrize(
