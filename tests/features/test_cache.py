@@ -197,10 +197,9 @@ def test_decoding_flags_survive_the_cache(tmp_path, gabor):
     folder.mkdir()
     Image.new("RGBA", (8, 8), (1, 2, 3, 4)).save(folder / "x.png")
     Image.new("CMYK", (8, 8)).save(folder / "y.jpg")
-    first, _ = embed_cached(folder, gabor, tmp_path / "cache")
-    second, _ = embed_cached(folder, gabor, tmp_path / "cache")
-    assert first.flags == second.flags == {"alpha-dropped": 1, "cmyk-converted": 1}
-    assert second.n_cached == 2
+    for n_cached in (0, 2):
+        found, _ = embed_cached(folder, gabor, tmp_path / "cache")
+        assert (found.flags, found.n_cached) == ({"alpha-dropped": 1, "cmyk-converted": 1}, n_cached)
 
 
 @pytest.mark.parametrize("how", ["flip", "cut", "empty", "garbage"])
@@ -235,16 +234,6 @@ def test_usable_images_stay_cached_when_others_are_bad(write_images, pixels, gab
     assert (result.n_embedded, result.n_cached) == (1, 36)
 
 
-def test_a_full_disk_costs_the_cache_but_not_the_score(write_images, pixels, gabor, tmp_path, monkeypatch):
-    def full(*_args, **_kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(cache_module, "save_tensors", full)
-    result, cache = embed_cached(write_images("a", pixels), gabor, tmp_path / "cache")
-    assert len(result) == 37
-    assert [item.code for item in cache.notices] == ["cache-write-failed"]
-
-
 # Others who use it
 
 
@@ -262,44 +251,25 @@ def test_two_that_write_at_once_are_both_right(tmp_path):
     assert not list(one.folder.glob(".*"))
 
 
-def theirs(folder: Path) -> None:
-    folder.mkdir()
-    os.chown(folder, 12345, 12345)
-
-
-def everyones(folder: Path) -> None:
-    folder.mkdir()
-    folder.chmod(0o777)
-
-
-def a_file(folder: Path) -> None:
-    folder.write_text("")
-
-
 only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
 
 
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (a_file, "cannot create the folder"),
-        (everyones, "other users can write"),
-        pytest.param(theirs, "belongs to another user", marks=only_root),
-    ],
-)
-def test_a_folder_that_cannot_be_used_costs_the_cache_but_not_the_score(
-    write_images, rng, tmp_path, make, reason
-):
+@pytest.mark.parametrize("whose", ["nobody's", "everyone's", pytest.param("another user's", marks=only_root)])
+def test_a_folder_that_cannot_be_used_costs_the_cache_but_not_the_score(write_images, rng, tmp_path, whose):
     sides = [
         write_images(name, rng.integers(0, 256, (8, 8, 8, 3), dtype=np.uint8)) for name in ("real", "fake")
     ]
-    make(tmp_path / "cache")
-    result = genpr.score(*sides, **OPTIONS, cache_dir=tmp_path / "cache")
+    folder = tmp_path / "cache"
+    if whose == "nobody's":
+        folder.write_text("a file")
+    else:
+        folder.mkdir()
+        folder.chmod(0o777) if whose == "everyone's" else os.chown(folder, 12345, 12345)
+    result = genpr.score(*sides, **OPTIONS, cache_dir=folder)
     (unusable,) = {item for item in result.notices if item.code == "cache-unusable"}
-    assert reason in unusable.message
     assert unusable.level == "warning"
     assert result.to_flat_dict() == genpr.score(*sides, **OPTIONS, cache=False).to_flat_dict()
-    assert not (tmp_path / "cache").is_dir() or not list((tmp_path / "cache").iterdir())
+    assert not folder.is_dir() or not list(folder.iterdir())
 
 
 @only_root

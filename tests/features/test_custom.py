@@ -56,7 +56,7 @@ IMAGES = torch.arange(2 * 3 * 4 * 4).view(2, 3, 4, 4).to(torch.uint8)
 # Loading
 
 
-def test_a_factory_in_a_file_gives_an_extractor(write):
+def test_a_factory_in_a_file_or_package_gives_an_extractor(write, tmp_path, monkeypatch):
     extractor = load(write("net.py", NET))
     assert torch.equal(extractor(IMAGES), IMAGES.float().mean((2, 3)) * 2)
     assert extractor.dim == 3
@@ -73,15 +73,9 @@ def test_a_factory_in_a_file_gives_an_extractor(write):
         with pytest.raises(UsageError, match=r"no file|No module named") as caught:
             load_extractor(missing, device="cpu")
         assert caught.value.code == "custom-extractor"
-
-
-def test_a_factory_in_a_package_gives_an_extractor(write, tmp_path, monkeypatch):
-    write("some_pkg/__init__.py", "")
     write("some_pkg/nets.py", NET)
     monkeypatch.syspath_prepend(tmp_path)
-    extractor = load_extractor("some_pkg.nets:load", device="cpu")
-    assert extractor.name == "some_pkg.nets:load"
-    assert extractor(IMAGES).shape == (2, 3)
+    assert load_extractor("some_pkg.nets:load", device="cpu").name == "some_pkg.nets:load"
 
 
 def test_an_object_that_prepares_is_a_preparing_extractor(write):
@@ -137,15 +131,11 @@ def test_recorded_sources_are_those_that_ran(write):
     [
         (NET, "laod", "no 'laod' in it; it has Net, load"),
         (NET + "\ncount = 3", "count", "'count' is a int, but a factory must be callable"),
-        (NET + "\ndef bad(): raise KeyError('conv1')", "bad", "KeyError: 'conv1'"),
         (NET + "\ndef bad(): raise ValueError('one\\ntwo')", "bad", "ValueError: one two"),
-        (NET + "\ndef bad(size): ...", "bad", "TypeError: .*missing 1 required positional argument: 'size'"),
-        ("import no_such_library", "load", "ModuleNotFoundError: No module named 'no_such_library'"),
         ("def load(:", "load", "SyntaxError"),
         ("raise SystemExit('usage: train.py DATA')", "load", "SystemExit: usage: train.py DATA"),
         ("def load(): return 3", "load", "must be callable, images in and features out, but is a int"),
         (NET.replace("dim = 3", ""), "load", "needs an integer attribute `dim`.* it has none"),
-        (NET.replace("dim = 3", "dim = '3'"), "load", "it is '3'"),
         (NET.replace("dim = 3", "dim = True"), "load", "it is True"),
         (NET.replace("dim = 3", "dim = 0"), "load", "it is 0"),
     ],
@@ -157,16 +147,6 @@ def test_what_is_wrong_with_a_custom_extractor_is_said_in_one_line(source, facto
     assert caught.value.code == "custom-extractor"
     assert "net.py" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-# Objects passed from Python
-
-
-class Plain:
-    dim = 1
-
-    def __call__(self, images):
-        return images.float().mean((1, 2, 3))[:, None]
 
 
 # The key of the cache
@@ -194,36 +174,23 @@ def test_without_a_declared_key_nothing_is_cached_but_weights_are_hashed():
     assert info.weights_sha256 == extractor_info(network).weights_sha256 is not None
 
 
-def change_text(network):
-    network.cache_key = "second version"
+CHANGES = {
+    "text": lambda network: setattr(network, "cache_key", "second version"),
+    "weight": lambda network: network.conv.weight.data[1, 2].add_(1e-7),
+    "buffer": lambda network: network.norm.running_var[2].fill_(1.5),
+    "unsaved buffer": lambda network: network.mean[0].fill_(-1.0),
+    "shape": lambda network: setattr(network, "mean", network.mean[None]),
+}
 
 
-def change_weight(network):
-    network.conv.weight.data[1, 2] += 1e-7
-
-
-def change_buffer(network):
-    network.norm.running_var[2] = 1.5
-
-
-def change_unsaved_buffer(network):
-    network.mean[0] = -1.0
-
-
-def change_shape(network):
-    network.mean = network.mean[None]
-
-
-@pytest.mark.parametrize(
-    "change", [change_text, change_weight, change_buffer, change_unsaved_buffer, change_shape]
-)
+@pytest.mark.parametrize("change", CHANGES)
 def test_another_text_or_other_weights_are_another_key(change):
     network = Declared()
     first = extractor_info(network)
-    change(network)
+    CHANGES[change](network)
     second = extractor_info(network)
     assert None is not second.cache_key != first.cache_key
-    assert (second.weights_sha256 == first.weights_sha256) is (change is change_text)
+    assert (second.weights_sha256 == first.weights_sha256) is (change == "text")
 
 
 def test_weights_that_cannot_be_hashed_mean_no_key():
@@ -233,9 +200,9 @@ def test_weights_that_cannot_be_hashed_mean_no_key():
     assert (info.cache_key, info.weights_sha256) == (None, None)
 
 
-@pytest.mark.parametrize("declared", [3, "", lambda: "a"])
+@pytest.mark.parametrize("declared", [3, ""])
 def test_a_key_is_a_text(declared):
-    extractor = Plain()
+    extractor = Declared()
     extractor.cache_key = declared
     with pytest.raises(UsageError) as caught:
         extractor_info(extractor)

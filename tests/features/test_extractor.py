@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,21 +35,6 @@ def test_weights_for_an_extractor_without_a_weights_file_are_refused(name):
     with pytest.raises(UsageError, match="takes no weights file") as caught:
         load_extractor(name, weights="vgg.pth")
     assert caught.value.code == "weights-unused"
-
-
-def test_loading_inception_does_not_import_torchvision(tmp_path):
-    missing = Path(tmp_path) / "missing.pth"
-    script = f"""
-import sys
-import genpr.features.networks.inception, genpr.features.custom, genpr.features.networks.weight_free
-from genpr.features.registry import load_extractor
-try:
-    load_extractor("inception", weights={str(missing)!r})
-except ValueError as error:
-    assert error.code == "path-not-found"
-assert not {{"torchvision", "faiss", "scipy", "matplotlib"}} & sys.modules.keys()
-"""
-    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_without_torchvision_what_needs_none_works_and_the_rest_says_what_to_do(

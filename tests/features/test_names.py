@@ -44,23 +44,15 @@ def test_one_extractor_has_one_canonical_name(text, canonical):
 
 
 def test_layers_of_one_network_are_put_together():
-    names = [
-        "inception",
-        "vgg16",
-        "inception-softmax",
-        "inception@bfloat16",
-        "gabor",
-        "inception-spatial",
-        "inception@torch-bilinear",
-        "vgg16",
-        "inception-64@torch-bilinear",
-    ]
-    assert group_by_network(names) == (
-        ("inception", "inception-softmax", "inception-spatial"),
+    names = (
+        "inception vgg16 inception-softmax inception@bfloat16 gabor inception@clip vgg16 inception-64@clip"
+    )
+    assert group_by_network(names.split()) == (
+        ("inception", "inception-softmax"),
         ("vgg16",),
         ("inception@bfloat16",),
         ("gabor",),
-        ("inception@torch-bilinear", "inception-64@torch-bilinear"),
+        ("inception@clip", "inception-64@clip"),
     )
 
 

@@ -21,20 +21,10 @@ def empty(name: str) -> nn.Module:
         return clip._empty_model(clip.find_model(name), "visual")
 
 
-def state_of(name: str) -> dict[str, torch.Tensor]:
-    """Random weights of the image tower, and some of the rest."""
-    visual = random_state(empty(name).get_submodule("visual").state_dict())
-    others = {"logit_scale": torch.tensor(4.6), "text_projection": torch.zeros(3, 3)}
-    return others | {f"visual.{key}": value for key, value in visual.items()}
-
-
-def build(name: str, state):
-    return clip.build(Weights(state, "0" * 64), names=[ExtractorName.parse(name)], device=torch.device("cpu"))
-
-
-@pytest.fixture(scope="module")
-def b32_state() -> dict[str, torch.Tensor]:
-    return state_of("clip-vit-b-32")
+def build(model, state, name="clip-vit-b-32"):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clip, "find_model", lambda _: model)
+        return clip.build(Weights(state, "0" * 64), names=[ExtractorName(name)], device=torch.device("cpu"))
 
 
 @pytest.mark.parametrize("name", OPENAI)
@@ -56,25 +46,22 @@ def test_openais_networks_are_as_catalogd_and_use_quick_gelu(name):
     )
 
 
-@pytest.mark.parametrize("change", ["missing", "additional"])
-def test_weights_that_do_not_fit_exactly_are_refused(change, b32_state):
-    state = {**b32_state, "visual.ln_extra.bias": torch.zeros(1)}
-    if change == "missing":
-        del state["visual.ln_post.bias"], state["visual.ln_extra.bias"]
-    with pytest.raises(WeightsError, match=r"ln_post|ln_extra") as caught:
-        build("clip-vit-b-32", state)
-    assert caught.value.code == "weights-mismatch"
-
-
-def test_tables_that_are_not_published_are_computed(images):
+def test_tables_that_are_not_published_are_computed_and_all_others_have_to_fit(images):
     # EVA-02 has rotary positions, which a network that is only filled with published tensors lacks.
     name = "open_clip:PE-Core-T-16-384:meta"
+    model = clip.find_model(name)
+    tower = random_state(empty(name).get_submodule("visual").state_dict())
+    state = {"logit_scale": torch.tensor(4.6)} | {f"visual.{key}": value for key, value in tower.items()}
     before = torch.get_rng_state()
-    extractor = build(name, state_of(name))
+    extractor = build(model, state, name)
     assert torch.equal(torch.get_rng_state(), before)
     assert not any(tensor.is_meta for tensor in extractor._network.buffers())
     assert extractor_info(extractor).resize == "open_clip-bilinear-1.0-squash-384"
     assert extractor(images[:1]).isfinite().all()
+    for changed in (state | {"visual.ln_extra.bias": torch.zeros(1)}, dict(list(state.items())[:-1])):
+        with pytest.raises(WeightsError) as caught:
+            build(model, changed, name)
+        assert caught.value.code == "weights-mismatch"
 
 
 def test_every_pair_of_open_clip_has_a_rule_and_weights_that_are_no_program():
@@ -97,7 +84,7 @@ def test_every_pair_of_open_clip_has_a_rule_and_weights_that_are_no_program():
         ("squash", "bilinear", "open_clip-bilinear-1.0-squash"),
     ],
 )
-@pytest.mark.parametrize(("h", "w"), [(91, 70), (64, 301), (224, 224)])
+@pytest.mark.parametrize(("h", "w"), [(91, 70), (64, 301)])
 def test_the_rule_equals_open_clips_own_transform(mode, interpolation, name, h, w):
     from open_clip.transform import image_transform
     from PIL import Image

@@ -75,10 +75,8 @@ def test_what_does_not_fit_is_told(encoder):
 
 
 def test_what_it_is_described_as(encoder, state):
-    info = encoder.info
-    assert (info.name, info.dim, info.context, info.weights_sha256) == ("clip-vit-b-32", 24, 77, "0" * 64)
-    assert info.logit_scale == pytest.approx(100, abs=0.01)
-    assert info.comparable
+    assert encoder.info.logit_scale == pytest.approx(100, abs=0.01)
+    assert encoder.info.comparable
     without = {key: value for key, value in state.items() if key != "logit_scale"}
     assert build(without).info.logit_scale is None
     assert not build(state, name="clip-vit-b-32@bfloat16").info.comparable

@@ -1,16 +1,21 @@
-"""What holds for every extractor that genpr has: how it is called, what it leaves alone, how it is described."""
+"""What holds for every extractor that genpr has: how it is called, what it leaves alone, how it is described; and pixels."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import replace
+
 import pytest
 import torch
+from random_weights import random_state
 from torch import nn
 
 from genpr.errors import DataError, WeightsError
 from genpr.features.custom import extractor_info
 from genpr.features.extractor import PreparingExtractor
 from genpr.features.networks import inception
-from genpr.features.networks.network import InputRule, NetworkExtractor
+from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part, joint_info
 from genpr.features.registry import BUILT_IN, ExtractorName, list_extractors, load_extractor
 from genpr.features.resize import find_rule
 from genpr.features.weights import Weights
@@ -27,9 +32,9 @@ def small() -> NetworkExtractor:
 
 
 def random_inception() -> NetworkExtractor:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        weights = Weights(inception.InceptionNetwork().state_dict(), "b" * 64)
+    with torch.device("meta"):
+        shapes = inception.InceptionNetwork().state_dict()
+    weights = Weights(random_state(shapes), "b" * 64)
     return inception.build(weights, names=[ExtractorName("inception")], device=CPU)
 
 
@@ -49,48 +54,34 @@ def extractor(request):
     return made
 
 
-@pytest.fixture
-def images() -> torch.Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randint(0, 256, (4, 3, 31, 40), dtype=torch.uint8, generator=generator)
-
-
-def test_the_call_is_prepare_then_forward(extractor, images):
+def test_the_call_is_prepare_then_forward_and_leaves_everything_else(extractor, images):
     assert isinstance(extractor, PreparingExtractor)
     assert extractor.thread_safe
-    prepared = torch.stack([extractor.prepare(image) for image in images])
-    features = extractor(images)
-    assert torch.equal(features, extractor.forward(prepared))
-    assert (features.dtype, tuple(features.shape)) == (torch.float32, (4, extractor.dim))
-    assert features.isfinite().all()
-    assert features.std(dim=0).max() > 0
-    with pytest.raises(DataError, match="needs uint8 images"):
-        extractor(torch.zeros(2, 3, 8, 8))
-
-
-def test_everything_else_is_left_as_found(extractor, images):
     before, random = images.clone(), torch.get_rng_state()
     flags = (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark)
     prepared = torch.stack([extractor.prepare(image) for image in images])
-    kept = prepared.clone()
-    assert not extractor(images).requires_grad
-    extractor.forward(prepared)
+    kept, features = prepared.clone(), extractor(images)
+    assert torch.equal(features, extractor.forward(prepared))
+    assert (features.dtype, tuple(features.shape)) == (torch.float32, (len(images), extractor.dim))
+    assert features.isfinite().all()
+    assert features.std(dim=0).max() > 0
+    assert not features.requires_grad
     assert torch.equal(images, before)
     assert torch.equal(prepared, kept)
     assert torch.equal(torch.get_rng_state(), random)
     assert (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark) == flags
+    with pytest.raises(DataError, match="needs uint8 images"):
+        extractor(torch.zeros(2, 3, 8, 8))
 
 
 def test_an_image_depends_neither_on_its_place_nor_on_the_others(extractor, images):
     batch = torch.stack([extractor.prepare(image) for image in images])
     found = extractor.forward(batch)
-    order = torch.tensor([2, 0, 3, 1])
-    strangers = batch.clone()
-    strangers[1:] = 255 - strangers[1:].flip(0)
-    torch.testing.assert_close(extractor.forward(batch[order]), found[order], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(extractor.forward(batch.flip(0)), found.flip(0), rtol=1e-5, atol=1e-6)
+    strangers = torch.cat([batch[:1], 255 - batch[1:]])
     torch.testing.assert_close(extractor.forward(strangers)[0], found[0], rtol=1e-5, atol=1e-6)
-    alone = torch.cat([extractor(image[None]) for image in images])
-    torch.testing.assert_close(extractor(images), alone, rtol=1e-4, atol=1e-5)
+    alone = extractor(images[:1])
+    torch.testing.assert_close(found[:1], alone, rtol=1e-4, atol=1e-5)
 
 
 def test_it_is_described_as_it_is_listed(extractor):
@@ -118,3 +109,53 @@ def test_offline_the_missing_weights_are_named(name, file):
         load_extractor(name, device="cpu", offline=True)
     assert caught.value.code == "weights-missing"
     assert file in str(caught.value)
+
+
+def test_pixels_are_the_resized_image_plane_by_plane_and_have_variants(images):
+    plain, other, coarse = (
+        load_extractor(f"pixels{variant}", device="cpu") for variant in ("", "@tf1-bilinear", "@bfloat16")
+    )
+    for extractor, rule in ((plain, "torch-bicubic-antialias"), (other, "tf1-bilinear")):
+        expected = torch.stack([find_rule(rule).resize(image, 32).flatten() / 255 for image in images])
+        torch.testing.assert_close(extractor(images), expected, rtol=0, atol=1e-6)
+    assert 0 < (coarse(images) - plain(images)).abs().max() < 1e-2
+    assert len({extractor_info(each).cache_key for each in (plain, other, coarse)}) == 3
+
+
+def test_anything_that_moves_features_moves_the_cache_key():
+    name, rule = ExtractorName("small"), InputRule(find_rule("clip"), 8)
+
+    def key(name=name, rule=rule, sha256="a"):
+        return describe_part(name, rule, dim=3, weights=Weights({}, sha256)).cache_key
+
+    others = [
+        key(sha256="b"),
+        key(name=ExtractorName("other")),
+        key(name=ExtractorName("small", precision="bfloat16")),
+        key(rule=replace(rule, side=9)),
+        key(rule=replace(rule, resize=find_rule("tf1-bilinear"))),
+        key(rule=replace(rule, mean=(1.0, 2.0, 3.0))),
+        key(rule=replace(rule, std=(1.0, 2.0, 3.0))),
+    ]
+    assert len({key(), *others}) == 8
+    assert key() == key()
+
+
+def test_several_layers_are_one_record():
+    (part,) = small().parts
+    assert joint_info([part]) is part
+    b, c = (replace(part, name=key, dim=8, comparable=False, cache_key=key) for key in "bc")
+    both = joint_info([part, b])
+    assert (both.name, both.dim, both.comparable) == ("small+b", 200, False)
+    keys = {joint_info(parts).cache_key for parts in ([part], [part, b], [part, c], [b, part], [part, b, c])}
+    assert len(keys - {"b", "c", None}) == 5
+
+
+def test_libraries_of_networks_are_imported_by_their_networks_only():
+    code = """
+import sys, genpr, genpr.features.custom
+from genpr.features.networks import clip, inception, timm_models, weight_free
+print({"timm", "open_clip", "transformers", "torchvision", "faiss", "scipy", "matplotlib"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "set()"

@@ -10,13 +10,15 @@ from random_weights import random_state
 from genpr.errors import UsageError, WeightsError
 from genpr.features import weights as files
 from genpr.features.custom import extractor_info
+from genpr.features.known_weights import DINOV2
 from genpr.features.networks import timm_models
 from genpr.features.networks.timm_models import feature_dim, published_weights
-from genpr.features.registry import ExtractorName, load_extractor
+from genpr.features.registry import BUILT_IN, ExtractorName, load_extractor
 from genpr.features.resize import pillow_rule
 from genpr.features.weights import hub_file, load_any_weights, weights_folder
 
 MODEL = "test_vit.r160_in1k"
+DEPTHS, HEADS = {"s": 12, "b": 12, "l": 24, "g": 40}, {"s": 6, "b": 12, "l": 16, "g": 24}
 
 
 def save(state, path):
@@ -108,7 +110,7 @@ def test_weights_that_do_not_fit_are_refused_whole(change, tmp_path):
         ("lanczos", 1.0, "squash"),
     ],
 )
-@pytest.mark.parametrize(("h", "w"), [(91, 70), (64, 301), (1, 3)])
+@pytest.mark.parametrize(("h", "w"), [(91, 70), (1, 3)])
 def test_the_rule_equals_timms_own_transform(interpolation, crop, mode, h, w, rng):
     import timm
     from PIL import Image
@@ -182,3 +184,18 @@ def test_a_wrong_file_is_not_replaced_by_another_one(tmp_path):
     with pytest.raises(WeightsError) as caught:
         load_any_weights(FILES)
     assert caught.value.code == "weights-format"
+
+
+@pytest.mark.parametrize("letter", DINOV2)
+def test_networks_of_dinov2_are_as_catalogd(letter):
+    import timm
+
+    name = f"dinov2-vit{letter}14"
+    known = BUILT_IN[name]
+    with torch.device("meta"):
+        network = timm.create_model(timm_models._DINOV2[name], num_classes=0, img_size=known.side).eval()
+    assert known.weights == DINOV2[letter]
+    assert feature_dim(network, known.side, name) == known.dim
+    assert (network.global_pool, network.patch_embed.grid_size) == ("token", (16, 16))
+    assert (len(network.blocks), network.blocks[0].attn.num_heads) == (DEPTHS[letter], HEADS[letter])
+    assert (network.norm.eps, network.blocks[0].norm1.eps) == (1e-6, 1e-6)

@@ -1,4 +1,4 @@
-"""Gabor features; pixels are in test_networks.py."""
+"""Gabor features; pixels are in test_every_extractor.py."""
 
 from __future__ import annotations
 
