@@ -26,7 +26,7 @@ def command(real: str, fake: str, *, options: ModesOptions, every: bool, output:
 
     REAL and FAKE are what `genpr score` takes. Both are clustered together; a cluster is missed if more of its reals
     are covered by no fake than chance explains, and invented if more of its fakes lie off the reals' manifold. Where
-    the classes of REAL are known, they are ranked, too.
+    classes are known, the commonest in each kind are named.
     """
     check_sources(real, fake)
     from genpr.evaluation.modes import find_modes_with

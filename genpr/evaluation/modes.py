@@ -18,7 +18,7 @@ from genpr.features.options import StageProgress, takes_options
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
 from genpr.memory import memory_limit
 from genpr.metrics.ball_metrics import coverage, precision
-from genpr.metrics.modes import ClassShare, ModeCluster, Modes, modes_of
+from genpr.metrics.modes import ModeCluster, Modes, modes_of
 from genpr.notices import Notice
 
 SCHEMA = "genpr.modes/1"
@@ -33,7 +33,7 @@ NAMED = 0.02
 class FoundModes:
     """Missed and invented modes of two sources."""
 
-    modes: Modes  # the clusters and classes, with rows
+    modes: Modes  # the clusters, with rows
     real: str  # source of the reals, as the user wrote it
     fake: str  # of the fakes
     real_names: tuple[str, ...]  # what to call the image of each row; empty when unknown
@@ -54,19 +54,10 @@ class FoundModes:
     def summary(self) -> tuple[str, ...]:
         """What came out, a sentence each."""
         found = self.modes
-        share = f"{found.uncovered_null:.1%}"
-        sentences = [
+        return (
             _sentence("missed", "reals", "covered by no fake", found.missed),
             _sentence("invented", "fakes", "off the reals' manifold", found.invented),
-        ]
-        worst = [each for each in found.classes if each.is_significant]
-        if worst:
-            named = ", ".join(f"{each.name} ({each.uncovered / each.size:.0%})" for each in worst[:3])
-            more = f" and {len(worst) - 3} more" if len(worst) > 3 else ""
-            sentences.append(f"classes most uncovered: {named}{more}, where {share} is expected")
-        elif found.classes:
-            sentences.append("classes: none is less covered than chance explains")
-        return tuple(sentences)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, with the names of the first 8 representatives of each cluster."""
@@ -79,12 +70,10 @@ class FoundModes:
             "seed": found.seed,
             "uncovered_k": found.uncovered_k,
             "outside_k": found.outside_k,
-            "uncovered_null": found.uncovered_null,
             "labels": dict(self.origins),
             "unlabeled": dict(self.unlabeled),
             "missed": [self._record("real", each) for each in found.missed],
             "invented": [self._record("fake", each) for each in found.invented],
-            "classes": [_with_verdict(each) for each in found.classes],
             "summary": list(self.summary),
             "notices": [asdict(item) for item in self.notices],
         }
@@ -94,7 +83,7 @@ class FoundModes:
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def _record(self, side: Literal["real", "fake"], cluster: ModeCluster) -> dict[str, Any]:
-        record = _with_verdict(cluster)
+        record = {**asdict(cluster), "is_significant": cluster.is_significant}
         rows = record.pop("rows")[:REPRESENTATIVES]
         record["classes"] = dict(cluster.classes)
         return {**record, "representatives": [{"row": row, "name": self.name_of(side, row)} for row in rows]}
@@ -183,10 +172,6 @@ def _embedded(
 
 def _report(progress: StageProgress, done: int, total: int) -> None:
     progress("neighbors", 100 * done // max(total, 1), 100)
-
-
-def _with_verdict(found: ModeCluster | ClassShare) -> dict[str, Any]:
-    return {**asdict(found), "is_significant": found.is_significant}
 
 
 def _sentence(verb: str, images: str, what: str, clusters: Sequence[ModeCluster]) -> str:

@@ -354,20 +354,6 @@ def complement_precision(counts: Memberships, k: int) -> float:
 
 
 @ball_metric(
-    "the same as coverage (diversity)",
-    reference=_KHAYATKHOEI,
-    over="real",
-    measures=None,  # or audits would judge coverage twice
-    real_ball=Ball,
-    null=_balls_hit("real"),
-    halves=_COVERAGE_HALVES,
-)
-def complement_recall(counts: Memberships, k: int) -> float:
-    """Fraction of real balls that contain at least one fake."""
-    return coverage(counts, k)
-
-
-@ball_metric(
     "share of fakes with k reals among 3 k fakes",
     reference=_CHEEMA,
     k=3,

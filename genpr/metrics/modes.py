@@ -9,7 +9,6 @@ statistic over all groups accounts for their number. Nothing is assumed of the d
 References:
     Westfall & Young 1993, "Resampling-Based Multiple Testing" (largest statistic).
     Phipson & Smyth 2010, "Permutation P-values Should Never Be Zero".
-    Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure".
     Johnson, Douze & Jégou 2021, "Billion-scale similarity search with GPUs" (FAISS, whose k-means finds the centers).
 """
 
@@ -17,9 +16,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -28,7 +26,6 @@ from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics.blocks import double_blocks, mean_of
-from genpr.metrics.null import balls_hit
 from genpr.metrics.real_manifold import ENGINE, PairProgress, tally
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
@@ -47,7 +44,6 @@ _FITTED = 200  # images per cluster that its center is found from
 _UNEQUAL = 4  # times as many images as the smaller set has that are used of the larger
 _BLOCK = 4096  # rows that are copied at a time
 _FIRST, _RANKED = 200, 499  # relabelings that scale the statistics, and those among which they rank
-_DIVISIONS = 200
 _RARE = 1e-4  # share of the balls that may reach beyond a list
 _STEPS = 20
 _KINDS, _KINDS_FITTED = 20, 5000  # clusters of the reals alone, and images that their centers are found from
@@ -62,7 +58,6 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Integers = NDArray[np.int64]
 Labels = Sequence[str | None] | None
-Group = TypeVar("Group", "ModeCluster", "ClassShare")
 Counts = tuple[Integers, Integers]
 """Of each group (g,): flagged images, and images that could be."""
 
@@ -91,38 +86,15 @@ class ModeCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassShare:
-    """A class of the reals."""
-
-    name: str
-    size: int  # reals of it
-    uncovered: int  # of these, covered by no fake
-    expected: float  # uncovered ones, were the fakes of a perfect generator
-    p: float  # chance of so many, adjusted for the number of classes (Holm)
-
-    @property
-    def excess(self) -> float:
-        """Share of the uncovered beyond the expected one."""
-        return (self.uncovered - self.expected) / self.size
-
-    @property
-    def is_significant(self) -> bool:
-        """Whether chance alone does not explain it."""
-        return self.p <= LEVEL and self.excess > 0
-
-
-@dataclass(frozen=True, slots=True)
 class Modes:
     """What a generator misses and what it invents; significant groups first, by how far their share is unexpected."""
 
     missed: tuple[ModeCluster, ...]  # clusters by their uncovered reals
     invented: tuple[ModeCluster, ...]  # the same clusters by their fakes outside
-    classes: tuple[ClassShare, ...]  # of the reals; empty where they are not known
     n_real: int  # reals that were used
     n_fake: int  # fakes that were used
     uncovered_k: int  # k of the balls in which fakes were looked for
     outside_k: int  # k of the balls in which the fakes themselves should lie
-    uncovered_null: float  # share of the reals that a perfect generator leaves uncovered
     seed: int  # of the clusters and the labelings
 
 
@@ -177,9 +149,7 @@ def modes_of(
     uncovered, outside = near.uncovered(is_real, ks[0]), near.outside(is_real, ks[1])
     missed = mixed.described(cells, is_real, uncovered, labels[0], expected[:count], p[:count])
     invented = mixed.described(cells, ~is_real, outside, labels[1], expected[count:], p[count:])
-    of_reals = None if labels[0] is None else [labels[0][row] for row in mixed.rows[is_real]]
-    classes, null = _class_shares(near, is_real, uncovered[is_real], of_reals, k=ks[0], seed=seed)
-    return Modes(missed, invented, classes, n, m, *ks, null, seed)
+    return Modes(missed, invented, n, m, *ks, seed)
 
 
 def _checked(features: Features, name: str, k: int) -> Tensor:
@@ -251,11 +221,7 @@ class _Mixed:
             size, others = (int((side & (cells == cell)).sum()) for side in (of_side, ~of_side))
             of_cell = float(expected[cell]), others, float(p[cell])
             found.append(ModeCluster(size, len(rows), *of_cell, tuple(rows), classes))
-        return _ranked(found)
-
-
-def _ranked(groups: Iterable[Group]) -> tuple[Group, ...]:
-    return tuple(sorted(groups, key=lambda each: (not each.is_significant, -each.excess)))
+        return tuple(sorted(found, key=lambda each: (not each.is_significant, -each.excess)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,15 +293,6 @@ class JointNeighbors:
                 break
         return flags
 
-    def nearest_of(self, is_real: Flags, k: int) -> tuple[Integers, NDArray[np.int32]]:
-        """Reals that have k others in their lists, (r,), and these, (r, k)."""
-        rows = np.flatnonzero(is_real)
-        among = is_real[self.index[rows]]
-        has_all = among.sum(axis=1) >= k
-        order = np.argsort(~among[has_all], axis=1, kind="stable")[:, :k]
-        rows = rows[has_all]
-        return rows, np.take_along_axis(self.index[rows], order, axis=1)
-
 
 def list_length(n_real: int, n_fake: int, k: int) -> int:
     """Least length of lists of which all but one in 10,000 hold k reals."""
@@ -347,58 +304,6 @@ def list_length(n_real: int, n_fake: int, k: int) -> int:
     while length < n_real + n_fake - 1 and chance_of_fewer() > _RARE:
         length += 1
     return min(length, n_real + n_fake - 1)
-
-
-def _class_shares(
-    near: JointNeighbors, is_real: Flags, uncovered: Flags, labels: Labels, *, k: int, seed: int
-) -> tuple[tuple[ClassShare, ...], float]:
-    """The classes of the reals (n,), of which some are `uncovered`, and the share that is expected to be.
-
-    Whatever its class, a real is uncovered by a perfect generator with the chance that the null of coverage gives. How
-    much counts of a class scatter is seen when the reals are divided at random as the two sets are.
-    """
-    n, m = int(is_real.sum()), int((~is_real).sum())
-    null = 1.0 - balls_hit(n, m, k)
-    names = sorted({label for label in labels or () if label is not None})
-    if labels is None or not names:
-        return (), null
-    place: dict[str | None, int] = {name: index for index, name in enumerate(names)}
-    # One more number for those without a class.
-    number = np.array([place.get(label, len(names)) for label in labels])
-    size = np.bincount(number, minlength=len(names))[: len(names)]
-    flagged = np.bincount(number[uncovered], minlength=len(names))[: len(names)]
-    spread = class_spread(near, is_real, number, m, k=k, seed=seed)[: len(names)]
-    p = holm(np.exp(-surprise(flagged, (null * size).astype(np.float64), spread)))
-    found = [
-        ClassShare(name, int(own), int(count), null * int(own), float(chance))
-        for name, own, count, chance in zip(names, size, flagged, p, strict=True)
-    ]
-    return _ranked(found), null
-
-
-def class_spread(
-    near: JointNeighbors, is_real: Flags, number: Integers, m: int, *, k: int, seed: int
-) -> Floats:
-    """`spread_of` each class, by reals that are called fake at random, one in as many as are fake of all: (c,)."""
-    rng = np.random.default_rng(seed)
-    n, count = len(number), int(number.max()) + 1
-    rows, others = near.nearest_of(is_real, k)
-    reals, own = np.flatnonzero(is_real), np.zeros(len(is_real), dtype=np.int64)
-    own[reals] = number
-    kept = max(round(n * n / (n + m)), 1)
-
-    def counted() -> Counts:
-        is_kept = np.zeros(len(is_real), dtype=bool)
-        is_kept[rng.permutation(reals)[:kept]] = True
-        flags = is_kept[rows] & is_kept[others].all(axis=1)
-        return (
-            np.bincount(own[rows[flags]], minlength=count),
-            np.bincount(own[rows[is_kept[rows]]], minlength=count),
-        )
-
-    found = [counted() for _ in range(_DIVISIONS)]
-    flagged, size = (np.array(part).sum(axis=0) for part in zip(*found, strict=True))
-    return spread_of(found, float(flagged.sum()) / max(float(size.sum()), 1.0))
 
 
 def excess_by_relabeling(
@@ -447,14 +352,6 @@ def surprise(flagged: Integers, mean: Floats, spread: Floats) -> Floats:
     chance = np.where(flagged > 0, chance, 1.0)
     with np.errstate(divide="ignore"):  # beyond float64 all are equally surprising
         return -np.log(chance)
-
-
-def holm(p: Floats) -> Floats:
-    """Adjusted p values (g,): the least level at which all of them together allow to reject each."""
-    order = np.argsort(p, kind="stable")
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
-    return adjusted
 
 
 def fitted_centers(part: Tensor, count: int, *, seed: int) -> Tensor:

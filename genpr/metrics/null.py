@@ -1,16 +1,13 @@
 """Nulls: what a perfect generator scores at these numbers of images.
 
-A perfect generator draws from the distribution of the reals. Then the n - 1 other reals and the m fakes around a real
-are exchangeable, so that the order in which they come, nearest first, is any of all orders with equal chance, whatever
-the distribution (without ties), its dimension and its curvature. How many fakes come before the k-th real, and so lie
-in its ball, has a negative hypergeometric distribution; coverage, its complement, covers, clipped coverage and witnessed
-coverage are expectations under it. Density is 1 on average at any sizes. The null of C_T, a standardized rank statistic
-of held-out reals against fakes, is N(0, 1).
+A perfect generator draws from the distribution of the reals. Then the n - 1 other reals and the m fakes around a real come
+in any order, nearest first, with equal chance, whatever the distribution (without ties) and its dimension. How many fakes
+come before the k-th real, and so lie in its ball, has a negative hypergeometric distribution, of which coverage, its
+complement, covers, clipped and witnessed coverage are expectations. Density is 1 on average at any sizes.
 
-The null of precision depends on the distribution. A fake of a perfect generator lies in the ball of a real exactly when
-it is among the k nearest neighbors of that real in the joint set. So the null is the share of points of in-degree at
-least 1 in the k-NN graph of n + 1 points. It falls with the hubness of the features: 1 - 4^-k on a curve, 1 - e^-k on a
-sphere of high dimension. The k-NN graph of the reals themselves estimates it (leave-one-out, `covered_share`).
+The null of precision depends on the distribution: a fake lies in the ball of a real exactly when it is among the k nearest
+neighbors of that real in the joint set, so the null is the share of points of in-degree at least 1 in the k-NN graph of
+n + 1 points, 1 - 4^-k on a curve and 1 - e^-k on a sphere of high dimension. The graph of the reals estimates it.
 
 References:
     Naeem et al. 2020, "Reliable Fidelity and Diversity Metrics for Generative Models" (density and coverage).
@@ -24,9 +21,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from genpr.errors import UsageError
-from genpr.validation import check_count
-
 _CHUNK_ELEMENTS = 2**20
 
 Floats = NDArray[np.float64]
@@ -36,11 +30,8 @@ def balls_hit(n_real: int, n_fake: int, k: int, *, at_least: int = 1) -> float:
     """Chance that the closed k-NN ball of a real contains at least `at_least` fakes of a perfect generator.
 
     This is the null of coverage; with the sizes swapped, that of complement precision; with k' neighbors and at least k,
-    that of covers; with k = 20 and at least 4, that of witnessed coverage before its calibration. For one fake it is
-    1 - prod_{i=1..k} (n - i) / (n + m - i).
+    that of covers. For one fake it is 1 - prod_{i=1..k} (n - i) / (n + m - i).
     """
-    _check_sizes(n_real, n_fake, k)
-    check_count(at_least, "at_least", least=1)
     if at_least > n_fake:
         return 0.0
     fewer = _shares_of_balls(n_real, np.array([n_fake]), k, at_least).sum()
@@ -52,7 +43,7 @@ def nn_accuracy_null(n_real: int, n_fake: int) -> float:
 
     The share of all n + m images whose nearest other image is of the same set (Schilling 1986).
     """
-    n, m = check_count(n_real, "n_real", least=1), check_count(n_fake, "n_fake", least=1)
+    n, m = n_real, n_fake
     return (n * (n - 1) + m * (m - 1)) / ((n + m) * (n + m - 1))
 
 
@@ -60,32 +51,19 @@ def calibrated_clipped_coverage(raw: ArrayLike, n_real: int, n_fake: int, k: int
     """Shares (p,) of good fakes, at most `most`, at which clipped coverage is expected to be `raw` (p,).
 
     `raw` is the mean over reals of min(1, fakes in the ball / k). Salvy et al. (2026) return the index of the first point
-    of the curve of that expectation that reaches `raw`, over n_fake + 1. That is a step function, in which the null itself
-    becomes n_fake / (n_fake + 1) and noise in the last bit of `raw` a whole step. Here the curve is inverted between its
-    points too: linearly, hence continuously, exactly m / n_fake where m good fakes are expected to bring `raw`, and 1 from
-    the null on. Both differ by at most 2 / n_fake.
+    of the curve of that expectation that reaches `raw`, over n_fake + 1: a step function, in which the null itself becomes
+    n_fake / (n_fake + 1). Here the curve is inverted linearly between its points, and is 1 from the null on. Both differ by
+    at most 2 / n_fake.
     """
-    _check_sizes(n_real, n_fake, k)
-    values = np.asarray(raw, dtype=np.float64)
-    if not ((values >= 0) & (values <= 1)).all():
-        raise UsageError(f"raw clipped coverage is between 0 and 1, not {raw!r}", code="bad-option")
-    check_count(most, "most", least=1)
-    return _good_fakes(1.0 - values, n_real, most * n_fake, k) / n_fake
+    return _good_fakes(1.0 - np.asarray(raw, dtype=np.float64), n_real, most * n_fake, k) / n_fake
 
 
 def covered_share(in_degrees: ArrayLike) -> float:
     """Leave-one-out null: share of points (n,) that lie in the ball of at least one other point of their set.
 
-    Of the graph of n reals it is the null of precision at n reals. The null of recall at m fakes is the same share on a
-    graph of m reals: precision depends on the number of reals alone, recall on that of the fakes.
+    Of the graph of n reals it is the null of precision at n reals, of that of m reals the null of recall at m fakes.
     """
     return float((np.asarray(in_degrees) >= 1).mean())
-
-
-def _check_sizes(n_real: object, n_fake: object, k: object) -> None:
-    n = check_count(n_real, "n_real", least=2)
-    check_count(n_fake, "n_fake", least=1)
-    check_count(k, "k", least=1, most=n - 1)
 
 
 def _shares_of_balls(n: int, m: NDArray[np.int64], k: int, count: int) -> Floats:

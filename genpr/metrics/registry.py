@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from genpr.metrics.frechet import Gaussian
     from genpr.metrics.real_manifold import PairProgress
 
 M = TypeVar("M", bound=Metric)
@@ -43,16 +43,18 @@ _ROUNDING = 1e-6  # of shares that are means of float32
 _LARGEST = 1e100  # beyond it, sums and axes of plots overflow
 
 
-def _frechet(real: Tensor | Gaussian, fake: Tensor | Gaussian, options: DistributionOptions) -> MetricValue:
-    from genpr.metrics.frechet import frechet_distance
+def _plain(module: str, function: str, *, of_fakes: bool = False) -> Callable[..., MetricValue]:
+    """A value without a spread, by a function of a module of metrics that is imported when it is called."""
 
-    return MetricValue(frechet_distance(real, fake, device=options.device), None)
+    def compute(real: object, fake: object, options: DistributionOptions) -> MetricValue:
+        sets = [fake] if of_fakes else [real, fake]
+        value = getattr(import_module(f"genpr.metrics.{module}"), function)(*sets, device=options.device)
+        return MetricValue(value, None)
+
+    return compute
 
 
-def _frechet_infinity(real: Tensor | Gaussian, fake: Tensor, options: DistributionOptions) -> MetricValue:
-    from genpr.metrics.frechet import frechet_infinity
-
-    return MetricValue(frechet_infinity(real, fake, device=options.device), None)
+_frechet = _plain("frechet", "frechet_distance")
 
 
 def _kernel(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
@@ -64,12 +66,6 @@ def _kernel(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricV
     if size == len(real) == len(fake):  # every subset is the whole of both sets
         return MetricValue(distance.mean, None, variant=variant)
     return MetricValue(distance.mean, None, distance.std, "subsets", variant=variant)
-
-
-def _cmmd(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
-    from genpr.metrics.kernel import cmmd
-
-    return MetricValue(cmmd(real, fake, device=options.device), None)
 
 
 def _inception_score(_real: object, fake: Tensor, options: DistributionOptions) -> MetricValue:
@@ -84,12 +80,6 @@ def _inception_score(_real: object, fake: Tensor, options: DistributionOptions) 
     if len(fake) <= chunk:
         return MetricValue(score.mean, None, variant=variant)
     return MetricValue(score.mean, None, score.std, "parts", variant=variant)
-
-
-def _vendi(_real: object, fake: Tensor, options: DistributionOptions) -> MetricValue:
-    from genpr.metrics.fakes_only import vendi_score
-
-    return MetricValue(vendi_score(fake, device=options.device), None)
 
 
 def _copying(
@@ -151,10 +141,20 @@ DISTRIBUTION_METRICS: list[Metric] = [
     _distance("kid", "kernel distance of Inception features", _BINKOWSKI, _kernel, space="inception"),
     _distance("fd_dinov2", "Fréchet distance of DINOv2 features", _STEIN, _frechet, space="dinov2-vitl14"),
     _distance(
-        "cmmd", "kernel distance of CLIP embeddings, x 1000", _JAYASUMANA, _cmmd, space="clip-vit-l-14-336"
+        "cmmd",
+        "kernel distance of CLIP embeddings, x 1000",
+        _JAYASUMANA,
+        _plain("kernel", "cmmd"),
+        space="clip-vit-l-14-336",
     ),
     _distance("fd", "Fréchet distance of the chosen features", _HEUSEL, _frechet),
-    _distance("fd_infinity", "the same, extrapolated to endless fakes", _CHONG, _frechet_infinity, least=3),
+    _distance(
+        "fd_infinity",
+        "the same, extrapolated to endless fakes",
+        _CHONG,
+        _plain("frechet", "frechet_infinity"),
+        least=3,
+    ),
     _distance("kd", "kernel distance of the chosen features", _BINKOWSKI, _kernel),
     DistributionMetric(
         name="is",
@@ -172,7 +172,7 @@ DISTRIBUTION_METRICS: list[Metric] = [
         kind="fakes-only",
         upper=None,
         reference="Friedman and Dieng 2023, arXiv:2210.02410",
-        compute=_vendi,
+        compute=_plain("fakes_only", "vendi_score", of_fakes=True),
     ),
 ]
 """In display order."""

@@ -5,35 +5,29 @@ by far more than its error. Halves drawn without replacement have no copies (Pol
 Confidence Regions Based on Subsamples under Minimal Assumptions").
 
 **Standard error.** Let A be the metric of a random half of the reals and a random half of the fakes, and A' that of the
-rows left over. A and A' share no image, so they are independent, and the mean of ((A - A') / 2)^2 over all data is
-Var(A) / 2, whatever the distribution. With a variance that falls like 1 / n, as that of metrics of k nearest neighbors
-does at fixed k, this is the variance of the metric of the whole sets. The mean over splits of one data set estimates it.
-The usual estimate, the variance of A over halves, is too large: with parts of variance a_c / n that depend on c images
-together (Hoeffding 1948) its expectation is the sum of a_c (2 - 2^(1 - c)) / n, that of the complementary halves the sum
-of a_c / n. In simulations the factor is 1.1 to 1.7 (see `benchmarks/bench_intervals.py`).
+rows left over. A and A' share no image, so the mean of ((A - A') / 2)^2 over all data is Var(A) / 2, whatever the
+distribution. With a variance that falls like 1 / n this is the variance of the metric of the whole sets, and the mean
+over splits of one data set estimates it. The variance of A over halves is too large: with parts of variance a_c / n that
+depend on c images together (Hoeffding 1948) its expectation is the sum of a_c (2 - 2^(1 - c)) / n, that of the
+complementary halves the sum of a_c / n.
 
 **Interval.** It is centered on the value of the whole sets, since halves are another size and have another mean. The
-quantile is Student's: each split adds a square of mean known to be zero; and were there infinitely many splits, the error
-would still be that of these data, which varies by some 10 % between draws of hundreds or thousands of images, as if there
-were 50 of them. Near 0 and 1, where splits may see no difference at all, an interval is never narrower than the exact
+quantile is Student's: each split adds a square of mean zero, and with infinitely many splits the error would still be that
+of these data, which varies by some 10 %, as if there were 50 of them. An interval is never narrower than the exact
 binomial one (Clopper & Pearson 1934) for as many independent images.
 
 **The best of many.** Let e_sj be half the difference of the metric j between the two halves of split s. The error of the
-difference of scores i and j has the variance mean over s of (e_si - e_sj)^2; errors of differences that share a score, or
-all the reals, are correlated as the e are. Where scores were made on other reals or other halves, their e stand in rows
-of their own, and the variances add up. Sums of the rows of e with random normal weights are normal with just these
-variances and correlations: the multiplier bootstrap (Chernozhukov, Chetverikov & Kato 2013, "Gaussian approximations and
-multiplier bootstrap for maxima of sums of high-dimensional random vectors"). Standard errors are estimates too, so the
-largest ratio of each draw is divided by the root of a chi-squared number over its degrees of freedom, one for all pairs:
-the ratio of one pair is then exactly Student's t.
+difference of scores i and j has the variance mean over s of (e_si - e_sj)^2. Scores of other reals or other halves have
+rows of e of their own. Sums of the rows of e with random normal weights have these variances and correlations: the
+multiplier bootstrap (Chernozhukov, Chetverikov & Kato 2013, "Gaussian approximations and multiplier bootstrap for maxima of
+sums of high-dimensional random vectors"). The largest ratio of each draw is divided by the root of a chi-squared number
+over its degrees of freedom, so that the ratio of one pair is exactly Student's t.
 
 A score is out if another one is higher by more than c standard errors of their difference (Hsu 1981, "Simultaneous
 Confidence Intervals for All Distances from the Best"). Here c is the 95 % quantile of the largest ratio over all pairs of
 a rival and a score that is still in; once some are out, c is found anew for the rest, until nobody leaves (step-down:
-Romano & Wolf 2005, "Exact and Approximate Stepdown Methods for Multiple Hypothesis Testing"). Before a true best would
-leave first, all true bests are still in, and c is at least the quantile of the errors that concern them. So with 95 % no
-true best is out; and of equal generators, none is. Intervals of the differences to the winner take the quantile over all
-pairs, since the winner is not known beforehand. For two scores all of this is `difference`.
+Romano & Wolf 2005, "Exact and Approximate Stepdown Methods for Multiple Hypothesis Testing"). So with 95 % no true best is
+out. Intervals of the differences to the winner take the quantile over all pairs. For two scores this is `difference`.
 """
 
 from __future__ import annotations
@@ -91,9 +85,8 @@ def standard_error(replicates: Tensor | NDArray[np.float64]) -> float:
 def lower_part(a: Tensor, b: Tensor) -> Tensor:
     """Replicates (B,) of the smaller of two metrics: those of the one whose interval reaches lower.
 
-    The smaller one of each half would vary less than that of the whole sets, where the two are near each other in halves
-    only: intervals of symmetric recall held the truth in 89 % of a simulation (d = 64, shift 3), those of the one that is
-    lower on average in 95 %. Where one varies far more, it is that one which makes the smaller one vary.
+    The smaller one of each half would vary less than that of the whole sets: intervals of symmetric recall held the truth
+    in 89 % of a simulation, those of the one that is lower on average in 95 %.
     """
     ends = [float(part.mean()) - student_quantile(len(part)) * standard_error(part) for part in (a, b)]
     return a if ends[0] <= ends[1] else b

@@ -215,18 +215,9 @@ def _entity_tables(found: EntitySummary, most: int, few: int) -> list[DetailTabl
 
 
 def modes_table(found: FoundModes, *, every: bool = False) -> str:
-    """Missed and invented modes: sentences, then a row per significant cluster (all if `every`), and per class."""
+    """Missed and invented modes: sentences, then a row per significant cluster (all if `every`)."""
     modes = found.modes
     tables = [_clusters(found, every, is_real=True), _clusters(found, every, is_real=False)]
-    if every or any(each.is_significant for each in modes.classes):
-        rows = (
-            (
-                *(each.name, f"{each.size:,}", f"{each.uncovered / each.size:.1%}"),
-                *(f"{each.expected / each.size:.1%}", f"{each.p:.2g}"),
-            )
-            for each in modes.classes
-        )
-        tables.append(DetailTable("", ("class", "reals", "uncovered", "expected", "p"), tuple(rows)))
     features = "features of an unknown extractor" if found.extractor is None else found.extractor.name
     lines = [
         "p: chance of any such cluster if real and fake were one distribution; up to .05 is shown",

@@ -205,8 +205,7 @@ def _mode_summaries(found: FoundModes | None, scores: PerImageScores) -> list[st
     if found is None:
         needed = f"at least {LEAST_IMAGES} images of each set are needed to find modes."
         return [f"{share}; {needed}" for share in shares]
-    missed, invented, *classes = (f"{capital(sentence)}." for sentence in found.summary)
-    return [" ".join([f"{shares[0]}.", missed, *classes]), f"{shares[1]}. {invented}"]
+    return [f"{share}. {capital(sentence)}." for share, sentence in zip(shares, found.summary, strict=True)]
 
 
 def _of_modes(

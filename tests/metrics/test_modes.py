@@ -14,10 +14,8 @@ from genpr.metrics.manifold import KNNManifold
 from genpr.metrics.modes import (
     JointNeighbors,
     RealKinds,
-    class_spread,
     excess_by_relabeling,
     fitted_centers,
-    holm,
     list_length,
     modes_of,
     nearest_centers,
@@ -93,11 +91,6 @@ def test_surprise_is_the_tail_of_a_negative_binomial():
     assert surprise(flagged, mean, spread) == pytest.approx(expected, abs=1e-9)
 
 
-def test_holms_adjustment():
-    assert holm(np.array([0.01, 0.04, 0.03])).tolist() == pytest.approx([0.03, 0.06, 0.06])
-    assert holm(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
-
-
 def test_p_is_the_place_among_random_labelings():
     """Independent flags: of 40 images called real, those of group 0 that are."""
     is_real, group = np.arange(80) < 40, (np.arange(80) % 4 == 0).astype(int)
@@ -126,25 +119,10 @@ def test_a_kind_that_is_left_out_comes_first(missed):
     assert sums.tolist() == sorted(sums.tolist())
 
 
-def test_counts_of_a_class_of_lumps_scatter_more(rng):
-    """Of 12 lumps of 8 images each, all of one are covered or none; the other class is spread out."""
-    lumps = np.repeat(50 * rng.normal(size=(12, 6)), 8, axis=0) + 0.01 * rng.normal(size=(96, 6))
-    near = joint_of(np.concatenate([lumps, rng.normal(size=(96, 6))]).astype(np.float32))
-    spread = class_spread(near, np.ones(192, bool), np.repeat([0, 1], 96), 192, k=3, seed=0)
-    assert spread[0] > 1.3 * spread[1]
-    assert spread[1] >= 1
-
-
-def test_its_class_comes_first_and_the_cluster_names_it(missed):
-    _, _, _, found = missed
-    assert found.classes[0].name == "kind 3"
-    assert found.classes[0].is_significant
-    assert found.classes[0].size == 40
-    assert not [each for each in found.classes[1:] if each.is_significant]
-    assert found.missed[0].classes[0][0] == "kind 3"
-    assert sum(count for _, count in found.missed[0].classes) == found.missed[0].flagged
-    assert sum(each.uncovered for each in found.classes) == sum(each.flagged for each in found.missed)
-    assert found.classes[1].expected == pytest.approx(40 * found.uncovered_null)
+def test_its_class_is_named(missed):
+    worst = missed[3].missed[0]
+    assert worst.classes[0][0] == "kind 3"
+    assert sum(count for _, count in worst.classes) == worst.flagged
 
 
 def test_noise_is_what_was_invented(missed):
@@ -166,23 +144,20 @@ def test_one_distribution_misses_and_invents_nothing(draw, case):
         "unequal": lambda: (draw(np.arange(300) % KINDS, 13), draw(np.arange(100) % KINDS, 14)),
     }
     real, fake = sets[case]()
-    found = modes_of(real, fake, real_labels=[str(row % 3) for row in range(len(real))], device="cpu")
-    groups = (*found.missed, *found.invented, *found.classes)
-    assert not [each for each in groups if each.is_significant]
+    found = modes_of(real, fake, device="cpu")
+    assert not [each for each in (*found.missed, *found.invented) if each.is_significant]
 
 
 @pytest.mark.slow
 def test_false_alarms_are_at_most_one_in_twenty(draw):
     """150 pairs of equal distribution: with a rate of .05, more than 14 alarms come in 1.2 % of such tests."""
-    alarms, of_classes = 0, 0
+    alarms = 0
     for run in range(150):
         rng = np.random.default_rng(run)
         kinds, others = rng.integers(0, KINDS, (2, 100))
-        found = modes_of(draw(kinds, 2 * run), draw(others, 2 * run + 1), real_labels=kinds, seed=run)
+        found = modes_of(draw(kinds, 2 * run), draw(others, 2 * run + 1), seed=run)
         alarms += any(each.is_significant for each in (*found.missed, *found.invented))
-        of_classes += any(each.is_significant for each in found.classes)
     assert alarms <= 14
-    assert of_classes <= 14
 
 
 def test_threads_change_nothing_and_are_left_as_they_were(rng, monkeypatch):
