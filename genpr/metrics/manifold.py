@@ -30,7 +30,7 @@ from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.index import Placed
 from genpr.runtime import resolve_device
-from genpr.storage import load_tensors, read_metadata, save_tensors
+from genpr.storage import load_tensors, save_tensors
 from genpr.validation import (
     Features,
     check_features,
@@ -158,19 +158,12 @@ class KNNManifold:
         Raises:
             DataError: The file is damaged ("file-damaged") or holds something else ("not-a-manifold").
         """
-        if read_metadata(Path(path)).get("format") != json.dumps(_FORMAT):
-            raise DataError(
-                f"{path} is not a manifold that KNNManifold.save wrote; is it a file of plain features?",
-                code="not-a-manifold",
-                path=str(path),
-            )
         tensors, metadata = load_tensors(Path(path))
         try:
             features, sq_radii, k, ties = _checked(tensors, metadata)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
-                f"{path} holds no manifold although its checksum is right ({type(error).__name__}: {error}); was it made "
-                "by another program?",
+                f"{path} is not a manifold that KNNManifold.save wrote ({error}); is it a file of plain features?",
                 code="not-a-manifold",
                 path=str(path),
             ) from error
@@ -181,6 +174,8 @@ class KNNManifold:
 
 def _checked(tensors: dict[str, Tensor], metadata: dict[str, str]) -> tuple[Tensor, Tensor, int, Ties]:
     """Features, squared radii, k and ties that `save` wrote; or an error, of anything else."""
+    if metadata.get("format") != json.dumps(_FORMAT):
+        raise ValueError("its format is another")
     k, ties = check_k(parse_json(metadata["k"])), parse_json(metadata["ties"])
     check_ties(ties)
     features, sq_radii = check_features(tensors["features"], "features"), tensors["sq_radii"]
@@ -305,7 +300,7 @@ def _scores(
 def ball_scores(
     real: RealManifold, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
 ) -> dict[str, float]:
-    """The ball metrics named in `ks`, each with its own k; nothing that none of them needs is computed."""
+    """The ball metrics named in `ks`, each with its own k."""
     found = memberships_of(real, fake, ks=ks, progress=progress)
     return {name: BALLS[name](found, k) for name, k in ks.items()}
 
@@ -313,7 +308,7 @@ def ball_scores(
 def memberships_of(
     real: RealManifold, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
 ) -> Memberships:
-    """The integer counts behind `ball_scores`, image by image. Arguments and errors are those of `ball_scores`."""
+    """The integer counts behind `ball_scores`, image by image; nothing that none of them needs is computed."""
     real_balls, fake_balls = needed_balls(ks)
     return real.memberships(fake, real_balls=real_balls, fake_balls=fake_balls, progress=progress)
 

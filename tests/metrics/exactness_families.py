@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 
 import numpy as np
 import oracle
@@ -77,24 +76,14 @@ def measure(real: NDArray, fake: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     return oracle.sq_distances(real, fake), *radii
 
 
-def reordered(counts: Counts, real_order: NDArray, fake_order: NDArray) -> Counts:
-    """What `counts` become when the rows of both sets are put in another order."""
-    orders = dict.fromkeys(("fakes_per_real_ball", "fake_balls_per_real"), real_order)
-    return {(table, k): values[orders.get(table, fake_order)] for (table, k), values in counts.items()}
+def counts_by_threads() -> dict[str, Counts]:
+    """`counts_of` by family, with two threads of torch and of FAISS, which may have an OpenMP each."""
+    import faiss
 
-
-def counts_by_threads() -> dict[tuple[str, int], Counts]:
-    """`counts_of` by family and number of threads, of torch and of FAISS, which may have an OpenMP each."""
-    counts = {}
-    for threads in (1, 2):
-        torch.set_num_threads(threads)
-        if find_spec("faiss") is not None:
-            import faiss
-
-            faiss.omp_set_num_threads(threads)
-        counts |= {(name, threads): counts_of(*make(name)) for name in names()}
-    counts["hard", 2] = counts_of(*make_large("hard"))
-    return counts
+    torch.set_num_threads(2)
+    faiss.omp_set_num_threads(2)
+    counts = {name: counts_of(*make(name)) for name in names()}
+    return counts | {"hard": counts_of(*make_large("hard"))}
 
 
 def names() -> list[str]:

@@ -117,19 +117,6 @@ def test_no_radii_give_nothing(engine, kind, rng):
 
 
 @kinds
-def test_one_side_alone_counts_what_both_count(kind, rng):
-    real, fake = rng.normal(size=(90, 4)).astype(np.float32), rng.normal(size=(70, 4)).astype(np.float32)
-    x, y = place(real, fake, kind=kind)
-    of_real, of_fake = sq_radii(x, [2, 5]), sq_radii(y, [3])
-    both = cross_counts(x, y, real_sq_radii=of_real, fake_sq_radii=of_fake)
-    one, other = cross_counts(x, y, real_sq_radii=of_real), cross_counts(x, y, fake_sq_radii=of_fake)
-    assert torch.equal(one.real_balls_per_fake, both.real_balls_per_fake)
-    assert torch.equal(one.fakes_per_real_ball, both.fakes_per_real_ball)
-    assert torch.equal(other.fake_balls_per_real, both.fake_balls_per_real)
-    assert torch.equal(other.reals_per_fake_ball, both.reals_per_fake_ball)
-
-
-@kinds
 @pytest.mark.parametrize("ties", TIES)
 def test_radii_of_any_size(kind, ties, rng):
     real, fake = rng.normal(size=(60, 5)).astype(np.float32), rng.normal(size=(50, 5)).astype(np.float32)

@@ -10,7 +10,6 @@ from counted_oracle import Pair
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genpr.errors import UsageError
 from genpr.metrics.manifold import memberships_of
 from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.real_manifold import RealManifold
@@ -263,13 +262,3 @@ class TestNeededBalls:
             found = counted(real, fake, {name: 2})
             assert 0 <= BALLS[name](found, 2) <= 10
             assert (set(found.real_balls_per_fake), set(found.fake_balls_per_real)) == tuple(map(set, needed))
-
-    def test_what_is_unknown_or_impossible_is_refused(self):
-        for ks, code in (
-            ({"accuracy": 1}, "unknown-metric"),
-            ({"recall": 0}, "bad-k"),
-            ({"f8": 2.5}, "bad-k"),
-        ):
-            with pytest.raises(UsageError) as error:
-                needed_balls(ks)
-            assert error.value.code == code

@@ -145,20 +145,6 @@ class TestNullOfRecall:
             }
             assert nulls == {"closed": 1, "strict": 0}
 
-    def test_it_is_found_once_for_each_number_of_fakes(self, rng, monkeypatch):
-        sizes, of = [], neighbor_metrics.Neighborhood.of
-
-        def counted(points, *args, **options):
-            sizes.append(len(points))
-            return of(points, *args, **options)
-
-        monkeypatch.setattr(neighbor_metrics.Neighborhood, "of", counted)
-        side = fitted(rng.normal(size=(50, 3)), {"recall": 3, "symmetric_recall": 3}, intervals=False)
-        for m in (20, 20, 30, 50):
-            values_of(side, rng.normal(size=(m, 3)))
-        # The reals; the fakes of each score; as many reals as fakes, once for each number.
-        assert sorted(sizes) == sorted([50, 20, 20, 20, 30, 30, 50])
-
 
 class TestIntervals:
     def test_exactly_the_metrics_that_can_be_resampled_have_replicates(self, together, off_center):
@@ -276,29 +262,6 @@ class TestScans:
         partner = own.argmin(axis=1)
         assert found.null == pytest.approx(1 - np.mean(partner[partner] == np.arange(48)))
         assert (found.source, found.replicates) == ("leave-one-out", None)
-
-    @pytest.mark.parametrize("ties", TIES)
-    def test_rarity(self, rng, ties):
-        real, fake = integers(rng, 40), integers(rng, 35, 2)
-        found = score(real, fake, {"rarity": 2, "precision": 1, "coverage": 5}, ties=ties)["rarity"]
-        sq_radii = oracle.kth_sq_distances(real, [2])[0]
-        inside = oracle.memberships(oracle.sq_distances(real, fake), sq_radii, ties)
-        smallest = [sq_radii[column].min() for column in inside.T if column.any()]
-        assert 0 < len(smallest) < 35
-        assert found.value == pytest.approx(
-            100 * np.mean([np.mean(sq_radii <= radius) for radius in smallest])
-        )
-        assert (found.null, found.source) == (None, None)
-
-    def test_realism(self, sets):
-        real, fake = sets
-        found = score(real, fake, {"realism": 2})["realism"]
-        radii = np.sqrt(oracle.kth_sq_distances(real, [2])[0])
-        kept = radii <= np.median(radii)
-        with np.errstate(divide="ignore"):
-            ratios = radii[kept, None] / np.sqrt(oracle.sq_distances(real[kept], fake))
-        assert found.value == pytest.approx(np.median(ratios.max(axis=0)), rel=1e-9)
-        assert (found.null, found.source) == (None, None)
 
     def test_no_value_where_there_is_none(self, rng):
         real = rng.normal(size=(40, 3))
