@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from genpr.errors import DataError, UsageError, short
+from genpr.errors import DataError, short
 from genpr.evaluation.tables import delimiter_of, read_csv, read_text
 from genpr.limits import parse_json
 from genpr.unicode_forms import normalize
@@ -37,19 +37,23 @@ _BRACKETS = {")": "(", "]": "[", "}": "{"}
 _UNSEEN = frozenset({"Cf", "Cc", "Cs"})  # zero-width and other format characters, controls, lone surrogates
 
 
-@lru_cache(maxsize=2**16)  # the same names come with every image
-def _normalize_short(name: str) -> str:
-    return _without_punctuation(normalize_text(name))
-
-
 def normalize_name(name: str) -> str:
-    """The spelling by which two names are compared; empty where nothing is left.
+    """The spelling by which two names are compared, without quotes and punctuation around it; empty where nothing is left.
 
     Example:
         >>> normalize_name("  Ｎeil\u00a0ARMSTRONG, ") == normalize_name("neil armstrong")
         True
     """
-    return _normalize_short(name) if len(name) <= 200 else _without_punctuation(normalize_text(name))
+    return _normalize_short(name) if len(name) <= 200 else _normalize(name)
+
+
+def _normalize(name: str) -> str:
+    begun = normalize_text(name).lstrip(_BEFORE)
+    # A bracket that closes what the name itself opens stays.
+    return begun.rstrip(_AFTER + "".join(end for end, start in _BRACKETS.items() if start not in begun))
+
+
+_normalize_short = lru_cache(maxsize=2**16)(_normalize)  # the same names come with every image
 
 
 def normalize_text(text: str) -> str:
@@ -63,12 +67,6 @@ def normalize_text(text: str) -> str:
     )
     words = " ".join(seen.translate(_ONE_SPELLING).split())
     return words.replace(f" {_DOT}", _DOT).replace(f"{_DOT} ", _DOT)
-
-
-def _without_punctuation(name: str) -> str:
-    """Without quotes and punctuation around it; a bracket that closes what the name itself opens stays."""
-    begun = name.lstrip(_BEFORE)
-    return begun.rstrip(_AFTER + "".join(end for end, start in _BRACKETS.items() if start not in begun))
 
 
 # Thai to Burmese, jamo, Khmer, radicals, kana, Han, Hangul: written without spaces between words.
@@ -123,10 +121,7 @@ class Vocabulary:
 
     @classmethod
     def of(
-        cls,
-        entities: Mapping[str, Sequence[str]] | Iterable[str],
-        *,
-        origin: str = "<vocabulary>",
+        cls, entities: Mapping[str, Sequence[str]] | Iterable[str], *, origin: str = "<vocabulary>"
     ) -> Vocabulary:
         """A vocabulary from a dictionary of entity -> aliases, or from names alone.
 
@@ -134,8 +129,8 @@ class Vocabulary:
             DataError: A name stands for two entities ("alias-conflict"), an entity has no name, or a name is no text
                 ("bad-vocabulary").
         """
-        aliases = entities if isinstance(entities, Mapping) else dict.fromkeys(_names(entities, origin), ())
         by_name: dict[str, str] = {}
+        aliases = entities if isinstance(entities, Mapping) else dict.fromkeys(_names(entities, origin), ())
         # Entities first: an alias that is another's own name is a conflict, in whatever order they come.
         for entity in aliases:
             _enter(by_name, entity, entity, origin, repeats=not isinstance(entities, Mapping))
@@ -148,11 +143,11 @@ class Vocabulary:
     def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
         """Read a file.
 
-        It is a `.txt` with a name per line, a `.csv` or `.tsv` with an entity and its aliases per line, or a `.json` with
-        `{"entity": ["alias", ...]}` or a list of names.
+        It is a `.csv` or `.tsv` with an entity and its aliases per line, a `.json` with `{"entity": ["alias", ...]}` or a list of
+        names, or any other text with a name per line.
 
         Raises:
-            UsageError: There is no such file, or it is of no such kind.
+            UsageError: There is no such file.
             DataError: It is damaged or empty ("bad-vocabulary"), or as `of`.
         """
         return cls.of(_read_vocabulary(Path(path)), origin=str(path))
@@ -234,12 +229,9 @@ def _enter(by_name: dict[str, str], name: object, entity: str, origin: str, *, r
         raise _bad(origin, f"{short(repr(name))} is no name")
     known = by_name.setdefault(key, entity)
     if known != entity and not (repeats and name == entity):
-        raise DataError(
-            f"{origin}: {short(str(name), 60)!r} stands for two entities, {short(known, 60)!r} and {short(entity, 60)!r}; "
-            "an alias belongs to one of them, and the other needs a longer name",
-            code="alias-conflict",
-            path=origin,
-        )
+        names = " and ".join(repr(short(each, 60)) for each in (known, entity))
+        message = f"{origin}: {short(str(name), 60)!r} stands for two entities, {names}"
+        raise DataError(message, code="alias-conflict", path=origin)
 
 
 def _bad(origin: str, why: str) -> DataError:
@@ -251,36 +243,27 @@ def _bad(origin: str, why: str) -> DataError:
 
 
 def _read_vocabulary(path: Path) -> Any:  # noqa: ANN401 - checked by Vocabulary.of
-    suffix, origin = path.suffix.lower(), str(path)
-    if suffix not in {".txt", ".csv", ".tsv", ".json"}:
-        raise UsageError(
-            f"{path} is of unknown kind ({suffix or 'no suffix'}); a vocabulary is a .txt with a name per line, a "
-            '.csv of entity,alias,..., or a .json of {"entity": ["alias", ...]}',
-            code="vocabulary-kind",
-            path=origin,
-        )
-    text = read_text(path, "a vocabulary")
-    if suffix == ".txt":
-        found: Any = [line.strip() for line in text.splitlines() if line.strip()]
-    elif suffix == ".json":
+    text, suffix = read_text(path, "a vocabulary"), path.suffix.lower()
+    if suffix == ".json":
         try:
             found = parse_json(text)
         except ValueError as error:
-            raise _bad(origin, f"it is no JSON ({error})") from error
+            raise _bad(str(path), f"it is no JSON ({error})") from error
         if isinstance(found, dict):
             found = {entity: [names] if isinstance(names, str) else names for entity, names in found.items()}
-    else:
+    elif suffix in {".csv", ".tsv"}:
         found = _from_csv(path, text)
+    else:
+        found = [line.strip() for line in text.splitlines() if line.strip()]
     if not found:
-        raise _bad(origin, "it holds no names")
+        raise _bad(str(path), "it holds no names")
     return found
 
 
 def _from_csv(path: Path, text: str) -> dict[str, list[str]]:
     """An entity and its aliases per line; one entity may have several lines."""
     rows = [[cell.strip() for cell in row] for _, row in read_csv(text, str(path), delimiter_of(path))]
-    heads = [normalize_name(cell) for cell in rows[0]] if rows else []
-    if heads[:1] == ["entity"] or heads[1:2] in (["alias"], ["aliases"]):
+    if rows and (rows[0][0].lower() == "entity" or rows[0][1:2] in (["alias"], ["aliases"])):
         rows = rows[1:]
     aliases: dict[str, list[str]] = {}
     for entity, *others in rows:
@@ -313,31 +296,28 @@ def load_vocabulary(
     return closed, table if closed is None else closed
 
 
-_IN_BRACKETS = re.compile(r"([^()（）]+)[(（]([^()（）]+)[)）]")
 _COUNTED = re.compile(
     r"(?:an?|the|one|two|three|four|five|several|some|\d{1,3})\s+(\S.*)", re.IGNORECASE | re.DOTALL
 )
+_IN_BRACKETS = re.compile(r"([^()（）]+)[(（][^()（）]+[)）]")
 
 
 class CanonicalNames:
     """Canonical names of entities: those of a table where it has them, else the first registered spelling."""
 
     def __init__(self, table: Vocabulary | None) -> None:
-        self._table = table
-        self._spelling: dict[str, str] = {}
+        self._entities = {} if table is None else dict(table.by_name)
 
     def get(self, name: str) -> str | None:
         """The entity that a name means; None if it is unknown."""
-        canonical = None if self._table is None else self._table.canonical(name)
-        return canonical if canonical is not None else self._spelling.get(normalize_name(name))
+        return self._entities.get(normalize_name(name))
 
     def register(self, names: Iterable[str]) -> tuple[str, ...]:
         """The entities that expected names mean, each once; unknown names become entities."""
-        names = list(names)
-        for name in names:
-            if self.get(name) is None and (key := normalize_name(name)):
-                self._spelling[key] = name.strip()
-        return tuple(dict.fromkeys(entity for name in names if (entity := self.get(name)) is not None))
+        found = [
+            self._entities.setdefault(key, name.strip()) for name in names if (key := normalize_name(name))
+        ]
+        return tuple(dict.fromkeys(found))
 
     def match(self, names: Iterable[str]) -> tuple[str, ...]:
         """The entities that found names mean, each once; unknown names are normalized."""
@@ -346,9 +326,7 @@ class CanonicalNames:
     def _match(self, name: str) -> str:
         """`a cat`, `2 cat` and `cat (left)` are unknown names that mean a cat if that is known."""
         known = self.get(name)
-        if known is None and (counted := _COUNTED.fullmatch(name.strip())):
-            known = self.get(counted[1])
-        if known is None and (parts := _IN_BRACKETS.fullmatch(name.strip())):
-            within = {entity for part in parts.groups() if (entity := self.get(part)) is not None}
-            known = within.pop() if len(within) == 1 else None
+        for form in (_COUNTED, _IN_BRACKETS):
+            if known is None and (within := form.fullmatch(name.strip())):
+                known = self.get(within[1])
         return known if known is not None else normalize_name(name)

@@ -118,7 +118,7 @@ def test_search_is_its_definition(texts, data):
 def test_names_learn_and_forgive_brackets():
     names = CanonicalNames(Vocabulary.of({"dog": ["puppy"]}))
     assert names.register(["Cat", "puppy", "cat", "..."]) == ("Cat", "dog")
-    found = names.match(["CAT (left)", "dog (a puppy)", "bird (blue)", "数 (cat)"])
+    found = names.match(["CAT (left)", "dog (a puppy)", "bird (blue)"])
     assert found == ("Cat", "dog", "bird (blue)")
     assert names.match(["a cat", "Two dogs", "the puppy", "2 cat"]) == ("Cat", "two dogs", "dog")
     assert names.get("bird") is None
@@ -150,12 +150,12 @@ def test_vocabularies_are_read_from_files(tmp_path):
         ("a.csv", ",kitty\n", DataError, "bad-vocabulary"),
         ("b.txt", "\n \n", DataError, "bad-vocabulary"),
         ("e.json", "3", DataError, "bad-vocabulary"),
-        ("g.xlsx", "PK", UsageError, "vocabulary-kind"),
+        ("none.csv", None, UsageError, "path-not-found"),
         ("h.csv", "cat,pet\ndog,pet\n", DataError, "alias-conflict"),
     ],
     ids=range(5),
 )
 def test_damaged_vocabularies_are_refused(tmp_path, name, text, error, code):
     with pytest.raises(error) as caught:
-        Vocabulary.load(write(tmp_path, name, text))
+        Vocabulary.load(tmp_path / name if text is None else write(tmp_path, name, text))
     assert caught.value.code == code
