@@ -25,7 +25,7 @@ from genpr.conditional.entity_scores import (
 )
 from genpr.conditional.options import EntityKeywords, EntityOptions
 from genpr.conditional.shared import embed_matched
-from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, load_vocabulary
+from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, load_vocabulary
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.diagnostics import decoding_notices
 from genpr.evaluation.result import ClassifierSummary, EntityThreshold, Identities, Result, SideSummary
@@ -102,15 +102,21 @@ def _score(expected: object, images: object, options: EntityOptions, embedder: E
     opened = open_input(images, "fake")
     calibration = None if options.calibrate_on is None else open_input(options.calibrate_on, "real")
     started = time.perf_counter()
-    closed, _ = load_vocabulary(options.vocabulary, options.aliases)
     classifier = _load_classifier(options.by, embedder)
-    vocabulary, what = _vocabulary(closed, options.aliases, classifier)
-    expectations = _expectations(expected, options.exclude, vocabulary, what)
+    vocabulary, what = _vocabulary(options, classifier)
+    expectations = read_expectations(
+        expected, CanonicalNames(vocabulary), vocabulary, options.exclude, closed=what
+    )
+    excluded = dict.fromkeys(name for row in expectations.rows for name in row.excluded)
+    if unseen := [name for name in excluded if name not in vocabulary]:
+        raise UsageError(
+            f"{len(unseen):,} entities that must not be there ({some(unseen)}) are not in {what}, so they are never looked for",
+            code="unseen-entities",
+        )
     labels = None
     if calibration is not None:
-        labels = read_expectations(
-            options.calibrate_expected, CanonicalNames(vocabulary), vocabulary, closed=None
-        )
+        names = CanonicalNames(vocabulary)
+        labels = read_expectations(options.calibrate_expected, names, vocabulary, closed=None)
     elif classifier.classes is None:
         raise UsageError(
             f"cosines of {classifier.name} have no natural threshold; needed are labeled images, best real ones, to choose one for "
@@ -121,16 +127,26 @@ def _score(expected: object, images: object, options: EntityOptions, embedder: E
     seconds = {"reading": time.perf_counter() - started}
     scored = _embedded(opened, "images", expectations, classifier, scorer)
     labeled = None
-    if calibration is None or labels is None:
-        chosen = [EntityThreshold(entity, (DETECTED,), False, None, None) for entity in vocabulary]
-    else:
+    chosen = [EntityThreshold(entity, (DETECTED,), False, None, None) for entity in vocabulary]
+    if calibration is not None and labels is not None:
         labeled = _embedded(calibration, "calibration", labels, classifier, scorer)
-        found = calibrate(labeled.scores, _presence_matrix(labeled.expectations, vocabulary))
-        rates = zip(found.sensitivity.tolist(), found.false_positive_rate.tolist(), strict=True)
-        known = [[None if rate != rate else rate for rate in each] for each in rates]
-        columns = zip(vocabulary, found.thresholds.tolist(), found.is_own.tolist(), known, strict=True)
-        chosen = [EntityThreshold(entity, (level,), own, *each) for entity, level, own, each in columns]
+        chosen = _calibrated(labeled, vocabulary)
     return _result(scored, chosen, vocabulary, classifier, labeled, seconds)
+
+
+def _vocabulary(options: EntityOptions, classifier: _Classifier) -> tuple[Vocabulary, str]:
+    """What is looked for, and what to call it."""
+    closed, _ = load_vocabulary(options.vocabulary, options.aliases)
+    if closed is not None:
+        return closed, "the vocabulary"
+    if classifier.classes is None:
+        raise UsageError(
+            f"{classifier.name} classifies by any name; needed is a vocabulary (--vocabulary FILE) of all that could be there",
+            code="no-vocabulary",
+        )
+    classes, _ = load_vocabulary(Vocabulary.of(classifier.classes, origin="<classes>"), options.aliases)
+    assert classes is not None
+    return classes, f"the {len(classes):,} classes of {short(classifier.name, 60)}"
 
 
 @dataclass(frozen=True)
@@ -190,14 +206,7 @@ def _load_classifier(by: object, embedder: Embedder) -> _Classifier:
         by = load_detector(by, weights=options.weights, device=embedder.device, offline=options.offline)
     elif isinstance(by, str):
         name = "clip-vit-b-32" if by == "clip" else by
-        try:
-            check_has_text(name)
-        except UsageError as error:
-            raise UsageError(
-                f"{name!r} recognizes no entities; needed is a model that embeds texts, too (clip, clip-vit-l-14, "
-                f"open_clip:MODEL:PRETRAINED), a detector ({', '.join(DETECTORS)}), or path/to/file.py:factory",
-                code=error.code,
-            ) from error
+        check_has_text(name)
         if not is_custom(name):
             name = canonical_name(name)
             return _Classifier(name, name, None, embedder)
@@ -213,34 +222,6 @@ def _load_classifier(by: object, embedder: Embedder) -> _Classifier:
     )
     # One image at a time: a detector may pad those of a batch to one size, which moves scores.
     return _Classifier(detecting.name, detecting, detecting.names, embedder.with_options(batch_size=1))
-
-
-def _vocabulary(
-    closed: Vocabulary | None, aliases: Words | None, classifier: _Classifier
-) -> tuple[Vocabulary, str]:
-    """What is looked for, and what to call it."""
-    if closed is not None:
-        return closed, "the vocabulary"
-    if classifier.classes is None:
-        raise UsageError(
-            f"{classifier.name} classifies by any name; needed is a vocabulary (--vocabulary FILE) of all that could be there",
-            code="no-vocabulary",
-        )
-    classes, _ = load_vocabulary(Vocabulary.of(classifier.classes, origin="<classes>"), aliases)
-    assert classes is not None
-    return classes, f"the {len(classes):,} classes of {short(classifier.name, 60)}"
-
-
-def _expectations(expected: object, exclude: Words | None, vocabulary: Vocabulary, what: str) -> Expectations:
-    """What should be in each image."""
-    expectations = read_expectations(expected, CanonicalNames(vocabulary), vocabulary, exclude, closed=what)
-    excluded = dict.fromkeys(name for row in expectations.rows for name in row.excluded)
-    if unseen := [name for name in excluded if name not in vocabulary]:
-        raise UsageError(
-            f"{len(unseen):,} entities that must not be there ({some(unseen)}) are not in {what}, so they are never looked for",
-            code="unseen-entities",
-        )
-    return expectations
 
 
 @dataclass(frozen=True)
@@ -268,13 +249,14 @@ def _embedded(
     return _Embedded(replace(expectations, rows=chosen), found.features, scores)
 
 
-def _presence_matrix(expectations: Expectations, vocabulary: Vocabulary) -> Tensor:
-    """Which entities are expected in each image, (n, E) bool; other names are ignored."""
-    rows = [
-        [entity in names for entity in vocabulary]
-        for names in (set(row.expected) for row in expectations.rows)
-    ]
-    return torch.tensor(rows, dtype=torch.bool)
+def _calibrated(labeled: _Embedded, vocabulary: Vocabulary) -> list[EntityThreshold]:
+    """Thresholds chosen on labeled images; names beside the vocabulary are ignored."""
+    rows = [set(row.expected) for row in labeled.expectations.rows]
+    found = calibrate(labeled.scores, torch.tensor([[name in row for name in vocabulary] for row in rows]))
+    rates = zip(found.sensitivity.tolist(), found.false_positive_rate.tolist(), strict=True)
+    known = [[None if rate != rate else rate for rate in each] for each in rates]
+    columns = zip(vocabulary, found.thresholds.tolist(), found.is_own.tolist(), known, strict=True)
+    return [EntityThreshold(entity, (level,), own, *each) for entity, level, own, each in columns]
 
 
 def _result(
