@@ -198,7 +198,7 @@ class _Ranked:
     values: dict[str, MetricValue]
     undefined: list[str]
     ranks: Sequence[ImageRank]
-    pools: tuple[int, int | None]
+    pools: tuple[int, int]
 
 
 def _rank(
@@ -220,18 +220,14 @@ def _rank(
     )
     units = assignment.unit_of_image, assignment.unit_of_text
     by_image = rank(images, vectors, assignment.of_image, units)
-    values, undefined = by_image.values("")
-    image_pool = None
-    if options.text_to_image:
-        image, text = assignment.pairs
-        own = [[row] for row in image.tolist()]
-        by_text = rank(vectors[torch.from_numpy(text)], images, own, (units[1][text], units[0]))
-        others, lacking = by_text.values("t2i_")
-        values, undefined, image_pool = values | others, [*undefined, *lacking], by_text.pool
+    image, text = assignment.pairs
+    own = [[row] for row in image.tolist()]
+    by_text = rank(vectors[torch.from_numpy(text)], images, own, (units[1][text], units[0]))
+    (values, undefined), (others, lacking) = by_image.values(""), by_text.values("t2i_")
     similarity = FeaturePairs(images, vectors, "cosine")
-    values["alignment.clip_score"] = clip_score(assignment, similarity, seed=options.seed)
+    score = {"alignment.clip_score": clip_score(assignment, similarity, seed=options.seed)}
     ranks = image_ranks(names, assignment.texts, by_image, similarity)
-    return _Ranked(values, undefined, ranks, (by_image.pool, image_pool))
+    return _Ranked(values | others | score, undefined + lacking, ranks, (by_image.pool, by_text.pool))
 
 
 def _find_copies(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +16,21 @@ if TYPE_CHECKING:
     from genpr.conditional.vocabulary import Words
 
 
-def _parse_cosine(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan  # refused with the range
+def _check_extractor(extractor: object) -> None:
+    if isinstance(extractor, str):
+        check_has_text(extractor)
+
+
+def _check_cosine(cosine: object) -> None:
+    if type(cosine) not in (int, float) or not -1 <= cosine <= 1:  # type: ignore[operator]
+        raise UsageError(
+            f"threshold must be a cosine, from -1 to 1, not {cosine!r:.60}", code="bad-threshold"
+        )
+
+
+def _check_prefix(prefix: object) -> None:
+    if not isinstance(prefix, str) or "\0" in prefix:
+        raise UsageError(f"prefix must be a text, not {prefix!r:.60}", code="bad-option")
 
 
 class AlignKeywords(EmbedKeywords, total=False):
@@ -29,7 +38,6 @@ class AlignKeywords(EmbedKeywords, total=False):
 
     extractor: str | FeatureExtractor
     distractors: int
-    text_to_image: bool
     prefix: str
     copies_of: object
     threshold: float
@@ -47,6 +55,7 @@ class AlignOptions(EmbedOptions):
         "clip-vit-b-32",
         "A CLIP model (see `genpr list extractors`), package.module:factory, or path/file.py:factory; in Python also an "
         "object that has `encode_text`: see `genpr.features.text.load_text_encoder`.",
+        check=_check_extractor,
         metavar="NAME",
     )
     distractors: int = option(
@@ -55,10 +64,10 @@ class AlignOptions(EmbedOptions):
         "reported.",
         least=1,
     )
-    text_to_image: bool = option(True, "Let each prompt rank images, too.")
     prefix: str = option(
         "",
         'Put in front of every prompt, such as "A photo depicts " for the CLIPScore of its authors.',
+        check=_check_prefix,
         metavar="TEXT",
     )
     copies_of: object = option(
@@ -71,30 +80,20 @@ class AlignOptions(EmbedOptions):
         0.5,
         "Cosine above which an image counts as a copy; 0.5 is meant for features of copy detection (SSCD), so choose it by "
         "the null for others.",
-        parse=_parse_cosine,
+        check=_check_cosine,
         metavar="COSINE",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.extractor, str):
-            check_has_text(self.extractor)
         if self.seed < 0:  # of a bit generator, which takes no others
             raise UsageError(f"seed must be at least 0, not {self.seed}", code="bad-option")
-        if not isinstance(self.prefix, str) or "\0" in self.prefix:
-            raise UsageError(f"prefix must be a text, not {self.prefix!r:.60}", code="bad-option")
-        if type(self.threshold) not in (int, float) or not -1 <= self.threshold <= 1:
-            raise UsageError(
-                f"threshold must be a cosine, from -1 to 1, not {self.threshold!r:.60}", code="bad-threshold"
-            )
 
     @property
     def names(self) -> list[str]:
         """The metrics that a result will have, if they have a value."""
-        names = [name for name in CONDITIONAL if name.startswith(("retrieval.", "alignment."))]
-        if self.copies_of is None:
-            names.remove("retrieval.copy_rate")
-        return [name for name in names if self.text_to_image or not name.startswith("retrieval.t2i_")]
+        names = [name for name, info in CONDITIONAL.items() if info.family in ("retrieval", "alignment")]
+        return [name for name in names if self.copies_of is not None or name != "retrieval.copy_rate"]
 
 
 class EntityKeywords(EmbedKeywords, total=False):

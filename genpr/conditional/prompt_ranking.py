@@ -59,12 +59,7 @@ class PromptAssignment:
             grouped = [(index[text], prompt.group) for text, prompt in each if prompt.group is not None]
             pairs += [(first_of_group.setdefault(group, text), text) for text, group in grouped]
         unit = _components(pairs, len(texts))
-        return cls(
-            tuple(texts),
-            tuple(rows),
-            unit,
-            np.array([unit[row[0]] for row in rows], dtype=np.int64),
-        )
+        return cls(tuple(texts), tuple(rows), unit, unit[[row[0] for row in rows]])
 
     @property
     def n_units(self) -> int:
@@ -193,11 +188,6 @@ class ImageRank(Misranked):
     row: int = 0
     pool: int = 0
 
-    @property
-    def is_failure(self) -> bool:
-        """Whether another prompt is ranked before its own, or tied with it."""
-        return self.rank > 1
-
 
 def image_ranks(
     names: Sequence[str], texts: Sequence[str], ranking: PoolRanking, similarity: FeaturePairs
@@ -233,5 +223,7 @@ def image_ranks(
 
 def worst_first(ranks: Sequence[ImageRank]) -> list[ImageRank]:
     """Images that do not rank their own prompt alone first, the lowest rank first; then the largest difference of scores."""
-    failed = [each for each in ranks if each.is_failure]
-    return sorted(failed, key=lambda each: (-each.rank, each.score - each.winner_score, each.row))
+    return sorted(
+        (each for each in ranks if each.rank > 1),
+        key=lambda each: (-each.rank, each.score - each.winner_score, each.row),
+    )

@@ -119,10 +119,7 @@ def test_text_to_image_ranks_images_and_not_texts():
     one_sided[::2] = IMAGES[0]
     result = align(one_sided, PROMPTS)
     assert result["retrieval.t2i_r_precision"] < 0.6
-    there = align(one_sided, PROMPTS, text_to_image=False)
-    assert list(there.metrics) == [*I2T, "alignment.clip_score"]
-    assert there["retrieval.hit_10"] == result["retrieval.hit_10"]
-    assert there.alignment.image_pool is None
+    assert result["retrieval.hit_10"] > 0.9
 
 
 def test_images_of_one_prompt_never_compete_and_are_one_unit():
