@@ -37,8 +37,8 @@ _PAIRS = 2**18  # compared at once
 class PromptAssignment:
     """Which of t different texts (sorted, equal but for spaces) belong to each of n images.
 
-    Images that share a text, texts of one image and texts of one group form a unit; only different units compete. Units
-    are numbered by their first text.
+    Images that share a text, and texts of one image, form a unit; only different units compete. Units are numbered by their
+    first text.
     """
 
     texts: tuple[str, ...]
@@ -49,15 +49,11 @@ class PromptAssignment:
     @classmethod
     def of(cls, captions: Sequence[Captions]) -> PromptAssignment:
         """The assignment of the prompts of n images."""
-        plain = [[(normalize_prompt(prompt.text), prompt) for prompt in each] for each in captions]
-        texts = sorted({text for each in plain for text, _ in each})
+        plain = [list(dict.fromkeys(map(normalize_prompt, each))) for each in captions]
+        texts = sorted({text for each in plain for text in each})
         index = {text: number for number, text in enumerate(texts)}
-        rows = [tuple(dict.fromkeys(index[text] for text, _ in each)) for each in plain]
-        pairs, first_of_group = [], dict[str, int]()
-        for each, row in zip(plain, rows, strict=True):
-            pairs += [(row[0], text) for text in row]
-            grouped = [(index[text], prompt.group) for text, prompt in each if prompt.group is not None]
-            pairs += [(first_of_group.setdefault(group, text), text) for text, group in grouped]
+        rows = [tuple(index[text] for text in each) for each in plain]
+        pairs = [(row[0], text) for row in rows for text in row]
         unit = _components(pairs, len(texts))
         return cls(tuple(texts), tuple(rows), unit, unit[[row[0] for row in rows]])
 

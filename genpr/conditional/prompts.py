@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,22 +26,13 @@ _FORMAT = TableFormat(
     fields=columns(
         id="filename 图片 文件名 file name image path imagepath imagename filepath",
         prompt="prompt caption text prompts captions texts 提示词 描述",
-        group="group groupid promptgroup",
     ),
     main="prompt",
     headless=("id", "prompt"),
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """One prompt of an image, and its group, of which prompts are never ranked against each other."""
-
-    text: str
-    group: str | None = None
-
-
-Captions: TypeAlias = tuple[Prompt, ...]
+Captions: TypeAlias = tuple[str, ...]
 """All prompts of one image: one or more."""
 
 Prompts: TypeAlias = ImageValues[Captions]
@@ -110,39 +100,29 @@ def _coco(value: Any, origin: str) -> list[Any] | None:  # noqa: ANN401 - any JS
         raise _FORMAT.error(origin, reason) from error
 
 
-def _captions(row: TableRow, origin: str) -> Captions:
-    """The prompts of one row, which may hold several at once."""
-    value, group = row.values.get("prompt"), row.values.get("group") or None
-    if value is None:
-        raise _FORMAT.error(origin, f"{row.where} has no prompt; needed is one of prompt, caption, text")
-    if group is not None and not isinstance(group, str | int):
-        raise _FORMAT.error(origin, f"the group of {row.where} is {short(repr(group))}, needed is a name")
-    texts = value if isinstance(value, list | tuple) and value else [value]
-    named = None if group is None else str(group)
-    return tuple(Prompt(_checked(text, origin, row.where), named) for text in texts)
-
-
 def _joined(rows: Sequence[TableRow], origin: str) -> Prompts:
     """Prompts by name, several of one name in their order, or in order where rows have no names."""
     named = any("id" in row.values for row in rows)
-    found: dict[str, dict[str, Prompt]] = {}
+    found: dict[str, list[str]] = {}
     for at, row in enumerate(rows):
         name = _checked(row.values.get("id"), origin, row.where, is_name=True) if named else str(at)
-        known = found.setdefault(plain_path(name), {})
-        for prompt in _captions(row, origin):
-            if known.setdefault(prompt.text, prompt) is not prompt:
-                reason = f"{row.where} repeats a prompt of the same image"
-                raise _FORMAT.error(origin, reason, code="prompt-repeated")
+        known, given = found.setdefault(plain_path(name), []), row.values.get("prompt")
+        for text in given if isinstance(given, list | tuple) and given else [given]:
+            known.append(_checked(text, origin, row.where))
+        if len(set(known)) < len(known):
+            reason = f"{row.where} repeats a prompt of the same image"
+            raise _FORMAT.error(origin, reason, code="prompt-repeated")
     if not found:
         raise _FORMAT.error(origin, "it is empty")
-    values = {name: tuple(known.values()) for name, known in found.items()}
+    values = {name: tuple(known) for name, known in found.items()}
     return ImageValues(values if named else tuple(values.values()), origin, "prompt")
 
 
 def _checked(text: object, origin: str, where: str, *, is_name: bool = False) -> str:
     """A prompt or name without spaces around it; refused if it is empty, too long, or not valid text."""
     if not isinstance(text, str):
-        raise _FORMAT.error(origin, f"{where} holds {short(repr(text))} where a text is needed")
+        reason = f"{where} holds {short(repr(text))} where a {'name' if is_name else 'prompt'} is needed"
+        raise _FORMAT.error(origin, reason)
     if not text.strip():
         raise _FORMAT.error(origin, f"the text of {where} is empty", code="prompt-empty")
     is_half = any("\ud800" <= c <= "\udfff" for c in text)  # lone surrogates; names of files may be any bytes

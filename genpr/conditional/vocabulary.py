@@ -160,13 +160,13 @@ class Vocabulary:
         Raises:
             DataError: The two disagree about a name ("alias-conflict").
         """
-        renamed = {entity: table.by_name.get(normalize_name(entity), entity) for entity in self.entities}
-        names = {name: renamed[entity] for name, entity in self.by_name.items()}
-        origin, ours = f"{self.origin} with {table.origin}", set(renamed.values())
+        aliases: dict[str, list[str]] = {}
+        for name, entity in self.by_name.items():
+            aliases.setdefault(table.by_name.get(normalize_name(entity), entity), []).append(name)
         for name, entity in table.by_name.items():
-            if entity in ours or name in names:
-                _enter(names, name, entity, origin)
-        return Vocabulary(tuple(dict.fromkeys(names.values())), names, origin)
+            if entity in aliases or name in self.by_name:
+                aliases.setdefault(entity, []).append(name)
+        return Vocabulary.of(aliases, origin=f"{self.origin} with {table.origin}")
 
     def canonical(self, name: str) -> str | None:
         """The entity that a name or an alias stands for; None if it is unknown."""

@@ -30,7 +30,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from genpr.errors import DataError, UsageError
+from genpr.errors import DataError, UsageError, short
 from genpr.metrics.ranking_values import LEAST_UNITS, halved
 from genpr.metrics.uncertainty import Interval, interval_of, standard_error
 
@@ -210,6 +210,12 @@ def _count(
     pairs: dict[str, list[tuple[int, str]]] = {"expected": [], "hits": [], "wrong": [], "missing": []}
     n_forbidden = torch.zeros(len(expected), dtype=torch.float64)
     for i, (required, seen) in enumerate(zip(map(frozenset, expected), found, strict=True)):
+        if impossible := (required & forbidden[i]) or (
+            frozenset() if vocabulary is None else required - closed
+        ):
+            what = "must not be in it, or is not in the vocabulary, which is closed; add it, or its alias"
+            name = short(min(impossible), 60)
+            raise DataError(f"{name!r} is expected in image {i:,} and {what}", code="bad-expectation")
         kinds = {"missing": required}
         if seen is not None:
             there = frozenset(seen)
@@ -258,7 +264,12 @@ def entity_set_metrics(
         groups: Per image, what several have in common, such as their prompt; None if each stands for itself.
         seed: Chooses the halves of intervals.
     """
-    _check(expected, found, vocabulary, excluded, groups)
+    lengths = {len(each) for each in (expected, found, excluded, groups) if each is not None}
+    if len(lengths) > 1 or not expected:
+        raise UsageError(
+            "expected, found, excluded and groups need one entry for each image, and at least one",
+            code="bad-option",
+        )
     table = _count(expected, found, vocabulary, excluded, groups)
     knows_wrong = vocabulary is not None or any(map(bool, excluded or ()))
     n_unreadable = int(table.is_unreadable.sum())
@@ -302,27 +313,3 @@ def _interval(
     variance = standard_error(replicates) ** 2
     effective = int(value * (1 - value) / variance) if variance > 0 else units
     return interval_of(value, replicates, n=min(max(effective, units), max(decisions, units))), replicates
-
-
-def _check(
-    expected: Sequence[Collection[str]],
-    found: Sequence[Collection[str] | None],
-    vocabulary: Collection[str] | None,
-    excluded: Sequence[Collection[str]] | None,
-    groups: Sequence[Hashable] | None,
-) -> None:
-    lengths = {len(each) for each in (expected, found, excluded, groups) if each is not None}
-    if len(lengths) > 1 or not expected:
-        raise UsageError(
-            "expected, found, excluded and groups need one entry for each image, and at least one",
-            code="bad-option",
-        )
-    known = None if vocabulary is None else frozenset(vocabulary)
-    for i, names in enumerate(expected):
-        wrong, what = set(names) & set(() if excluded is None else excluded[i]), "excluded, too"
-        if not wrong and known is not None:
-            wrong, what = set(names) - known, "not in the vocabulary, which is closed; add it, or its alias"
-        if wrong:
-            raise DataError(
-                f"{min(wrong)[:60]!r} is expected in image {i:,} and {what}", code="bad-expectation"
-            )

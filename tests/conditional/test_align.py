@@ -113,15 +113,6 @@ def test_a_cosine_below_zero_is_worth_nothing():
     assert result["alignment.clip_score"] == result["retrieval.r_precision"] == 0
 
 
-def test_text_to_image_ranks_images_and_not_texts():
-    """Every second image is blurred to one gray: its prompt finds it no more, while most images find their prompts."""
-    one_sided = IMAGES.copy()
-    one_sided[::2] = IMAGES[0]
-    result = align(one_sided, PROMPTS)
-    assert result["retrieval.t2i_r_precision"] < 0.6
-    assert result["retrieval.hit_10"] > 0.9
-
-
 def test_images_of_one_prompt_never_compete_and_are_one_unit():
     result = align(drawings(SCENES[:20] * 5), PROMPTS[:20] * 5)
     assert all(result[name] == 1 for name in I2T + T2I)

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from genpr.conditional.prompt_ranking import PromptAssignment
-from genpr.conditional.prompts import Prompt
 from genpr.metrics.ranking import unit_pools
 
 
 def asked(*captions) -> PromptAssignment:
-    return PromptAssignment.of([tuple(map(Prompt, each)) for each in captions])
+    return PromptAssignment.of([tuple(each) for each in captions])
 
 
 def test_spaces_and_unicode_forms_make_no_other_text():
@@ -20,7 +19,7 @@ def test_spaces_and_unicode_forms_make_no_other_text():
     assert found.of_image == ((1,), (1,), (2,), (2,), (0,))
 
 
-def test_images_of_one_prompt_and_prompts_of_one_image_or_group_are_a_unit():
+def test_images_of_one_prompt_and_prompts_of_one_image_are_a_unit():
     rows = [["d"], ["a", "b"], ["b", "c"], ["d"], ["e"]]
     found, back = asked(*rows), asked(*rows[::-1])
     assert found.texts == back.texts == tuple("abcde")
@@ -29,13 +28,6 @@ def test_images_of_one_prompt_and_prompts_of_one_image_or_group_are_a_unit():
     pairs = [(0, 3), (1, 0), (1, 1), (2, 1), (2, 2), (3, 3), (4, 4)]
     assert list(zip(*(each.tolist() for each in found.pairs), strict=True)) == pairs
     assert found.content == back.content != asked(*rows, ["e"]).content
-    grouped = [
-        (Prompt("z", group="g"),),
-        (Prompt("b"),),
-        (Prompt("a", group="g"), Prompt("c")),
-        (Prompt("b", group="h"),),
-    ]
-    assert PromptAssignment.of(grouped).unit_of_text.tolist() == [0, 1, 0, 0]
 
 
 UNITS = np.array([3, 0, 0, 1, 3, 3, 2, 0])

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from genpr.conditional.prompts import MAX_CHARACTERS, Prompt, open_prompts
+from genpr.conditional.prompts import MAX_CHARACTERS, open_prompts
 from genpr.errors import DataError, UsageError
 from genpr.limits import TEXT_BYTES
 
@@ -22,8 +22,7 @@ def of(prompts, names, rows=None, total=None):
     """The texts of each image; one text stands for itself."""
     found = prompts.match(names, rows or range(len(names)), total if total is not None else len(names))
     prompts.check_complete(names, found)
-    texts = [[prompt.text for prompt in each] for each in found]
-    return [each[0] if len(each) == 1 else each for each in texts]
+    return [each[0] if len(each) == 1 else list(each) for each in found]
 
 
 TWO = ["a/1.png", "b.png"]
@@ -75,12 +74,9 @@ def test_several_prompts_of_one_image(tmp_path, name, content):
     assert of(read(tmp_path, content, name), ["a.png", "b.png"]) == [["one", "two"], 'a cat, a "dog"\nand 猫']
 
 
-def test_a_group_is_optional_and_names_may_be_any_bytes(tmp_path):
-    table = "file,prompt,group_id\na.png,one,x\na.png,two,\nb.png,other,x\n"
-    (one, two), (other,) = read(tmp_path, table).match(["a.png", "b.png"], range(2), 2)
-    assert (one, two, other) == (Prompt("one", "x"), Prompt("two"), Prompt("other", "x"))
-    lines = '{"file": "\\udcff.png", "prompt": "one", "group": 7}'
-    assert read(tmp_path, lines, "p.jsonl").match(["\udcff.png"], range(1), 1) == [(Prompt("one", "7"),)]
+def test_names_may_be_any_bytes(tmp_path):
+    found = read(tmp_path, '{"file": "\\udcff.png", "prompt": "one"}', "p.jsonl")
+    assert of(found, ["\udcff.png"]) == ["one"]
 
 
 def test_text_files_beside_the_images_or_in_a_folder_of_their_own(tmp_path):
@@ -148,7 +144,6 @@ def test_other_images_than_prompts(tmp_path, names, code, words):
         ("p.jsonl", '{"file": "a.png"}\n', "prompts-damaged"),
         ("p.jsonl", '{"prompt": "a"}\n{"prompt": "b", "file": "b.png"}\n', "prompts-damaged"),
         ("p.jsonl", '{"file": "a.png", "prompt": ["a", "a"]}', "prompt-repeated"),
-        ("p.jsonl", '{"file": "a.png", "prompt": "a", "group": [1]}', "prompts-damaged"),
         *(
             ("p.json", text, "prompts-damaged")
             for text in ('{"a.png": "\\ud800"}', "[" * 100_000, '{"a.png": 3}')
@@ -156,7 +151,7 @@ def test_other_images_than_prompts(tmp_path, names, code, words):
         ("p.json", '{"a.png": "cat", "a.png": "dog"}', "prompts-damaged"),
         ("p.json", '{"images": [], "annotations": [{"image_id": 1, "caption": "a"}]}', "prompts-damaged"),
     ],
-    ids=range(21),
+    ids=range(20),
 )
 def test_bad_files(tmp_path, name, content, code):
     with pytest.raises(DataError) as caught:
