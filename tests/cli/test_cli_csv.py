@@ -1,26 +1,30 @@
-"""`genpr score --csv`: the table in the file, and names that would like to be something else."""
+"""`genpr score --csv --html`: one score serves all, and names that would like to be something else."""
 
 from __future__ import annotations
 
 import csv
 import json
 
+import html5lib
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from PIL import Image
 
 from genpr.report.files import COLUMNS, cell_of, name_in
 
-QUICK = ("--extractor", "pixels", "--no-intervals", "--no-control", "--device", "cpu")
-
-
-def rows_of(path, **options):
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, **options))
-
-
+QUICK = ("--extractor", "pixels", "--no-intervals", "--no-control", "--device", "cpu", "--no-cache")
+CLASSES = ("--per-class", "--min-per-class", "12", "--json")
 AWKWARD = st.text(st.sampled_from("=+-@＝＋－＠'\";,\\\t\r\n\0 \ud800\u202e<a1\u2028文😀"), max_size=6)
+HOSTILE = (
+    "=cmd().png",
+    "-1;=2.png",
+    '@x,"y\n.png',
+    "\udcff.png",
+    "<script>alert(1)<script>.png",
+    "\x1b[31mred\x07.png",
+    '"><img src=x onerror=alert(1)>.png',
+)
 
 
 @given(AWKWARD)
@@ -34,37 +38,56 @@ def test_no_name_is_run_or_lost(name):
     assert name_in(cell) == name
 
 
-@pytest.fixture
-def hostile(folders):
-    """Two folders, in which some files have names that programs obey."""
-    names = ["=cmd().png", "<script>alert(1)</script>.png", "-1;=2.png", '@x,"y\n.png', "\udcff.png"]
-    for folder in folders:
-        for row, name in enumerate(names):
-            (folder / name).parent.mkdir(exist_ok=True)  # the slash in one of them makes a folder
-            (folder / f"{row:05d}.png").rename(folder / name)
-    return folders, names
+def without_times(record):
+    """A score, less how long it took."""
+    if isinstance(record, dict):
+        return {name: without_times(value) for name, value in record.items() if name != "seconds"}
+    return [without_times(each) for each in record] if isinstance(record, list) else record
 
 
-def test_the_table_is_the_score(genpr, hostile):
-    (real, fake), names = hostile
-    out = real.parent / "samples.csv"
-    out.write_text("older")
-    code, shown, told = genpr("score", real, fake, *QUICK, "--csv", out, "--json")
+def test_one_score_serves_the_page_the_table_and_the_classes(genpr, tmp_path, rng):
+    for side in ("real", "fake"):
+        for place, label in enumerate(("=cats", "<b>dogs")):
+            for row in range(30):
+                pixels = (120 * place + rng.integers(0, 100, (8, 8, 3))).astype(np.uint8)
+                path = tmp_path / side / label / (HOSTILE[row] if row < len(HOSTILE) else f"{row:03d}.png")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(pixels).save(path, "PNG")
+    arguments = ("score", tmp_path / "real", tmp_path / "fake", *QUICK, *CLASSES)
+    page, table = tmp_path / "page.html", tmp_path / "rows.csv"
+    table.write_text("older")
+    code, out, err = genpr(*arguments, "--html", page, "--csv", table)
     assert code == 0
-    result = json.loads(shown)
-    assert f"wrote 40 rows to {out}" in told
-    rows = rows_of(out)
+    assert f"wrote 120 rows to {table}\nwrote {page}\n" in err
+    assert without_times(json.loads(out)) == without_times(json.loads(genpr(*arguments)[1]))
+    check_page(page.read_text(encoding="utf-8"))
+    check_table(table, json.loads(out)["metrics"], tmp_path / "fake")
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".tmp"]
+
+
+def check_page(text):
+    document = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(text)
+    elements = [each for each in document.iter() if isinstance(each.tag, str)]
+    assert sum(each.tag == "script" for each in elements) == 1
+    assert not [each for each in elements if any(name.startswith("on") for name in each.attrib)]
+    assert not set(text) & {"\x1b", "\x07"}
+    headings = {"".join(each.itertext()) for each in elements if each.tag == "h3"}
+    assert {"Classes within themselves", "Least realistic fakes", "Likely copies of real images"} <= headings
+    assert "<b>dogs" not in text
+    assert "&lt;b&gt;dogs/" in text
+
+
+def check_table(path, metrics, folder):
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
     assert tuple(rows[0]) == COLUMNS
     fakes, reals = ([row for row in rows if row["side"] == side] for side in ("fake", "real"))
-    assert len(fakes) == len(reals) == 20
-    assert np.mean([int(row["inside"]) for row in fakes]) == result["metrics"]["precision"]["value"]
-    assert np.mean([int(row["covered"]) for row in reals]) == result["metrics"]["coverage"]["value"]
-    density = sum(int(row["n_balls"]) for row in fakes) / (5 * 20)
-    assert density == result["metrics"]["density"]["value"]
+    assert np.mean([int(row["inside"]) for row in fakes]) == metrics["precision"]["value"]
+    assert np.mean([int(row["covered"]) for row in reals]) == metrics["coverage"]["value"]
+    assert sum(int(row["n_balls"]) for row in fakes) / (5 * 60) == metrics["density"]["value"]
     assert {row["covered"] for row in fakes} == {row["inside"] for row in reals} == {""}
-    assert set(names) <= {name_in(row["name"]) for row in fakes}
-    for row in fakes:
-        assert row["nearest"] == reals[int(row["nearest_row"])]["name"]
-        assert (fake / name_in(row["name"])).exists()
-    assert [int(row["row"]) for row in reals] == list(range(20))
-    assert not [path for path in real.parent.iterdir() if path.suffix == ".tmp"]
+    assert {name_in(row["name"]) for row in fakes} == {
+        path.relative_to(folder).as_posix() for path in folder.rglob("*.png")
+    }
+    assert [row["nearest"] for row in fakes] == [reals[int(row["nearest_row"])]["name"] for row in fakes]
+    assert [int(row["row"]) for row in reals] == list(range(60))

@@ -54,10 +54,10 @@ def started(*command, redirected="", folder=None, **environment):
 
 
 STREAMS = [(">&-", 4), ("> /dev/full", 4), ("2>&-", 0), ("2> /dev/full", 0), ("<&- >&- 2>&-", 4)]
+CASES = [*(("compare a.json b.json", *each) for each in STREAMS), ("--help", "> /dev/full", 4)]
 
 
-@pytest.mark.parametrize("command", ["compare a.json b.json", "--help"])
-@pytest.mark.parametrize(("redirected", "code"), STREAMS)
+@pytest.mark.parametrize(("command", "redirected", "code"), CASES)
 def test_any_command_needs_stdout_and_not_stderr(files, command, redirected, code):
     done = started(*GENPR, *command.split(), redirected=redirected, folder=files)
     assert done.returncode == code, done.stderr

@@ -22,6 +22,7 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
         raise KeyboardInterrupt
 
     monkeypatch.setattr("genpr.evaluation.evaluator.score_with", record)
+    folder = str(tmp_path)
     expected = {
         "protocols": ("prdc", "genpr"),
         "metrics": ["recall", "density"],
@@ -32,10 +33,10 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
         "seed": 5,
         "device": "cpu",
         "batch_size": 3,
-        "weights": str(tmp_path),
+        "weights": folder,
         "offline": True,
         "cache": False,
-        "cache_dir": str(tmp_path / "cache"),
+        "cache_dir": folder,
         "on_bad": "skip",
         "max_bad": 0.05,
         "max_pixels": 1000,
@@ -50,7 +51,7 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
     arguments = (
         "--protocol prdc --protocol genpr --metrics recall,density --k 4 --ties strict --extractor gabor "
         "--max-images 9 --seed 5 --device cpu --batch-size 3 --offline --no-cache --on-bad skip --max-bad 5% "
-        f"--no-intervals --no-control --labels --fake-labels folders --max-pixels 1000 --alpha white --exif apply --max-memory 8GiB --weights {tmp_path} --cache-dir {tmp_path / 'cache'}"
+        f"--no-intervals --no-control --labels --fake-labels folders --max-pixels 1000 --alpha white --exif apply --max-memory 8GiB --weights {folder} --cache-dir {folder}"
     )
     assert genpr("score", *folders, *arguments.split())[0] == 130
     assert seen.pop("sides") == tuple(map(str, folders))

@@ -37,43 +37,52 @@ LONGEST_S = 2.0
 BUSY_S = 3.0  # what other tests on the same cores may take of the machine meanwhile
 
 
-def case(name, args, signals, **env):
-    ready = str(Path(name).resolve())
-    return {"args": args, "signals": signals, "ready": ready, "env": {"READY": ready, **env}}
-
-
 def scoring(folders, cache):
     options = ("--no-control", "--no-intervals", "--batch-size", "5", "--device", "cpu", "-q", "--json")
     return ["score", *map(str, folders), "--extractor", "stuck.py:Net", "--cache-dir", cache, *options]
 
 
+def started(folders, cache, **env):
+    """A score in the working folder, in a process that pytest's own handling of signals does not concern."""
+    Path("stuck.py").write_text(STUCK)
+    return subprocess.Popen(
+        [sys.executable, "-m", "genpr", *scoring(folders, cache)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"READY": cache + ".ready", "OMP_NUM_THREADS": "1"} | env,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def ended(process, *signals):
+    """The seconds from the last signal to the end, of which everything is said."""
+    for number in signals:
+        time.sleep(0.2)
+        process.send_signal(number)
+    sent = time.monotonic()
+    out, err = process.communicate(timeout=60)
+    seconds, code = time.monotonic() - sent, 128 + signals[0]
+    word = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[signals[0]]
+    assert (process.returncode, err.split("\n")[-2]) == (code, f"error: {word}")
+    error = {"code": word, "message": word, "exit_code": code, "path": None}
+    assert json.loads(out) == {"error": error}
+    assert seconds < LONGEST_S + BUSY_S * (len(os.sched_getaffinity(0)) < 8)
+    return seconds
+
+
 def test_a_signal_ends_a_command_that_is_deep_in_a_product_of_matrices(folders, genpr, tmp_path, monkeypatch):
     """At the second signal at once; and in Python with a valid cache."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "stuck.py").write_text(STUCK)
-    cases = [
-        case("ready", scoring(folders, "cache"), [(0.2, "SIGTERM")], THREAD_SAFE="1"),
-        case("again", scoring(folders, "other"), [(0.2, "SIGINT"), (0.2, "SIGINT")]),
-        case("asleep", scoring(folders, "third"), [(0.2, "SIGTERM")], ASLEEP="1"),
-    ]
-    script = Path(__file__).with_name("signalled_commands.py")
-    lines = "\n".join(map(json.dumps, cases))
-    done = subprocess.run(
-        [sys.executable, script], input=lines, capture_output=True, text=True, check=False, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    stuck, twice, asleep = found = [json.loads(line) for line in done.stdout.splitlines()]
-    for each, code, word in zip(
-        found, (143, 130, 143), ("terminated", "interrupted", "terminated"), strict=True
-    ):
-        assert each["seconds"] < LONGEST_S + BUSY_S * (len(os.sched_getaffinity(0)) < 8), each
-        *_, last = each["err"].splitlines()
-        assert (each["code"], last) == (code, f"error: {word}"), each
-        error = {"code": word, "message": word, "exit_code": code, "path": None}
-        assert json.loads(each["out"]) == {"error": error}
-    assert asleep["err"].strip() == "error: terminated"
-    assert twice["seconds"] < 0.8 * stuck["seconds"], "the second signal waits for nothing"
-    for cache, cached in (("cache", None), ("third", 10)):
+    stuck, twice = started(folders, "first", THREAD_SAFE="1"), started(folders, "other")
+    asleep = started(folders, "third", ASLEEP="1")
+    while not all(Path(f"{cache}.ready").exists() for cache in ("first", "other", "third")):
+        assert {each.poll() for each in (stuck, twice, asleep)} == {None}
+        time.sleep(0.01)
+    seconds = ended(twice, signal.SIGINT, signal.SIGINT)
+    assert seconds < 0.8 * ended(stuck, signal.SIGTERM), "the second signal waits for nothing"
+    ended(asleep, signal.SIGTERM)
+    for cache, cached in (("first", None), ("third", 10)):
         code, out, _ = genpr(*scoring(folders, cache))
         real = json.loads(out)["real"]
         assert (code, real["n_cached"] + real["n_embedded"]) == (0, 20)
@@ -83,17 +92,8 @@ def test_a_signal_ends_a_command_that_is_deep_in_a_product_of_matrices(folders, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wait", [0.2, 0.4, 0.8, 1.2, 1.6, 2.4])
-def test_a_signal_is_answered_while_torch_is_imported(folders, tmp_path, wait):
-    (tmp_path / "stuck.py").write_text(STUCK)
-    command = [sys.executable, "-m", "genpr", *scoring(folders, str(tmp_path / "cache"))]
-    env = os.environ | {"READY": str(tmp_path / "ready")}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=env
-    ) as process:
-        time.sleep(wait)
-        sent = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert time.monotonic() - sent < LONGEST_S
-    assert (process.returncode, err.strip()) == (130, "error: interrupted")
-    assert json.loads(out)["error"]["code"] == "interrupted"
+def test_a_signal_is_answered_while_torch_is_imported(folders, tmp_path, monkeypatch, wait):
+    monkeypatch.chdir(tmp_path)
+    process = started(folders, "cache")
+    time.sleep(wait)
+    ended(process, signal.SIGINT)
