@@ -6,7 +6,7 @@ import json
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -39,20 +39,20 @@ def list_folders(*, cache_dir: Path | None, as_json: bool) -> None:
     """Show what is kept: one entry for each extractor with its weights, resize rule, decoder and device."""
     root, folders = _open(cache_dir)
     total = sum(folder.size for folder in folders)
+    rows: list[dict[str, Any]] = [
+        {
+            "extractor": folder.extractor,
+            "device": folder.key.get("device"),
+            "files": len(folder.files),
+            "images": folder.count_rows(),
+            "size": folder.size,
+            "last_used": folder.used,
+            "path": str(folder.path),
+            "key": folder.key,
+        }
+        for folder in folders
+    ]
     if as_json:
-        rows = [
-            {
-                "extractor": folder.extractor,
-                "device": folder.key.get("device"),
-                "size": folder.size,
-                "files": len(folder.files),
-                "images": folder.count_rows(),
-                "last_used": folder.used,
-                "path": str(folder.path),
-                "key": folder.key,
-            }
-            for folder in folders
-        ]
         emit(json.dumps({"path": str(root), "size": total, "folders": rows}))
     elif not total:
         emit(printable(f"no features are cached in {root}"))
@@ -61,9 +61,9 @@ def list_folders(*, cache_dir: Path | None, as_json: bool) -> None:
 
         from genpr.report.score_tables import listing
 
-        files = sum(len(folder.files) for folder in folders)
+        files = sum(row["files"] for row in rows)
         text = printable(f"{files:,} files, {decimal(total)} in {root / 'features'}")
-        emit(f"{listing([_shown(folder) for folder in folders], ('folder',))}\n{text}")
+        emit(f"{listing([_shown(row) for row in rows], ('folder',))}\n{text}")
 
 
 @command.command(short_help="Remove what was not used for long.")
@@ -125,18 +125,17 @@ def _seconds(age: str) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
-def _shown(folder: CacheFolder) -> dict[str, str | None]:
+def _shown(row: dict[str, Any]) -> dict[str, str | None]:
     from rich.filesize import decimal
 
     from genpr.report.text import shortened
 
-    used = folder.used
+    used = time.localtime(row["last_used"])
     return {
-        "extractor": shortened(folder.extractor, 24),
-        "device": folder.key.get("device"),
-        "files": f"{len(folder.files):,}",
-        "images": f"{folder.count_rows():,}",
-        "size": decimal(folder.size),
-        "last use": None if used is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(used)),
-        "folder": folder.path.name,
+        "extractor": shortened(row["extractor"], 24),
+        "device": row["device"],
+        **{name: f"{row[name]:,}" for name in ("files", "images")},
+        "size": decimal(row["size"]),
+        "last use": None if row["last_used"] is None else time.strftime("%Y-%m-%d %H:%M", used),
+        "folder": Path(row["path"]).name,
     }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from genpr.evaluation.per_class import ClassOptions, ClassScores
     from genpr.evaluation.per_image import PerImageScores
     from genpr.evaluation.result import Result
+
+    Scored: TypeAlias = tuple[Sequence[Result], ClassScores | None, PerImageScores | None]
+    """A result per protocol, and of the only one the score by class and of each image, if requested."""
 
 
 @click.command(name="score")
@@ -67,32 +70,23 @@ def command(
     from genpr.distributed import rank_zero_only
 
     with progress_bars(quiet=output.quiet) as progress:
-        run = _score(real, fake, protocols, replace(options, progress=progress), classes, output)
+        scored = _score(real, fake, protocols, replace(options, progress=progress), classes, output)
     if not rank_zero_only():
         return 0
     from genpr.report.detail_tables import result_text
 
-    results = run.results
+    results, by_class, _ = scored
     if not output.as_json:
-        text = "\n\n".join(result_text(each, run.classes) for each in results)
+        text = "\n\n".join(result_text(each, by_class) for each in results)
     elif len(results) == 1:
-        text = (run.classes or results[0]).to_json()
+        text = (by_class or results[0]).to_json()
     else:
         text = json.dumps({"results": [result.to_dict() for result in results]}, allow_nan=False)
     try:
-        _write_files(run, (real, fake), labels, options, output)
+        _write_files(scored, (real, fake), labels, options, output)
     finally:  # a file that cannot be written does not cost the score, and a closed stdout does not cost the files
         output.show([item for result in results for item in result.notices], text)
     return output.exit_code(results)
-
-
-@dataclass(frozen=True)
-class ScoreRun:
-    """What came out: a result per protocol, and of the only one the score by class and of each image, if requested."""
-
-    results: Sequence[Result]
-    classes: ClassScores | None = None
-    evidence: PerImageScores | None = None
 
 
 def _score(
@@ -102,13 +96,13 @@ def _score(
     options: ScoreOptions,
     classes: ClassOptions | None,
     output: ScoreOutput,
-) -> ScoreRun:
+) -> Scored:
     """Score once, with what is known of each image where it is to be written."""
     from genpr.evaluation.evaluator import Evaluator, check_before_embedding, score_with
 
     by_image = output.html is not None or output.table is not None
     if classes is None and not by_image:
-        return ScoreRun(list(score_with(real, fake, protocols, options).values()))
+        return list(score_with(real, fake, protocols, options).values()), None, None
     options = replace(options, protocol=protocols[0])
     opened = check_before_embedding(real, fake, options, classes)
     # Who looks for labels must be given the paths.
@@ -117,15 +111,15 @@ def _score(
     # A table needs numbers of single images; a page goes without where there are none.
     if by_image and (output.table is not None or evaluator.tells_of_images):
         found = evaluator.evidence(fakes, classes=classes)
-        return ScoreRun([found.result], found.classes, found)
+        return [found.result], found.classes, found
     if classes is None:
-        return ScoreRun([evaluator.score(fakes)])
+        return [evaluator.score(fakes)], None, None
     scored = evaluator.score_classes(fakes, **classes)
-    return ScoreRun([scored.overall], scored)
+    return [scored.overall], scored, None
 
 
 def _write_files(
-    run: ScoreRun, sources: tuple[str, str], labels: LabelFlags, options: ScoreOptions, output: ScoreOutput
+    scored: Scored, sources: tuple[str, str], labels: LabelFlags, options: ScoreOptions, output: ScoreOutput
 ) -> None:
     """Write the table and the page, if they are requested."""
     if output.html is None and output.table is None:
@@ -133,12 +127,12 @@ def _write_files(
     from genpr.report.files import write_samples
     from genpr.report.score_page import evidence_report, html_report
 
-    if run.evidence is None:
-        output.write_page(partial(html_report, run.results[0], classes=run.classes))
+    (result, *_), by_class, evidence = scored
+    if evidence is None:
+        output.write_page(partial(html_report, result, classes=by_class))
         return
-    output.write_table(partial(write_samples, scores=run.evidence))
+    output.write_table(partial(write_samples, scores=evidence))
     with progress_bars(quiet=output.quiet) as progress:
-        device, policy = run.results[0].device, options.decoding
-        page = partial(evidence_report, run.evidence, policy=policy, device=device, progress=progress)
+        how: dict[str, Any] = {"policy": options.decoding, "device": result.device, "progress": progress}
         classes = {name: getattr(labels, name) for name in ("real_labels", "fake_labels") if labels.per_class}
-        output.write_page(page, *sources, **classes)
+        output.write_page(partial(evidence_report, evidence, **how), *sources, **classes)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -64,8 +63,9 @@ def fetch(names: Sequence[str], *, offline: bool, quiet: bool) -> None:
     from genpr.features.weights import find_or_fetch
 
     for entry in _chosen(names):
-        with _progress(entry, quiet=quiet) as progress:
-            path = find_or_fetch(entry, offline=offline, progress=progress)
+        with progress_bars(quiet=quiet, in_bytes=True) as update:
+            report = None if update is None else partial(update, short(entry.name, 30))
+            path = find_or_fetch(entry, offline=offline, progress=report)
         emit(printable(f"{entry.name}  {path}"))
 
 
@@ -110,22 +110,3 @@ def _chosen(names: Sequence[str]) -> list[WeightsFile]:
             )
         chosen.update({entry.name: entry for entry in found})
     return list(chosen.values()) if names else list(KNOWN_WEIGHTS)
-
-
-@contextmanager
-def _progress(entry: WeightsFile, *, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar in bytes on a terminal; else one line, once a download has begun."""
-    with progress_bars(quiet=quiet, in_bytes=True) as update:
-        if update is None:
-            yield None
-            return
-        has_begun = sys.stderr.isatty()
-
-        def report(received: int, total: int) -> None:
-            nonlocal has_begun
-            if not has_begun:
-                complain(f"downloading {entry.name}" + (f", {total / 1e6:,.0f} MB" if total else ""))
-            has_begun = True
-            update(short(entry.name, 30), received, total or None)
-
-        yield report

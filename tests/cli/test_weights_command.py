@@ -32,7 +32,7 @@ def test_fetch_takes_extractor_and_file_names_and_fetches_each_file_once(genpr, 
     code, out, err = genpr("weights", "fetch", "tiny", "smaller", "small.pth", "small")
     assert code == 0
     assert out.splitlines() == [f"{name}  {weights_folder() / name}" for name in ("tiny.pth", "small.pth")]
-    assert err.splitlines() == ["downloading tiny.pth, 0 MB", "downloading small.pth, 0 MB"]
+    assert err == ""
     assert len(server.requests) == 2
     assert genpr("weights", "fetch", "tiny", "small") == (0, out, "")
     assert len(server.requests) == 2

@@ -87,10 +87,8 @@ def test_every_result_has_a_row_a_summary_and_its_own_warnings():
 
 
 def test_two_results_are_compared_in_a_sentence():
-    results = pair(
-        {"precision": 0.8, "recall": 0.8, "coverage": 0.9}, {"precision": 0.9, "recall": 0.6, "coverage": 0.9}
-    )
-    found = interpreted(results)
+    values = {"precision": 0.8, "recall": 0.8, "coverage": 0.9}
+    found = interpreted(pair(values, values | {"precision": 0.9, "recall": 0.6}))
     parts = "higher precision; lower recall; not distinguishable coverage"
     assert found.summary == f"b.json against a.json: {parts}."
     assert found.evidence[0].startswith("a.json is first by f1")

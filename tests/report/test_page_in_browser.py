@@ -111,20 +111,16 @@ def test_a_score_fetches_nothing_fits_and_passes_axe(opened, name):
 
 def test_everything_is_reached_and_worked_by_keyboard(opened):
     page = opened["dark"].page
-    wanted = page.evaluate("document.querySelectorAll('a[href], button.enlarge, summary').length")
-    reached = set()
+    everything = "[...document.querySelectorAll('a[href], button.enlarge, summary')]"
+    wanted = page.evaluate(f"{everything}.length")
     page.evaluate("document.activeElement.blur()")
+    reached = set()
     for _ in range(wanted + 3):
         page.keyboard.press("Tab")
-        mark = page.evaluate(
-            "(() => { const all = [...document.querySelectorAll('a[href], button.enlarge, summary')];"
-            " return all.indexOf(document.activeElement); })()"
-        )
-        reached.add(mark)
+        reached.add(page.evaluate(f"{everything}.indexOf(document.activeElement)"))
     assert reached - {-1} == set(range(wanted))
 
-    first = page.locator("button.enlarge").first
-    first.focus()
+    page.locator("button.enlarge").first.focus()
     page.keyboard.press("Enter")
     assert page.evaluate("document.getElementById('large').open")
     assert page.evaluate("document.querySelectorAll('#large-pictures img').length") == 2
@@ -137,15 +133,15 @@ def test_everything_is_reached_and_worked_by_keyboard(opened):
 
 
 def test_print_unfolds_everything_in_light_colors(opened):
-    page = opened["dark"].page
-    assert page.evaluate("document.querySelectorAll('details:not([open])').length") > 0
+    page, folded = opened["dark"].page, "document.querySelectorAll('details:not([open])').length"
+    assert page.evaluate(folded) > 0
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate("document.querySelectorAll('details:not([open])').length") == 0
+    assert page.evaluate(folded) == 0
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     page.emulate_media(media="screen")
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    assert page.evaluate("document.querySelectorAll('details:not([open])').length") > 0
+    assert page.evaluate(folded) > 0
 
 
 def test_strange_scripts_would_be_stopped(opened):
