@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
+import operator
 from itertools import count
 
 import numpy as np
@@ -132,40 +134,6 @@ def record(result):
 
 
 @pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        (("metrics", "precision", "value"), math.nan),
-        (("metrics", "precision", "value"), "0.5"),
-        (("metrics", "precision", "interval"), [0.1]),
-        (("metrics", "precision", "interval"), ["a", None]),
-        (("metrics", "precision", "replicates"), [math.inf] * 50),
-        (("metrics", "precision", "k"), 10**5000),
-        (("metrics", "precision", "k"), 10**30),
-        (("metrics", "<script>"), {"value": 1.0, "k": None}),
-        (("real", "n"), 1e400),
-        (("real", "skipped"), [["a"]]),
-        (("notices",), [{"code": "x", "level": "error", "message": "m"}]),
-        (("versions",), {"genpr": {}}),
-        (("extractor",), "inception"),
-        (("schema",), "a\nb"),
-    ],
-    ids=count(),
-)
-def test_results_of_another_form_are_refused(tmp_path, record, place, value):
-    copy = json.loads(json.dumps(record))
-    holder = copy
-    for key in place[:-1]:
-        holder = holder[key]
-    holder[place[-1]] = "9" * 5000 if value == 10**5000 else value
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps(copy).replace('"' + "9" * 5000 + '"', "9" * 5000))
-    with pytest.raises(DataError) as caught:
-        load_results(path)
-    assert caught.value.code == "not-a-result"
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
     "change",
     [
         {"metrics": {"precision": 1e308, "recall": 1e308, "f1": 1e308}},
@@ -185,47 +153,54 @@ def test_numbers_of_a_log_that_no_score_can_have_are_refused(tmp_path, result, c
 
 
 IMPOSSIBLE = [
-    {"metrics.recall.value": -0.5},  # precision .5 and recall -.5 have no harmonic mean
-    {"metrics.recall.value": 1.5},
-    {"metrics.density.value": 1e308},
-    {"metrics.precision.n_counted": 0},
-    {"metrics.precision.n_counted": -5},
-    {"metrics.precision.k": 0},
-    {"metrics.precision.null": -1.0},
-    {"metrics.precision.exact_value": 2.0},
-    {"metrics.precision.interval": [0.9, 0.1]},
-    {"metrics.precision.replicates": [0.5]},
-    {"metrics.precision.replicates": [1e308, -1e308]},
-    {"metrics.precision.spread": -1.0},
-    {"metrics.precision.pool": 0},
-    {"real.n": 0},
-    {"fake.n": -1},
-    {"n_shared": -1},
-    {"real.flags": {"alpha-dropped": -1}},
-    {"control": {"n_real": 9, "n_fake": 9, "values": {"precision": -1.0}, "nulls": {}}},
+    ("metrics.recall.value", -0.5),  # precision .5 and recall -.5 have no harmonic mean
+    ("metrics.recall.value", 1.5),
+    ("metrics.recall.value", math.nan),
+    ("metrics.recall.value", "0.5"),
+    ("metrics.density.value", 1e308),
+    ("metrics.precision.n_counted", 0),
+    ("metrics.precision.n_counted", -5),
+    ("metrics.precision.k", 0),
+    ("metrics.precision.k", 10**30),
+    ("metrics.precision.null", -1.0),
+    ("metrics.precision.exact_value", 2.0),
+    ("metrics.precision.interval", [0.9, 0.1]),
+    ("metrics.precision.interval", [0.1]),
+    ("metrics.precision.interval", ["a", None]),
+    ("metrics.precision.replicates", [0.5]),
+    ("metrics.precision.replicates", [1e308, -1e308]),
+    ("metrics.precision.replicates", [math.inf] * 50),
+    ("metrics.precision.spread", -1.0),
+    ("metrics.precision.pool", 0),
+    ("metrics.<script>", {"value": 1.0, "k": None}),
+    ("real.n", 0),
+    ("real.n", 1e400),
+    ("real.skipped", [["a"]]),
+    ("fake.n", -1),
+    ("n_shared", -1),
+    ("real.flags", {"alpha-dropped": -1}),
+    ("control", {"n_real": 9, "n_fake": 9, "values": {"precision": -1.0}, "nulls": {}}),
+    ("notices", [{"code": "x", "level": "error", "message": "m"}]),
+    ("versions", {"genpr": {}}),
+    ("extractor", "inception"),
+    ("schema", "a\nb"),
 ]
 
 
-def edited(record, change):
-    copy = json.loads(json.dumps(record))
-    for place, value in change.items():
-        holder, keys = copy, place.split(".")
-        for key in keys[:-1]:
-            holder = holder[key]
-        holder[keys[-1]] = value
-    return copy
-
-
-@pytest.mark.parametrize("change", IMPOSSIBLE, ids=str)
-def test_numbers_that_no_result_can_have_are_refused(tmp_path, record, change):
+@pytest.mark.parametrize(("place", "value"), IMPOSSIBLE, ids=count())
+def test_results_that_no_score_can_give_are_refused(tmp_path, record, place, value):
     """In every form in which results are read."""
-    bad = edited(edited(record, {"metrics.precision.value": 0.5}), change)
+    bad = json.loads(json.dumps(record))
+    bad["metrics"]["precision"]["value"] = 0.5
+    *keys, last = place.split(".")
+    functools.reduce(operator.getitem, keys, bad)[last] = value
     sweep = {"axis": "psi", "points": [{"setting": 0.5, "result": bad}]}
     for form in (bad, {"results": [bad]}, {"results": {"a": bad}}, sweep):
         (tmp_path / "x.json").write_text(json.dumps(form))
         with pytest.raises(DataError) as caught:
             load_results(tmp_path / "x.json")
         assert caught.value.code == "not-a-result"
+        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("points", [[0.5, 0.5], [math.nan], ["0.5"], [True]], ids=str)

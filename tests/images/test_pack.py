@@ -12,7 +12,7 @@ from PIL import Image
 
 from genpr.errors import BadImagesError, DataError, ResourceError, UsageError
 from genpr.images import pack as pack_module
-from genpr.images.item import Item
+from genpr.images.decode import Decoded
 from genpr.images.pack import check_output, pack_source
 from genpr.images.source import open_source
 
@@ -141,27 +141,19 @@ def test_damage_in_the_source_is_told_as_such(out, tmp_path):
 # All or nothing ---------------------------------------------------------------------------------------------
 
 
-class Interrupted(list):
-    """A source of 200 images, of which one interrupts whoever reads it."""
-
-    name = "<interrupted>"
-
-    def __init__(self, error):
-        def read():
-            raise error
-
-        super().__init__(
-            Item(f"[{index}]", read if index == 150 else lambda: IMAGES[0]) for index in range(200)
-        )
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), ZeroDivisionError()], ids=repr)
 @pytest.mark.parametrize("before", [None, b"old"])
-def test_an_interruption_leaves_what_was_there(out, error, before):
+def test_an_interruption_leaves_what_was_there(out, monkeypatch, error, before):
+    def interrupted(*_, name, **__):
+        if name == "[50]":
+            raise error
+        return Decoded(IMAGES[0], ())
+
+    monkeypatch.setattr(pack_module, "decode", interrupted)
     if before:
         out.write_bytes(before)
     with pytest.raises(type(error)):
-        pack_source(Interrupted(error), out)
+        pack(IMAGES, out)
     assert (out.read_bytes() if out.exists() else None) == before
 
 
