@@ -38,6 +38,7 @@ from genpr.report.files import write_sweep
 from genpr.report.plots import STYLE, draw_metrics, put_legend
 
 IMAGES = (".jpg", ".jpeg", ".png", ".webp")
+PSIS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 # ---- Dataa: images of a folder or a zip, in memory.
 
@@ -239,10 +240,9 @@ def main(
     plot_run(results, lines, chosen, out)
     click.echo(ranking_table(look_again(evaluator, lines, chosen, out)))
 
-    psis = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
     generator = load(str(checkpoint(out, chosen))).to(training.device)
     sweep = genpr.truncation_sweep(
-        generator, evaluator, psis, n=evaluator.n_real, seed=2, image_range=(-1, 1), out=out / "sweep"
+        generator, evaluator, PSIS, n=evaluator.n_real, seed=2, image_range=(-1, 1), out=out / "sweep"
     )
     write_sweep(sweep, Objective(), SweepFolder(out / "sweep"))
     click.echo(sweep_table(sweep, Objective()))

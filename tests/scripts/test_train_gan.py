@@ -54,10 +54,12 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def trained(script, folder, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("run") / "gan"
-    options = ["--steps", "6", "--every", "2", "--batch-size", "8", "--n", "50", "--extractor", "pixels"]
-    done = CliRunner().invoke(
-        script.main, [str(folder), *options, "--device", "cpu", "--out", str(out)], catch_exceptions=False
-    )
+    options = ["--steps", "3", "--every", "1", "--batch-size", "8", "--n", "50", "--extractor", "pixels"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(script, "PSIS", (0.5, 1.0))
+        done = CliRunner().invoke(
+            script.main, [str(folder), *options, "--device", "cpu", "--out", str(out)], catch_exceptions=False
+        )
     assert done.exit_code == 0, done.output
     (out / "output.txt").write_text(done.output)
     return out
@@ -117,43 +119,43 @@ def test_a_gradient_far_above_the_usual_is_a_spike(script):
 
 def test_the_log_has_training_and_scores_side_by_side(trained):
     lines = [json.loads(line) for line in (trained / "log.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [2, 4, 6]
+    assert [line["step"] for line in lines] == [1, 2, 3]
     facts = {"step", "epoch", "lr", "loss_g", "loss_d", "grad_g", "grad_d", "spikes"}
     scores = {f"genpr/{name}" for name in ("precision", "recall", "density", "coverage", "f1", "recall_low")}
     assert all(facts | scores <= line.keys() for line in lines)
-    assert lines[0]["lr"] > lines[1]["lr"] > lines[2]["lr"]
+    assert lines[0]["lr"] > lines[1]["lr"]
 
 
 def test_checkpoints_pictures_and_the_sweep_are_there(trained):
-    assert sorted(path.name for path in trained.glob("*.pt")) == [f"step-00000{n}.pt" for n in (2, 4, 6)]
+    assert sorted(path.name for path in trained.glob("*.pt")) == [f"step-00000{n}.pt" for n in (1, 2, 3)]
     for name in ("samples.png", "training.png", "sweep/sweep.png"):
         with Image.open(trained / name) as picture:
             assert min(picture.size) > 200
     output = (trained / "output.txt").read_text()
     assert "chosen" in output
-    assert len(json.loads((trained / "sweep" / "sweep.json").read_text())["points"]) == 9
+    assert len(json.loads((trained / "sweep" / "sweep.json").read_text())["points"]) == 2
 
 
 def test_the_second_look_is_at_the_chosen_the_last_and_the_lowest_loss(script, trained, monkeypatch):
     lines = [
-        {"step": step, "loss_g": loss, "genpr/f1": 0.5} for step, loss in ((2, 3.0), (4, 1.0), (6, 2.0))
-    ] + [{"step": 8, "loss_g": 0.0}]  # not scored
+        {"step": step, "loss_g": loss, "genpr/f1": 0.5} for step, loss in ((1, 3.0), (2, 1.0), (3, 2.0))
+    ] + [{"step": 4, "loss_g": 0.0}]  # not scored
     monkeypatch.setattr(script.genpr, "rank_checkpoints", lambda evaluator, images, by: list(images))
     monkeypatch.setattr(script.random, "choice", lambda steps: steps[0])
     evaluator = genpr.Evaluator(np.random.default_rng(0).normal(size=(60, 4)), control=False)
-    names = script.look_again(evaluator, lines, 2, trained)
-    assert names == ["step 2 (chosen, any)", "step 6 (last)", "step 4 (lowest loss)"]
+    names = script.look_again(evaluator, lines, 1, trained)
+    assert names == ["step 1 (chosen, any)", "step 3 (last)", "step 2 (lowest loss)"]
 
 
 def test_the_scores_are_those_of_the_kept_checkpoint(script, network, folder, trained):
     """What chose the checkpoint is the average network, which was saved: its images score as the log says."""
     torch.manual_seed(0)
     images = script.read_images(folder, None)
-    network.Training(6, torch.device("cpu"))
+    network.Training(3, torch.device("cpu"))
     reals = images[torch.randperm(60)[:50]]
     evaluator = genpr.Evaluator(reals, extractor="pixels")
     latents = torch.randn(50, 64)
-    generator = network.load(str(trained / "step-000004.pt")).eval()
+    generator = network.load(str(trained / "step-000002.pt")).eval()
     with torch.no_grad():
         drawn, _ = levels_of(generator(latents), (-1.0, 1.0))
     line = json.loads((trained / "log.jsonl").read_text().splitlines()[1])
@@ -162,7 +164,7 @@ def test_the_scores_are_those_of_the_kept_checkpoint(script, network, folder, tr
 
 
 def test_psi_0_draws_one_image_and_psi_1_many(network, trained):
-    generator = genpr.load_generator(f"{SCRIPTS / 'small_gan.py'}:load", trained / "step-000006.pt")
+    generator = genpr.load_generator(f"{SCRIPTS / 'small_gan.py'}:load", trained / "step-000002.pt")
     sampler = genpr.Sampler.of(generator, n=8, image_range=(-1, 1))
     assert sampler.rule == "w-interpolate"
     none, all_ = (torch.cat(list(sampler.images(psi))).float() for psi in (0.0, 1.0))
@@ -171,10 +173,10 @@ def test_psi_0_draws_one_image_and_psi_1_many(network, trained):
 
 
 def test_both_networks_learn(network):
-    """On one color, twenty steps bring the generator's color towards it."""
+    """On one color, forty steps bring the generator's color towards it."""
     torch.manual_seed(0)
-    training = network.Training(60, torch.device("cpu"))
-    real = torch.full((16, 3, 32, 32), 0.8)
+    training = network.Training(40, torch.device("cpu"))
+    real = torch.full((8, 3, 32, 32), 0.8)
     z = torch.randn(16, 64)
 
     def distance() -> float:
@@ -182,9 +184,9 @@ def test_both_networks_learn(network):
             return (training.average(z) - 0.8).abs().mean().item()
 
     before = distance()
-    for _ in range(60):
+    for _ in range(40):
         facts = training.step(real)
-    assert distance() < 0.7 * before
+    assert distance() < 0.85 * before
     assert facts["grad_g"] > 0
     assert training.rate == pytest.approx(1e-3 * 0.05)
 
