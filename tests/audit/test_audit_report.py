@@ -22,17 +22,15 @@ def measured(kinds, checks=("std", "invention"), mean=0.5):
     return judge(results, kinds), results
 
 
-def test_hostile_names_stay_text():
-    matrix, results = measured({HOSTILE: "fidelity"})
-    header = next(line for line in markdown(matrix, results.run).splitlines() if line.startswith("| check"))
-    assert header == "| check | <script>\"&'\\|\\*\\~$x$ |"
-
-
 def test_markdown_tables_have_equal_rows():
-    matrix, results = measured({"precision": "fidelity", "recall": "diversity", "mine": "diversity"})
+    matrix, results = measured({"precision": "fidelity", "recall": "diversity", HOSTILE: "diversity"})
     text = markdown(matrix, results.run)
+    assert "| check | recall | <script>\"&'\\|\\*\\~$x$ |" in text
     assert "quick grids, 3 draws per point, seed 0" in text
-    assert {line.count("|") for line in text.splitlines() if line.startswith("|")} == {3, 4}
+    assert {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")} == {
+        3,
+        4,
+    }
     assert "0 of 4" in text
 
 
