@@ -1,11 +1,6 @@
-"""A generator swept along its axis, from Python and by the script."""
+"""A generator swept along its axis."""
 
 from __future__ import annotations
-
-import json
-import runpy
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -48,22 +43,3 @@ def test_it_goes_on_where_it_was(evaluator, tmp_path):
     assert again.points[1] == first.points[0]
     with pytest.raises(UsageError, match="other seed"):
         genpr.truncation_sweep(Counting(), evaluator, PSIS, n=50, seed=1, out=tmp_path)
-
-
-def test_the_script(evaluator, tmp_path, write_images, monkeypatch, capsys):
-    real = write_images("real", ShapesGenerator()(draw_latents(60, seed=1)).permute(0, 2, 3, 1).numpy())
-    script = Path(__file__).parents[2] / "scripts" / "truncation_sweep.py"
-    arguments = [str(real), "genpr.demo:ShapesGenerator", "--extractor", "pixels", "--n", "50"]
-    psis = [f"--psi={psi}" for psi in PSIS]
-    monkeypatch.setattr(sys, "argv", [str(script), *arguments, *psis, "--out", str(tmp_path / "out")])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(script), run_name="__main__")
-    assert not ended.value.code
-    assert capsys.readouterr().out.splitlines()[0].split()[:2] == ["psi", "precision"]
-    record = json.loads((tmp_path / "out" / "sweep.json").read_text())
-    found = genpr.truncation_sweep(ShapesGenerator(), evaluator, PSIS, n=50)
-    recalls = [point["result"]["metrics"]["recall"]["value"] for point in record["points"]]
-    assert recalls == [point.values["recall"] for point in found.points]
-    assert {path.name for path in (tmp_path / "out").glob("sweep.*")} == {
-        f"sweep.{form}" for form in ("json", "csv", "png", "svg")
-    }

@@ -82,20 +82,6 @@ def test_who_cannot_be_told_from_the_best(objective, places, scored):
     assert objective.contenders(scored[::-1]) == tuple(2 - place for place in places[::-1])
 
 
-@pytest.mark.parametrize("by", ["f1", "f0.5", "precision", "recall"])
-def test_they_are_those_of_a_ranking(by, scored):
-    names = {f"{place}": result for place, result in enumerate(scored)}
-    expected = sorted(int(name) for name in genpr.rank_results(names, by=by).contenders)
-    assert Objective(by).contenders(scored) == tuple(expected)
-    best = Objective(by).best(scored)
-    assert best in expected
-    floor = Objective(by, {"recall": scored[1]["recall"]})
-    left = {name: result for name, result in names.items() if result["recall"] >= scored[1]["recall"]}
-    assert floor.contenders(scored) == tuple(
-        sorted(int(name) for name in genpr.rank_results(left, by=by).contenders)
-    )
-
-
 def test_without_replicates_or_alike_results_nothing_is_claimed(scored):
     bare = {name: replace(metric, replicates=None) for name, metric in scored[1].metrics.items()}
     silent = replace(scored[1], metrics=bare)

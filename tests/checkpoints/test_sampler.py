@@ -127,34 +127,11 @@ class Pipeline:
     def __call__(self, latents, *, psi):
         return self.network(latents, psi)
 
-    def generate(self, latents, *, psi):
-        return self.network(latents, psi)
 
-
-NETWORK = Normed()  # for a function that finds it in its globals
-
-
-def by_globals(latents, *, psi):
-    return NETWORK(latents, psi)
-
-
-def fresh():
+@pytest.mark.parametrize("wrap", [lambda network: network, Pipeline])
+def test_networks_run_in_evaluation_mode_and_are_left_as_found(wrap):
     network = Normed()
-    pipeline = Pipeline(network)
-    return {
-        "module": (network, network),
-        "object": (pipeline, network),
-        "bound method": (pipeline.generate, network),
-        "closure": (lambda latents, psi: pipeline(latents, psi=psi), network),
-        "partial": (functools.partial(network.forward), network),
-        "globals": (by_globals, NETWORK),
-    }
-
-
-@pytest.mark.parametrize("kind", fresh())
-def test_networks_run_in_evaluation_mode_and_are_left_as_found(kind):
-    generator, network = fresh()[kind]
-    network.modes.clear()
+    generator = wrap(network)
     flags = [module.training for module in network.modules()]
     state = {name: value.clone() for name, value in network.state_dict().items()}
     images = iter(sampler(generator).images(1.0))
