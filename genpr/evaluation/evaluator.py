@@ -100,16 +100,15 @@ def check_before_embedding(
 def _embed(opened: OpenedInput, role: str, plans: Sequence[ScorePlan], embedder: Embedder) -> SourceFeatures:
     """The "real" or "fake" images by every extractor that some plan needs of them."""
     limit: int | None = 0
-    declared, spaces, compared, least = [], list[ExtractorKey](), list[ExtractorKey](), 1
+    declared, spaces, least = [], list[ExtractorKey](), 1
     for plan in plans:
         declared.append(plan.own)
         needs = plan.needs[role]
         limit = None if limit is None or needs.most is None else max(limit, needs.most)
         spaces += needs.spaces
-        compared += needs.compared
         least = max(least, needs.least)
     features = SourceFeatures(opened, role, embedder, limit=limit, declared=declared)
-    features.require(spaces, minimum=least, for_metrics=compared)
+    features.require(spaces, minimum=least)
     return features
 
 

@@ -37,7 +37,6 @@ class SourceNeeds:
     """What a plan needs of one source."""
 
     spaces: tuple[ExtractorKey, ...]  # the extractors to embed it by
-    compared: tuple[ExtractorKey, ...]  # those that would be needed without the control
     least: int  # images without which a metric is not defined
     most: int | None  # images that are used, if the protocol limits them
 
@@ -105,13 +104,10 @@ class ScorePlan:
         return {
             "real": SourceNeeds(
                 spaces=every if self.control else needed,
-                compared=needed,
                 least=least_real,
                 most=recipe.n_real or recipe.max_real,
             ),
-            "fake": SourceNeeds(
-                spaces=every, compared=every, least=least_fake, most=recipe.n_fake or recipe.max_fake
-            ),
+            "fake": SourceNeeds(spaces=every, least=least_fake, most=recipe.n_fake or recipe.max_fake),
         }
 
 

@@ -85,22 +85,20 @@ def prepare_batch(extractor: PreparingExtractor, images: Tensor) -> Tensor:
 
 def check_same_extractor(name: str, info: ExtractorInfo, other_name: str, other: ExtractorInfo) -> None:
     """Refuse features of two different functions; `name` and `other_name` say whose they are."""
-    if info.cache_key is not None and info.cache_key == other.cache_key:
-        return
-    identity = (info.name, info.dim, info.resize, info.weights_sha256)
-    if identity == (other.name, other.dim, other.resize, other.weights_sha256):
-        if info.cache_key == other.cache_key or None in (info.cache_key, other.cache_key):
+    mine, theirs = (
+        f"{each.name} ({each.dim}-d, {each.resize}, weights {str(each.weights_sha256)[:8]})"
+        for each in (info, other)
+    )
+    is_one_key = info.cache_key == other.cache_key
+    same = ("name", "dim", "resize", "weights_sha256")
+    if all(getattr(info, key) == getattr(other, key) for key in same):
+        if is_one_key or None in (info.cache_key, other.cache_key):
             return
-        difference = "its code or settings have changed in between"
-    else:
-        difference = f"{_describe(other)} there, {_describe(info)} here"
-    text = f"{name} and {other_name} were not embedded by the same extractor ({difference}); embed both again with one"
+        mine, theirs = "now", "with other code or settings"
+    elif is_one_key and info.cache_key is not None:
+        return
+    text = f"{name} and {other_name} were not embedded by the same extractor ({theirs} there, {mine} here)"
     raise FeatureError(text, code="other-extractor")
-
-
-def _describe(info: ExtractorInfo) -> str:
-    weights = f", weights {info.weights_sha256[:8]}" if info.weights_sha256 else ""
-    return f"{info.name} ({info.dim}-d, {info.resize}{weights})"
 
 
 @dataclass(frozen=True)

@@ -97,16 +97,10 @@ def holds_features(path: Path) -> bool:
 
 def check_same_kind(real: OpenedInput, fake: OpenedInput) -> None:
     """Refuse features against images, and features of different extractors."""
-    if isinstance(real, FeatureSet) != isinstance(fake, FeatureSet):
-        features, images = (real, fake) if isinstance(real, FeatureSet) else (fake, real)
-        assert isinstance(features, FeatureSet)
-        assert isinstance(images, OpenedImages)
-        name = features.extractor.name if features.extractor else "EXTRACTOR"
-        raise FeatureError(
-            f"{features.source} holds features but {images.source.name} holds images; embed the images first: "
-            f"genpr features {images.source.name} OUT.safetensors --extractor {name}",
-            code="features-against-images",
-        )
+    for features, images in ((real, fake), (fake, real)):
+        if isinstance(features, FeatureSet) and isinstance(images, OpenedImages):
+            text = f"{features.source} holds features but {images.source.name} holds images; embed these with `genpr features`"
+            raise FeatureError(text, code="features-against-images")
     if isinstance(real, FeatureSet) and isinstance(fake, FeatureSet) and real.extractor and fake.extractor:
         check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
 
@@ -165,11 +159,7 @@ class Pictures:
     keep: Callable[[Pixels], Pixels] | None = None
 
     def read(self, rows: Iterable[int]) -> dict[int, Pixels]:
-        """The pixels (h, w, 3) uint8 of rows of the score, in one pass over the names of the source.
-
-        Only requested images are decoded. A row is missing where the image is gone, has changed since it was scored, or cannot
-        be decoded.
-        """
+        """The pixels (h, w, 3) uint8 of rows, without images that are gone, changed or damaged since they were scored."""
         requested: dict[str, list[int]] = defaultdict(list)
         for row in dict.fromkeys(rows):
             requested[self.names[row]].append(row)

@@ -33,6 +33,7 @@ from torch import Tensor
 from genpr.errors import ImageError, UsageError
 
 _BICUBIC = Image.Resampling.BICUBIC
+_MOST_RESIZED = 2**26  # pixels of an image that only the middle is used of; more is reached from 1,300:1 on
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +133,7 @@ def _blend(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
 
 
 def torch_antialias(image: Tensor, size: int, *, filter_name: Literal["bilinear", "bicubic"]) -> Tensor:
-    """Resize with torch's antialiased filter, which is as wide as the image shrinks; the bicubic one overshoots at edges.
-
-    Clamped to 0..255, the bicubic one is pil-bicubic-float but for rounding, and faster. CUDA would round differently, so
-    this is done on the CPU.
-    """
+    """Resize with torch's antialiased filter, on the CPU, since CUDA would round differently; the bicubic one overshoots."""
     # Planes one by one have the same bits, are faster, and take a third of the memory: a gigabyte for the largest images.
     resized = torch.empty((3, size, size), dtype=torch.float32, device="cpu")
     for plane, result in zip(image.cpu(), resized, strict=True):
@@ -157,15 +154,24 @@ def _pil_bicubic_float(image: Tensor, size: int) -> Tensor:
     return torch.from_numpy(resized).to(image.device)
 
 
-def _pil_bicubic_uint8(image: Tensor, size: int) -> Tensor:
-    """Filter the 8-bit image in Pillow, which rounds to 8 bits after each of the two axes."""
-    return from_pillow(to_pillow(image).resize((size, size), _BICUBIC), image.device)
-
-
-def _clip(image: Tensor, size: int) -> Tensor:
-    """Shrink or stretch the shorter side to `size` as `_pil_bicubic_uint8` does, then cut out the middle."""
-    height, width = (size * side // min(image.shape[1:]) for side in image.shape[1:])  # torchvision truncates
-    return resized_middle(image, (height, width), size, _BICUBIC)
+def _resize_and_crop(
+    image: Tensor, side: int, *, filter_: Image.Resampling = _BICUBIC, crop: float = 1.0, squash: bool = False
+) -> Tensor:
+    """As torchvision's `Resize` and `CenterCrop` on 8-bit Pillow images, which are rounded after each of the two axes."""
+    height, width = image.shape[1:]
+    scaled, shorter = int(side / crop), min(height, width)  # as timm rounds it
+    if squash:
+        height = width = scaled
+    else:  # torchvision truncates
+        height, width = scaled * height // shorter, scaled * width // shorter
+    if height * width > _MOST_RESIZED:  # a line of 65,535 pixels would become 3 gigapixels
+        text = f"an image of {tuple(image.shape[1:])} pixels is too long to resize and cut out the middle; crop it"
+        raise ImageError(text, code="image-too-large")
+    top, left = round((height - side) / 2), round((width - side) / 2)  # as torchvision, halves to even
+    pixels = image.cpu().permute(1, 2, 0).contiguous().numpy()
+    whole = Image.fromarray(pixels).resize((width, height), filter_)
+    middle = torch.from_numpy(np.array(whole.crop((left, top, left + side, top + side)))).permute(2, 0, 1)
+    return middle.to(torch.float32, memory_format=torch.contiguous_format).to(image.device)
 
 
 _RULES = (
@@ -173,9 +179,9 @@ _RULES = (
     ResizeRule("torch-bilinear", torch_bilinear, exact_on_device=True),
     ResizeRule("torch-bilinear-antialias", partial(torch_antialias, filter_name="bilinear")),
     ResizeRule("pil-bicubic-float", _pil_bicubic_float),
-    ResizeRule("pil-bicubic-uint8", _pil_bicubic_uint8),
+    ResizeRule("pil-bicubic-uint8", partial(_resize_and_crop, squash=True)),
     ResizeRule("torch-bicubic-antialias", partial(torch_antialias, filter_name="bicubic")),
-    ResizeRule("clip", _clip),
+    ResizeRule("clip", _resize_and_crop),
 )
 
 RESIZE_RULES: Mapping[str, ResizeRule] = MappingProxyType({rule.name: rule for rule in _RULES})
@@ -183,54 +189,9 @@ RESIZE_RULES: Mapping[str, ResizeRule] = MappingProxyType({rule.name: rule for r
 
 
 def pillow_rule(family: str, interpolation: str, *, crop: float = 1.0, squash: bool = False) -> ResizeRule:
-    """The rule of torchvision's `Resize` and `CenterCrop` on 8-bit Pillow images, such as "timm-bicubic-0.95".
-
-    `crop` is the share of the resized image's (shorter) side that is kept; with `squash` images are resized to a square,
-    instead of the shorter side only.
-    """
+    """The rule that keeps a share `crop` of the shorter side, or of a square if images are resized to one (`squash`)."""
     name = f"{family}-{interpolation}-{crop}{'-squash' if squash else ''}"
     if interpolation.upper() not in Image.Resampling.__members__ or not 0 < crop <= 1:
         raise UsageError(f"resize rule {name!r} is not supported", code="unsupported-model")
-    resize = partial(
-        _resize_and_crop, filter_=Image.Resampling[interpolation.upper()], crop=crop, squash=squash
-    )
-    return ResizeRule(name, resize)
-
-
-def _resize_and_crop(
-    image: Tensor, side: int, *, filter_: Image.Resampling, crop: float, squash: bool
-) -> Tensor:
-    height, width = image.shape[1:]
-    scaled = int(side / crop)  # as timm rounds it
-    shorter = min(height, width)
-    if squash:
-        height = width = scaled
-    else:  # torchvision truncates
-        height, width = scaled * height // shorter, scaled * width // shorter
-    return resized_middle(image, (height, width), side, filter_)
-
-
-_MOST_RESIZED = 2**26  # pixels of an image that only the middle is used of; more is reached from 1,300:1 on
-
-
-def resized_middle(image: Tensor, resized: tuple[int, int], size: int, filter_: Image.Resampling) -> Tensor:
-    """The square middle of an image after it was resized to (h, w), as torchvision's `Resize` and `CenterCrop` on Pillow."""
-    height, width = resized
-    if height * width > _MOST_RESIZED:  # a line of 65,535 pixels would become 3 gigapixels
-        shape = f"{image.shape[2]} x {image.shape[1]}"
-        text = f"an image of {shape} pixels is too long to resize and cut out the middle; crop it"
-        raise ImageError(text, code="image-too-large")
-    top, left = round((height - size) / 2), round((width - size) / 2)  # as torchvision, halves to even
-    whole = to_pillow(image).resize((width, height), filter_)
-    return from_pillow(whole.crop((left, top, left + size, top + size)), image.device)
-
-
-def to_pillow(image: Tensor) -> Image.Image:
-    """A Pillow image of uint8 (3, h, w)."""
-    return Image.fromarray(image.cpu().permute(1, 2, 0).contiguous().numpy())
-
-
-def from_pillow(image: Image.Image, device: torch.device) -> Tensor:
-    """An RGB image as float32 (3, h, w)."""
-    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)
-    return pixels.to(torch.float32, memory_format=torch.contiguous_format).to(device)
+    filter_ = Image.Resampling[interpolation.upper()]
+    return ResizeRule(name, partial(_resize_and_crop, filter_=filter_, crop=crop, squash=squash))

@@ -180,10 +180,8 @@ class SourceFeatures:
         self._known: dict[ExtractorKey, FeatureSet] = {}
         self._total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
 
-    def require(
-        self, keys: Iterable[ExtractorKey], *, minimum: int, for_metrics: Iterable[ExtractorKey] = ()
-    ) -> None:
-        """Embed what is not known yet, each network once; `for_metrics` is what the metrics need alone, without a control."""
+    def require(self, keys: Iterable[ExtractorKey], *, minimum: int) -> None:
+        """Embed what is not known yet, each network once."""
         missing = [key for key in dict.fromkeys(keys) if key not in self._known]
         if isinstance(self.opened, FeatureSet):
             for key in missing:
@@ -196,19 +194,16 @@ class SourceFeatures:
             groups = group_by_network(missing)
             is_one_shot = isinstance(self.opened.source, BatchSource) and self.opened.source.is_one_shot
             if len(groups) > 1 and is_one_shot:
-                for_control = len(group_by_network(for_metrics)) == 1
-                who = "the control needs" if for_control else "the metrics need"
-                otherwise = "; or leave the control out (control=False)" if for_control else ""
-                text = f"{self.opened.source.name} gives its images once, but {who} several networks; pass a list or a folder{otherwise}"
+                text = f"{self.opened.source.name} gives its images once, but several networks need them; pass a list or a folder"
                 raise UsageError(text, code="one-shot")
             for group in groups:
+                can_move = (
+                    isinstance(group[0], str) and not is_one_shot
+                )  # an object is where its owner put it
                 # Features of a CPU differ from those of a GPU in their last bits, so all images are embedded again.
                 work = partial(
                     Embedder.embed, images=self.opened, role=self.role, keys=group, limit=self._limit
                 )
-                can_move = (
-                    isinstance(group[0], str) and not is_one_shot
-                )  # an object is where its owner put it
                 sets, notices = with_cpu_fallback(
                     self._embedder, work, f"for {self.role} images", can_move=can_move
                 )

@@ -45,7 +45,7 @@ def test_a_pair_of_the_users_own_embeds_texts(tmp_path):
         "import torch\n"
         "class Pair:\n"
         "    dim, context, tokenizer = 2, 9, 'letters'\n"
-        "    __call__ = None.__eq__\n"
+        "    def __call__(self, images): return images\n"
         "    def encode_text(self, texts): return torch.tensor([[float(len(text)), 1.0] for text in texts])\n"
         "    def truncated(self, texts): return [len(text) > 9 for text in texts]\n"
     )

@@ -125,11 +125,7 @@ class ClipTextEncoder:
         self._embed = EmbeddingOnly(self._tower)
 
     def encode_text(self, texts: Sequence[str], /, *, progress: TextProgress | None = None) -> Tensor:
-        """Embed n texts, empty ones too, as float32 (n, dim) on the CPU.
-
-        A pass has the same batch size whatever the texts, and equal tokens are embedded once: so the vector of a text
-        depends on no other text, and texts that the tower cannot tell apart have the same one.
-        """
+        """Embed n texts as float32 (n, dim) on the CPU, in batches of one size, so that no vector depends on other texts."""
         if not texts:
             return torch.empty(0, self.dim)
         tokens, places = torch.unique(self.tokens(texts), dim=0, return_inverse=True)

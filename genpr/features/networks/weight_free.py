@@ -11,7 +11,6 @@ References:
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Sequence
 from functools import lru_cache
@@ -27,7 +26,7 @@ from genpr.features.registry import ExtractorName
 from genpr.features.resize import torch_antialias
 from genpr.runtime import resolve_device
 
-_GABOR_VERSION = 1  # raise it with any change to the features that the constants below do not show
+_GABOR_VERSION = 1  # raise it with any change to the features
 
 _SIZE = 64
 _LEVELS = 4  # 64, 32, 16 and 8 pixels: octaves, each half the one before
@@ -58,18 +57,7 @@ _DIM = (
 )
 
 
-# Of everything that defines the features.
-_DESCRIPTION = {
-    "extractor": "gabor",
-    "version": _GABOR_VERSION,
-    "size": _SIZE,
-    "levels": _LEVELS,
-    "filters": [_WAVELENGTH, _SIGMA, _RADIUS],
-    "texture": [_ORIENTATIONS, _GRID, _CONTRAST_GAIN],
-    "color": [_COLOR_ORIENTATIONS, _COLOR_GRID, _COLOR_WEIGHT],
-    "layout": [_LAYOUT_GRID, _LAYOUT_COLOR_GRID, _LAYOUT_WEIGHT],
-}
-_CACHE_KEY = hashlib.sha256(json.dumps(_DESCRIPTION, sort_keys=True).encode()).hexdigest()
+_CACHE_KEY = hashlib.sha256(f"gabor {_GABOR_VERSION}".encode()).hexdigest()
 
 
 class GaborExtractor:
