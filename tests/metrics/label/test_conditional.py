@@ -18,7 +18,6 @@ from genpr.metrics.classification_accuracy import (
     members,
     sample_like,
 )
-from genpr.metrics.uncertainty import interval_of
 
 K = 3
 THREE = torch.arange(3)
@@ -244,33 +243,3 @@ def test_few_images_have_no_intervals():
     for sizes, intervals, there in (([10, 9], True, False), ([10, 10], True, True), ([10, 10], False, False)):
         one = score(real, blobs(random, sizes), classes_of_reals=two, n_classes=2, intervals=intervals)
         assert (one.test.halves is not None) is there
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("counts", "is_random"), [([80] * 4, False), ([80] * 4, True), ([200, 70, 30, 20], True)], ids=str
-)
-def test_intervals_hold_the_truth(counts, is_random):
-    random, values, intervals = np.random.default_rng(9), [], []
-
-    def draw():
-        sizes = random.multinomial(sum(counts), np.array(counts) / sum(counts)) if is_random else counts
-        features, labels = blobs(random, sizes, d=6, spread=0.7)
-        return features, labels
-
-    for repeat in range(300):
-        (x, x_labels), (y, y_labels) = draw(), draw()
-        asked = torch.where(torch.from_numpy(random.random(len(y)) < 0.2), (y_labels + 1) % 4, y_labels)
-        places, wanted = torch.arange(4), repeat < 120
-        one = score((x, x_labels), (y, asked), classes_of_reals=places, n_classes=4, intervals=wanted)
-        found = [
-            (each, rate, float(each.tally.rates()[rate])) for each in (one.test, one.train) for rate in RATES
-        ]
-        values.append([value for *_, value in found])
-        if wanted:
-            halves = [torch.from_numpy(each.halves.rates()[rate]) for each, rate, _ in found]
-            pairs = zip(found, halves, strict=True)
-            intervals.append([interval_of(value, half, n=each.n) for (each, _, value), half in pairs])
-    truth = np.mean(values, axis=0)
-    held = [[value in each for value, each in zip(truth, row, strict=True)] for row in intervals]
-    assert (np.mean(held, axis=0) >= 0.9).all()

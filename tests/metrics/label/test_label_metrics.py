@@ -54,7 +54,7 @@ def assert_agrees(found, expected, predicted, beta, averages):
 
 
 @given(single_sides, st.sampled_from([0.5, 1.0, 2.0]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_single_labels_agree_with_scikit_learn(sides, beta):
     expected, predicted = sides
     found = label_metrics(expected, predicted, classes=range(5), beta=beta)
@@ -65,7 +65,7 @@ def test_single_labels_agree_with_scikit_learn(sides, beta):
 
 
 @given(set_sides, st.sampled_from([0.5, 1.0, 2.0]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_sets_of_labels_agree_with_scikit_learn(sides, beta):
     found = label_metrics(*sides, classes=range(5), beta=beta)
     rows = indicator(sides[0]), indicator(sides[1])
@@ -165,10 +165,10 @@ def test_bad_labels_are_one_clear_error(expected, predicted, options, code):
     assert len(str(caught.value)) < 400
 
 
-def test_a_million_images_of_a_thousand_classes_are_quick():
+def test_many_images_of_a_thousand_classes_are_quick():
     random = np.random.default_rng(0)
-    expected, predicted = random.integers(0, 1000, (2, 1_000_000))
+    expected, predicted = random.integers(0, 1000, (2, 200_000))
     started = time.process_time()  # a busy machine makes nothing slower
     found = label_metrics(expected, predicted)
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < 1
     assert found.accuracy == (expected == predicted).mean()
