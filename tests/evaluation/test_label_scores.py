@@ -25,13 +25,7 @@ from genpr.metrics.labels import ClassCounts
 from genpr.metrics.uncertainty import interval_of
 from genpr.report.score_tables import score_table
 
-FIVE = (
-    "label.gan_test",
-    "label.gan_train",
-    "label.macro_precision",
-    "label.macro_recall",
-    "label.macro_f1",
-)
+FIVE = genpr.LabelOptions().names
 QUICK = {"metrics": ["precision", "recall"], "control": False}
 
 
@@ -73,11 +67,8 @@ def test_two_exchanged_classes_are_caught_and_named_where_pooled_metrics_see_not
     assert {row.label for row in exchanged.labels.rows[:2]} == {"class 0", "class 1"}
     assert exchanged.labels.rows[0].recall < 0.1
     assert exchanged.labels.rows[0].null_recall > 0.9
-    (first, second, *_) = exchanged.labels.confusions
-    assert {(first.asked, first.recognized), (second.asked, second.recognized)} == {
-        ("class 0", "class 1"),
-        ("class 1", "class 0"),
-    }
+    confused = {(each.asked, each.recognized) for each in exchanged.labels.confusions[:2]}
+    assert confused == {("class 0", "class 1"), ("class 1", "class 0")}
 
 
 def test_values_are_those_of_the_pure_functions(sides, good):
@@ -118,13 +109,11 @@ def test_every_way_of_scoring_has_labels(sides, good):
     assert evaluator.evidence(fake).result.labels == good.labels
     again = evaluator.score_classes(fake, real_labels=real_labels, fake_labels=asked)
     assert again.overall.metrics == good.metrics
-    both = score_protocols(
-        real, fake, protocols=["genpr", "prdc"], labels=options(real_labels, asked), **QUICK
-    )
+    how = {"protocols": ["genpr", "prdc"], "labels": options(real_labels, asked), **QUICK}
+    both = score_protocols(real, fake, **how)
     assert both["prdc"]["label.gan_test"] == good["label.gan_test"]
-    ranking = genpr.rank_checkpoints(
-        evaluator, {"as it is": fake, "turned": fake[::-1].copy()}, by="label.gan_test"
-    )
+    sets = {"as it is": fake, "turned": fake[::-1].copy()}
+    ranking = genpr.rank_checkpoints(evaluator, sets, by="label.gan_test")
     assert ranking.winner == "as it is"
     elsewhere = genpr.Evaluator(real, labels=options(real_labels, other), **QUICK)
     assert elsewhere.recipe != evaluator.recipe
@@ -155,10 +144,8 @@ def test_another_tool_may_recognize_single_labels(sides, tmp_path):
     low, high = found.metrics["label.accuracy"].interval
     assert 0.4 < low < 0.45 < 0.55 < high < 0.6
     assert {row.label for row in found.labels.rows[:2]} == {"class 0", "class 1"}
-    assert found.labels.confusions == (
-        Confusion("class 0", "class 1", 50),
-        Confusion("class 1", "class 0", 50),
-    )
+    pair = ("class 0", "class 1")
+    assert found.labels.confusions == (Confusion(*pair, 50), Confusion(*pair[::-1], 50))
     assert found.labels.classifier.endswith(".csv")
     assert result_of(json.loads(found.to_json())) == found
 
@@ -173,11 +160,10 @@ def test_classes_that_no_real_has_are_named(sides):
     assert found.metrics["label.gan_test"].null < 0.75
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{"classifier": "forest"}, {"classifier": 5}, {"k": 0}, {"k": True}, {"classifier": "missing.csv"}],
-    ids=str,
-)
+WRONG = [*({"classifier": each} for each in ("forest", 5, "missing.csv")), {"k": 0}, {"k": True}]
+
+
+@pytest.mark.parametrize("given", WRONG, ids=str)
 def test_impossible_options(sides, given):
     real, real_labels, fake, asked, _ = sides
     with pytest.raises(UsageError):

@@ -229,7 +229,7 @@ def test_pairs_that_others_want_to_see_are_not_counted(rng):
     assert all((counter.counts()[each] == counts).all() for each, counts in alone.items())
 
 
-@pytest.mark.parametrize("k", [1, 3, 5, 20])
+@pytest.mark.parametrize("k", [1, 3, 5, 20, 1000])
 def test_one_row_in_a_hundred_needs_more_than_is_listed(k):
     def short(listed: int) -> float:
         return 50 * stats.binom.cdf(k - 1, listed, 0.5)  # a row belongs to half of the 100 halves

@@ -37,10 +37,8 @@ def score(real, fake, *, classes_of_reals=THREE, n_classes=3, k=K, **options):
 def sides():
     random = np.random.default_rng(0)
     real, (features, labels) = blobs(random, [50, 30, 20], spread=1), blobs(random, [15, 30, 15], spread=1)
-    return real, (
-        features,
-        torch.where(torch.arange(60) % 7 == 0, (labels + 1) % 3, labels),
-    )  # some mislabeled
+    some_wrong = torch.where(torch.arange(60) % 7 == 0, (labels + 1) % 3, labels)
+    return real, (features, some_wrong)
 
 
 @pytest.fixture(scope="module")
@@ -189,19 +187,14 @@ def test_classes_of_one_side_alone(k):
     # Of classes 0 to 3, reals have 0, 1 and 3, and fakes 0, 2 and 3.
     (x, x_labels), (y, y_labels) = blobs(random, [30] * 3, spread=4), blobs(random, [20] * 3, spread=4)
     fakes = y, torch.tensor([0, 2, 3])[y_labels]
-    one = score((x, x_labels), fakes, classes_of_reals=torch.tensor([0, 1, 3]), n_classes=4, k=k)
+    how = {"classes_of_reals": torch.tensor([0, 1, 3]), "n_classes": 4, "k": k}
+    one = score((x, x_labels), fakes, **how)
     assert one.test.tally.requested.tolist() == [20, 0, 20, 20]
     assert one.test.tally.right[2] == 0
     assert one.test.tally.predicted[2] == 0
     assert accuracy(one.test.null) < 0.67  # a third of the fakes cannot be right
     assert one.test.chance["accuracy"] == pytest.approx(1 / 3)
-    few = score(
-        (x, x_labels),
-        (y[10:41], fakes[1][10:41]),
-        classes_of_reals=torch.tensor([0, 1, 3]),
-        n_classes=4,
-        k=k,
-    )
+    few = score((x, x_labels), (y[10:41], fakes[1][10:41]), **how)
     assert few.test.chance["accuracy"] == pytest.approx(10 / 31)  # 20 are of class 2, which nobody can guess
     assert one.train.tally.requested.tolist() == [30, 30, 0, 30]
     assert one.train.tally.right[1] == 0
@@ -222,17 +215,12 @@ def test_a_probe_is_not_tested_on_what_it_was_fitted_on():
 def test_halves_of_a_probe_are_fits_of_their_own():
     random = np.random.default_rng(7)
     real, fake = blobs(random, [30, 30], spread=0.5), blobs(random, [30, 30], spread=0.5)
-    one = score(real, fake, classes_of_reals=torch.arange(2), n_classes=2, k=None)
+    how = {"classes_of_reals": torch.arange(2), "n_classes": 2, "k": None}
+    one = score(real, fake, **how)
     assert one.test.halves.right.shape == (10, 2)
-    in_reals, in_fakes = members(60, 0, 0, 10, THREE.device), members(60, 0, 1, 10, THREE.device)
-    half_fakes = fake[0][in_fakes[3]], fake[1][in_fakes[3]]
-    alone = score(
-        (real[0][in_reals[3]], real[1][in_reals[3]]),
-        half_fakes,
-        classes_of_reals=torch.arange(2),
-        n_classes=2,
-        k=None,
-    )
+    halves = [members(60, 0, stream, 10, THREE.device)[3] for stream in (0, 1)]
+    pairs = zip((real, fake), halves, strict=True)
+    alone = score(*((features[half], labels[half]) for (features, labels), half in pairs), **how)
     assert one.test.halves.right[3].tolist() == alone.test.tally.right.tolist()
     assert one.train.halves.right[3].tolist() == alone.train.tally.right.tolist()
 

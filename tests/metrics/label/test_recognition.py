@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from genpr.metrics.classification_accuracy import L2, UNKNOWN, KNNClassifier, LinearProbe, plurality
-from genpr.neighbors.halves import others_for
 from genpr.neighbors.index import Frame
 
 
@@ -111,14 +108,3 @@ def test_probe_does_not_hang_on_chance_and_knows_only_what_it_saw():
     assert set(first.predict(100 * torch.randn(200, 4)).tolist()) <= {0, 2}
     single = LinearProbe.fit(features[30:], labels[30:])
     assert set(single.predict(features).tolist()) == {2}
-
-
-def test_lists_are_as_long_for_many_voters_as_for_few():
-    def by_definition(k):
-        count = 2 * k
-        while 50 * 100 * sum(math.comb(count, i) for i in range(k)) > 2**count:
-            count += 1
-        return count
-
-    assert [others_for(k) for k in (1, 2, 5, 60)] == [by_definition(k) for k in (1, 2, 5, 60)]
-    assert 2000 < others_for(1000) < 2300  # was an overflow
