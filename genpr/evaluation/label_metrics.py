@@ -19,7 +19,6 @@ from torch import Tensor
 
 from genpr.errors import DataError, UsageError, some
 from genpr.evaluation.labels import (
-    LABELS_HINT,
     FolderLabels,
     Label,
     LabeledImages,
@@ -31,7 +30,7 @@ from genpr.evaluation.labels import (
     match_names,
     open_labels,
 )
-from genpr.evaluation.options import LINEAR, LabelOptions
+from genpr.evaluation.options import KNN, LabelOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Confusion, LabelRow, LabelSummary, Result
 from genpr.features.feature_set import FeatureSet
@@ -81,7 +80,7 @@ class LabelConfig:
             return cls(options, policy, recognized=open_labels(options.classifier, None, "fake"))
         labels = open_labels(options.real_labels, label_location(None, real), "real")
         named = match_names("real", real, labels)
-        return cls(options, policy, labels, None if named is None else _complete(named, policy))
+        return cls(options, policy, labels, None if named is None else check_complete(named, policy))
 
     def open_fake(self, opened: OpenedInput) -> Labels:
         """The labels that the fakes were generated for."""
@@ -92,21 +91,13 @@ class LabelConfig:
         for labels in (self.recognized, self.open_fake(opened)):
             named = None if labels is None else match_names("fake", opened, labels)
             if named is not None:
-                _complete(named, self.policy)
+                check_complete(named, self.policy)
                 if self.named is not None:
                     check_shared(self.named, named)
 
     def match(self, side: SourceFeatures, features: FeatureSet, labels: Labels) -> LabeledImages:
         """Each embedded image with its label."""
-        return _complete(match_labels(side.role, side.opened, features, labels), self.policy)
-
-
-def _complete(images: LabeledImages, policy: BadImagePolicy) -> LabeledImages:
-    """The images, if enough of them have a label."""
-    if not images.rows:
-        raise DataError(f"label metrics need a label per image: {images}; {LABELS_HINT}", code="no-labels")
-    check_complete(images, policy)
-    return images
+        return check_complete(match_labels(side.role, side.opened, features, labels), self.policy)
 
 
 def _content(labels: Labels | None) -> str | None:
@@ -147,9 +138,7 @@ class LabelScorer:
         embedder: Embedder,
     ) -> None:
         self._config, self._options = config, config.options
-        self._k = (
-            None if self._options.is_file or self._options.classifier == LINEAR else int(self._options.k)
-        )
+        self._k = int(self._options.k) if self._options.classifier == KNN else None
         self._intervals, self._seed, self._device = plan.intervals, embedder.options.seed, embedder.device
         self._report = embedder.options.progress or (lambda *_: None)
         self._labeled: LabeledImages | None = None

@@ -349,12 +349,13 @@ def match_labels(role: str, opened: OpenedInput, features: FeatureSet, labels: L
     return LabeledImages(role, features.source, labels.origin, names, labels_of(labels, names, rows, total))
 
 
-def check_complete(images: LabeledImages, policy: BadImagePolicy) -> None:
-    """Refuse a data set of which more images have no class than may be left out ("unlabeled")."""
+def check_complete(images: LabeledImages, policy: BadImagePolicy) -> LabeledImages:
+    """The images; refuse those of which none has a class ("no-labels"), or fewer than the policy asks for ("unlabeled")."""
+    if not images.rows:
+        raise DataError(f"a label per image is needed: {images}; {LABELS_HINT}", code="no-labels")
     few = images.unlabeled
-    share = len(few) / len(images.labels)
-    if not few or (policy.action == "skip" and share <= policy.max_share):
-        return
+    if not few or (policy.action == "skip" and len(few) / len(images.labels) <= policy.max_share):
+        return images
     limit = f", and at most {policy.max_share:.1%} may be left out" if policy.action == "skip" else ""
     raise DataError(
         f"{len(few):,} of {len(images.labels):,} {images.role} images have no label in {printable(images.origin)}{limit}: "
@@ -410,8 +411,7 @@ class OptionalLabels:
         images = match_labels(self.role, opened, features, self.labels)
         if self.is_guess:
             return images if look_like_classes(images.labels) else None
-        check_complete(images, policy)
-        return images
+        return check_complete(images, policy)
 
 
 def look_like_classes(folders: Sequence[Label]) -> bool:

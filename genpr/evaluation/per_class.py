@@ -283,14 +283,11 @@ def _reason(n_real: int, n_fake: int, least: int) -> Reason | None:
 
 def check_classes(real: LabeledImages, fake: LabeledImages, policy: BadImagePolicy) -> None:
     """Refuse data sets that cannot be scored class by class."""
-    both = f"{real}; {fake}"
-    if not real.rows or not fake.rows:
-        raise DataError(f"per-class scores need a label per image: {both}; {LABELS_HINT}", code="no-labels")
     for images in (real, fake):
         check_complete(images, policy)
     if len({*real.rows, *fake.rows}) == 1:
         raise DataError(
-            f"per-class scores need at least two classes: {both}; score without them, or {LABELS_HINT}",
+            f"per-class scores need at least two classes: {real}; {fake}; score without them, or {LABELS_HINT}",
             code="one-class",
         )
     check_shared(real, fake)

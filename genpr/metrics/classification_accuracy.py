@@ -1,12 +1,8 @@
 """GAN-test, GAN-train and rates by class: do fakes look like the classes that they were generated for?
 
 GAN-test is the accuracy on fakes of a classifier trained on reals, GAN-train (classification accuracy score) that on reals of one
-trained on fakes; docs/labels.md says why the nulls and intervals are as they are.
-
-References:
-    Cover and Hart 1967, "Nearest neighbor pattern classification"; Shmelkov, Schmid and Alahari 2018, "How good is my GAN?",
-    arXiv:1807.09499; Ravuri and Vinyals 2019, "Classification Accuracy Score for Conditional Generative Models",
-    arXiv:1905.10887.
+trained on fakes (Shmelkov, Schmid and Alahari 2018, arXiv:1807.09499; Ravuri and Vinyals 2019, arXiv:1905.10887). The vote of
+neighbors is of Cover and Hart 1967. docs/labels.md says why the nulls and intervals are as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -150,9 +146,8 @@ def _factor(x: Tensor, n_classes: int) -> Tensor:
 class KNNClassifier:
     """The nearest labeled images of each query: `index` and `labels` (m, L) int64, UNKNOWN after the last one.
 
-    They are in the order of their distance, and of equally far ones those of the first class come first. The first k vote;
-    of classes with equally many votes that of the first neighbor wins, so the order of the images decides nothing. A list
-    is as long as k voters need of random halves, for intervals.
+    They are in the order of their distance, of equally far ones those of the first class first, and the first k vote. A list is
+    as long as k voters need of random halves, for intervals.
     """
 
     index: Tensor
@@ -269,8 +264,8 @@ class KNNReference:
     def by_others(self, requested: Tensor | None) -> Tensor:
         """The class of each real by other reals, (n,); of each class as many as `class_sizes_like(requested)`, or all.
 
-        A voter is left out if it stands for the same share of its class as the image does for its own. Else an image would be
-        outvoted: of 5 images of each class, 4 of its own would stand against 5 of every other, as they never do for a fake.
+        A voter is left out if it stands for the same share of its class as the image does for its own. Else, of 5 images of each
+        class, 4 of its own would stand against 5 of every other.
         """
         every = torch.arange(len(self._labels), device=self._labels.device)
         chosen = every if requested is None else sample_like(self._labels, requested, self._seed)
@@ -338,8 +333,7 @@ class _Refitted:
 def class_sizes_like(requested: Tensor, there: Tensor) -> Tensor:
     """How many of each class (classes,) to take: as many as requested, or fewer in the same proportions, as there are not as many.
 
-    Proportions matter: a classifier prefers classes that it saw often. But classes of which far too few are there shall not
-    cost all others: those with a tenth of what is requested at most may fall short.
+    A classifier prefers classes that it saw often. Classes with a tenth of what is requested at most may fall short.
     """
     common = ((requested > 0) & (there > 0)).nonzero()[:, 0]
     if not len(common):
@@ -425,8 +419,7 @@ def recognized_elsewhere(labels: Tensor, predicted: Tensor, *, intervals: bool, 
     return direction_of(labels, predicted, torch.bincount(labels, minlength=n_classes), halves=halves)
 
 
-@dataclass(frozen=True, slots=True)
-class Conditional:
+class Conditional(NamedTuple):
     """GAN-test and GAN-train; `null_share` is how many reals vote for the null of `train`, per fake of a class of reals."""
 
     test: Direction

@@ -131,5 +131,4 @@ def rows_of_null(n: int, most: int, seed: int) -> Tensor:
 
 
 def _share(similarity: Numbers, threshold: float, seed: int) -> QueryMetric:
-    values = {"share": np.where(similarity > threshold, 1.0, 0.0)}
-    return query_metrics(values, None, groups=None, seed=seed)["share"]
+    return query_metrics({"share": np.where(similarity > threshold, 1.0, 0.0)}, seed=seed)["share"]

@@ -1,14 +1,10 @@
 """Expected against predicted labels: counts, precision, recall, F-scores, their averages and confusions.
 
-For a class, of the images that it was expected (E) or predicted (P) of:
+For a class, of the images that it was expected (E) or predicted (P) of (van Rijsbergen 1979; averages: Sokolova and Lapalme 2009):
 
     precision = |E and P| / |P|      recall = |E and P| / |E|      F = (1 + b^2) |E and P| / (b^2 |E| + |P|)
 
 0/0 is undefined: it is None, and averages leave it out and count how often, as scikit-learn's `zero_division=np.nan` does.
-
-References:
-    van Rijsbergen 1979, "Information Retrieval" (F); Sokolova and Lapalme 2009, "A systematic analysis of performance
-    measures for classification tasks" (averages).
 """
 
 from __future__ import annotations
@@ -208,7 +204,11 @@ def _cells(
         list(chain.from_iterable(side)) if is_set else side
         for side, is_set in zip(sides, are_sets, strict=True)
     ]
-    given = [] if classes is None else _given(classes)
+    given = list(classes) if isinstance(classes, Iterable) and not isinstance(classes, str) else []
+    if classes is not None and (not given or len(set(given)) < len(given)):
+        raise UsageError(
+            f"classes must be a list of different labels, not {classes!r:.60}", code="bad-option"
+        )
     seen = _different(*flat, given)
     known = given or sorted(seen)
     if not n or not known:
@@ -264,16 +264,6 @@ def _different(*lists: list[Any]) -> set[Label]:
             code="label-kind",
         )
     return set[Label]().union(*lists)
-
-
-def _given(classes: object) -> list[Label]:
-    given = [] if isinstance(classes, str) or not isinstance(classes, Iterable) else list(classes)
-    if not given or len(set(given)) < len(given):
-        raise UsageError(
-            f"classes must be a list of different labels, not {classes!r:.60}; leave it out to take the labels that occur",
-            code="bad-option",
-        )
-    return given
 
 
 class Ratios(NamedTuple):

@@ -1,8 +1,4 @@
-"""Probabilistic precision and recall: how likely a sample is in the support of the other set.
-
-References:
-    Park and Kim 2023, "Probabilistic Precision and Recall Towards Reliable Evaluation of Generative Models".
-"""
+"""Probabilistic precision and recall: how likely a sample is in the support of the other set (Park and Kim 2023, arXiv:2309.01590)."""
 
 from __future__ import annotations
 

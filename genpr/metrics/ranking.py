@@ -119,12 +119,8 @@ def ranking_metrics(
         counter.count_pools(checked, progress, block_bytes)
     ranks = TiedRanks.of(items.query, counter.above.cpu().numpy(), counter.tied.cpu().numpy(), items.gains)
     chance = pool_values(TiedRanks.at_random(items, pool), items, pool, cuts)
-    return QueryMetrics(
-        query_metrics(pool_values(ranks, items, pool, cuts), chance, groups=groups, seed=seed),
-        n_queries=n,
-        n_undefined=int((items.count == 0).sum()),
-        pool=(int(pool.min()), int(pool.max())),
-    )
+    values = pool_values(ranks, items, pool, cuts)
+    return query_metrics(values, chance, pool=pool, groups=groups, seed=seed)
 
 
 def retrieval_metrics(
@@ -182,12 +178,7 @@ def retrieval_metrics(
     sizes = None if pool is None else _pool_sizes(pool, expected_ids, found_ids, cut)
     chance = None if sizes is None else list_values(TiedRanks.at_random(items, sizes), items, length, sizes)
     values = list_values(_places(expected_ids, found_ids, items), items, length)
-    return QueryMetrics(
-        query_metrics(values, chance, groups=groups, seed=seed),
-        n_queries=len(expected_ids),
-        n_undefined=int((items.count == 0).sum()),
-        pool=None if sizes is None else (int(sizes.min()), int(sizes.max())),
-    )
+    return query_metrics(values, chance, pool=sizes, groups=groups, seed=seed)
 
 
 def unit_pools(

@@ -1,17 +1,12 @@
 """Metrics of each query from the ranks of its relevant candidates, and their means over queries with interval and chance.
 
-Candidates of equal score have no order. Every number here is the mean over all orders of them, as if each were drawn
-at random (McSherry and Najork 2008, "Computing Information Retrieval Performance Measures Efficiently in the Presence
-of Tied Scores"), so a scorer that knows nothing gets exactly what guessing gets.
+Candidates of equal score have no order: every number is the mean over all orders of them (McSherry and Najork 2008, "Computing
+Information Retrieval Performance Measures Efficiently in the Presence of Tied Scores"), so what knows nothing scores chance. For
+one of r relevant ones among e candidates of equal score, g candidates and a relevant ones being before all of these, its rank is
+g + j with j uniform on 1..e; J of these ranks are within the cut, J = min(e, cut - g).
 
-For one of r relevant ones among e candidates of equal score, g candidates and a relevant ones being before all of these, its
-rank is g + j with j uniform on 1..e; J of these ranks are within the cut, J = min(e, cut - g).
-
-References:
-    Manning, Raghavan and Schütze 2008, "Introduction to Information Retrieval", chapter 8.
-    Järvelin and Kekäläinen 2002, "Cumulated Gain-Based Evaluation of IR Techniques" (NDCG, linear gain).
-    Burges et al. 2005, "Learning to Rank Using Gradient Descent" (NDCG, exponential gain).
-    LlamaIndex, `llama_index.core.evaluation.retrieval.metrics`: the granular hit rate and the granular MRR.
+Definitions: Manning, Raghavan and Schütze 2008, "Introduction to Information Retrieval", chapter 8; Järvelin and Kekäläinen 2002
+(NDCG, linear gain); Burges et al. 2005 (NDCG, exponential gain); LlamaIndex (granular hit rate and MRR).
 """
 
 from __future__ import annotations
@@ -307,16 +302,24 @@ class QueryMetrics(Mapping[str, QueryMetric]):
 
 
 def query_metrics(
-    values: PerQuery, chance: PerQuery | None, *, groups: Sequence[Hashable] | None, seed: int
-) -> dict[str, QueryMetric]:
+    values: PerQuery,
+    chance: PerQuery | None = None,
+    *,
+    pool: Counts | None = None,
+    groups: Sequence[Hashable] | None = None,
+    seed: int,
+) -> QueryMetrics:
     """Means over queries of `values` (q,) and of those of guessing; queries of one group are drawn together for intervals."""
     columns = list(values.values())
-    unit = np.arange(len(columns[0])) if groups is None else _units_of(groups, len(columns[0]))
+    n = len(columns[0])
+    unit = np.arange(n) if groups is None else _units_of(groups, n)
     replicates = _replicates(columns, unit, seed)
-    return {
+    metrics = {
         name: _metric(of_queries, None if chance is None else chance[name], unit, replicate)
         for (name, of_queries), replicate in zip(values.items(), replicates, strict=True)
     }
+    n_undefined = int(np.isnan(columns).all(axis=0).sum())
+    return QueryMetrics(metrics, n, n_undefined, None if pool is None else (int(pool.min()), int(pool.max())))
 
 
 def _units_of(groups: Sequence[Hashable], n: int) -> Counts:

@@ -69,7 +69,7 @@ def test_what_the_source_says_is_found(shaded, write_images):
     [
         ({"real_labels": "none.csv"}, "path-not-found"),
         ({"fake_labels": ["a"] * 61}, "label-count"),
-        ({"real_labels": "folders"}, "unlabeled"),
+        ({"real_labels": ["a"] * 50 + [None] * 10}, "unlabeled"),
     ],
     ids=range(3),
 )
