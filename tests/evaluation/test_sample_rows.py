@@ -71,14 +71,8 @@ def test_every_row_is_what_the_definition_says(sides, ties, metrics, engine, mon
     if engine is not None:
         monkeypatch.setattr(real_manifold, "ENGINE", engine)
     found = genpr.Evaluator(sides[0], metrics=metrics, ties=ties, **OPTIONS).evidence(sides[1])
-    assert found.k == {
-        "precision": 3,
-        "density": 5,
-        "coverage": 5,
-        "realism": 3,
-        "rarity": 3,
-        "authenticity": 1,
-    }
+    k = {"precision": 3, "density": 5, "coverage": 5, "realism": 3, "rarity": 3, "authenticity": 1}
+    assert found.k == k
     assert found.ties == ties
     for side, columns in zip((found.fake, found.real), expected(*sides, found.k, ties), strict=True):
         assert {"names", *columns} == set(side.columns())

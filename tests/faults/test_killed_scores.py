@@ -18,19 +18,8 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-N = 120
-OPTIONS = [
-    "--extractor",
-    "pixels",
-    "--batch-size",
-    "8",
-    "--device",
-    "cpu",
-    "--no-control",
-    "--no-intervals",
-    "-q",
-    "--json",
-]
+N = 60
+OPTIONS = "--extractor pixels --batch-size 8 --device cpu --no-control --no-intervals -q --json".split()  # noqa: SIM905
 
 
 def start(sides, root):
