@@ -192,13 +192,7 @@ def rank_results(results: Mapping[str, Result], *, by: str = "f1", force: bool =
     else:
         ranked = _rank_by_number(criteria[0], valued, bounded=bounded)
     if ranked[0].is_contender is None:
-        without = [name for name in valued if any(each.resampled(valued[name]) is None for each in criteria)]
-        why = (
-            f"no interval of {by} is known for {listed(without)}"
-            if without
-            else f"{by} was not found alike in all"
-        )
-        remarks.append(f"no bounds: {why}")
+        remarks.append(f"no bounds: {by} was not found alike in all, or has no interval in some")
     entries = (*ranked, *(RankEntry(name) for name in missing))
     ordered = {each.name: results[each.name] for each in entries}
     return Ranking(by, criteria[0].better, entries, ordered, tuple(remarks))
@@ -339,27 +333,18 @@ def listed(names: Sequence[str]) -> str:
 
 def _summary(by: str, entries: Sequence[RankEntry]) -> str:
     """The outcome in a sentence or two."""
-    if len(entries) == 1:
-        return f"{entries[0].name} is the only checkpoint: there is nothing to compare it with."
     first = [each.name for each in entries if each.rank == 1]
-    verb, is_front = "are" if len(first) > 1 else "is", by == PARETO
-    where = (
-        "on the Pareto front of precision and recall"
-        if is_front
-        else f"{'equal ' * (len(first) > 1)}first by {by}"
-    )
-    ahead = f"{listed(first)} {verb} {where}"
+    where = "on the Pareto front of precision and recall" if by == PARETO else f"first by {by}"
+    ahead = f"{listed(first)} {'are' if len(first) > 1 else 'is'} {where}"
     if len(first) == len(entries):
-        return f"all {len(first)} {'are ' + where if is_front else 'are equal by ' + by}."
+        return f"{ahead}; there is no other."
     if entries[0].is_contender is None:
         return f"{ahead}; no confidence bounds are available, so the difference may be chance."
     tied = [each.name for each in entries if each.is_contender and each.name not in first]
     count = sum(each.is_contender is not None for each in entries)
     if not tied:
-        others = "no other is" if is_front else "the others are not as good"
-        return f"{ahead}, and {others}: simultaneous 95 % bounds over all {count} tell."
-    if is_front:
-        found, truth = f"and {listed(tied)} may be", "all that are truly on the front"
-    else:
-        found, truth = f"but {listed(tied)} cannot be told from the best", "the truly best"
-    return f"{ahead}, {found}: with 95 %, {truth} of these {count} {'are' if is_front else 'is'} among those marked *."
+        return f"{ahead}, and the others are not as good: simultaneous 95 % bounds over all {count} tell."
+    truth = "all that are truly on the front are" if by == PARETO else f"the truly best of these {count} is"
+    return (
+        f"{ahead}, but {listed(tied)} cannot be told from the best: with 95 %, {truth} among those marked *."
+    )
