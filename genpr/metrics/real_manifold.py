@@ -12,7 +12,7 @@ from genpr.distributed import current_communicator
 from genpr.errors import UsageError
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighborhood, cross_counts
-from genpr.neighbors.engine import Engine
+from genpr.neighbors.engine import DIRECT_ELEMENTS, Engine
 from genpr.neighbors.index import Placed, serves
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.search import Advance, Visitor, no_advance
@@ -55,8 +55,8 @@ def checked_pair(real: Features, fake: Features, *, k: int) -> tuple[Tensor, Ten
     return checked
 
 
-ENGINE = Engine(communicator=current_communicator)
-"""Whose searches all ranks share (`genpr.distributed.all_ranks`)."""
+ENGINE = Engine(communicator=current_communicator, direct_elements=DIRECT_ELEMENTS)
+"""Whose searches all ranks share (`genpr.distributed.all_ranks`), with all distances of small sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +175,8 @@ class RealManifold:
             return FakeManifold(points, None)
         # In the reals' frame, or in one of their own: collapsed fakes far from the reals need a finer one. It is chosen
         # for the largest k of the balls; a choice for longer lists costs more than it saves.
-        own_points, most = points, max(balls).k
-        if not serves(points, most):
+        own_points, (n, d), most = points, fake.shape, max(balls).k
+        if not self.engine.is_direct(n, n, d) and not serves(points, most):
             own_points = Placed.of(points.features, most)
         own = Neighborhood.of(
             own_points, balls, ties=self.ties, keep=keep, engine=self.engine, advance=advance

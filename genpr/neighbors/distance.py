@@ -64,6 +64,12 @@ def _at(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, i: T
     return out
 
 
+def all_sq_distances(x: Tensor, y: Tensor) -> Tensor:
+    """Squared distances between all rows of two small sets, (n, m) float64, by the definition."""
+    n, m = len(x), len(y)
+    return sq_distances(x.repeat_interleave(m, dim=0), y.repeat(n, 1)).view(n, m)
+
+
 _CPU_PIECE = 2**19  # elements
 _GPU_PIECE = 2**25
 

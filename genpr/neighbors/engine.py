@@ -38,6 +38,9 @@ def plain_arithmetic(device: torch.device) -> Iterator[None]:
         yield
 
 
+DIRECT_ELEMENTS = 2**18
+"""Up to so many columns of all pairs together, the definition costs no more than bounds that leave few pairs to it."""
+
 _BYTES_PER_PAIR = 16  # the product, and what is found if some are close
 _CPU_CHUNK_ELEMENTS = 2**19
 _GPU_CHUNK_ELEMENTS = 2**24
@@ -80,6 +83,11 @@ class Engine:
     tile_rows: int | None = None
     tile_columns: int | None = None
     communicator: Callable[[], Communicator] = Communicator  # called as a search begins
+    direct_elements: int = 0
+
+    def is_direct(self, n: int, m: int, d: int) -> bool:
+        """Whether all n m distances of rows with d columns are computed by the definition, without bounds."""
+        return n * m * d <= self.direct_elements and self.communicator().size == 1
 
     def tiles(self, width: int, device: torch.device) -> Tiles:
         """What finds positive products of `width` terms on `device`."""
@@ -120,7 +128,7 @@ class Engine:
 
 
 ONE_PROCESS = Engine()
-"""Whose searches are not shared."""
+"""Whose searches are not shared, and use bounds for sets of any size."""
 
 
 def _sq_differences_by_faiss(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:

@@ -13,11 +13,14 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
+from genpr.neighbors import engine
 from genpr.neighbors.bounds import NO_FLOOR, basis_tolerance, represent, slack_factor
 from genpr.neighbors.distance import pieces_of
 from genpr.neighbors.engine import Tiles, Workers, plain_arithmetic
@@ -185,6 +188,7 @@ class Cells:
 
 
 _SAMPLE = 256
+_SEEN_LATER = 2**20  # elements whose view is computed when a search needs it: a direct one does not
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,30 +219,52 @@ class Frame:
 
     def place(self, features: Tensor) -> Placed:
         """What a search sees of (n, d) float32 or float16 `features`, which are kept, not copied."""
-        with plain_arithmetic(features.device):
-            view = View.of(features, self.center, self.scale, self.basis)
-            # Cells follow from coordinates that are kept.
-            cells = None if view.augmented is None else Cells.of(view.coordinates, view.slack, self.centers)
-        return Placed(features, self, view, cells)
+        placed = Placed(features, lambda: self)
+        if features.numel() > _SEEN_LATER:
+            placed.cells  # noqa: B018 - with all cores, before a search gives each thread one of them
+        return placed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Placed:
     """Features with their place in a frame, ready for the bounds."""
 
     features: Tensor  # (n, d) float32 or float16, the original values, on which every decision rests
-    frame: Frame
-    view: View  # what a search sees of the features
-    cells: Cells | None  # of the rows, where the frame has any
+    find_frame: Callable[[], Frame]  # gives the frame when a bounded search first needs it
 
     @classmethod
     def of(cls, features: Tensor, k: int) -> Placed:
         """Rows (n, d) in a frame in which their `k` nearest are found at least cost."""
+        n, d = features.shape
+        if n * n * d <= engine.DIRECT_ELEMENTS:  # all are compared directly, unless ranks share the search
+            return cls(features, partial(choose_frame, features, k))
         return choose_frame(features, k).place(features)
 
     def beside(self, features: Tensor) -> Placed:
         """Other rows (m, d) in the same frame."""
-        return self.frame.place(features)
+        if features.numel() > _SEEN_LATER:
+            return self.frame.place(features)
+        return Placed(features, lambda: self.frame)
+
+    @cached_property
+    def frame(self) -> Frame:
+        """The frame."""
+        return self.find_frame()
+
+    @cached_property
+    def view(self) -> View:
+        """What a bounded search sees of the features."""
+        frame = self.frame
+        with plain_arithmetic(self.device):
+            return View.of(self.features, frame.center, frame.scale, frame.basis)
+
+    @cached_property
+    def cells(self) -> Cells | None:
+        """The cells of the rows, where the frame has any; they follow from coordinates that are kept."""
+        if self.view.augmented is None:
+            return None
+        with plain_arithmetic(self.device):
+            return Cells.of(self.view.coordinates, self.view.slack, self.frame.centers)
 
     def __len__(self) -> int:
         return len(self.features)

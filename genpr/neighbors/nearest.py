@@ -1,5 +1,7 @@
 """The k nearest rows, within one set and between two, exactly: bounds propose, the definition decides.
 
+The distances of small sets are all computed by the definition. In larger ones:
+
 1. Some near rows of the same block and of the center, by products, give every row a reach that its k-th neighbor lies
    within.
 2. One sweep over half of all pairs finds those within reach. Float32 differences, computed in portions for the
@@ -20,7 +22,7 @@ from torch import Tensor
 
 from genpr.neighbors.balls import Ties
 from genpr.neighbors.bounds import bounds_of_differences
-from genpr.neighbors.distance import pieces_of, sq_distances_at
+from genpr.neighbors.distance import all_sq_distances, pieces_of, sq_distances_at
 from genpr.neighbors.engine import ONE_PROCESS, Engine, Workers, plain_arithmetic
 from genpr.neighbors.index import Placed, evenly_spaced
 from genpr.neighbors.search import (
@@ -74,6 +76,13 @@ def near_sq_distances(x: Tensor, y: Tensor, i: Tensor, j: Tensor, engine: Engine
     if len(beyond):
         sq[beyond] = sq_distances_at(x, y, i[beyond], j[beyond])
     return sq
+
+
+def all_near_sq_distances(x: Tensor, y: Tensor, engine: Engine) -> Tensor:
+    """`near_sq_distances` between all rows of two small sets: (n, m) float64."""
+    n, m = len(x), len(y)
+    i = torch.arange(n, device=x.device).repeat_interleave(m)
+    return near_sq_distances(x, y, i, torch.arange(m, device=x.device).repeat(n), engine).view(n, m)
 
 
 _VERIFIED = 4096  # pairs per piece of work
@@ -301,6 +310,10 @@ def nearest_between(
     as far from a query as its k-th nearest, on a lattice for instance, every one of them costs a distance by the
     definition; copies of a point beyond k cost nothing.
     """
+    if engine.is_direct(len(queries), *points.features.shape):
+        advance(len(queries) * len(points))
+        sq, index = all_sq_distances(queries.features, points.features).sort(dim=1, stable=True)
+        return index[:, :k], sq[:, :k]
     with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
         found = _without_surplus(points.features, k)
         # As on rank 0, so that all ranks count the same points.

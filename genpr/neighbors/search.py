@@ -221,6 +221,7 @@ def sweep_between(
     Several processes share the rows.
     """
     tiles = PerThread(partial(engine.tiles, rows.view.width, rows.device))
+    columns.cells  # noqa: B018 - computed once, before threads ask for them
     order, bands = column_sq_reach.argsort(), _bands(column_sq_reach)
 
     def search(block: Tensor) -> list[Result]:

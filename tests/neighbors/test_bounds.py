@@ -142,7 +142,9 @@ def test_what_directions_leave_out_counts_in_full():
 
 
 def _with_view(points: Placed, **tensors: Tensor) -> Placed:
-    return replace(points, view=replace(points.view, **tensors))
+    changed = replace(points)
+    vars(changed)["view"] = replace(points.view, **tensors)
+    return changed
 
 
 def _with_slack(points: Placed, coordinates: Tensor, slack: Tensor) -> Placed:
