@@ -90,10 +90,7 @@ def shards_in(folder: Path) -> list[Path]:
 def choose_files(
     folders: Sequence[CacheFolder], *, max_size: int | None = None, used_before: float | None = None
 ) -> list[CacheFile]:
-    """The files that have to go, the longest unused first: until `max_size` bytes are left, and all not used since a time.
-
-    With neither limit, all of them.
-    """
+    """The longest unused files, until `max_size` bytes are left, and those not used since a time; without limits, all."""
     files = sorted(
         (file for folder in folders for file in folder.files), key=lambda file: (file.used, file.path)
     )

@@ -50,9 +50,7 @@ class CustomExtractor:
         self.thread_safe = getattr(wrapped, "thread_safe", False) is True
         self.prepares_on_device = getattr(wrapped, "prepares_on_device", False) is True
         own: Any = wrapped
-        if all(
-            callable(getattr(own, method, None)) for method in ("prepare", "forward")
-        ):  # which makes it a `PreparingExtractor`
+        if callable(getattr(own, "prepare", None)) and callable(getattr(own, "forward", None)):
             self.prepare: Callable[[Tensor], Tensor] = own.prepare
             self.forward: Callable[[Tensor], Tensor] = own if isinstance(own, nn.Module) else own.forward
 
@@ -133,10 +131,7 @@ def load_user_object(spec: str, *, kind: str, device: torch.device) -> object:
 
 
 def wrap_extractor(extractor: object, *, name: str | None = None) -> DescribedExtractor:
-    """Make any callable with `dim` an extractor that is fully described; what already is one comes back.
-
-    The object itself is not changed, moved or copied; `name` is what to call it if it has no `name`, by default its class.
-    """
+    """Make any callable with `dim` a described extractor, called `name` or as its class unless it has a `name`."""
     # `info` of a custom extractor is not read here: that hashes its weights.
     if isinstance(extractor, CustomExtractor) or isinstance(getattr(extractor, "info", None), ExtractorInfo):
         return extractor  # type: ignore[return-value]
@@ -175,10 +170,7 @@ def extractor_device(extractor: object) -> torch.device:
 
 @contextmanager
 def evaluation_mode(owner: object) -> Iterator[None]:
-    """Put the networks of an object into evaluation mode, and torch into inference mode; undo both afterwards.
-
-    The training flag of every submodule is restored, since a callback may run in the middle of training.
-    """
+    """Put the networks of an object into evaluation mode, and torch into inference mode; restore both, flag by flag."""
     networks = networks_of(owner)
     flags = [(module, module.training) for network in networks for module in network.modules()]
     try:
@@ -192,11 +184,7 @@ def evaluation_mode(owner: object) -> Iterator[None]:
 
 
 def networks_of(owner: object) -> list[nn.Module]:
-    """The networks that an object runs, as far as can be seen, nearest first.
-
-    An object that is no network is searched in its attributes, a function in what it captured and in the globals that it
-    names, a bound method in its object, and all of these in turn, a few levels deep.
-    """
+    """The networks that an object runs: in its attributes, or what a function captured or names, a few levels deep."""
     found: dict[int, nn.Module] = {}
     things: dict[int, object] = {id(owner): owner}
     for _ in range(_DEEPEST + 1):

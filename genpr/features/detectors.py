@@ -41,11 +41,7 @@ class Detector(Protocol):
 
 
 class TorchvisionDetector:
-    """A detector of torchvision.
-
-    `network` turns a list of float images (3, h, w) from 0 to 1 into dictionaries of "labels" and "scores"; `categories` is
-    the class of each label.
-    """
+    """A network that gives "labels" and "scores" of each float image (3, h, w) from 0 to 1; `categories` are the labels' names."""
 
     def __init__(
         self,
@@ -85,16 +81,11 @@ def load_detector(
     offline: bool = False,
     progress: Progress | None = None,
 ) -> TorchvisionDetector:
-    """Load one of `DETECTORS` with its published weights, trained on the 80 classes of COCO.
-
-    `weights` is the published file, or a folder that may hold it; the other arguments are those of `genpr.load_extractor`.
-    """
+    """Load one of `DETECTORS` with its published weights, trained on COCO; arguments are those of `genpr.load_extractor`."""
     if name not in DETECTORS:
         known = ", ".join(DETECTORS)
-        raise UsageError(
-            f"there is no detector {name!r}; known are {known}, or any object with names and a call",
-            code="unknown-detector",
-        )
+        text = f"there is no detector {name!r}; known are {known}, or any object with names and a call"
+        raise UsageError(text, code="unknown-detector")
     from torchvision.models import get_model_weights
 
     published: Any = get_model_weights(name).DEFAULT
@@ -153,11 +144,9 @@ class DetectingExtractor:
         """Scores of uint8 (n, 3, h, w) images, float32 (n, classes)."""
         scores = torch.as_tensor(self.detector(list(images)))
         if tuple(scores.shape) != (len(images), self.dim) or not scores.is_floating_point():
-            raise FeatureError(
-                f"detector {self.name} must return {self.dim} floats per image, one for each of its names, not {scores.dtype} "
-                f"{tuple(scores.shape)} for {len(images)} images",
-                code="feature-shape",
-            )
+            came = f"{scores.dtype} {tuple(scores.shape)} for {len(images)} images"
+            text = f"detector {self.name} must return {self.dim} floats per image, one for each of its names, not {came}"
+            raise FeatureError(text, code="feature-shape")
         return scores.float()
 
 
@@ -166,9 +155,6 @@ def _checked_names(detector: object, name: str) -> tuple[str, ...]:
     names = tuple(found) if isinstance(found, Sequence) and not isinstance(found, str) else ()
     is_of_texts = all(isinstance(each, str) and each.strip() for each in names)
     if not callable(detector) or not names or not is_of_texts or len(set(names)) < len(names):
-        raise UsageError(
-            f"{name!r} recognizes nothing: needed is a detector, callable and with the different names of its classes in `names`, "
-            f"or a pair of encoders, callable and with `dim` and `encode_text`; this is a {type(detector).__name__}",
-            code="custom-detector",
-        )
+        text = f"{name!r} is neither a detector, callable with different `names` of classes, nor encoders of images and texts"
+        raise UsageError(text, code="custom-detector")
     return names

@@ -68,12 +68,8 @@ def embed(
         BadImagesError: The source holds unusable images.
         UsageError: There is no such source.
     """
-    return embed_source(
-        open_source(source),
-        wrap_extractor(extractor),
-        batch_size=batch_size,
-        progress=progress,
-    ).features
+    wrapped = wrap_extractor(extractor)
+    return embed_source(open_source(source), wrapped, batch_size=batch_size, progress=progress).features
 
 
 def embed_source(
@@ -148,12 +144,8 @@ class RankShare:
             return
         # Images of other ranks are not even passed over, which for parquet would be to read them.
         self.names.extend(names)
-        total = self.total or 0
-        starts = range(rank * BLOCK, total, size * BLOCK)
-        positions = (at for start in starts for at in range(start, min(start + BLOCK, total)))
-        for number, item in enumerate(self._source.pick(positions)):
-            block, row = divmod(number, BLOCK)
-            yield (block * size + rank) * BLOCK + row, item
+        positions = [at for at in range(self.total or 0) if at // BLOCK % size == rank]
+        yield from zip(positions, self._source.pick(positions), strict=True)
 
     def check_names(self) -> None:
         """Make sure that all ranks went through the same list ("ranks-differ")."""
@@ -198,11 +190,7 @@ def read_ahead(
     cache: FeatureCache | JoinedCache | None,
     policy: DecodePolicy,
 ) -> Generator[LoadedImage]:
-    """Load items with their positions in threads, a bounded distance ahead, and yield them in order.
-
-    Threads and not processes: Pillow and torch release the interpreter lock while they work, and nothing
-    needs shared memory, which containers often limit to 64 MB.
-    """
+    """Load items with their positions in threads, a bounded distance ahead, and yield them in order."""
     threads = max(1, min(32, usable_cores() - 1))  # one core is busy with the network
     pool = ThreadPoolExecutor(threads, thread_name_prefix="genpr-decode")
     waiting: deque[Future[list[LoadedImage]]] = deque()
@@ -260,10 +248,7 @@ def _batches(
     *,
     mixed: bool,
 ) -> Generator[list[_Row]]:
-    """Record each image, and yield batches of those that have to be embedded, with the rows of their features.
-
-    The images of a batch are of one size, unless they may be `mixed`, and of one block of the source.
-    """
+    """Record each image, and yield batches to embed, of one block of the source and one size (unless `mixed`)."""
     waiting: dict[torch.Size | None, list[_Row]] = {}
     block = 0
     for number, image in enumerate(images, 1):
@@ -429,12 +414,10 @@ class ForwardPass:
         self.mixes_sizes = self._prepare is not None
 
     def of_batches(self, batches: Iterable[list[_Row]]) -> Generator[tuple[list[_Row], Tensor]]:
-        """Each batch with its features, in order; those that run when it ends in an error are waited for.
+        """Each batch with its features, in order.
 
-        On a CPU several batches run side by side, each on its share of the cores: that keeps every core busy with
-        small networks too, and does not collapse when other processes compete for the cores, as one network on all
-        of them does (measured: 5x slower). It needs an extractor that says `thread_safe = True`, as the built-in
-        ones do; a user's network may keep state between its layers, so it runs one batch at a time.
+        A thread-safe extractor runs several batches side by side on a CPU, each on its share of the cores: one on all cores
+        is up to 5 times as slow where other processes compete for them.
         """
         asked = self.batch_size
         parallel = self._device.type == "cpu" and getattr(self._extractor, "thread_safe", False)

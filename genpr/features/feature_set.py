@@ -247,11 +247,7 @@ def _only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
 
 
 def load_joined(paths: Sequence[Path], name: str) -> FeatureSet:
-    """Read the shards of one source, in any order, as one run over the whole source would have given it.
-
-    The rows of each file are read to where they belong, so that there is never a second copy of all. `name` is what the user
-    calls them all.
-    """
+    """Read the shards of one source, which the user calls `name`, as one run would have given it, without a second copy."""
     heads = [_read_head(path) for path in paths]
     if len(paths) == 1 and heads[0].shard is None:
         return load_features(paths[0])

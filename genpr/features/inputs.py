@@ -147,10 +147,7 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures of the images of one side of a score, by their `names` in it and their hashes `identities` (n, 32) uint8.
-
-    `keep` is what is kept of the pixels of each, since thousands of large pictures fill the memory; None for all of them.
-    """
+    """Pictures of one side of a score by their `names` in it and hashes (n, 32) uint8; `keep` makes them smaller, if given."""
 
     source: ImageSource
     names: Sequence[str]

@@ -49,37 +49,29 @@ DINOV2 = {
 """DINOv2 ViT-S/14, B/14, L/14 and g/14 without registers, by the letter of their size."""
 
 
-def _clip(repository: str, revision: str, size: int, sha256: str, used_by: str) -> WeightsFile:
+def _clip(model: str, repository: str, revision: str, size: int, sha256: str) -> WeightsFile:
     place = (f"timm/{repository}.openai", "open_clip_model.safetensors", revision)
-    return hub_file(*place, license="MIT", size=size, sha256=sha256, used_by=(used_by,))
+    return hub_file(*place, license="MIT", size=size, sha256=sha256, used_by=(f"clip-{model}",))
 
 
 # OpenAI's weights as open_clip's own table (open_clip.pretrained) finds them; OpenAI's .pt files are programs.
 # Revision, sha256 and length of each are in several public repositories that agree; for ViT-B/32 among them
 # github.com/Deev09/surgical-graph-rag-v2, docs/arkitscenes_grounding_bridge.md.
-CLIP = {
-    "vit-b-32": _clip(
-        "vit_base_patch32_clip_224",
-        "a6f597a30f7b82c51704746581f9a4e41421e878",
-        605_143_284,
+_CLIP = {
+    "vit-b-32": (
+        *("vit_base_patch32_clip_224", "a6f597a30f7b82c51704746581f9a4e41421e878", 605_143_284),
         "e6d1bd7789aa45192b3bf90570a789b478bae1b74ebcce7eddd908e83a2b7c31",
-        "clip-vit-b-32",
     ),
-    "vit-l-14": _clip(
-        "vit_large_patch14_clip_224",
-        "18d0535469bb561bf468d76c1d73aa35156c922b",
-        1_710_517_724,
+    "vit-l-14": (
+        *("vit_large_patch14_clip_224", "18d0535469bb561bf468d76c1d73aa35156c922b", 1_710_517_724),
         "9ce2e8a8ebfff3793d7d375ad6d3c35cb9aebf3de7ace0fc7308accab7cd207e",
-        "clip-vit-l-14",
     ),
-    "vit-l-14-336": _clip(
-        "vit_large_patch14_clip_336",
-        "81e38efc4637de5023b10e75a7f9bd1c6fa6b010",
-        1_711_828_444,
+    "vit-l-14-336": (
+        *("vit_large_patch14_clip_336", "81e38efc4637de5023b10e75a7f9bd1c6fa6b010", 1_711_828_444),
         "fbc415c3d0d7b79faed8f5ccfb740c32b7c4f5ffe7283b851f89c6231c01a8e0",
-        "clip-vit-l-14-336",
     ),
 }
+CLIP = {model: _clip(model, *facts) for model, facts in _CLIP.items()}
 """OpenAI's CLIP, by architecture."""
 
 KNOWN_WEIGHTS: tuple[WeightsFile, ...] = (INCEPTION_2015, VGG16, *CLIP.values(), *DINOV2.values())

@@ -211,10 +211,7 @@ def with_variants_of(name: str, other: str) -> str:
 
 
 def group_by_network(extractors: Iterable[_Extractor]) -> tuple[tuple[_Extractor, ...], ...]:
-    """Put together what one pass through one network can give, in the order of first mention, without repeats.
-
-    Layers of one network have the same weights, resize rule and precision; an object is a group of its own.
-    """
+    """Put layers of one network, with one resize rule and precision, together in the order of first mention."""
     groups: dict[object, list[_Extractor]] = {}
     for extractor in dict.fromkeys(extractors):
         network: object = extractor
@@ -246,22 +243,24 @@ def list_extractors() -> tuple[ExtractorSummary, ...]:
     listed = []
     for name, known in BUILT_IN.items():
         file = known.weights
+        listed.append(
+            ExtractorSummary(
+                name,
+                known.dim,
+                f"{known.resize}-{known.side}",
+                file.name if file else None,
+                file.license if file else None,
+                cached=file is None or cached_path(file) is not None,
+                comparable=known.comparable,
+                layer=known.layer,
+            )
+        )
+    families = {"timm:MODEL": "pooled features", "open_clip:MODEL:PRETRAINED": "image embedding"}
+    for name, layer in families.items():
         summary = ExtractorSummary(
-            name,
-            known.dim,
-            f"{known.resize}-{known.side}",
-            file.name if file else None,
-            file.license if file else None,
-            cached=file is None or cached_path(file) is not None,
-            comparable=known.comparable,
-            layer=known.layer,
+            name, None, None, None, None, None, comparable=True, layer=f"{layer}, its own resize"
         )
         listed.append(summary)
-    for name, layer in (
-        ("timm:MODEL", "pooled features, its own resize"),
-        ("open_clip:MODEL:PRETRAINED", "image embedding, its own resize"),
-    ):
-        listed.append(ExtractorSummary(name, None, None, None, None, None, comparable=True, layer=layer))
     return tuple(listed)
 
 
@@ -314,13 +313,12 @@ def load_joint(
         module = import_module(f"genpr.features.networks.{network}")
         found = read_weights(first, path, weights=weights, offline=offline, progress=progress)
         extractor: DescribedExtractor = module.build(found, names=parsed, device=resolved)
+    except GenprError:
+        raise
     except (ImportError, RuntimeError) as error:
         # A torchvision of another torch fails either way, and timm and open_clip fail with it.
-        if isinstance(error, GenprError) or not (
-            isinstance(error, ImportError) or "torchvision" in str(error)
-        ):
+        if isinstance(error, RuntimeError) and "torchvision" not in str(error):
             raise
-
         reason = " ".join(str(error).split())
         text = f"extractor {first} needs a library that cannot be imported ({reason}); install torch and torchvision of one release"
         raise ResourceError(text, code="broken-library") from error
@@ -360,11 +358,7 @@ def read_weights(
 
 
 def weights_of(name: str, weights: _Path | None) -> _Path | None:
-    """The weights file among `weights`, a file or a folder, that belongs to an extractor.
-
-    Of a folder each network takes the file with the name of its weights, if there is one. A file with the name of another
-    network's weights belongs to that network.
-    """
+    """The weights file of an extractor: in a folder by its name, else the file, unless that has the name of another's."""
     if weights is None:
         return None
     path, known = Path(weights), BUILT_IN.get(parse_name(name).base)

@@ -132,10 +132,9 @@ _Found = TypeVar("_Found")
 def with_cpu_fallback(
     embedder: Embedder, work: Callable[[Embedder], _Found], what: str, *, can_move: bool = True
 ) -> tuple[_Found, tuple[Notice, ...]]:
-    """Run `work(embedder)`, and again from the start on the CPU if the GPU that "auto" chose runs out of memory.
+    """Run `work(embedder)`, and again on the CPU if a GPU that "auto" chose runs out of memory; with notices about memory.
 
-    Ranks that share a score stay together: one that started again would leave the others waiting. `what` the work is for
-    goes into the notice ("for the metrics"). Returned are the result and the notices about memory of all ranks.
+    Ranks that share a score stay together: one that started again would leave the others waiting.
     """
     device = embedder.device
     may_move = can_move and embedder.options.device == "auto" and device.type != "cpu"
@@ -197,9 +196,7 @@ class SourceFeatures:
                 text = f"{self.opened.source.name} gives its images once, but several networks need them; pass a list or a folder"
                 raise UsageError(text, code="one-shot")
             for group in groups:
-                can_move = (
-                    isinstance(group[0], str) and not is_one_shot
-                )  # an object is where its owner put it
+                can_move = isinstance(group[0], str) and not is_one_shot
                 # Features of a CPU differ from those of a GPU in their last bits, so all images are embedded again.
                 work = partial(
                     Embedder.embed, images=self.opened, role=self.role, keys=group, limit=self._limit
@@ -221,10 +218,8 @@ class SourceFeatures:
         if all(len(features) <= most for features in self._known.values()):
             return self
         part = SourceFeatures(self.opened, self.role, self._embedder, limit=most, declared=self._declared)
-        part._known = {
-            key: features.select(self._rows_of_limit(len(features), most))
-            for key, features in self._known.items()
-        }
+        for key, features in self._known.items():
+            part._known[key] = features.select(self._rows_of_limit(len(features), most))
         return part
 
     @property
@@ -235,8 +230,9 @@ class SourceFeatures:
     def halves(self) -> tuple[SourceFeatures, SourceFeatures]:
         """Two random halves of the images, disjoint, by the embedder's seed; the first is not smaller."""
         opened, embedder = self.opened, self._embedder
-        first = SourceFeatures(opened, self.role, embedder, declared=self._declared)
-        second = SourceFeatures(opened, self.role, embedder, declared=self._declared)
+        first, second = (
+            SourceFeatures(opened, self.role, embedder, declared=self._declared) for _ in range(2)
+        )
         for key, features in self._known.items():
             n, generator = len(features), torch.Generator().manual_seed(embedder.options.seed)
             order, count = torch.randperm(n, generator=generator), -(-n // 2)
@@ -292,11 +288,7 @@ class SourceFeatures:
 def features_for_file(
     opened: OpenedInput, key: ExtractorKey | None, embedder: Embedder, share: Share | None = None
 ) -> FeatureSet:
-    """The features of `opened` by the extractor `key`; None takes what feature files are.
-
-    Of a `share` only its own images are embedded: `max_images` are chosen first and then divided, and the limit of unusable
-    images is one of all images all the same.
-    """
+    """The features of `opened` by `key` (None: what feature files are), of a share after `max_images` are chosen."""
     if share is None:
         whole = SourceFeatures(opened, "images", embedder)
         whole.require([key or FROM_FILE], minimum=1)
@@ -305,12 +297,9 @@ def features_for_file(
         text = f"{printable(opened.source)} already holds features; --shard divides images"
         raise UsageError(text, code="already-features", path=opened.source)
     most = embedder.options.max_images
-    source = shard_of(
-        opened.source if most is None else subset(opened.source, most, embedder.options.seed), share
-    )
-    part = SourceFeatures(
-        OpenedImages(source, opened.on_disk), "images", embedder.with_options(max_images=None)
-    )
+    chosen = opened.source if most is None else subset(opened.source, most, embedder.options.seed)
+    source, unlimited = shard_of(chosen, share), embedder.with_options(max_images=None)
+    part = SourceFeatures(OpenedImages(source, opened.on_disk), "images", unlimited)
     part.require([key or FROM_FILE], minimum=0)  # a share of few images may be empty
     max_bad = embedder.options.max_bad if embedder.options.on_bad == "skip" else 0.0
     return replace(part[key or FROM_FILE], shard=source.place(max_bad=max_bad))

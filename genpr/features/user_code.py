@@ -24,11 +24,7 @@ from genpr.runtime import expanded
 
 @contextmanager
 def running_file(path: Path) -> Iterator[tuple[ModuleType, dict[str, bytes]]]:
-    """Run the file `path`; inside the block, the modules beside it can be imported.
-
-    Yields:
-        The module it became, and the sources that were run by module name; those of its helpers once the block ends.
-    """
+    """The module that a file becomes, and the sources that ran by module name, those of helpers once the block ends."""
     folder, name = path.parent.resolve(), f"_genpr_custom_{path.stem.replace('.', '_')}"
     sources = {name: path.read_bytes()}
     module = ModuleType(name)
@@ -62,10 +58,7 @@ def _place_in(folder: Path, module: ModuleType) -> Path | None:
 def load_object(
     spec: str, *, kind: str, code: str, call: Callable[[Callable[..., object]], object]
 ) -> tuple[object, dict[str, bytes]]:
-    """What the factory "path/to/file.py:factory" or "package.module:factory" gives, called by `call`, and the sources that ran.
-
-    Errors are of `code`, with `kind` in their message.
-    """
+    """What a factory gives, called by `call`, and the sources that ran; errors are of `code`, with `kind` in their message."""
     target, _, factory_name = spec.rpartition(":")
     path = expanded(target) if target.endswith(".py") or "/" in target or os.sep in target else None
     if path is not None and not path.is_file():
@@ -116,7 +109,6 @@ def _find_factory(module: ModuleType, name: str, who: str, code: str) -> Callabl
         known = some(functions, 10) or "nothing to call"
         raise UsageError(f"{who}: there is no {name!r} in it; it has {known}", code=code) from error
     if not callable(factory):
-        raise UsageError(
-            f"{who}: {name!r} is a {type(factory).__name__}, but a factory must be callable", code=code
-        )
+        kind = type(factory).__name__
+        raise UsageError(f"{who}: {name!r} is a {kind}, but a factory must be callable", code=code)
     return factory

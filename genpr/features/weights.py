@@ -162,22 +162,17 @@ def verify_file(
     hint: str = "it was damaged or replaced; delete it to download it again",
 ) -> str:
     """Hash the file at `path`, which came from `source`, and return its sha256; WeightsError where it is not `entry`."""
-    source = source or str(path)
     try:
         with open_regular(path) as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            size = file.tell()
-        _check_hash(entry, digest, size, source, hint)
+            digest, size = hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
     except OSError as error:
         raise _unreadable(path, error) from error
+    _check_hash(entry, digest, size, source or str(path), hint)
     return digest
 
 
 def load_weights(entry: WeightsFile, path: Path) -> Weights:
-    """Read the tensors of a weights file, after checking the very bytes that are then read.
-
-    The file is read once, into one buffer that is hashed and then deserialized, so that it cannot be exchanged in between.
-    """
+    """Read a weights file once, into a buffer that is hashed and then deserialized: it cannot be exchanged in between."""
     try:
         with open_regular(path) as opened:
             content = opened.read()
@@ -195,10 +190,7 @@ def load_any_weights(
     offline: bool = False,
     progress: Progress | None = None,
 ) -> Weights:
-    """The weights of a model that is published as one of several files, the first of which that can be had is taken.
-
-    `weights` is a file that only the user knows, or a folder that may hold one of the published files.
-    """
+    """The first of several published files that can be had; `weights` may be another file, or a folder of published ones."""
     if weights is not None and weights.is_dir():
         for entry in published:
             if (weights / entry.name).is_file():

@@ -209,11 +209,8 @@ def check_tokenizer(name: str) -> None:
     text = find_model(name).architecture["text_cfg"]
     other = text.get("hf_tokenizer_name") or text.get("hf_model_name")
     if other or text.get("tokenizer_kwargs"):
-        raise UsageError(
-            f"{name!r} cuts texts with the tokenizer of {other}, which does not come with open_clip; choose clip-vit-b-32 or another "
-            "model with CLIP's own, or give both towers as path/to/file.py:factory whose object has encode_text",
-            code="unsupported-tokenizer",
-        )
+        text = f"{name!r} cuts texts with the tokenizer of {other}, which does not come with open_clip; choose clip-vit-b-32"
+        raise UsageError(text, code="unsupported-tokenizer")
 
 
 def without_wrapper(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -276,7 +273,5 @@ def _side(tower: nn.Module, name: str) -> int:
     size: Any = tower.image_size
     height, width = size if isinstance(size, tuple | list) else (size, size)
     if height != width:
-        raise UsageError(
-            f"{name!r} looks at {height} x {width} pixels, not at a square", code="unsupported-model"
-        )
+        raise UsageError(f"{name!r} looks at {height} x {width} pixels, no square", code="unsupported-model")
     return int(height)

@@ -98,8 +98,6 @@ def resample_positions(positions: Tensor, grid: int) -> Tensor:
 
 def published_weights(name: str) -> tuple[WeightsFile, ...]:
     """Files that hold the weights of "timm:MODEL", the best first; UsageError "unknown-model" or "no-weights"."""
-    import timm
-
     model = name.removeprefix("timm:")
     config = _pretrained_config(model)
     terms = config.license or "unknown"
@@ -111,9 +109,9 @@ def published_weights(name: str) -> tuple[WeightsFile, ...]:
     if isinstance(config.url, str) and config.url:
         name = config.url.rpartition("/")[2]
         return (WeightsFile(name=f"timm--{name}", url=config.url, size=None, sha256=None, license=terms),)
-    tags = timm.list_models(f"{model.partition('.')[0]}.*", pretrained=True)
-    others = f"; those with weights are {', '.join(tags)}" if tags else ""
-    raise UsageError(f"timm publishes no weights for {model!r}{others}", code="no-weights")
+    raise UsageError(
+        f"timm publishes no weights for {model!r}; see timm.list_models(pretrained=True)", code="no-weights"
+    )
 
 
 def _pretrained_config(model: str) -> PretrainedCfg:
