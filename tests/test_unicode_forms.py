@@ -10,30 +10,22 @@ from hypothesis import strategies as st
 
 from genpr.unicode_forms import normalize
 
-MARKS = {
-    "marks": "\u0301\u0316",
-    "replaced by marks": "\u0f73\u0334",
-    "marks of several": "\u0344\u0334",
-    "half-width": "\uff9e\u0301\u0334",
-}
 
-
+# Marks, characters that are replaced by marks, marks of several, and half-width ones.
 @pytest.mark.parametrize("form", ["NFC", "NFKC"])
-@pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
+@pytest.mark.parametrize(
+    "marks", ["\u0301\u0316", "\u0f73\u0334", "\u0344\u0334", "\uff9e\u0301\u0334"], ids=ascii
+)
 def test_many_marks_in_a_row_take_linear_time(marks, form):
     started = time.thread_time()
     normalize(form, "a" + marks * (100_000 // len(marks)))
     assert time.thread_time() - started < 0.5  # it took over 5 s
 
 
-def is_mark(text):
-    return all(unicodedata.combining(c) for c in text)
-
-
 def test_no_character_gives_a_long_run_of_marks():
     runs = {}
     for c in map(chr, range(0x80, sys.maxunicode + 1)):
-        if is_mark(unicodedata.normalize("NFKD", c)):
+        if all(map(unicodedata.combining, unicodedata.normalize("NFKD", c))):
             found = unicodedata.normalize("NFKD", normalize("NFKC", c * 1_100))
             runs[c] = max(len(run) for run in found.split("\u034f"))
     assert len(runs) > 900

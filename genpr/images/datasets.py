@@ -192,7 +192,7 @@ def open_huggingface(source: Any, name: str) -> DatasetSource:  # noqa: ANN401 -
     import datasets
 
     if isinstance(source, Mapping):
-        raise several_splits(name, [str(each) for each in source], [])
+        raise several_splits(name, [str(each) for each in source], 'dataset["train"]')
     columns = columns_of(source.features.arrow_schema, None, name)
     if not len(source):
         raise DataError(f"{name} has no images (it has no rows)", code="no-images", path=name)

@@ -79,13 +79,9 @@ class UnsupportedPixelsError(Exception):
 class PillowGuard:
     """Makes Pillow's process-wide switches strict and silent; the first thread in sets, the last one out restores them.
 
-    `ImageFile.LOAD_TRUNCATED_IMAGES`, which training code likes to set, fills what is missing of a file with gray. Without
-    `Image.MAX_IMAGE_PIXELS` the parsers of GIF, TIFF and WebP allocate whatever a file claims. And broken metadata make
-    Pillow warn. None of these can be set for one thread only (`warnings.catch_warnings` is not safe between threads before
-    Python 3.14), so all decoding threads share one guard, which counts them.
-
-    The filter silences warnings from Pillow's own modules only, and is taken out of the very lists it was put into, so it
-    stays behind nowhere, however other threads nest their `catch_warnings`.
+    With `LOAD_TRUNCATED_IMAGES` what is missing of a file is gray; without `MAX_IMAGE_PIXELS` the parsers of GIF, TIFF and WebP
+    allocate whatever a file claims; broken metadata make Pillow warn. `warnings.catch_warnings` is not safe between threads
+    before Python 3.14, so the filter is taken out of the very lists it was put into, however threads nest theirs.
     """
 
     def __init__(self) -> None:
@@ -180,13 +176,9 @@ class Decoded:
 
 
 def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
-    """Decode one image completely; safe to call from several threads.
+    """Decode one image completely, or raise an `ImageError` with `path=name`; safe to call from several threads.
 
     Pixels (h, w, 3) are passed through, and copied only if they are not C-contiguous or not writable.
-
-    Raises:
-        ImageError: With `path=name` and one of the codes image-unreadable, image-too-large, image-corrupt,
-            mode-unsupported.
     """
     if isinstance(data, np.ndarray):
         return _pass_through(data, name, policy)

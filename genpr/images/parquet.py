@@ -154,9 +154,7 @@ def labels_in(
         return None
     if len(columns.labels) > 1:
         shown = f"{origin}#{short(columns.image)},{short(columns.labels[0])}"
-        text = (
-            f"{origin} has several columns of classes: {some(columns.labels, 12)}; name one, as in '{shown}'"
-        )
+        text = f"{origin} has several columns of classes: {some(columns.labels, 12)}; name one, as '{shown}'"
         raise DataError(text, code="no-labels", path=origin)
     (label,) = columns.labels
     names = columns.classes.get(label)
@@ -176,10 +174,9 @@ def _class_of(value: object, names: Sequence[str] | None, label: str, origin: st
     raise DataError(text, code="labels-damaged", path=origin)
 
 
-def several_splits(name: str, splits: Sequence[str], paths: Sequence[str]) -> UsageError:
-    """The error for several splits where one is needed."""
-    example = f"; name one, as in {paths[0]!r}" if paths else ""
-    text = f"{name} holds several splits of a data set ({some(splits, 8)}), and one source is one of them{example}"
+def several_splits(name: str, splits: Sequence[str], example: str) -> UsageError:
+    """The error for several splits where one is needed; `example` is how to name one."""
+    text = f"{name} holds several splits of a data set ({some(splits, 8)}); name one, such as {example!r}"
     return UsageError(text, code="several-splits", path=name)
 
 
@@ -271,16 +268,11 @@ def parquet_files(folder: Path) -> list[str]:
 
 def open_parquet_files(folder: Path, files: list[str], name: str, choice: str | None = None) -> JoinedSource:
     """Open the parquet files of a folder as one source, if they are one split of one data set ("several-splits")."""
-    splits: dict[tuple[str, str], str] = {}
-    for each in files:
-        path = PurePosixPath(each)
-        named = _SPLIT.fullmatch(path.name)
-        if named is not None:
-            pattern = str(folder / path.parent / f"{named[1]}-*{_SUFFIX}")
-            splits.setdefault((str(path.parent), named[1]), pattern)
+    paths = map(PurePosixPath, files)
+    found = (path.parent / named[1] for path in paths if (named := _SPLIT.fullmatch(path.name)))
+    splits = list(dict.fromkeys(found))
     if len(splits) > 1:
-        shown = [f"{parent}/{split}".removeprefix("./") for parent, split in splits]
-        raise several_splits(name, shown, list(splits.values()))
+        raise several_splits(name, [*map(str, splits)], f"{folder / splits[0]}-*{_SUFFIX}")
     return joined(name, [folder / each for each in files], lambda path: open_parquet(path, str(path), choice))
 
 

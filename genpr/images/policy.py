@@ -27,13 +27,9 @@ def in_order(flags: Mapping[str, int]) -> dict[str, int]:
 class DecodePolicy:
     """What the user may choose about decoding; any other choice is a `UsageError` ("bad-option").
 
-    Attributes:
-        max_pixels: Images with more pixels (width times height) are refused before any pixel is decoded.
-        alpha: "drop" leaves transparency out, so that hidden colors show, as the loaders of the reference
-            implementations do; "white", "black" or "#rrggbb" is a color that images are laid on.
-        exif: "ignore" takes pixels as they are stored, as those do too; "apply" turns them by their EXIF orientation.
-        background: The color that `alpha` names, 0 to 255 each; None to leave transparency out.
-        choices: What changes pixels and is not the default, by name; equal choices have equal words.
+    `alpha` is "drop", so that hidden colors show as with the loaders of the reference implementations, or a color that images
+    are laid on: "white", "black" or "#rrggbb", which is `background` as numbers. `choices` are those that change pixels, by
+    name; equal choices have equal words.
     """
 
     max_pixels: int = MAX_PIXELS
@@ -46,10 +42,8 @@ class DecodePolicy:
         if self.alpha != "drop":
             color = _NAMED.get(self.alpha, str(self.alpha).lower())
             if not _COLOR.fullmatch(color):
-                raise UsageError(
-                    f"alpha must be 'drop', 'white', 'black' or a color as '#rrggbb', not {self.alpha!r}",
-                    code="bad-option",
-                )
+                needed = "'drop', 'white', 'black' or a color as '#rrggbb'"
+                raise UsageError(f"alpha must be {needed}, not {self.alpha!r}", code="bad-option")
             object.__setattr__(self, "background", tuple(bytes.fromhex(color[1:])))
             self.choices["alpha"] = color
         if self.exif not in {"ignore", "apply"}:
@@ -83,13 +77,8 @@ class BadImagePolicy:
         """Raise a `BadImagesError` that lists the unusable images `bad` of `total`, unless they are accepted."""
         if not bad or (self.action == "skip" and len(bad) <= self.max_share * total):
             return
-        advice = (
-            f", more than --max-bad {self.max_share:.1%} allows"
-            if self.action == "skip"
-            else " (repair them, or leave them out with --on-bad skip)"
-        )
-        raise BadImagesError(
-            f"{len(bad)} of {total} images in {source} cannot be used{advice}; the first: {bad[0]}",
-            bad=bad,
-            path=source,
-        )
+        advice = " (repair them, or leave them out with --on-bad skip)"
+        if self.action == "skip":
+            advice = f", more than --max-bad {self.max_share:.1%} allows"
+        text = f"{len(bad)} of {total} images in {source} cannot be used{advice}; the first: {bad[0]}"
+        raise BadImagesError(text, bad=bad, path=source)

@@ -186,4 +186,3 @@ def read_in_threads(source: ImageSource) -> dict[str, object]:
 
 MEMBERS = ["b.png", "a/c.JPG", "a-b.png", "a.png", "é.png", "B.webp"]
 IN_ORDER = sorted(MEMBERS, key=lambda name: name.encode())
-MANY = {f"{index % 7}/{index:04d}.png": b"%04d" % index * (1 + index % 50) for index in range(2000)}

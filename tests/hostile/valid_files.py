@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from image_files import SAMPLES, SMALL, encode
 from safetensors.torch import save
@@ -38,7 +40,6 @@ def zip_of(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes
 
 
 def tar_of(members: dict[str, bytes]) -> bytes:
-    """A tar archive of these files."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:
         for name, body in members.items():
@@ -57,12 +58,10 @@ def image_files() -> dict[str, list[bytes]]:
 
 
 def images() -> list[bytes]:
-    """Three small images that differ."""
     return [encode(np.roll(SMALL, shift, axis=1)) for shift in range(3)]
 
 
 def members() -> dict[str, bytes]:
-    """What an archive of images may hold."""
     files = image_files()
     first = {
         f"{folder}/{n}.{suffix}": files[suffix][0]
@@ -73,12 +72,10 @@ def members() -> dict[str, bytes]:
 
 
 def features(seed: int, n: int = 6) -> torch.Tensor:
-    """Random features (n, 8)."""
     return torch.randn(n, 8, generator=torch.Generator().manual_seed(seed))
 
 
 def npy(array: np.ndarray) -> bytes:
-    """The array as a .npy file."""
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()
@@ -99,10 +96,6 @@ def zipped_arrays() -> list[bytes]:
 
 
 def table() -> bytes:
-    """Images in a column of a parquet file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     values = [{"bytes": image, "path": f"{n}.png"} for n, image in enumerate(images())]
     file = io.BytesIO()
     pq.write_table(
@@ -112,13 +105,11 @@ def table() -> bytes:
 
 
 def tensors() -> bytes:
-    """A .safetensors file of another program."""
     return save({"x": features(2), "bias": torch.zeros(3)})
 
 
 @cache
 def feature_file() -> bytes:
-    """Features as genpr saves them."""
     identities = torch.zeros(6, 32, dtype=torch.uint8)
     own = FeatureSet(features(1), "x/", INFO, tuple(f"{n}.png" for n in range(6)), identities)
     with tempfile.TemporaryDirectory() as folder:
@@ -148,7 +139,6 @@ def shard() -> bytes:
 
 @cache
 def manifold() -> bytes:
-    """A fitted manifold."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "manifold.safetensors"
         KNNManifold.fit(features(4, 12), k=3).save(path)
@@ -157,7 +147,6 @@ def manifold() -> bytes:
 
 @cache
 def result(seed: int = 5) -> genpr.Result:
-    """A score with intervals."""
     return genpr.score(features(0, 40).numpy(), features(seed, 40).numpy(), k=3)
 
 
@@ -170,6 +159,5 @@ def results() -> list[bytes]:
 
 
 def log() -> bytes:
-    """Two lines of `genpr watch`."""
     lines = [scored_record(name, "0" * 64, result(), seconds=1.0, timestamp=1.0) for name in ("s1", "s2")]
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)

@@ -71,11 +71,9 @@ def test_images_are_read_only_when_asked_for():
     [
         (torch.rand(3, 4, 4), "array-dtype", "(x * 255).round().to(torch.uint8)"),
         (np.zeros((4, 4, 3)), "array-dtype", "(x * 255).round().astype(np.uint8)"),
-        (np.zeros((3, 4, 5), np.uint8), "array-shape", "NCHW"),
         (torch.zeros(4, 5, 3, dtype=torch.uint8), "array-shape", "NHWC"),
         (np.zeros((4, 4), np.uint8), "array-type", "ndarray(4, 4)"),
         ({"image": IMAGES[0]}, "array-type", "dict"),
-        ("a.png", "array-type", "str"),
         (None, "array-type", "NoneType"),
     ],
 )
@@ -150,8 +148,6 @@ def test_a_generator_is_read_once_and_only_as_far_as_needed():
     ("batch", "code", "cause"),
     [
         (IMAGES / 255, "array-dtype", "(x * 255)"),
-        (TENSOR / 255, "array-dtype", "(x * 255)"),
-        (IMAGES.transpose(0, 3, 1, 2), "array-shape", "NCHW"),
         (torch.from_numpy(IMAGES), "array-shape", "NHWC"),
         (3, "array-type", "int"),
     ],

@@ -268,5 +268,3 @@ def test_a_pattern_of_images_is_a_list(here):
     source = open_source("{a.png,sub/*}")
     assert names(source) == ["a.png", "sub/#1.jpg", "sub/b c.png"]
     assert [item.read() for item in source] == [PNG + name.encode() for name in names(source)]
-    (here / "x.txt").write_bytes(b"")
-    assert raised(UsageError, open_source, "{a.png,x.txt}").code == "mixed-kinds"

@@ -29,14 +29,10 @@ def labels_of(path) -> list:
 def test_a_label_beside_an_image_is_its_class(make_tar):
     members = {"b/1.png": PNG, "b/1.cls": b"7", "b/0.v2.jpg": PNG, "b/0.cls": b" 12\n", "b/0.txt": b"caption"}
     members |= {"a/0.png": PNG, "a/0.json": b'{"caption": "x", "label": "tabby cat"}', "c.d/3.seg.png": PNG}
-    members |= {"e/1.png": PNG, "e/1.cls": b"3", "e/1.json": b'{"cls": 5}'}
-    members |= {"e/2.png": PNG, "e/2.json": b'{"cls": 5, "class": 4}'}
-    path = make_tar(members)
+    assert labels_of(make_tar({"0.png": PNG, "0.json": b'{"cls": 5, "class": 4}'}, name="json.tar")) == ["4"]
+    path = make_tar(members | {"b/1.json": b'{"cls": 5}'})
     found = dict(zip([item.name for item in open_source(path)], labels_of(path), strict=True))
-    assert found == {"b/1.png": "7", "b/0.v2.jpg": "12", "a/0.png": "tabby cat", "c.d/3.seg.png": None} | {
-        "e/1.png": "3",
-        "e/2.png": "4",
-    }
+    assert found == {"b/1.png": "7", "b/0.v2.jpg": "12", "a/0.png": "tabby cat", "c.d/3.seg.png": None}
 
 
 @pytest.mark.parametrize("data", [b"", b" \n", b"\xff\xfe", b"x" * 1001, b"\0" * 5000])
@@ -108,7 +104,7 @@ def test_many_members_are_listed_in_little_memory(tmp_path):
     """In any order; a million take 200 MB in one archive."""
     path, data = tmp_path / "x.tar", b"\x89PNG".ljust(512, b"\0")
     with path.open("wb") as file:
-        for number in reversed(range(40_000)):
+        for number in reversed(range(10_000)):
             info = tarfile.TarInfo(f"{number:09d}.png")
             info.size = 4
             file.write(info.tobuf(tarfile.USTAR_FORMAT) + data)
@@ -117,6 +113,6 @@ def test_many_members_are_listed_in_little_memory(tmp_path):
     source = open_source(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 15 * 2**20  # tarfile's own objects would be 80
-    assert len(source) == 40_000
+    assert peak < 3 * 2**20  # tarfile's own objects would be 20
+    assert len(source) == 10_000
     assert next(iter(source)).name == "000000000.png"
