@@ -8,8 +8,7 @@ curve over slopes l in [0, inf]:
 
 (Simon, Webster & Rabin 2019, "Revisiting Precision and Recall Definition for Generative Model Evaluation"). Sykes, Simon
 & Rabin (2024, "Unifying and Extending Precision Recall Metrics for Assessing Generative Models") take the classifiers
-that compare two counts of neighbors. At each slope precision is a minimum of finitely many straight lines, known by its
-knots. They are kept, and because F-scores are monotone between them, the largest F-score along the curve is exact.
+that compare two counts of neighbors. The knots of the curve are kept, so that the largest F-score along it is exact.
 """
 
 from __future__ import annotations
@@ -124,13 +123,10 @@ class Votes(NamedTuple):
 def classifier_curve(of_reals: Votes, of_fakes: Votes) -> Curve:
     """The curve of all classifiers that weigh votes for real against votes for fake (Sykes et al. 2024).
 
-    For a weight g a point is called real when g (its real votes) > (its fake votes) if g < 1, and >= if g >= 1, so that
-    what has no votes at all goes to the set that counts less; in the limits when it has any real vote (g = inf) and when
-    it has no fake vote (g = 0). Every weight that makes a difference is tried, and both constant classifiers.
-
-    The points themselves bear the balls, so the limits are unions of balls which hold their own centers: that of the real
-    balls loses no real. The ends of the curve are theirs, as published, even where a finite weight does better: improved
-    precision and recall.
+    For a weight g a point is called real when g (its real votes) > (its fake votes) if g < 1, and >= if g >= 1; in the
+    limits when it has any real vote (g = inf) and when it has no fake vote (g = 0). Every weight that makes a difference is
+    tried, and both constant classifiers. The limits are unions of balls which hold their own centers, so the ends of the
+    curve are improved precision and recall, as published, even where a finite weight does better.
     """
     real, fake = _ratios(of_reals), _ratios(of_fakes)
     # Between two ratios that occur, no weight makes a difference.

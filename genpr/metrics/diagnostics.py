@@ -84,9 +84,7 @@ class NearCopies:
     share: float  # of all fakes
     expected: float  # share of the reals that are as near to another real, each left out in turn
     is_excess: bool  # whether clearly more of the fakes than of the reals are that near: by 3 standard errors
-    nearest: tuple[
-        Tensor, Tensor
-    ]  # row (m,) int64 of the real nearest to each fake, and its squared distance
+    nearest: tuple[Tensor, Tensor]  # row (m,) of the real nearest to each fake, and its squared distance
 
 
 _EXAMINED = 128  # of each set that are examined
@@ -124,9 +122,8 @@ def near_duplicates(own: Placed, other: Placed, *, engine: Engine) -> NearDuplic
         return None
     rows = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:_EXAMINED].sort().values
     queries = own.beside(own.features[rows.to(own.device)])
-    sq = nearest_between(queries, own, count + 1, engine=engine)[1][
-        :, 1:
-    ].cpu()  # the first is the row itself
+    _, sq = nearest_between(queries, own, count + 1, engine=engine)
+    sq = sq[:, 1:].cpu()  # without the row itself
     nearest_other = nearest_between(queries, other, 1, engine=engine)[1][:, 0].sqrt().cpu()
     radii = sq.sqrt()
     half = count // 2

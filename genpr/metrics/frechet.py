@@ -2,10 +2,8 @@
 
     FD = |mu_r - mu_f|^2 + Tr S_r + Tr S_f - 2 Tr (S_r S_f)^(1/2)
 
-The last trace is found without a matrix square root: with any factors F' F = S, it is the nuclear norm of F_r F_f',
-the sum of that product's singular values. Nothing is ever complex or negative under a root, and with fewer images
-than features, where the covariances are singular and others lose half of the digits or add 1e-6 to the diagonal, the
-centered features themselves are the factor.
+With any factors F' F = S, the last trace is the nuclear norm of F_r F_f', so no matrix square root is needed. With fewer
+images than features, where covariances are singular, the centered features themselves are the factor.
 
 References:
     Heusel et al. 2017, "GANs Trained by a Two Time-Scale Update Rule Converge to a Local Nash Equilibrium".

@@ -167,9 +167,7 @@ class DistributionOptions:
 class DistributionMetric(Metric):
     """A metric of two distributions, or of the fakes alone, without neighbors."""
 
-    compute: Callable[
-        ..., MetricValue
-    ]  # from what `fit` returned, fake features (m, d) or moments, and options
+    compute: Callable[..., MetricValue]  # from what `fit` returned, fake features or moments, and options
     uses_moments: bool = False  # whether it depends on mean and covariance alone
     samples_subsets: bool = False  # whether it is a mean over random subsets whose size the references fix
     file_moments: tuple[str, str] | None = None  # arrays of reference files that hold its mean and covariance
@@ -191,6 +189,4 @@ class HeldOutMetric(Metric):
     """A test of fakes against the reals of training and others that were held out of it."""
 
     kind: Kind = "held-out"
-    compute: Callable[
-        ..., MetricValue | None
-    ]  # from features of the reals, of held-out reals and of the fakes
+    compute: Callable[..., MetricValue | None]  # from features of reals, held-out reals and fakes

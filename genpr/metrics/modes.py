@@ -1,10 +1,9 @@
 """Missed and invented modes: kinds of reals that no fake covers, and kinds of fakes that lie off the reals' manifold.
 
-Both sets together are clustered, without regard to which image is real. In each cluster the reals that no fake covers
-(coverage's definition) and the fakes in no real's ball (precision's) are counted, and held against what they would be
-if real and fake were drawn from one distribution. Then, given all images, every way to call n of them real is equally
-likely: a statistic is recomputed for random ways, and the observed one ranks among them as one of them. The largest
-statistic over all groups accounts for their number. Nothing is assumed of the distribution or its dimension.
+Both sets together are clustered. In each cluster the reals that no fake covers (coverage's definition) and the fakes in no
+real's ball (precision's) are counted. If both sets are of one distribution, every way to call n of all images real is
+equally likely: a statistic is recomputed for random ways, among which the observed one ranks. The largest statistic over
+all groups accounts for their number.
 
 References:
     Westfall & Young 1993, "Resampling-Based Multiple Testing" (largest statistic).

@@ -24,16 +24,12 @@ from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import Engine, Tiles, Workers, plain_arithmetic
 from genpr.neighbors.index import Placed, evenly_spaced
 from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.search import Advance, bounds_of_pairs, no_advance
+from genpr.neighbors.search import Advance, alike, bands_of, bounds_of_pairs, no_advance
 from genpr.validation import Features, check_features, check_rows, check_same_width, choose_device
 
 _FIRST_CENTERS = 256  # looked at for a first lower bound
 _NEAREST = 4  # of which so many are computed
-_ALIKE = 1.25  # radii of one chunk of centers, which share a threshold, are alike within this factor
 _ROUNDING = 1 - 2.0**-40  # far more than all roundings of a ratio
-
-_Bounded = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Places of queries in a block, lower and upper bounds on ratios, and centers; each (p,)."""
 
 
 class Rarity(NamedTuple):
@@ -97,75 +93,50 @@ class _Scan:
     def block(self, rows: Tensor) -> Tensor:
         """The largest ratio of each of the queries `rows` (r,), (r,) float64."""
         tiles = self._engine.tiles(self._points.view.width, self._points.device)
-        pending = [self._first(rows)]
-        best = self._lifted(pending, rows.new_zeros(len(rows), dtype=torch.float64))
-        waiting = 0
-        for i, j in self._candidates(rows, tiles, best):
-            lower, upper = self._bounds(rows[i], j)
-            pending.append((i, lower, upper, j))
-            waiting += len(i)
-            best.copy_(self._lifted(pending, best))
-            if waiting > 4 * len(rows):
-                pending, waiting = [_select(pending, best)], 0
-        i, _, _, j = _select(pending, best)
+        best = rows.new_zeros(len(rows), dtype=torch.float64)
+        i, j = self._first(rows)
+        upper = self._lift(best, rows, i, j)
+        for more_i, more_j in self._candidates(rows, tiles, best):
+            more_upper = self._lift(best, rows, more_i, more_j)
+            i, upper, j = torch.cat([i, more_i]), torch.cat([upper, more_upper]), torch.cat([j, more_j])
+            may = upper >= best[i] * _ROUNDING
+            i, upper, j = i[may], upper[may], j[may]
         sq = sq_distances_at(self._queries.features, self._points.features, rows[i], j)
         return best.zero_().scatter_reduce_(0, i, self._ratios(j, sq), "amax")
 
-    def _first(self, rows: Tensor) -> _Bounded:
-        """Some pairs that are likely to have large ratios."""
+    def _first(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Places in `rows` and centers of some pairs that are likely to have large ratios."""
         some = self._kept[evenly_spaced(len(self._kept), _FIRST_CENTERS, rows.device)]
         left, right = self._queries.view.left(rows), self._points.view.right(some)
         count = min(_NEAREST, len(some))
         j = some[self._engine.largest(left, right, count)].flatten()
-        i = torch.arange(len(rows), device=rows.device).repeat_interleave(count)
-        lower, upper = self._bounds(rows[i], j)
-        return i, lower, upper, j
+        return torch.arange(len(rows), device=rows.device).repeat_interleave(count), j
 
     def _candidates(self, rows: Tensor, tiles: Tiles, best: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Places in `rows` and centers of pairs that may exceed `best` (r,), which grows meanwhile."""
         search = self._queries.view.search(rows, tiles)
         scale = self._points.frame.scale
-        for chunk in _alike(self._kept, self._sq_radii, tiles.columns):
+        for chunk in alike(self._kept, bands_of(self._sq_radii), tiles.columns):
             lowest = _sq_reach(self._sq_radii[chunk[0]], best) * (-0.5 * scale**2)
             i, at, keys, doubts = search.above(lowest.clamp_(min=NO_FLOOR), self._points.view, chunk)
             j = chunk[at]
             near = self._points.sq_lower(keys + doubts) <= _sq_reach(self._sq_radii[j], best[i])
             yield i[near], j[near]
 
-    def _bounds(self, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
-        """Bounds on the ratios of queries `i` and centers `j`, each (p,) float64."""
-        sq_lower, sq_upper = bounds_of_pairs(
-            self._queries.features, self._points.features, i, j, self._engine
-        )
-        return self._ratios(j, sq_upper), self._ratios(j, sq_lower.clamp(min=0))
+    def _lift(self, best: Tensor, rows: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """Upper bounds (p,) on ratios of queries `rows[i]` and centers `j`, whose lower bounds raise `best` in place."""
+        x, y = self._queries.features, self._points.features
+        sq_lower, sq_upper = bounds_of_pairs(x, y, rows[i], j, self._engine)
+        best.scatter_reduce_(0, i, self._ratios(j, sq_upper), "amax")
+        return self._ratios(j, sq_lower.clamp(min=0))
 
     def _ratios(self, j: Tensor, sq: Tensor) -> Tensor:
         return (self._sq_radii[j] / sq).where(sq > 0, torch.inf)
-
-    @staticmethod
-    def _lifted(pending: list[_Bounded], best: Tensor) -> Tensor:
-        i, lower, _, _ = pending[-1]
-        return best.scatter_reduce(0, i, lower, "amax")
 
 
 def _sq_reach(sq_radii: Tensor, best: Tensor) -> Tensor:
     """Squared distances up to which a ratio may reach `best`; copies always may."""
     return (sq_radii / (best * _ROUNDING)).nan_to_num_(nan=0.0, posinf=torch.inf)
-
-
-def _select(pending: list[_Bounded], best: Tensor) -> _Bounded:
-    """Of all pairs those whose upper bounds reach the largest lower one of their query."""
-    i, lower, upper, j = (torch.cat(part) for part in zip(*pending, strict=True))
-    may = upper >= best[i] * _ROUNDING
-    return i[may], lower[may], upper[may], j[may]
-
-
-def _alike(centers: Tensor, sq_radii: Tensor, limit: int) -> Iterator[Tensor]:
-    """Cut centers in descending order of radius into chunks of at most `limit` and of similar radius."""
-    band = (sq_radii[centers].log() / (2 * math.log(_ALIKE))).floor_()
-    _, sizes = torch.unique_consecutive(band, return_counts=True)
-    for part in torch.split(centers, sizes.tolist()):
-        yield from torch.split(part, limit)
 
 
 def ct_z(

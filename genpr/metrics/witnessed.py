@@ -1,9 +1,8 @@
 """Witnessed fidelity and diversity: membership that several balls must attest, calibrated by the data themselves.
 
-A single ball is a poor witness: one odd real can vouch for a whole blob of fakes. Here a fake counts as real-like if
-at least 5 of the clipped 20-NN balls of the reals contain it, and if it does not see its neighbors all equally far
-(its local intrinsic dimension is that of a real), as a point deep inside a curved shell does. What share of the reals
-themselves pass this test, each against the others, sets the scale.
+A fake counts as real-like if at least 5 of the clipped 20-NN balls of the reals contain it, and if its local intrinsic
+dimension is that of a real, unlike that of a point deep inside a curved shell. The share of the reals that pass this test,
+each against the others, sets the scale.
 
 References:
     Salvy et al. 2026, "Enhanced Generative Model Evaluation with Clipped Density and Coverage" (clipped radii).
@@ -99,9 +98,8 @@ def cut_and_uncut(
 def local_dimension(sq: Tensor) -> Tensor:
     """Local intrinsic dimension seen from each of q samples: -1 / mean of ln(d_l / d_k) over l < k.
 
-    Points at distance 0 are left out: copies say nothing of a dimension, and were every real there twice,
-    none would have any. (q,) float64: 0 where fewer than two distances are not 0, infinite where all that are
-    not 0 are equal.
+    Points at distance 0 are left out. (q,) float64: 0 where fewer than two distances are not 0, infinite where all that
+    are not 0 are equal.
     """
     nearer, last = sq[:, :-1].double(), sq[:, -1:].double()
     is_apart = nearer > 0

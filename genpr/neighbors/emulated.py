@@ -26,9 +26,7 @@ from genpr.neighbors.search import Advance, no_advance
 _LARGEST_SIDE, _LEAST_SIDE = 2048, 16
 _BYTES_PER_PAIR = 32  # the product in float64, its roundings, and who is inside
 _CHUNK_ELEMENTS = 2**20
-_SURELY_FINITE = (
-    60000.0  # float16 ends at 65504; the rest is room for the rounding of norms, products and sums
-)
+_SURELY_FINITE = 60000.0  # float16 ends at 65504; the rest is room for rounding
 
 Finish = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Distances from inner products (r, c) float64, and the squared norms (r, 1) and (1, c) in the precision computed in."""

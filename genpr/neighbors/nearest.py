@@ -293,10 +293,8 @@ def _of_all(pairs: Pairs, sq_reach: Tensor, k: int, workers: Workers) -> Pairs:
 
 _MARGIN_BETWEEN = 7  # points looked at beyond k for a first reach
 _FIRST_POINTS = 384, 1024  # points among which a query looks for them, at most so many
-_PORTION, _PER_QUERY = (
-    2**16,
-    4,
-)  # pairs that are worth a merge: at least so many, and so many times k per query
+# Pairs that are worth a merge: at least so many, and so many times k per query.
+_PORTION, _PER_QUERY = 2**16, 4
 _CROWD = 2**15  # pairs of one portion that should be settled where they are found
 _SURPLUS = 256  # copies beyond the k-th that are worth a search without them
 

@@ -152,10 +152,8 @@ _ALIKE = 1.5
 _FAR_SHARE = 0.1
 _MIN_BLOCK = 1024
 _FEWEST_ROWS, _BLOCKS = 512, 16
-_PORTION, _MOST = (
-    2**16,
-    2**19,
-)  # pairs that are worth the work per portion, and that memory should hold at once
+# Pairs that are worth the work per portion, and that memory should hold at once.
+_PORTION, _MOST = 2**16, 2**19
 
 Advance = Callable[[int], None]
 """Told of progress: how many more pairs are done with."""
@@ -187,13 +185,13 @@ def sweep_within(
     place = torch.empty(len(points), dtype=torch.int64, device=points.device)
     for number, block in enumerate(blocks):
         place[block] = number
-    order, bands = sq_reach.argsort(), _bands(sq_reach)
+    order, bands = sq_reach.argsort(), bands_of(sq_reach)
 
     def search(number: int) -> list[Result]:
         block = blocks[number]
         wanted = _within_reach(points, sq_reach, points, sq_reach, block) & (place >= number)
         wanted[block] = True
-        chunks = _alike(order[wanted[order]], bands, tiles.own.columns)
+        chunks = alike(order[wanted[order]], bands, tiles.own.columns)
         found = _search(points, block, sq_reach, points, chunks, sq_reach, tiles.own)
         return [look(pairs.select((pairs.i < pairs.j) | (place[pairs.j] > number))) for pairs in found]
 
@@ -222,11 +220,11 @@ def sweep_between(
     """
     tiles = PerThread(partial(engine.tiles, rows.view.width, rows.device))
     columns.cells  # noqa: B018 - computed once, before threads ask for them
-    order, bands = column_sq_reach.argsort(), _bands(column_sq_reach)
+    order, bands = column_sq_reach.argsort(), bands_of(column_sq_reach)
 
     def search(block: Tensor) -> list[Result]:
         wanted = _within_reach(columns, column_sq_reach, rows, row_sq_reach, block)
-        chunks = _alike(order[wanted[order]], bands, tiles.own.columns)
+        chunks = alike(order[wanted[order]], bands, tiles.own.columns)
         found = _search(rows, block, row_sq_reach, columns, chunks, column_sq_reach, tiles.own)
         return [look(pairs) for pairs in found]
 
@@ -339,13 +337,13 @@ class _Found:
             yield Pairs(near, other, sq_lower[at], sq_upper)
 
 
-def _bands(sq_reach: Tensor) -> Tensor:
+def bands_of(sq_reach: Tensor) -> Tensor:
     """Numbers of bands of similar reach, ascending with it."""
     band = (sq_reach.log() / math.log(_ALIKE)).floor_()
     return torch.where(sq_reach > 0, band, -torch.inf)
 
 
-def _alike(columns: Tensor, bands: Tensor, limit: int) -> Iterator[Tensor]:
+def alike(columns: Tensor, bands: Tensor, limit: int) -> Iterator[Tensor]:
     """Cut columns in ascending order of reach into chunks of at most `limit` and of similar reach."""
     _, sizes = torch.unique_consecutive(bands[columns], return_counts=True)
     for band in torch.split(columns, sizes.tolist()):

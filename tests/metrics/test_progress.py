@@ -27,15 +27,6 @@ def test_pairs_are_counted_as_they_are_done_with_and_add_up(threads, rng, monkey
         assert done[-1] == total
 
 
-def test_a_search_is_told_in_per_cent(rng):
-    seen = []
-    genpr.score(*rng.normal(size=(2, 200, 5)), progress=lambda *told: seen.append(told))
-    done = [done for stage, done, total in seen if stage == "neighbors" and total == 100]
-    assert done[0] == 0
-    assert done.count(100) >= 2
-    assert len(done) == len(seen)
-
-
 def told_by_score(real, fake, ks, *, intervals):
     """What a fitted side tells while it scores."""
     side = NeighborMetrics(

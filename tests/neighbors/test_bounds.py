@@ -17,7 +17,6 @@ from placements import (
 )
 from torch import Tensor
 
-from genpr.neighbors import bounds
 from genpr.neighbors.bounds import (
     basis_tolerance,
     represent,
@@ -281,9 +280,3 @@ def test_a_basis_that_is_not_orthonormal_is_noticed_and_paid_for(rng):
 def test_slack_is_infinite_where_nothing_is_proven():
     assert slack_factor(8) == pytest.approx(16 * 2.0**-24, rel=1e-5)
     assert slack_factor(2**23) == float("inf")
-
-
-def test_norms_in_chunks_are_norms(rng, monkeypatch):
-    rows = torch.from_numpy(rng.normal(size=(50, 7))).float()
-    monkeypatch.setattr(bounds, "_CHUNK_ELEMENTS", 20)
-    assert torch.equal(sq_norms_of(rows), rows.double().square().sum(dim=1))

@@ -121,14 +121,6 @@ def test_a_ball_tells_rows_apart_that_a_plane_does_not():
     assert within.tolist() == [True, True, False, True]
 
 
-def test_infinite_reach_reaches_all_and_none_reaches_the_block_itself(rng):
-    x = torch.from_numpy(rng.normal(size=(60, 3))).float()
-    cells = _cells(x, x[:6])
-    for block in _blocks(cells, rng):
-        assert cells.within_reach(torch.full((60,), torch.inf).double(), cells, block).all()
-        assert cells.within_reach(torch.zeros(60).double(), cells, block)[block].all()
-
-
 def test_rows_without_coordinates_are_in_reach_of_all_and_all_of_them():
     x = _column(0, 100, 0, 200)
     cells = _cells(x, _column(0, 100, 200), loose=[2])

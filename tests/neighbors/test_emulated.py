@@ -7,7 +7,6 @@ import pytest
 import torch
 from brute import inside, kth_sq_distances
 
-from genpr.neighbors import emulated
 from genpr.neighbors.emulated import EMULATIONS, emulated_counts, emulated_radii
 
 ADM, STYLEGAN3 = EMULATIONS["adm-float16"], EMULATIONS["stylegan3-float16"]
@@ -241,31 +240,6 @@ def test_the_row_itself_counts_wherever_it_ranks():
     assert itself[worst] > 0
     copies = torch.from_numpy(points[worst]).repeat(4, 1)
     assert emulated_radii(ADM, copies, [1, 3]).eq(float(itself[worst])).all()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_memory_chooses_the_tiles(name, monkeypatch):
-    real, fake = inception_like(300, 1), inception_like(200, 2)
-    expected = _tables(EMULATIONS[name], real, fake, [3])
-    sides = []
-    monkeypatch.setattr(emulated, "tile_budget", lambda _: sides.append(0) or 2**17)
-    found = _tables(EMULATIONS[name], real, fake, [3])
-    assert sides
-    assert emulated._side(torch.from_numpy(real)) < 64
-    for tables, others in zip(expected, found, strict=True):
-        assert all(torch.equal(one, other) for one, other in zip(tables, others, strict=True))
-
-
-@pytest.mark.parametrize("side", [16, None])
-def test_every_pair_is_told_once(side):
-    real, fake = torch.from_numpy(inception_like(50, 1)), torch.from_numpy(inception_like(30, 2))
-    told = []
-    radii = emulated_radii(ADM, real, [3], side=side, advance=told.append)
-    assert sum(told) == 50 * 50
-    told.clear()
-    none = torch.empty(0, 30)
-    emulated_counts(ADM, real, fake, real_radii=radii, fake_radii=none, side=side, advance=told.append)
-    assert sum(told) == 50 * 30
 
 
 def test_float16_features_are_taken_as_they_are():

@@ -8,7 +8,7 @@ from placements import KINDS, frame_of, sq_distances
 
 from genpr.neighbors import distance, index
 from genpr.neighbors.bounds import NO_FLOOR
-from genpr.neighbors.index import Frame, evenly_spaced
+from genpr.neighbors.index import Frame
 
 TENSORS = ("augmented", "half_floors", "slack", "residual")
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -81,17 +81,6 @@ def test_rows_are_placed_alike_in_pieces(kind, elements, rng, monkeypatch):
         )
 
 
-@kinds
-def test_halves_are_placed_as_the_floats_they_stand_for(kind, rng):
-    features = torch.from_numpy(rng.normal(5, 1, (50, 9))).half()
-    frame = frame_of(features.float(), kind)
-    points, floats = frame.place(features), frame.place(features.float())
-    assert points.features.dtype == torch.float16
-    for name in TENSORS:
-        assert torch.equal(getattr(points.view, name), getattr(floats.view, name)), name
-    assert torch.equal(Frame.around(features).center, Frame.around(features.float()).center)
-
-
 def test_coordinates_that_are_too_many_to_keep_are_computed_again(rng, monkeypatch):
     features = torch.from_numpy(rng.normal(5, 1, (50, 9))).float()
     features[7] = 1e30
@@ -123,14 +112,3 @@ def test_left_and_right_make_keys_and_are_not_shared(kind, rng):
     right.zero_()
     for name, tensor in before.items():
         assert torch.equal(getattr(points.view, name), tensor)
-
-
-@pytest.mark.parametrize(("n", "count"), [(1, 5), (5, 5), (7, 5), (1000, 3), (3, 1)])
-def test_evenly_spaced_rows_are_distinct_and_ascend(n, count):
-    rows = evenly_spaced(n, count, torch.device("cpu"))
-    assert len(rows) == min(n, count)
-    assert rows[0] == 0
-    assert rows[-1] < n
-    steps = rows.diff()
-    assert (steps >= 1).all()
-    assert len(steps) == 0 or steps.max() - steps.min() <= 1

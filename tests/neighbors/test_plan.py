@@ -126,18 +126,6 @@ def test_a_choice_changes_no_radius():
     assert torch.equal(found, sq_radii(Frame.around(halves).place(halves), [5]))
 
 
-def test_users_fast_math_does_not_matter_and_stays():
-    torch.set_float32_matmul_precision("medium")
-    try:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            frame = choose_frame(_learned(1), 5)
-            assert torch.is_autocast_enabled("cpu")
-        assert torch.get_float32_matmul_precision() == "medium"
-    finally:
-        torch.set_float32_matmul_precision("highest")
-    assert torch.equal(frame.basis, _frame_of_learned().basis)
-
-
 def _collapsed(place: float, spread: float) -> Tensor:
     noise = torch.from_numpy(np.random.default_rng(8).normal(size=(N, D))).float()
     return _learned(1)[:1] + place + spread * noise

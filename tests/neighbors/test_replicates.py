@@ -133,11 +133,7 @@ def test_every_half_counts_as_if_it_were_alone(rng, kind, engine):
 @pytest.mark.parametrize("listed", [1, 2, 6, 11])
 def test_lists_may_be_short(rng, listed):
     check(whole_numbers(rng, 45, 3), whole_numbers(rng, 52, 3), ASKED, listed=listed)
-
-
-@pytest.mark.parametrize("listed", [1, 2, 6, 11])
-def test_lists_of_own_rows_may_be_short(rng, listed):
-    """Where no two distances of a row are equal: of those at the very radius, the lists may end before the last."""
+    # Of own rows at the very radius, the lists may end before the last: here no two distances of a row are equal.
     check(whole_numbers(rng, 45, 3, 1000), whole_numbers(rng, 52, 3, 1000), OWN, listed=listed)
 
 
@@ -177,15 +173,15 @@ def test_floats_off_center(rng):
 
 
 def test_tiles_and_threads_change_nothing(rng, monkeypatch):
-    x, y = place(*rng.normal(size=(2, 90, 5)).astype(np.float32), kind="cells")
+    x, y = place(*rng.normal(size=(2, 60, 5)).astype(np.float32), kind="cells")
     sides = resampled(x, stream=0), resampled(y, stream=1)
-    before = replicate_counts(*sides, [*ASKED, *OWN])
+    before = replicate_counts(*sides, [*ASKED[::5], *OWN[::5]])
     monkeypatch.setattr(resample, "_ROWS", 7)
     monkeypatch.setattr(resample, "_MASSES", 3)
     monkeypatch.setattr(resample, "_LISTED", 211)
     torch.set_num_threads(3)  # the fixture for all tests puts the number back
     for engine in (Engine(7, 64), Engine(40, 9)):
-        after = replicate_counts(*sides, [*ASKED, *OWN], engine=engine)
+        after = replicate_counts(*sides, [*ASKED[::5], *OWN[::5]], engine=engine)
         assert all((before[each] == after[each]).all() for each in before)
 
 
@@ -204,13 +200,6 @@ def test_what_bounds_settle_needs_no_distance(rng, monkeypatch):
     assert sum(looked_at) == 0
 
 
-def test_progress_tells_of_every_pair(rng):
-    x, y = place(*rng.normal(size=(2, 40, 5)).astype(np.float32))
-    ticks: list[int] = []
-    replicate_counts(resampled(x, stream=0), resampled(y, stream=1), ASKED[:1], advance=ticks.append)
-    assert sum(ticks) == 1600
-
-
 class Everything:
     """Wants to see all pairs."""
 
@@ -225,8 +214,8 @@ class Everything:
 def test_pairs_that_others_want_to_see_are_not_counted(rng):
     x, y = place(*rng.normal(size=(2, 60, 3)).astype(np.float32))
     sides = resampled(x, stream=0), resampled(y, stream=1)
-    alone = replicate_counts(*sides, [*ASKED, *OWN])
-    counter, other = ReplicateCounter(*sides, [*ASKED, *OWN]), Everything(60, 60)
+    alone = replicate_counts(*sides, [*ASKED[::5], *OWN[::5]])
+    counter, other = ReplicateCounter(*sides, [*ASKED[::5], *OWN[::5]]), Everything(60, 60)
     visit(x, y, [other, counter])
     assert other.seen == 3600
     assert all((counter.counts()[each] == counts).all() for each, counts in alone.items())

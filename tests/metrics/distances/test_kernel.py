@@ -9,6 +9,7 @@ import pytest
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics import blocks, kernel
+from genpr.metrics.frechet import frechet_distance
 from genpr.metrics.kernel import cmmd, kernel_distance
 
 
@@ -111,13 +112,14 @@ GOOD = np.random.default_rng(0).normal(size=(10, 4))
 NAN = np.where(np.arange(40).reshape(10, 4) == 17, np.nan, GOOD)
 
 
-@pytest.mark.parametrize("function", [kernel_distance, cmmd])
+@pytest.mark.parametrize("function", [kernel_distance, cmmd, frechet_distance])
 @pytest.mark.parametrize(
     ("real", "fake", "code", "message"),
     [
         (GOOD, NAN, "non-finite", "fake features must be finite"),
         (GOOD, GOOD[:, :3], "width-mismatch", "real has 4 features per image but fake has 3"),
         (GOOD[:1], GOOD, "too-few", "real needs at least 2 rows, found 1"),
+        (GOOD, GOOD[:1], "too-few", "fake.* at least 2 rows, found 1"),
     ],
 )
 def test_bad_features(function, real, fake, code, message):

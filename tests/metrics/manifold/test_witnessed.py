@@ -18,7 +18,6 @@ from genpr.metrics.witnessed import (
     blocks_of_fakes,
     cut_and_uncut,
     local_dimension,
-    pairs_of,
     witnessed,
     witnessed_coverage,
     witnessed_fidelity,
@@ -140,7 +139,7 @@ def test_support_and_coverage_of_counts():
     )  # uncut
 
 
-@pytest.mark.parametrize(("n", "m", "spread"), [(100, 120, 1.0), (61, 250, 0.8), (90, 44, 1.5)])
+@pytest.mark.parametrize(("n", "m", "spread"), [(61, 130, 0.8), (90, 44, 1.5)])
 def test_halves_are_judged_as_sets_are(n, m, spread, rng):
     real, fake = (torch.from_numpy(rng.normal(size=(size, 3)).astype(np.float32)) for size in (n, m))
     fake *= spread
@@ -166,14 +165,6 @@ def test_blocks_are_random_and_of_as_many_fakes_as_reals(m, count):
     again, other = blocks_of_fakes(50, m, 0)[0], blocks_of_fakes(50, m, 1)[0]
     assert all(a.equal(b) for a, b in zip(blocks, again, strict=True))
     assert any(not a.equal(b) for a, b in zip(blocks, other, strict=True)) == (m > 50)
-
-
-@pytest.mark.parametrize("m", [40, 50, 75, 100, 125])
-def test_pairs_of_are_those_that_are_told_of(m, rng):
-    real, fake = (torch.from_numpy(rng.normal(size=(rows, 3)).astype(np.float32)) for rows in (50, m))
-    done: list[int] = []
-    cut_and_uncut(real, fake, 0, done.append)
-    assert sum(done) == pairs_of(50, m)
 
 
 def test_four_stray_reals_vouch_for_nothing(rng):
