@@ -50,8 +50,7 @@ _KINDS = "a .csv of name,label, a dataset.json, an .npy in the order of the imag
 _MIN_IMAGES_PER_FOLDER = 10  # on average; folders of fewer images are not taken for classes
 LABELS_HINT = "say where they are with real_labels and fake_labels (--real-labels, --fake-labels)"
 
-Label = str | None
-"""The class of one image; None where it has none."""
+Label = str | None  # of one image; None where it has none
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,7 @@ def _folders(name: str) -> tuple[str, ...]:
     return parts[shards[-1] :] if shards else parts
 
 
-Labels: TypeAlias = FolderLabels | ImageValues[Label]
-"""Labels of one data set, not yet matched to its images."""
+Labels: TypeAlias = FolderLabels | ImageValues[Label]  # not yet matched to images
 
 
 def labels_of(labels: Labels, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:

@@ -169,24 +169,26 @@ class KNNClassifier:
         order = by_label.gather(1, sq.gather(1, by_label).argsort(dim=1, stable=True))
         return cls(index.gather(1, order), classes.gather(1, order))
 
-    def predict(self, k: int, rows: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """The class with most votes of the first `k`, UNKNOWN without any, of all or of `rows` (r,); `mask` (n,) says who votes."""
+    def predict(
+        self, k: int, rows: Tensor | None = None, mask: Tensor | None = None, left_out: Tensor | None = None
+    ) -> Tensor:
+        """The class with most votes of the first `k`, UNKNOWN without any, of all or of `rows` (r,).
+
+        Points in `mask` (n,) vote, or of each list all but those in `left_out` (m, L).
+        """
         rows = torch.arange(len(self.index), device=self.index.device) if rows is None else rows
         parts = torch.split(rows, max(1, min(_VOTE_ROWS, _PAIRS // k**2)))
-        return torch.cat([plurality(self._first(k, part, mask)) for part in parts]) if parts else rows
+        return torch.cat([plurality(self._first(k, part, mask, left_out)) for part in parts])
 
-    def without(self, left_out: Tensor) -> KNNClassifier:
-        """Lists without the voters that (m, L) bool `left_out` names; the others keep their order."""
-        order = left_out.long().argsort(dim=1, stable=True)
-        labels = self.labels.masked_fill(left_out, UNKNOWN)
-        return KNNClassifier(self.index.gather(1, order), labels.gather(1, order))
-
-    def _first(self, k: int, rows: Tensor, mask: Tensor | None) -> Tensor:
+    def _first(self, k: int, rows: Tensor, mask: Tensor | None, left_out: Tensor | None) -> Tensor:
         """Classes of the first k voters of each row, (r, k)."""
         labels = self.labels[rows]
-        if mask is None:
+        if left_out is not None:
+            votes = ~left_out[rows]
+        elif mask is not None:
+            votes = mask[self.index[rows]]
+        else:
             return labels[:, :k]
-        votes = mask[self.index[rows]]
         place = votes.cumsum(dim=1) - 1
         # Images that do not vote go to an index behind the last one, which is cut off.
         place = place.where(votes & (place < k), torch.full_like(place, k))
@@ -243,8 +245,8 @@ class Tally:
         }
 
 
+# The classes of rows (r,) of one set, by those of the other that a bool (n,) names; None for all.
 Vote = Callable[[Tensor | None, Tensor | None], Tensor]
-"""The classes of rows (r,) of one set, by those of the other that a bool (n,) names; None for all."""
 
 
 def renamed(predicted: Tensor, classes_of_reals: Tensor) -> Tensor:
@@ -274,7 +276,7 @@ class KNNReference:
         own_index[chosen] = torch.arange(len(chosen), device=every.device)
         voters = KNNClassifier.of(self._points, points, self._labels[chosen], self._k, own_index=own_index)
         left_out = _like_itself(self._labels[chosen], voters.index, own_index, self._seed)
-        return voters.without(left_out).predict(self._k)
+        return voters.predict(self._k, left_out=left_out)
 
     def against(self, features: Tensor, labels: Tensor) -> tuple[Vote, Vote]:
         """Classify fakes by the reals, and reals by the fakes and their labels."""

@@ -101,9 +101,7 @@ def copy_detection(
         (1.0, 0.0, [0, 1])
     """
     if not is_number(threshold) or not -1 <= threshold <= 1:
-        raise UsageError(
-            f"threshold must be a cosine, from -1 to 1, not {threshold!r:.60}", code="bad-threshold"
-        )
+        raise UsageError(f"threshold must be a cosine, not {threshold!r:.60}", code="bad-threshold")
     check_count(seed, "seed", least=0, most=MOST)
     check_count(null_rows, "null_rows", least=1)
     pairs = feature_pairs((generated, train), ("generated", "train"), "cosine", device, block_bytes)

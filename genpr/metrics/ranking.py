@@ -42,8 +42,7 @@ Grades: TypeAlias = NDArray[Any] | Tensor | Sequence[float] | Sequence[Iterable[
 Id: TypeAlias = Hashable
 Ids: TypeAlias = Collection[Id] | NDArray[np.generic] | Tensor
 
-MOST = 10**15
-"""More candidates, places or seeds than that are a mistake."""
+MOST = 10**15  # more candidates, places or seeds than that are a mistake
 
 _COLLECTIONS = (list, tuple, AbstractSet, np.ndarray, Tensor)
 
@@ -253,8 +252,7 @@ def _rows(given: object, name: str, kinds: str) -> tuple[list[int], NDArray[Any]
     except ValueError:  # lists within lists
         flat = np.zeros((1, 1))
     if flat.size and (flat.ndim != 1 or flat.dtype.kind not in kinds):
-        what = "whole numbers" if kinds == "iu" else "numbers"
-        raise DataError(f"{name} must hold {what}, or lists of them per query", code=f"bad-{name}")
+        raise DataError(f"{name} must hold numbers, or lists of them per query", code=f"bad-{name}")
     return list(map(len, rows)), flat
 
 
@@ -406,17 +404,13 @@ def _places(
     expected: Sequence[Sequence[Id]], retrieved: Sequence[Sequence[Id]], items: RelevantItems
 ) -> TiedRanks:
     """Where expected ids are found first."""
-    query, above, item = [], [], []
+    found: list[tuple[int, int, int]] = []
     for at, (ours, theirs) in enumerate(zip(expected, retrieved, strict=True)):
         first = dict(zip(reversed(theirs), range(len(theirs) - 1, -1, -1), strict=True))
-        for number, one in enumerate(ours, int(items.offsets[at])):
-            if one in first:
-                query.append(at)
-                above.append(first[one])
-                item.append(number)
-    ranks = np.array(above, dtype=np.int64)
-    gains = items.gains[np.array(item, dtype=np.int64)]
-    return TiedRanks.of(np.array(query, dtype=np.int64), ranks, np.ones_like(ranks), gains)
+        numbered = enumerate(ours, int(items.offsets[at]))
+        found += [(at, first[one], number) for number, one in numbered if one in first]
+    query, above, number = np.array(found, dtype=np.int64).reshape(-1, 3).T
+    return TiedRanks.of(query, above, np.ones_like(above), items.gains[number])
 
 
 def _pool_sizes(
@@ -431,7 +425,5 @@ def _pool_sizes(
         raise UsageError(f"pool must be one number, or one for each of {len(expected):,}", code="bad-pool")
     for at, (size, ours, theirs) in enumerate(zip(sizes, expected, retrieved, strict=True)):
         least = max(len({*ours, *theirs}), cut or 1)
-        check_count(
-            size, f"pool, which holds the k and all different ids of query {at},", least=least, most=MOST
-        )
+        check_count(size, f"pool (at least k, and all ids of query {at})", least=least, most=MOST)
     return np.array(sizes, dtype=np.int64)

@@ -28,12 +28,10 @@ from genpr.neighbors.halves import Halves, unpacked
 Counts: TypeAlias = NDArray[np.int64]
 Numbers: TypeAlias = NDArray[np.float64]
 _Wide: TypeAlias = NDArray[np.floating[Any]]
-PerQuery: TypeAlias = dict[str, Numbers]
-"""Values (q,) of each metric; NaN for a query to which nothing is relevant."""
+PerQuery: TypeAlias = dict[str, Numbers]  # (q,) of each metric; NaN for a query to which nothing is relevant
 
 N_HALVES = 100
-LEAST_UNITS = 10
-"""Of fewer, halves say nothing."""
+LEAST_UNITS = 10  # of fewer, halves say nothing
 
 _MOST_WEIGHTS = 2**22  # held at once
 _STREAM = 2  # those of reals and fakes are other ones
