@@ -93,20 +93,18 @@ def entity_metrics(
     """
     closed, table = load_vocabulary(vocabulary, aliases)
     names = CanonicalNames(table)
-    found: list[tuple[str, ...] | None]
     if isinstance(reference, str):
-        texts = [contexts] if isinstance(contexts, str) else list(contexts)
         if closed is None:
             raise UsageError(
                 "a text is searched for the entities of a vocabulary; give one", code="no-vocabulary"
             )
+        texts = [contexts] if isinstance(contexts, str) else contexts
         if not all(isinstance(text, str) for text in texts):
             raise UsageError("a text is compared with a text or a list of texts", code="bad-option")
-        expected = [closed.find(reference)]
-        found = [names.register(name for text in texts for name in closed.find(str(text)))]
-    else:
-        expected = [names.register(each or ()) for each in _as_lists(reference)]
-        found = [None if each is None else names.match(each) for each in _as_lists(contexts)]
+        reference = [closed.find(reference)]
+        contexts = [[name for text in texts for name in closed.find(str(text))]]
+    expected = [names.register(each or ()) for each in _as_lists(reference)]
+    found = [None if each is None else names.match(each) for each in _as_lists(contexts)]
     excluded_names = names.register(excluded)
     return entity_set_metrics(
         expected,
@@ -119,12 +117,10 @@ def entity_metrics(
 
 def _as_lists(names: str | Sequence[object]) -> list[Collection[str] | None]:
     """One list of names, or several."""
-    if not isinstance(names, str):
-        if names and all(isinstance(each, Collection | None) and not isinstance(each, str) for each in names):
-            return list(names)  # type: ignore[arg-type]
-        if all(isinstance(each, str) for each in names):
-            return [list(map(str, names))]
-    raise UsageError("entities are a list of names, or a list of such lists", code="bad-option")
+    lists = [names] if all(isinstance(each, str) for each in names) else names
+    if any(isinstance(each, str) or not isinstance(each, Collection | None) for each in lists):
+        raise UsageError("entities are a list of names, or a list of such lists", code="bad-option")
+    return list(lists)  # type: ignore[arg-type]
 
 
 def score_entities(
@@ -289,17 +285,16 @@ def _read_records(
     return rows, _ids(rows, form, origin) if "id" in fields else None, origin
 
 
-def _ids(rows: Sequence[TableRow], form: TableFormat, origin: str) -> tuple[str, ...]:
+def _ids(rows: Sequence[TableRow], form: TableFormat, origin: str) -> list[str]:
     values = [row.values.get("id") for row in rows]
-    ids = tuple(str(value).strip() if isinstance(value, str | int) else "" for value in values)
+    ids = [str(value).strip() if isinstance(value, str | int) else "" for value in values]
     if "" in ids:
         raise form.error(origin, f"{rows[ids.index('')].where} has an empty id")
     if twice := [name for name, count in Counter(ids).items() if count > 1]:
-        raise form.error(
-            origin,
-            f"{len(twice):,} ids come more than once ({some(twice)}); needed is one record for each image",
-            code="duplicate-ids",
+        reason = (
+            f"{len(twice):,} ids come more than once ({some(twice)}); needed is one record for each image"
         )
+        raise form.error(origin, reason, code="duplicate-ids")
     return ids
 
 
@@ -352,32 +347,29 @@ def read_expectations(
     found = []
     for name, row in zip(ids or [f"[{i}]" for i in range(len(rows))], rows, strict=True):
         try:
-            required = _expected_in(row, names, vocabulary if from_prompts else None)
+            required = names.register(_expected_in(row, vocabulary if from_prompts else None))
             forbidden = _listed(row.values.get("excluded"))
+            new = [entity for entity in required if vocabulary is not None and entity not in vocabulary]
+            if new and closed is not None:
+                raise ValueError(f"{short(new[0], 60)!r} is not in {closed}; add it there, or give its alias")  # noqa: TRY301
         except ValueError as error:
             raise DataError(f"{origin}, {row.where}: {error}", code="bad-expectation", path=origin) from error
-        new = [entity for entity in required if vocabulary is not None and entity not in vocabulary]
-        if new and closed is not None:
-            message = f"{origin}, {row.where}: {short(new[0], 60)!r} is expected and not in {closed}; add it there, or give its alias"
-            raise DataError(message, code="bad-expectation", path=origin)
         excluded = names.register([*excluded_everywhere, *forbidden])
         group = str(row.values.get("group") or row.values.get("prompt") or name)
         found.append(Expectation(name, required, excluded, group))
     return Expectations(tuple(found), ids is not None, origin, from_prompts)
 
 
-def _expected_in(row: TableRow, names: CanonicalNames, vocabulary: Vocabulary | None) -> tuple[str, ...]:
+def _expected_in(row: TableRow, vocabulary: Vocabulary | None) -> tuple[str, ...]:
     """What a row expects: the entities of a vocabulary in its prompt, or its list."""
-    if vocabulary is not None:
-        prompt = row.values.get("prompt")
-        if not isinstance(prompt, str) or not prompt.strip():
-            raise ValueError(f"needed is a prompt, found {short(repr(prompt), 60)}")
-        return vocabulary.find(prompt)
-    if "expected" not in row.values:
-        raise ValueError(
-            "there is no list of expected entities; write an empty one where nothing is expected"
-        )
-    return names.register(_listed(row.values["expected"]))
+    if vocabulary is None:
+        if "expected" not in row.values:
+            raise ValueError("there is no list of expected entities; write an empty one where there are none")
+        return _listed(row.values["expected"])
+    prompt = row.values.get("prompt")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise ValueError(f"needed is a prompt, found {short(repr(prompt), 60)}")
+    return vocabulary.find(prompt)
 
 
 def _listed(value: object) -> tuple[str, ...]:
@@ -403,8 +395,7 @@ def _answer_rows(source: object, expectations: Expectations) -> tuple[Sequence[T
     """The answer to each expectation, in its order, and what to call the source."""
     rows, ids, origin = _read_records(source, _FOUND, _OF_IMAGES)
     if (ids is not None) != expectations.has_ids:
-        reason = "needed are ids in both, or equally many records in the same order"
-        message = f"{origin} does not fit {expectations.origin}: {reason}"
+        message = f"{origin} and {expectations.origin} need ids in both, or records in the same order"
         raise DataError(message, code="ids-do-not-match", path=origin)
     table, names = values_by_id(ids, rows, origin, "answer"), [row.id for row in expectations.rows]
     found = table.match(names, range(len(names)), len(names))

@@ -1,11 +1,7 @@
-"""From scores of entities in images to yes or no: a threshold for each entity, calibrated on images of which it is known.
+"""Thresholds from which scores of entities in images count, calibrated on images of which it is known.
 
-A cosine similarity of .25 may be a cat and no bench: each text has similarities of its own. So each entity gets the
-threshold that tells images with it best from those without, by the mean of the two rates of being right (balanced
-accuracy). Entities with too few examples share the threshold that is best for all scores together.
-
-How good the thresholds are is measured on images that they were not chosen on: each fifth is judged by thresholds of the
-others. In-sample, they would look better than they are.
+Each entity gets the threshold with the largest balanced accuracy, the mean of the two rates of being right; those with too few
+examples share one. The rates are of images that a threshold was not chosen on: each fifth is judged by the others.
 """
 
 from __future__ import annotations
@@ -29,9 +25,7 @@ class Calibration:
 
     thresholds: Tensor  # (E,) float64
     is_own: Tensor  # (E,) bool, whether an entity has a threshold of its own, or the shared one
-    # (E,) share of images with the entity that were told so, on images that the threshold was not chosen on; NaN where there
-    # are no such images
-    sensitivity: Tensor
+    sensitivity: Tensor  # (E,) share of images with the entity that were told so; NaN where there are none
     false_positive_rate: Tensor  # (E,) the same of images without it
 
 
