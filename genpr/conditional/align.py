@@ -127,10 +127,10 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
         extractor = canonical_name(extractor)
     opened, table = open_input(images, "fake"), open_prompts(prompts, images)
     train = None if options.copies_of is None else open_input(options.copies_of, "real")
-    found = embed_matched(
+    features, captions = embed_matched(
         opened, "images", table, extractor, embedder, check=lambda captions: _assignment(captions, table)
     )
-    features, assignment = found.features, _assignment(found.values, table)
+    assignment = _assignment(captions, table)
     encoder = text_encoder_for(extractor, embedder)
     started = time.perf_counter()
     texts = [options.prefix + text for text in assignment.texts]
@@ -140,7 +140,7 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
     check_pair(features, encoder, vectors, assignment.texts)
     ranked, notices = with_cpu_fallback(
         embedder,
-        lambda on: _rank(features, found.names, assignment, vectors, options, on.device),
+        lambda on: _rank(features, assignment, vectors, options, on.device),
         "for the ranking",
     )
     copies, copy_notices = with_cpu_fallback(
@@ -203,7 +203,6 @@ class _Ranked:
 
 def _rank(
     features: FeatureSet,
-    names: Sequence[str],
     assignment: PromptAssignment,
     vectors: Tensor,
     options: AlignOptions,
@@ -226,6 +225,7 @@ def _rank(
     (values, undefined), (others, lacking) = by_image.values(""), by_text.values("t2i_")
     similarity = FeaturePairs(images, vectors, "cosine")
     score = {"alignment.clip_score": clip_score(assignment, similarity, seed=options.seed)}
+    names = [features.name_of(row) for row in range(len(features))]
     ranks = image_ranks(names, assignment.texts, by_image, similarity)
     return _Ranked(values | others | score, undefined + lacking, ranks, (by_image.pool, by_text.pool))
 

@@ -23,14 +23,7 @@ def _check_extractor(extractor: object) -> None:
 
 def _check_cosine(cosine: object) -> None:
     if type(cosine) not in (int, float) or not -1 <= cosine <= 1:  # type: ignore[operator]
-        raise UsageError(
-            f"threshold must be a cosine, from -1 to 1, not {cosine!r:.60}", code="bad-threshold"
-        )
-
-
-def _check_prefix(prefix: object) -> None:
-    if not isinstance(prefix, str) or "\0" in prefix:
-        raise UsageError(f"prefix must be a text, not {prefix!r:.60}", code="bad-option")
+        raise UsageError(f"threshold must be from -1 to 1, not {cosine!r:.60}", code="bad-threshold")
 
 
 class AlignKeywords(EmbedKeywords, total=False):
@@ -60,26 +53,22 @@ class AlignOptions(EmbedOptions):
     )
     distractors: int = option(
         99,
-        "Prompts of other images that each image ranks beside its own; fewer where there are not so many, which is "
-        "reported.",
+        "Prompts of other images that each image ranks beside its own, or fewer if there are fewer.",
         least=1,
     )
     prefix: str = option(
         "",
         'Put in front of every prompt, such as "A photo depicts " for the CLIPScore of its authors.',
-        check=_check_prefix,
         metavar="TEXT",
     )
     copies_of: object = option(
         None,
-        "Training images, or their features: adds `retrieval.copy_rate`, the share of images with a cosine above the "
-        "threshold to one of them, beside what training images score among themselves.",
+        "Training images, or their features: adds `retrieval.copy_rate`, the share of images that are similar to one of them.",
         metavar="TRAIN",
     )
     threshold: float = option(
         0.5,
-        "Cosine above which an image counts as a copy; 0.5 is meant for features of copy detection (SSCD), so choose it by "
-        "the null for others.",
+        "Cosine above which an image counts as a copy; 0.5 is meant for SSCD, so choose it by the null for others.",
         check=_check_cosine,
         metavar="COSINE",
     )
@@ -116,14 +105,13 @@ class EntityOptions(EmbedOptions):
 
     by: object = option(
         None,
-        "The classifier of entities where FOUND is images: clip, another CLIP model, fasterrcnn_resnet50_fpn_v2, "
-        "retinanet_resnet50_fpn_v2, or path/file.py:factory.",
+        "What finds entities in images: clip, another CLIP model, fasterrcnn_resnet50_fpn_v2, retinanet_resnet50_fpn_v2, or "
+        "path/file.py:factory.",
         metavar="NAME",
     )
     vocabulary: Words | None = option(
         None,
-        "All entities that could be there (.txt, .csv, .json): finds them in prompts and images, and gives precision. "
-        "Detectors do without: they have classes.",
+        "All entities that could be there (.txt, .csv, .json): finds them in prompts and images, and gives precision.",
         parse=Path,
         metavar="FILE",
     )
@@ -141,8 +129,7 @@ class EntityOptions(EmbedOptions):
     )
     calibrate_on: object = option(
         None,
-        "Labeled images, best real ones, on which thresholds are chosen; a pair of encoders needs them. Without, a detection "
-        "counts from 0.3 on.",
+        "Labeled images on which thresholds are chosen; a pair of encoders needs them. Detections count from 0.3 on without.",
         metavar="IMAGES",
     )
     calibrate_expected: object = option(
@@ -155,11 +142,8 @@ class EntityOptions(EmbedOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.by is not None and (self.calibrate_on is None) != (self.calibrate_expected is None):
-            raise UsageError(
-                "thresholds are chosen on labeled images: --calibrate-on gives the images and --calibrate-expected what is in "
-                "each; needed are both, or neither",
-                code="bad-option",
-            )
+            reason = "--calibrate-on gives images and --calibrate-expected what is in each; needed are both, or neither"
+            raise UsageError(reason, code="bad-option")
 
     @property
     def names(self) -> list[str]:

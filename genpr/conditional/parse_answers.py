@@ -95,10 +95,6 @@ class _List:
     def is_of_entities(self) -> bool:
         return _marked(_LIST, self.label)
 
-    @property
-    def is_of_another_label(self) -> bool:
-        return bool(self.label) and self.how in ("lines", _COMMAS) and not self.is_of_entities
-
 
 def _preferred(lists: list[_List]) -> list[_List]:
     """The lists whose labels say that they are of entities, else those with bullets, else those that may be."""
@@ -231,10 +227,11 @@ def _literal(text: str) -> Any:  # noqa: ANN401 - whatever it holds
 
 def _value_at(body: str, start: int) -> tuple[Any, int]:
     """The JSON value or Python literal that begins with a bracket, and where it ends."""
-    with suppress(ValueError):
+    try:
         return _JSON.raw_decode(body, start)
-    end = body.rfind("]" if body[start] == "[" else "}") + 1
-    return _literal(body[start:end]), end
+    except ValueError:
+        end = body.rfind("]" if body[start] == "[" else "}") + 1
+        return _literal(body[start:end]), end
 
 
 def _json_values(body: str) -> list[Any]:
@@ -262,17 +259,17 @@ def _json_values(body: str) -> list[Any]:
 
 
 def _is_numbers(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, int | float) for item in value)
+    return isinstance(value, list) and value != [] and all(isinstance(item, int | float) for item in value)
 
 
 def _names_under(item: Any) -> set[str]:  # noqa: ANN401 - any JSON
     """The texts under the keys for names of an object, or else under those for classes."""
-    if not isinstance(item, dict):
-        return set()
-    for keys in (_NAME_KEYS, _CLASS_KEYS):
-        if found := {value for key, value in item.items() if _key(key) in keys and isinstance(value, str)}:
-            return found
-    return set()
+    items = item.items() if isinstance(item, dict) else ()
+    found = [
+        {value for key, value in items if _key(key) in keys and isinstance(value, str)}
+        for keys in (_NAME_KEYS, _CLASS_KEYS)
+    ]
+    return found[0] or found[1]
 
 
 def _name_of(item: object) -> str | None:
@@ -300,7 +297,11 @@ class _Reader:
     def choose(self, lists: list[_List]) -> Answer:
         """Read the preferred lists, which must all be the same."""
         chosen = _preferred(lists)
-        if not chosen or any(each.is_of_another_label for each in chosen):
+        # A text such as "Weather: sun, rain" is no list of entities.
+        is_other = (
+            each.label and each.how in ("lines", _COMMAS) and not each.is_of_entities for each in chosen
+        )
+        if not chosen or any(is_other):
             raise _UnreadableError("no-list", "there is no list of names in it")
         found = [self._names(each) for each in chosen]
         if any(names.keys() != found[0].keys() for names in found):

@@ -241,12 +241,11 @@ def _embedded(
     scorer: Callable[[FeatureSet], Tensor],
 ) -> _Embedded:
     """Embed images, and match them with expectations; those of unusable images are left out."""
-    found = embed_matched(opened, role, expectations.table, classifier.space, classifier.embedder)
+    features, rows = embed_matched(opened, role, expectations.table, classifier.space, classifier.embedder)
     # In the order of the expectations: pairs of results are drawn alike, whatever their images are called.
-    order = sorted(range(len(found.values)), key=found.values.__getitem__)
-    chosen = tuple(expectations.rows[found.values[row]] for row in order)
-    scores = scorer(found.features)[torch.tensor(order)]
-    return _Embedded(replace(expectations, rows=chosen), found.features, scores)
+    order = sorted(range(len(rows)), key=rows.__getitem__)
+    chosen = tuple(expectations.rows[rows[place]] for place in order)
+    return _Embedded(replace(expectations, rows=chosen), features, scorer(features)[torch.tensor(order)])
 
 
 def _calibrated(labeled: _Embedded, vocabulary: Vocabulary) -> list[EntityThreshold]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from genpr.evaluation.result import Result, SideSummary, package_versions
 from genpr.evaluation.tables import ImageValues
@@ -20,15 +19,6 @@ from genpr.metrics.value import MetricValue
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class MatchedImages(Generic[T]):
-    """Features and names of the images that were used, and the value that a table has for each."""
-
-    features: FeatureSet
-    names: list[str]
-    values: list[T]
-
-
 def embed_matched(
     opened: OpenedInput,
     role: str,
@@ -36,8 +26,8 @@ def embed_matched(
     space: ExtractorKey,
     embedder: Embedder,
     check: Callable[[list[T]], object] = lambda _: None,
-) -> MatchedImages[T]:
-    """Embed images; what names alone show to be wrong, by the table or by `check`, is told before any is embedded."""
+) -> tuple[FeatureSet, list[T]]:
+    """Embed images, and find what a table holds for each. What names alone show to be wrong, by the table or by `check`, is told before."""
     listed = image_names(opened)
     if listed is not None:
         table.check_used(listed)
@@ -49,7 +39,7 @@ def embed_matched(
     names = [features.name_of(row) for row in range(len(features))]
     is_whole = total is None and not features.skipped
     rows = range(len(features)) if is_whole else source_rows(opened, features, total)
-    return MatchedImages(features, names, _complete(table, names, rows, total))
+    return features, _complete(table, names, rows, total)
 
 
 def _complete(table: ImageValues[T], names: list[str], rows: Sequence[int], total: int | None) -> list[T]:

@@ -20,7 +20,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -44,8 +44,8 @@ _NOTHING_EXPECTED = "nothing is expected in any image with a readable answer"
 _OPEN = "precision needs a closed vocabulary or a list of what must not be there; without, nothing that is found is wrong"
 _NOTHING_FOUND = "nothing was found of which it is known whether it belongs there"
 
-Statistic = Callable[[Tensor], Tensor]
-"""Weights (B, units) -> values (B,); NaN where a half holds nothing to count."""
+Ratio = tuple[Tensor, Tensor] | tuple[csr_array, csr_array]
+"""Part and whole: numbers of images (n,), which are pooled, or (images, entities), whose ratios are averaged over entities."""
 
 
 @dataclass(frozen=True)
@@ -130,19 +130,16 @@ class _Table:
         """Expected, found and wrong entities of images, (images,) each."""
         return [torch.from_numpy(pairs.sum(axis=1)) for pairs in (self.expected, self.hits, self.wrong)]
 
-    def statistics(self, unit: Tensor) -> dict[str, Statistic]:
-        """All metrics, by the weights of units."""
+    def ratios(self) -> dict[str, Ratio]:
+        """All metrics."""
         n_expected, n_hits, n_wrong = self.sums
-        means = {
-            name: _pooled(values.nan_to_num(0.0), (~values.isnan()).double(), unit)
-            for name, values in self.values.items()
-        }
+        means = {name: (each.nan_to_num(0.0), (~each.isnan()).double()) for name, each in self.values.items()}
         return {
             **means,
-            "micro_recall": _pooled(n_hits, n_expected, unit),
-            "macro_recall": _by_entity(self.hits, self.expected, unit),
-            "micro_precision": _pooled(n_hits, n_hits + n_wrong, unit),
-            "macro_precision": _by_entity(self.hits, self.hits + self.wrong, unit),
+            "micro_recall": (n_hits, n_expected),
+            "macro_recall": (self.hits, self.expected),
+            "micro_precision": (n_hits, n_hits + n_wrong),
+            "macro_precision": (self.hits, self.hits + self.wrong),
         }
 
     def sizes_of(self, name: str) -> tuple[int, int]:
@@ -178,24 +175,15 @@ class _Table:
         return tuple(rows)
 
 
-def _pooled(part: Tensor, whole: Tensor, unit: Tensor) -> Statistic:
-    """The sum of one number per image over that of another."""
-    n_units = int(unit.max()) + 1
-    sums = [torch.zeros(n_units, dtype=torch.float64).index_add_(0, unit, each) for each in (part, whole)]
-    return lambda weights: (weights @ sums[0]) / (weights @ sums[1])
-
-
-def _by_entity(part: csr_array, whole: csr_array, unit: Tensor) -> Statistic:
-    """The mean over entities of the share of one kind of pairs in another."""
-
-    def mean(weights: Tensor) -> Tensor:
-        by_image = weights[:, unit].numpy()
-        parts, wholes = (torch.from_numpy(np.ascontiguousarray(by_image @ pairs)) for pairs in (part, whole))
-        is_there = wholes > 0
-        shares = torch.where(is_there, parts / wholes.clamp(min=1e-300), 0.0)
-        return shares.sum(dim=1) / is_there.sum(dim=1)
-
-    return mean
+def _mean(ratio: Ratio, weights: Tensor) -> Tensor:
+    """A metric (B,) by weights (B, images); NaN where these hold nothing to count."""
+    if isinstance(ratio[0], Tensor):
+        part, whole = (weights @ each for each in ratio)
+        return part / whole
+    parts, wholes = (torch.from_numpy(np.ascontiguousarray(weights.numpy() @ pairs)) for pairs in ratio)
+    is_there = wholes > 0
+    shares = torch.where(is_there, parts / wholes.clamp(min=1e-300), 0.0)
+    return shares.sum(dim=1) / is_there.sum(dim=1)
 
 
 def _count(
@@ -273,30 +261,27 @@ def entity_set_metrics(
     table = _count(expected, found, vocabulary, excluded, groups)
     knows_wrong = vocabulary is not None or any(map(bool, excluded or ()))
     n_unreadable = int(table.is_unreadable.sum())
-    statistics = table.statistics(table.unit)
-    # One unit per image: groups must not change the order of sums, and so the last bit of a value.
-    by_image = table.statistics(torch.arange(len(expected)))
-    ends = [table.filled(right=right).statistics(table.unit) for right in (False, True)]
+    ratios = table.ratios()
+    ends = [table.filled(right=right).ratios() for right in (False, True)]
     scores: dict[str, EntityScore] = {}
     undefined: dict[str, str] = {}
-    whole = torch.ones(1, int(table.unit.max()) + 1, dtype=torch.float64)
+    whole = torch.ones(1, len(expected), dtype=torch.float64)
     for name in ENTITY_METRICS:
-        value = float(by_image[name](torch.ones(1, len(expected), dtype=torch.float64)))
+        value = float(_mean(ratios[name], whole))
         if "precision" in name and not knows_wrong:
             undefined[name] = _OPEN
         elif value != value:
             undefined[name] = _NOTHING_FOUND if "precision" in name else _NOTHING_EXPECTED
         else:
-            low, high = (float(each[name](whole)) for each in ends)
+            low, high = (float(_mean(each[name], whole)) for each in ends)
             bounds = (low, high) if name in _BOUNDED and n_unreadable else None
-            sizes = table.sizes_of(name)
-            interval, replicates = _interval(value, statistics[name], whole.shape[1], sizes, seed)
-            scores[name] = EntityScore(value, interval, bounds, sizes[0], replicates)
+            interval, replicates = _interval(value, ratios[name], table, table.sizes_of(name), seed)
+            scores[name] = EntityScore(value, interval, bounds, table.sizes_of(name)[0], replicates)
     return EntityMetrics(scores, undefined, table.rows(), len(expected), n_unreadable)
 
 
 def _interval(
-    value: float, statistic: Statistic, n_units: int, sizes: tuple[int, int], seed: int
+    value: float, ratio: Ratio, table: _Table, sizes: tuple[int, int], seed: int
 ) -> tuple[Interval | None, Tensor | None]:
     """The 95 % interval and the replicates; None for few images.
 
@@ -307,7 +292,8 @@ def _interval(
     units, decisions = sizes
     if units < LEAST_UNITS:
         return None, None
-    replicates = halved(statistic, n_units, seed=seed)
+    n_units = int(table.unit.max()) + 1
+    replicates = halved(lambda weights: _mean(ratio, weights[:, table.unit]), n_units, seed=seed)
     if bool(replicates.isnan().any()):  # so few that a half may hold none
         return None, None
     variance = standard_error(replicates) ** 2
