@@ -275,8 +275,9 @@ def entity_set_metrics(
         else:
             low, high = (float(_mean(each[name], whole)) for each in ends)
             bounds = (low, high) if name in _BOUNDED and n_unreadable else None
-            interval, replicates = _interval(value, ratios[name], table, table.sizes_of(name), seed)
-            scores[name] = EntityScore(value, interval, bounds, table.sizes_of(name)[0], replicates)
+            sizes = table.sizes_of(name)
+            interval, replicates = _interval(value, ratios[name], table, sizes, seed)
+            scores[name] = EntityScore(value, interval, bounds, sizes[0], replicates)
     return EntityMetrics(scores, undefined, table.rows(), len(expected), n_unreadable)
 
 
