@@ -8,8 +8,10 @@ import torch
 from torch import nn
 
 import genpr
+from genpr.cli.main import run
 from genpr.errors import FeatureError
 from genpr.features.networks import clip
+from genpr.metrics.presence import calibrate
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -42,8 +44,7 @@ def weights(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch):
     training = clip.find_model(NAME).training
-    for module in (clip,):
-        monkeypatch.setattr(module, "find_model", lambda _: clip.ClipModel("tiny", TINY, training))
+    monkeypatch.setattr(clip, "find_model", lambda _: clip.ClipModel("tiny", TINY, training))
 
 
 @pytest.fixture(scope="module")
@@ -51,20 +52,22 @@ def images():
     return np.random.default_rng(0).integers(0, 256, (len(PROMPTS), 32, 32, 3), dtype=np.uint8)
 
 
-def test_it_is_what_open_clip_gives_for_both_towers(weights, images):
+def cosines(whole, images, texts):
+    """Cosines (n, t) as open_clip computes them."""
     import open_clip
 
+    model = clip.find_model(NAME)
+    mean, std = (torch.tensor(model.training[each])[:, None, None] for each in ("mean", "std"))
+    pixels = (torch.from_numpy(images).permute(0, 3, 1, 2) / 255 - mean) / std
+    tokens = open_clip.get_tokenizer("ViT-B-32")(texts)
+    with torch.inference_mode():
+        return whole.encode_image(pixels, normalize=True) @ whole.encode_text(tokens, normalize=True).T
+
+
+def test_it_is_what_open_clip_gives_for_both_towers(weights, images):
     path, whole = weights
     result = genpr.align(images, PROMPTS, extractor=NAME, weights=path, device="cpu", distractors=11)
-    tokens = open_clip.get_tokenizer("ViT-B-32")(PROMPTS)
-    mean, std = (
-        torch.tensor(clip.find_model(NAME).training[each])[:, None, None] for each in ("mean", "std")
-    )
-    pixels = (torch.from_numpy(images).permute(0, 3, 1, 2) / 255 - mean) / std
-    with torch.inference_mode():
-        cosine = (
-            whole.encode_image(pixels, normalize=True) @ whole.encode_text(tokens, normalize=True).T
-        ).double()
+    cosine = cosines(whole, images, PROMPTS).double()
     own = cosine.diag()
     ranks = (cosine > own[:, None]).sum(dim=1) + 1
     back = (cosine > own[None]).sum(dim=0) + 1
@@ -72,8 +75,7 @@ def test_it_is_what_open_clip_gives_for_both_towers(weights, images):
     assert result["retrieval.t2i_mrr"] == pytest.approx(float((1 / back.double()).mean()), abs=1e-9)
     assert result["retrieval.r_precision"] == pytest.approx(float((ranks == 1).double().mean()))
     assert result["alignment.clip_score"] == pytest.approx(2.5 * float(own.clamp(min=0).mean()), abs=1e-5)
-    assert result.extractor.name == NAME
-    assert not result.comparable
+    assert (result.extractor.name, result.comparable) == (NAME, False)
     assert (result.alignment.context, result.alignment.n_truncated) == (77, 0)
 
 
@@ -86,8 +88,6 @@ def test_features_of_other_weights_are_refused(weights, images, tmp_path):
     folder = tmp_path / "images.npz"
     np.savez(folder, images)
     features = tmp_path / "f.safetensors"
-    from genpr.cli.main import run
-
     assert run(["features", str(folder), str(features), "--extractor", NAME, "--weights", str(path)]) == 0
     good = genpr.align(features, PROMPTS, extractor=NAME, weights=path, device="cpu")
     assert good.fake.n_embedded == 0
@@ -98,10 +98,6 @@ def test_features_of_other_weights_are_refused(weights, images, tmp_path):
 
 def test_entities_are_judged_by_what_open_clip_gives(weights, images):
     """Both towers end to end: cosines with "a photo of a NAME.", thresholds of labeled images."""
-    import open_clip
-
-    from genpr.metrics.presence import calibrate
-
     path, whole = weights
     words = ["cat", "dog", "car", "tree"]
     labels = [[word] for prompt in PROMPTS for word in words if word in prompt]
@@ -109,19 +105,11 @@ def test_entities_are_judged_by_what_open_clip_gives(weights, images):
     result = genpr.score_entities_in_images(
         PROMPTS, images, calibrate_on=images, calibrate_expected=labels, **options
     )
-    tokens = open_clip.get_tokenizer("ViT-B-32")([f"a photo of a {word}." for word in words])
-    mean, std = (
-        torch.tensor(clip.find_model(NAME).training[each])[:, None, None] for each in ("mean", "std")
-    )
-    pixels = (torch.from_numpy(images).permute(0, 3, 1, 2) / 255 - mean) / std
-    with torch.inference_mode():
-        cosine = whole.encode_image(pixels, normalize=True) @ whole.encode_text(tokens, normalize=True).T
+    cosine = cosines(whole, images, [f"a photo of a {word}." for word in words])
     asked = torch.tensor([[word in prompt for word in words] for prompt in PROMPTS])
     found = calibrate(cosine, asked)
-    assert found.thresholds.tolist() == pytest.approx(
-        [each.thresholds[0] for each in result.entities.classifier.entities], abs=1e-5
-    )
+    thresholds = [each.thresholds[0] for each in result.entities.classifier.entities]
+    assert found.thresholds.tolist() == pytest.approx(thresholds, abs=1e-5)
     hits = ((cosine >= found.thresholds) & asked).sum()
     assert result["entity.micro_recall"] == pytest.approx(float(hits) / len(PROMPTS))
-    assert (result.extractor.name, result.comparable) == (NAME, False)
     assert result.extractor.weights_sha256

@@ -135,19 +135,14 @@ def test_intervals_are_of_prompts_where_images_share_them():
     assert width[1] > 1.2 * width[0]
 
 
-def test_intervals_need_ten_images():
-    assert entity_set_metrics([{"a"}] * 9, [{"a"}] * 9).scores["recall"].interval is None
-    interval = entity_set_metrics([{"a"}] * 10, [{"a"}] * 10).scores["recall"].interval
-    # Clopper and Pearson: nothing failed so far.
-    assert (interval.low, interval.high) == (pytest.approx(0.692, abs=0.001), 1)
-
-
 def test_images_of_one_prompt_are_one_chance_to_fail():
+    assert entity_set_metrics([{"a"}] * 9, [{"a"}] * 9).scores["recall"].interval is None
     expected = [{"a", "b"}] * 40
     scores = entity_set_metrics(expected, expected, groups=[i // 4 for i in range(40)]).scores
-    low = [scores[name].interval.low for name in ("recall", "micro_recall", "macro_recall", "all_found")]
-    assert low == pytest.approx([0.692] * 4, abs=0.001)  # of 10, not of 40 or 80
-    assert scores["recall"].bounds is None
+    for name in ("recall", "micro_recall", "macro_recall", "all_found"):
+        interval = scores[name].interval
+        assert interval.high == 1
+        assert interval.low == pytest.approx(0.692, abs=0.001)  # Clopper and Pearson of 10, not of 40 or 80
 
 
 def test_intervals_hold_the_truth():
@@ -155,12 +150,12 @@ def test_intervals_hold_the_truth():
     rng = np.random.default_rng(1)
     truth = entity_set_metrics(*drawn(rng, 20_000)[:2], vocabulary={f"e{i}" for i in range(8)})
     held = dict.fromkeys(ENTITY_METRICS, 0)
-    for seed in range(60):
+    for seed in range(40):
         expected, found, _ = drawn(rng, 80)
         metrics = entity_set_metrics(expected, found, vocabulary={f"e{i}" for i in range(8)}, seed=seed)
         for name, score in metrics.scores.items():
             held[name] += truth[name] in score.interval
-    assert min(held.values()) >= 53, held
+    assert min(held.values()) >= 34, held
 
 
 def test_halves_do_not_depend_on_which_answers_are_read():
