@@ -34,6 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from genpr.checkpoints.options import SamplerOptions
 from genpr.errors import DataError, GenprError, ResourceError, UsageError
 from genpr.features.custom import evaluation_mode, networks_of
 from genpr.features.user_code import load_object, signature_of, takes_device
@@ -235,15 +236,14 @@ def _label_parameter(mapping: Callable[..., object], *, needed: bool, who: str) 
 
 def find_route(
     generator: Any,  # noqa: ANN401 - a user's object
-    *,
-    axis: str,
-    rule: str | None,
+    options: SamplerOptions,
     labels: Tensor | None,
     latent_dim: int,
     device: torch.device,
     who: str,
 ) -> tuple[Route, str | None]:
     """The calling convention of a generator, and the truncation rule: None where a callable is given the axis."""
+    axis, rule = options.axis, options.rule
     if not isinstance(axis, str) or not axis.isidentifier() or axis == "labels":
         text = f"axis must be the name of a parameter, such as psi or guidance, not {axis!r}"
         raise UsageError(text, code="bad-axis")

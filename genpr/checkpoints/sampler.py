@@ -103,15 +103,7 @@ class Sampler:
         latents = draw_latents(n, _latent_dim_of(target, chosen.latent_dim, who), seed=chosen.seed)
         labels, device = _label_tensor(chosen.labels, n), device_of(target, chosen.device, who)
         chosen = replace(chosen, image_range=checked_range(chosen.image_range))
-        route, rule = find_route(
-            target,
-            axis=chosen.axis,
-            rule=chosen.rule,
-            labels=labels,
-            latent_dim=latents.shape[1],
-            device=device,
-            who=who,
-        )
+        route, rule = find_route(target, chosen, labels, latents.shape[1], device, who)
         return cls(target, name, latents, labels, rule, device, chosen, route, loaded)
 
     @property
@@ -349,13 +341,10 @@ def _name_of(generator: object) -> str:
 
 def _latent_dim_of(generator: object, given: int | None, who: str) -> int:
     """Coordinates of a latent, as given or from the generator's `z_dim` or `latent_dim`."""
-    values = (given, *(getattr(generator, attribute, None) for attribute in ("z_dim", "latent_dim")))
-    for value in values:
-        if value is not None and isinstance(value, int) and not isinstance(value, bool):
+    for value in (given, getattr(generator, "z_dim", None), getattr(generator, "latent_dim", None)):
+        if isinstance(value, int) and not isinstance(value, bool):
             return value
-    text = (
-        f"latent_dim is needed: {who} has no attribute `z_dim` or `latent_dim`, the coordinates of a latent"
-    )
+    text = f"latent_dim is needed: {who} has no attribute `z_dim` or `latent_dim`"
     raise UsageError(text, code="latent-dim")
 
 
@@ -364,10 +353,10 @@ def _label_tensor(labels: object, n: int) -> Tensor | None:
     if labels is None:
         return None
     try:
-        rows = torch.as_tensor(np.asarray(labels) if not isinstance(labels, Tensor) else labels)
+        rows = torch.as_tensor(labels if isinstance(labels, Tensor) else np.asarray(labels))
     except (TypeError, ValueError, RuntimeError):
         rows = torch.empty(())
     if rows.ndim not in {1, 2} or len(rows) != n:
-        text = f"labels must be numbers (n,) or (n, c) with n = {n}, one row per image, not {type(labels).__name__}"
+        text = f"labels must be numbers (n,) or (n, c), one row for each of {n} images, not {type(labels).__name__}"
         raise UsageError(text, code="generator-labels")
     return rows.detach().cpu().clone()

@@ -189,22 +189,15 @@ class SweepFolder:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if self.restart:
                 return None
-            raise DataError(
-                f"{path} holds no point of a sweep ({type(error).__name__}: {error}); move it away, and it is scored again",
-                code="not-a-point",
-                path=str(path),
-            ) from error
+            text = f"{path} holds no point of a sweep ({type(error).__name__}: {error}); move it away to score it again"
+            raise DataError(text, code="not-a-point", path=str(path)) from error
         if stored == key:
             return result
         if self.restart:
             return None
         differing = [name for name in key if not isinstance(stored, dict) or stored.get(name) != key[name]]
-        raise UsageError(
-            f"{path} is a point of another sweep (other {' and '.join(differing)}); choose another folder, or score it "
-            "again with --restart",
-            code="other-sweep",
-            path=str(path),
-        )
+        text = f"{path} is of another sweep (other {' and '.join(differing)}); choose another folder, or use --restart"
+        raise UsageError(text, code="other-sweep", path=str(path))
 
     def save(self, setting: float, key: Mapping[str, Any], result: Result) -> None:
         """Write a finished point, whole or not at all."""

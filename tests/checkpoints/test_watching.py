@@ -241,7 +241,7 @@ def test_any_change_in_a_folder_starts_the_rest_anew(folder, change):
 
 
 def test_only_samples_are_looked_at(folder, tmp_path, watch):
-    for name in (
+    for name in [
         "a.zip",
         "b.tar",
         "c.npz",
@@ -251,7 +251,7 @@ def test_only_samples_are_looked_at(folder, tmp_path, watch):
         "log.txt",
         "x.npz.tmp",
         "0.png",
-    ):
+    ]:
         (folder / name).touch()
     for name in ("empty", "logs", "images", ".hidden"):
         (folder / name).mkdir()
@@ -264,13 +264,10 @@ def test_only_samples_are_looked_at(folder, tmp_path, watch):
         assert run.watcher.poll() == ["E.NPY", "a.zip", "b.tar", "d.safetensors", "images", "real"]
 
 
-def test_impossible_numbers_are_refused():
-    for options in ({"settle": -1}, {"settle": float("nan")}):
+def test_impossible_numbers_are_refused(watch):
+    for settle in (-1, float("nan")):
         with raising(UsageError, "bad-option"):
-            WatchOptions(**options)
-
-
-def test_impossible_runs_are_refused(watch):
+            WatchOptions(settle=settle)
     for options in ({"interval": 0}, {"until": 0}):
         with watch() as run, raising(UsageError, "bad-option"):
             run.watcher.run(**options)
