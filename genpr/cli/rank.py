@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from genpr.cli.output import PageOutput
 from genpr.errors import UsageError, some
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
+from genpr.features.options import option
 
 if TYPE_CHECKING:
     from genpr.checkpoints.rank import Ranking
@@ -32,37 +33,29 @@ if TYPE_CHECKING:
 _OF_RESULTS = {"sources", "by", "from_results", "force", "html", "as_json", "quiet"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class RankFlags(CheckpointFlags):
+    """What is ranked by which number; with the generator, if there is one."""
+
+    by: str = option(
+        "f1",
+        "f1, f0.5, f2 or any F-score of precision and recall; a metric (see `genpr list metrics`); or pareto.",
+        metavar="NAME",
+    )
+    from_results: bool = option(
+        False,
+        "Rank files that `genpr score --json` wrote: no REAL, and nothing is computed.",
+        flag="--results",
+    )
+    force: bool = option(False, "Rank even what was not made alike, or has other numbers of images.")
+
+
 @click.command(name="rank")
 @click.argument("sources", nargs=-1, required=True, metavar="REAL CHECKPOINT...")
-@click.option(
-    "--by",
-    default="f1",
-    show_default=True,
-    metavar="NAME",
-    help="f1, f0.5, f2 or any F-score of precision and recall; a metric (see `genpr list metrics`); or pareto.",
-)
-@click.option(
-    "--results",
-    "from_results",
-    is_flag=True,
-    help="Rank files that `genpr score --json` wrote: no REAL, and nothing is computed.",
-)
-@option_group(CheckpointFlags, "drawn", without=DRAWN_BY_SCORE)
+@option_group(RankFlags, "flags", without=DRAWN_BY_SCORE)
 @score_options
-@click.option(
-    "--force", is_flag=True, help="Rank even what was not made alike, or has other numbers of images."
-)
 @option_group(PageOutput, "output")
-def command(
-    sources: tuple[str, ...],
-    *,
-    by: str,
-    from_results: bool,
-    drawn: CheckpointFlags,
-    options: ScoreOptions,
-    force: bool,
-    output: PageOutput,
-) -> None:
+def command(sources: tuple[str, ...], *, flags: RankFlags, options: ScoreOptions, output: PageOutput) -> None:
     """Rank checkpoints by their generated images: which is best, and which cannot be told from it.
 
     REAL holds the real images, and each CHECKPOINT what one checkpoint generated, equally many images each: folders,
@@ -81,40 +74,35 @@ def command(
     from genpr.checkpoints.criterion import PARETO
 
     images: Mapping[str, CountedBatches] = {}
-    if from_results:
+    if flags.from_results:
         given = {each.name or "" for each in click.get_current_context().command.params} - _OF_RESULTS
         refuse_given(given, "changes nothing with --results: these are ranked as they were scored")
         output.check_several(2, "results")
-        ranking = _of_files([Path(source) for source in sources], by, force=force)
+        ranking = _of_files([Path(source) for source in sources], flags)
     else:
         if len(sources) < 2:
             raise click.UsageError("needed REAL and at least one CHECKPOINT, found one path (or --results)")
-        options = _with_needed(options, by)
-        drawn.check()
+        options = _with_needed(options, flags.by)
+        flags.check()
         output.check_several(len(sources) - 1, "checkpoints")
-        _check_there(*sources, drawn=drawn)
+        if flags.generator is None:  # else the last of many checkpoints would be missed after hours
+            check_sources(*sources)
+        elif gone := [path for path in sources[1:] if not Path(path).exists()]:
+            raise UsageError(f"there is no checkpoint {gone[0]}", code="no-checkpoint", path=gone[0])
         from genpr.checkpoints.rank import by_name, rank_checkpoints
         from genpr.evaluation.evaluator import Evaluator
 
         checkpoints = by_name(sources[1:])
         with progress_bars(quiet=output.quiet) as progress:
             evaluator = Evaluator.from_options(sources[0], replace(options, progress=progress))
-            if drawn.generator is not None:
-                images_of = drawn.images_of(evaluator, options)
+            if flags.generator is not None:
+                images_of = flags.images_of(evaluator, options)
                 images = {name: images_of(Path(path)) for name, path in checkpoints.items()}
-            ranking = rank_checkpoints(evaluator, images or checkpoints, by=by, force=force)
+            ranking = rank_checkpoints(evaluator, images or checkpoints, by=flags.by, force=flags.force)
     from genpr.report.checkpoint_tables import ranking_table
 
-    output.write_comparison(ranking.results, images, by="f1" if by == PARETO else by)
+    output.write_comparison(ranking.results, images, by="f1" if flags.by == PARETO else flags.by)
     output.show(_notices(ranking.results), ranking.to_json() if output.as_json else ranking_table(ranking))
-
-
-def _check_there(real: str, *given: str, drawn: CheckpointFlags) -> None:
-    """Refuse paths that are not there, or the last of many checkpoints would be missed after hours."""
-    if drawn.generator is None:
-        check_sources(real, *given)
-    elif gone := [path for path in given if not Path(path).exists()]:
-        raise UsageError(f"there is no checkpoint {gone[0]}", code="no-checkpoint", path=gone[0])
 
 
 def _with_needed(options: ScoreOptions, by: str) -> ScoreOptions:
@@ -132,7 +120,7 @@ def _with_needed(options: ScoreOptions, by: str) -> ScoreOptions:
     return replace(options, metrics=[*chosen, *more]) if more else options
 
 
-def _of_files(paths: Sequence[Path], by: str, *, force: bool) -> Ranking:
+def _of_files(paths: Sequence[Path], flags: RankFlags) -> Ranking:
     from genpr.checkpoints.rank import rank_results
     from genpr.evaluation.compare import load_results, short_labels
 
@@ -141,7 +129,7 @@ def _of_files(paths: Sequence[Path], by: str, *, force: bool) -> Ranking:
     results: dict[str, Result] = {}
     for path, label in zip(paths, short_labels(paths), strict=True):
         results |= load_results(path, label=label.removesuffix(".json"))
-    return rank_results(results, by=by, force=force)
+    return rank_results(results, by=flags.by, force=flags.force)
 
 
 def _notices(results: Mapping[str, Result]) -> list[Notice]:

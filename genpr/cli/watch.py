@@ -15,7 +15,6 @@ from genpr.checkpoints.options import WatchOptions
 from genpr.cli.console import complain, emit, progress_bars, show_notices
 from genpr.cli.options import DRAWN_BY_SCORE, CheckpointFlags, option_group, refuse_given, score_options
 from genpr.cli.output import FILE, TextOutput
-from genpr.errors import UsageError
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.options import option
@@ -29,8 +28,8 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchFlags(WatchOptions):
-    """Where scores go, how long is watched, and what is complete."""
+class WatchFlags(WatchOptions, CheckpointFlags):
+    """Where scores go, how long is watched, and what is complete; with the generator, if there is one."""
 
     out: Path | None = option(
         None, "Where scores go; other files lie beside it.", unset="DIR/genpr.jsonl", **FILE
@@ -52,19 +51,10 @@ class WatchFlags(WatchOptions):
 @click.command(name="watch")
 @click.argument("real")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@option_group(WatchFlags, "flags")
-@option_group(CheckpointFlags, "drawn", without=DRAWN_BY_SCORE)
+@option_group(WatchFlags, "flags", without=DRAWN_BY_SCORE)
 @score_options
 @option_group(TextOutput, "output")
-def command(
-    real: str,
-    folder: Path,
-    *,
-    flags: WatchFlags,
-    drawn: CheckpointFlags,
-    options: ScoreOptions,
-    output: TextOutput,
-) -> None:
+def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions, output: TextOutput) -> None:
     """Score new samples or checkpoints in DIR against REAL as a training run writes them.
 
     Samples are folders of images, .zip or .tar archives, .npz, .parquet or feature files directly in DIR. With
@@ -77,16 +67,16 @@ def command(
     genpr watch real/ runs/7/samples
     genpr watch real/ runs/7 --generator gan.py:load --n 2000 --psi 0.7
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    _check(real, folder, flags.by, options)
-    drawn.check()
-    if drawn.generator is not None:
+    _check(folder, flags.by, options)
+    flags.check()
+    if flags.generator is not None:
         refuse_given({"done_file"}, "is for samples, and --generator draws from checkpoint files")
     from genpr.checkpoints.score_log import ScoreLog
 
     with ScoreLog(flags.out or folder / "genpr.jsonl", by=flags.by) as log:
         try:
             with progress_bars(quiet=output.quiet) as bars:
-                _watch(real, folder, log, flags, drawn, replace(options, progress=bars), quiet=output.quiet)
+                _watch(real, folder, log, flags, replace(options, progress=bars), quiet=output.quiet)
         except KeyboardInterrupt:  # as most watches end
             if not output.as_json:  # else stdout says that it was interrupted, and nothing else
                 _show(log, as_json=False)
@@ -99,7 +89,6 @@ def _watch(
     folder: Path,
     log: ScoreLog,
     flags: WatchFlags,
-    drawn: CheckpointFlags,
     options: ScoreOptions,
     *,
     quiet: bool,
@@ -110,8 +99,8 @@ def _watch(
 
     evaluator = Evaluator.from_options(real, options)
     source_of: SourceOf = samples_at
-    if drawn.generator is not None:
-        source_of = checkpoints_at(drawn.images_of(evaluator, options), pattern=flags.pattern)
+    if flags.generator is not None:
+        source_of = checkpoints_at(flags.images_of(evaluator, options), pattern=flags.pattern)
     watcher = Watcher(
         evaluator,
         folder,
@@ -124,7 +113,7 @@ def _watch(
     watcher.run(once=flags.once, until=flags.until, interval=flags.interval)
 
 
-def _check(real: str, folder: Path, by: str, options: ScoreOptions) -> None:
+def _check(folder: Path, by: str, options: ScoreOptions) -> None:
     """Report what can be wrong before anything is computed: importing torch alone takes seconds."""
     from genpr.checkpoints.criterion import check_computed, number_of
     from genpr.checkpoints.watch import check_folder
@@ -134,12 +123,6 @@ def _check(real: str, folder: Path, by: str, options: ScoreOptions) -> None:
     computed = (*plan.spaces, *(() if options.labels is None else options.labels.names))
     check_computed(by, computed, "this watch does not compute")
     check_folder(folder)
-    if Path(real).exists() and folder.samefile(real):
-        raise UsageError(
-            f"{real} cannot be both the reals and the folder to watch; samples are expected as folders or files in it",
-            code="same-folder",
-            path=real,
-        )
 
 
 def _show(log: ScoreLog, *, as_json: bool) -> None:

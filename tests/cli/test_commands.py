@@ -74,7 +74,6 @@ sweep real.npy fake.npy                                                     2 us
 sweep real.npy 1=fake.npy 1.0=more.npy                                      2 usage
 sweep real.npy 1=fake.npy --metrics density                                 2 not-computed
 sweep blobs --generator gan.py:gone --psi 1                                 2 custom-generator
-watch NOW samples samples                                                   2 same-folder
 watch NOW real.npy samples --interval 0                                     2 usage
 watch NOW real.npy samples --until 0                                        2 usage
 watch NOW real.npy samples LOAD --done-file DONE                            2 usage
