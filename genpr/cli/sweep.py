@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from genpr.checkpoints.rank import Objective
     from genpr.checkpoints.sweep import Sweep, SweepFolder
     from genpr.evaluation.result import Result
-    from genpr.images.datasets import CountedBatches
+
+
+Points = tuple[tuple[float, str], ...]
 
 
 def point(text: str) -> tuple[float, str]:
@@ -69,12 +71,7 @@ class SweepFlags(GeneratorFlags):
 @score_options
 @option_group(PageOutput, "output")
 def command(
-    real: str,
-    points: tuple[tuple[float, str], ...],
-    *,
-    flags: SweepFlags,
-    options: ScoreOptions,
-    output: PageOutput,
+    real: str, points: Points, *, flags: SweepFlags, options: ScoreOptions, output: PageOutput
 ) -> int:
     """Score a generator at several settings of one axis against REAL: what does truncation or guidance trade?
 
@@ -99,21 +96,18 @@ def command(
     objective = Objective(flags.maximize, dict(flags.at_least))
     folder = None if flags.out is None else SweepFolder(flags.out, restart=flags.restart)
     report = None if output.quiet else partial(_tell, time.monotonic(), flags.varied)
-    drawn: Mapping[float, CountedBatches] = {}
+    axis, drawn, sampler = flags.varied, {}, None
     with progress_bars(quiet=output.quiet) as progress:
-        loaded = None
         if flags.generator is not None:  # what is wrong with it is said before the reals are embedded
             loaded = load_generator(flags.generator, flags.checkpoint, device=options.device)
+            sampler = partial(Sampler.of, loaded, **flags.sampling(options, axis))
         evaluator = Evaluator.from_options(real, replace(options, progress=progress))
         objective.check(evaluator.metrics)
-        if loaded is None:
-            found = sweep(evaluator, dict(points), axis=flags.varied, folder=folder, progress=report)
-        else:
-            how = flags.sampling(options, flags.varied)
-            sampler = Sampler.of(loaded, n=flags.n or evaluator.n_real, **how)
-            drawn = {setting: sampler.images(setting) for setting in dict.fromkeys(settings)}
-            found = sweep(evaluator, drawn, axis=sampler.options.axis, folder=folder, progress=report)
-    names = {each.setting: f"{found.axis}={each.setting:.12g}" for each in found.points}
+        if sampler is not None:
+            images_of = sampler(n=flags.n or evaluator.n_real).images
+            drawn = {setting: images_of(setting) for setting in dict.fromkeys(settings)}
+        found = sweep(evaluator, drawn or dict(points), axis=axis, folder=folder, progress=report)
+    names = {each.setting: f"{axis}={each.setting:.12g}" for each in found.points}
     code = _show(found, objective, folder, output)
     output.write_comparison(
         {names[each.setting]: each.result for each in found.points},
@@ -122,7 +116,7 @@ def command(
     return code
 
 
-def _check_points(points: tuple[tuple[float, str], ...], flags: SweepFlags) -> None:
+def _check_points(points: Points, flags: SweepFlags) -> None:
     """Fakes for each setting, or a generator with its settings."""
     flags.check()
     needed = ""

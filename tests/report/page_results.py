@@ -46,20 +46,11 @@ def a_side(source="real", n=1000):
 def a_result(values=None, *, arm=0.03, codes=(), n=1000, nulls=NULLS, control=True, **changes):
     """`values` are shares of the nulls; intervals reach `arm` of the null to both sides, or are unknown."""
     shares = {"precision": 1.0, "recall": 1.0, "density": 1.0, "coverage": 1.0} if values is None else values
-    metrics = {
-        name: MetricValue(
-            share * nulls[name],
-            5,
-            extractor="gabor",
-            null=nulls[name],
-            null_source="leave-one-out",
-            interval=None
-            if arm is None
-            else (max(0.0, share - arm) * nulls[name], (share + arm) * nulls[name]),
-            n_counted=n,
-        )
-        for name, share in shares.items()
-    }
+    metrics = {}
+    for name, share in shares.items():
+        ends = None if arm is None else (max(0.0, share - arm) * nulls[name], (share + arm) * nulls[name])
+        known = {"null": nulls[name], "null_source": "leave-one-out", "interval": ends, "n_counted": n}
+        metrics[name] = MetricValue(share * nulls[name], 5, extractor="gabor", **known)
     facts = dict.fromkeys(("shown", "real", "fake", "sign", "z", "share", "expected", "largest"), "1%")
     facts |= {"n": n, "count": 3, "total": 9}
     halves = Control(n // 2, n // 2, dict.fromkeys(metrics, 0.88), dict.fromkeys(metrics, 0.87))

@@ -126,11 +126,6 @@ def test_what_was_not_scored_is_not_judged():
     assert not any(word in interpret(a_result({"density": 1.0})).summary for word in BLAME)
 
 
-def test_evidence_holds_the_numbers():
-    (first, *_) = found(0.5, 1.0).evidence
-    assert [text for text in ("0.450", "50 %", "0.900", "47 % to 53 %") if text not in first] == []
-
-
 def test_without_intervals_the_images_of_the_side_that_is_averaged_count():
     result = a_result({"precision": 0.5, "recall": 0.5}, arm=None)
     few = replace(result, fake=replace(result.fake, n=50))

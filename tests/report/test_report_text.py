@@ -21,12 +21,6 @@ def test_columns_count_and_not_characters(name):
     assert "".join(line.strip() for line in lines).replace(" ", "") == name.replace(" ", "")
 
 
-def test_plain_text_is_wrapped_as_it_always_was():
-    text = "a " * 60
-    assert wrapped(text) == "a " * 39 + "a\n  " + "a " * 19 + "a"
-    assert wrapped("word", first="   ") == "   word"
-
-
 def test_what_stdout_cannot_hold_is_written_otherwise(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
     assert plain("0.5 ±0.1 … 文") == r"0.5 +-0.1 ... \u6587"

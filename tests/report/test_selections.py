@@ -152,17 +152,13 @@ def test_a_mode_without_fakes_is_missed_and_one_without_reals_invented(modes):
     missed, invented = select_modes(
         scores, labels=labels, device="cpu", progress=lambda *each: told.append(each)
     )
-    assert {picture.data[0] for picture in missed.pictures} == {"real"}
-    assert {picture.data[0] for picture in invented.pictures} == {"fake"}
-    assert {labels[0][row] for row in rows(missed)[:8]} == {"mode 2"}
-    assert {labels[1][row] for row in rows(invented)[:8]} == {"made 3"}
-    group = missed.pictures[0].group
-    assert "40 of 40 reals" in group
-    assert group.endswith(" expected; mode 2 100%")
-    assert invented.pictures[0].group.endswith("; made 3 100%")
-    assert captions(missed)[0] == f"row {rows(missed)[0]}"
-    for found in (missed, invented):
+    for found, role, name in ((missed, "real", "mode 2"), (invented, "fake", "made 3")):
+        assert {picture.data[0] for picture in found.pictures} == {role}
+        assert {labels[role == "fake"][row] for row in rows(found)[:8]} == {name}
+        assert found.pictures[0].group.endswith(f"; {name} 100%")
         assert all(len(pictures) <= 8 for _, pictures in found.groups)
+    assert "40 of 40 reals" in missed.pictures[0].group
+    assert captions(missed)[0] == f"row {rows(missed)[0]}"
     assert missed.sentence.startswith(f"{1 - scores.real.covered.mean():.1%} of the reals")
     assert invented.sentence.startswith(f"{1 - scores.fake.inside.mean():.1%} of the fakes")
     assert {(stage, total) for stage, _, total in told} == {("kinds", 100)}
