@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from genpr.metrics.metric import (
@@ -353,10 +354,11 @@ def complement_precision(counts: Memberships, k: int) -> float:
     return _share(counts.reals_per_fake_ball[Ball(k)])
 
 
-@ball_metric(
+_of_covers = partial(ball_metric, reference=_CHEEMA, k=3)
+
+
+@_of_covers(
     "share of fakes with k reals among 3 k fakes",
-    reference=_CHEEMA,
-    k=3,
     over="fake",
     fake_ball=_cover_ball,
     null=_balls_hit("fake", cover=True),
@@ -367,10 +369,8 @@ def precision_cover(counts: Memberships, k: int) -> float:
     return _share(counts.reals_per_fake_ball[Ball(COVER_RATIO * k)], k)
 
 
-@ball_metric(
+@_of_covers(
     "share of reals with k fakes among 3 k reals",
-    reference=_CHEEMA,
-    k=3,
     over="real",
     real_ball=_cover_ball,
     null=_balls_hit("real", cover=True),
@@ -410,16 +410,18 @@ _register_pairwise(
 # Precision-recall curves --------------------------------------------------------------------------------------
 
 
-@ball_metric(
-    "best F8 of a precision-recall curve (diversity)",
+_of_curves = partial(
+    ball_metric,
     reference=_SYKES,
     k=3,
-    over="real",
     real_ball=Ball,
     fake_ball=Ball,
     null=_no_null,
     null_source="real halves",
 )
+
+
+@_of_curves("best F8 of a precision-recall curve (diversity)", over="real")
 def f8(counts: Memberships, k: int) -> float:
     """Largest F-score of the curve with recall weighted 8 times."""
     from genpr.metrics.curves import ball_curve
@@ -427,16 +429,7 @@ def f8(counts: Memberships, k: int) -> float:
     return ball_curve(counts, k).f_score(8.0)
 
 
-@ball_metric(
-    "best F1/8 of a precision-recall curve (fidelity)",
-    reference=_SYKES,
-    k=3,
-    over="fake",
-    real_ball=Ball,
-    fake_ball=Ball,
-    null=_no_null,
-    null_source="real halves",
-)
+@_of_curves("best F1/8 of a precision-recall curve (fidelity)", over="fake")
 def f1_8(counts: Memberships, k: int) -> float:
     """Largest F-score of the curve with precision weighted 8 times."""
     from genpr.metrics.curves import ball_curve

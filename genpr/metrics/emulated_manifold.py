@@ -6,7 +6,7 @@ which both tools have, count them as inside. Ask `genpr.metrics.manifold` for wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -51,7 +51,8 @@ class EmulatedSide:
         check_rows(checked, "real", k=max(ks, default=0))
         checked = checked.to(choose_device(features, device))
         advance = tally(len(checked) ** 2 if ks else 0, progress)
-        return cls(checked, ks, _radii(chosen, checked, ks, advance), chosen)
+        radii = emulated_radii(chosen, checked, ks, advance=advance)
+        return cls(checked, ks, radii, chosen)
 
     def memberships(
         self, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
@@ -73,7 +74,7 @@ class EmulatedSide:
             self.features,
             checked,
             real_radii=self.radii[[self.ks.index(k) for k in real_ks]],
-            fake_radii=_radii(self.emulation, checked, fake_ks, advance),
+            fake_radii=emulated_radii(self.emulation, checked, fake_ks, advance=advance),
             advance=advance,
         )
         return Memberships(
@@ -84,12 +85,3 @@ class EmulatedSide:
             fake_balls_per_real=dict(zip(fake_balls, counts.fake_balls_per_real, strict=True)),
             reals_per_fake_ball=dict(zip(fake_balls, counts.reals_per_fake_ball, strict=True)),
         )
-
-
-def _radii(
-    emulation: Emulation, features: Tensor, ks: Iterable[int], advance: Callable[[int], None]
-) -> Tensor:
-    ks = list(ks)
-    if not ks:
-        return torch.empty(0, len(features), dtype=torch.float32, device=features.device)
-    return emulated_radii(emulation, features, ks, advance=advance)

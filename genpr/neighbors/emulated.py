@@ -102,6 +102,8 @@ def emulated_radii(
 
     (len(ks), n) float32, in the unit of the tool: squared for "adm-float16".
     """
+    if not ks:
+        return torch.empty(0, len(features), dtype=torch.float32, device=features.device)
     most = max(ks) + 1
     # NaN comes last in every order, and so is never among the smallest as long as there is anything else.
     shape = len(features), most

@@ -72,12 +72,6 @@ def test_unbiased_for_equal_distributions(rng):
     assert min(values) < 0
 
 
-def test_subset_is_no_larger_than_a_set(rng):
-    real, fake = rng.normal(size=(30, 4)), rng.normal(size=(25, 4))
-    assert kernel_distance(real, fake, subsets=2).subset_size == 25
-    assert kernel_distance(real, fake, subsets=2) == kernel_distance(real, fake, subsets=2, subset_size=25)
-
-
 # CMMD
 
 

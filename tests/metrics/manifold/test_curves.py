@@ -43,13 +43,6 @@ def test_equal_histograms_reach_both_ones():
     assert [curve.f_score(8), curve.f_score(1 / 8), curve.f_score()] == pytest.approx([1, 1, 1], abs=1e-12)
 
 
-def test_disjoint_histograms_have_nothing():
-    curve = histogram_curve([1, 2, 0, 0], [0, 0, 3, 1])
-    assert not curve.precision.any()
-    assert not curve.recall.any()
-    assert [curve.f_score(8), curve.f_score(1 / 8)] == [0, 0]
-
-
 def test_published_f_scores():
     precision, recall = [1, 1, 0, 0, 0.5, 1, 0.5], [1, 0, 1, 0, 0.5, 0.5, 1]
     assert f_scores(precision, recall) == pytest.approx([1, 0, 0, 0, 0.5, 2 / 3, 2 / 3], abs=1e-15)
