@@ -11,9 +11,7 @@ from genpr.features.registry import list_extractors, load_extractor
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(
-        UsageError, match=r"'incepton'; did you mean inception\?.*vgg16.*file\.py:factory"
-    ) as caught:
+    with pytest.raises(UsageError, match=r"'incepton'; did you mean inception\?.*vgg16") as caught:
         load_extractor("incepton")
     assert (caught.value.code, caught.value.exit_code) == ("unknown-extractor", 2)
 
@@ -52,15 +50,15 @@ def test_without_torchvision_what_needs_none_works_and_the_rest_says_what_to_do(
     assert caught.value.code == "broken-library"
 
 
-def test_a_torchvision_of_another_torch_is_told_from_other_errors(monkeypatch):
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [("operator torchvision::nms does not exist", ResourceError), ("a bug of ours", RuntimeError)],
+)
+def test_a_torchvision_of_another_torch_is_told_from_other_errors(monkeypatch, said, kind):
     def importing(_name):
         raise RuntimeError(said)
 
     monkeypatch.setattr("genpr.features.registry.import_module", importing)
-    said = "operator torchvision::nms does not exist"
-    with pytest.raises(ResourceError, match="torchvision::nms") as caught:
+    with pytest.raises(kind, match=said) as caught:
         load_extractor("timm:resnet18", device="cpu")
-    assert (caught.value.code, caught.value.exit_code) == ("broken-library", 4)
-    said = "a bug of ours"
-    with pytest.raises(RuntimeError, match="a bug of ours"):
-        load_extractor("timm:resnet18", device="cpu")
+    assert getattr(caught.value, "code", None) == ("broken-library" if kind is ResourceError else None)

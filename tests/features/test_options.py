@@ -90,37 +90,31 @@ def test_commands_have_every_field(module, record, without):
         assert start in help_text
 
 
-@pytest.mark.parametrize("function", [genpr.score, genpr.find_modes, genpr.align])
+@pytest.mark.parametrize("function", [genpr.score, genpr.find_modes, genpr.align, genpr.Evaluator])
 def test_an_unknown_keyword_is_a_type_error(function):
-    sides = np.zeros((2, 60, 4))
+    sides = np.zeros((1 if function is genpr.Evaluator else 2, 60, 4))
     with pytest.raises(TypeError, match="nonsense"):
         function(*sides, nonsense=1)
 
 
-def test_an_evaluator_refuses_unknown_keywords_too():
-    with pytest.raises(TypeError, match="nonsense"):
-        genpr.Evaluator(np.zeros((60, 4)), nonsense=1)
-
-
 @pytest.mark.parametrize(
-    ("options", "code"),
+    "options",
     [
-        ({"max_images": 0}, "bad-option"),
-        ({"batch_size": 2**31}, "bad-option"),
-        ({"batch_size": 1.5}, "bad-option"),
-        ({"max_pixels": "many"}, "bad-option"),
-        ({"seed": 2**63}, "bad-option"),
-        ({"on_bad": "ignore"}, "bad-option"),
-        ({"max_bad": 2}, "bad-option"),
-        ({"alpha": "blue-ish"}, "bad-option"),
-        ({"exif": "maybe"}, "bad-option"),
-        ({"max_memory": "much"}, "bad-option"),
-        ({"device": "nonsense"}, "unknown-device"),
-        ({"ties": "open"}, "bad-ties"),
+        {"max_images": 0},
+        {"batch_size": 2**31},
+        {"batch_size": 1.5},
+        {"max_pixels": "many"},
+        {"seed": 2**63},
+        {"on_bad": "ignore"},
+        {"max_bad": 2},
+        {"alpha": "blue-ish"},
+        {"exif": "maybe"},
+        {"max_memory": "much"},
+        {"device": "nonsense"},
+        {"ties": "open"},
     ],
     ids=str,
 )
-def test_impossible_options_are_refused_when_the_record_is_made(options, code):
-    with pytest.raises(UsageError) as raised:
+def test_impossible_options_are_refused_when_the_record_is_made(options):
+    with pytest.raises(UsageError):
         ScoreOptions(**options)
-    assert raised.value.code == code

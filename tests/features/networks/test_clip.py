@@ -114,6 +114,10 @@ def test_what_genpr_does_not_know_is_refused(monkeypatch):
         ("open_clip:ViT-B-16:laion2b_s34b_b88", "ViT-B-16:laion2b_s34b_b88k"),
         ("open_clip:ViT-B-32", "ViT-B-32"),
         ("open_clip:hf-hub:org/x", "has no model"),
+        ("timm:resnet50.a1_in1", r"resnet50\.a1_in1k"),
+        ("timm:resnet5O", "resnet50"),
+        ("timm:local-dir:x", "timm has no model"),
+        ("timm:", "timm has no model"),
     ],
 )
 def test_unknown_pairs_are_refused_and_similar_ones_named(name, close):

@@ -113,27 +113,3 @@ def test_other_tokenizers_are_refused_before_any_weights(name):
     with pytest.raises(UsageError, match="tokenizer of") as caught:
         load_text_encoder(name, device="cpu")
     assert caught.value.code == "unsupported-tokenizer"
-
-
-@pytest.mark.slow
-def test_every_other_model_of_open_clip_can_be_built():
-    import open_clip
-
-    seen = 0
-    for architecture, tag in dict(open_clip.list_pretrained()).items():
-        model = clip.find_model(f"open_clip:{architecture}:{tag}")
-        try:
-            clip.check_tokenizer(f"open_clip:{architecture}:{tag}")
-        except UsageError:
-            continue
-        with torch.device("meta"):
-            text = open_clip.CustomTextCLIP(
-                embed_dim=model.architecture["embed_dim"],
-                vision_cfg=TINY.architecture["vision_cfg"],
-                text_cfg=model.architecture["text_cfg"],
-            ).text
-        computed = {name for name, _ in text.named_buffers()} - text.state_dict().keys()
-        assert computed <= {"attn_mask"}, "whatever else is computed would stay empty"
-        assert text.vocab_size >= 49408
-        seen += 1
-    assert seen > 60
