@@ -42,7 +42,6 @@ from genpr.metrics.classification_accuracy import (
     RATES,
     ConditionalReals,
     Direction,
-    Tally,
     recognized_elsewhere,
 )
 from genpr.metrics.labels import known_or_none
@@ -51,8 +50,9 @@ from genpr.metrics.value import MetricValue
 from genpr.notices import notice
 
 _MAX_CONFUSIONS = 50
-# Per fake; in simulations the null was .01 low at a half, .04 at a third, .09 at a twentieth.
-_FEW_REALS = 0.5
+_FEW_REALS = (
+    0.5  # per fake; in simulations the null was .01 low at a half, .04 at a third, .09 at a twentieth
+)
 
 Floats = NDArray[np.float64]
 
@@ -308,7 +308,7 @@ def _value(plain: MetricValue, found: Direction, rate: str) -> MetricValue | Non
         value=value,
         null=null,
         null_source=None if null is None else plain.null_source,
-        chance=known_or_none(found.chance.get(rate, np.nan)),
+        chance=known_or_none(found.chance[rate]),
         n_counted=n,
         interval=interval,
         replicates=None if halves is None or interval is None else tuple(halves.tolist()),
@@ -331,7 +331,7 @@ def effective_size(sizes: Floats) -> int:
 
 def _rows(found: Direction, classes: Sequence[str]) -> tuple[LabelRow, ...]:
     """One row per class with nulls and intervals, the worst first."""
-    tally: Tally = found.tally
+    tally = found.tally
     counts = zip(classes, tally.right, tally.requested, tally.predicted, *tally.ratios(), strict=True)
     null = None if found.null is None else found.null.ratios()
     halves = None if found.halves is None else found.halves.ratios()

@@ -395,10 +395,9 @@ class OptionalLabels:
 
     def check(self, opened: OpenedInput, policy: BadImagePolicy) -> None:
         """Refuse labels that do not fit, from the names of the images alone, if these are known."""
-        if self.labels is not None and not self.is_guess:
-            images = match_names(self.role, opened, self.labels)
-            if images is not None:
-                check_complete(images, policy)
+        images = None if self.labels is None or self.is_guess else match_names(self.role, opened, self.labels)
+        if images is not None:
+            check_complete(images, policy)
 
     def match(
         self, opened: OpenedInput, features: FeatureSet, policy: BadImagePolicy

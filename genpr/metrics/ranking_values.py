@@ -205,18 +205,18 @@ def list_values(
     places: TiedRanks, relevant_items: RelevantItems, length: Counts, pool: Counts | None = None
 ) -> PerQuery:
     """Metrics of lists of `length` (q,) places, by name; `pool` (q,) where `places` are those of chance among so many."""
-    r, at_end = relevant_items.count, _values_at(places, relevant_items, length)
-    hit = at_end["hit"]
+    r = relevant_items.count
+    hit, precision, recall, ndcg = _values_at(places, relevant_items, length).values()
     values = {
         "hit_rate": hit,
-        "granular_hit_rate": at_end["recall"],
+        "granular_hit_rate": recall,
         "mrr": places.reciprocal(length),
         "granular_mrr": _granular_mrr(places, length) if pool is None else _granular_chance(hit, length),
-        "precision": at_end["precision"],
-        "recall": at_end["recall"],
+        "precision": precision,
+        "recall": recall,
         "r_precision": places.found(np.minimum(length, r)) / np.maximum(r, 1),
         "map": places.precisions(length) / np.maximum(r, 1),
-        "ndcg": at_end["ndcg"],
+        "ndcg": ndcg,
     }
     return _defined(values, r)
 

@@ -11,11 +11,9 @@ from genpr.errors import DataError, UsageError
 from genpr.evaluation.labels import FolderLabels, look_like_classes
 from genpr.evaluation.modes import find_modes
 from genpr.features.source_features import Embedder
-from genpr.images.policy import BadImagePolicy
 from genpr.report.detail_tables import modes_table
 
 KINDS = ("ant", "bee", "cat", "dog")
-STRICT = BadImagePolicy("error", 0.01)
 
 
 @pytest.fixture(scope="module")
