@@ -149,7 +149,15 @@ def exclusive_lock(path: Path, *, busy: str) -> Any:  # noqa: ANN401 - filelock'
 
 def check_place(path: Path) -> None:
     """Refuse a place where no file can be written, before hours are spent on what it should hold."""
-    check_name(path)
+    try:
+        os.lstat(path)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise UsageError(
+                f"the name {str(path)[:_SHOWN]}... is longer than the file system takes; choose a shorter one",
+                code="bad-path",
+                path=str(path),
+            ) from error
     folder = Path(os.path.realpath(path)).parent  # a link is written to where it points
     if path.is_dir():
         raise UsageError(f"{path} is a folder, and a file is needed", code="is-a-folder", path=str(path))
@@ -172,19 +180,6 @@ def check_feature_file(path: Path) -> None:
             f"{path} must end in .safetensors, the only feature format genpr writes", code="output-suffix"
         )
     check_place(path)
-
-
-def check_name(path: Path) -> None:
-    """Refuse a path that is longer than the file system takes."""
-    try:
-        os.lstat(path)
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise UsageError(
-                f"the name {str(path)[:_SHOWN]}... is longer than the file system takes; choose a shorter one",
-                code="bad-path",
-                path=str(path),
-            ) from error
 
 
 def unwritable(path: Path, error: Exception) -> ResourceError:

@@ -18,17 +18,7 @@ from genpr.metrics.uncertainty import Difference, Resampled, difference
 from genpr.notices import Notice
 from genpr.storage import from_dict, open_regular
 
-_WORDS = {
-    "extractor": "extractor",
-    "weights": "weights of the extractor",
-    "resize": "resize rule",
-    "code": "code of the extractor",
-    "variant": "variant",
-    "k": "k",
-    "ties": "ties",
-    "distances": "arithmetic of the distances",
-    "pool": "number of candidates",
-}
+_COMPARED = ("extractor", "weights", "resize", "code", "variant", "k", "ties", "distances", "pool")
 
 
 @dataclass(frozen=True)
@@ -79,26 +69,21 @@ def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison
         raise UsageError(
             f"a comparison needs at least two results, found {len(results)}", code="too-few-results"
         )
-    first_name, first = next(iter(results.items()))
-    metrics = tuple(
-        name for name in first.metrics if all(name in result.metrics for result in results.values())
-    )
+    (first_name, first), *others = results.items()
+    metrics = tuple(name for name in first.metrics if all(name in result.metrics for _, result in others))
     if not metrics:
-        held = some(
-            [f"{short(name)}: {some(result.metrics, 5)}" for name, result in results.items()],
-            longest=300,
-            between="; ",
-        )
-        raise DataError(f"the results have no metric in common ({held})", code="no-common-metric")
+        held = [f"{short(name)}: {some(result.metrics, 5)}" for name, result in results.items()]
+        shown = some(held, longest=300, between="; ")
+        raise DataError(f"the results have no metric in common ({shown})", code="no-common-metric")
     found = dict.fromkeys(
         difference
-        for name, result in list(results.items())[1:]
+        for name, result in others
         for difference in _differences(name, result, first_name, first, metrics)
     )
     if found and not force:
+        shown = some(found, longest=200, between="; ")
         raise DataError(
-            f"these results were not made alike: {some(found, longest=200, between='; ')}. Score again alike, or compare all the same with "
-            "--force",
+            f"these results were not made alike: {shown}. Score again alike, or compare all the same with --force",
             code="not-alike",
         )
     return Comparison(results, metrics, tuple(found))
@@ -137,11 +122,7 @@ def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> d
             code="not-a-result",
             path=str(path),
         ) from error
-    labels = [f"{label or path.name} ({result.protocol})" for result in found]
-    return {
-        each if labels.count(each) == 1 else f"{each} [{number}]": result
-        for number, (each, result) in enumerate(zip(labels, found, strict=True), 1)
-    }
+    return _by_name([(f"{label or path.name} ({result.protocol})", result) for result in found])
 
 
 def _results_of_sweep(content: Mapping[str, Any]) -> dict[str, Result]:
@@ -171,11 +152,12 @@ def _text_of(path: Path) -> bytes:
 
 def load_all(paths: Sequence[Path]) -> dict[str, Result]:
     """The results of several files, each by a name of its own."""
-    found = [
-        item
-        for path, label in zip(paths, short_labels(paths), strict=True)
-        for item in load_results(path, label=label).items()
-    ]
+    pairs = zip(paths, short_labels(paths), strict=True)
+    return _by_name([item for path, label in pairs for item in load_results(path, label=label).items()])
+
+
+def _by_name(found: Sequence[tuple[str, Result]]) -> dict[str, Result]:
+    """Results by name; a name that occurs more than once gets a number."""
     names = [name for name, _ in found]
     return {
         name if names.count(name) == 1 else f"{name} [{number}]": result
@@ -208,22 +190,16 @@ def _differences(
     found = []
     ours, theirs = recipe_of(result), recipe_of(other)
     for metric in metrics:
-        for key, words in _WORDS.items():
+        for key in _COMPARED:
             here, there = ours[metric].get(key), theirs[metric].get(key)
             if here != there:
                 found.append(
-                    f"{words} of {metric} is {_short(here)} in {name} and {_short(there)} in {other_name}"
+                    f"{key} of {metric} is {_short(here)} in {name} and {_short(there)} in {other_name}"
                 )
     if result.real.content != other.real.content:
         asked = "real set" if result.real.what == "images" else f"set of {result.real.what}"
-        is_same_file = result.real.what != "images" and result.real.source == other.real.source
-        why = (
-            "; was the file changed, or read with other aliases or another vocabulary?"
-            if is_same_file
-            else ""
-        )
         found.append(
-            f"the {asked} of {name} ({result.real.source}) is not that of {other_name} ({other.real.source}){why}"
+            f"the {asked} of {name} ({result.real.source}) is not that of {other_name} ({other.real.source})"
         )
     kept, theirs_kept = (each.held_out and each.held_out.content for each in (result, other))
     if kept != theirs_kept and any(ALL_METRICS[name].kind == "held-out" for name in metrics):

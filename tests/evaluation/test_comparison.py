@@ -41,7 +41,7 @@ def test_results_of_the_same_reals_are_compared(scores):
         ({"ties": "strict"}, "ties of precision is strict in other and closed in wide"),
         (
             {"protocol": "adm", "metrics": ["precision"]},
-            "arithmetic of the distances of precision is adm-float16 in other",
+            "distances of precision is adm-float16 in other",
         ),
     ],
 )
