@@ -20,7 +20,7 @@ import re
 import stat
 import tempfile
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
@@ -229,15 +229,11 @@ def load_tensors(
     places = into or {}
     with _opened(path) as file:
         metadata = dict(file.metadata() or {})
-        is_held = fits(
-            path.stat().st_size
-        )  # a mapped tensor would end the process if the file were cut short
-        tensors = {}
-        for name in file.keys():  # noqa: SIM118 - not a dict
-            if name in places:
-                tensors[name] = _read_into(places[name], file.get_slice(name))
-            else:
-                tensors[name] = file.get_tensor(name).clone() if is_held else file.get_tensor(name)
+        read = _reader_of(path, file.get_tensor) if fits(path.stat().st_size) else file.get_tensor
+        tensors = {
+            name: _read_into(places[name], file.get_slice(name)) if name in places else read(name)
+            for name in file.keys()  # noqa: SIM118 - not a dict
+        }
     expected = metadata.pop(CHECKSUM, None)
     if expected is None and not require_checksum:
         return tensors, metadata
@@ -248,6 +244,33 @@ def load_tensors(
             path=str(path),
         )
     return tensors, metadata
+
+
+def _reader_of(path: Path, get_mapped: Callable[[str], Tensor]) -> Callable[[str], Tensor]:
+    """Reads tensors of a file whose header safetensors accepted into memory of their own, those of rare types aside."""
+    import torch
+
+    kinds = {kind: getattr(torch, name.removeprefix("torch.")) for name, kind in _KINDS.items()}
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        described = json.loads(file.read(size))
+
+    def read(name: str) -> Tensor:
+        facts = described[name]
+        if facts["dtype"] not in kinds:
+            return get_mapped(name)
+        tensor = torch.empty(facts["shape"], dtype=kinds[facts["dtype"]])
+        with path.open("rb", buffering=0) as file:
+            file.seek(8 + size + facts["data_offsets"][0])
+            view, done = _bytes_of(tensor), 0
+            while done < len(view):
+                count = file.readinto(view[done:])
+                if not count:
+                    raise ValueError("it was cut short while it was read")
+                done += count
+        return tensor
+
+    return read
 
 
 def _read_into(place: Tensor, rows: Any) -> Tensor:  # noqa: ANN401 - a slice of safetensors, which has no types
