@@ -121,19 +121,6 @@ def test_arrays_are_no_larger_than_their_files(tmp_path, shape, kind):
 
 
 @pytest.mark.parametrize(
-    "data",
-    [struct.pack("<Q", 100 * 2**30) + b"{}", struct.pack("<Q", 2**17) + b"[" * 2**17],
-    ids=["long", "deep"],
-)
-def test_safetensors_with_impossible_headers(tmp_path, data):
-    path = tmp_path / "x.safetensors"
-    path.write_bytes(data)
-    with pytest.raises(DataError) as caught:
-        load_features(path)
-    assert caught.value.code == "file-damaged"
-
-
-@pytest.mark.parametrize(
     "text",
     ['{"a":' * 100_000, "[" * 100_000, "9" * 100_000, '{"a": ' + "9" * 5000 + "}"],
     ids=["deep", "lists", "digits", "value"],

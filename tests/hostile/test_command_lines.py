@@ -203,6 +203,8 @@ FAKES: dict[str, Callable[[], bytes]] = {
     "no dimensions.npy": lambda: npy("'<f4'", "(1000000000000, 0)"),
     "overlap.safetensors": lambda: safetensors(OVERLAPPING, 288),
     "beyond.safetensors": lambda: safetensors({"features": BEYOND}),
+    "long.safetensors": lambda: struct.pack("<Q", 100 * 2**30) + b"{}",
+    "deep.safetensors": lambda: safetensors("[" * 2**17),
     "blanks.safetensors": lambda: safetensors(json.dumps({"features": TENSOR}) + " " * (90 * MB)),
     "metadata.safetensors": lambda: safetensors({"features": TENSOR, "__metadata__": METADATA}),
     "footer of gigabytes.parquet": lambda: b"PAR1" + b"\x15\4\x19" * 30_000 + b"\xff\xff\xff\x7fPAR1",
