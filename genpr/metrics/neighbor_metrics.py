@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 import torch
@@ -31,15 +30,13 @@ from genpr.neighbors.engine import Engine
 from genpr.neighbors.halves import Halves, others_for
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import NeighborLists
-from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
-from genpr.neighbors.search import Visitor
+from genpr.neighbors.resample import ReplicateCounter, ResampledSet
 from genpr.validation import check_rows
 
 _BYTES_PER_LISTED = 160  # while neighbors are searched
 _LISTED_FOR_COPIES = 2  # neighbors that distinguish near copies from images that are alike
 REPLICATES = 100
 _REAL_STREAM, _FAKE_STREAM = 0, 1
-_LEAST_COLUMNS = 16  # fewer make distances cheaper, but every half sorts all of its distances
 
 Values = dict[str, MetricValue | None]
 """By metric; None where it is undefined."""
@@ -117,7 +114,7 @@ class NeighborMetrics:
             fakes,
             self._real_balls,
             smallest_of=smallest,
-            beside=replicates.visitors if replicates else [],
+            beside=[replicates.visitor] if replicates else [],
             advance=advance,
         )
         values: Values = dict.fromkeys(self._ks)
@@ -221,7 +218,7 @@ class Replicates:
     into the same halves. Where such fakes share a latent, the difference of the two scores gains from it; where they are
     unrelated, it does no harm, since what they then have in common is zero on average.
 
-    `visitors` are to be shown the pairs between the two sets; none for small sets, whose distances are all computed.
+    `visitor` is to be shown the pairs between the two sets.
     """
 
     def __init__(
@@ -241,20 +238,11 @@ class Replicates:
         halved_real = _halved(*real, seed, _REAL_STREAM, replicates)
         halved_fake = _halved(*fake, seed, _FAKE_STREAM, replicates)
         self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size)
-        (n, d), m = real[0].features.shape, len(fake[0])
-        self._count: Callable[[], dict[Asked, Tensor]]
-        if engine.is_direct(n, m, max(d, _LEAST_COLUMNS)) and all(
-            each.rows == "other" for each in everything
-        ):
-            self.visitors: list[Visitor] = []
-            self._count = partial(direct_replicate_counts, halved_real, halved_fake, everything, engine)
-        else:
-            counter = ReplicateCounter(halved_real, halved_fake, everything, engine=engine)
-            self.visitors, self._count = [counter], counter.counts
+        self.visitor = ReplicateCounter(halved_real, halved_fake, everything, engine=engine)
 
     def values(self) -> dict[str, Tensor]:
         """By metric, (B,) float64. For the minimum of two metrics, the one that is lower on average over all halves."""
-        counts = self._count()
+        counts = self.visitor.counts()
         return {
             name: metric.value(k, self._sizes, [counts[each] for each in self._asked[name]])
             for name, (metric, k) in self._metrics.items()

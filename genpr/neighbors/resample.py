@@ -29,7 +29,6 @@ from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import (
     NeighborLists,
-    all_near_sq_distances,
     longer_lists,
     near_sq_distances,
 )
@@ -374,39 +373,6 @@ class ReplicateCounter:
         """Of all pairs looked at: (most, B) int64 for each that was asked."""
         totals = _totals(self._all_sides, self._tallies, self._engine.communicator())
         return {each: totals[each] for each in self._asked}
-
-
-def direct_replicate_counts(
-    real: ResampledSet, fake: ResampledSet, asked: Sequence[Asked], engine: Engine
-) -> dict[Asked, Tensor]:
-    """The counts of `ReplicateCounter` for small sets, computed from all distances; `rows` must be "other".
-
-    The counter omits some own rows at exactly the radius of a ball, and counts must not depend on the number of processes.
-    """
-    x, y, count = real.points.features, fake.points.features, real.halves.count
-    between = all_near_sq_distances(x, y, engine)
-    to_others = {"real": between, "fake": between.T}
-    to_own = {
-        "real": all_near_sq_distances(x, x, engine).fill_diagonal_(torch.inf),
-        "fake": all_near_sq_distances(y, y, engine).fill_diagonal_(torch.inf),
-    }
-    of_real, of_fake = unpacked(real.halves.member).T, unpacked(fake.halves.member).T
-    counts = {each: torch.zeros(each.most, count, dtype=torch.int64, device=x.device) for each in asked}
-    for half in range(count):
-        reals, fakes = of_real[half].nonzero()[:, 0], of_fake[half].nonzero()[:, 0]
-        for each, found in counts.items():
-            owners, others = (reals, fakes) if each.balls == "real" else (fakes, reals)
-            nearest = to_own[each.balls][owners][:, owners].sort(dim=1).values
-            sq_radii = sq_radii_of(each.ball, nearest[:, each.ball.k - 1])
-            within = torch.lt if each.ties == "strict" else torch.le
-            inside = within(to_others[each.balls][owners][:, others], sq_radii[:, None])
-            if each.count == "pairs":
-                found[0, half] = inside.sum()
-                continue
-            hits = inside.sum(dim=1 if each.count == "owners" else 0)
-            for t in range(each.most):
-                found[t, half] = (hits > t).sum()
-    return counts
 
 
 def _look_within(side: Side, near: ListedPairs, tallies: PerThread[_Tally], workers: Workers) -> None:
