@@ -196,7 +196,7 @@ class SweepFolder:
         if self.restart:
             return None
         differing = [name for name in key if not isinstance(stored, dict) or stored.get(name) != key[name]]
-        text = f"{path} is of another sweep (other {' and '.join(differing)}); choose another folder, or use --restart"
+        text = f"{path} is a point of another sweep (other {' and '.join(differing)}); choose another folder, or use --restart"
         raise UsageError(text, code="other-sweep", path=str(path))
 
     def save(self, setting: float, key: Mapping[str, Any], result: Result) -> None:
