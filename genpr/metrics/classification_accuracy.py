@@ -169,26 +169,21 @@ class KNNClassifier:
         order = by_label.gather(1, sq.gather(1, by_label).argsort(dim=1, stable=True))
         return cls(index.gather(1, order), classes.gather(1, order))
 
-    def predict(
-        self, k: int, rows: Tensor | None = None, mask: Tensor | None = None, left_out: Tensor | None = None
-    ) -> Tensor:
+    def predict(self, k: int, rows: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """The class with most votes of the first `k`, UNKNOWN without any, of all or of `rows` (r,).
 
-        Points in `mask` (n,) vote, or of each list all but those in `left_out` (m, L).
+        `mask` says which points vote, (n,) bool, or which of each list, (m, L).
         """
         rows = torch.arange(len(self.index), device=self.index.device) if rows is None else rows
         parts = torch.split(rows, max(1, min(_VOTE_ROWS, _PAIRS // k**2)))
-        return torch.cat([plurality(self._first(k, part, mask, left_out)) for part in parts])
+        return torch.cat([plurality(self._first(k, part, mask)) for part in parts])
 
-    def _first(self, k: int, rows: Tensor, mask: Tensor | None, left_out: Tensor | None) -> Tensor:
+    def _first(self, k: int, rows: Tensor, mask: Tensor | None) -> Tensor:
         """Classes of the first k voters of each row, (r, k)."""
         labels = self.labels[rows]
-        if left_out is not None:
-            votes = ~left_out[rows]
-        elif mask is not None:
-            votes = mask[self.index[rows]]
-        else:
+        if mask is None:
             return labels[:, :k]
+        votes = mask[rows] if mask.ndim == 2 else mask[self.index[rows]]
         place = votes.cumsum(dim=1) - 1
         # Images that do not vote go to an index behind the last one, which is cut off.
         place = place.where(votes & (place < k), torch.full_like(place, k))
@@ -276,7 +271,7 @@ class KNNReference:
         own_index[chosen] = torch.arange(len(chosen), device=every.device)
         voters = KNNClassifier.of(self._points, points, self._labels[chosen], self._k, own_index=own_index)
         left_out = _like_itself(self._labels[chosen], voters.index, own_index, self._seed)
-        return voters.predict(self._k, left_out=left_out)
+        return voters.predict(self._k, mask=~left_out)
 
     def against(self, features: Tensor, labels: Tensor) -> tuple[Vote, Vote]:
         """Classify fakes by the reals, and reals by the fakes and their labels."""
