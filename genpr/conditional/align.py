@@ -6,7 +6,7 @@ Images and prompts are embedded by one model. Each image ranks its own prompt am
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Unpack
@@ -29,7 +29,7 @@ from genpr.conditional.prompts import Captions, Prompts, open_prompts
 from genpr.conditional.shared import conditional_result, embed_matched, metric_value, text_side
 from genpr.errors import DataError, short
 from genpr.evaluation.diagnostics import decoding_notices
-from genpr.evaluation.result import AlignmentSummary, Identities, Misranked, Result, SideSummary
+from genpr.evaluation.result import AlignmentSummary, Identities, Result, SideSummary
 from genpr.features.extractor import TextEncoder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, open_input
@@ -46,7 +46,6 @@ from genpr.notices import Notice, notice
 
 PROTOCOL = "align"
 _MOST_FAILURES = 200
-_FAILURE = tuple(Misranked.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
@@ -139,9 +138,7 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
     encoded = time.perf_counter()
     check_pair(features, encoder, vectors, assignment.texts)
     ranked, notices = with_cpu_fallback(
-        embedder,
-        lambda on: _rank(features, assignment, vectors, options, on.device),
-        "for the ranking",
+        embedder, lambda on: _rank(features, assignment, vectors, options, on), "for the ranking"
     )
     copies, copy_notices = with_cpu_fallback(
         embedder,
@@ -154,8 +151,8 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
         variant = f"cosine above {options.threshold:g} to one of {len(copies.names):,} training images"
         null = copies.found.null.value
         values["retrieval.copy_rate"] = metric_value(copies.found.rate, null=null, variant=variant)
-    summary = _summary(ranked, assignment, texts, options, encoder)
-    said = _notices(summary, vectors, encoder, options, features)
+    summary = _summary(ranked, assignment, texts, options.prefix, encoder)
+    said = _notices(summary, vectors, encoder, options.distractors + 1, features)
     result = conditional_result(
         features.extractor,
         protocol=PROTOCOL,
@@ -202,11 +199,7 @@ class _Ranked:
 
 
 def _rank(
-    features: FeatureSet,
-    assignment: PromptAssignment,
-    vectors: Tensor,
-    options: AlignOptions,
-    device: torch.device,
+    features: FeatureSet, assignment: PromptAssignment, vectors: Tensor, options: AlignOptions, on: Embedder
 ) -> _Ranked:
     """Images rank texts; and of each pair of image and text, the text ranks images."""
     images = features.features.float()
@@ -214,7 +207,7 @@ def _rank(
         rank_pools,
         distractors=options.distractors,
         seed=options.seed,
-        device=device,
+        device=on.device,
         progress=None if options.progress is None else partial(options.progress, "ranking"),
     )
     units = assignment.unit_of_image, assignment.unit_of_text
@@ -260,11 +253,7 @@ def _prompt_side(assignment: PromptAssignment, origin: str, seconds: float) -> S
 
 
 def _summary(
-    ranked: _Ranked,
-    assignment: PromptAssignment,
-    texts: Sequence[str],
-    options: AlignOptions,
-    encoder: TextEncoder,
+    ranked: _Ranked, assignment: PromptAssignment, texts: list[str], prefix: str, encoder: TextEncoder
 ) -> AlignmentSummary:
     failures = worst_first(ranked.ranks)
     truncated = encoder.truncated(texts)
@@ -272,42 +261,33 @@ def _summary(
         pool=ranked.pools[0],
         n_prompts=len(texts),
         n_truncated=None if truncated is None else sum(truncated),
-        failures=tuple(
-            Misranked(**{name: getattr(each, name) for name in _FAILURE})
-            for each in failures[:_MOST_FAILURES]
-        ),
+        failures=tuple(each.shown() for each in failures[:_MOST_FAILURES]),
         n_failures=len(failures),
         image_pool=ranked.pools[1],
         n_units=assignment.n_units,
         captions=max(map(len, assignment.of_image)),
-        prefix=options.prefix,
+        prefix=prefix,
         tokenizer=encoder.info.tokenizer,
         context=encoder.info.context,
     )
 
 
 def _notices(
-    summary: AlignmentSummary,
-    vectors: Tensor,
-    encoder: TextEncoder,
-    options: AlignOptions,
-    features: FeatureSet,
-) -> list[Notice]:
+    summary: AlignmentSummary, vectors: Tensor, encoder: TextEncoder, asked: int, features: FeatureSet
+) -> Iterator[Notice]:
     """Texts that the encoder cuts or cannot tell apart, small pools, too few prompts for intervals, and those of the images."""
-    found, facts = [], {"total": f"{len(vectors):,}", "encoder": encoder.name}
+    facts = {"total": f"{len(vectors):,}", "encoder": encoder.name}
     if summary.n_truncated:
         count = f"{summary.n_truncated:,}"
-        found.append(notice("prompts-truncated", context=summary.context, count=count, **facts))
+        yield notice("prompts-truncated", context=summary.context, count=count, **facts)
     if alike := len(vectors) - len(torch.unique(vectors, dim=0)):
-        found.append(notice("prompts-alike", count=f"{alike:,}", **facts))
-    found += [
-        notice("small-pool", pool=pool, asked=options.distractors + 1, what=what)
-        for pool, what in ((summary.pool, "prompts"), (summary.image_pool, "images"))
-        if pool is not None and pool <= options.distractors
-    ]
+        yield notice("prompts-alike", count=f"{alike:,}", **facts)
+    for pool, what in ((summary.pool, "prompts"), (summary.image_pool, "images")):
+        if pool is not None and pool < asked:
+            yield notice("small-pool", pool=pool, asked=asked, what=what)
     if summary.n_units < LEAST_UNITS:
-        found.append(notice("few-prompts", n=summary.n_units, least=LEAST_UNITS))
+        yield notice("few-prompts", n=summary.n_units, least=LEAST_UNITS)
     info = features.extractor
     if info is not None and not info.comparable:
-        found.append(notice("own-encoder", extractor=info.name))
-    return [*found, *decoding_notices("fake", features), *features.notices]
+        yield notice("own-encoder", extractor=info.name)
+    yield from (*decoding_notices("fake", features), *features.notices)

@@ -7,7 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from genpr.conditional.parse_answers import Answer, Unreadable, is_none, read_entities
@@ -37,9 +37,9 @@ _EXPECTED = TableFormat(
     text="prompt",
     repeated_code="duplicate-ids",
 )
-_FOUND = TableFormat(
+_FOUND = replace(
+    _EXPECTED,
     what="answers",
-    code="bad-records",
     fields=columns(
         id=_IDS,
         found="found foundentities detected detectedentities present entities 实体",
@@ -47,7 +47,6 @@ _FOUND = TableFormat(
     ),
     main="found",
     text="answer",
-    repeated_code="duplicate-ids",
 )
 _SEPARATORS = (";", "；", "|", "\n", "、", "，", ",")
 _OF_IMAGES = "; images need a classifier, by --by or genpr.score_entities_in_images"

@@ -184,6 +184,10 @@ class ImageRank(Misranked):
     row: int = 0
     pool: int = 0
 
+    def shown(self) -> Misranked:
+        """As a result holds it."""
+        return Misranked(**{name: getattr(self, name) for name in Misranked.__dataclass_fields__})
+
 
 def image_ranks(
     names: Sequence[str], texts: Sequence[str], ranking: PoolRanking, similarity: FeaturePairs

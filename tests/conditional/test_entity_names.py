@@ -9,33 +9,24 @@ from hypothesis import strategies as st
 from genpr import DataError, UsageError, Vocabulary
 from genpr.conditional.vocabulary import CanonicalNames, normalize_name
 
-ALIKE = {
-    "case": ("NEIL Armstrong", "neil armstrong"),
-    "sharp-s": ("STRASSE", "straße"),
-    "spaces": ("  New \u00a0 York\n", "New York"),
-    "full-width": ("Ｐｙｔｈｏｎ３", "Python3"),
-    "ligature": ("ﬁre hydrant", "fire hydrant"),
-    "composed": ("café", unicodedata.normalize("NFD", "café")),
-    "dot-katakana": ("尼尔・阿姆斯特朗", "尼尔·阿姆斯特朗"),
-    "dot-spaced": ("尼尔 · 阿姆斯特朗", "尼尔·阿姆斯特朗"),
-    "hyphen": ("t‑shirt", "t-shirt"),
-    "apostrophe": ("rock ’n’ roll", "rock 'n' roll"),
-    "quotes": ("“Mona Lisa”", "Mona Lisa"),
-    "full-stop": ("cat.", "cat"),
-    "brackets": ("(cat)", "cat"),
-}
-UNLIKE = {
-    "traditional": ("貓", "猫"),
-    "plural": ("cats", "cat"),
-    "accent": ("résumé", "resume"),
-    "bracket-inside": ("mercury (planet)", "mercury"),
-}
+ALIKE = [
+    ("NEIL Armstrong", "neil armstrong"),
+    ("STRASSE", "straße"),
+    ("  New \u00a0 York\n", "New York"),
+    ("Ｐｙｔｈｏｎ３", "Python3"),
+    ("ﬁre hydrant", "fire hydrant"),
+    ("café", unicodedata.normalize("NFD", "café")),
+    ("尼尔・阿姆斯特朗", "尼尔 · 阿姆斯特朗"),
+    ("t‑shirt", "t-shirt"),
+    ("rock ’n’ roll", "rock 'n' roll"),
+    ("“Mona Lisa”", "(Mona Lisa)."),
+]
+UNLIKE = [("貓", "猫"), ("cats", "cat"), ("résumé", "resume"), ("mercury (planet)", "mercury")]
 
 
-@pytest.mark.parametrize("case", [*ALIKE, *UNLIKE])
-def test_names_are_one_by_their_spelling(case):
-    a, b = {**ALIKE, **UNLIKE}[case]
-    assert (normalize_name(a) == normalize_name(b)) is (case in ALIKE)
+@pytest.mark.parametrize("names", [*ALIKE, *UNLIKE])
+def test_names_are_one_by_their_spelling(names):
+    assert (normalize_name(names[0]) == normalize_name(names[1])) is (names in ALIKE)
 
 
 def test_aliases_are_one_entity():
@@ -67,32 +58,23 @@ def test_table_adds_aliases_to_a_closed_vocabulary():
     table = Vocabulary.of({"feline": ["cat", "kitty"], "尼尔·阿姆斯特朗": ["阿姆斯特朗"], "car": ["auto"]})
     found = closed.with_aliases(table)
     assert found.entities == ("feline", "dog", "尼尔·阿姆斯特朗")
-    assert (found.canonical("Kitty"), found.canonical("car"), found.canonical("auto")) == (
-        "feline",
-        None,
-        None,
-    )
+    assert [found.canonical(name) for name in ("Kitty", "car", "auto")] == ["feline", None, None]
     with pytest.raises(DataError, match="stands for two"):
         Vocabulary.of({"cat": ["kitty"]}).with_aliases(Vocabulary.of({"dog": ["kitty"], "cat": []}))
 
 
-FOUND = {
-    "whole-words": ("category concatenates a cat", ["cat"], ("cat",)),
-    "longest": (
-        "the New York Times in New York",
-        ["New York", "New York Times", "Times"],
-        ("New York Times", "New York"),
-    ),
-    "leftmost": ("new york state", ["new york", "york state"], ("new york",)),
-    "chinese-within": ("我喜欢猫咪和狗", ["猫", "狗"], ("猫", "狗")),
-    "mixed-scripts": ("用Python写", ["python"], ("python",)),
-    "programming": ("C++, C# and C", ["C", "C++", "C#"], ("C++", "C#", "C")),
-}
-
-
-@pytest.mark.parametrize("case", FOUND)
-def test_entities_are_found_in_text(case):
-    text, names, entities = FOUND[case]
+@pytest.mark.parametrize(
+    ("text", "names", "entities"),
+    [
+        ("category concatenates a cat", ["cat"], ("cat",)),
+        ("the New York Times in York", ["New York", "New York Times", "York"], ("New York Times", "York")),
+        ("new york state", ["new york", "york state"], ("new york",)),
+        ("我喜欢猫咪和狗", ["猫", "狗"], ("猫", "狗")),
+        ("用Python写", ["python"], ("python",)),
+        ("C++, C# and C", ["C", "C++", "C#"], ("C++", "C#", "C")),
+    ],
+)
+def test_entities_are_found_in_text(text, names, entities):
     assert Vocabulary.of(names).find(text) == entities
 
 

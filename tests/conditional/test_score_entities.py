@@ -74,18 +74,17 @@ def test_files_of_answers(tmp_path):
     assert result.roles == ("prompts", "answers")
 
 
-FORMS = {
-    "jsonl-lists": ("f.jsonl", '{"image_id": "a", "found": ["cat"]}\n\n{"image_id": "b", "found": []}\n'),
-    "tsv": ("f.tsv", "id\tresponse\na\tEntities: cat\nb\tnone\n"),
-    "json-list": ("f.json", '[{"file": "a", "output": "- cat"}, {"file": "b", "output": "[]"}]'),
-    "json-by-id": ("f.json", '{"b": [], "a": ["cat"]}'),
-    "extra-columns": ("f.csv", '\ufeffmodel,id,answer,cost\nx,a,"{""entities"": [""cat""]}",3\nx,b,none,4\n'),
-}
-
-
-@pytest.mark.parametrize("case", FORMS)
-def test_answers_may_be_written_in_many_ways(tmp_path, case):
-    name, text = FORMS[case]
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("f.jsonl", '{"image_id": "a", "found": ["cat"]}\n\n{"image_id": "b", "found": []}\n'),
+        ("f.tsv", "id\tresponse\na\tEntities: cat\nb\tnone\n"),
+        ("f.json", '[{"file": "a", "output": "- cat"}, {"file": "b", "output": "[]"}]'),
+        ("f.json", '{"b": [], "a": ["cat"]}'),
+        ("f.csv", '\ufeffmodel,id,answer,cost\nx,a,"{""entities"": [""cat""]}",3\nx,b,none,4\n'),
+    ],
+)
+def test_answers_may_be_written_in_many_ways(tmp_path, name, text):
     result = genpr.score_entities({"a": ["cat"], "b": ["dog"]}, write(tmp_path / name, text))
     assert (result["entity.recall"], result["entity.failure_rate"]) == (0.5, 0)
     assert result.metrics["entity.recall"].n_counted == 2
