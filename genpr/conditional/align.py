@@ -142,7 +142,7 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
     )
     copies, copy_notices = with_cpu_fallback(
         embedder,
-        lambda on: None if train is None else _find_copies(features, train, options, extractor, on),
+        lambda on: None if train is None else _find_copies(features, train, options.threshold, extractor, on),
         "for copies",
     )
     variant = f"prompts begin with {options.prefix!r}" if options.prefix else None
@@ -179,12 +179,9 @@ def _assignment(captions: Sequence[Captions], table: Prompts) -> PromptAssignmen
     """The prompts of each image."""
     assignment = PromptAssignment.of(captions)
     if assignment.n_units == 1:
-        raise DataError(
-            f"all {len(captions):,} images have one prompt, or prompts that belong together, such as "
-            f"{short(assignment.texts[0])!r} in {short(table.origin, 60)}; ranking needs at least two",
-            code="one-prompt",
-            path=table.origin,
-        )
+        message = f"all {len(captions):,} images have one prompt, or prompts that belong together, such as "
+        message += f"{short(assignment.texts[0])!r} in {short(table.origin, 60)}; ranking needs at least two"
+        raise DataError(message, code="one-prompt", path=table.origin)
     return assignment
 
 
@@ -224,11 +221,7 @@ def _rank(
 
 
 def _find_copies(
-    images: FeatureSet,
-    opened: OpenedInput,
-    options: AlignOptions,
-    extractor: ExtractorKey,
-    embedder: Embedder,
+    images: FeatureSet, opened: OpenedInput, threshold: float, extractor: ExtractorKey, embedder: Embedder
 ) -> Copies:
     """Compare images with training images, which are embedded alike."""
     source = SourceFeatures(opened, "training images", embedder, declared=(extractor,))
@@ -237,8 +230,8 @@ def _find_copies(
     found = copy_detection(
         images.features.float(),
         train.features.float(),
-        threshold=options.threshold,
-        seed=options.seed,
+        threshold=threshold,
+        seed=embedder.options.seed,
         device=embedder.device,
     )
     return Copies(found, [train.name_of(row) for row in range(len(train))], _hashes(train))

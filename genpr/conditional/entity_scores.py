@@ -94,9 +94,8 @@ def entity_metrics(
     names = CanonicalNames(table)
     if isinstance(reference, str):
         if closed is None:
-            raise UsageError(
-                "a text is searched for the entities of a vocabulary; give one", code="no-vocabulary"
-            )
+            message = "a text is searched for the entities of a vocabulary; give one"
+            raise UsageError(message, code="no-vocabulary")
         texts = [contexts] if isinstance(contexts, str) else contexts
         if not all(isinstance(text, str) for text in texts):
             raise UsageError("a text is compared with a text or a list of texts", code="bad-option")
@@ -272,9 +271,10 @@ def _answer_notices(
         yield notice("beside-vocabulary", count=f"{len(unlisted):,}", shown=some(unlisted, 3))
 
 
-def _read_records(
-    source: object, form: TableFormat, hint: str = ""
-) -> tuple[Sequence[TableRow], Sequence[str] | None, str]:
+Records = tuple[Sequence[TableRow], Sequence[str] | None, str]
+
+
+def _read_records(source: object, form: TableFormat, hint: str = "") -> Records:
     """Rows, their ids or None, and what to call their source."""
     rows, origin = read_records(source, form, hint=hint)
     fields = {field for each in rows for field in each.values}
@@ -339,10 +339,8 @@ def read_expectations(
     excluded_everywhere = () if exclude is None else as_vocabulary(exclude, "exclude").entities
     from_prompts = not any("expected" in row.values for row in rows)
     if from_prompts and vocabulary is None and any("prompt" in row.values for row in rows):
-        raise UsageError(
-            f"{origin} holds prompts and no lists of expected entities; to look for entities in prompts, a vocabulary is needed",
-            code="no-vocabulary",
-        )
+        message = f"{origin} holds prompts and no lists of entities; to find entities in prompts, a vocabulary is needed"
+        raise UsageError(message, code="no-vocabulary")
     found = []
     for name, row in zip(ids or [f"[{i}]" for i in range(len(rows))], rows, strict=True):
         try:
@@ -384,9 +382,10 @@ def _listed(value: object) -> tuple[str, ...]:
         return tuple(value)
     outcome = read_entities(value)  # a list of objects with names, or JSON in a cell
     if isinstance(outcome, Unreadable):
-        raise ValueError(  # noqa: TRY004 - of the file
-            f"the entities {short(repr(value), 60)} cannot be read ({outcome.reason}); write them as a;b;c or as a JSON list"
+        reason = (
+            f"the entities {short(repr(value), 60)} cannot be read ({outcome.reason}); write them as a;b;c"
         )
+        raise ValueError(reason)  # noqa: TRY004 - of the file
     return outcome.entities
 
 

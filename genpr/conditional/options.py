@@ -38,11 +38,7 @@ class AlignKeywords(EmbedKeywords, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class AlignOptions(EmbedOptions):
-    """How images are compared with their prompts.
-
-    Raises:
-        UsageError: An option is impossible ("bad-option"), or the extractor embeds no texts.
-    """
+    """How images are compared with their prompts."""
 
     extractor: str | FeatureExtractor = option(
         "clip-vit-b-32",
@@ -97,11 +93,7 @@ class EntityKeywords(EmbedKeywords, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class EntityOptions(EmbedOptions):
-    """How entities are recognized in images.
-
-    Raises:
-        UsageError: An option is impossible ("bad-option").
-    """
+    """How entities are recognized in images."""
 
     by: object = option(
         None,

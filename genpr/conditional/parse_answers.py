@@ -26,28 +26,18 @@ _COMMAS = "names with commas"
 
 @dataclass(frozen=True)
 class Answer:
-    """A list of entities that was read.
+    """A list of entities that was read."""
 
-    Attributes:
-        entities: As they were written, each once; empty if the answer says that there are none.
-        how: In which form they were written, such as "JSON" or "bullet list".
-    """
-
-    entities: tuple[str, ...]
-    how: str
+    entities: tuple[str, ...]  # as they were written, each once; empty if the answer says that there are none
+    how: str  # in which form they were written, such as "JSON" or "bullet list"
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """An answer whose list cannot be read; it is counted as a failure of reading, and not as "nothing found".
+    """An answer whose list cannot be read; it is counted as a failure of reading, and not as "nothing found"."""
 
-    Attributes:
-        code: "empty", "too-long", "refusal", "damaged", "ambiguous" or "no-list".
-        reason: Why, in words.
-    """
-
-    code: str
-    reason: str
+    code: str  # "empty", "too-long", "refusal", "damaged", "ambiguous" or "no-list"
+    reason: str  # in words
 
 
 def read_entities(answer: object, *, known: Callable[[str], bool] | None = None) -> Answer | Unreadable:
@@ -338,9 +328,8 @@ class _Reader:
             raise _UnreadableError("refusal", "it is a refusal, and no list")
         if "```" in body:
             inside = [part for part in body.split("```")[1::2] if part.strip()]
-            parts: list[Any] = [
-                part[word.end() if (word := _LANGUAGE.match(part)) else 0 :] for part in inside
-            ]
+            words = [_LANGUAGE.match(part) for part in inside]
+            parts = [part[word.end() if word else 0 :] for part, word in zip(inside, words, strict=True)]
         else:
             parts = _json_values(body)
         if not parts:

@@ -205,12 +205,12 @@ def image_ranks(
         for row, (pool, score) in enumerate(zip(part.numpy(), scores, strict=True), start):
             own, others = int(score[:split].argmax()), score[split:]
             best = int(others.argmax())
-            above, tied = int((others > score[own]).sum()), int((others == score[own]).sum())
+            above, tied = (others > score[own]).sum(), (others == score[own]).sum()
             found.append(
                 ImageRank(
                     image=names[row],
                     prompt=texts[pool[own]],
-                    rank=above + 1 + tied / 2,
+                    rank=float(above + 1 + tied / 2),
                     score=float(score[own]),
                     winner=texts[pool[split:][best]],
                     winner_score=float(others[best]),

@@ -40,19 +40,12 @@ Prompts: TypeAlias = ImageValues[Captions]
 
 
 def open_prompts(prompts: object, images: object) -> Prompts:
-    """Read the prompts of a set of images.
+    """Read the prompts of images, as the user gave both.
 
-    Args:
-        prompts: A file: `.csv` or `.tsv` with a name and a prompt per line; `.jsonl` with an object per line
-            ({"file_name": ..., "text": ...}); `.json` that maps names to prompts, or COCO's captions; `.txt` with a prompt per
-            line in the order of the images. A folder with a `.txt` for each image, whose lines are its prompts; the word
-            "beside" if that is the folder of the images. A mapping from name to prompt or prompts; or a sequence in the order
-            of the images, of prompts or lists of them.
-        images: The images as the user gave them.
-
-    Raises:
-        UsageError: There is no such file, or it is of no such kind.
-        DataError: It is damaged, not UTF-8, empty in part, or repeats itself.
+    `prompts` is a `.csv` or `.tsv` with a name and a prompt per line; a `.jsonl` with objects ({"file_name": ..., "text": ...}); a
+    `.json` that maps names to prompts, or COCO's captions; a `.txt` with a prompt per line in the order of the images; a folder
+    with a `.txt` for each image, whose lines are its prompts, or "beside" if that is the folder of the images; a mapping from
+    name to prompt or prompts; or prompts, or lists of them, in the order of the images.
     """
     if isinstance(prompts, ImageValues):
         return prompts

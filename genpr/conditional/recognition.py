@@ -42,15 +42,9 @@ from genpr.memory import memory_limit
 from genpr.metrics.presence import LEAST_EXAMPLES, calibrate
 from genpr.notices import Notice, notice
 
-DETECTED = 0.3
-"""Least score of a detection that counts, as in GenEval (Ghosh et al. 2023)."""
-
-TEMPLATE = "a photo of a {}."
-"""The sentence around a name for encoders of text."""
-
-ClassifierSpec = str | Detector | FeatureExtractor
-"""A classifier as users name or give it."""
-
+DETECTED = 0.3  # least score of a detection that counts, as in GenEval (Ghosh et al. 2023)
+TEMPLATE = "a photo of a {}."  # the sentence around a name for encoders of text
+ClassifierSpec = str | Detector | FeatureExtractor  # as users name or give it
 _POOR = 0.75
 
 
@@ -109,20 +103,15 @@ def _score(expected: object, images: object, options: EntityOptions, embedder: E
     )
     excluded = dict.fromkeys(name for row in expectations.rows for name in row.excluded)
     if unseen := [name for name in excluded if name not in vocabulary]:
-        raise UsageError(
-            f"{len(unseen):,} entities that must not be there ({some(unseen)}) are not in {what}, so they are never looked for",
-            code="unseen-entities",
-        )
-    labels = None
+        message = f"{len(unseen):,} entities that must not be there ({some(unseen)}) are not in {what}: nobody looks for them"
+        raise UsageError(message, code="unseen-entities")
+    names, labels = CanonicalNames(vocabulary), None
     if calibration is not None:
-        names = CanonicalNames(vocabulary)
         labels = read_expectations(options.calibrate_expected, names, vocabulary, closed=None)
     elif classifier.classes is None:
-        raise UsageError(
-            f"cosines of {classifier.name} have no natural threshold; needed are labeled images, best real ones, to choose one for "
-            "each entity: --calibrate-on and --calibrate-expected",
-            code="no-thresholds",
-        )
+        needed = "labeled images, best real ones, to choose one for each entity: --calibrate-on and --calibrate-expected"
+        message = f"cosines of {classifier.name} have no natural threshold; needed are {needed}"
+        raise UsageError(message, code="no-thresholds")
     scorer = classifier.scorer(vocabulary)
     seconds = {"reading": time.perf_counter() - started}
     scored = _embedded(opened, "images", expectations, classifier, scorer)
@@ -140,10 +129,10 @@ def _vocabulary(options: EntityOptions, classifier: _Classifier) -> tuple[Vocabu
     if closed is not None:
         return closed, "the vocabulary"
     if classifier.classes is None:
-        raise UsageError(
-            f"{classifier.name} classifies by any name; needed is a vocabulary (--vocabulary FILE) of all that could be there",
-            code="no-vocabulary",
+        message = (
+            f"{classifier.name} classifies by any name; needed is --vocabulary FILE, all that could be there"
         )
+        raise UsageError(message, code="no-vocabulary")
     classes, _ = load_vocabulary(Vocabulary.of(classifier.classes, origin="<classes>"), options.aliases)
     assert classes is not None
     return classes, f"the {len(classes):,} classes of {short(classifier.name, 60)}"
@@ -163,9 +152,7 @@ class _Classifier:
         if self.classes is not None:
             columns = _class_columns(vocabulary, self.classes)
             # The best score, where an entity is several classes.
-            return lambda found: torch.stack(
-                [found.features[:, e].amax(dim=1) for e in columns], dim=1
-            ).double()
+            return lambda found: torch.stack([found.features[:, e].amax(1) for e in columns], dim=1).double()
         encoder = text_encoder_for(self.space, self.embedder)
         vectors = encoder.encode_text([TEMPLATE.format(name) for name in vocabulary]).cpu().double()
         lengths = vectors.norm(dim=1, keepdim=True)
@@ -187,15 +174,14 @@ def _class_columns(vocabulary: Vocabulary, classes: Sequence[str]) -> list[list[
     """The indices of a detector's classes that each entity has, such as those of couch and sofa."""
     columns: dict[str, list[int]] = {entity: [] for entity in vocabulary}
     for column, name in enumerate(classes):
-        entity = vocabulary.canonical(name)
-        if entity is not None:
+        if (entity := vocabulary.canonical(name)) is not None:
             columns[entity].append(column)
     if unseen := [entity for entity, found in columns.items() if not found]:
-        raise UsageError(
-            f"the detector has no class for {len(unseen):,} of {len(columns):,} entities ({some(unseen)}); it knows "
-            f"{some(list(classes), 5)}. Leave them out of the vocabulary, or give a class as their alias",
-            code="unseen-entities",
+        message = f"the detector has no class for {len(unseen):,} of {len(columns):,} entities ({some(unseen)}); it knows "
+        message += (
+            f"{some(list(classes), 5)}. Leave them out of the vocabulary, or give a class as their alias"
         )
+        raise UsageError(message, code="unseen-entities")
     return list(columns.values())
 
 
@@ -216,10 +202,8 @@ def _load_classifier(by: object, embedder: Embedder) -> _Classifier:
     if callable(getattr(getattr(by, "wrapped", by), "encode_text", None)):
         extractor = wrap_extractor(by, name=name)
         return _Classifier(extractor.name, extractor, None, embedder)
-    custom_name = getattr(by, "name", None)
-    detecting = DetectingExtractor(
-        cast("Detector", by), name=custom_name if isinstance(custom_name, str) else name
-    )
+    own = getattr(by, "name", None)
+    detecting = DetectingExtractor(cast("Detector", by), name=own if isinstance(own, str) else name)
     # One image at a time: a detector may pad those of a batch to one size, which moves scores.
     return _Classifier(detecting.name, detecting, detecting.names, embedder.with_options(batch_size=1))
 

@@ -23,7 +23,6 @@ def read_records(
     source: object,
     form: TableFormat,
     objects: Callable[[Any], list[Any] | None] | None = None,
-    *,
     hint: str = "",
 ) -> tuple[list[TableRow], str]:
     """Rows of a file, of a mapping of id -> value, or of values in order, and what to call their source."""
@@ -38,11 +37,10 @@ def read_records(
     elif isinstance(source, Iterable) and not isinstance(source, bytes) and getattr(source, "ndim", 1) == 1:
         return [TableRow(f"[{i}]", {form.field_of(each): each}) for i, each in enumerate(source)], origin
     given = source if isinstance(source, str | os.PathLike) else type(source).__name__
-    raise UsageError(
-        f"{given} cannot be read as {form.what}; needed is a .csv, .tsv, .jsonl or .json file with a record per image, a "
-        f"dictionary by id, or a list in the order of the images{hint}",
-        code="records-kind",
+    needed = (
+        "a .csv, .tsv, .jsonl or .json file with a record per image, a dictionary by id, or a list in order"
     )
+    raise UsageError(f"{given} cannot be read as {form.what}; needed is {needed}{hint}", code="records-kind")
 
 
 def values_by_id(ids: Sequence[str] | None, values: Sequence[T], origin: str, noun: str) -> ImageValues[T]:

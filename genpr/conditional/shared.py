@@ -63,20 +63,9 @@ def metric_value(score: QueryMetric | EntityScore, **fields: Any) -> MetricValue
 
 def text_side(source: str, what: str, *, n: int, content: str, order: str) -> SideSummary:
     """A side of a result that is texts and no images, identified by hashes of its contents."""
-    return SideSummary(
-        source=source,
-        n=n,
-        n_embedded=0,
-        n_cached=0,
-        n_duplicates=0,
-        skipped=(),
-        flags={},
-        decoder={},
-        seconds=0.0,
-        content=content,
-        order=order,
-        what=what,
-    )
+    of_images: dict[str, Any] = {"skipped": (), "flags": {}, "decoder": {}, "seconds": 0.0}
+    of_images |= {"n_embedded": 0, "n_cached": 0, "n_duplicates": 0}
+    return SideSummary(source=source, n=n, content=content, order=order, what=what, **of_images)
 
 
 def conditional_result(extractor: ExtractorInfo | None, **fields: Any) -> Result:  # noqa: ANN401 - the other fields

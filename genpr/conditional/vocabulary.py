@@ -23,14 +23,8 @@ from genpr.limits import parse_json
 from genpr.unicode_forms import normalize
 
 _DOT = "·"
-_ONE_SPELLING = str.maketrans(
-    {
-        **dict.fromkeys("・･•‧∙⋅●▪⸱\u0387", _DOT),
-        **dict.fromkeys("‐‑‒–—―−﹣－", "-"),
-        **dict.fromkeys("‘’‚‛ʼ＇`´′", "'"),
-        **dict.fromkeys("“”„‟＂″", '"'),
-    }
-)
+_VARIANTS = {_DOT: "・･•‧∙⋅●▪⸱\u0387", "-": "‐‑‒–—―−﹣－", "'": "‘’‚‛ʼ＇`´′", '"': "“”„‟＂″"}
+_ONE_SPELLING = str.maketrans({c: one for one, others in _VARIANTS.items() for c in others})
 _BEFORE = " \"'「『」』《〈【([{<*_~#·"
 _AFTER = " \"'「『」』》〉】>*_~,.;:!?、。…·"
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
@@ -216,10 +210,10 @@ class Vocabulary:
         return isinstance(name, str) and normalize_name(name) in self.by_name
 
 
-def _names(names: object, origin: str) -> list[str]:
+def _names(names: object, origin: str) -> Iterable[str]:
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise _bad(origin, f"{short(repr(names))} is no list of names")
-    return list(names)
+    return names
 
 
 def _enter(by_name: dict[str, str], name: object, entity: str, origin: str, *, repeats: bool = True) -> None:
@@ -235,11 +229,10 @@ def _enter(by_name: dict[str, str], name: object, entity: str, origin: str, *, r
 
 
 def _bad(origin: str, why: str) -> DataError:
-    return DataError(
-        f"{origin} is no vocabulary: {short(why, 60)}; needed are names, or entities with lists of aliases",
-        code="bad-vocabulary",
-        path=origin,
+    message = (
+        f"{origin} is no vocabulary: {short(why, 60)}; needed are names, or entities with lists of aliases"
     )
+    return DataError(message, code="bad-vocabulary", path=origin)
 
 
 def _read_vocabulary(path: Path) -> Any:  # noqa: ANN401 - checked by Vocabulary.of
@@ -291,9 +284,10 @@ def load_vocabulary(
     """The closed vocabulary, and the table of all names."""
     closed = None if vocabulary is None else as_vocabulary(vocabulary, "vocabulary")
     table = None if aliases is None else as_vocabulary(aliases, "aliases")
-    if closed is not None and table is not None:
-        closed = closed.with_aliases(table)
-    return closed, table if closed is None else closed
+    if closed is None or table is None:
+        return closed, table or closed
+    closed = closed.with_aliases(table)
+    return closed, closed
 
 
 _COUNTED = re.compile(

@@ -14,11 +14,11 @@ _R_PRECISION = "Xu et al. 2018, arXiv:1711.10485; Park et al. 2021"
 _NDCG = "Järvelin and Kekäläinen 2002, 10.1145/582415.582418"
 _COPIES = "Pizzi et al. 2022, arXiv:2202.10261"
 _ENTITIES = "Hinz et al. 2020, arXiv:1910.13321"
+_CLIP_SCORE = "Hessel et al. 2021, arXiv:2104.08718"
 _GAN_TEST = "Shmelkov et al. 2018, arXiv:1807.09499"
 _GAN_TRAIN = "Shmelkov et al. 2018; Ravuri and Vinyals 2019, arXiv:1905.10887"
 
-Row = tuple[str, str, str]
-"""Name, meaning and reference."""
+Row = tuple[str, str, str]  # name, meaning and reference
 
 
 def _ranked(prefix: str, found: str, pool: str) -> list[Row]:
@@ -42,11 +42,7 @@ _ROWS: list[Row] = [
     *_ranked("", "own prompt", "(image to text)"),
     *_ranked("t2i_", "own image", "(text to image)"),
     ("retrieval.copy_rate", "share of fakes too similar to a training image", _COPIES),
-    (
-        "alignment.clip_score",
-        "2.5 cos of image and prompt, 0 at least",
-        "Hessel et al. 2021, arXiv:2104.08718",
-    ),
+    ("alignment.clip_score", "2.5 cos of image and prompt, 0 at least", _CLIP_SCORE),
     ("entity.recall", "share of an image's expected entities found", _ENTITIES),
     ("entity.micro_recall", "share of expected entities found, pooled", _ENTITIES),
     ("entity.macro_recall", "share of an entity's images with it, by entity", _ENTITIES),

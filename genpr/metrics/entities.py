@@ -241,23 +241,16 @@ def entity_set_metrics(
     groups: Sequence[Hashable] | None = None,
     seed: int = 0,
 ) -> EntityMetrics:
-    """Compare sets of names that are equal if they are the same entity.
+    """Compare what should be in each image with what is, None for an answer that could not be read.
 
-    Args:
-        expected: Per image, what should be there.
-        found: Per image, what is; None for an answer that could not be read.
-        vocabulary: All entities that could have been found: what is found of it and not expected is wrong, and what is
-            found beside it is nobody's. None if anything could be there.
-        excluded: Per image, what must not be there.
-        groups: Per image, what several have in common, such as their prompt; None if each stands for itself.
-        seed: Chooses the halves of intervals.
+    Names are equal if they are the same entity. `vocabulary` is all that could have been found: what is found of it and not
+    expected is wrong, and what is found beside it is nobody's; None if anything could be there. `excluded` is what must not be in
+    each image, and `groups` what several have in common, such as their prompt. `seed` chooses the halves of intervals.
     """
     lengths = {len(each) for each in (expected, found, excluded, groups) if each is not None}
     if len(lengths) > 1 or not expected:
-        raise UsageError(
-            "expected, found, excluded and groups need one entry for each image, and at least one",
-            code="bad-option",
-        )
+        message = "expected, found, excluded and groups need one entry for each image, and at least one"
+        raise UsageError(message, code="bad-option")
     table = _count(expected, found, vocabulary, excluded, groups)
     knows_wrong = vocabulary is not None or any(map(bool, excluded or ()))
     n_unreadable = int(table.is_unreadable.sum())
@@ -286,9 +279,8 @@ def _interval(
 ) -> tuple[Interval | None, Tensor | None]:
     """The 95 % interval and the replicates; None for few images.
 
-    As how many independent yes-or-no images the value is as sure (Korn and Graubard 1998) decides its exact interval. An image
-    with three of four entities is less than a coin toss, and four images of one prompt are more. Where halves show no
-    spread at all, it is the number of groups.
+    Its exact interval is of as many independent yes-or-no images as the value is as sure (Korn and Graubard 1998), or of the
+    number of groups where halves show no spread at all.
     """
     units, decisions = sizes
     if units < LEAST_UNITS:

@@ -13,9 +13,7 @@ from torch import Tensor
 
 from genpr.errors import DataError
 
-LEAST_EXAMPLES = 10
-"""Images with an entity, and images without it, that a threshold of its own needs."""
-
+LEAST_EXAMPLES = 10  # images with an entity, and images without it, that a threshold of its own needs
 _FOLDS = 5
 
 
@@ -43,10 +41,8 @@ def calibrate(scores: Tensor, present: Tensor, *, least: int = LEAST_EXAMPLES) -
         raise DataError("scores hold NaN or infinity", code="bad-scores")
     shared = _threshold(values[present], values[~present])
     if shared is None:
-        raise DataError(
-            "thresholds cannot be chosen: needed are labeled images with an entity, and images without",
-            code="no-thresholds",
-        )
+        message = "thresholds cannot be chosen: needed are labeled images with an entity, and images without"
+        raise DataError(message, code="no-thresholds")
     rows = [_of_entity(values[:, e], present[:, e], least, shared) for e in range(values.shape[1])]
     thresholds, own, hits, false = torch.tensor(rows, dtype=torch.float64).T
     return Calibration(thresholds, own.bool(), hits, false)
