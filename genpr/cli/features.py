@@ -75,17 +75,11 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput
         return
     save_features(out, features)
     n, dim = features.features.shape
-    place = features.shard
+    place, skipped = features.shard, len(features.skipped)
     if output.as_json:
-        counts = {"n_embedded": features.n_embedded, "n_cached": features.n_cached}
+        counts = {"n_embedded": features.n_embedded, "n_cached": features.n_cached, "skipped": skipped}
         record: dict[str, Any] = {"out": str(out), "n": n, "dim": dim, **counts}
-        text = json.dumps(
-            {
-                **record,
-                "skipped": len(features.skipped),
-                **({} if place is None else {"shard": asdict(place)}),
-            }
-        )
+        text = json.dumps(record | ({} if place is None else {"shard": asdict(place)}))
     else:
         of = "" if place is None else f", shard {place.share} of {place.total:,} images,"
         n_known = n - features.n_embedded - features.n_cached
