@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-# The third batch is a product of matrices that takes minutes, and never looks at signals; or it sleeps, and does.
+# The third batch waits for a lock of C, as long as a product of matrices may take, and never looks at signals; or it sleeps,
+# and does.
 STUCK = """
-import os, time, torch
+import ctypes, os, time, torch
 
 class Net(torch.nn.Module):
     dim, cache_key = 3, "1"
@@ -29,8 +30,9 @@ class Net(torch.nn.Module):
                 open(ready, "w").close()
                 if "ASLEEP" in os.environ:
                     time.sleep(60)
-                large = torch.ones(5000, 5000, dtype=torch.float64)
-                torch.linalg.multi_dot([large] * 30)
+                mutex, libc = ctypes.create_string_buffer(64), ctypes.CDLL(None)
+                libc.pthread_mutex_lock(mutex)
+                libc.pthread_mutex_lock(mutex)
         return images.float().mean((2, 3))
 """
 LONGEST_S = 2.0
@@ -71,7 +73,7 @@ def ended(process, *signals):
     return seconds
 
 
-def test_a_signal_ends_a_command_that_is_deep_in_a_product_of_matrices(folders, genpr, tmp_path, monkeypatch):
+def test_a_signal_ends_a_command_that_is_deep_in_c(folders, genpr, tmp_path, monkeypatch):
     """At the second signal at once; and in Python with a valid cache."""
     monkeypatch.chdir(tmp_path)
     stuck, twice = started(folders, "first", THREAD_SAFE="1"), started(folders, "other")
