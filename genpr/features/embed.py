@@ -47,11 +47,7 @@ _HASH = 32
 
 
 def embed(
-    source: object,
-    extractor: FeatureExtractor,
-    *,
-    batch_size: int = 64,
-    progress: Progress | None = None,
+    source: object, extractor: FeatureExtractor, *, batch_size: int = 64, progress: Progress | None = None
 ) -> Tensor:
     """Embed images.
 

@@ -46,11 +46,10 @@ def option(
     in_cli: bool = True,
     **click: object,
 ) -> T:
-    """A field of an option record.
+    """A field of an option record; `unset` says what None stands for, `least` and `most` (2^31 - 1) bound integers.
 
-    `unset` says what None stands for; `least` and `most` bound integers, by default up to 2^31 - 1; `parse` turns the text of a
-    command line into the value, and `check` is called with the value; both raise UsageError. `click` are keyword arguments of
-    `click.option` that do not follow from these; `flag` replaces the flag's name.
+    `parse` turns the text of a command line into the value, and `check` is called with it; both raise UsageError. `click` are
+    further keyword arguments of `click.option`; `flag` replaces the flag's name.
     """
     limits = {"least": least, "most": most, "choices": tuple(choices), "parse": parse, "check": check}
     shown = {"description": description, "unset": unset, "in_cli": in_cli, "click": click}
@@ -141,6 +140,7 @@ class SourceOptions:
     seed: int = option(
         0,
         "Seed of everything that is random: the subset of max_images, intervals, the control, blocks, clusters, distractors.",
+        least=0,
         most=2**63 - 1,
     )
     on_bad: Literal["error", "skip"] = option(
@@ -171,18 +171,11 @@ class SourceOptions:
                 continue
             if each.metadata["check"] is not None:
                 each.metadata["check"](value)
-            if least is None and most is None:
+            if least is None:
                 continue
-            most = _MOST if most is None else most
-            if (
-                not isinstance(value, Integral)
-                or int(value) > most
-                or (least is not None and int(value) < least)
-            ):
-                lower = "of at most" if least is None else f"from {least} to"
-                raise UsageError(
-                    f"{each.name} must be an integer {lower} {most}, not {value!r}", code="bad-option"
-                )
+            if not isinstance(value, Integral) or not least <= int(value) <= (most or _MOST):
+                text = f"{each.name} must be an integer from {least} to {most or _MOST}, not {value!r}"
+                raise UsageError(text, code="bad-option")
         _ = self.bad_images, self.decoding  # which refuse what is impossible
 
     @cached_property

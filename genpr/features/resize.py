@@ -60,9 +60,8 @@ def find_rule(name: str) -> ResizeRule:
 def tf1_bilinear(image: Tensor, size: int) -> Tensor:
     """Resize as TensorFlow 1's ResizeBilinear did, which the published FID and pool3 numbers are built on.
 
-    Output pixel i looks at input position i * (old / new), without the half-pixel shift, and blends the two
-    neighbors there without antialiasing. The arithmetic is TensorFlow's, in float32 and in its order: along
-    the width first, then along the height.
+    Output pixel i blends the two neighbors of input position i * (old / new), without the half-pixel shift and without
+    antialiasing, in TensorFlow's float32 arithmetic: along the width first, then along the height.
     """
     return _bilinear(image, size, shift=0.0)
 

@@ -270,13 +270,13 @@ class SourceFeatures:
     def _labeled(self, features: FeatureSet, key: ExtractorKey) -> FeatureSet:
         if key == FROM_FILE or not isinstance(key, str):
             return features
+        dim, source = features.features.shape[1], features.source
         if key not in self._declared:
-            text = f"{features.source} does not say what it holds; if that are {key} features, say so with --extractor {key}"
-            raise FeatureError(text, code="unlabeled-features", path=features.source)
-        dim, known = features.features.shape[1], dim_of(key)
-        if known is not None and known != dim:
-            text = f"{features.source} has {dim} features per image, but {key} has {known}"
-            raise FeatureError(text, code="feature-shape", path=features.source)
+            text = f"{source} does not say what it holds; if that are {key} features, say so with --extractor {key}"
+            raise FeatureError(text, code="unlabeled-features", path=source)
+        if dim_of(key) not in {None, dim}:
+            text = f"{source} has {dim} features per image, but {key} has {dim_of(key)}"
+            raise FeatureError(text, code="feature-shape", path=source)
         return replace(features, extractor=ExtractorInfo(key, dim, "unknown", None, comparable=False))
 
     def _check_number(self, source: str, n: int, minimum: int) -> None:

@@ -1,8 +1,7 @@
 """Text encoders: prompts as vectors in the same space as the features of images.
 
-The text tower of a CLIP model is known by the name of the extractor that is its image tower, and is read from the same
-weights file. An extractor of the user's own that also has `encode_text` embeds both: a list of n strings in, float
-(n, dim) out.
+The text tower of a CLIP model is known by the name of its image tower, and read from the same file. An extractor of the user's
+own that also has `encode_text`, from a list of n strings to float (n, dim), embeds both.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Load objects from user code: what a factory in a file or package returns.
 
-A factory is named `path/to/file.py:factory` or `package.module:factory`. A file can import the modules beside it, while it
-runs and while its factory is called. Afterwards they are removed from `sys.modules`, so that two files with different helpers
-of one name do not mix, and a second run sees what was edited. Helpers must therefore be imported at the top of the file or in
-the factory, not later while images are embedded.
+A file can import the modules beside it, while it runs and while its factory is called, but not later. Then they are removed
+from `sys.modules`, so that two files with different helpers of one name do not mix, and a second run sees what was edited.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Files of published weights: found on this machine or downloaded, and verified before anything of them is used.
 
-A file is used only if the sha256 of all its bytes is the published one, as far as one is published, at every load. Only then
-is it deserialized, as a PyTorch checkpoint or safetensors file, and never with code execution. There is no fallback to other
-weights.
+A file is used only if its sha256 is the published one, as far as one is published, at every load. Only then is it
+deserialized, as a PyTorch checkpoint or safetensors file, and never with code execution.
 """
 
 from __future__ import annotations
@@ -16,16 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from genpr import __version__
 from genpr.errors import ResourceError, UsageError, WeightsError, printable
 from genpr.runtime import (
     cache_root,
     expanded,
-    folder_risk,
     is_offline,
-    is_own_file,
     private_folder,
     user_cache,
 )
@@ -40,7 +37,6 @@ Progress = Callable[[int, int], None]
 """Called with the bytes received so far and the bytes expected in all, 0 if the server does not say."""
 
 _SUFFIXES = (".pth", ".pt", ".bin", ".safetensors")
-_HUB_URL = re.compile(r"https?://[^/]+/((?:[^/]+/)?[^/]+)/resolve/([^/]+)/(.+)")
 _TIMEOUT_S = 5.0  # to connect, and between two pieces of a download
 _PIECE_BYTES = 2**20
 _LONGEST = 2**40  # where the length of a file is unknown
@@ -56,12 +52,7 @@ class WeightsFile:
     sha256: str | None  # of which only the first digits may be published
     license: str  # SPDX identifier of the weights, or the plain name
     used_by: tuple[str, ...] = ()  # extractors
-
-    @property
-    def hub_address(self) -> tuple[str, str, str] | None:
-        """Repository, revision and file of a Hugging Face address; None for other addresses."""
-        found = _HUB_URL.fullmatch(self.url)
-        return (found[1], unquote(found[2]), unquote(found[3])) if found else None
+    hub_address: tuple[str, str, str] | None = None  # repository, revision and file on the Hugging Face hub
 
     @property
     def is_pinned(self) -> bool:
@@ -105,7 +96,7 @@ def hub_file(
     repository = repo_id if is_plain else f"{repo_id}@{revision[:8] if commit else revision}"
     name = f"{repository}/{filename}".replace("/", "--")
     url = f"https://huggingface.co/{repo_id}/resolve/{quote(revision, safe='')}/{quote(filename)}"
-    return WeightsFile(name, url, size, sha256, license, used_by=used_by)
+    return WeightsFile(name, url, size, sha256, license, used_by, (repo_id, revision, filename))
 
 
 def weights_folder() -> Path:
@@ -143,7 +134,7 @@ def find_or_fetch(
     own = weights_folder() / entry.name
     if own.is_file():
         if not entry.is_pinned:
-            _check_owner(own)
+            private_folder(cache_root(), "weights")  # which refuses one that other users can write to
         verify_file(entry, own)
         return own
     if (shared := _usable_shared_copy(entry)) is not None:
@@ -209,14 +200,6 @@ def load_any_weights(
             if error.code != "weights-missing":
                 raise
     return load_weights(last, find_or_fetch(last, offline=offline, progress=progress))
-
-
-def _check_owner(path: Path) -> None:
-    """Refuse a file without a published sha256 that another user may have written: nothing but its place says what it is."""
-    if is_own_file(path) and not any(map(folder_risk, (cache_root(), weights_folder()))):
-        return
-    text = f"the weights {path} have no published sha256, and other users can write to them or their folder; remove the file"
-    raise WeightsError(text, code="weights-foreign", path=str(path))
 
 
 def _shared_copy(entry: WeightsFile) -> Path:

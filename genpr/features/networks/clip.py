@@ -23,13 +23,7 @@ from torch import Tensor, nn
 
 from genpr.errors import UsageError
 from genpr.features.extractor import TextEncoderInfo, TextProgress
-from genpr.features.networks.network import (
-    InputRule,
-    NetworkExtractor,
-    gray_levels,
-    misfit,
-    unknown_model,
-)
+from genpr.features.networks.network import InputRule, NetworkExtractor, gray_levels, misfit, unknown_model
 from genpr.features.registry import ExtractorName
 from genpr.features.resize import ResizeRule, find_rule, pillow_rule
 from genpr.features.weights import Weights, WeightsFile, hub_file

@@ -173,10 +173,8 @@ _SPATIAL_CHANNELS = 7
 class InceptionNetwork(nn.Module):
     """From normalized 299 x 299 images to the named layers, side by side.
 
-    "pool3" (2048), "mixed-6e" (768), "max-pool-2" (192) and "max-pool-1" (64) are averaged over the image. "spatial" (2023) is
-    the first 7 channels of 17 x 17 positions of the 1 x 1 branch of Mixed_6d, `mixed_6/conv` in the TensorFlow graph, which
-    sFID looks at (Nash et al. 2021), channels last as there. "softmax" (1008) has no bias in its logits, as in the Inception
-    Score.
+    "spatial" is the first 7 channels of 17 x 17 positions of the 1 x 1 branch of Mixed_6d, `mixed_6/conv` in the TensorFlow
+    graph, channels last (sFID, Nash et al. 2021). "softmax" has no bias in its logits, as in the Inception Score.
     """
 
     def __init__(self, layers: Sequence[str] = ("pool3",)) -> None:
