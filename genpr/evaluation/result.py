@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
 
 SCHEMA = 5
-_MAY_BE_NEGATIVE = {"seed"}
+_MAY_BE_NEGATIVE, _POSITIVE = {"seed"}, {"k", "n_counted", "pool"}
 _PACKAGES = (
     *("genpr", "torch", "torchvision", "numpy", "scipy", "pillow", "faiss-cpu", "open_clip_torch", "timm"),
 )
@@ -482,10 +482,11 @@ def result_of(record: Mapping[str, Any]) -> Result:
             check_value(name, value, "control value")
         for name, null in result.control.nulls.items():
             check_value(name, null, "control null")
-    _check_positive("the number of rows", (result.real.n, result.fake.n))
     for name, count in _counts(result):
-        if count < 0:
-            raise ValueError(f"{name} is {count}, and must not be negative")
+        if count < 0 or (count == 0 and name in _POSITIVE):
+            raise ValueError(f"{name} is {count}")
+    if min(result.real.n, result.fake.n) < 1:
+        raise ValueError("a side has no rows")
     return result
 
 
@@ -495,16 +496,10 @@ def _check_metric(name: str, metric: MetricValue) -> None:
     check_interval(name, metric.interval)
     for each in metric.replicates or ():
         check_interval(name, (each, each))
-    _check_positive(f"k, n_counted and pool of {name}", (metric.k, metric.n_counted, metric.pool))
     if metric.spread is not None and metric.spread < 0:
         raise ValueError(f"the spread of {name} is {metric.spread:g}, and must not be negative")
     if metric.replicates is not None and (len(metric.replicates) < 2 or len(metric.replicates) % 2):
         raise ValueError(f"{name} has {len(metric.replicates)} replicates, which come in pairs")
-
-
-def _check_positive(what: str, counts: tuple[int | None, ...]) -> None:
-    if any(count is not None and count < 1 for count in counts):
-        raise ValueError(f"{what} must be positive, not {counts}")
 
 
 def _counts(record: object, name: str = "") -> Iterator[tuple[str, int]]:
