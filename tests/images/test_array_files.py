@@ -26,9 +26,9 @@ def npy_bytes(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def write_member(path, data: bytes, key: str = "arr_0", compression: int = zipfile.ZIP_STORED):
-    with zipfile.ZipFile(path, "w", compression) as archive:
-        archive.writestr(f"{key}.npy", data)
+def write_member(path, data: bytes):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("arr_0.npy", data)
     return path
 
 
