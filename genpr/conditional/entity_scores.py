@@ -160,7 +160,7 @@ def score_entities(
     answers = [_read(row, lambda name: names.get(name) is not None) for row in rows]
     canonical = [names.match(answer.entities) if isinstance(answer, Answer) else None for answer in answers]
     unreadable = [
-        results.Unreadable(expectation.id, answer.reason, _beginning(row))
+        results.Unreadable(expectation.id, answer.reason, short(str(_given(row)), 200))
         for expectation, answer, row in zip(expectations.rows, answers, rows, strict=True)
         if isinstance(answer, Unreadable)
     ]
@@ -409,12 +409,9 @@ def _read(row: TableRow, known: Callable[[str], bool]) -> Answer | Unreadable:
         return found
     if isinstance(found, list | tuple | set | frozenset) and all(isinstance(name, str) for name in found):
         return Answer(() if len(found) == 1 and is_none(*found) else tuple(found), "list")
-    answer: Any = row.values.get("answer")
-    value = {"entities": found} if "found" in row.values else "" if answer is None else answer
-    return read_entities(value, known=known)
+    value = {"entities": found} if "found" in row.values else _given(row)
+    return read_entities("" if value is None else value, known=known)
 
 
-def _beginning(row: TableRow) -> str:
-    """How an answer begins."""
-    answer = row.values.get("found", row.values.get("answer", ""))
-    return answer[:200] if isinstance(answer, str) else short(repr(answer), 200)
+def _given(row: TableRow) -> object:
+    return row.values.get("found", row.values.get("answer"))
