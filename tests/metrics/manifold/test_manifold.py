@@ -65,6 +65,19 @@ def test_swapping_the_sets_swaps_precision_and_recall(case):
     assert precision_recall(fake, real) == (recall, precision)
 
 
+@pytest.mark.parametrize("case", feature_cases.names())
+def test_counts_move_with_the_rows(case, rng):
+    real, fake = feature_cases.make(case)
+    counts, order = KNNManifold.fit(real).count(fake), rng.permutation(len(fake))
+    assert KNNManifold.fit(rng.permutation(real)).count(fake[order]).tolist() == counts[order].tolist()
+
+
+def test_collapsed_fakes_have_precision_and_no_recall_and_the_reverse(rng):
+    wide, narrow = rng.normal(0, 3, (500, 8)), rng.normal(0, 0.1, (500, 8))
+    assert precision_recall(wide, narrow, k=3) == (1, 0)
+    assert precision_recall(narrow, wide, k=3) == (0, 1)
+
+
 @pytest.mark.slow
 def test_perfect_generator_scores_what_theory_says():
     """One draw at the size and width of the table in the README of prdc; coverage and density are closed forms."""
