@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import oracle
 import torch
+from feature_cases import make
 from numpy.typing import NDArray
 
 from genpr.metrics.manifold import memberships_of
@@ -22,7 +23,11 @@ KS = (1, 3, 5)
 REAL_TABLES = ("real_balls_per_fake", "fakes_per_real_ball")
 FAKE_TABLES = ("fake_balls_per_real", "reals_per_fake_ball")
 
-_FAMILIES: dict[str, Callable[[np.random.Generator], Sets]] = {}
+FAMILIES = (
+    *("integers", "off_center", "fakes_copy_reals", "outlier_in_both", "collapsed_fakes", "near_duplicates"),
+    *("tight_clumps", "one_column", "six_rows"),
+)
+"""Of `feature_cases`."""
 
 
 def counts_of(
@@ -76,24 +81,13 @@ def measure(real: NDArray, fake: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     return oracle.sq_distances(real, fake), *radii
 
 
-def counts_by_threads() -> dict[str, Counts]:
-    """`counts_of` by family, with two threads of torch and of FAISS, which may have an OpenMP each."""
+def counts_of_two_threads() -> Counts:
+    """Of the hard large sets, with two threads of torch and of FAISS, which may have an OpenMP each."""
     import faiss
 
     torch.set_num_threads(2)
     faiss.omp_set_num_threads(2)
-    counts = {name: counts_of(*make(name)) for name in names()}
-    return counts | {"hard": counts_of(*make_large("hard"))}
-
-
-def names() -> list[str]:
-    return list(_FAMILIES)
-
-
-@functools.cache
-def make(name: str) -> Sets:
-    real, fake = _FAMILIES[name](np.random.default_rng(11))
-    return real.astype(np.float32), fake.astype(np.float32)
+    return counts_of(*make_large("hard"))
 
 
 @functools.cache
@@ -120,58 +114,3 @@ def learned_like(rng: np.random.Generator, *sizes: int) -> Sequence[NDArray]:
     clusters = 2 * rng.normal(size=(6, 8))
     latent = [clusters[rng.integers(0, 6, n)] + rng.normal(size=(n, 8)) for n in sizes]
     return [z @ directions + 3 + 0.01 * rng.normal(size=(len(z), 300)) for z in latent]
-
-
-def _family(function: Callable[[np.random.Generator], Sets]) -> Callable[[np.random.Generator], Sets]:
-    _FAMILIES[function.__name__] = function
-    return function
-
-
-@_family
-def learned(rng):
-    return learned_like(rng, 400, 300)
-
-
-@_family
-def gaussian(rng):
-    return rng.normal(size=(500, 64)), rng.normal(size=(400, 64))
-
-
-@_family
-def integer_grid(rng):
-    return rng.integers(0, 4, (400, 5)), rng.integers(0, 4, (500, 5))
-
-
-@_family
-def third_of_fakes_are_copies(rng):
-    real = rng.normal(5, 0.05, (500, 48))
-    return real, rng.permutation(np.concatenate([real[:150], rng.normal(5, 0.05, (300, 48))]))
-
-
-@_family
-def outlier_among_reals(rng):
-    real, fake = rng.normal(0.03, 0.01, (500, 32)), rng.normal(0.03, 0.01, (300, 32))
-    real[199] = 1e4
-    return real, np.concatenate([real[:100], fake])
-
-
-@_family
-def all_fakes_identical(rng):
-    real = rng.normal(2, 1, (500, 24))
-    return real, real[[123]].repeat(400, axis=0)
-
-
-@_family
-def blobs_of_near_copies(rng):
-    centers = rng.normal(1, 1, (7, 40))
-    return [centers[rng.integers(0, 7, n)] + 1e-6 * rng.normal(size=(n, 40)) for n in (400, 300)]
-
-
-@_family
-def one_column(rng):
-    return rng.normal(size=(1000, 1)), np.round(rng.normal(size=(500, 1)), 1)
-
-
-@_family
-def as_few_as_can_be(rng):
-    return rng.normal(1, 1, (max(KS) + 1, 12)), rng.normal(1, 1, (max(KS) + 1, 12))
