@@ -180,9 +180,3 @@ def read_in_threads(source: ImageSource) -> dict[str, object]:
     items = list(source)
     with ThreadPoolExecutor(8) as pool:
         return dict(zip(names(items), pool.map(lambda item: item.read(), items), strict=True))
-
-
-# Members of archives ----------------------------------------------------------------------------------------
-
-MEMBERS = ["b.png", "a/c.JPG", "a-b.png", "a.png", "é.png", "B.webp"]
-IN_ORDER = sorted(MEMBERS, key=lambda name: name.encode())
