@@ -52,6 +52,11 @@ def features(name):
         real, fake = 5 + 0.05 * real, 5 + 0.05 * fake
     elif name == "integers":
         real, fake = (np.floor(2.2 * side[:, :5]) + 9 for side in (real, fake))
+    elif name == "mixed":  # rows with ties, and rows whose distances are rounded
+        real, fake = (
+            np.where(np.arange(len(side))[:, None] % 2, 5 + 0.05 * side, np.floor(2 * side))
+            for side in (real, fake)
+        )
     elif name == "copies":
         real, fake = real[rng.integers(0, 20, 171)], np.concatenate([real[:80], fake[:60] + 1e-7])
     elif name == "few":
@@ -75,19 +80,18 @@ def rows_of(side):
     }
 
 
-def scored(name, metrics, **options):
+def scored(name, metrics):
     """Everything about one pair of sets."""
     real, fake = features(name)
-    evidence = Evaluator(real, metrics=metrics, device="cpu", **options).evidence(fake)
+    evidence = Evaluator(real, metrics=metrics, device="cpu").evidence(fake)
     return told(evidence.result) | {"fake": rows_of(evidence.fake), "real": rows_of(evidence.real)}
 
 
 def scores(_folder):
     """Neighbors, of features with ties and without."""
     metrics = ["precision", "recall", "density", "coverage", "realism", "fd"]
-    found = {name: scored(name, metrics, control=name == "integers") for name in ("off-center", "integers")}
     few = genpr.score(*features("few"), metrics=["precision", "recall"], device="cpu", control=False)
-    return found | {"few": told(few)}
+    return {"mixed": scored("mixed", metrics), "few": told(few)}
 
 
 def every_score(_folder):

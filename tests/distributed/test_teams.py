@@ -138,7 +138,7 @@ def same(jobs, kind, sizes):
 
 def test_three_ranks_score_as_one_process_does_to_the_bit(jobs):
     same(jobs, "scores", [3])
-    found = jobs.found("scores-1")[0]["integers"]
+    found = jobs.found("scores-1")[0]["mixed"]
     assert found["metrics"]["precision"]["interval"] is not None
     assert found["control"]["n_real"] == 86
     assert len(found["fake"]["realism"]) == 140
