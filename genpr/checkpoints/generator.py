@@ -23,7 +23,7 @@ import inspect
 import math
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from genpr.checkpoints.options import SamplerOptions
 from genpr.errors import DataError, GenprError, ResourceError, UsageError
-from genpr.features.custom import evaluation_mode, networks_of
+from genpr.features.custom import evaluation_mode, networks_of, weights_sha256
 from genpr.features.user_code import load_object, signature_of, takes_device
 from genpr.images.arrays import ImageRange, levels_of
 from genpr.runtime import expanded, is_out_of_memory, resolve_device, state_guard
@@ -161,7 +161,7 @@ def _callable_route(generator: Callable[..., object], axis: str | None) -> Route
     return begin
 
 
-@dataclass(frozen=True)
+@dataclass
 class _StyleRoute:
     """A mapping and a synthesis; if `truncates`, w is moved towards its mean over normal z, one for each distinct label.
 
@@ -175,19 +175,14 @@ class _StyleRoute:
     label_name: str | None
     device: torch.device
     who: str
+    _known: tuple[tuple[str | None, ...], Tensor] | None = None
 
     def __call__(self, setting: Setting) -> Draw:
         psi = float(setting) if self.truncates else 1.0
-        group: Tensor | None = None
-        means: Tensor | None = None
-        if psi != 1:
-            distinct: list[Tensor | None] = [None]
-            if self.labels is not None:
-                found, group = torch.unique(self.labels, dim=0, return_inverse=True)
-                distinct = list(found)
-            means = torch.stack(
-                [self._mean(label) for label in distinct]
-            )  # anew, as weights may have changed
+        distinct, group = [None], None
+        if self.labels is not None:
+            distinct, group = torch.unique(self.labels, dim=0, return_inverse=True)
+        means = None if psi == 1 else self._means(distinct)
 
         def draw(latents: Tensor, labels: Tensor | None, start: int) -> object:
             w = self._map(latents, labels)
@@ -197,6 +192,13 @@ class _StyleRoute:
             return self.generator.synthesis(w)
 
         return draw
+
+    def _means(self, labels: Iterable[Tensor | None]) -> Tensor:
+        """Mean w of each label, anew unless the weights are known to be those of the last pass."""
+        weights = network_hashes(self.generator.mapping)
+        if self._known is None or not weights or self._known[0] != weights:
+            self._known = weights, torch.stack([self._mean(label) for label in labels])
+        return self._known[1]
 
     def _mean(self, label: Tensor | None) -> Tensor:
         """Mean w, (d,) or (num_ws, d), over the same latents for each label."""
@@ -232,6 +234,14 @@ def _label_parameter(mapping: Callable[..., object], *, needed: bool, who: str) 
         text = f"labels were given, but the mapping of {who} has no parameter `labels` or `c`"
         raise UsageError(text, code="generator-labels")
     return None
+
+
+def network_hashes(thing: object) -> tuple[str | None, ...]:
+    """Hashes of the weights of the networks of an object; empty where there are none, or where one cannot be hashed."""
+    try:
+        return tuple(weights_sha256(network) for network in networks_of(thing))
+    except ValueError:
+        return ()
 
 
 def find_route(

@@ -29,12 +29,12 @@ from genpr.checkpoints.generator import (
     generator_errors,
     inference_context,
     load_generator,
+    network_hashes,
     seed_noise,
     to_uint8,
 )
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.errors import DataError, UsageError
-from genpr.features.custom import networks_of, weights_sha256
 from genpr.features.options import takes_options
 from genpr.images.arrays import MOST_OUTSIDE, checked_range
 from genpr.images.datasets import CountedBatches
@@ -141,11 +141,7 @@ class Sampler:
             'z-clip'
         """
         chosen, loaded = self.options, self._loaded
-        try:
-            hashes = [weights_sha256(network) for network in networks_of(self.generator)]
-        except ValueError:  # one of them cannot be hashed
-            hashes = []
-        known = [each for each in hashes if each is not None]
+        known = [each for each in network_hashes(self.generator) if each is not None]
         return {
             "name": self.name,
             "n": self.n,

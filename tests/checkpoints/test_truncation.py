@@ -90,7 +90,19 @@ def test_w_is_moved_towards_the_mean_of_ten_thousand(num_ws, psi):
         assert torch.equal(run(style, 0.0, **options)[0], run(style, 0.0)[0])
 
 
-def test_the_mean_is_found_anew_in_every_pass():
+def test_the_mean_is_found_once_and_anew_when_the_weights_change():
+    style = Style(Curved())
+    drawn = sampler(style)
+    first, again = (torch.cat(list(drawn.images(psi))) for psi in (0.0, 0.0))
+    assert torch.equal(first, again)
+    assert sum(len(z) == 1000 for z in style.mapping.calls) == 10
+    with torch.no_grad():
+        style.mapping.linear.weight.mul_(2)
+    assert not torch.equal(torch.cat(list(drawn.images(0.0))), first)
+    assert sum(len(z) == 1000 for z in style.mapping.calls) == 20
+
+
+def test_a_mapping_without_weights_is_asked_every_time():
     factor = [1.0]
 
     class Plain:
