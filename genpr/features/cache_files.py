@@ -90,12 +90,10 @@ def shards_in(folder: Path) -> list[Path]:
 def choose_files(
     folders: Sequence[CacheFolder], *, max_size: int | None = None, used_before: float | None = None
 ) -> list[CacheFile]:
-    """The longest unused files, until `max_size` bytes are left, and those not used since a time; without limits, all."""
+    """The longest unused files, until `max_size` bytes are left, and those not used since a time."""
     files = sorted(
         (file for folder in folders for file in folder.files), key=lambda file: (file.used, file.path)
     )
-    if max_size is None and used_before is None:
-        return files
     left, chosen = sum(file.size for file in files), []
     for file in files:
         is_old = used_before is not None and file.used < used_before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from genpr.images.arrays import peek_array
 from genpr.images.datasets import BatchSource
 from genpr.images.decode import content_sha256, decode
 from genpr.images.folder import FileSource
-from genpr.images.item import ImageData, ImageSource, Item, printable
+from genpr.images.item import ImageData, ImageSource, printable
 from genpr.images.paths import expand, split_choice
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
@@ -161,7 +161,10 @@ class Pictures:
         for row in dict.fromkeys(rows):
             requested[self.names[row]].append(row)
         found: dict[int, Pixels] = {}
-        for item in self._items_called(requested) if requested else ():
+        items, names = iter(self.source), self.source.names()
+        if names is not None:  # no others are visited
+            items = self.source.pick(place for place, name in enumerate(names) if name in requested)
+        for item in items if requested else ():
             if item.name in requested:
                 with suppress(ImageError):
                     data = item.read()
@@ -174,13 +177,6 @@ class Pictures:
             if not requested:
                 break
         return found
-
-    def _items_called(self, requested: Collection[str]) -> Iterator[Item]:
-        """The images of some names, as long as they are requested; where names are known, no others are visited."""
-        names = self.source.names()
-        if names is None:
-            return iter(self.source)
-        return self.source.pick(place for place, name in enumerate(names) if name in requested)
 
     def _row_of(self, data: ImageData, rows: Sequence[int]) -> int:
         """Which of `rows`, which share a name, an image is; ImageError if it is none of them."""

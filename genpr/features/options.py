@@ -114,10 +114,6 @@ def parse_share(text: str) -> float:
     return value
 
 
-def _parse_alpha(text: str) -> str:
-    return DecodePolicy(alpha=text).alpha
-
-
 class SourceKeywords(TypedDict, total=False):
     """The fields of `SourceOptions` as keyword arguments."""
 
@@ -155,7 +151,7 @@ class SourceOptions:
     alpha: str = option(
         "drop",
         "Transparency: drop it, as reference loaders do, or lay white, black or #rrggbb behind it.",
-        parse=_parse_alpha,
+        parse=lambda text: DecodePolicy(alpha=text).alpha,
         metavar="drop|COLOR",
     )
     exif: Literal["ignore", "apply"] = option(

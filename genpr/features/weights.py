@@ -12,6 +12,7 @@ import os
 import pickle
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -224,13 +225,11 @@ def _usable_shared_copy(entry: WeightsFile) -> Path | None:
     path = _shared_copy(entry)
     if not path.is_file() or entry.size not in {None, path.stat().st_size}:
         return None
-    try:
-        digest = verify_file(entry, path)
-    except WeightsError:
-        return None
-    blob = path.resolve()  # which Hugging Face names by its sha256
-    is_named = blob.parent.name == "blobs" and re.fullmatch(r"[0-9a-f]{64}", blob.name)
-    return path if not is_named or blob.name == digest else None
+    with suppress(WeightsError):
+        digest, blob = verify_file(entry, path), path.resolve()  # which Hugging Face names by its sha256
+        if blob.parent.name != "blobs" or len(blob.name) != 64 or blob.name == digest:
+            return path
+    return None
 
 
 def _fetch(entry: WeightsFile, target: Path, progress: Progress | None) -> Path:

@@ -200,15 +200,6 @@ def test_weights_that_cannot_be_hashed_mean_no_key():
     assert (info.cache_key, info.weights_sha256) == (None, None)
 
 
-@pytest.mark.parametrize("declared", [3, ""])
-def test_a_key_is_a_text(declared):
-    extractor = Declared()
-    extractor.cache_key = declared
-    with pytest.raises(UsageError) as caught:
-        extractor_info(extractor)
-    assert caught.value.code == "custom-extractor"
-
-
 # Evaluation mode
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from genpr.errors import DataError, FeatureError, ImageError, UsageError
+from genpr.errors import DataError, FeatureError, ImageError
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, load_features, save_features
 
@@ -87,11 +87,3 @@ def test_damaged_and_unsuitable_files_are_refused(tmp_path):
     for name in ("cut.npy", "cut.npz", "empty.npy", "pickle.npy"):
         with pytest.raises(DataError):
             load_features(tmp_path / name)
-
-
-def test_output_path_is_checked(tmp_path):
-    features = FeatureSet(torch.ones(2, 3), "s")
-    with pytest.raises(UsageError, match=r"must end in \.safetensors"):
-        save_features(tmp_path / "f.npy", features)
-    with pytest.raises(UsageError, match="does not exist"):
-        save_features(tmp_path / "no" / "f.safetensors", features)
