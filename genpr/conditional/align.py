@@ -200,12 +200,9 @@ def _rank(
 ) -> _Ranked:
     """Images rank texts; and of each pair of image and text, the text ranks images."""
     images = features.features.float()
+    report = None if options.progress is None else partial(options.progress, "ranking")
     rank = partial(
-        rank_pools,
-        distractors=options.distractors,
-        seed=options.seed,
-        device=on.device,
-        progress=None if options.progress is None else partial(options.progress, "ranking"),
+        rank_pools, distractors=options.distractors, seed=options.seed, device=on.device, progress=report
     )
     units = assignment.unit_of_image, assignment.unit_of_text
     by_image = rank(images, vectors, assignment.of_image, units)
@@ -227,13 +224,8 @@ def _find_copies(
     source = SourceFeatures(opened, "training images", embedder, declared=(extractor,))
     source.require([extractor], minimum=2)
     train = source[extractor]
-    found = copy_detection(
-        images.features.float(),
-        train.features.float(),
-        threshold=threshold,
-        seed=embedder.options.seed,
-        device=embedder.device,
-    )
+    both = images.features.float(), train.features.float()
+    found = copy_detection(*both, threshold=threshold, seed=embedder.options.seed, device=embedder.device)
     return Copies(found, [train.name_of(row) for row in range(len(train))], _hashes(train))
 
 

@@ -108,16 +108,10 @@ class EntityOptions(EmbedOptions):
         metavar="FILE",
     )
     aliases: Words | None = option(
-        None,
-        "Names that mean the same entity (.csv of entity,alias,... or .json).",
-        parse=Path,
-        metavar="FILE",
+        None, "Names of the same entity (.csv of entity,alias,... or .json).", parse=Path, metavar="FILE"
     )
     exclude: Words | None = option(
-        None,
-        "Entities that must not be in any image (.txt, .csv, .json); part of the vocabulary.",
-        parse=Path,
-        metavar="FILE",
+        None, "Entities of the vocabulary that must not be in any image.", parse=Path, metavar="FILE"
     )
     calibrate_on: object = option(
         None,
@@ -126,7 +120,7 @@ class EntityOptions(EmbedOptions):
     )
     calibrate_expected: object = option(
         None,
-        "The entities that are in each of them, written as EXPECTED; what is not in its list is not there.",
+        "All entities that are in each of them, written as EXPECTED.",
         parse=Path,
         metavar="FILE",
     )

@@ -97,36 +97,32 @@ def _keys(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_LIST = re.compile(
+_LIST = re.compile(  # in keys and labels of the list
     r"(?<![\w'-])(?:"
     r"entity|entities|objects|items|found|present|detected|visible|identified|recognized|shown|seen|list|"
     r"answer"
     r")(?![\w'-])|实体|物体|物品|对象|列表|出现|发现|看到|包含|识别|检测"
 )
-"""In keys and labels of the list."""
-_DENIED = re.compile(
+_DENIED = re.compile(  # in names of what is absent or uncertain
     r"(?<![\w'-])(?:"
     r"no|not|cannot|can't|isn't|aren't|don't|doesn't|without|except|but|maybe|perhaps|possibly|neither|"
     r"nor|or|none|never|missing|absent"
     r")(?![\w'-])|没有|不存在|未出现|看不到|不在|不确定|可能是|或者"
 )
-"""In names of what is absent or uncertain."""
-_OTHER = re.compile(
+_OTHER = re.compile(  # in keys and labels of what is absent, was requested, or explains
     r"(?<![\w'-])(?:"
     r"non|excluded|lacking|invisible|unseen|undetected|false|n|wrong|nothing|unable|unlikely|hidden|"
     r"uncertain|unsure|expected|required|requested|prompt|query|explanations?|reasons?|reasoning|notes?|"
     r"comments?|descriptions?|thoughts?|confidence|scores?|analysis|summary|bbox|box|boxes"
     r")(?![\w'-])|未|没|無|无|不|缺|否|✗|❌|排除|可能|说明|解释|理由|原因|备注|描述|思考|分析|置信"
 )
-"""In keys and labels of what is absent, was requested, or explains."""
-_PROSE = re.compile(
+_PROSE = re.compile(  # in lines that are no names
     r"(?<![\w'-])(?:"
     r"i|i'm|i've|we|you|he|she|they|it's|its|is|are|was|were|there|there's|this|that|these|those|could|"
     r"would|should|shows|contains?|has|have|do|does|did|see|appears|seems|because|which|please|sorry|here|"
     r"list|title|retry|failed|error|exception|yes|true|ok|unknown|null"
     r")(?![\w'-])|我|你|图中|图片|画面|这是|可以看到|是一|因为|但是|抱歉|请|等$|^是$|^有$"
 )
-"""In lines that are no names."""
 _NONE = re.compile(
     r"(?:there (?:are|is) |the (?:image|picture|photo) contains )?(?:no (?:entity|entities|objects?|items?)|none|nothing|empty)"
     r"(?: (?:are |is |were |was )?(?:present|found|visible|identified|detected|of them|of the above))?"

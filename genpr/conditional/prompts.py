@@ -14,11 +14,8 @@ from genpr.images.folder import walk_files
 from genpr.images.item import plain_path, stem_of
 from genpr.limits import SMALL_TEXT_BYTES, TEXT_BYTES
 
-BESIDE = "beside"
-"""Stands for text files beside the images."""
-
-MAX_CHARACTERS = 2**16
-"""Most characters of one prompt; a longer text is another kind of file."""
+BESIDE = "beside"  # stands for text files beside the images
+MAX_CHARACTERS = 2**16  # of one prompt; a longer text is another kind of file
 
 _FORMAT = TableFormat(
     what="prompts",
@@ -32,11 +29,8 @@ _FORMAT = TableFormat(
 )
 
 
-Captions: TypeAlias = tuple[str, ...]
-"""All prompts of one image: one or more."""
-
-Prompts: TypeAlias = ImageValues[Captions]
-"""Prompts of one set of images."""
+Captions: TypeAlias = tuple[str, ...]  # all prompts of one image: one or more
+Prompts: TypeAlias = ImageValues[Captions]  # of one set of images
 
 
 def open_prompts(prompts: object, images: object) -> Prompts:

@@ -45,6 +45,7 @@ from genpr.notices import Notice, notice
 DETECTED = 0.3  # least score of a detection that counts, as in GenEval (Ghosh et al. 2023)
 TEMPLATE = "a photo of a {}."  # the sentence around a name for encoders of text
 ClassifierSpec = str | Detector | FeatureExtractor  # as users name or give it
+Scorer = Callable[[FeatureSet], Tensor]  # features of images -> scores of entities, float64 (n, E)
 _POOR = 0.75
 
 
@@ -147,8 +148,8 @@ class _Classifier:
     classes: tuple[str, ...] | None  # of a detector; None for a pair of encoders, which classify by any name
     embedder: Embedder
 
-    def scorer(self, vocabulary: Vocabulary) -> Callable[[FeatureSet], Tensor]:
-        """Turns features into scores of the entities, float64 (n, E); loads the text encoder."""
+    def scorer(self, vocabulary: Vocabulary) -> Scorer:
+        """Scores entities, for which it loads the text encoder."""
         if self.classes is not None:
             columns = _class_columns(vocabulary, self.classes)
             # The best score, where an entity is several classes.
@@ -218,11 +219,7 @@ class _Embedded:
 
 
 def _embedded(
-    opened: OpenedInput,
-    role: str,
-    expectations: Expectations,
-    classifier: _Classifier,
-    scorer: Callable[[FeatureSet], Tensor],
+    opened: OpenedInput, role: str, expectations: Expectations, classifier: _Classifier, scorer: Scorer
 ) -> _Embedded:
     """Embed images, and match them with expectations; those of unusable images are left out."""
     features, rows = embed_matched(opened, role, expectations.table, classifier.space, classifier.embedder)

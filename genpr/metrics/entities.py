@@ -145,8 +145,7 @@ class _Table:
     def sizes_of(self, name: str) -> tuple[int, int]:
         """Independent images or groups that a metric rests on, and the single decisions about entities or images in them.
 
-        Entities that few images expect weigh as much as others in an average over entities, which then rests on fewer (Kish
-        1965, "Survey Sampling").
+        Averages over entities, of which rare ones weigh as much, rest on fewer (Kish 1965, "Survey Sampling").
         """
         kind = name.removeprefix("micro_").removeprefix("macro_")
         known = ~self.values[kind].isnan()
