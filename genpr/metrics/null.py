@@ -56,8 +56,12 @@ def calibrated_clipped_coverage(raw: ArrayLike, n_real: int, n_fake: int, k: int
     at most 2 / n_fake.
     """
     good = np.arange(most * n_fake + 1)
-    # By what is missing to 1, which is precise however small.
-    found: Floats = np.interp(np.asarray(raw, dtype=np.float64) - 1.0, -_shortfall(n_real, good, k), good)
+    # By what is missing to 1, which is precise however small. np.interp rounds once more than a division does.
+    wanted, curve = np.asarray(raw, dtype=np.float64) - 1.0, -_shortfall(n_real, good, k)
+    low = np.searchsorted(curve[:-1], wanted, side="right") - 1
+    with np.errstate(divide="ignore", invalid="ignore"):  # from the null on
+        between = (wanted - curve[low]) / (curve[low + 1] - curve[low])
+    found: Floats = np.where(wanted < curve[-1], low + between, good[-1])
     return found / n_fake
 
 
