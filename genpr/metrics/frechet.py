@@ -167,7 +167,7 @@ def _matrix(side: Tensor | Gaussian) -> Tensor:
 
 def _half(side: Tensor | Gaussian, device: torch.device) -> _Half:
     if isinstance(side, Gaussian):
-        mean, covariance = side.mean.to(device), side.covariance.to(device)
+        mean, covariance = (part.to(device, torch.float64) for part in (side.mean, side.covariance))
         return _Half(mean, covariance.trace(), _factor(covariance, side.n))
     return _half_of_rows(side, None, device)
 

@@ -39,6 +39,8 @@ def test_commuting_covariances(rng):
     assert frechet_distance(gaussian(np.diag(a)), gaussian(np.diag(b), shift)) == pytest.approx(
         expected, rel=1e-13
     )
+    plain = Gaussian(torch.zeros(20), torch.diag(torch.from_numpy(a).float()))  # float32
+    assert frechet_distance(plain, gaussian(np.diag(b), shift)) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("d", [2, 17, 120])
