@@ -364,7 +364,7 @@ def fitted_centers(part: Tensor, count: int, *, seed: int) -> Tensor:
         rows.shape[1],
         count,
         niter=_STEPS,
-        seed=seed,
+        seed=seed % 2**31,  # FAISS takes a C int
         min_points_per_centroid=1,
         max_points_per_centroid=len(rows),
     )

@@ -101,6 +101,7 @@ def test_p_is_the_place_among_random_labelings():
     expected, p = excess_by_relabeling(is_real, count, seed=0)
     assert expected == pytest.approx([30, 10], abs=0.6)
     assert (p > 0.3).all()
+    assert excess_by_relabeling(is_real, count, seed=1)[0].tolist() != expected.tolist()
     assert excess_by_relabeling(group == 1, count, seed=0)[1].tolist() == [1, 1 / 500]
 
 
@@ -198,7 +199,7 @@ def test_at_most_so_many_of_each_set_are_used_and_rows_are_those_of_all(draw):
     kinds, theirs = np.arange(600) % KINDS, np.delete(np.arange(KINDS), 3)[np.arange(300) % 9]
     real, fake = draw(kinds, 1), draw(theirs, 2)
     labels = [f"kind {kind}" for kind in kinds]
-    found = modes_of(real, fake, most=200, real_labels=labels, seed=2)
+    found = modes_of(real, fake, most=200, real_labels=labels, seed=2**31 + 2)
     assert (found.n_real, found.n_fake) == (200, 200)
     assert found.missed[0].is_significant
     assert {labels[row] for row in found.missed[0].rows} == {"kind 3"}
