@@ -127,8 +127,9 @@ def test_scores_on_the_same_reals_are_compared_in_pairs(rng):
     assert found.verdict == "distinguishable"
     assert found.value == pytest.approx(0.01)
     assert found.interval.low + found.interval.high == pytest.approx(0.02)
-    apart = difference(a, replace(b, real_identity="def"))
-    assert apart.pairing == "unpaired"
+    for changed in ({"n_real": 99}, {"seed": 1}, {"real_identity": None}, {"real_identity": "def"}):
+        apart = difference(a, replace(b, **changed))
+        assert apart.pairing == "unpaired"
     assert apart.verdict == "not distinguishable"
     half = stats.t.ppf(0.975, 25) * math.hypot(standard_error(a.replicates), standard_error(b.replicates))
     assert apart.interval.high - apart.interval.low == pytest.approx(2 * half)
