@@ -57,10 +57,14 @@ def _check(case: str, kind: str, engine) -> None:
             y,
             real_sq_radii=torch.from_numpy(of_real),
             fake_sq_radii=torch.from_numpy(of_fake),
+            smallest_of=1,
             ties=ties,
             engine=engine,
         )
         assert counts.real_balls_per_fake.dtype == torch.int64
+        inside = oracle.memberships(expected.sq, of_real[1], ties)
+        smallest = np.where(inside, of_real[1][:, None], np.inf).min(axis=0)
+        assert counts.smallest_real_ball.tolist() == smallest.tolist()
         _assert_counts(counts, expected.sq, of_real, of_fake, ties)
 
 
