@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,19 +121,22 @@ def _shape_coordinates(x: Tensor, y: Tensor, z: dict[str, Tensor]) -> tuple[Tens
     return (cos * moved_x + sin * moved_y) / size * stretch, (cos * moved_y - sin * moved_x) / size / stretch
 
 
+_LEAST_SHARE = 1e-15  # of a kind that can change a pixel
+
+
 def _shape_distance(u: Tensor, v: Tensor, shares: Tensor) -> Tensor:
     """Signed distance (n, h, w) to a blend of all kinds, made about equal in area."""
-    radius = torch.hypot(u, v)
-    distances = (
-        radius - 1,
-        torch.maximum(u.abs(), v.abs()) - 0.88,
-        _star_distance(u, v, points=3, outer=1.45, inner=0.725),
-        _star_distance(u, v, points=5, outer=1.5, inner=0.63),
-        (radius - 0.85).abs() - 0.3,
+    distances: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
+        lambda u, v: torch.hypot(u, v) - 1,
+        lambda u, v: torch.maximum(u.abs(), v.abs()) - 0.88,
+        partial(_star_distance, points=3, outer=1.45, inner=0.725),
+        partial(_star_distance, points=5, outer=1.5, inner=0.63),
+        lambda u, v: (torch.hypot(u, v) - 0.85).abs() - 0.3,
     )
-    blend = torch.zeros_like(radius)
+    blend = torch.zeros_like(u)
     for share, distance in zip(shares.unbind(1), distances, strict=True):
-        blend += share[:, None, None] * distance
+        drawn = share > _LEAST_SHARE
+        blend[drawn] += share[drawn, None, None] * distance(u[drawn], v[drawn])
     return blend
 
 
