@@ -168,7 +168,8 @@ def install_signal_handlers(report: SignalReport) -> None:
         report.end_process(number)
 
     os.register_at_fork(after_in_child=forget)
-    threading.Thread(target=wait, name="genpr-signals", daemon=True).start()
+    with contextlib.suppress(RuntimeError):  # no thread can be started: a command that needs one reports it
+        threading.Thread(target=wait, name="genpr-signals", daemon=True).start()
     for number in answered:
         signal.signal(number, raise_once)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)

@@ -116,6 +116,21 @@ def test_light_commands_import_no_torch(files, tmp_path):
         assert part in done.stderr.splitlines()[-1]
 
 
+NO_THREADS = """
+import sys, threading
+from genpr.__main__ import main
+def start(thread):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = start
+main()
+"""
+
+
+def test_what_needs_no_thread_runs_where_none_can_be_started(files):
+    done = started(sys.executable, "-c", NO_THREADS, "list", "metrics", folder=files)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_who_waits_for_other_processes_says_so(waiting):
     """The variables of a training may be left over in the environment of what it starts."""
     said = waiting.stderr.readline()
