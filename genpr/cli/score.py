@@ -53,9 +53,9 @@ def command(
     """Score the images in FAKE against those in REAL.
 
     REAL and FAKE are folders of images (searched to any depth), .zip or .tar archives of images, .npz files
-    with uint8 images in arr_0, .parquet files or folders of them, lists of files (.txt, or - for standard
-    input), or feature files (.npy, or .safetensors as `genpr features` writes them). A pattern in quotes, such
-    as 'shards/*.tar' or 'real_{1..8}.safetensors', is one source.
+    with uint8 images in arr_0, .parquet files or folders of them, lists of files (.txt), or feature files
+    (.npy, or .safetensors as `genpr features` writes them). A pattern in quotes, such as 'shards/*.tar' or
+    'real_{1..8}.safetensors', is one source.
     """
     protocols = tuple(dict.fromkeys(protocols))
     options, classes = replace(options, labels=labels.chosen()), labels.classes()
