@@ -51,6 +51,7 @@ def test_the_json_says_all(genpr, cached):
     ("options", "left"),
     [
         (["--older-than", "30d"], 1),
+        (["--older-than", "41d"], 2),
         (["--older-than", "7w", "--max-size", "1GB"], 2),
         (["--max-size", "0"], 0),
     ],

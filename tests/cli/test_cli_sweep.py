@@ -61,9 +61,12 @@ def test_a_goal_that_no_setting_reaches_exits_5(genpr, points):
     assert code == 5
     assert "best (highest precision with recall at least 0.999): no setting reaches it" in out
     assert "missed: no setting has highest precision with recall at least 0.999" in err
-    code, out, _ = genpr("sweep", *points, *QUICK, "--maximize", "precision", "--at-least", "recall=0.2")
+    np.save("far.npy", np.load("p1.0.npy") + 50)
+    goal = ("--maximize", "precision", "--at-least", "recall=0.2")
+    code, out, _ = genpr("sweep", *points, "2=far.npy", *QUICK, *goal)
     assert code == 0
     assert "psi = 0.6" in out
+    assert [line.split()[0] for line in out.splitlines() if line.endswith(" dominated")] == ["2"]
 
 
 def test_a_generator_is_swept(genpr, tmp_path, write_images, monkeypatch):

@@ -12,12 +12,12 @@ from genpr.checkpoints import watch
 
 @pytest.fixture
 def run(tmp_path, rng, monkeypatch):
-    """A folder with three sets of features of growing quality, and the reals beside it; the working folder."""
+    """A folder with three sets of features, the best of which is the second, and the reals beside it; the working folder."""
     monkeypatch.chdir(tmp_path)
     np.save("real.npy", rng.normal(size=(40, 3)))
     folder = tmp_path / "run"
     folder.mkdir()
-    for number, scale in ((1, 0.2), (2, 0.5), (10, 0.9)):
+    for number, scale in ((1, 0.2), (2, 0.9), (10, 0.5)):
         np.save(folder / f"epoch_{number}.npy", scale * rng.normal(size=(40, 3)))
     return folder
 
@@ -39,8 +39,9 @@ def test_a_line_per_score_on_stderr_and_the_table_on_stdout(genpr, run):
     assert all(len(line) <= 80 for line in table)
     assert table[0].split() == ["source", "images", "precision", "recall", "density", "coverage", "f1"]
     (best,) = [line for line in table if line.endswith(" best")]
-    assert table[-1].startswith(f"best by f1 (higher is better): {best.split()[0]}, ")
-    assert json.loads((run / "best.json").read_text())["name"] == best.split()[0]
+    assert best.startswith("epoch_2.npy")
+    assert table[-1].startswith("best by f1 (higher is better): epoch_2.npy, ")
+    assert json.loads((run / "best.json").read_text())["name"] == "epoch_2.npy"
 
 
 def test_the_numbers_are_those_of_score(genpr, run):

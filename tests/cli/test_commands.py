@@ -184,6 +184,8 @@ score real fake GABOR --fail-under coverage=0                                   
 score real.npy real.npy --fail-under precision=1                                       0
 score real fake GABOR --fail-under recall=1.01 --fail-under density=0                  5
 score real fake GABOR --metrics fd --fail-over fd=1000                                 0
+score real.npy real.npy --metrics fd --fail-over fd=0                                  0
+entities expected.csv answers.jsonl --fail-over entity.failure_rate=0                  0
 score real fake GABOR --metrics fd --fail-over fd=0.001                                5
 score real.npy fake.npy --held-out more.npy --fail-under c_t=-50 --fail-over c_t=50    0
 score real.npy fake.npy --held-out more.npy --fail-under c_t=50                        5

@@ -82,4 +82,5 @@ def test_verify_hashes_every_file_and_reports_each(genpr):
     assert f"sha256 {DIGEST[:8]}..." in bad
     assert len(out.splitlines()) == 2
     assert genpr("weights", "verify", "tiny")[0] == 0
+    assert genpr("weights", "verify", "small", "tiny")[0] == 4
     assert genpr("weights", "verify", "smaller")[0] == 4

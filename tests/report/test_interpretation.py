@@ -100,6 +100,10 @@ def test_bad_images_that_cover_nothing_are_not_counted_as_missing_variety():
     """A fifth as many good fakes cover (1 - 1.2^-5) / (1 - 2^-5) of what all would, not all of it."""
     summary = found(0.2, 1.0, coverage=(1 - 1.2**-5) / (1 - 2**-5), arm=0.01).summary
     assert "reaches all of the variety" in summary
+    covered = (1 - 1.05**-5) / (1 - 1.25**-5)  # by a fifth of a quarter as many fakes
+    result = a_result({"precision": 0.2, "recall": 1.0, "coverage": covered}, arm=0.01)
+    few = replace(result, fake=replace(result.fake, n=250))
+    assert "reaches all of the variety" in interpret(few).summary
 
 
 @pytest.mark.parametrize("code", ["near-copies", "copied-reals", "shrinkage", "outlier-dominance"])

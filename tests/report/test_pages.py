@@ -26,12 +26,13 @@ from page_results import (
 )
 from rich.cells import cell_len
 
+import genpr
 from genpr.errors import UsageError
 from genpr.evaluation.compare import compare, load_results
 from genpr.evaluation.result import result_of
 from genpr.notices import Notice
 from genpr.report.compare_page import compare_report
-from genpr.report.detail_tables import detail_tables, result_text
+from genpr.report.detail_tables import class_table, detail_tables, result_text
 from genpr.report.page import Gallery, Picture
 from genpr.report.score_page import html_report, metric_rows
 
@@ -149,6 +150,18 @@ def test_details_are_given_the_worst_first():
     assert detail_tables(a_result()) == []
 
 
+def test_of_many_classes_the_worst_and_the_best_are_shown(rng):
+    labels = [f"class {number % 7}" for number in range(84)]
+    real, fake = rng.normal(size=(2, 84, 3))
+    known = {"real_labels": labels, "fake_labels": labels, "min_per_class": 12}
+    scores = genpr.Evaluator(real, control=False, intervals=False).score_classes(fake, **known)
+    names, table = [each.label for each in scores.classes], class_table(scores, 4)
+    averages = ["macro average", "micro average", "perfect (macro)"]
+    assert [row[0] for row in class_table(scores, 3).rows][:5] == [*names[:3], "(3 between)", names[-1]]
+    assert [row[0] for row in table.rows] == [*names, *averages]
+    assert "its fakes for precision and density; its reals for recall and coverage" in table.lines[1]
+
+
 @pytest.mark.parametrize("name", [*HOSTILE[:-1], "猫" * 100], ids=range(len(HOSTILE)))
 def test_text_of_hostile_names_fits_80_columns(name):
     text = result_text(an_asked_result(name, mixed=True))
@@ -185,4 +198,6 @@ def test_metrics_of_other_families_have_a_table_of_their_own():
     assert (test["null"], test["line"][3]) == ("0.9000", 75.0)  # .9 of 1.2
     assert rows["entity.failure_rate"]["better"] == "less"
     assert rows["alignment.clip_score"]["line"] is None
+    (beyond,) = metric_rows(a_result({"density": 3.0}), ["density"])
+    assert beyond["line"] == [100.0, 100.0, 100.0, 83.33]
     assert "1,000 images, 1,000 prompts" in unescape(html_report(result))

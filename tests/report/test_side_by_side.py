@@ -42,6 +42,8 @@ def test_rows_are_of_the_same_latents():
         for psi, picture in zip((0.5, 1.0), pictures, strict=True):
             wanted = int(levels(drawn.latents[row : row + 1], psi=psi)[0, 0, 0, 0])
             assert abs(gray(picture.data) - wanted) <= 2
+    noisy = side_by_side({"a": drawn.images(0.5), "b": sampler(batch_size=5).images(0.5)}, rows=1)
+    assert noisy.sentence == "Each row shares one latent, with different noise."
 
 
 @pytest.mark.parametrize(
