@@ -5,14 +5,14 @@ genpr expands patterns itself, so that thousands of shards fit on a command line
 
 from __future__ import annotations
 
-import glob
+import fnmatch
 import os
 import re
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-from genpr.errors import UsageError
+from genpr.errors import DataError, UsageError
 
 _MOST_PATHS = 1_000_000  # of one pattern
 _GROUP = re.compile(r"\{([^{}]*)\}")
@@ -25,7 +25,7 @@ def expand(text: str) -> tuple[Path, ...] | None:
     """The existing paths that a pattern stands for, ordered by their bytes; None if the text is no pattern but a path.
 
     `{000..127}` and `{a,b}` are expanded as in bash; `*`, `?` and `[]` as by `glob`, without hidden files. What exists
-    under that very name is a path.
+    under that very name is a path. A folder that cannot be listed is an error.
     """
     if not text or os.path.lexists(text):
         return None
@@ -101,12 +101,30 @@ def _existing(alternatives: Sequence[str], text: str) -> tuple[Path, ...]:
 
 
 def _matches(pattern: str) -> list[str]:
-    """The paths that match a pattern without braces; the first parts of it that exist as they are written are no pattern."""
-    parts = Path(pattern).parts
-    ends = range(len(parts) - 1, 0, -1)
-    known = next((end for end in ends if os.path.lexists(Path(*parts[:end]))), 0)
-    base = glob.escape(str(Path(*parts[:known]))) if known else ""
-    return glob.glob(os.path.join(base, *parts[known:]))  # noqa: PTH118, PTH207 - keeps how paths are spelt
+    """The paths that match a pattern without braces; a part of it that exists as it is written is no pattern."""
+    bases = [""]
+    for part in Path(pattern).parts:
+        matcher, found = re.compile(fnmatch.translate(part)), list[str]()
+        for base in bases:
+            path = os.path.join(base, part)  # noqa: PTH118 - a Path would lose how it is spelt
+            if os.path.lexists(path):
+                found.append(path)
+            elif _WILD.search(part):
+                names = (name for name in _names_in(base) if part[0] == "." or name[0] != ".")
+                found += [os.path.join(base, name) for name in names if matcher.match(name)]  # noqa: PTH118
+        bases = found
+    return bases
+
+
+def _names_in(folder: str) -> list[str]:
+    """The names in a folder; none in what is no folder, or leads to nothing."""
+    try:
+        return os.listdir(folder or ".")  # noqa: PTH208 - names, as they are sorted and joined
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        text = f"{folder}: the folder cannot be listed ({error.strerror}), so what matches would be missing"
+        raise DataError(text, code="unreadable", path=folder) from error
 
 
 def check_there(text: str) -> None:

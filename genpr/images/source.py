@@ -81,6 +81,8 @@ def _open_several(several: Sequence[Path], text: str, name: str, choice: str | N
         message = f"the pattern {text!r} names different kinds of things: {found}; make it narrower"
         raise UsageError(message, code="mixed-kinds", path=text)
     if kinds.keys() == {_IMAGE}:
+        if choice is not None:
+            raise _no_column(text, choice)
         return FileSource(name, Path(), tuple(map(str, several)))
     return joined(name, several, lambda path: _open_one(str(path), str(path), choice))
 
@@ -108,8 +110,7 @@ def _open_file(path: Path, name: str, choice: str | None, *, is_regular: bool) -
     if suffix == ".parquet" and is_regular:
         return open_parquet(path, name, choice)
     if choice is not None:
-        text = f"{path} has no columns, so none can be chosen with '#{choice}'"
-        raise UsageError(text, code="no-column", path=str(path))
+        raise _no_column(str(path), choice)
     if suffix in _UNSAFE_SUFFIXES and is_regular:
         text = f"{path}: {suffix} files can execute code when they are loaded, so genpr never does; save images as .npz"
         raise ResourceError(text, code="unsafe-format", path=str(path))
@@ -121,6 +122,11 @@ def _open_file(path: Path, name: str, choice: str | None, *, is_regular: bool) -
     if not is_regular:  # reading a pipe or a device may never end
         kind = "neither a folder nor a regular file"
     raise UsageError(f"{path} is {kind}; needed is {_ACCEPTED}", code="source-kind", path=str(path))
+
+
+def _no_column(text: str, choice: str) -> UsageError:
+    message = f"{text} has no columns, so none can be chosen with '#{choice}'"
+    return UsageError(message, code="no-column", path=text)
 
 
 def _kind_of(path: Path) -> str:

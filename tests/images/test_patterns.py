@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -68,15 +69,34 @@ def test_a_name_that_exists_is_no_pattern(here):
     for name in ("[v1]/a.tar", "s{1,2}.tar", "*.tar"):
         assert expand(name) is None
     assert found("[v1]/*.tar") == ["[v1]/a.tar"]
+    assert found("?v1]/*.tar") == ["[v1]/a.tar"]
+    assert found("*/[a].tar") == ["[v1]/a.tar", "v/a.tar"]
+    Path("v/[a].tar").touch()
+    assert found("*/[a].tar") == ["[v1]/a.tar", "v/[a].tar"]
     Path("b{0..1}").symlink_to("nowhere")
     assert expand("b{0..1}") is None
 
 
-@pytest.mark.parametrize("pattern", ["s/*.zip", "s/{00..99}.tar", "nowhere/*.tar", "s/a.tar/*"])
+@pytest.mark.parametrize("pattern", ["s/*.zip", "s/{00..99}.tar", "nowhere/*.tar", "s/a.tar/*", "n\0/*.tar"])
 def test_a_pattern_without_a_match_is_named(here, pattern):
     here("s/a.tar")
     error = raised(UsageError, expand, pattern)
     assert (error.code, error.path) == ("path-not-found", pattern)
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error_and_not_a_smaller_set(here, monkeypatch):
+    here("a/x.tar", "locked/x.tar")
+    for name in ("listdir", "scandir"):
+        listed = getattr(os, name)
+
+        def denied(path, listed=listed):
+            if os.fspath(path).startswith("locked"):
+                raise PermissionError(13, "Permission denied")
+            return listed(path)
+
+        monkeypatch.setattr(os, name, denied)
+    error = raised(DataError, expand, "*/*.tar")
+    assert (error.code, error.path) == ("unreadable", "locked")
 
 
 def test_missing_shards_are_counted_and_the_first_is_named(here):
@@ -120,7 +140,9 @@ def test_a_sign_in_the_name_of_a_file_is_part_of_it(here, make_zip):
     make_zip({"a.png": PNG}, name="issue#9.zip")
     assert len(open_source("issue#9.zip")) == 1
     assert raised(UsageError, open_source, "issue#8.zip").code == "path-not-found"
-    assert raised(UsageError, open_source, "issue*.zip#image").code == "no-column"
+    here("a/1.png")
+    for pattern in ("issue*.zip#image", "a/*#1.png"):
+        assert raised(UsageError, open_source, pattern).code == "no-column"
 
 
 # Several containers as one source ---------------------------------------------------------------------------
