@@ -92,7 +92,7 @@ def checked_range(image_range: Sequence[float] | None) -> ImageRange | None:
         return None
     try:
         low, high = map(float, image_range)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         low = high = math.nan
     if not -math.inf < low < high < math.inf:
         needed = "two numbers, black and white, the lower first, such as (-1, 1)"
@@ -160,14 +160,15 @@ class Header:
 class ArrayFileSource(IndexedSource):
     """The images in a .npy file, or in `arr_0` of an .npz file, in array order; the first begins at `start`.
 
-    They are read in batches of about 1 MB by the iterating thread, and never mapped into memory: a file that is cut short
-    meanwhile would end the process without a message.
+    `state` differs after the file was written to or replaced. Images are read in batches of about 1 MB by the iterating
+    thread, and never mapped into memory: a file that is cut short meanwhile would end the process without a message.
     """
 
     name: str
     path: Path
     shape: tuple[int, ...]
     start: int
+    state: tuple[int, ...]
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -179,6 +180,8 @@ class ArrayFileSource(IndexedSource):
         with _opened(self.path) as (file, _):
             file.read(self.start)  # a stored member whose first access is a seek is not checked by its CRC
             for number, group in groupby(indices, key=lambda index: index // rows):
+                if _state_of(self.path) != self.state:
+                    raise ValueError("it was changed after it was opened")
                 first = number * rows
                 file.seek(self.start + first * math.prod(image_shape))
                 batch = _read_uint8(file, (min(rows, len(self) - first), *image_shape))
@@ -217,6 +220,7 @@ def _check_key(archive: zipfile.ZipFile, path: Path) -> None:
 def open_array_file(path: Path, name: str) -> ArrayFileSource:
     """Check the header of a .npy file, or of `arr_0` in an .npz file; pixels are read when they are requested."""
     with _opened(path) as (file, size):
+        state = _state_of(path)
         header = read_header(file)
         if header.dtype.hasobject:
             text = f"{name} {_OBJECTS}; save the images as one uint8 array (n, h, w, 3)"
@@ -231,7 +235,12 @@ def open_array_file(path: Path, name: str) -> ArrayFileSource:
             raise ValueError(
                 f"shape {header.shape} declares {header.total_bytes:,} bytes, and it has {size:,}"
             )
-    return ArrayFileSource(name, path, header.shape, header.size)
+    return ArrayFileSource(name, path, header.shape, header.size, state)
+
+
+def _state_of(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def peek_array(path: Path | str) -> tuple[tuple[int, ...], np.dtype[Any]] | None:

@@ -191,6 +191,23 @@ def test_an_npy_that_is_cut_while_it_is_read_is_an_error(tmp_path, rng, kept):
     assert caught.value.code == "array-damaged"
 
 
+@pytest.mark.parametrize("suffix", ["npz", "npy"])
+def test_an_array_file_that_is_written_to_while_it_is_read_is_an_error(tmp_path, monkeypatch, suffix):
+    """As by a sampler that fills a mapped file, whose last images are zeros until then."""
+    monkeypatch.setattr(arrays, "_BATCH_BYTES", 1)
+    path = tmp_path / f"x.{suffix}"
+    np.save(path, IMAGES) if suffix == "npy" else np.savez(path, IMAGES)
+    items = iter(open_source(path))
+    next(items).read()
+    with path.open("r+b") as file:
+        file.seek(-60, os.SEEK_END)
+        file.write(b"\1")
+    os.utime(path, ns=(0, 0))  # for file systems of coarse times
+    with pytest.raises(DataError) as caught:
+        next(items)
+    assert caught.value.code == "array-damaged"
+
+
 def test_chosen_images_of_an_npy_are_read_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(arrays, "_BATCH_BYTES", 2 * IMAGES[0].nbytes)
     for save, name in ((np.save, "x.npy"), (np.savez_compressed, "x.npz")):
