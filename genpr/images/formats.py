@@ -16,11 +16,12 @@ _ACCEPTED: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xd8\xff", "JPEG"),
     (b"GIF87a", "GIF"),
     (b"GIF89a", "GIF"),
-    (b"BM", "BMP"),
     (b"II*\0", "TIFF"),  # no BigTIFF, of which Pillow and libtiff have different ideas
     (b"MM\0*", "TIFF"),
 )
-_PNM = re.compile(rb"P(?:[1-6]|[Ff]\s)[\s#]?")
+# These begin as text may, such as a list of files in "P1/" or "BM/".
+_PNM = re.compile(rb"P[1-6Ff][\s#]")
+_BMP = re.compile(rb"BM.{12}.\0\0\0", re.DOTALL)  # then the size of the second header
 
 # Parsers in Python take a microsecond or more for a piece of a few bytes, and keep many of them. Files of images have
 # some dozens of pieces, and at most one for every few hundred bytes of pixels.
@@ -54,6 +55,8 @@ def image_format(data: bytes) -> str | None:
         size = min(int.from_bytes(data[:4], "big"), 256)
         brands = {data[8:12], *(data[at : at + 4] for at in range(16, size, 4))}
         return "AVIF" if brands & {b"avif", b"avis"} else None
+    if _BMP.match(data):
+        return "BMP"
     return "PPM" if _PNM.match(data) else None
 
 
