@@ -120,6 +120,14 @@ def test_arrays_are_no_larger_than_their_files(tmp_path, shape, kind):
     assert caught.value.code in {"file-damaged", "feature-shape", "npy-damaged", "label-kind"}
 
 
+@pytest.mark.parametrize("read", [open_source, load_features])
+def test_the_header_of_an_array_claims_no_gigabytes(tmp_path, read):
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"\x93NUMPY\2\0" + b"\xff" * 4 + bytes(64))
+    with little_memory(), pytest.raises(DataError):
+        read(path)
+
+
 @pytest.mark.parametrize(
     "text",
     ['{"a":' * 100_000, "[" * 100_000, "9" * 100_000, '{"a": ' + "9" * 5000 + "}"],

@@ -211,6 +211,7 @@ HOSTILE = {
     "large size": header(size=b"\x80" + (9 * 2**30).to_bytes(11, "big")),
     "long name of 8 GB": extended(b"L", b"a.png", size=8**11 - 1),
     "long name cut short": extended(b"L", b"a.png", size=5000)[:1024],
+    "name of 2 MB": extended(b"L", b"a.png".rjust(2**21, b"d")) + header() + END,
     "records of 2 MB": extended(b"x", b"x" * 2**21),
     "record without length": extended(b"x", b"path=a.png\n"),
     "record longer than all": extended(b"x", b"99 path=a.png\n"),

@@ -33,7 +33,8 @@ def test_every_cut_is_refused_or_costs_no_pixel(name):
 
 def test_the_lost_end_of_a_jpeg_that_pillow_does_not_miss_is_noticed():
     picture = Image.fromarray(noise(24, 40)).convert("CMYK")
-    data = encode(picture, "JPEG", comment=encode(SMALL[:2, :2], "JPEG"))  # like a preview, with its own end
+    data, preview = encode(picture, "JPEG"), b"JFXX\0\x10" + encode(SMALL[:2, :2], "JPEG")  # with its own end
+    data = data[:2] + b"\xff\xe0" + (2 + len(preview)).to_bytes(2, "big") + preview + data[2:]
     assert data.count(b"\xff\xd9") == 2
     decode(data, name="x", policy=POLICY)
     Image.open(BytesIO(data[:-2])).load()

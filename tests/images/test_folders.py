@@ -107,6 +107,18 @@ def test_a_folder_that_cannot_be_listed_is_an_error_and_not_a_smaller_set(put, m
     assert raised(DataError, open_source, root).code == "unreadable"
 
 
+def test_a_file_that_grows_while_it_is_read_is_a_bad_image(put, monkeypatch):
+    root = put("a.png")
+
+    def grow(*_):
+        with (root / "a.png").open("ab") as file:
+            file.write(b"more")
+
+    monkeypatch.setattr("genpr.images.folder.check_encoded_size", grow)
+    (item,) = open_source(root)
+    assert raised(ImageError, item.read).code == "unreadable"
+
+
 # Links to folders -------------------------------------------------------------------------------------------
 
 
@@ -254,6 +266,12 @@ def test_what_cannot_be_read_is_a_bad_image(here):
     assert good.read()
     (process,) = listed(here / "l.txt", b"/proc/self/status")
     assert process.read() == b""
+
+
+@pytest.mark.parametrize("first", [b"P1/a.png", b"P6.png", b"BM/a.png", b"BM0123456789abc.png"])
+def test_a_list_may_begin_as_an_image_does(here, first):
+    for end in (b"\n", b"\0"):
+        assert names(listed(here / "l.txt", first + end + b"b.png" + end)) == [first.decode(), "b.png"]
 
 
 def test_what_is_no_list_is_refused(here):
