@@ -522,7 +522,9 @@ class TrainingRanks:
 
         if not (dist.is_available() and dist.is_initialized()):
             return cls(0, (0,))
-        return cls(dist.get_rank(), tuple(sorted(dist.get_process_group_ranks(group))))
+        # torch 2.6 does not know None.
+        members = dist.get_process_group_ranks(dist.group.WORLD if group is None else group)
+        return cls(dist.get_rank(), tuple(sorted(members)))
 
     @property
     def is_single_process(self) -> bool:
