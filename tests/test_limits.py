@@ -61,10 +61,10 @@ def test_parsed_json_takes_no_more_memory_than_estimated(name):
     assert 0.99 * (peak + sys.getsizeof(text)) <= estimate <= 5 * (peak + sys.getsizeof(text))
 
 
-@pytest.mark.parametrize("escape", ["", "\\\\", '\\"', '\\\\\\"', "[{,:"])
+@pytest.mark.parametrize("escape", ["", "\\\\", '\\"', '\\\\\\"', '\\"[', "[{,:"])
 def test_what_stands_in_strings_does_not_count(escape):
-    """Also where a string is long enough to be looked at in pieces."""
-    text = json.dumps(["x" * 999_998 + "[" * 1_000_000]) if not escape else f'["{escape * 400_000}", []]'
+    """Also where a string is long enough to be looked at in pieces, one of which ends within an escape."""
+    text = json.dumps(["x" * 999_998 + "[" * 1_000_000]) if not escape else f'["x{escape * 400_000}", []]'
     assert least_limit(text) < 2 * sys.getsizeof(text) + 1000
 
 

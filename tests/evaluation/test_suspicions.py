@@ -76,10 +76,14 @@ def test_missing_kinds(images):
 def test_memorized_images(images, rng):
     real, other = images
     fake = other.copy()
-    fake[:150] = real[:150] + 0.01 * rng.normal(size=(150, 24))
+    fake[:150] = real[200:350] + 0.01 * rng.normal(size=(150, 24))
     found, result = codes(real, fake)
     assert found == {"near-copies"}
-    assert "10.0% of the fakes" in message(result, "near-copies")
+    share, shown = message(result, "near-copies").split(": ")
+    assert share.startswith("10.0% of the fakes")
+    for pair in shown.split(", "):
+        copy, copied = (int(row.strip("row ()")) for row in pair.split(" (", 1))
+        assert copied == copy + 200
 
 
 def test_collapse_onto_few_images(images):
