@@ -40,7 +40,7 @@ from genpr.report.plots import STYLE, draw_metrics, put_legend
 IMAGES = (".jpg", ".jpeg", ".png", ".webp")
 PSIS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
-# ---- Dataa: images of a folder or a zip, in memory.
+# ---- Data: images of a folder or a zip, in memory.
 
 
 def read_images(source: Path, only: str | None) -> Tensor:

@@ -272,7 +272,7 @@ class SourceFeatures:
             return features
         dim, source = features.features.shape[1], features.source
         if key not in self._declared:
-            text = f"{source} does not say what it holds; if that are {key} features, say so with --extractor {key}"
+            text = f"{source} does not say what it holds; if these are {key} features, say so with --extractor {key}"
             raise FeatureError(text, code="unlabeled-features", path=source)
         if dim_of(key) not in {None, dim}:
             text = f"{source} has {dim} features per image, but {key} has {dim_of(key)}"
