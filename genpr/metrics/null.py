@@ -56,12 +56,14 @@ def calibrated_clipped_coverage(raw: ArrayLike, n_real: int, n_fake: int, k: int
     at most 2 / n_fake.
     """
     good = np.arange(most * n_fake + 1)
-    # By what is missing to 1, which is precise however small. np.interp rounds once more than a division does.
-    wanted, curve = np.asarray(raw, dtype=np.float64) - 1.0, -_shortfall(n_real, good, k)
-    low = np.searchsorted(curve[:-1], wanted, side="right") - 1
+    # By what is missing to 1, which is precise however small.
+    wanted, curve = 1.0 - np.asarray(raw, dtype=np.float64), _shortfall(n_real, good, k)
+    low = np.searchsorted(-curve[:-1], -wanted, side="right") - 1
+    # Anew, because NumPy adds one column in another order than a table: a single value should keep its last bit.
+    at_low, at_high = (_shortfall(n_real, good[low + step], k) for step in (0, 1))
     with np.errstate(divide="ignore", invalid="ignore"):  # from the null on
-        between = (wanted - curve[low]) / (curve[low + 1] - curve[low])
-    found: Floats = np.where(wanted < curve[-1], low + between, good[-1])
+        between = (at_low - wanted) / (at_low - at_high)
+    found: Floats = np.where(wanted > curve[-1], low + between, good[-1])
     return found / n_fake
 
 
