@@ -99,7 +99,8 @@ class Communicator:
         import torch
 
         buffer = io.BytesIO()
-        torch.save(list(results), buffer)
+        # A view would be written with all of its storage.
+        torch.save([tuple(part.clone() for part in each) for each in results], buffer)
         parts = map(io.BytesIO, self._all_gather_bytes(buffer.getvalue()))
         return [torch.load(part, map_location=device, weights_only=True) for part in parts]
 
