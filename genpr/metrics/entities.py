@@ -194,8 +194,9 @@ def _count(
 ) -> _Table:
     closed = frozenset(vocabulary or ())
     forbidden = [frozenset(each) for each in excluded or [()] * len(expected)]
-    pairs: dict[str, list[tuple[int, str]]] = {"expected": [], "hits": [], "wrong": [], "missing": []}
-    n_forbidden = torch.zeros(len(expected), dtype=torch.float64)
+    pairs: dict[str, list[tuple[int, int]]] = {"expected": [], "hits": [], "wrong": [], "missing": []}
+    number: dict[str, int] = {}
+    n_forbidden = [0] * len(expected)
     for i, (required, seen) in enumerate(zip(map(frozenset, expected), found, strict=True)):
         if impossible := (required & forbidden[i]) or (
             frozenset() if vocabulary is None else required - closed
@@ -209,21 +210,19 @@ def _count(
             n_forbidden[i] = len(there & forbidden[i])
             wrong = ((there & closed) - required) | (there & forbidden[i])
             kinds = {"expected": required, "hits": required & there, "wrong": wrong}
+        # Entities are numbered in the order in which they come, image by image.
         for kind, names in kinds.items():
-            pairs[kind] += [(i, name) for name in sorted(names)]
-    # Entities are numbered in the order in which they come, image by image.
-    ordered = sorted((i, place, name) for place, each in enumerate(pairs.values()) for i, name in each)
-    number = {name: place for place, name in enumerate(dict.fromkeys(name for _, _, name in ordered))}
+            pairs[kind] += [(i, number.setdefault(name, len(number))) for name in sorted(names)]
     matrices = {}
     for kind, each in pairs.items():
-        places = [i for i, _ in each], [number[name] for _, name in each]
+        places = np.array(each, dtype=np.int64).reshape(-1, 2).T
         matrices[kind] = csr_array((np.ones(len(each)), places), shape=(len(expected), len(number)))
     units: dict[Hashable, int] = {}
     own = range(len(expected)) if groups is None else groups
     return _Table(
         entities=tuple(number),
         **matrices,
-        n_forbidden=n_forbidden,
+        n_forbidden=torch.tensor(n_forbidden, dtype=torch.float64),
         demands=torch.tensor([bool(a or b) for a, b in zip(expected, forbidden, strict=True)]),
         is_unreadable=torch.tensor([each is None for each in found]),
         unit=torch.tensor([units.setdefault(group, len(units)) for group in own]),

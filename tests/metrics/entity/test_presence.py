@@ -54,6 +54,13 @@ def test_entities_with_few_examples_share_a_threshold(rng):
     )
 
 
+@pytest.mark.parametrize("rare", [9, 10])
+@pytest.mark.parametrize("kind", [True, False])
+def test_ten_examples_of_each_kind_are_enough_for_an_own_threshold(rare, kind):
+    present = torch.stack([torch.arange(40) % 2 == 0, (torch.arange(40) < rare) == kind], dim=1)
+    assert calibrate(present.double(), present).is_own.tolist() == [True, rare == 10]
+
+
 def test_rates_are_measured_on_other_images():
     """Noise says nothing: in-sample thresholds would look better than guessing."""
     rng = np.random.default_rng(0)
