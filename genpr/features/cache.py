@@ -82,8 +82,12 @@ class FeatureCache:
         self._writable = True
         self._unusable: set[Path] = set()
         self._read_index()
-        with contextlib.suppress(GenprError):  # for people and `genpr cache`
-            replace_file(self.folder / "key.json", text + "\n")
+        description = self.folder / "key.json"  # for people and `genpr cache`
+        with contextlib.suppress(OSError, GenprError):
+            if (
+                not description.is_file() or description.stat().st_size != len(text) + 1
+            ):  # one that was cut short
+                replace_file(description, text + "\n")
 
     def __contains__(self, identity: bytes) -> bool:
         """Whether the image with sha256 `identity` is stored; of one in 2^64 that is not, this says so, too."""

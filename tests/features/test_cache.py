@@ -22,6 +22,7 @@ from genpr.features.cache_files import choose_files, find_folders, remove_files
 from genpr.features.custom import extractor_info
 from genpr.features.embed import embed_source
 from genpr.features.extractor import ExtractorInfo
+from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 
 NOW = 1_000_000.0
@@ -183,8 +184,12 @@ def embed_cached(folder, extractor, root):
 
 def test_only_new_and_changed_images_are_embedded_wherever_they_lie(write_images, pixels, gabor, tmp_path):
     folder = write_images("a", pixels)
-    first, _ = embed_cached(folder, gabor, tmp_path / "cache")
+    first, cache = embed_cached(folder, gabor, tmp_path / "cache")
+    written = (cache.folder / "key.json").stat()
     second, _ = embed_cached(folder, gabor, tmp_path / "cache")
+    assert (
+        cache.folder / "key.json"
+    ).stat().st_mtime_ns == written.st_mtime_ns  # not written, which is slow, twice
     assert (first.n_embedded, first.n_cached, second.n_embedded, second.n_cached) == (37, 0, 0, 37)
     assert torch.equal(first.features, second.features)
     assert (first.names, first.identities.tolist()) == (second.names, second.identities.tolist())
@@ -225,7 +230,9 @@ def test_a_damaged_cache_file_is_noticed_and_replaced(write_images, pixels, gabo
 def test_another_extractor_or_device_never_shares_features(tmp_path):
     changes = [{"cache_key": "0" * 64}, {"weights_sha256": "1" * 64}, {"resize": "other"}, {"dim": 4}, {}]
     folders = {FeatureCache(tmp_path, replace(INFO, **change), "cpu").folder for change in changes}
-    assert len(folders | {FeatureCache(tmp_path, INFO, "cuda").folder}) == 6
+    folders.add(FeatureCache(tmp_path, INFO, "cuda").folder)
+    folders.add(FeatureCache(tmp_path, INFO, "cpu", policy=DecodePolicy(max_pixels=9)).folder)
+    assert len(folders) == 7
 
 
 def test_usable_images_stay_cached_when_others_are_bad(write_images, pixels, gabor, tmp_path):
@@ -318,6 +325,8 @@ def shards(tmp_path):
 
 def test_folders_know_their_extractor_files_rows_and_bytes(tmp_path, shards):
     other = fill(tmp_path, *numbered([1]), info=replace(INFO, name="another:one"))
+    (other.parent / "key.json").write_text("{")  # as a full disk left it once
+    FeatureCache(tmp_path, replace(INFO, name="another:one"), "cpu")
     first, second = find_folders(tmp_path)
     assert (first.extractor, second.extractor) == ("another:one", "toy")
     assert first.files[0].path == other
