@@ -24,6 +24,7 @@ from genpr.runtime import (
     cache_root,
     expanded,
     is_offline,
+    is_own_file,
     private_folder,
     user_cache,
 )
@@ -136,6 +137,9 @@ def find_or_fetch(
     if own.is_file():
         if not entry.is_pinned:
             private_folder(cache_root(), "weights")  # which refuses one that other users can write to
+            if not is_own_file(own):
+                text = f"the weights {own} belong to another user, and no sha256 of them is published; remove the file"
+                raise ResourceError(text, code="cache-unusable", path=str(own))
         verify_file(entry, own)
         return own
     if (shared := _usable_shared_copy(entry)) is not None:

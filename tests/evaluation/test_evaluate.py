@@ -75,6 +75,18 @@ def test_the_evaluator_gives_what_score_gives_and_embeds_reals_once(write_images
         assert gabor(real, fake, cache=False).to_flat_dict() == result.to_flat_dict()
 
 
+def test_weights_that_change_after_the_reals_are_embedded_are_told(rng):
+    network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(2), torch.nn.Flatten(), torch.nn.Linear(12, 4))
+    network.dim, network.prepare = 4, lambda image: image.float()
+    images = rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
+    evaluator = genpr.Evaluator(images, extractor=network, device="cpu", control=False, intervals=False)
+    evaluator.score(images)
+    with torch.no_grad():
+        network[2].bias += 1
+    with raising(FeatureError, "other-extractor"):
+        evaluator.score(images)
+
+
 # Sources ----------------------------------------------------------------------------------------------------
 
 

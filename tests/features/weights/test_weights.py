@@ -189,6 +189,14 @@ def test_a_file_that_others_can_replace_is_refused(entry, folder):
     assert caught.value.code == "cache-unusable"
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_is_refused(entry):
+    os.chown(find_or_fetch(entry), 12345, 12345)
+    with pytest.raises(ResourceError, match="another user") as caught:
+        find_or_fetch(entry, offline=True)
+    assert caught.value.code == "cache-unusable"
+
+
 # Hugging Face
 
 
