@@ -148,7 +148,7 @@ def run_once(case: IntervalCase, number: int) -> Run:
     values = distances.values()
     real, fake = distances.sides()
     halves = Replicates(real, fake, KS, seed=number, replicates=REPLICATES)
-    visit(real[0], fake[0], [halves.visitor])
+    visit(real[0], fake[0], halves.visitors)
     replicates = halves.values()
     return Run(
         np.array([values[name] for name in METRICS]),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -30,13 +31,15 @@ from genpr.neighbors.engine import Engine
 from genpr.neighbors.halves import Halves, others_for
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import NeighborLists
-from genpr.neighbors.resample import ReplicateCounter, ResampledSet
+from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
+from genpr.neighbors.search import Visitor
 from genpr.validation import check_rows
 
 _BYTES_PER_LISTED = 160  # while neighbors are searched
 _LISTED_FOR_COPIES = 2  # neighbors that distinguish near copies from images that are alike
 REPLICATES = 100
 _REAL_STREAM, _FAKE_STREAM = 0, 1
+_LEAST_COLUMNS = 16  # fewer make distances cheaper, but every half looks at all of its distances
 
 Values = dict[str, MetricValue | None]
 """By metric; None where it is undefined."""
@@ -114,7 +117,7 @@ class NeighborMetrics:
             fakes,
             self._real_balls,
             smallest_of=smallest,
-            beside=[replicates.visitor] if replicates else [],
+            beside=replicates.visitors if replicates else [],
             advance=advance,
         )
         values: Values = dict.fromkeys(self._ks)
@@ -218,7 +221,7 @@ class Replicates:
     into the same halves. Where such fakes share a latent, the difference of the two scores gains from it; where they are
     unrelated, it does no harm, since what they then have in common is zero on average.
 
-    `visitor` is to be shown the pairs between the two sets.
+    `visitors` are to be shown the pairs between the two sets; none for small sets, whose distances are all computed.
     """
 
     def __init__(
@@ -238,11 +241,19 @@ class Replicates:
         halved_real = _halved(*real, seed, _REAL_STREAM, replicates)
         halved_fake = _halved(*fake, seed, _FAKE_STREAM, replicates)
         self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size)
-        self.visitor = ReplicateCounter(halved_real, halved_fake, everything, engine=engine)
+        most, d = max(len(real[0]), len(fake[0])), real[0].features.shape[1]
+        is_direct = engine.is_direct(most, most, max(d, _LEAST_COLUMNS))
+        self._count: Callable[[], dict[Asked, Tensor]]
+        if is_direct and all(each.rows == "other" for each in everything):
+            self.visitors: list[Visitor] = []
+            self._count = partial(direct_replicate_counts, halved_real, halved_fake, everything, engine)
+        else:
+            counter = ReplicateCounter(halved_real, halved_fake, everything, engine=engine)
+            self.visitors, self._count = [counter], counter.counts
 
     def values(self) -> dict[str, Tensor]:
         """By metric, (B,) float64. For the minimum of two metrics, the one that is lower on average over all halves."""
-        counts = self.visitor.counts()
+        counts = self._count()
         return {
             name: metric.value(k, self._sizes, [counts[each] for each in self._asked[name]])
             for name, (metric, k) in self._metrics.items()

@@ -29,6 +29,7 @@ from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import (
     NeighborLists,
+    all_near_sq_distances,
     longer_lists,
     near_sq_distances,
 )
@@ -373,6 +374,43 @@ class ReplicateCounter:
         """Of all pairs looked at: (most, B) int64 for each that was asked."""
         totals = _totals(self._all_sides, self._tallies, self._engine.communicator())
         return {each: totals[each] for each in self._asked}
+
+
+def direct_replicate_counts(
+    real: ResampledSet, fake: ResampledSet, asked: Sequence[Asked], engine: Engine
+) -> dict[Asked, Tensor]:
+    """The counts of `ReplicateCounter` for small sets, from all distances in all halves; `rows` must be "other".
+
+    The counter omits some own rows at exactly the radius of a ball, and counts must not depend on the number of processes.
+    """
+    x, y = real.points.features, fake.points.features
+    between = all_near_sq_distances(x, y, engine)
+    to_others = {"real": between, "fake": between.T}
+    to_own = {"real": all_near_sq_distances(x, x, engine), "fake": all_near_sq_distances(y, y, engine)}
+    members = {
+        name: unpacked(each.halves.member).T[: each.halves.count].nonzero()[:, 1].view(each.halves.count, -1)
+        for name, each in (("real", real), ("fake", fake))
+    }
+    inside, counts = {}, {}
+    for each in asked:
+        key = each.balls, each.ball, each.ties
+        if key not in inside:
+            owners, others = members[each.balls], members["fake" if each.balls == "real" else "real"]
+            within_half = to_own[each.balls][owners[:, :, None], owners[:, None]]
+            within_half.diagonal(dim1=1, dim2=2).fill_(torch.inf)
+            kth = within_half.topk(each.ball.k, dim=2, largest=False).values.amax(dim=2)
+            sq_radii = torch.stack([sq_radii_of(each.ball, of_half) for of_half in kth])
+            within = torch.lt if each.ties == "strict" else torch.le
+            inside[key] = within(
+                to_others[each.balls][owners[:, :, None], others[:, None]], sq_radii[:, :, None]
+            )
+        hits = inside[key].sum(dim={"owners": 2, "others": 1, "pairs": (1, 2)}[each.count])
+        counts[each] = (
+            hits[None]
+            if each.count == "pairs"
+            else torch.stack([(hits > t).sum(dim=1) for t in range(each.most)])
+        )
+    return counts
 
 
 def _look_within(side: Side, near: ListedPairs, tallies: PerThread[_Tally], workers: Workers) -> None:

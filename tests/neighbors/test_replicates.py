@@ -18,7 +18,7 @@ from genpr.neighbors.engine import ONE_PROCESS, Engine, Workers
 from genpr.neighbors.halves import Halves, Hits, counted, others_for, packed, unpacked
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import longer_lists as search_again
-from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet
+from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
 from genpr.neighbors.search import Pairs, visit
 
 CPU = torch.device("cpu")
@@ -117,7 +117,10 @@ def check(
 ) -> None:
     x, y = place(real, fake, kind=kind)
     sides = resampled(x, stream=0, listed=listed), resampled(y, stream=1, listed=listed)
-    assert_counts(*sides, replicate_counts(*sides, asked or [*ASKED, *OWN], engine=engine))
+    asked = asked or [*ASKED, *OWN]
+    assert_counts(*sides, replicate_counts(*sides, asked, engine=engine))
+    of_others = [each for each in asked if each.rows == "other"]
+    assert_counts(*sides, direct_replicate_counts(*sides, of_others, engine))
 
 
 @pytest.mark.parametrize(
