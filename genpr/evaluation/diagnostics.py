@@ -16,7 +16,6 @@ from genpr.features.feature_set import FeatureSet
 from genpr.images.policy import choices_in
 from genpr.metrics.ball_metrics import coverage, density, precision, recall
 from genpr.metrics.diagnostics import ManifoldDiagnostics
-from genpr.metrics.metric import Metric
 from genpr.metrics.modes import RealKinds
 from genpr.metrics.neighbor_metrics import Lack, least_for_interval
 from genpr.metrics.registry import C_T
@@ -53,12 +52,10 @@ def notices_of(
     copying = []
     if C_T.name in metrics and (z := metrics[C_T.name].value) < _COPYING_Z:
         copying.append(notice("copying", z=f"{z:.1f}"))
-    if neighbors is None:
-        return (*found, *copying, *_low_null(metrics))
-    known, notices = {item.code for item in found}, list(found)
-    if neighbors.diagnostics is None:
-        notices += [*copying, *_low_null(metrics)]
+    if neighbors is None or neighbors.diagnostics is None:
+        notices = [*found, *copying]
     else:
+        known = {item.code for item in found}
         notices = [*near_duplicate_notices(neighbors.diagnostics, known), *found]
         notices += diagnose(
             reals,
@@ -70,7 +67,10 @@ def notices_of(
             known=known,
             copying=copying,
         )
-    if neighbors.lacks:
+    of_precision = metrics.get(precision.name)
+    if of_precision is not None and (null := of_precision.null) is not None and null < _LOW_NULL:
+        notices.append(notice("low-null", null=f"{null:.2f}"))
+    if neighbors is not None and neighbors.lacks:
         notices += interval_notices(neighbors.lacks, plan.ks, min(len(reals), len(fakes)))
     return tuple(notices)
 
@@ -180,7 +180,8 @@ def diagnose(
         shares = {"share": f"{copies.share:.1%}", "expected": f"{copies.expected:.1%}"}
         notices.append(notice("near-copies", **shares, shown=shown))
     # Whether fakes are near reals at all: of noise, low fidelity says all there is to say.
-    is_plausible = max(_relative(metrics, _NEAR), default=1.0) >= _PLAUSIBLE
+    relative = [metrics[each.name].relative or 0.0 for each in _NEAR if each.name in metrics]
+    is_plausible = max(relative, default=1.0) >= _PLAUSIBLE
     shrunk = _shrinkage(metrics, diagnostics) if is_plausible else []
     # Shrunken fakes are nearer to all reals, and in many balls, without copying or relying on any.
     notices += shrunk or copying
@@ -198,7 +199,7 @@ def diagnose(
             notices.append(
                 notice("missing-kinds", real=of_reals_share, fake=of_fakes_share, shown=kinds_shown)
             )
-    return [*notices, *_low_null(metrics)]
+    return notices
 
 
 def near_duplicate_notices(diagnostics: ManifoldDiagnostics, known: Collection[str]) -> list[Notice]:
@@ -235,13 +236,6 @@ def interval_notices(lacks: Mapping[str, Lack], ks: Mapping[str, int], smaller: 
     return notices
 
 
-def _low_null(metrics: Mapping[str, MetricValue]) -> list[Notice]:
-    value = metrics.get(precision.name)
-    if value is None or value.null is None or value.null >= _LOW_NULL:
-        return []
-    return [notice("low-null", null=f"{value.null:.2f}")]
-
-
 def _shrinkage(metrics: Mapping[str, MetricValue], diagnostics: ManifoldDiagnostics) -> list[Notice]:
     """Fakes nearer to each other than reals are; or more reals around each fake than a perfect generator has."""
     ratio = diagnostics.concentration
@@ -256,8 +250,3 @@ def _shrinkage(metrics: Mapping[str, MetricValue], diagnostics: ManifoldDiagnost
         return []
     sign = f"density is {dense.value:.2f} while recall is {reached:.0%} of its null"
     return [notice("shrinkage", sign=sign)]
-
-
-def _relative(metrics: Mapping[str, MetricValue], of: Sequence[Metric]) -> list[float]:
-    """Value over null of those that are there."""
-    return [metrics[each.name].relative or 0.0 for each in of if each.name in metrics]

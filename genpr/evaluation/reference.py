@@ -14,7 +14,7 @@ from genpr import __version__
 from genpr.distributed import current_communicator
 from genpr.errors import FeatureError
 from genpr.evaluation.diagnostics import notices_of
-from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, NeighborResult, control_of
+from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, control_of
 from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedLabels
 from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.plan import ScorePlan
@@ -171,6 +171,9 @@ class FittedReference:
             if value is None:
                 undefined.append(name)
                 continue
+            if not math.isfinite(value.value) or not math.isfinite(value.spread or 0):
+                text = f"{name} of these features is beyond the range of float64; are they scaled as the extractor gives them?"
+                raise FeatureError(text, code="overflow")
             if value.null is None and self._control is not None and name in self._control.values:
                 value = replace(value, null=self._control.values[name], null_source="real halves")
             metrics[name] = replace(value, extractor=None if info is None else info.name)
@@ -179,12 +182,15 @@ class FittedReference:
     def _result(self, fake: SourceFeatures, scores: MetricScores) -> Result:
         plan, embedder, neighbors = self.plan, self._embedder, scores.neighbors
         metrics, extractors, undefined = self._values(fake, scores.values)
-        _check_finite(metrics)
         reals, fakes = self.reals, fake[self._main]
         fake_ids = Identities.of(fakes)
         deviations = plan.protocol.deviations(len(reals), len(fakes))
         if "metrics" not in plan.protocol.free:
             deviations += self._unmet(metrics)
+        hubs = None
+        if neighbors is not None and neighbors.diagnostics is not None:
+            facts = asdict(neighbors.diagnostics.hubness)
+            hubs = HubSummary(largest_name=reals.name_of(facts.pop("largest_row")), **facts)
         find = partial(
             notices_of,
             reals,
@@ -213,7 +219,7 @@ class FittedReference:
             seconds={**scores.seconds, "control": self._control_seconds},
             versions={**package_versions()},
             notices=find() if current_communicator().is_single_process else _from_rank0(find),
-            hubness=self._hub_summary(neighbors),
+            hubness=hubs,
             control=self._control,
             held_out=self._held_out_summary,
             undefined=undefined,
@@ -224,12 +230,6 @@ class FittedReference:
         if self._kinds is None:
             self._kinds = RealKinds.of(self.reals.features, seed=self._embedder.options.seed)
         return self._kinds
-
-    def _hub_summary(self, neighbors: NeighborResult | None) -> HubSummary | None:
-        if neighbors is None or neighbors.diagnostics is None or neighbors.diagnostics.hubness is None:
-            return None
-        facts = asdict(neighbors.diagnostics.hubness)
-        return HubSummary(largest_name=self.reals.name_of(facts.pop("largest_row")), **facts)
 
     def _given_moments(self, side: SourceFeatures) -> Moments:
         """Mean and covariance by metric, where the protocol takes them from a source's file."""
@@ -280,12 +280,3 @@ def _from_rank0(find: Callable[[], tuple[Notice, ...]]) -> tuple[Notice, ...]:
     communicator = current_communicator()
     records = communicator.broadcast_from_rank0(lambda: [asdict(item) for item in find()])
     return tuple(Notice(**record) for record in records)
-
-
-def _check_finite(metrics: Mapping[str, MetricValue]) -> None:
-    for name, metric in metrics.items():
-        if not math.isfinite(metric.value) or not math.isfinite(metric.spread or 0):
-            raise FeatureError(
-                f"{name} of these features is beyond the range of float64; are they scaled as the extractor gives them?",
-                code="overflow",
-            )

@@ -17,7 +17,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import chain
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -188,9 +187,14 @@ def networks_of(owner: object) -> list[nn.Module]:
     found: dict[int, nn.Module] = {}
     things: dict[int, object] = {id(owner): owner}
     for _ in range(_DEEPEST + 1):
-        found |= {key: thing for key, thing in things.items() if isinstance(thing, nn.Module)}
-        parts = (_parts_of(thing) for key, thing in things.items() if key not in found)
-        things = {id(part): part for part in chain.from_iterable(parts)}
+        parts: dict[int, object] = {}
+        for key, thing in things.items():
+            if isinstance(thing, nn.Module):
+                found[key] = thing
+            else:
+                for part in _parts_of(thing):
+                    parts[id(part)] = part
+        things = parts
     return list(found.values())
 
 

@@ -61,7 +61,10 @@ class ImageFacts:
         codecs: Counter[str] = Counter()
         for name, count in self.formats.items():
             codecs["lossless" if name in _LOSSLESS else name] += count
-        return next((codec for codec, count in codecs.items() if 2 * count > codecs.total()), None)
+        if not codecs:
+            return None
+        [(codec, count)] = codecs.most_common(1)
+        return codec if 2 * count > codecs.total() else None
 
     @property
     def shown_sizes(self) -> str:

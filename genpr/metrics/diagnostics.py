@@ -163,7 +163,7 @@ def _chance_ratios(radii: Tensor, half: int) -> Tensor:
 class ManifoldDiagnostics:
     """What one pair of sets reveals; None where it was not looked for."""
 
-    hubness: Hubness | None = None  # of the reals
+    hubness: Hubness  # of the reals
     outliers: tuple[Outlier, ...] = ()  # real images that vouch for many fakes all by themselves
     # Median radius of the fakes' balls over that of the reals' with the same k, each in its own set
     concentration: float | None = None
@@ -182,9 +182,10 @@ class ManifoldDiagnostics:
         if ball is None or real.in_degrees is None:
             return None
         counts = found.fakes_per_real_ball[ball]
-        own, concentration, flat_fakes = fake.own, None, 0.0
+        own, concentration = fake.own, None
+        flat = [float((real.sq_radii_of(ball) == 0).double().mean()), 0.0]
         if own is not None and (own_ball := _largest_plain(own.balls)) is not None:
-            flat_fakes = _share_of_zeros(own.sq_radii[own.balls.index(own_ball)])
+            flat[1] = float((own.sq_radii[own.balls.index(own_ball)] == 0).double().mean())
             common = _largest_plain(sorted({*own.balls} & {*real.balls}))
             n = len(real.points)
             # Of sets of about one size: more points have smaller balls, however they are spread.
@@ -198,7 +199,7 @@ class ManifoldDiagnostics:
             _outliers(counts, found.real_balls_per_fake[ball], ball.k, found.n_real),
             concentration,
             _near_copies(real, fake, progress),
-            (_share_of_zeros(real.sq_radii_of(ball)), flat_fakes),
+            (flat[0], flat[1]),
             (
                 near_duplicates(real.points, fake.points, engine=real.engine),
                 near_duplicates(fake.points, real.points, engine=real.engine),
@@ -208,11 +209,11 @@ class ManifoldDiagnostics:
 
 def _largest_plain(balls: Iterable[Ball]) -> Ball | None:
     """The last of ascending balls that is not clipped."""
-    return ([None] + [ball for ball in balls if not ball.clipped])[-1]
-
-
-def _share_of_zeros(sq_radii: Tensor) -> float:
-    return float((sq_radii == 0).double().mean())
+    found = None
+    for ball in balls:
+        if not ball.clipped:
+            found = ball
+    return found
 
 
 def _outliers(counts: Tensor, balls_per_fake: Tensor, k: int, n: int) -> tuple[Outlier, ...]:
@@ -225,7 +226,8 @@ def _outliers(counts: Tensor, balls_per_fake: Tensor, k: int, n: int) -> tuple[O
     many = (counts > _OVER_SHARE * m) & (counts > _OVER_FAIR * k * m / n) & (lonely >= _LONELY * counts)
     rows = many.nonzero()[:, 0]
     rows = rows[counts[rows].argsort(descending=True, stable=True)]
-    return tuple(Outlier(row, int(counts[row]) / m, int(counts[row])) for row in rows.tolist())
+    found = counts[rows]
+    return tuple(map(Outlier, rows.tolist(), (found.double() / m).tolist(), found.tolist()))
 
 
 def _near_copies(real: RealManifold, fake: CountedFakes, progress: PairProgress | None) -> NearCopies | None:

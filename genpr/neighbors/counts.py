@@ -69,13 +69,13 @@ class Neighborhood:
     ) -> Neighborhood:
         """Search once."""
         features, keep = points.features, min(keep, len(points) - 1)
+        if engine.is_direct(len(points), *features.shape):
+            advance(len(points) * (len(points) - 1) // 2)
+            return cls._direct(features, tuple(balls), ties, keep, engine)
         ks = sorted({ball.k for ball in balls})
         if ties == "strict":
             ks = sorted({*ks, *(k + 1 for k in ks if k + 1 < len(points))})
         most = max(keep, *ks)
-        if engine.is_direct(len(points), *features.shape):
-            advance(len(points) * (len(points) - 1) // 2)
-            return cls._direct(features, tuple(balls), ks[-1], ties, keep, engine)
         with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
             near, copies = near_others(points, most, engine, workers, advance)
             settled = copies[:, 0] >= 0
@@ -94,11 +94,11 @@ class Neighborhood:
 
     @classmethod
     def _direct(
-        cls, features: Tensor, balls: tuple[Ball, ...], k: int, ties: Ties, keep: int, engine: Engine
+        cls, features: Tensor, balls: tuple[Ball, ...], ties: Ties, keep: int, engine: Engine
     ) -> Neighborhood:
-        """Of a small set, from all distances; `k` neighbors tell the radii."""
+        """Of a small set, from all distances."""
         sq = all_sq_distances(features, features).fill_diagonal_(torch.inf)
-        table = sq.sort(dim=1).values[:, :k]
+        table = sq.sort(dim=1).values[:, :-1]
         sq_radii = torch.stack([sq_radii_of(ball, table[:, ball.k - 1]) for ball in balls])
         without = sq_radii if ties == "closed" else _sq_radii_without_one(table, balls)
         inside = torch.le if ties == "closed" else torch.lt

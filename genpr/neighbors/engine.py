@@ -116,7 +116,19 @@ class Engine:
     def sq_differences(self, x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Sums of squared differences between rows `i` of `x` and `j` of `y`: (p,), float32 throughout."""
         if x.device.type == "cpu" and x.dtype == y.dtype == torch.float32:
-            return _sq_differences_by_faiss(x, y, i, j)
+            import faiss  # after torch: the other order can load two OpenMP runtimes
+
+            out = torch.empty(len(i), dtype=torch.float32, device=x.device)
+            # Several times faster than torch, since no rows are copied. Arrays must live until FAISS is done.
+            arrays = (
+                x.contiguous().numpy(),
+                i.contiguous().numpy(),
+                y.contiguous().numpy(),
+                j.contiguous().numpy(),
+            )
+            pointers = map(faiss.swig_ptr, (*arrays, out.numpy()))
+            faiss.pairwise_indexed_L2sqr(x.shape[1], len(i), *pointers)  # type: ignore[attr-defined]
+            return out
         elements = _CPU_CHUNK_ELEMENTS if x.device.type == "cpu" else _GPU_CHUNK_ELEMENTS
         step = max(1, elements // x.shape[1])
         out = torch.empty(len(i), dtype=torch.float32, device=x.device)
@@ -129,17 +141,6 @@ class Engine:
 
 ONE_PROCESS = Engine()
 """Whose searches are not shared, and use bounds for sets of any size."""
-
-
-def _sq_differences_by_faiss(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """As `Engine.sq_differences`, several times faster since no rows are copied."""
-    import faiss  # after torch: the other order can load two OpenMP runtimes
-
-    out = torch.empty(len(i), dtype=torch.float32, device=x.device)
-    arrays = [each.contiguous().numpy() for each in (x, i, y, j)]  # alive until FAISS is done
-    pointers = map(faiss.swig_ptr, (*arrays, out.numpy()))
-    faiss.pairwise_indexed_L2sqr(x.shape[1], len(i), *pointers)  # type: ignore[attr-defined]
-    return out
 
 
 class Workers:

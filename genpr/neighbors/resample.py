@@ -404,12 +404,11 @@ def direct_replicate_counts(
             inside[key] = within(
                 to_others[each.balls][owners[:, :, None], others[:, None]], sq_radii[:, :, None]
             )
-        hits = inside[key].sum(dim={"owners": 2, "others": 1, "pairs": (1, 2)}[each.count])
-        counts[each] = (
-            hits[None]
-            if each.count == "pairs"
-            else torch.stack([(hits > t).sum(dim=1) for t in range(each.most)])
-        )
+        if each.count == "pairs":
+            counts[each] = inside[key].sum(dim=(1, 2))[None]
+        else:
+            hits = inside[key].sum(dim=2 if each.count == "owners" else 1)
+            counts[each] = torch.stack([(hits > t).sum(dim=1) for t in range(each.most)])
     return counts
 
 
