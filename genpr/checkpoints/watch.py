@@ -30,6 +30,7 @@ SourceOf = Callable[[Path], object]
 """From a path to what `Evaluator.score` takes, or None for what is no sample; called at every poll."""
 
 SAMPLE_SUFFIXES = (".zip", ".tar", ".npz", ".npy", ".safetensors", ".parquet")
+_RETRY_S = 600.0  # from a failure until a source that has not changed is tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,8 @@ def listing_of(path: Path) -> str:
 class Watcher:
     """Scores the sources that appear in a folder, and writes the scores to a log.
 
-    A source with a score is not scored again, in this process or another. A source that fails may be incomplete, and is
-    tried again when it changes, or by the next process.
+    A source with a score is not scored again, in this process or another. A source that fails may be incomplete, or the
+    disk may; it is tried again when it changes, every 10 minutes otherwise, and by the next process.
 
     Args:
         evaluator: Scores one source; its real side is fitted once.
@@ -129,7 +130,7 @@ class Watcher:
 
         Args:
             once: Score the sources that are complete, and return.
-            until: Return when so many sources have a score, those of earlier runs included.
+            until: Return when so many sources have a score, those of earlier runs included, or have failed as they are.
             interval: Seconds between two polls.
 
         Raises:
@@ -155,15 +156,17 @@ class Watcher:
         """List the folder once, and score every complete source, in natural order of the names.
 
         Args:
-            until: Stop when so many sources have a score.
+            until: Stop when so many sources have a score or have failed as they are.
 
         Returns:
             The names of what is there and has no score.
         """
-        seen_at = self._clock()  # before scoring, during which later sources may change
+        seen_at, listed = self._clock(), self._list()  # before scoring, during which later sources may change
+        unchanged = {each.name for each in listed if self._failed.get(each.name) == each.listing}
+        self._failed = {name: listing for name, listing in self._failed.items() if name in unchanged}
         return [
             pending.name
-            for pending in self._list()
+            for pending in listed
             if not (self._is_due(pending, seen_at) and not self._is_done(until) and self._score(pending))
         ]
 
@@ -194,7 +197,7 @@ class Watcher:
             return PendingSource(path, source, "", is_marked)
 
     def _is_done(self, until: int | None) -> bool:
-        return until is not None and len(self._scored) >= until
+        return until is not None and len(self._scored) + len(self._failed) >= until
 
     def _score(self, pending: PendingSource) -> bool:
         """Score a source; whether it is recorded or gone, so that it need not be retried."""
@@ -206,8 +209,10 @@ class Watcher:
                 return True  # moved away meanwhile
             if isinstance(error, UsageError):
                 raise
+            if pending.name not in self._failed:
+                self._on_message(f"{pending.name} cannot be scored yet ({error.code}): {error}")
             self._failed[pending.name] = pending.listing
-            self._on_message(f"{pending.name} cannot be scored ({error.code}), until it changes: {error}")
+            self._due[pending.name] = pending.listing, self._clock() + _RETRY_S
             return False
         seconds = time.perf_counter() - started
         again = self._pending(pending.path)
@@ -221,11 +226,12 @@ class Watcher:
         self._log.append(record, whole=result.to_json(indent=1) if self._options.keep_results else None)
         self._on_record(record, result)
         self._scored.add(pending.name)
+        self._failed.pop(pending.name, None)
         return True
 
     def _is_due(self, pending: PendingSource, now: float) -> bool:
         """Whether a source has not changed for long enough, or is marked as complete; to be called at every poll."""
-        if pending.is_marked is False or self._failed.get(pending.name) == pending.listing:
+        if pending.is_marked is False:
             return False
         if self._due.get(pending.name, ("", 0.0))[0] != pending.listing:
             rest = 0.0 if pending.is_marked else self._options.settle

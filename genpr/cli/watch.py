@@ -38,7 +38,9 @@ class WatchFlags(WatchOptions, CheckpointFlags):
         "f1", "What best.json is chosen by: f1, f0.5, f2 or another F-score, or a metric.", metavar="NAME"
     )
     once: bool = option(False, "Score what is there and complete, and leave.")
-    until: int | None = option(None, "Leave when N sources have a score.", least=1, metavar="N")
+    until: int | None = option(
+        None, "Leave when N sources have a score or cannot be scored.", least=1, metavar="N"
+    )
     interval: float = option(10.0, "Seconds between two looks.", type=_SECONDS, metavar="S")
     pattern: str | None = option(
         None,

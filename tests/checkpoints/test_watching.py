@@ -278,14 +278,33 @@ def test_what_is_damaged_is_told_once_and_scored_when_it_is_whole(folder, clock,
     for name in ("a.npy", "b.npy"):
         (folder / name).write_bytes(whole[:-8])
     clock.at(95, lambda: (folder / "b.npy").write_bytes(whole))
+    clock.at(700, lambda: put(folder, "c.npy"))
     with watch(settle=10) as run:
-        run.watcher.run(until=1, interval=10)
-    assert run.scored() == ["b.npy"]
+        run.watcher.run(until=3, interval=10)  # a.npy counts: it has failed as it is
+    assert (run.scored(), clock.now) == (["b.npy", "c.npy"], 1710)
     assert [line.partition(" (")[2].partition(")")[0] for line in run.said] == ["file-damaged"] * 2
     (folder / "a.npy").write_bytes(whole)
     with watch(settle=0) as run:
-        run.watcher.run(until=2)
+        run.watcher.run(until=3)
     assert run.scored() == ["a.npy"]
+
+
+def test_what_fails_and_does_not_change_is_tried_again_after_ten_minutes(folder, clock, watch, evaluator):
+    tried = []
+
+    class Flaky:
+        def score(self, fake, *, cache=None):
+            tried.append(clock.now)
+            if len(tried) < 3:
+                raise DataError("input/output error", code="unreadable")
+            return evaluator.score(fake)
+
+    put(folder, "a.npy")
+    clock.at(2000, lambda: put(folder, "b.npy"))
+    with watch(settle=0, evaluator=Flaky()) as run:
+        run.watcher.run(until=2, interval=50)
+    assert (run.scored(), len(run.said)) == (["a.npy", "b.npy"], 1)
+    assert tried == [1000, 1600, 2200, 3000]
 
 
 @pytest.mark.parametrize("keep_results", [False, True])

@@ -65,7 +65,7 @@ def test_a_bad_source_is_told_and_other_sizes_are_in_the_table(genpr, run, rng):
     code, out, err = genpr("watch", "real.npy", "run", *NOW)
     assert code == 0
     assert "30 to 40 images" in out
-    assert "a.npz cannot be scored (array-damaged), until it changes" in err
+    assert "a.npz cannot be scored yet (array-damaged)" in err
 
 
 @pytest.mark.parametrize("as_json", [False, True])
