@@ -236,6 +236,8 @@ class LabelScorer:
         """Classified by another tool, which has no null."""
         pairs = zip(requested.labels, seen.labels, strict=True)
         both = [(one, other) for one, other in pairs if one is not None and other is not None]
+        if not both:
+            raise DataError("no fake has both a requested and a recognized label", code="no-labels")
         classes = sorted({label for pair in both for label in pair})
         wanted, predicted = (_indices((pair[at] for pair in both), classes) for at in (0, 1))
         found = recognized_elsewhere(wanted, predicted, intervals=self._intervals, seed=self._seed)

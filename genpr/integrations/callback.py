@@ -60,7 +60,7 @@ class History:
 
     def add(self, step: int, scores: Mapping[str, float]) -> None:
         """One more."""
-        self.records.append(Record(step, dict(scores)))
+        self.records.append(Record(int(step), dict(scores)))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain JSON types."""
@@ -153,6 +153,7 @@ class CallbackOptions:
 
     def __post_init__(self) -> None:
         check_count(self.every, "every", least=1)
+        check_count(self.seed, "seed", least=0)
         if self.n is not None:
             check_count(self.n, "n", least=1)
         checked_range(self.image_range)

@@ -205,11 +205,11 @@ def _cells(
         for side, is_set in zip(sides, are_sets, strict=True)
     ]
     given = list(classes) if isinstance(classes, Iterable) and not isinstance(classes, str) else []
+    seen = _different(*flat, given)
     if classes is not None and (not given or len(set(given)) < len(given)):
         raise UsageError(
             f"classes must be a list of different labels, not {classes!r:.60}", code="bad-option"
         )
-    seen = _different(*flat, given)
     known = given or sorted(seen)
     if not n or not known:
         raise DataError("there are no labels on either side", code="no-labels")
@@ -230,7 +230,7 @@ def _cells(
 
 def _entries(given: Any, name: str) -> list[Any]:  # noqa: ANN401 - a user's object
     """An entry per image."""
-    is_array = hasattr(given, "tolist")  # NumPy's or PyTorch's
+    is_array = hasattr(given, "ndim")  # NumPy's or PyTorch's
     if is_array and given.ndim == 1:
         return list(given.tolist())
     is_list = isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping | AbstractSet)

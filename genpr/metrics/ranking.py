@@ -45,6 +45,7 @@ Ids: TypeAlias = Collection[Id] | NDArray[np.generic] | Tensor
 MOST = 10**15  # more candidates, places or seeds than that are a mistake
 
 _COLLECTIONS = (list, tuple, AbstractSet, np.ndarray, Tensor)
+_NOT_COMPARED = (torch.bool, torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2)
 
 
 def ranking_metrics(
@@ -106,7 +107,8 @@ def ranking_metrics(
     checked = None if pools is None else _check_pools(pools, n, candidates)
     pool: Counts = np.full(n, candidates) if checked is None else (checked >= 0).sum(dim=1).numpy()
     cuts = sorted(
-        check_count(k, "k, within the smallest pool,", least=1, most=int(pool.min())) for k in _as_list(ks)
+        check_count(k, "k, within the smallest pool,", least=1, most=int(pool.min()))
+        for k in _as_list(ks, "ks")
     )
     if not cuts or len(set(cuts)) < len(cuts):
         raise UsageError(f"ks must be different integers of at least 1, not {ks!r:.60}", code="bad-option")
@@ -219,12 +221,12 @@ def _different_draws(among: Counts, count: int, seed: int, n_candidates: int) ->
     return drawn
 
 
-def _as_list(value: object) -> list[Any]:
+def _as_list(value: object, name: str) -> list[Any]:
     """A collection, in order, as a list."""
     if isinstance(value, np.ndarray | Tensor):
         value = value.tolist()
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise UsageError(f"needed is a list, not {value!r:.60}", code="bad-list")
+        raise UsageError(f"{name} must be a list, not {value!r:.60}", code="bad-list")
     return value if type(value) is list else list(value)
 
 
@@ -246,7 +248,7 @@ def _gains_of(grades: Numbers, gain: Gain) -> Numbers:
 
 def _rows(given: object, name: str, kinds: str) -> tuple[list[int], NDArray[Any]]:
     """Lengths of a list per query, and all numbers of these; a number alone stands for a list of one."""
-    rows = [[row] if isinstance(row, Real) else _as_list(row) for row in _as_list(given)]
+    rows = [[row] if isinstance(row, Real) else _as_list(row, name) for row in _as_list(given, name)]
     try:
         flat = np.asarray(list(chain(*rows)))
     except ValueError:  # lists within lists
@@ -318,7 +320,7 @@ def _check_scores(scores: object) -> Tensor:
             scores = torch.from_numpy(np.require(scores, kind, ["C", "W"]))
     if (
         not isinstance(scores, Tensor)
-        or (scores.dtype == torch.bool or scores.is_complex() or scores.is_sparse)
+        or (scores.dtype in _NOT_COMPARED or scores.is_complex() or scores.is_sparse)
         or (scores.ndim != 2 or 0 in scores.shape)
     ):
         raise DataError(
@@ -357,11 +359,11 @@ def _check_pools(pools: object, n: int, candidates: int) -> Tensor:
 
 def _check_ids(expected: object, retrieved: object) -> tuple[list[list[Id]], list[list[Id]]]:
     """Different expected ids, and retrieved ones, a list per query."""
-    both = [_as_list(expected), _as_list(retrieved)]
+    both = [_as_list(expected, "expected"), _as_list(retrieved, "retrieved")]
     if any(isinstance(each, AbstractSet) for each in (retrieved, *both[1])):
         raise UsageError("retrieved holds a set, which has no order; give a list, best first", code="bad-ids")
     is_nested = any(isinstance(one, _COLLECTIONS) for one in both[0] or both[1])
-    both = [[_as_list(ids) for ids in side] if is_nested else [side] for side in both]
+    both = [[_as_list(ids, "ids of a query") for ids in side] if is_nested else [side] for side in both]
     if len(both[0]) != len(both[1]) or not both[0]:
         raise UsageError(
             f"expected and retrieved must hold one list per query, but hold {len(both[0]):,} and {len(both[1]):,}",
@@ -369,9 +371,15 @@ def _check_ids(expected: object, retrieved: object) -> tuple[list[list[Id]], lis
         )
     try:
         ours = [list(dict.fromkeys(ids)) for ids in both[0]]
-        kinds = [{isinstance(one, str) for one in set(chain(*side))} for side in (ours, both[1])]
+        ids = [set(chain(*side)) for side in (ours, both[1])]
+        wrong = [
+            one for one in chain(*ids) if one is None or isinstance(one, tuple | frozenset) or one != one
+        ]
     except TypeError as error:
         raise DataError(f"ids must be texts or numbers: {error}", code="bad-ids") from error
+    if wrong:
+        raise DataError(f"ids must be texts or numbers, not {wrong[0]!r:.60}", code="bad-ids")
+    kinds = [{isinstance(one, str) for one in side} for side in ids]
     if all(kinds) and kinds[0].isdisjoint(kinds[1]):  # 1 and "1" are different ids
         raise DataError(
             "ids of one side are texts and those of the other are not, so none can match; were numbers read as text?",
@@ -386,7 +394,7 @@ def _check_grades(
     """The grade of each expected id, (p,), from one mapping or one per query; 1 without."""
     if relevance is None:
         return np.ones(sum(map(len, expected)))
-    tables = [relevance] if isinstance(relevance, Mapping) else _as_list(relevance)
+    tables = [relevance] if isinstance(relevance, Mapping) else _as_list(relevance, "relevance")
     fits = len(tables) == len(expected) and all(
         isinstance(table, Mapping) and set(ids) == set(table) and all(map(is_number, table.values()))
         for ids, table in zip(expected, tables, strict=True)
@@ -420,7 +428,7 @@ def _pool_sizes(
     cut: int | None,
 ) -> Counts:
     """Candidates of each query, (q,)."""
-    sizes = _as_list(pool) if isinstance(pool, Iterable) else [pool] * len(expected)
+    sizes = _as_list(pool, "pool") if isinstance(pool, Iterable) else [pool] * len(expected)
     if len(sizes) != len(expected):
         raise UsageError(f"pool must be one number, or one for each of {len(expected):,}", code="bad-pool")
     for at, (size, ours, theirs) in enumerate(zip(sizes, expected, retrieved, strict=True)):

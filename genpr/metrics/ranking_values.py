@@ -324,7 +324,8 @@ def _units_of(groups: Sequence[Hashable], n: int) -> Counts:
     """The unit of each of n queries, (n,), numbered as they come."""
     number: dict[Hashable, int] = {}
     try:
-        units = [number.setdefault(name, len(number)) for name in groups]
+        names = groups.tolist() if isinstance(groups, Tensor) else groups  # tensors are hashed by identity
+        units = [number.setdefault(name, len(number)) for name in names]
     except TypeError:  # not hashable
         units = []
     if len(units) != n or isinstance(groups, str):

@@ -52,7 +52,7 @@ def labels_csv(tmp_path, text):
         "\ufeffFilename,Class\r\na/1.png,cat\r\nb.png,dog\r\n",
         "id,label,path\n7,cat,a/1.png\n8,dog,b.png\n",
         'name,label\n"a/1.png","cat"\n\n./b.png, dog \n',
-        "a\\1.png,cat\nb.png,dog\nother.png,cow\nother.png,cow\n",
+        "a\\1.png,cat\nb.png,dog\nb.png,\nother.png,cow\nother.png,cow\n",
     ],
     ids=range(6),
 )

@@ -9,6 +9,7 @@ import pytest
 import torch
 from label_blobs import blobs
 from protocol_cases import score_protocols
+from raising import raising
 
 import genpr
 from genpr.errors import DataError, UsageError
@@ -148,6 +149,18 @@ def test_another_tool_may_recognize_single_labels(sides, tmp_path):
     assert found.labels.confusions == (Confusion(*pair, 50), Confusion(*pair[::-1], 50))
     assert found.labels.classifier.endswith(".csv")
     assert result_of(json.loads(found.to_json())) == found
+    # Lines in another order are the same labels.
+    (tmp_path / "turned.csv").write_text("\n".join(path.read_text().splitlines()[::-1]))
+    files = [
+        genpr.LabelOptions(fake_labels=asked, classifier=tmp_path / name)
+        for name in ("seen.csv", "turned.csv")
+    ]
+    first, turned = (genpr.Evaluator(real, labels=labels, **QUICK).recipe for labels in files)
+    assert first == turned
+    path.write_text("row 0,a\n")
+    none = genpr.LabelOptions(fake_labels=[None, *asked[1:]], classifier=path)
+    with raising(DataError, "no-labels"):
+        genpr.score(real, fake, labels=none, on_bad="skip", max_bad=0.999, **QUICK)
 
 
 def test_classes_that_no_real_has_are_named(sides):

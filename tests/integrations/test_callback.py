@@ -120,6 +120,7 @@ def test_modes_gradients_and_random_numbers_are_as_before(evaluator):
     [
         ({"every": 0}, "every must be an integer of at least 1"),
         ({"n": 0}, "n must be an integer"),
+        ({"seed": -1}, "seed must be an integer"),
         ({"mode": "best"}, "mode must be 'max' or 'min'"),
         ({"monitor": "f1"}, "monitor 'f1' is not computed; there are genpr/precision"),
         ({"monitor": "genpr/recall_low"}, "is not computed"),
@@ -135,7 +136,7 @@ def test_options_that_are_refused(options, message, evaluator):
 
 def test_a_history_goes_on(evaluator):
     first = GenprCallback(evaluator, generate)
-    for step, darkness in enumerate([0.0, 0.6]):
+    for step, darkness in zip(np.arange(2), [0.0, 0.6], strict=True):
         first(step, Fader(darkness))
     second = GenprCallback(evaluator, generate)
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
@@ -184,6 +185,8 @@ def test_batches_of_other_kinds(evaluator):
     assert GenprCallback(evaluator, lambda _: [as_array])(0, None) == expected
     floats = GenprCallback(evaluator, lambda _: [images()[1] / 127.5 - 1], image_range=(-1, 1))
     assert floats(0, None) == expected
+    with pytest.raises(DataError, match="did the generator diverge"):
+        GenprCallback(evaluator, lambda _: [images()[1] * float("nan")], image_range=(-1, 1))(0, None)
     model, state = Fader().train(), torch.get_rng_state()
     for batches, message in (
         ([images()[1] / 255], "image_range"),

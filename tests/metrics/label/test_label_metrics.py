@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from array import array
 from functools import partial
 
 import numpy as np
@@ -112,7 +113,9 @@ def test_averages_leave_out_what_is_undefined_and_say_how_much():
     assert sum(count for *_, count in confusions) == 7
 
 
-@pytest.mark.parametrize("convert", [np.array, torch.tensor, tuple, partial(np.array, dtype=object)])
+@pytest.mark.parametrize(
+    "convert", [np.array, torch.tensor, tuple, partial(array, "i"), partial(np.array, dtype=object)]
+)
 def test_sides_may_be_any_list_of_integers(convert):
     found = label_metrics(convert([3, 1, 1, 200]), convert([3, 3, 1, 1]))
     assert found.classes == (1, 3, 200)
@@ -144,6 +147,7 @@ def test_one_side_may_be_sets_and_repeats_count_once():
         *((["a"], ["a"], {"classes": wrong}, "bad-option") for wrong in ("abc", [], ["a", "a"])),
         *((["a"], ["a"], {"beta": wrong}, "bad-beta") for wrong in (0, float("nan"), "a")),
         (["a" * 10**5, 1], ["a", "b"], {}, "label-kind"),
+        (["a"], ["a"], {"classes": [["a"]]}, "label-kind"),
     ],
 )
 def test_bad_labels_are_one_clear_error(expected, predicted, options, code):

@@ -62,6 +62,15 @@ def test_a_threshold_itself_is_no_copy_and_of_equally_near_ones_the_first_counts
     assert copy_detection(np.ones((4, 3)), np.ones((5, 3))).nearest.tolist() == [0] * 4
 
 
+def test_near_ties_are_decided_by_the_definition():
+    """Float32 products hide differences far below their rounding."""
+    rng = np.random.default_rng(2)
+    train = np.repeat(rng.normal(size=(1, 64)), 64, axis=0).astype(np.float32)
+    np.fill_diagonal(train, np.nextafter(train.diagonal(), np.float32(np.inf)))
+    generated = rng.normal(size=(40, 64)).astype(np.float32)
+    assert np.array_equal(copy_detection(generated, train).nearest, cosines(generated, train).argmax(axis=1))
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_copies_have_the_same_bits_on_a_gpu(sets):

@@ -265,6 +265,9 @@ def test_groups_are_drawn_together():
     assert copied["mrr"].n_units == 40
     assert width == pytest.approx(plain, rel=1e-9)
     assert narrow < 0.7 * plain
+    as_tensor = {"ks": [1], "groups": torch.arange(40).repeat_interleave(5)}
+    again = ranking_metrics(scores.repeat(5, axis=0), relevant.repeat(5), **as_tensor)
+    assert again["mrr"].interval == copied["mrr"].interval
     scores = np.array([[1, 0]] * 19 + [[0, 1]] * 11)
     found = ranking_metrics(scores, [0] * 30, ks=[1], groups=[0] * 19 + list(range(1, 12)))["hit_1"]
     assert found.value == pytest.approx(19 / 30)
@@ -277,6 +280,7 @@ BAD = [
     *((scores, [0], {}, DataError) for scores in ([[1, 2]], np.array([["a"]]), np.eye(1) > 0, np.eye(1) * 1j)),
     *((scores, [0], {}, DataError) for scores in (np.zeros(3), np.zeros((0, 3)), torch.eye(1).to_sparse())),
     *((np.zeros((1, 2), kind), [0], {}, DataError) for kind in (np.longdouble, np.uint64)),
+    (torch.eye(1).to(torch.uint16), [0], {}, DataError),
     *((ZEROS, relevant, {}, DataError) for relevant in ([0], [0, 3], [0, -1], [0, 1.5], [[0, 0], [1]], [[0, [1]], [1]])),
     *((ZEROS, relevant, {}, UsageError) for relevant in ("01", ["0", "1"], None, [[0], {1: 2}])),
     *(
