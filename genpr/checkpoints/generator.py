@@ -196,7 +196,7 @@ class _StyleRoute:
     def _means(self, labels: Iterable[Tensor | None]) -> Tensor:
         """Mean w of each label, anew unless the weights are known to be those of the last pass."""
         weights = network_hashes(self.generator.mapping)
-        if self._known is None or not weights or self._known[0] != weights:
+        if self._known is None or not weights or None in weights or self._known[0] != weights:
             self._known = weights, torch.stack([self._mean(label) for label in labels])
         return self._known[1]
 
