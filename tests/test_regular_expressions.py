@@ -5,6 +5,7 @@ long is measured at other lengths. They grow in small steps, so that an exponent
 """
 
 import ast
+import fnmatch
 import itertools
 import re
 import time
@@ -16,7 +17,8 @@ import genpr
 
 FLAGS_AT = dict.fromkeys(("match", "fullmatch", "search", "findall", "finditer"), 2)
 FLAGS_AT |= {"compile": 1, "split": 3, "sub": 4}
-GIVEN = {"re": re, "names": "a|b"}  # what expressions that are no literals are made of
+# What expressions that are no literals are made of
+GIVEN = {"re": re, "fnmatch": fnmatch, "names": "a|b", "part": "a*b?[cd]*"}
 LENGTH = 1_000
 QUICK = 0.0004  # seconds for the longest: linear expressions take less, and quadratic ones more
 
