@@ -110,10 +110,7 @@ def test_once_the_others_are_out_less_is_needed(rng):
     [
         ([], "found none"),
         ([score(0.5, torch.linspace(0, 1, 4)), score(0.5, torch.linspace(0, 1, 4), k=5)], "k = 3, 5"),
-        (
-            [score(0.5, torch.linspace(0, 1, 4)), score(0.5, torch.linspace(0, 1, 6))],
-            "shapes",
-        ),
+        ([score(0.5, torch.linspace(0, 1, 4)), score(0.5, torch.linspace(0, 1, 6))], "shapes"),
         ([score(0.5, torch.linspace(0, 1, 3))], "pairs"),
         ([score(0.5, torch.linspace(0, 1, 0))], "pairs"),
         ([score(0.5, torch.full((2, 2), 0.5))], "pairs"),

@@ -13,13 +13,7 @@ from scipy.spatial.distance import cdist
 from genpr.errors import UsageError
 from genpr.metrics.neighbor_metrics import Replicates
 from genpr.metrics.registry import BALLS
-from genpr.metrics.uncertainty import (
-    Resampled,
-    difference,
-    interval_of,
-    lower_part,
-    standard_error,
-)
+from genpr.metrics.uncertainty import Resampled, difference, interval_of, lower_part, standard_error
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.index import Frame

@@ -3,7 +3,6 @@ from __future__ import annotations
 import weakref
 from fractions import Fraction
 
-import brute
 import feature_cases
 import numpy as np
 import oracle
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from placements import ENGINES, SEARCH_KINDS, combinations, frame_of, place, sq_radii, truth
 
 from genpr.neighbors import counts as counts_module
-from genpr.neighbors import index, search
+from genpr.neighbors import search
 from genpr.neighbors.counts import CrossCounts, cross_counts
 from genpr.neighbors.engine import Engine
 
@@ -22,18 +21,6 @@ engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys()
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
 cases = pytest.mark.parametrize("case", feature_cases.names())
 TIES = ("closed", "strict")
-
-
-@pytest.fixture
-def verified(monkeypatch) -> list[int]:
-    """How many pairs the definition was asked for, call by call."""
-    counts: list[int] = []
-    for module in (counts_module, search):
-        at = module.sq_distances_at
-        monkeypatch.setattr(
-            module, "sq_distances_at", lambda *args, at=at: (counts.append(len(args[2])), at(*args))[1]
-        )
-    return counts
 
 
 def _assert_counts(counts: CrossCounts, sq, real_sq_radii, fake_sq_radii, ties: str) -> None:
@@ -47,25 +34,24 @@ def _assert_counts(counts: CrossCounts, sq, real_sq_radii, fake_sq_radii, ties: 
         assert counts.reals_per_fake_ball[row].tolist() == inside.sum(axis=1).tolist()
 
 
+def _counts(x, y, of_real, of_fake, sq, ties: str, **options) -> CrossCounts:
+    """What is found, after a comparison with squared distances."""
+    radii = {"real_sq_radii": torch.from_numpy(of_real), "fake_sq_radii": torch.from_numpy(of_fake)}
+    counts = cross_counts(x, y, **radii, ties=ties, **options)
+    _assert_counts(counts, sq, of_real, of_fake, ties)
+    return counts
+
+
 def _check(case: str, kind: str, engine) -> None:
     expected = truth(case)
     x, y = place(expected.real, expected.fake, kind=kind)
     of_real, of_fake = expected.real_sq_radii([1, 3, 5]), expected.fake_sq_radii([2, 3])
     for ties in TIES:
-        counts = cross_counts(
-            x,
-            y,
-            real_sq_radii=torch.from_numpy(of_real),
-            fake_sq_radii=torch.from_numpy(of_fake),
-            smallest_of=1,
-            ties=ties,
-            engine=engine,
-        )
+        counts = _counts(x, y, of_real, of_fake, expected.sq, ties, smallest_of=1, engine=engine)
         assert counts.real_balls_per_fake.dtype == torch.int64
         inside = oracle.memberships(expected.sq, of_real[1], ties)
         smallest = np.where(inside, of_real[1][:, None], np.inf).min(axis=0)
         assert counts.smallest_real_ball.tolist() == smallest.tolist()
-        _assert_counts(counts, expected.sq, of_real, of_fake, ties)
 
 
 @pytest.mark.parametrize(("case", "kind", "engine"), combinations(1))
@@ -81,20 +67,6 @@ def test_threads_change_nothing(case):
 
 
 @cases
-def test_the_plain_definition_is_the_oracles(case):
-    expected = truth(case)
-    sq_radii = expected.real_sq_radii([5])[0]
-    for ties in TIES:
-        inside = brute.inside(
-            torch.from_numpy(expected.real),
-            torch.from_numpy(sq_radii),
-            torch.from_numpy(expected.fake),
-            closed=ties == "closed",
-        )
-        assert inside.tolist() == oracle.memberships(expected.sq, sq_radii, ties).T.tolist()
-
-
-@cases
 def test_spheres_through_a_point_of_the_other_set_hold_it_only_if_closed(case, rng):
     kind = SEARCH_KINDS[feature_cases.names().index(case) % len(SEARCH_KINDS)]
     expected = truth(case)
@@ -103,10 +75,7 @@ def test_spheres_through_a_point_of_the_other_set_hold_it_only_if_closed(case, r
     on = rng.integers(0, m, n), rng.integers(0, n, m)
     of_real, of_fake = expected.sq[np.arange(n), on[0]][None], expected.sq[on[1], np.arange(m)][None]
     for ties in TIES:
-        counts = cross_counts(
-            x, y, real_sq_radii=torch.from_numpy(of_real), fake_sq_radii=torch.from_numpy(of_fake), ties=ties
-        )
-        _assert_counts(counts, expected.sq, of_real, of_fake, ties)
+        _counts(x, y, of_real, of_fake, expected.sq, ties)
 
 
 @engines
@@ -129,21 +98,7 @@ def test_radii_of_any_size(kind, ties, rng):
     of_fake = (rng.choice([0, 1e-300, 1e-6, 1, 1e6, np.inf], (1, 50))).astype(np.float64)
     x, y = place(real, fake, kind=kind)
     for engine in (Engine(7, 9), Engine()):
-        counts = cross_counts(
-            x,
-            y,
-            real_sq_radii=torch.from_numpy(of_real),
-            fake_sq_radii=torch.from_numpy(of_fake),
-            ties=ties,
-            engine=engine,
-        )
-        _assert_counts(counts, oracle.sq_distances(real, fake), of_real, of_fake, ties)
-
-
-@pytest.mark.parametrize("case", ["off_center", "huge_values", "fakes_copy_reals"])
-def test_coordinates_that_are_not_kept_change_nothing(case, monkeypatch):
-    monkeypatch.setattr(index, "_KEPT_BYTES", 0)
-    _check(case, "all coordinates", Engine(64, 50))
+        _counts(x, y, of_real, of_fake, oracle.sq_distances(real, fake), ties, engine=engine)
 
 
 @kinds
@@ -153,27 +108,28 @@ def test_halves_are_measured_as_the_floats_they_stand_for(kind, rng):
     x, y = frame.place(real), frame.place(fake)
     of_real = oracle.kth_sq_distances(real.float().numpy(), [3])
     counts = cross_counts(x, y, real_sq_radii=torch.from_numpy(of_real))
-    _assert_counts(
-        counts, oracle.sq_distances(real.float().numpy(), fake.float().numpy()), of_real, [], "closed"
-    )
+    sq = oracle.sq_distances(real.float().numpy(), fake.float().numpy())
+    _assert_counts(counts, sq, of_real, [], "closed")
 
 
-@pytest.mark.parametrize("without", ["bounds by product", "tighter bounds", "portions"])
-@pytest.mark.parametrize("case", ["tight_clumps", "fakes_copy_reals", "scales_no_float32_square_can_hold"])
-def test_shortcuts_change_nothing(without, case, monkeypatch):
-    if without == "bounds by product":
-        monkeypatch.setattr(search, "bounds_by_product", lambda *_: None)
-    elif without == "tighter bounds":
-        monkeypatch.setattr(
-            counts_module,
-            "bounds_of_pairs",
-            lambda x, y, i, j, engine: (
-                torch.zeros(len(i)).double(),
-                torch.full((len(i),), torch.inf).double(),
-            ),
-        )
-    else:
-        monkeypatch.setattr(search, "_PORTION", 50)
+def _no_bounds(x, y, i, j, engine):
+    return torch.zeros(len(i)).double(), torch.full((len(i),), torch.inf).double()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("search.bounds_by_product", lambda *_: None),
+        ("counts.bounds_of_pairs", _no_bounds),
+        ("search._PORTION", 50),
+        ("index._KEPT_BYTES", 0),
+    ],
+)
+@pytest.mark.parametrize(
+    "case", ["tight_clumps", "fakes_copy_reals", "scales_no_float32_square_can_hold", "off_center"]
+)
+def test_shortcuts_change_nothing(name, value, case, monkeypatch):
+    monkeypatch.setattr(f"genpr.neighbors.{name}", value)
     for kind in ("all coordinates", "principal directions and cells"):
         _check(case, kind, Engine(64, 50))
 
@@ -197,9 +153,8 @@ def test_masses_of_copies_are_counted_without_verification(kind, rng, verified):
     counts = cross_counts(x, y, real_sq_radii=sq_radii, fake_sq_radii=sq_radii)
     assert (counts.real_balls_per_fake[0].reshape(-1, 3)[:, 1:] == 400).all()
     assert torch.equal(counts.real_balls_per_fake, counts.fake_balls_per_real)
-    assert (
-        sum(verified) < 3 * 600 * 2
-    )  # of 400 x 400 pairs of copies; rows with k copies have no sphere to lie on
+    # Of 400 x 400 pairs of copies; rows with k copies have no sphere to lie on.
+    assert sum(verified) < 3 * 600 * 2
 
 
 def test_dense_memberships_come_in_portions(rng, monkeypatch):

@@ -3,9 +3,9 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import oracle
 import pytest
 import torch
-from brute import inside, kth_sq_distances
 
 from genpr.neighbors.emulated import EMULATIONS, emulated_counts, emulated_radii
 
@@ -172,15 +172,17 @@ def test_small_integers_are_exact(name, kind, rng):
     assert d * (high - 1) ** 2 < 1024
     ks = [1, 3, 5]
     (real_radii, fake_radii), counts = _tables(EMULATIONS[name], real, fake, ks)
-    x, y = torch.from_numpy(real), torch.from_numpy(fake)
-    for points, found in ((x, real_radii), (y, fake_radii)):
-        exact = kth_sq_distances(points, ks)
+    sq, radii = oracle.sq_distances(real, fake), [oracle.kth_sq_distances(each, ks) for each in (real, fake)]
+    for exact, found in zip(radii, (real_radii, fake_radii), strict=True):
+        exact = torch.from_numpy(exact)
         assert torch.equal(found, (exact if name.startswith("adm") else exact.sqrt().half()).float())
-    in_real = torch.stack([inside(x, sq_radii, y) for sq_radii in kth_sq_distances(x, ks)])
-    in_fake = torch.stack([inside(y, sq_radii, x) for sq_radii in kth_sq_distances(y, ks)])
-    expected = [in_real.sum(dim=2), in_real.sum(dim=1), in_fake.sum(dim=2), in_fake.sum(dim=1)]
+    in_real, in_fake = (
+        np.stack([oracle.memberships(between, of_k, "closed") for of_k in sq_radii])
+        for between, sq_radii in zip((sq, sq.T), radii, strict=True)
+    )
+    expected = in_real.sum(axis=1), in_real.sum(axis=2), in_fake.sum(axis=1), in_fake.sum(axis=2)
     for found, exact in zip(counts, expected, strict=True):
-        assert torch.equal(found, exact)
+        assert found.tolist() == exact.tolist()
 
 
 def test_rounding_to_float16_is_seen():
@@ -194,9 +196,8 @@ def test_rounding_to_float16_is_seen():
 
 
 def test_a_doubled_product_that_overflows_makes_two_points_one():
-    points = torch.tensor(
-        [[200.0, 0], [150, 130]]
-    )  # norms 40,000 and 39,400; their product 30,000 fits, doubled too
+    # Norms 40,000 and 39,400; their product 30,000 fits, doubled too.
+    points = torch.tensor([[200.0, 0], [150, 130]])
     assert emulated_radii(ADM, points, [1]).tolist() == [[19392, 19392]]
     points = torch.tensor([[200.0, 0], [170, 100]])  # 34,000: doubled it is infinite
     assert emulated_radii(ADM, points, [1]).tolist() == [[0, 0]]

@@ -58,14 +58,6 @@ def test_scales_are_powers_of_two_and_nothing_placed_is_infinite(case, kind):
         assert (points.cells is None) == (len(frame.centers) == 0)
 
 
-@pytest.mark.parametrize("value", [0.0, 1e-45, 3.4e38])
-def test_identical_rows_have_a_frame(value):
-    features = torch.full((3, 2), value)
-    frame = Frame.around(features)
-    assert torch.equal(frame.center, features[0])
-    assert 0 < frame.scale < np.inf
-
-
 @kinds
 @pytest.mark.parametrize("elements", [1, 30])
 def test_rows_are_placed_alike_in_pieces(kind, elements, rng, monkeypatch):

@@ -63,10 +63,8 @@ def test_when_pairs_are_merged_changes_nothing(case, portion, crowd, monkeypatch
     _check(fake, real, 3, engine=Engine(11, 13))
 
 
-def test_crowds_at_one_distance_are_settled_where_they_are_found(monkeypatch):
-    met = []
-    meet = nearest._Nearest.meet
-    monkeypatch.setattr(nearest._Nearest, "meet", lambda self, p: (met.append(len(p)), meet(self, p))[1])
+def test_crowds_at_one_distance_are_settled_where_they_are_found(monkeypatch, noted):
+    met = noted(1, "nearest._Nearest.meet")
     monkeypatch.setattr(nearest, "_CROWD", 100)
     points = 2 * np.eye(200, dtype=np.float32)  # all equally far from zero
     _check(np.zeros((30, 200), dtype=np.float32), points, 3)
@@ -74,19 +72,13 @@ def test_crowds_at_one_distance_are_settled_where_they_are_found(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_copies_beyond_the_kth_are_left_out_of_the_search(seed, monkeypatch):
+def test_copies_beyond_the_kth_are_left_out_of_the_search(seed, monkeypatch, noted):
     monkeypatch.setattr(nearest, "_SURPLUS", 1)
     rng = np.random.default_rng(seed)
     few = rng.normal(3, 1, (9, 5)).astype(np.float32)
     points = few[rng.integers(0, 9, 200)]
     queries = np.concatenate([few, rng.normal(3, 1, (20, 5)).astype(np.float32)])
-    looked_at = []
-    place_of = nearest._first_reach_between
-    monkeypatch.setattr(
-        nearest,
-        "_first_reach_between",
-        lambda x, y, *rest: (looked_at.append(len(y)), place_of(x, y, *rest))[1],
-    )
+    looked_at = noted(1, "nearest._first_reach_between")
     for k in (1, 4, 30):
         _check(queries, points, k)
     counts = np.unique(points, axis=0, return_counts=True)[1]
@@ -100,25 +92,19 @@ def test_near_copies_with_the_same_projection_are_no_copies(monkeypatch):
     assert nearest_between(x, y, 1)[0][:, 0].tolist() == list(range(9))
 
 
-def test_masses_of_copies_cost_no_distances(monkeypatch):
+def test_masses_of_copies_cost_no_distances(verified):
     points = np.full((2000, 3), 0.5, dtype=np.float32)
     queries = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
-    counts = []
-    definition = nearest.sq_distances_at
-    monkeypatch.setattr(nearest, "sq_distances_at", lambda *a: (counts.append(len(a[2])), definition(*a))[1])
     y, x = place(points, queries)
     index, _ = nearest_between(x, y, 2)
     assert index.tolist() == [[0, 1]] * 500
-    assert sum(counts) == 2 * 500
+    assert sum(verified) == 2 * 500
 
 
-def test_little_more_than_k_pairs_per_query_are_left_to_the_definition(rng, monkeypatch):
-    counts = []
-    definition = nearest.sq_distances_at
-    monkeypatch.setattr(nearest, "sq_distances_at", lambda *a: (counts.append(len(a[2])), definition(*a))[1])
+def test_little_more_than_k_pairs_per_query_are_left_to_the_definition(rng, verified):
     points, queries = (rng.normal(5, 0.05, (900, 32)).astype(np.float32) for _ in range(2))
     _check(queries, points, 3)
-    assert 3 * 900 <= sum(counts) < 1.01 * 3 * 900
+    assert 3 * 900 <= sum(verified) < 1.01 * 3 * 900
 
 
 def test_chosen_frames_of_thousands_of_rows(rng):

@@ -19,8 +19,7 @@ from placements import (
     with_cells,
 )
 
-from genpr.neighbors import index as index_module
-from genpr.neighbors import nearest, search
+from genpr.neighbors import nearest
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, sq_radii_of
 from genpr.neighbors.engine import ONE_PROCESS, Engine
@@ -28,18 +27,6 @@ from genpr.neighbors.engine import ONE_PROCESS, Engine
 BALLS = (Ball(1), Ball(3), Ball(5), Ball(3, clipped=True), Ball(5, clipped=True))
 TIES = ("closed", "strict")
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
-
-
-@pytest.fixture
-def verified(monkeypatch) -> list[int]:
-    """How many pairs the definition was asked for, call by call."""
-    counts: list[int] = []
-    for module in (nearest, search):
-        at = module.sq_distances_at
-        monkeypatch.setattr(
-            module, "sq_distances_at", lambda *args, at=at: (counts.append(len(args[2])), at(*args))[1]
-        )
-    return counts
 
 
 def clipped(radii: np.ndarray) -> np.ndarray:
@@ -157,14 +144,6 @@ def test_float16_features_are_measured_as_the_floats_they_stand_for(kind, rng):
     check_radii(halves.float().numpy(), frame_of(halves.float(), kind).place(halves), [1, 4])
 
 
-@pytest.mark.parametrize("case", ["off_center", "huge_values", "scales_no_float32_square_can_hold"])
-def test_coordinates_that_are_not_kept_change_no_radius(case, monkeypatch):
-    monkeypatch.setattr(index_module, "_KEPT_BYTES", 0)
-    (x,) = place(truth(case).real)
-    assert x.view.augmented is None
-    check_radii(truth(case).real, x, [3])
-
-
 @kinds
 def test_rows_at_the_edge_of_what_a_frame_holds(kind, rng):
     usual = torch.from_numpy(rng.normal(size=(110, 6))).float()
@@ -184,6 +163,7 @@ def test_rows_at_the_edge_of_what_a_frame_holds(kind, rng):
     [
         {"search.bounds_by_product": lambda *_: None},
         {"nearest._MARGIN": 1},
+        {"index._KEPT_BYTES": 0},
         {"nearest._SPREAD_ROWS": 1},
         {"search._HELD_PORTION": 100, "nearest._MASSES": 30, "nearest._VERIFIED": 7},
     ],

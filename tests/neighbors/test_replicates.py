@@ -137,13 +137,12 @@ def test_lists_may_be_short(rng, listed):
     check(whole_numbers(rng, 45, 3, 1000), whole_numbers(rng, 52, 3, 1000), OWN, listed=listed)
 
 
-@pytest.mark.parametrize(("n", "m"), [(12, 13), (13, 40), (41, 12)])
-def test_small_and_unequal_sets(rng, n, m):
-    check(whole_numbers(rng, n, 2), whole_numbers(rng, m, 2))
-
-
-def test_whole_numbers_far_from_zero(rng):
-    check(whole_numbers(rng, 50, 6, 3, center=2000), whole_numbers(rng, 50, 6, 3, center=2001))
+@pytest.mark.parametrize(
+    ("n", "m", "d", "spread", "centers"),
+    [(12, 13, 2, 6, (0, 0)), (13, 40, 2, 6, (0, 0)), (41, 12, 2, 6, (0, 0)), (50, 50, 6, 3, (2000, 2001))],
+)
+def test_small_and_unequal_sets_and_whole_numbers_far_from_zero(rng, n, m, d, spread, centers):
+    check(whole_numbers(rng, n, d, spread, centers[0]), whole_numbers(rng, m, d, spread, centers[1]))
 
 
 def test_collapsed_and_copied_fakes(rng):
@@ -185,16 +184,12 @@ def test_tiles_and_threads_change_nothing(rng, monkeypatch):
         assert all((before[each] == after[each]).all() for each in before)
 
 
-def test_what_bounds_settle_needs_no_distance(rng, monkeypatch):
+def test_what_bounds_settle_needs_no_distance(rng, noted):
     shell = rng.normal(size=(300, 30))
     real = (shell / np.linalg.norm(shell, axis=1, keepdims=True)).astype(np.float32)
     x, y = place(real, (1e-3 * rng.normal(size=(300, 30))).astype(np.float32))
     sides = resampled(x, stream=0), resampled(y, stream=1)
-    looked_at = []
-    near = resample.near_sq_distances
-    monkeypatch.setattr(
-        resample, "near_sq_distances", lambda *args: (looked_at.append(len(args[2])), near(*args))[1]
-    )
+    looked_at = noted(2, "resample.near_sq_distances")
     found = replicate_counts(*sides, [Asked("real", Ball(5), "pairs")])
     assert found[Asked("real", Ball(5), "pairs")].tolist() == [[150 * 150] * COUNT]
     assert sum(looked_at) == 0
@@ -312,15 +307,9 @@ def test_longer_lists_hold_the_nearest(rng, kind, length, monkeypatch):
     )
 
 
-def test_lists_are_searched_again_only_where_they_are_too_short(rng, monkeypatch):
+def test_lists_are_searched_again_only_where_they_are_too_short(rng, noted):
     (points,) = place(whole_numbers(rng, 60, 4))
-    asked: list[int] = []
-    again = resample.longer_lists
-    monkeypatch.setattr(
-        resample,
-        "longer_lists",
-        lambda p, rows, *rest: (asked.append(len(rows)), again(p, rows, *rest))[1],
-    )
+    asked = noted(1, "resample.longer_lists")
     for listed, least, most in ((59, 0, 0), (11, 1, 59)):
         asked.clear()
         side = resampled(points, stream=0, listed=listed)

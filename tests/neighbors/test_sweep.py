@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import functools
+
 import feature_cases
 import numpy as np
 import pytest
@@ -91,14 +93,10 @@ def test_one_side_may_reach_nothing(kind, engine, rng):
     assert found[true <= reaches[1]].all()
 
 
-_TRUE: dict[tuple[str, str], Tensor] = {}
-
-
+@functools.cache
 def _true(case: str, which: str) -> Tensor:
-    if (case, which) not in _TRUE:
-        real, fake = feature_cases.make(case)
-        _TRUE[case, which] = sq_distances(real, real if which == "within" else fake)
-    return _TRUE[case, which]
+    real, fake = feature_cases.make(case)
+    return sq_distances(real, real if which == "within" else fake)
 
 
 def _clusters(rng: np.random.Generator, n: int = 200, d: int = 24) -> np.ndarray:

@@ -10,13 +10,7 @@ import pytest
 import torch
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.curves import (
-    Votes,
-    classifier_curve,
-    curve_of_errors,
-    f_scores,
-    pr_curve,
-)
+from genpr.metrics.curves import Votes, classifier_curve, curve_of_errors, f_scores, pr_curve
 from genpr.metrics.manifold import precision_recall
 
 

@@ -7,18 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from null_oracle import (
-    clipped_coverage_curve,
-    clipped_coverage_null,
-)
+from null_oracle import clipped_coverage_curve, clipped_coverage_null
 from scipy.stats import hypergeom
 
-from genpr.metrics.null import (
-    balls_hit,
-    calibrated_clipped_coverage,
-    covered_share,
-    nn_accuracy_null,
-)
+from genpr.metrics.null import balls_hit, calibrated_clipped_coverage, covered_share, nn_accuracy_null
 
 # n, m: expected coverage at k = 1, 3, 5, 10; least k for .95; clipped coverage at k = 5; precision cover at 3, 9.
 TABLE = [

@@ -181,11 +181,7 @@ def gaussians(rng, spread, d, n=1000):
 
 @pytest.mark.parametrize(
     ("d", "spread", "fidelity", "diversity"),
-    [
-        (64, 0.83, 1.00, 0.08),
-        (64, 1.21, 0.06, 0.05),
-        (8, 0.68, 1.00, 0.30),
-    ],
+    [(64, 0.83, 1.00, 0.08), (64, 1.21, 0.06, 0.05), (8, 0.68, 1.00, 0.30)],
 )
 def test_shrunken_and_widened_fakes(d, spread, fidelity, diversity, rng):
     found = witnessed(*gaussians(rng, spread, d))
