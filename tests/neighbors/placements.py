@@ -105,17 +105,14 @@ class Truth:
     def __init__(self, case: str) -> None:
         self.real, self.fake = feature_cases.make(case)
         self.sq = oracle.sq_distances(self.real, self.fake)
-        self._sorted = [_sorted_within(features) for features in (self.real, self.fake)]
+        every = (list(range(1, len(features))) for features in (self.real, self.fake))
+        self._sorted = [*map(oracle.kth_sq_distances, (self.real, self.fake), every)]
 
     def real_sq_radii(self, ks: list[int]) -> NDArray:
         return self._sorted[0][[k - 1 for k in ks]]
 
     def fake_sq_radii(self, ks: list[int]) -> NDArray:
         return self._sorted[1][[k - 1 for k in ks]]
-
-
-def _sorted_within(features: NDArray) -> NDArray:
-    return oracle.kth_sq_distances(features, list(range(1, len(features))))
 
 
 @functools.cache

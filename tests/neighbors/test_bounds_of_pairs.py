@@ -12,6 +12,11 @@ from genpr.neighbors.engine import ONE_PROCESS
 cases = pytest.mark.parametrize("case", feature_cases.names())
 
 
+def _assert_hold(lower, upper, true):
+    assert (lower <= true).all()
+    assert (true <= upper).all()
+
+
 @cases
 def test_bounds_of_differences_hold_and_are_tight(case):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
@@ -40,9 +45,7 @@ def test_bounds_by_product_hold_and_are_tight(case):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
     i, j = all_pairs(len(real), len(fake))
     lower, upper = bounds_by_product(real, fake, i, j)
-    true = sq_distances_at(real, fake, i, j)
-    assert (lower <= true).all()
-    assert (true <= upper).all()
+    _assert_hold(lower, upper, sq_distances_at(real, fake, i, j))
     largest = torch.cat([real, fake]).double().sub(real[0]).square().sum(dim=1).max()
     assert (upper - lower).max() <= 1e-11 * largest
 
@@ -59,7 +62,5 @@ def test_bounds_by_product_find_some_rows_among_many(rng):
     rows, columns = torch.tensor([299, 3, 50]), torch.tensor([7, 0])
     i, j = rows.repeat_interleave(2), columns.repeat(3)
     lower, upper = bounds_by_product(x, y, i, j)
-    true = sq_distances_at(x, y, i, j)
-    assert (lower <= true).all()
-    assert (true <= upper).all()
+    _assert_hold(lower, upper, sq_distances_at(x, y, i, j))
     assert (upper - lower).max() < 1e-11

@@ -81,12 +81,8 @@ def test_radii_and_counts_are_equal(case, kind, precision):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_a_frame_chosen_on_the_gpu_serves_as_well(dtype, rng):
     directions = rng.normal(size=(8, 256)) / np.sqrt(8)
-    sets = [
-        torch.from_numpy(rng.normal(size=(n, 8)) @ directions + 3 + 0.01 * rng.normal(size=(n, 256))).to(
-            dtype
-        )
-        for n in (6000, 4000)
-    ]
+    latent = [rng.normal(size=(n, 8)) @ directions for n in (6000, 4000)]
+    sets = [torch.from_numpy(x + 3 + 0.01 * rng.normal(size=x.shape)).to(dtype) for x in latent]
     results = []
     for device in ("cpu", "cuda"):
         frame = choose_frame(sets[0].to(device), 5)

@@ -15,29 +15,26 @@ from genpr.neighbors.nearest import nearest_between
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
 
 
-def by_definition(sq: np.ndarray, k: int) -> tuple[list, list]:
-    """Of distances (m, n): by distance, then by index."""
-    index = np.argsort(sq, axis=1, kind="stable")[:, :k]
-    return index.tolist(), np.take_along_axis(sq, index, axis=1).tolist()
+def _assert_nearest(x, y, k: int, sq: np.ndarray, engine=ONE_PROCESS) -> None:
+    """By distances (m, n), and then by index."""
+    index, found = nearest_between(x, y, k, engine=engine)
+    assert (index.dtype, found.dtype) == (torch.int64, torch.float64)
+    expected = np.argsort(sq, axis=1, kind="stable")[:, :k]
+    assert index.tolist() == expected.tolist()
+    assert found.tolist() == np.take_along_axis(sq, expected, axis=1).tolist()
 
 
-def _check(
-    queries: np.ndarray, points: np.ndarray, k: int, *, kind: str = "all coordinates", engine=ONE_PROCESS
-):
+def _check(queries, points, k: int, *, kind: str = "all coordinates", engine=ONE_PROCESS) -> None:
     y, x = place(points, queries, kind=kind)
-    index, sq = nearest_between(x, y, k, engine=engine)
-    assert (index.dtype, sq.dtype) == (torch.int64, torch.float64)
-    assert (index.tolist(), sq.tolist()) == by_definition(oracle.sq_distances(queries, points), k)
+    sq = oracle.sq_distances(queries.astype(np.float32), points.astype(np.float32))
+    _assert_nearest(x, y, k, sq, engine)
 
 
 @pytest.mark.parametrize(("case", "kind", "engine"), combinations(0))
 def test_every_bit_and_index_is_the_oracles(case, kind, engine):
     expected = truth(case)
     y, x = place(expected.real, expected.fake, kind=kind)
-    k = 1 if kind == "cells" else 5
-    index, sq = nearest_between(x, y, k, engine=ENGINES[engine])
-    assert (index.dtype, sq.dtype) == (torch.int64, torch.float64)
-    assert (index.tolist(), sq.tolist()) == by_definition(expected.sq.T, k)
+    _assert_nearest(x, y, 1 if kind == "cells" else 5, expected.sq.T, ENGINES[engine])
 
 
 @kinds
@@ -117,8 +114,7 @@ def test_chosen_frames_of_thousands_of_rows(rng):
     assert frame.basis is not None
     assert len(frame.centers)
     x, y = (frame.place(torch.from_numpy(features)) for features in (queries, points))
-    index, sq = nearest_between(x, y, 5)
-    assert (index.tolist(), sq.tolist()) == by_definition(oracle.sq_distances(queries, points), 5)
+    _assert_nearest(x, y, 5, oracle.sq_distances(queries, points))
 
 
 def test_progress_tells_of_all_pairs(rng):
@@ -131,8 +127,4 @@ def test_progress_tells_of_all_pairs(rng):
 
 
 def test_half_precision_features(rng):
-    points, queries = (rng.normal(size=(60, 8)).astype(np.float16) for _ in range(2))
-    y, x = place(points, queries)
-    index, sq = nearest_between(x, y, 3)
-    expected = oracle.sq_distances(queries.astype(np.float32), points.astype(np.float32))
-    assert (index.tolist(), sq.tolist()) == by_definition(expected, 3)
+    _check(*(rng.normal(size=(60, 8)).astype(np.float16) for _ in range(2)), 3)

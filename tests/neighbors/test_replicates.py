@@ -24,18 +24,15 @@ from genpr.neighbors.search import Pairs, visit
 CPU = torch.device("cpu")
 COUNT = 6
 BALLS = (Ball(1), Ball(3), Ball(5), Ball(3, clipped=True))
-ASKED = [
-    Asked(side, ball, count, most, ties)
-    for side, ball, (count, most), ties in itertools.product(
-        ("real", "fake"), BALLS, (("owners", 3), ("others", 2), ("pairs", 1)), ("closed", "strict")
-    )
-]
-OWN = [
-    Asked(side, ball, count, most, ties, "own")
-    for side, ball, (count, most), ties in itertools.product(
-        ("real", "fake"), BALLS, (("owners", 4), ("others", 3), ("pairs", 1)), ("closed", "strict")
-    )
-]
+
+
+def _asked(owners: int, others: int, rows: str) -> list[Asked]:
+    counts = (("owners", owners), ("others", others), ("pairs", 1))
+    kinds = itertools.product(("real", "fake"), BALLS, counts, ("closed", "strict"))
+    return [Asked(side, ball, *count, ties, rows) for side, ball, count, ties in kinds]
+
+
+ASKED, OWN = _asked(3, 2, "other"), _asked(4, 3, "own")
 
 
 def whole_numbers(rng: np.random.Generator, n: int, d: int, spread: int = 6, center: int = 0) -> NDArray:
@@ -66,14 +63,14 @@ class HalfTruth:
 
     def __init__(self, real: NDArray, fake: NDArray) -> None:
         self._cross = oracle.sq_distances(real, fake)
-        self._own = {"real": ordered_within(real), "fake": ordered_within(fake)}
         self._within = {"real": to_others(real), "fake": to_others(fake)}
 
     def counts(self, each: Asked) -> list[int]:
         sq = self._cross if each.balls == "real" else self._cross.T
         if each.rows == "own":
             sq = self._within[each.balls]
-        radii = sq_radii_of(each.ball, torch.from_numpy(self._own[each.balls][:, each.ball.k])).numpy()
+        kth = np.sort(self._within[each.balls], axis=1)[:, each.ball.k - 1]
+        radii = sq_radii_of(each.ball, torch.from_numpy(kth)).numpy()
         inside = oracle.memberships(sq, radii, each.ties)
         if each.count == "pairs":
             return [int(inside.sum())]
@@ -86,13 +83,6 @@ def to_others(features: NDArray) -> NDArray:
     sq = oracle.sq_distances(features, features).astype(np.float64)
     np.fill_diagonal(sq, np.inf)
     return sq
-
-
-def ordered_within(features: NDArray) -> NDArray:
-    """Squared distances from each row, ascending; the first is its own."""
-    sq = oracle.sq_distances(features, features)
-    np.fill_diagonal(sq, -1)
-    return np.sort(sq, axis=1)
 
 
 def truth_of(real: ResampledSet, fake: ResampledSet, half: int) -> HalfTruth:

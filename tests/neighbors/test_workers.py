@@ -61,8 +61,7 @@ def test_errors_of_the_work_are_raised_and_threads_put_back(count, use_threads):
 def test_work_is_done_without_gradients_and_in_plain_float32(count, use_threads):
     use_threads(count)
     with torch.no_grad(), torch.autocast("cpu", enabled=False), Workers(CPU) as workers:
-        seen = set(
-            workers.map(lambda _: (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")), range(9))
-        )
+        state = workers.map(lambda _: (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")), range(9))
+        seen = set(state)
     assert seen == {(False, False)}
     assert torch.is_grad_enabled()
