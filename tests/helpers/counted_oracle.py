@@ -126,17 +126,9 @@ def classifiers(pair: Pair, k: int) -> list[tuple[float, float]]:
     of_reals = pair.reals_in(k).sum(axis=0), swapped.fakes_in(other).sum(axis=0)
     of_fakes = pair.fakes_in(own).sum(axis=0), swapped.reals_in(k).sum(axis=0)
     ratios = {f / r for each in (of_reals, of_fakes) for r, f in zip(*each, strict=True) if r}
-    errors = {
-        (1.0, 0.0),
-        (0.0, 1.0),
-        (0.0, float((of_fakes[0] > 0).mean())),
-        (float((of_reals[1] > 0).mean()), 0.0),
-    }
-    for g in ratios | {
-        1.0,
-        *(ratio * (1 + 1e-9) for ratio in ratios),
-        *(ratio * (1 - 1e-9) for ratio in ratios),
-    }:
+    called = float((of_fakes[0] > 0).mean()), float((of_reals[1] > 0).mean())
+    errors = {(1.0, 0.0), (0.0, 1.0), (0.0, called[0]), (called[1], 0.0)}
+    for g in {1.0} | {ratio * factor for ratio in ratios for factor in (1, 1 + 1e-9, 1 - 1e-9)}:
         as_real = [(g * r > f) | ((g >= 1) & (g * r == f)) for r, f in (of_reals, of_fakes)]
         errors.add((1 - float(as_real[0].mean()), float(as_real[1].mean())))
     return sorted(errors)
@@ -180,11 +172,8 @@ def hit(n: int, m: int, k: int, at_least: int = 1) -> float:
     At least t of the first k + t - 1 of n - 1 + m others, in order of distance, are of the m.
     """
     draws, population = k + at_least - 1, n + m - 1
-    ways = sum(
-        math.comb(m, t) * math.comb(n - 1, draws - t)
-        for t in range(at_least, draws + 1)
-        if draws - t <= n - 1
-    )
+    held = range(max(at_least, draws - n + 1), draws + 1)
+    ways = sum(math.comb(m, t) * math.comb(n - 1, draws - t) for t in held)
     return ways / math.comb(population, draws)
 
 

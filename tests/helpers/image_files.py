@@ -1,7 +1,4 @@
-"""Image files for the tests, made on the spot: by Pillow where it can write them, by hand where it cannot.
-
-And the shortest ways to ask what genpr makes of them.
-"""
+"""Image files, by Pillow where it can write them and by hand where not, and what to ask genpr of them."""
 
 from __future__ import annotations
 

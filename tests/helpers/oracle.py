@@ -6,21 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def sq_distance(x: NDArray, y: NDArray) -> float:
-    """Float64 sum of squared differences, halved pairwise over zero-padded float32 vectors of one length."""
-    width = 1
-    while width < len(x):
-        width *= 2
-    terms = np.zeros(width, dtype=np.float64)
-    terms[: len(x)] = (x.astype(np.float64) - y.astype(np.float64)) ** 2
-    while width > 1:
-        width //= 2
-        terms = terms[:width] + terms[width:]
-    return float(terms[0])
-
-
 def sq_distances(x: NDArray, y: NDArray) -> NDArray:
-    """(n, m) of all rows of x (n, d) to all rows of y (m, d): `sq_distance`, a row at a time."""
+    """(n, m) of all rows of x (n, d) to all rows of y (m, d), float64.
+
+    The sum of squared differences, halved pairwise over float32 vectors padded with zeros to one length.
+    """
     out = np.empty((len(x), len(y)))
     width = 1 << (x.shape[1] - 1).bit_length()
     for i, row in enumerate(x):
@@ -32,6 +22,11 @@ def sq_distances(x: NDArray, y: NDArray) -> NDArray:
             half //= 2
         out[i] = terms[:, 0]
     return out
+
+
+def sq_distance(x: NDArray, y: NDArray) -> float:
+    """Of two rows."""
+    return float(sq_distances(x[None], y[None])[0, 0])
 
 
 def kth_sq_distances(x: NDArray, ks: list[int]) -> NDArray:
