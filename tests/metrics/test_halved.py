@@ -8,7 +8,7 @@ from genpr.metrics import ranking_values as module
 from genpr.metrics.metric import family_of
 from genpr.metrics.ranking_values import halved
 from genpr.metrics.registry import ALL_METRICS, CONDITIONAL, METRICS
-from genpr.metrics.uncertainty import interval_of, standard_error
+from genpr.metrics.uncertainty import standard_error
 
 
 def mean_of(values):
@@ -46,14 +46,6 @@ def test_batches_of_halves_change_nothing(monkeypatch):
 def test_too_few_units_are_refused():
     with pytest.raises(UsageError, match="at least 10 units, not 9"):
         halved(mean_of(torch.ones(9, dtype=torch.float64)), 9)
-
-
-def test_intervals_hold_the_truth():
-    generator, held = torch.Generator().manual_seed(1), 0
-    for draw in range(200):
-        hits = (torch.rand(150, generator=generator) < 0.3).double()
-        held += 0.3 in interval_of(float(hits.mean()), halved(mean_of(hits), 150, seed=draw), n=150)
-    assert held >= 180
 
 
 def test_families_are_told_by_name():

@@ -105,7 +105,7 @@ def test_p_is_the_place_among_random_labelings():
     assert excess_by_relabeling(group == 1, count, seed=0)[1].tolist() == [1, 1 / 500]
 
 
-def test_a_kind_that_is_left_out_comes_first(missed):
+def test_a_kind_that_is_left_out_comes_first_and_is_named(missed):
     kinds, real, _, found = missed
     worst = found.missed[0]
     assert worst.is_significant
@@ -118,21 +118,15 @@ def test_a_kind_that_is_left_out_comes_first(missed):
     sums = ((rows[:, None] - rows) ** 2).sum(axis=(1, 2))
     assert sums.argmin() == 0  # the medoid
     assert sums.tolist() == sorted(sums.tolist())
-
-
-def test_its_class_is_named(missed):
-    worst = missed[3].missed[0]
     assert worst.classes[0][0] == "kind 3"
     assert sum(count for _, count in worst.classes) == worst.flagged
 
 
 def test_noise_is_what_was_invented(missed):
-    _, _, _, found = missed
-    first = found.invented[0]
+    first = missed[3].invented[0]
     assert first.is_significant
     assert set(first.rows) == set(range(380, 400))
-    assert first.others == 0
-    assert first.classes == ()
+    assert (first.others, first.classes) == (0, ())
 
 
 @pytest.mark.parametrize("case", ["kinds", "hubs", "lattice", "unequal"])

@@ -29,14 +29,8 @@ def test_pairs_are_counted_as_they_are_done_with_and_add_up(threads, rng, monkey
 
 def told_by_score(real, fake, ks, *, intervals):
     """What a fitted side tells while it scores."""
-    side = NeighborMetrics(
-        torch.from_numpy(real).float(),
-        ks=ks,
-        ties="closed",
-        intervals=intervals,
-        seed=0,
-        device=torch.device("cpu"),
-    )
+    options = {"ties": "closed", "intervals": intervals, "seed": 0, "device": torch.device("cpu")}
+    side = NeighborMetrics(torch.from_numpy(real).float(), ks=ks, **options)
     told = []
     side.score(torch.from_numpy(fake).float(), lambda done, total: told.append((done, total)))
     assert len({total for _, total in told}) == 1, "one bar for all searches"

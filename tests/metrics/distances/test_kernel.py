@@ -42,9 +42,8 @@ def cmmd_by_pairs(real, fake):
 
 def test_equals_the_sum_over_pairs(rng):
     real, fake = float32(rng.normal(1, 1, (20, 5))), float32(rng.normal(1.3, 2, (20, 5)))
-    whole = kernel_distance(
-        real, fake, subsets=3, subset_size=20
-    )  # every subset is the set, in another order
+    # Every subset is the set, in another order.
+    whole = kernel_distance(real, fake, subsets=3, subset_size=20)
     assert whole.mean == pytest.approx(unbiased_by_pairs(real, fake), rel=1e-12)
     assert whole.std == pytest.approx(0, abs=1e-12)
 

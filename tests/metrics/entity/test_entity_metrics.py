@@ -148,12 +148,10 @@ def test_images_of_one_prompt_are_one_chance_to_fail():
 def test_intervals_are_not_of_more_images_than_there_are():
     """Groups that are nearly alike show little spread."""
     found = [{"a"} if i % 4 < 2 or i == 2 else set() for i in range(40)]
-    interval = (
-        entity_set_metrics([{"a"}] * 40, found, groups=[i // 4 for i in range(40)]).scores["recall"].interval
-    )
-    assert (interval.low, interval.high) == pytest.approx(
-        (0.361, 0.685), abs=0.001
-    )  # Clopper and Pearson of 40
+    scores = entity_set_metrics([{"a"}] * 40, found, groups=[i // 4 for i in range(40)]).scores
+    interval = scores["recall"].interval
+    # Clopper and Pearson of 40.
+    assert (interval.low, interval.high) == pytest.approx((0.361, 0.685), abs=0.001)
 
 
 def test_intervals_hold_the_truth():

@@ -124,13 +124,8 @@ def test_a_perfect_generator_scores_the_null(k):
         # Other sizes and other shares of classes on both sides.
         real, fake = blobs(random, [90, 60, 30], spread=0.7), blobs(random, [20, 30, 60], spread=0.7)
         one = score(real, fake, k=k, intervals=False)
-        gaps.append(
-            [
-                direction.tally.rates()[rate] - direction.null.rates()[rate]
-                for direction in (one.test, one.train)
-                for rate in RATES
-            ]
-        )
+        directions = [(each.tally.rates(), each.null.rates()) for each in (one.test, one.train)]
+        gaps.append([rates[rate] - null[rate] for rates, null in directions for rate in RATES])
     gap, error = np.mean(gaps, axis=0), np.std(gaps, axis=0) / np.sqrt(len(gaps))
     # Half as many reals vote as fakes do, and a probe misses a fifth: the null may be a little low.
     assert (np.abs(gap) < 3 * error + 0.02).all()

@@ -59,20 +59,18 @@ def test_on_features_as_of_networks_rounding_moves_all_values_up_and_none_far(em
         assert 0 <= BALLS[name](found, 3) - BALLS[name](exact, 3) < most
 
 
-def test_only_what_is_asked_for_is_computed(rng):
-    real, fake = rng.normal(size=(30, 4)), rng.normal(size=(20, 4))
-    seen = {}
-    for ks in ({"precision": 3}, {"recall": 3}, ALL):
-        told = seen[tuple(ks)] = []
-        emulated_memberships(
-            real, fake, ks=ks, emulation=NAMES[0], progress=lambda *pairs, told=told: told.append(pairs)
-        )
-    assert [done[-1] for done in seen.values()] == [
-        (30 * 20, 30 * 20),
-        (20 * 20 + 30 * 20, 20 * 20 + 30 * 20),
-        (20 * 20 + 30 * 20, 20 * 20 + 30 * 20),
-    ]
-    assert [done[0] for done in seen.values()] == [(900, 900), (400, 1000), (900, 900)]
+@pytest.mark.parametrize(
+    ("ks", "first", "last"),
+    [
+        ({"precision": 3}, (900, 900), (30 * 20, 30 * 20)),
+        ({"recall": 3}, (400, 1000), (20 * 20 + 30 * 20, 20 * 20 + 30 * 20)),
+        (ALL, (900, 900), (20 * 20 + 30 * 20, 20 * 20 + 30 * 20)),
+    ],
+)
+def test_only_what_is_asked_for_is_computed(ks, first, last, rng):
+    told, sets = [], (rng.normal(size=(30, 4)), rng.normal(size=(20, 4)))
+    emulated_memberships(*sets, ks=ks, emulation=NAMES[0], progress=lambda *pairs: told.append(pairs))
+    assert (told[0], told[-1]) == (first, last)
 
 
 @pytest.mark.parametrize(

@@ -138,39 +138,40 @@ class TestRealSide:
         assert error.value.code == "k-not-fitted"
 
 
-class TestErrors:
-    good = np.random.default_rng(0).normal(size=(20, 3))
+GOOD = np.random.default_rng(0).normal(size=(20, 3))
 
-    @pytest.mark.parametrize("score", [manifold_metrics, precision_recall])
-    @pytest.mark.parametrize("k", [0, 2.5, True])
-    def test_k(self, score, k):
-        with pytest.raises(UsageError, match="k must be an integer of at least 1") as error:
-            score(self.good, self.good, k=k)
-        assert error.value.code == "bad-k"
 
-    @pytest.mark.parametrize("ties", ["open", None, 1])
-    def test_ties(self, ties):
-        with pytest.raises(UsageError, match="ties must be 'closed'") as error:
-            manifold_metrics(self.good, self.good, ties=ties)
-        assert error.value.code == "bad-ties"
+@pytest.mark.parametrize("score", [manifold_metrics, precision_recall])
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        *(({"k": k}, "bad-k", "k must be an integer of at least 1") for k in (0, 2.5, True)),
+        *(({"ties": ties}, "bad-ties", "ties must be 'closed'") for ties in ("open", None, 1)),
+    ],
+)
+def test_impossible_options_are_refused(score, options, code, message):
+    with pytest.raises(UsageError, match=message) as error:
+        score(GOOD, GOOD, **options)
+    assert error.value.code == code
 
-    def test_too_few_rows_on_either_side(self):
-        for sets, name in (((self.good[:3], self.good), "real"), ((self.good, self.good[:3]), "fake")):
-            with pytest.raises(
-                FeatureError, match=f"{name} needs at least k \\+ 1 = 4 rows, found 3"
-            ) as error:
-                precision_recall(*sets)
-            assert error.value.code == "too-few"
-        assert precision_recall(self.good[:4], self.good[:4]) == (1, 1)
 
-    def test_widths_that_differ(self):
-        with pytest.raises(FeatureError, match="real has 3 features per image but fake has 2") as error:
-            manifold_metrics(self.good, self.good[:, :2])
-        assert error.value.code == "width-mismatch"
+@pytest.mark.parametrize(
+    ("real", "fake", "code", "message"),
+    [
+        (GOOD[:3], GOOD, "too-few", "real needs at least k \\+ 1 = 4 rows, found 3"),
+        (GOOD, GOOD[:3], "too-few", "fake needs at least k \\+ 1 = 4 rows, found 3"),
+        (GOOD, GOOD[:, :2], "width-mismatch", "real has 3 features per image but fake has 2"),
+        (GOOD, np.where(np.eye(20, 3) == 1, np.nan, GOOD), "non-finite", "fake features must be finite"),
+    ],
+    ids=["few reals", "few fakes", "widths", "not finite"],
+)
+def test_impossible_sets_are_refused_before_anything_is_computed(real, fake, code, message, monkeypatch):
+    monkeypatch.setattr(real_manifold.Neighborhood, "of", lambda *_, **__: pytest.fail("computed"))
+    for score in (manifold_metrics, precision_recall):
+        with pytest.raises(FeatureError, match=message) as error:
+            score(real, fake, k=3)
+        assert error.value.code == code
 
-    def test_everything_is_checked_before_anything_is_computed(self, monkeypatch):
-        monkeypatch.setattr(real_manifold.Neighborhood, "of", lambda *_, **__: pytest.fail("computed"))
-        bad = self.good.copy()
-        bad[4, 2] = np.nan
-        with pytest.raises(FeatureError, match="fake features must be finite"):
-            manifold_metrics(self.good, bad)
+
+def test_one_row_more_than_k_is_enough():
+    assert precision_recall(GOOD[:4], GOOD[:4]) == (1, 1)

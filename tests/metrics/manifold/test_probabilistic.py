@@ -27,19 +27,10 @@ def in_support(of: np.ndarray, samples: np.ndarray, k: int, scale: float) -> flo
     return total / len(samples)
 
 
-CASES = [
-    "integers",
-    "off_center",
-    "duplicates",
-    "near_duplicates",
-    "fakes_copy_reals",
-    "outlier_in_both",
-    "all_identical",
-    "collapsed_fakes",
-    "one_column",
-    "tiny_values",
-    "huge_values",
-]
+CASES = (
+    *("integers", "off_center", "duplicates", "near_duplicates", "fakes_copy_reals", "outlier_in_both"),
+    *("all_identical", "collapsed_fakes", "one_column", "tiny_values", "huge_values"),
+)
 
 
 @pytest.mark.parametrize("case", CASES)
