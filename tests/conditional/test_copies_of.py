@@ -39,9 +39,7 @@ def test_the_share_of_copies_stands_beside_that_of_training_images():
     assert min(lower.value, lower.null) > 0.5, "these features call many training images alike"
 
 
-@pytest.mark.parametrize(
-    "options", [{"threshold": 2}, {"threshold": True}, {"copies_of": "nowhere"}], ids=str
-)
+@pytest.mark.parametrize("options", [{"threshold": 2}, {"threshold": True}, {"copies_of": "no"}], ids=str)
 def test_copies_that_cannot_be_looked_for(options):
     with pytest.raises(UsageError):
         align(**options)

@@ -5,6 +5,7 @@ import unicodedata
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from raising import raising
 
 from genpr import DataError, UsageError, Vocabulary
 from genpr.conditional.vocabulary import CanonicalNames, normalize_name
@@ -48,9 +49,8 @@ NO_VOCABULARIES = [["..."], [3], {"cat": "pet"}, {"cat": [3]}, "cat", {3: []}]
 
 @pytest.mark.parametrize("entities", [*CONFLICTS, *NO_VOCABULARIES], ids=range(10))
 def test_what_is_no_vocabulary_is_refused(entities):
-    with pytest.raises(DataError) as caught:
+    with raising(DataError, "alias-conflict" if entities in CONFLICTS else "bad-vocabulary"):
         Vocabulary.of(entities)
-    assert caught.value.code == ("alias-conflict" if entities in CONFLICTS else "bad-vocabulary")
 
 
 def test_table_adds_aliases_to_a_closed_vocabulary():
@@ -138,6 +138,5 @@ def test_vocabularies_are_read_from_files(tmp_path):
     ids=range(5),
 )
 def test_damaged_vocabularies_are_refused(tmp_path, name, text, error, code):
-    with pytest.raises(error) as caught:
+    with raising(error, code):
         Vocabulary.load(tmp_path / name if text is None else write(tmp_path, name, text))
-    assert caught.value.code == code

@@ -6,6 +6,7 @@ import json
 import os
 
 import pytest
+from raising import raising
 
 from genpr.conditional.prompts import MAX_CHARACTERS, open_prompts
 from genpr.errors import DataError, UsageError
@@ -94,10 +95,12 @@ def test_programs_give_lists_and_mappings_and_use_a_part(tmp_path):
     assert of(open_prompts({"b.png": ("dog",), "a/1.png": "cat"}, "x"), TWO) == ["cat", "dog"]
     named = read(tmp_path, "a.png,cat\nb.png,dog\nc.png,owl\n")
     assert of(named, ["c.png"], [2], 3) == of(open_prompts(["cat", "dog", "owl"], "x"), ["c.png"], [2], 3)
-    for given in (3, b"cat", [3], [[]], {"a": 1}, [b"cat"]):
-        with pytest.raises((UsageError, DataError)) as caught:
+    for given in (3, b"cat"):
+        with raising(UsageError, "records-kind"):
             open_prompts(given, "x")
-        assert caught.value.code == ("records-kind" if given in (3, b"cat") else "prompts-damaged")
+    for given in ([3], [[]], {"a": 1}, [b"cat"]):
+        with raising(DataError, "prompts-damaged"):
+            open_prompts(given, "x")
 
 
 @pytest.mark.parametrize(
@@ -154,11 +157,9 @@ def test_places_without_prompts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for path, code in {"none.csv": "path-not-found", "x" * 5000: "path-not-found", "a\0b": "path-not-found",
                        "pipe.csv": "path-not-found", "p.xlsx": "records-kind"}.items():  # fmt: skip
-        with pytest.raises(UsageError) as caught:
+        with raising(UsageError, code):
             open_prompts(path, "x")
-        assert caught.value.code == code
     (tmp_path / "p.csv").write_text("a.png,a cat\n")
     os.truncate(tmp_path / "p.csv", TEXT_BYTES + 1)  # without using the disk
-    with pytest.raises(DataError) as caught:
+    with raising(DataError, "prompts-damaged"):
         open_prompts("p.csv", "x")
-    assert caught.value.code == "prompts-damaged"

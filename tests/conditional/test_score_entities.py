@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from raising import raising
 
 import genpr
 from genpr import DataError, UsageError
@@ -43,9 +44,8 @@ def test_texts_and_lists_of_lists():
     ids=range(5),
 )
 def test_sides_that_do_not_fit_are_refused(reference, contexts):
-    with pytest.raises(UsageError) as caught:
+    with raising(UsageError, "no-vocabulary" if reference == "a cat" else "bad-option"):
         genpr.entity_metrics(reference, contexts)
-    assert caught.value.code == ("no-vocabulary" if reference == "a cat" else "bad-option")
 
 
 def write(path, text):
@@ -135,9 +135,10 @@ def test_geneval_metadata_is_read(tmp_path):
 NAMES = ["dog", "salt and pepper", "Washington, D.C."]
 
 
-@pytest.mark.parametrize(
-    "cell", [";".join(NAMES), "|".join(NAMES), json.dumps(NAMES).replace('"', '""')], ids=range(3)
-)
+CELLS = [";".join(NAMES), "|".join(NAMES), json.dumps(NAMES).replace('"', '""')]
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=range(3))
 def test_expected_names_are_taken_as_they_are(tmp_path, cell):
     path = write(tmp_path / "e.csv", f'id,expected\na,"{cell}"\n')
     result = genpr.score_entities(path, {"a": ["salt and pepper", "dog", "washington, d.c."]})
@@ -147,15 +148,14 @@ def test_expected_names_are_taken_as_they_are(tmp_path, cell):
 @pytest.mark.parametrize(
     ("found", "code"),
     [
-        ({"a": ["x"]}, "answers-missing"),
-        (dict.fromkeys("abcde", ()), "answers-unused"),
+        ({"a": []}, "answers-missing"),
+        (dict.fromkeys("abcd", ()), "answers-unused"),
         ([[]] * 3, "ids-do-not-match"),
     ],
 )
 def test_ids_must_match(found, code):
-    with pytest.raises(DataError) as caught:
+    with raising(DataError, code):
         genpr.score_entities({"a": ["x"], "b": ["y"], "c": ["z"]}, found)
-    assert caught.value.code == code
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,8 @@ def test_ids_must_match(found, code):
     ],
 )
 def test_damaged_files_are_refused(tmp_path, name, text, code):
-    with pytest.raises((DataError, UsageError)) as caught:
+    with raising((DataError, UsageError), code):
         genpr.score_entities({"a": ["cat"]}, write(tmp_path / name, text))
-    assert caught.value.code == code
 
 
 @pytest.mark.parametrize(
@@ -186,6 +185,5 @@ def test_damaged_files_are_refused(tmp_path, name, text, code):
     ids=range(5),
 )
 def test_impossible_expectations_are_refused(tmp_path, text, vocabulary):
-    with pytest.raises(DataError) as caught:
+    with raising(DataError, "bad-expectation"):
         genpr.score_entities(write(tmp_path / "e.jsonl", text), {"a": ["cat"]}, vocabulary=vocabulary)
-    assert caught.value.code == "bad-expectation"

@@ -11,9 +11,9 @@ from genpr.errors import GenprError
 
 
 @contextmanager
-def raising(kind: type[GenprError], code: str) -> Iterator[None]:
-    """The block raises an error of a class, with a code, in one line."""
-    with pytest.raises(kind) as caught:
+def raising(kind: type[GenprError], code: str, match: str | None = None) -> Iterator[None]:
+    """The block raises an error of a class, with a code, in one line that matches."""
+    with pytest.raises(kind, match=match) as caught:
         yield
     assert caught.value.code == code
     assert "\n" not in str(caught.value)
