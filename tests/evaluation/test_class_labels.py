@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from raising import raising
 
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.labels import FolderLabels, LabeledImages, labels_of, open_labels
@@ -63,10 +64,7 @@ def test_what_people_write(tmp_path, text):
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        *(
-            (text, "labels-damaged")
-            for text in ("", "a.png\n", "a.png,cat\nb.png,dog,3\n", "id,label\na,b,c\n")
-        ),
+        *((text, "labels-damaged") for text in ("", "a\n", "a,cat\nb,dog,3\n", "id,label\na,b,c\n")),
         ("a.png,cat\na.png,dog\n", "label-conflict"),
         ('a.png,"cat\n', "bad-csv"),
     ],
@@ -136,20 +134,16 @@ def test_arrays_in_files(tmp_path):
         open_labels(tmp_path / "pickle.npy", "x", "real")
 
 
-@pytest.mark.parametrize(
-    "labels", [np.eye(3), np.array([0.5, 1]), [1.0], [True], b"ab", {"a": 1}, 7, [[1]]], ids=str
-)
+@pytest.mark.parametrize("labels", [np.eye(3), np.array([0.5, 1]), [1.0], [True], b"a", {"a": 1}, 7, [[1]]])
 def test_what_is_no_class(labels):
-    with pytest.raises(DataError, match="one class per image") as caught:
+    with raising(DataError, "label-kind", "one class per image"):
         open_labels(labels, "x", "real")
-    assert caught.value.code == "label-kind"
 
 
 @pytest.mark.parametrize("name", ["none.csv", "x" * 4000, "labels", "a\0b"])
 def test_no_such_file(tmp_path, name):
-    with pytest.raises(UsageError, match="there is no file") as caught:
+    with raising(UsageError, "path-not-found", "there is no file"):
         open_labels(str(tmp_path / name), "x", "fake")
-    assert caught.value.code == "path-not-found"
 
 
 def check(real, fake, *, action="error", share=0.01):
@@ -173,9 +167,8 @@ def check(real, fake, *, action="error", share=0.01):
     ids=range(6),
 )
 def test_sides_that_do_not_fit(real, fake, code, words):
-    with pytest.raises(DataError, match=words) as caught:
+    with raising(DataError, code, words):
         check(real, fake)
-    assert caught.value.code == code
 
 
 def test_images_without_a_label_may_be_left_out():

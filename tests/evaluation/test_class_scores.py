@@ -19,10 +19,8 @@ from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
 
 NAMES = ["<b>", "cat", "dog"]
-SIZES_REAL, SIZES_FAKE = (
-    {"<b>": 30, "cat": 24, "dog": 18, "few": 7, "gone": 5},
-    {"<b>": 20, "cat": 26, "dog": 30, "few": 20, "new": 9},
-)
+SIZES_REAL = {"<b>": 30, "cat": 24, "dog": 18, "few": 7, "gone": 5}
+SIZES_FAKE = {"<b>": 20, "cat": 26, "dog": 30, "few": 20, "new": 9}
 
 
 def draw(rng, sizes, worse=()):
@@ -53,9 +51,7 @@ def test_each_class_is_what_its_images_alone_score(sides, scores):
     assert sorted(found.label for found in scores.classes) == NAMES
     for found in scores.classes:
         alone = genpr.score(real[real_labels == found.label], fake[fake_labels == found.label], control=False)
-        assert dict(found.metrics) == dict(alone.metrics), (
-            "values, nulls, intervals and replicates, bit by bit"
-        )
+        assert dict(found.metrics) == dict(alone.metrics), "values, nulls, intervals and replicates"
         assert (found.n_real, found.n_fake) == (alone.real.n, alone.fake.n)
     assert scores["cat"]["precision"] == scores["cat"].metrics["precision"].value
     with pytest.raises(KeyError):
@@ -76,9 +72,7 @@ def test_averages_are_what_they_are_said_to_be(scores):
         nulls = [found.metrics[name].null for found in scores.classes]
         assert scores.macro[name].value == pytest.approx(np.mean(values), abs=1e-12)
         assert scores.macro[name].null == pytest.approx(np.mean(nulls), abs=1e-12)
-        over = [
-            found.n_fake if name in {"precision", "density"} else found.n_real for found in scores.classes
-        ]
+        over = [each.n_fake if name in {"precision", "density"} else each.n_real for each in scores.classes]
         assert scores.micro[name].value == pytest.approx(np.average(values, weights=over), abs=1e-12)
         assert scores.micro[name].n_classes == 3
     hits = sum(round(found["recall"] * found.n_real) for found in scores.classes)
@@ -89,11 +83,8 @@ def test_averages_are_what_they_are_said_to_be(scores):
 def test_interval_of_an_average(scores):
     replicates = np.array([found.metrics["recall"].replicates for found in scores.classes])
     sizes = np.array([found.n_real for found in scores.classes])
-    expected = interval_of(
-        scores.macro["recall"].value,
-        torch.tensor(replicates.mean(axis=0)),
-        n=int(9 / (1 / sizes).sum()),
-    )
+    mean, n = torch.tensor(replicates.mean(axis=0)), int(9 / (1 / sizes).sum())
+    expected = interval_of(scores.macro["recall"].value, mean, n=n)
     assert scores.macro["recall"].interval == pytest.approx((expected.low, expected.high), abs=1e-12)
     low, high = scores.macro["recall"].interval
     narrowest = min(np.diff(found.metrics["recall"].interval)[0] for found in scores.classes)
@@ -125,17 +116,14 @@ def test_impossible_options_and_labels_are_refused(rng, options, kind, code):
     real, fake = rng.normal(size=(2, 40, 2))
     evaluator = genpr.Evaluator(real, control=False, intervals=False, **options.pop("evaluator", {}))
     with raising(kind, code):
-        evaluator.score_classes(
-            fake, **{"real_labels": ["a", "b"] * 20, "fake_labels": ["a", "b"] * 20, **options}
-        )
+        labels = dict.fromkeys(("real_labels", "fake_labels"), ["a", "b"] * 20)
+        evaluator.score_classes(fake, **labels | options)
 
 
 @pytest.mark.parametrize("protocol", ["kynkaanniemi2019", "adm", "stylegan3", "dgm-eval"])
 def test_protocols_of_whole_sets_are_refused(protocol, rng):
     real, fake = rng.normal(size=(2, 20, 2))
-    evaluator = genpr.Evaluator(
-        real, protocol=protocol, metrics=["precision"], control=False, intervals=False
-    )
+    evaluator = genpr.Evaluator(real, protocol=protocol, metrics=["precision"], control=False)
     with raising(UsageError, "protocol-pinned"):
         evaluator.score_classes(fake)
 

@@ -1,68 +1,71 @@
-"""Results side by side: only what was made alike, unless forced, and then saying what was not."""
+"""Results side by side: only what was made alike, unless forced, and how sure each difference is."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from raising import raising
+from scipy import stats
 
 import genpr
 from genpr.cli.main import run
 from genpr.errors import DataError
 from genpr.evaluation.compare import compare
 
-
-@pytest.fixture
-def real(rng):
-    return rng.normal(size=(60, 6)).astype(np.float32)
+NAMES = ("precision", "recall", "density", "coverage")
 
 
-@pytest.fixture
-def scores(real, rng):
-    return {
-        name: genpr.score(real, scale * rng.normal(size=(60, 6)).astype(np.float32))
-        for name, scale in (("wide", 1.5), ("narrow", 0.5))
-    }
+@pytest.fixture(scope="module")
+def real():
+    return np.random.default_rng(0).normal(size=(80, 4)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def fakes():
+    drawn = np.random.default_rng(1).normal(size=(3, 80, 4))
+    return {"good": drawn[0], "alike": drawn[1], "narrow": 0.2 * drawn[2]}
+
+
+@pytest.fixture(scope="module")
+def scores(real, fakes):
+    return {name: genpr.score(real, fake, control=False) for name, fake in fakes.items()}
 
 
 def test_results_of_the_same_reals_are_compared(scores):
     comparison = compare(scores)
     assert comparison.differences == ()
-    assert comparison.metrics == ("precision", "recall", "density", "coverage")
-    assert scores["wide"].fingerprint == scores["narrow"].fingerprint
+    assert comparison.metrics == NAMES
+    assert scores["good"].fingerprint == scores["narrow"].fingerprint
 
 
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"k": 4}, "k of precision is 4 in other and 3 in wide"),
-        ({"ties": "strict"}, "ties of precision is strict in other and closed in wide"),
-        (
-            {"protocol": "adm", "metrics": ["precision"]},
-            "distances of precision is adm-float16 in other",
-        ),
+        ({"k": 4}, "k of precision is 4 in other and 3 in good"),
+        ({"ties": "strict"}, "ties of precision is strict in other and closed in good"),
+        ({"protocol": "adm", "metrics": ["precision"]}, "distances of precision is adm-float16 in other"),
     ],
 )
 def test_another_recipe_is_refused_and_named(scores, real, options, what):
     other = genpr.score(real, real[::-1] * 0.9, **options)
-    assert other.fingerprint != scores["wide"].fingerprint
-    with pytest.raises(DataError, match=what) as caught:
-        compare({"wide": scores["wide"], "other": other})
-    assert caught.value.code == "not-alike"
-    forced = compare({"wide": scores["wide"], "other": other}, force=True)
+    assert other.fingerprint != scores["good"].fingerprint
+    with raising(DataError, "not-alike", what):
+        compare({"good": scores["good"], "other": other})
+    forced = compare({"good": scores["good"], "other": other}, force=True)
     assert any(what in difference for difference in forced.differences)
 
 
 def test_other_reals_and_other_numbers_are_refused_and_named(scores, real):
     other = genpr.score(real[:50], real[:40])
     with pytest.raises(DataError) as caught:
-        compare({"wide": scores["wide"], "other": other})
+        compare({"good": scores["good"], "other": other})
     message = str(caught.value)
     assert "the real set of other" in message
-    assert "50 real images in other, 60 in wide" in message
-    assert "40 fake images in other, 60 in wide" in message
+    assert "50 real images in other, 80 in good" in message
+    assert "40 fake images in other, 80 in good" in message
 
 
 @pytest.mark.parametrize("field", ["weights_sha256", "resize", "cache_key"])
@@ -78,26 +81,66 @@ def test_every_part_of_an_extractor_is_in_the_fingerprint(field):
 
 def test_metrics_are_compared_where_both_have_them(scores, real):
     part = genpr.score(real, real * 0.8, metrics=["recall", "coverage"])
-    assert compare({"wide": scores["wide"], "part": part}).metrics == ("recall", "coverage")
+    assert compare({"good": scores["good"], "part": part}).metrics == ("recall", "coverage")
     with raising(DataError, "no-common-metric"):
         compare({"part": part, "other": genpr.score(real, real, metrics=["density"])})
 
 
-# The command -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def files(scores, tmp_path):
-    paths = [tmp_path / f"{name}.json" for name in scores]
-    for path, result in zip(paths, scores.values(), strict=True):
-        path.write_text(result.to_json())
-    return paths
-
-
-def test_compare_refuses_with_exit_3_unless_forced(files, real, tmp_path, capsys):
+def test_compare_refuses_with_exit_3_unless_forced(scores, real, tmp_path, capsys):
+    (tmp_path / "good.json").write_text(scores["good"].to_json())
     (tmp_path / "other.json").write_text(genpr.score(real, real, k=4).to_json())
-    arguments = ["compare", str(files[0]), str(tmp_path / "other.json")]
+    arguments = ["compare", str(tmp_path / "good.json"), str(tmp_path / "other.json")]
     assert run(arguments) == 3
-    assert "k of precision is 4 in other.json and 3 in wide.json" in capsys.readouterr().err
+    assert "k of precision is 4 in other.json and 3 in good.json" in capsys.readouterr().err
     assert run([*arguments, "--force"]) == 0
     assert "not made alike: k of precision" in capsys.readouterr().out
+
+
+def by_hand(one, other, metric, *, paired):
+    """Value and half width of the interval of `one` minus `other`."""
+    a, b = (np.array(each.metrics[metric].replicates) for each in (one, other))
+
+    def sq_error(replicates):
+        return np.mean(((replicates[::2] - replicates[1::2]) / 2) ** 2)
+
+    error = math.sqrt(sq_error(a - b) if paired else sq_error(a) + sq_error(b))
+    n = min(each.metrics[metric].n_counted for each in (one, other))
+    unseen = (1 - 0.025 ** (1 / n)) * max(1, one[metric], other[metric])  # what n images may not have shown
+    return one[metric] - other[metric], max(stats.t.ppf(0.975, 1 / (2 / len(a) + 1 / 50)) * error, unseen)
+
+
+@pytest.mark.parametrize("metric", NAMES)
+@pytest.mark.parametrize("name", ["alike", "narrow"])
+def test_scores_on_the_same_reals_are_paired(scores, name, metric):
+    found = compare(scores).contrast(name, metric)
+    value, half = by_hand(scores[name], scores["good"], metric, paired=True)
+    assert found.pairing == "paired"
+    assert found.value == pytest.approx(value, abs=1e-15)
+    assert (found.interval.low, found.interval.high) == pytest.approx((value - half, value + half))
+    if (name, metric) == ("alike", "density"):  # where no least width is met, and no replicate is the same
+        assert half != pytest.approx(by_hand(scores[name], scores["good"], metric, paired=False)[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("how", ["other reals", "other order", "other seed", "other number"])
+def test_otherwise_they_are_not(scores, real, fakes, how):
+    rng = np.random.default_rng(5)
+    reals = {
+        "other reals": rng.normal(size=(80, 4)),
+        "other order": real[::-1].copy(),  # the same set, but halves are drawn by place
+        "other number": rng.normal(size=(90, 4)),
+    }.get(how, real)
+    other = genpr.score(reals, fakes["narrow"], seed=int(how == "other seed"), control=False)
+    comparison = compare({"good": scores["good"], "other": other}, force=True)
+    for metric in NAMES:
+        found = comparison.contrast("other", metric)
+        value, half = by_hand(other, scores["good"], metric, paired=False)
+        assert found.pairing == "unpaired"
+        assert (found.interval.low, found.interval.high) == pytest.approx((value - half, value + half))
+
+
+def test_what_can_be_told_apart_and_what_cannot(scores):
+    comparison = compare(scores)
+    alike, narrow = ([comparison.contrast(name, metric) for metric in NAMES] for name in ("alike", "narrow"))
+    assert {found.verdict for found in alike} == {"not distinguishable"}
+    assert narrow[1].verdict == narrow[2].verdict == "distinguishable"
+    assert narrow[1].interval.high < 0 < narrow[2].interval.low  # recall and density

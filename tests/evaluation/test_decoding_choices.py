@@ -37,10 +37,8 @@ def results(folders, tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
 
     def both():
-        return [
-            genpr.score(*folders, **OPTIONS, **choices, cache_dir=cache)
-            for choices in ({}, {"alpha": "white", "exif": "apply"})
-        ]
+        choices = {}, {"alpha": "white", "exif": "apply"}
+        return [genpr.score(*folders, **OPTIONS, **each, cache_dir=cache) for each in choices]
 
     return both(), both()
 

@@ -34,10 +34,8 @@ def digit_scores(digits):
     odd = np.arange(len(pixels)) % 2 == 1
     sets = {"odd": features[odd], "even": features[~odd], "even without 4": features[~odd & (labels != 4)]}
     pairs = [("odd", "even"), ("odd", "even without 4"), ("even without 4", "odd")]
-    return {
-        pair: genpr.score(*map(sets.get, pair), control=False, intervals=False, device="cpu")
-        for pair in pairs
-    }
+    options = {"control": False, "intervals": False, "device": "cpu"}
+    return {pair: genpr.score(*map(sets.get, pair), **options) for pair in pairs}
 
 
 def test_two_halves_of_real_digits_agree(digit_scores):
@@ -139,9 +137,8 @@ def test_features_against_images_are_refused_before_anything_is_embedded(write_i
 def test_too_few_images_are_refused_before_embedding(write_images, rng):
     stages = []
     folder = write_images("a", rng.integers(0, 256, (5, 8, 8, 3), dtype=np.uint8))
-    with pytest.raises(DataError, match=r"real has 5 images .* at least 6 are needed") as caught:
+    with raising(DataError, "too-few-images", r"real has 5 images .* at least 6 are needed"):
         gabor(folder, folder, progress=lambda *args: stages.append(args))
-    assert caught.value.code == "too-few-images"
     assert not stages
     assert gabor(folder, folder, k=4)["precision"] == 1, "n = k + 1 is enough"
 

@@ -9,31 +9,23 @@ import torch
 
 import genpr
 from genpr.errors import UsageError
-from genpr.evaluation.result import (
-    AlignmentSummary,
-    Confusion,
-    EntityRow,
-    EntitySummary,
-    LabelRow,
-    LabelSummary,
-    Misranked,
-    Unreadable,
-    result_of,
-)
+from genpr.evaluation import result
 from genpr.metrics.ranking_values import halved
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
 from genpr.report.score_tables import score_table
 
-LABELS = LabelSummary(
+LABELS = result.LabelSummary(
     "knn",
     5,
-    (LabelRow("cat", 10, 3, 0, 7, 90, 1.0, 0.3, None),),
-    (Confusion("cat", "dog", 7),),
+    (result.LabelRow("cat", 10, 3, 0, 7, 90, 1.0, 0.3, None),),
+    (result.Confusion("cat", "dog", 7),),
     ("f1 of cat",),
 )
-ALIGNMENT = AlignmentSummary(100, 12, 1, (Misranked("a.png", "a cat", 3.5, 0.2, "a dog", 0.3),))
-ENTITIES = EntitySummary(4, (EntityRow("cat", 3, 2, None),), (Unreadable("a.png", "prose", "I see"),))
+ALIGNMENT = result.AlignmentSummary(100, 12, 1, (result.Misranked("a.png", "a cat", 3.5, 0.2, "a dog", 0.3),))
+ENTITIES = result.EntitySummary(
+    4, (result.EntityRow("cat", 3, 2, None),), (result.Unreadable("a.png", "prose", "I see"),)
+)
 
 
 def ranked(hits, seed=0):
@@ -66,7 +58,7 @@ def mixed(plain):
 
 def test_everything_comes_back_from_json(mixed):
     record = json.loads(mixed.to_json())
-    assert result_of(record) == mixed
+    assert result.result_of(record) == mixed
     assert record["families"]["retrieval"] == ["retrieval.r_precision"]
     assert list(record["families"]) == ["manifold", "retrieval"]
 

@@ -13,13 +13,8 @@ from raising import raising
 
 import genpr
 from genpr.errors import DataError, UsageError
+from genpr.evaluation import label_metrics
 from genpr.evaluation.compare import compare
-from genpr.evaluation.label_metrics import (
-    RecognizedLabels,
-    effective_size,
-    undefined_values,
-    worst_labels_first,
-)
 from genpr.evaluation.result import Confusion, LabelRow, result_of
 from genpr.metrics.classification_accuracy import ConditionalReals
 from genpr.metrics.labels import ClassCounts
@@ -136,7 +131,8 @@ def test_another_tool_may_recognize_single_labels(sides, tmp_path):
     real, _, fake, asked, other = sides
     path = tmp_path / "seen.csv"
     path.write_text("".join(f"row {i},{label}\n" for i, label in enumerate(other)))
-    found = genpr.score(real, fake, labels=genpr.LabelOptions(fake_labels=asked, classifier=path), **QUICK)
+    seen = genpr.LabelOptions(fake_labels=asked, classifier=path)
+    found = genpr.score(real, fake, labels=seen, **QUICK)
     plain = genpr.label_metrics(asked, other)
     assert found["label.accuracy"] == plain.accuracy == 0.5
     assert found["label.macro_f1"] == plain.macro.f
@@ -151,12 +147,9 @@ def test_another_tool_may_recognize_single_labels(sides, tmp_path):
     assert result_of(json.loads(found.to_json())) == found
     # Lines in another order are the same labels.
     (tmp_path / "turned.csv").write_text("\n".join(path.read_text().splitlines()[::-1]))
-    files = [
-        genpr.LabelOptions(fake_labels=asked, classifier=tmp_path / name)
-        for name in ("seen.csv", "turned.csv")
-    ]
-    first, turned = (genpr.Evaluator(real, labels=labels, **QUICK).recipe for labels in files)
-    assert first == turned
+    turned = genpr.LabelOptions(fake_labels=asked, classifier=tmp_path / "turned.csv")
+    recipes = [genpr.Evaluator(real, labels=labels, **QUICK).recipe for labels in (seen, turned)]
+    assert recipes[0] == recipes[1]
     path.write_text("row 0,a\n")
     none = genpr.LabelOptions(fake_labels=[None, *asked[1:]], classifier=path)
     with raising(DataError, "no-labels"):
@@ -194,9 +187,8 @@ def test_labels_that_do_not_fit(sides):
         (known, ["a", "b"], "label-count"),
         (known, [{"a"}] * len(fake), "label-kind"),
     ):
-        with pytest.raises(DataError) as caught:
+        with raising(DataError, code):
             genpr.score(real, fake, labels=options(real_labels, fake_labels), **QUICK)
-        assert caught.value.code == code
 
 
 def row(label, **facts):
@@ -208,10 +200,12 @@ def test_worst_is_by_what_a_perfect_generator_scores():
     hard = row("hard", null_precision=0.5, null_recall=0.5)
     easy = row("easy", precision=0.9, recall=0.9, null_precision=1.0, null_recall=1.0)
     none = row("none", precision=None, recall=None, f1=None)
-    assert [each.label for each in worst_labels_first([hard, none, easy])] == ["easy", "hard", "none"]
-    assert [said.split()[0] for said in undefined_values([hard, none])] == ["precision", "recall", "f1"]
-    assert effective_size(np.array([100.0, 100.0, 0.0])) == 200
-    assert effective_size(np.array([1000.0, 1.0])) == 3
+    rows = label_metrics.worst_labels_first([hard, none, easy])
+    said = label_metrics.undefined_values([hard, none])
+    assert [each.label for each in rows] == ["easy", "hard", "none"]
+    assert [each.split()[0] for each in said] == ["precision", "recall", "f1"]
+    assert label_metrics.effective_size(np.array([100.0, 100.0, 0.0])) == 200
+    assert label_metrics.effective_size(np.array([1000.0, 1.0])) == 3
 
 
 def test_each_fake_is_known_with_what_it_was_asked_to_be_and_seen_as(sides):
@@ -230,7 +224,7 @@ def test_each_fake_is_known_with_what_it_was_asked_to_be_and_seen_as(sides):
 
 
 def test_mistakes_are_grouped_by_what_was_asked_for_and_what_was_seen():
-    seen = RecognizedLabels(("a", "a", "b", None, "b"), ("b", "a", "a", "a", "a"))
+    seen = label_metrics.RecognizedLabels(("a", "a", "b", None, "b"), ("b", "a", "a", "a", "a"))
     assert list(seen.mistakes().items()) == [(("b", "a"), [2, 4]), (("a", "b"), [0])]
 
 

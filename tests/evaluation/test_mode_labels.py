@@ -71,9 +71,7 @@ def test_what_the_source_says_is_found(shaded, write_images):
     ],
     ids=range(3),
 )
-def test_labels_that_do_not_fit_are_told_before_anything_is_embedded(
-    shaded, write_images, monkeypatch, labels, code
-):
+def test_labels_that_do_not_fit_are_told_first(shaded, write_images, monkeypatch, labels, code):
     monkeypatch.setattr(Embedder, "embed", lambda *_: pytest.fail("embedded"))
     _, real, fake = shaded
     with pytest.raises((DataError, UsageError)) as raised:

@@ -100,10 +100,8 @@ def test_the_seed_chooses_what_protocols_leave_out(with_limits, rng):
     with_limits("dgm-eval", max_rows=30, max_real=50)
     real, fake = rng.normal(size=(60, 6)).astype(np.float32), rng.normal(size=(40, 6)).astype(np.float32)
     result = genpr.score(real, fake, protocol="dgm-eval", metrics=DEFAULT_METRICS, seed=3)
-    reals = real[choose_rows(60, 50, 3)]
-    expected = oracle.manifold_metrics(
-        reals[choose_rows(50, 30, 3)], fake[choose_rows(40, 30, 3)], k=5, ties="strict"
-    )
+    reals, fakes = real[choose_rows(60, 50, 3)][choose_rows(50, 30, 3)], fake[choose_rows(40, 30, 3)]
+    expected = oracle.manifold_metrics(reals, fakes, k=5, ties="strict")
     assert tuple(result[name] for name in DEFAULT_METRICS) == expected
     assert result.metrics["recall"].variant == "30 images of each side, drawn with seed 3"
 
@@ -137,9 +135,8 @@ def test_the_extractor_of_a_score_is_its_own_even_where_another_metric_comes_fir
 
 
 def test_a_distance_to_given_statistics_says_so(rng):
-    real, fake = (
-        FeatureSet(torch.from_numpy(rng.normal(size=(20, 3)).astype(np.float32)), "s") for _ in range(2)
-    )
+    sides = torch.from_numpy(rng.normal(size=(2, 20, 3)).astype(np.float32))
+    real, fake = (FeatureSet(side, "s") for side in sides)
     spaces = {"fd": "any", "kd": "any"}
     plan = ScorePlan(protocol=find_protocol("genpr"), ks={}, ties="closed", own="any", spaces=spaces)
 

@@ -30,9 +30,8 @@ EXPECTED_COMPANIONS = {
 
 
 def test_every_metric_without_neighbors_is_expected_below():
-    assert set(EXPECTED_COMPANIONS) == {
-        name for name, info in METRICS.items() if info.kind in {"distance", "fakes-only"}
-    }
+    kinds = {"distance", "fakes-only"}
+    assert set(EXPECTED_COMPANIONS) == {name for name, info in METRICS.items() if info.kind in kinds}
 
 
 @pytest.mark.parametrize("metric", EXPECTED_COMPANIONS)
@@ -72,10 +71,7 @@ def test_the_seed_chooses_the_subset_of_images_and_of_features(write_images, rng
 )
 def test_the_evaluator_takes_every_option_of_score(options, rng, monkeypatch):
     monkeypatch.setattr("genpr.features.source_features.dim_of", lambda _name: None)
-    real, fake = (
-        rng.integers(0, 4, (40, 3)).astype(np.float32),
-        rng.integers(0, 5, (35, 3)).astype(np.float32),
-    )
+    real, fake = (rng.integers(0, n, (10 * n, 3)).astype(np.float32) for n in (4, 5))
     result = genpr.Evaluator(real, **options).score(fake)
     expected = genpr.score(real, fake, **options)
     assert result.to_flat_dict() == expected.to_flat_dict()
