@@ -79,9 +79,8 @@ def test_a_sampler_takes_what_was_loaded_and_knows_where_it_came_from(write):
     spec = f"{path}:load"
 
     def identity(scale):
-        return genpr.Sampler.of(
-            genpr.load_generator(spec, write("a.txt", scale)), n=6, image_range=(-3, 3)
-        ).identity
+        loaded = genpr.load_generator(spec, write("a.txt", scale))
+        return genpr.Sampler.of(loaded, n=6, image_range=(-3, 3)).identity
 
     one = identity("2.5")
     assert one == identity("2.5")
@@ -129,12 +128,7 @@ def test_a_folder_is_hashed_by_names_and_contents(tmp_path, write):
         ("import no_such_library", "load", None, "custom-generator"),
         ("raise SystemExit('usage: train.py')", "load", None, "custom-generator"),
         (NET, "load", "many", "checkpoint-failed"),
-        (
-            "def load():\n    from genpr.errors import DataError\n    raise DataError('', code='own')",
-            "load",
-            None,
-            "own",
-        ),
+        ("def load():\n    import genpr\n    raise genpr.DataError('', code='own')", "load", None, "own"),
     ],
 )
 def test_what_is_wrong_with_a_generator_is_said_in_one_line(source, factory, checkpoint, code, write):

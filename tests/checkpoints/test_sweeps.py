@@ -14,6 +14,7 @@ from raising import raising
 import genpr
 from genpr.checkpoints.rank import Objective
 from genpr.checkpoints.sweep import SweepFolder, sweep, warnings_of
+from genpr.demo import ShapesGenerator, draw_latents
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.report.checkpoint_tables import sweep_table
 from genpr.report.plots import sweep_plot
@@ -105,10 +106,8 @@ def test_settings_that_were_not_made_alike_are_named(reals, fakes, found):
     bare = genpr.Evaluator(reals, **OPTIONS, intervals=False)
     assert json.loads(sweep(bare, fakes).to_json())["contenders"] is None
     unlike = sweep(bare, {0.1: fakes[0.1], 0.5: fakes[0.5][:90], 1.0: fakes[1.0][:80]})
-    assert unlike.differences == (
-        "90 fake images in psi = 0.5, 150 in psi = 0.1",
-        "80 fake images in psi = 1, 150 in psi = 0.1",
-    )
+    told = [f"{n} fake images in psi = {psi}, 150 in psi = 0.1" for n, psi in ((90, 0.5), (80, 1))]
+    assert list(unlike.differences) == told
     table = " ".join(sweep_table(unlike, Objective()).split())
     assert f"{unlike.differences[0]} and 1 more" in table
     assert sweep(bare, {0.1: fakes[0.1]}).differences == ()
@@ -149,18 +148,14 @@ def test_an_interrupted_sweep_goes_on(evaluator, fakes, paths, folder, found):
         assert point.result.metrics == other.result.metrics == alone.metrics
         assert point.result.metrics["recall"].replicates is not None
     goal = Objective("precision", {"recall": 0.3})
-    assert [each.setting for each in again.contenders(goal)] == [
-        each.setting for each in found.contenders(goal)
-    ]
+    assert [one.setting for one in again.contenders(goal)] == [one.setting for one in found.contenders(goal)]
     bare = Counting(evaluator)
     for _ in range(2):
         sweep(bare, {0.5: fakes[0.5]}, folder=SweepFolder(folder.path.with_name("bare")))
     assert bare.scored == 2, "nobody knows what bare arrays are"
 
 
-def test_fakes_reals_and_recipes_that_changed_are_not_taken_for_the_old_ones(
-    evaluator, reals, paths, folder, fakes
-):
+def test_fakes_reals_and_recipes_that_changed_are_told(evaluator, reals, paths, folder, fakes):
     sweep(evaluator, paths, folder=folder)
     for other in ({"k": 4}, {"seed": 5}, {"real": reals + 1}):
         changed = genpr.Evaluator(other.pop("real", reals), **OPTIONS, **other)
@@ -217,3 +212,35 @@ def test_a_pipe_in_the_folder_is_refused_before_anything_is_scored(name, evaluat
     with raising(UsageError, "not-a-file"):
         sweep(evaluator, paths, folder=folder)
     assert (tmp_path / "out" / name).is_fifo()
+
+
+@pytest.fixture(scope="module")
+def shapes():
+    """An evaluator of drawings by the generator of the demo."""
+    return genpr.Evaluator(ShapesGenerator()(draw_latents(60, seed=1)), extractor="pixels", **OPTIONS)
+
+
+def test_every_psi_is_scored_on_the_same_latents(shapes):
+    found = genpr.truncation_sweep(ShapesGenerator(), shapes, (1.0, 0.2), n=50, seed=3)
+    assert [point.setting for point in found.points] == [0.2, 1.0]
+    for point in found.points:
+        alone = shapes.score(ShapesGenerator()(draw_latents(50, seed=3), psi=point.setting))
+        assert point.result.fake.order == alone.fake.order, "the same images"
+        assert point.values["recall"] == alone["recall"]
+    assert found.points[0].values["recall"] < found.points[1].values["recall"]
+
+
+def test_a_truncation_sweep_goes_on_where_it_was(shapes, tmp_path):
+    drawn = []
+
+    class Counting(ShapesGenerator):
+        def __call__(self, latents, **options):
+            drawn.append(options["psi"])
+            return super().__call__(latents, **options)
+
+    first = genpr.truncation_sweep(Counting(), shapes, [1.0], n=50, out=tmp_path)
+    again = genpr.truncation_sweep(Counting(), shapes, [1.0, 0.2], n=50, out=tmp_path)
+    assert drawn == [1.0, 0.2]
+    assert again.points[1] == first.points[0]
+    with pytest.raises(UsageError, match="other seed"):
+        genpr.truncation_sweep(Counting(), shapes, [1.0, 0.2], n=50, seed=1, out=tmp_path)

@@ -37,9 +37,7 @@ class Curved(nn.Module):
         super().__init__()
         self.linear = nn.Linear(D, W)
         with torch.no_grad():
-            self.linear.weight.copy_(
-                torch.randn(self.linear.weight.shape, generator=torch.Generator().manual_seed(1))
-            )
+            self.linear.weight.normal_(generator=torch.Generator().manual_seed(1))
         self.num_ws = num_ws
         self.calls = []
 
