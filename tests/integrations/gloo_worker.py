@@ -57,14 +57,12 @@ def metric_scenario(rank):
     found["again"] = {name: value.item() for name, value in metric.compute().items()}
     found["interleaved"] = scored(rank, [(real[0::2], nothing), (real[1::2], fake.flip(0))])[1]
     found["distances"] = scored(rank, contiguous, metrics=["fd", "kd"])[1]
-    given = PrecisionRecallDensityCoverage(
-        genpr.Evaluator(images()[0], **OPTIONS, control=False), sync_timeout=60
-    )
+    evaluator = genpr.Evaluator(images()[0], **OPTIONS, control=False)
+    given = PrecisionRecallDensityCoverage(evaluator, sync_timeout=60)
     given.update(images()[1][contiguous[rank][1]], real=False)
     found["given_real"] = {name: value.item() for name, value in given.compute().items()}
-    found["own_shard"] = scored(
-        rank, [(real[:45], fake[:30]), (real[45:], fake[30:])], sync_on_compute=False
-    )[1]
+    own = [(real[:45], fake[:30]), (real[45:], fake[30:])]
+    found["own_shard"] = scored(rank, own, sync_on_compute=False)[1]
 
     metric._sync_timeout = 1.0
     dist.barrier()
@@ -83,14 +81,13 @@ def metric_scenario(rank):
         time.sleep(0.3)
         return {"rank": rank}
 
-    found["told"] = TrainingRanks.of().broadcast_from_rank0("the answer", slow, timeout=60)
+    ranks = TrainingRanks.of()
+    found["told"] = ranks.broadcast_from_rank0("the answer", slow, timeout=60)
 
     def fail():
         raise UsageError("there is no such answer", code="bad-option")
 
-    found["told_error"] = error_of(
-        lambda: TrainingRanks.of().broadcast_from_rank0("the answer", fail, timeout=60)
-    )
+    found["told_error"] = error_of(lambda: ranks.broadcast_from_rank0("the answer", fail, timeout=60))
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import warnings
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from torch import nn
 from training_images import N_FAKE, OPTIONS, images
 
 import genpr
+from genpr.checkpoints.generator import to_uint8
 from genpr.errors import DataError, UsageError
 from genpr.integrations.callback import GenprCallback
+from genpr.integrations.common import as_uint8
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +45,10 @@ def generate(model):
 
 def test_it_scores_every_so_many_steps_and_logs(evaluator):
     logged = []
-    callback = GenprCallback(
-        evaluator, generate, every=3, n=25, log=lambda scores, step: logged.append((step, scores))
-    )
+    callback = GenprCallback(evaluator, generate, every=3, n=25, log=lambda *told: logged.append(told))
     given = {step: callback(step, None) for step in range(7)}
     assert [step for step, scores in given.items() if scores] == [0, 3, 6]
-    assert logged == [(step, given[step]) for step in (0, 3, 6)]
+    assert logged == [(given[step], step) for step in (0, 3, 6)]
     assert [record.step for record in callback.history.records] == [0, 3, 6]
     assert callback.result.fake.n == 25
 
@@ -88,9 +89,8 @@ def test_modes_gradients_and_random_numbers_are_as_before(evaluator):
     seen = []
 
     def noisy(model):
-        seen.append(
-            (model.training, torch.is_grad_enabled(), torch.rand(1).item(), random.random(), np.random.rand())
-        )
+        drawn = torch.rand(1).item(), random.random(), np.random.rand()
+        seen.append((model.training, torch.is_grad_enabled(), *drawn))
         for part in generate(model):
             assert not torch.is_grad_enabled()
             assert not torch.is_inference_mode_enabled()
@@ -148,9 +148,8 @@ def test_a_history_goes_on(evaluator):
 
 def test_the_best_is_the_first_of_the_best_or_the_lowest(evaluator):
     callback = GenprCallback(evaluator, generate)
-    distance = GenprCallback(
-        images()[0], generate, extractor=OPTIONS["extractor"], metrics=["fd"], monitor="genpr/fd", mode="min"
-    )
+    options = {"extractor": OPTIONS["extractor"], "metrics": ["fd"], "monitor": "genpr/fd", "mode": "min"}
+    distance = GenprCallback(images()[0], generate, **options)
     callback.history.add(-1, {"genpr/precision": 1.0})  # where the monitor has no value, nothing is best
     assert callback.best is None
     for step, darkness in enumerate([0.6, 0.0, 0.3, 0.0]):
@@ -188,13 +187,31 @@ def test_batches_of_other_kinds(evaluator):
     with pytest.raises(DataError, match="did the generator diverge"):
         GenprCallback(evaluator, lambda _: [images()[1] * float("nan")], image_range=(-1, 1))(0, None)
     model, state = Fader().train(), torch.get_rng_state()
-    for batches, message in (
-        ([images()[1] / 255], "image_range"),
-        (images()[1], "one batch instead of a list"),
-    ):
+    for batches, message in (([images()[1] / 255], "image_range"), (images()[1], "one batch instead of a")):
         with pytest.raises(DataError, match=message):
             GenprCallback(evaluator, lambda _, batches=batches: batches)(0, model)
     assert model.training
     assert torch.equal(torch.get_rng_state(), state)
     with pytest.raises(UsageError, match="NoneType cannot be read as images"):
         GenprCallback(None, generate)
+
+
+@pytest.mark.parametrize("image_range", [(-1.0, 1.0), (0.0, 1.0), (-0.3, 0.9)])
+def test_training_loops_round_and_cut_off_as_generators_do(image_range):
+    low, high = image_range
+    steps = torch.linspace(0, 1, 3 * 64 * 64, dtype=torch.float64)
+    halves = (torch.arange(256, dtype=torch.float64) + 0.5).repeat(48) / 255  # where rounding is decided
+    floats = torch.stack([1.05 * steps, halves]).view(2, 3, 64, 64) * (high - low) + low
+    cut, outside = to_uint8(floats, expected=2, image_range=image_range, who="generator")
+    assert torch.equal(as_uint8(floats, image_range), cut)
+    assert 0 < outside < 0.1
+    assert cut.unique().numel() == 256
+
+
+def test_values_out_of_range_are_told_once(recwarn):
+    warnings.simplefilter("default")
+    reals, fakes = images()
+    callback = GenprCallback(reals, lambda _: (fakes / 100).split(20), image_range=(0, 1), extractor="gabor")
+    for step in range(2):
+        assert callback(step, None)["genpr/precision"] >= 0
+    assert len([item for item in recwarn if "declared range" in str(item.message)]) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fading_module import generate, module_of, trainer_options
+from fading_module import DARKNESS, generate, module_of, trainer_options
 from training_images import images
 
 TEXT = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text()
@@ -58,4 +58,5 @@ def test_lightning(run_code, tmp_path):
     module = module_of(pl.LightningModule)
     names = run_code(LIGHTNING, changes, generate=generate, module=module, options=trainer_options(tmp_path))
     assert [record.step for record in names["scores"].history.records] == [1, 3]
-    assert Path(names["best"].best_model_path).exists()
+    kept = torch.load(names["best"].best_model_path, weights_only=True)["state_dict"]["darkness"]
+    assert kept.item() == pytest.approx(DARKNESS[1])

@@ -18,13 +18,9 @@ from genpr.errors import DataError, UsageError
 from genpr.integrations.callback import GenprCallback
 
 pl = pytest.importorskip("lightning.pytorch")
-from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402
-
 from genpr.integrations.lightning import GenprLightningCallback  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings(
-    "default"
-)  # Lightning's advice about workers, and what its own imports warn of
+pytestmark = pytest.mark.filterwarnings("default")  # Lightning's advice, and what its own imports warn of
 WORKER = Path(__file__).with_name("lightning_worker.py")
 
 
@@ -33,12 +29,11 @@ def evaluator():
     return genpr.Evaluator(images()[0], **OPTIONS, control=False, intervals=False)
 
 
-def fit(folder, callback, *, package=pl, validates=False, checkpoint=None, module=None, **options):
-    checkpoint = checkpoint or package.callbacks.ModelCheckpoint(folder, monitor="genpr/f1", mode="max")
-    trainer = package.Trainer(
-        **{**trainer_options(folder), **options}, devices=1, callbacks=[checkpoint, callback]
-    )
-    trainer.fit(module or module_of(package.LightningModule, validates=validates))
+def fit(folder, callback, *, package=pl, validates=False, **options):
+    checkpoint = package.callbacks.ModelCheckpoint(folder, monitor="genpr/f1", mode="max")
+    options = trainer_options(folder) | options
+    trainer = package.Trainer(**options, devices=1, callbacks=[checkpoint, callback])
+    trainer.fit(module_of(package.LightningModule, validates=validates))
     return trainer, checkpoint
 
 
@@ -61,14 +56,6 @@ def test_the_checkpoint_kept_is_the_best(tmp_path, evaluator, validates):
     assert callback.history.records[0].scores == GenprCallback(evaluator, generate)(0, module)
     for name, value in callback.history.records[-1].scores.items():
         assert trainer.callback_metrics[name].item() == pytest.approx(value, rel=1e-6)
-
-
-def test_every_second_epoch(tmp_path, evaluator):
-    callback = GenprLightningCallback(evaluator, generate, every=2)
-    checkpoint = ModelCheckpoint(tmp_path, monitor="genpr/f1", mode="max", every_n_epochs=2)
-    fit(tmp_path, callback, checkpoint=checkpoint)
-    assert [record.step for record in callback.history.records] == [1, 3]
-    assert darkness_of(checkpoint) == pytest.approx(DARKNESS[1])
 
 
 def test_a_run_goes_on_with_its_history(tmp_path, evaluator):
@@ -99,21 +86,12 @@ def test_an_error_ends_the_run(tmp_path, evaluator):
             GenprLightningCallback(evaluator, generate, **{name: value})
 
 
-def run_worker(*arguments):
-    paths = os.pathsep.join([str(WORKER.parents[2]), str(WORKER.parent)])
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, str(WORKER), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=200,
-    )
-
-
 @pytest.mark.slow
 def test_two_ranks_know_the_same(tmp_path, evaluator):
-    done = run_worker(tmp_path)
+    paths = os.pathsep.join([str(WORKER.parents[2]), str(WORKER.parent)])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(WORKER), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200)
     assert done.returncode == 0, done.stderr
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     assert first["places"] == [0] * len(DARKNESS)

@@ -29,15 +29,10 @@ def free_port() -> int:
 def run_two(scenario, folder, *, timeout):
     """Exit code, stderr and findings of both ranks."""
     paths = [folder / f"{rank}.json" for rank in (0, 1)]
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join([str(WORKER.parents[2]), str(WORKER.parent)]),
-    }
+    python_path = os.pathsep.join([str(WORKER.parents[2]), str(WORKER.parent)])
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": python_path}
     command = [sys.executable, str(WORKER), scenario, str(free_port()), *map(str, paths)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, env=environment, start_new_session=True
-    ) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=env, start_new_session=True) as process:
         try:
             codes = json.loads(process.communicate(timeout=timeout)[0])
         finally:
@@ -63,19 +58,16 @@ def one_process():
 def test_uneven_shards_equal_one_process(found, one_process):
     assert one_process.keys() > {"precision", "recall", "density", "coverage", "f1", "recall_low"}
     assert 0.1 < one_process["recall"] < one_process["precision"] < 1
-    for rank in (0, 1):
-        assert (
-            found[rank]["contiguous"] == found[rank]["again"] == found[rank]["together_again"] == one_process
-        )
+    for each in found:
+        assert each["contiguous"] == each["again"] == each["together_again"] == one_process
     assert [each["rows_after"] for each in found] == [[45, 13], [N_REAL - 45, N_FAKE - 13]]
     assert [each["told"] for each in found] == [{"rank": 0}, {"rank": 0}]
 
 
 def test_any_shards_give_equal_values(found, one_process):
     values = {name: one_process[name] for name in ("precision", "recall", "density", "coverage", "f1")}
-    for rank in (0, 1):
-        assert found[rank]["interleaved"] == values
-        assert found[rank]["given_real"] == values
+    for each in found:
+        assert each["interleaved"] == each["given_real"] == values
 
 
 def test_distances_of_shards_in_order_equal_one_process(found):
@@ -92,10 +84,7 @@ def test_without_sync_each_rank_scores_its_own(found, one_process):
 def test_a_rank_that_computes_alone_is_told(found):
     alone = found[0]["alone"]
     assert alone["code"] == "ranks-missing"
-    assert (
-        "rank 0 came to PrecisionRecallDensityCoverage.compute, but rank 1 did not within 1 s"
-        in alone["message"]
-    )
+    assert "rank 0 came to PrecisionRecallDensityCoverage.compute, but rank 1 did not" in alone["message"]
     assert "sync_on_compute=False" in alone["message"]
     assert 1 <= alone["seconds"] < 5
 

@@ -22,9 +22,8 @@ NAMES = ["precision", "recall", "density", "coverage", "f1"]
 
 
 def metric_of(real=None, **options):
-    return PrecisionRecallDensityCoverage(
-        real, **({} if isinstance(real, genpr.Evaluator) else OPTIONS), **options
-    )
+    own = {} if isinstance(real, genpr.Evaluator) else OPTIONS
+    return PrecisionRecallDensityCoverage(real, **own, **options)
 
 
 def fill(metric, *, real=True, batch=25):
@@ -49,11 +48,7 @@ def evaluator():
 
 
 def test_metric_callback_evaluator_and_command_line_give_the_same_numbers(write_images, capsys):
-    evaluator = genpr.Evaluator(images()[0], **GABOR, control=False, intervals=False)
-    numbers = {
-        name.removeprefix("genpr/"): value
-        for name, value in evaluator.score(images()[1]).to_flat_dict().items()
-    }
+    numbers = expected(options=GABOR)
     values = fill(PrecisionRecallDensityCoverage(**GABOR), batch=64).compute()
     assert all(value.dtype == torch.float64 and value.shape == () for value in values.values())
     assert floats(values) == numbers
@@ -63,16 +58,12 @@ def test_metric_callback_evaluator_and_command_line_give_the_same_numbers(write_
     assert metric.result.metrics["recall"].interval is not None
     callback = GenprCallback(images()[0], lambda _: images()[1].split(64), extractor="gabor")
     assert callback(0, None) == {f"genpr/{name}": value for name, value in numbers.items()}
-    folders = [
-        write_images(name, part.permute(0, 2, 3, 1).numpy())
-        for name, part in zip("rf", images(), strict=True)
-    ]
+    folders = [write_images(name, images()[at].permute(0, 2, 3, 1).numpy()) for at, name in enumerate("rf")]
     options = ["--extractor", "gabor", "--device", "cpu", "--json", "-q", "--no-intervals", "--no-control"]
     assert run(["score", *map(str, folders), *options]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert {name: value["value"] for name, value in record["metrics"].items()} == {
-        name: numbers[name] for name in NAMES[:4]
-    }
+    assert list(record["metrics"]) == NAMES[:4]
+    assert all(each["value"] == numbers[name] for name, each in record["metrics"].items())
 
 
 @pytest.mark.parametrize("batch", [1, 64])
@@ -223,10 +214,8 @@ def test_images_that_cannot_be_scored_are_refused(batch, message, evaluator):
     metric.update(images()[0], real=True)
     with pytest.raises(DataError, match="fake has 0 images"):
         metric.compute()
-    for options, message in (
-        ({"extractor": "gabor", "k": 4}, "belong to the Evaluator"),
-        ({"intervals": True}, "intervals=False"),
-    ):
+    wrong = ({"extractor": "gabor", "k": 4}, "belong to the E"), ({"intervals": True}, "intervals=False")
+    for options, message in wrong:
         with pytest.raises(UsageError, match=message):
             PrecisionRecallDensityCoverage(evaluator, **options)
 
