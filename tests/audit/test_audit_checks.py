@@ -5,19 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from genpr.audit.checks import (
-    CHECKS,
-    FAKE_OUTLIER,
-    FAKES_ROUNDED,
-    REAL_BALL,
-    REAL_OUTLIER,
-    REAL_TORUS,
-    REALS_ROUNDED,
-    Case,
-    Setting,
-    cases,
-    standardized,
-)
+from genpr.audit import checks
+from genpr.audit.checks import CHECKS, Case, Setting, cases, standardized
 
 # Points and ends of the first and of the last curve, as published.
 GRIDS = {
@@ -103,12 +92,15 @@ def from_circle(rows):
     return np.hypot(np.hypot(rows[:, 0], rows[:, 1]) - 1, rows[:, 2])
 
 
+BALL, TORUS = Setting(3, checks.REAL_BALL), Setting(3, checks.REAL_TORUS)
+REAL_OUTLIER, FAKE_OUTLIER = Setting(8, checks.REAL_OUTLIER), Setting(1, checks.FAKE_OUTLIER)
+REALS_ROUNDED, FAKES_ROUNDED = Setting(1, checks.REALS_ROUNDED), Setting(1, checks.FAKES_ROUNDED)
 STARVED = np.array([1, *[0.1] * 9]) / 1.9
 FACTS = [
     *[("mean", Setting(d), 0.7, lambda r, f: f.mean(axis=0) - r.mean(axis=0), 0.7, 0.2) for d in (1, 8, 64)],
     ("mean", Setting(8), 0.7, lambda r, f: [r.std(axis=0), f.std(axis=0)], 1, 0.1),
-    ("mean+outlier", Setting(8, REAL_OUTLIER), -3, lambda r, f: [*r[1000], len(f)], [*[3] * 8, 1000], 0),
-    ("mean+outlier", Setting(1, FAKE_OUTLIER), -6, lambda r, f: [*f[1000], len(r)], [6, 1000], 0),
+    ("mean+outlier", REAL_OUTLIER, -3, lambda r, f: [*r[1000], len(f)], [*[3] * 8, 1000], 0),
+    ("mean+outlier", FAKE_OUTLIER, -6, lambda r, f: [*f[1000], len(r)], [6, 1000], 0),
     ("std", Setting(8), 3.0, lambda r, f: [r.std(), f.std()], [1, 3], 0.15),
     ("simultaneous", Setting(64), 0.9, lambda r, f: [on_line(r), on_line(f)], [[0.1] * 10, STARVED], 0.05),
     ("simultaneous", Setting(8), 1.0, lambda _, f: on_line(f)[0], 1, 0),
@@ -131,37 +123,16 @@ FACTS = [
     ],
     ("cube-n-fake", Setting(8), 100.0, lambda r, f: [len(r), len(f)], [1000, 100], 0),
     ("cube-n-fake", Setting(8), 1e4, lambda r, f: (r > f.min(axis=0)).all(axis=1).mean(), 0.2, 0.03),
-    (
-        "sphere-torus",
-        Setting(3, REAL_BALL),
-        2e3,
-        lambda r, f: [len(f), (norms(r) < 0.4).mean()],
-        [2e3, 1 / 8],
-        0.04,
-    ),
-    (
-        "sphere-torus",
-        Setting(3, REAL_BALL),
-        2e3,
-        lambda r, f: [norms(r).max(), from_circle(f).max()],
-        [0.8, 0.1],
-        0.01,
-    ),
-    (
-        "sphere-torus",
-        Setting(3, REAL_TORUS),
-        300.0,
-        lambda r, f: [from_circle(r).max(), len(f)],
-        [0.1, 300],
-        0.01,
-    ),
+    ("sphere-torus", BALL, 2e3, lambda r, f: [len(f), (norms(r) < 0.4).mean()], [2e3, 1 / 8], 0.04),
+    ("sphere-torus", BALL, 2e3, lambda r, f: [norms(r).max(), from_circle(f).max()], [0.8, 0.1], 0.01),
+    ("sphere-torus", TORUS, 300.0, lambda r, f: [from_circle(r).max(), len(f)], [0.1, 300], 0.01),
     ("collapse", Setting(8), 5.0, lambda r, f: [np.abs(r.mean(axis=1)).mean(), f.std() ** 2], [2.5, 26], 1.5),
     ("scaling", Setting(2), 1e3, lambda r, f: [(f - r)[:, 0].mean(), r[:, 1].std() / 1e3], [6, 1], 0.2),
     ("pareto", Setting(2), -6.0, lambda r, f: (f - r)[:, 0].mean(), -6, 0.2),
     ("pareto", Setting(2), -6.0, lambda r, f: np.median([r[:, 1], f[:, 1]], axis=1), 2 ** (1 / 1.01), 0.2),
     ("disjoint", Setting(0), 37.0, lambda r, f: (f - r).mean(axis=0), [6, *[0] * 37], 0.25),
-    ("discrete", Setting(1, REALS_ROUNDED), 10.0, lambda r, f: [(r % 1).any(), (f % 1).all()], [0, 1], 0),
-    ("discrete", Setting(1, FAKES_ROUNDED), 10.0, lambda r, f: [(f % 1).any(), (r % 1).all()], [0, 1], 0),
+    ("discrete", REALS_ROUNDED, 10.0, lambda r, f: [(r % 1).any(), (f % 1).all()], [0, 1], 0),
+    ("discrete", FAKES_ROUNDED, 10.0, lambda r, f: [(f % 1).any(), (r % 1).all()], [0, 1], 0),
 ]
 
 

@@ -10,19 +10,9 @@ import pytest
 from raising import raising
 
 import genpr
+from genpr.audit import runner
 from genpr.audit.checks import CHECKS, Case, Setting, cases, standardized
-from genpr.audit.runner import (
-    Family,
-    Results,
-    Run,
-    Spread,
-    families_of,
-    judge,
-    load,
-    run_audit,
-    shipped_kinds,
-    user_family,
-)
+from genpr.audit.runner import Family, Results, Run, Spread, families_of, judge, run_audit, shipped_kinds
 from genpr.errors import GenprError, UsageError
 from genpr.metrics.probabilistic import probabilistic_precision_recall
 from genpr.metrics.registry import BALLS
@@ -39,9 +29,7 @@ def test_values_are_those_of_a_score_with_the_published_settings(rng):
         expected = {name: result[name] for name in names} | expected
     for prefix, function in (("p_", probabilistic_precision_recall), ("witnessed_", witnessed)):
         expected |= {prefix + name: value for name, value in function(real, fake)._asdict().items()}
-    found = {
-        name: family.function(real, fake)[name] for family in families_of(kinds) for name in family.kinds
-    }
+    found = {name: one.function(real, fake)[name] for one in families_of(kinds) for name in one.kinds}
     assert {name: found[name] for name in kinds} == pytest.approx({name: expected[name] for name in kinds})
 
 
@@ -78,7 +66,7 @@ def test_stopped_run_goes_on_where_it_was_and_nothing_is_done_twice(tmp_path):
     path.write_text("".join(lines[:4]))
     resumed = run_audit([family(function)], checks=CHECK, path=path, resume=True)
     assert function.calls == 6 * 3
-    assert resumed.values == complete.values == load(path, complete.run).values
+    assert resumed.values == complete.values == runner.load(path, complete.run).values
     assert path.read_text() == whole.read_text()
 
 
@@ -86,7 +74,7 @@ def test_values_that_are_none_are_kept_as_such(tmp_path):
     path = tmp_path / "results.jsonl"
     results = run_audit([family(lambda real, fake: math.nan)], checks=CHECK, path=path)
     assert json.loads(path.read_text().splitlines()[0])["metrics"] == {"gap": [None, None]}
-    assert math.isnan(next(iter(load(path, results.run).values.values()))["gap"].mean)
+    assert math.isnan(next(iter(runner.load(path, results.run).values.values()))["gap"].mean)
 
 
 @pytest.mark.parametrize(
@@ -124,16 +112,14 @@ def test_functions_of_a_file_run_in_any_process(tmp_path, jobs):
         "def score(real, fake):\n    found = len(real) + fake.mean()\n    real[:] = fake[:] = 0\n    return found\n"
         "def bad(real, fake):\n    raise ValueError('no\\nway')\n"
     )
-    function = user_family(f"{path}:score", "fidelity")
+    function = runner.user_family(f"{path}:score", "fidelity")
     results = run_audit([function, family(Counted())] if jobs == 1 else [function], checks=CHECK, jobs=jobs)
     for case, spreads in run_audit([family(Counted())], checks=CHECK).values.items():
         assert spreads["gap"] == results.values[case].get("gap", spreads["gap"])  # arguments were copied
     assert len(results.values) == 10
-    with pytest.raises(
-        UsageError, match=r"gave no number: ValueError: no way \(check 'invention', d = 2, x = "
-    ) as caught:
-        run_audit([user_family(f"{path}:bad", "fidelity")], checks=CHECK, jobs=jobs)
-    assert caught.value.code == "user-function"
+    told = r"gave no number: ValueError: no way \(check 'invention', d = 2, x = "
+    with raising(UsageError, "user-function", told):
+        run_audit([runner.user_family(f"{path}:bad", "fidelity")], checks=CHECK, jobs=jobs)
 
 
 @pytest.mark.parametrize("spec", ["missing.py:score", "{}:other", "{}:number", "{}:text"])
@@ -141,7 +127,7 @@ def test_functions_that_are_missing_or_give_no_number_are_refused(tmp_path, spec
     path = tmp_path / "mine.py"
     path.write_text("number = 1\ndef text(real, fake):\n    return [1, 2]\n")
     with raising(GenprError, "user-function"):
-        user_family(spec.format(path), "fidelity").function(np.zeros((2, 1)), np.zeros((2, 1)))
+        runner.user_family(spec.format(path), "fidelity").function(np.zeros((2, 1)), np.zeros((2, 1)))
 
 
 def judged(value, sd=0.1, name="precision"):
