@@ -1,7 +1,5 @@
 """The command line as a function, and two small folders for it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

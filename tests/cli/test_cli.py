@@ -1,7 +1,5 @@
 """The command line: what goes to stdout, what to stderr, and which exit code says what."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """`genpr align` from the command line, on drawings and prompts that a toy model embeds exactly."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

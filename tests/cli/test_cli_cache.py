@@ -1,7 +1,5 @@
 """`genpr cache list | prune`."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """`genpr rank` and `genpr watch` on checkpoint files, through a generator."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`genpr compare --html`, and the same page of `genpr rank` and `genpr sweep`."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`genpr score --csv --html`: one score serves all, and names that would like to be something else."""
 
-from __future__ import annotations
-
 import csv
 import json
 

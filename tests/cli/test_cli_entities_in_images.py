@@ -1,7 +1,5 @@
 """`genpr entities EXPECTED IMAGES --by NAME`, with toy classifiers of painted stripes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import toy_colors

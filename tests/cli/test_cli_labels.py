@@ -1,7 +1,5 @@
 """`genpr score --labels` and its kin."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -1,7 +1,5 @@
 """`genpr modes` and `genpr.find_modes`: tables, JSON, names and exit codes."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`genpr pack`: what it prints, and files that genpr itself scores."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`genpr rank`: the table, the JSON, and which exit code says what."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`genpr sweep` as its user meets it."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """`genpr watch`: what it prints, what it writes, and its exit codes."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

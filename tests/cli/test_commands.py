@@ -1,7 +1,5 @@
 """What every command shares: which mistake ends with which code, in one line of error, with nothing written."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """The process of the command line: its streams, its imports, its plots, and what the system may refuse it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

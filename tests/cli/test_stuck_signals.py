@@ -1,7 +1,5 @@
 """Signals while the process is deep in C++: it ends within two seconds, says so in one line, and what it wrote is whole."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

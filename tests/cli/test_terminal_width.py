@@ -1,7 +1,5 @@
 """What every command prints: 80 columns, nothing that a terminal obeys whatever names hold, color only where it is wanted."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

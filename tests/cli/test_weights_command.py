@@ -1,7 +1,5 @@
 """`genpr weights`: what it prints, what it keeps, and its exit codes."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

@@ -1,7 +1,5 @@
 """The feature cache: right or absent, also when others use it, own it, or remove files of it."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import sys
 import textwrap
 
@@ -8,12 +6,7 @@ import torch
 from torch import nn
 
 from genpr.errors import UsageError
-from genpr.features.custom import (
-    evaluation_mode,
-    extractor_device,
-    extractor_info,
-    wrap_extractor,
-)
+from genpr.features.custom import evaluation_mode, extractor_device, extractor_info, wrap_extractor
 from genpr.features.extractor import PreparingExtractor
 from genpr.features.registry import load_extractor
 from genpr.features.user_code import running_file

@@ -1,7 +1,5 @@
 """Embedding: order, blocks, bad images, memory, and a cache that is right or absent."""
 
-from __future__ import annotations
-
 import threading
 import time
 

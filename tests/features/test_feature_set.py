@@ -1,7 +1,5 @@
 """Feature files carry what made them, and arrays of other programs load too."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Options: one field in a record is all of them, in Python and on the command line."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import fields
 
@@ -14,12 +12,7 @@ from genpr.checkpoints.options import SamplerKeywords, SamplerOptions, WatchOpti
 from genpr.cli import align, entities, features, modes, pack, rank, score, sweep, watch
 from genpr.conditional.options import AlignKeywords, AlignOptions, EntityOptions
 from genpr.errors import UsageError
-from genpr.evaluation.options import (
-    ModesKeywords,
-    ModesOptions,
-    ScoreKeywords,
-    ScoreOptions,
-)
+from genpr.evaluation.options import ModesKeywords, ModesOptions, ScoreKeywords, ScoreOptions
 from genpr.features.options import EmbedKeywords, EmbedOptions, SourceKeywords, SourceOptions
 from genpr.integrations.callback import CallbackKeywords, CallbackOptions, GenprCallback
 

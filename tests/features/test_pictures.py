@@ -1,7 +1,5 @@
 """The pictures behind rows of a score: the same ones again, or none."""
 
-from __future__ import annotations
-
 import tarfile
 import zipfile
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -7,13 +5,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import ImageError
-from genpr.features.resize import (
-    RESIZE_RULES,
-    pillow_rule,
-    tf1_bilinear,
-    torch_antialias,
-    torch_bilinear,
-)
+from genpr.features.resize import RESIZE_RULES, pillow_rule, tf1_bilinear, torch_antialias, torch_bilinear
 
 EIGHT_BIT = {"pil-bicubic-uint8", "clip"}
 OVERSHOOTING = {"torch-bicubic-antialias"}

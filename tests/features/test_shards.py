@@ -1,7 +1,5 @@
 """Features of shares, made apart and joined, are the features of one run: to the bit, and with all that is known of them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Which extractors have a text encoder, and encoders of the user's own."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

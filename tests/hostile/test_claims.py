@@ -1,7 +1,5 @@
 """Files that claim, or unfold into, more than they hold: refused by their headers, in no time and no memory."""
 
-from __future__ import annotations
-
 import io
 import os
 import struct

@@ -1,7 +1,5 @@
 """Hostile command lines end in a score or in one error line, in bounded time and memory, and write nothing else."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

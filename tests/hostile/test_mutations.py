@@ -3,8 +3,6 @@
 `GENPR_EXAMPLES=100000 python -m pytest tests/hostile/test_mutations.py` tries as many per kind, and new ones each time.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

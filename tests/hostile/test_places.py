@@ -1,7 +1,5 @@
 """Names and places that lead elsewhere, or pose as something else: nothing is written but what was asked for."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

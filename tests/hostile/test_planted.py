@@ -1,7 +1,5 @@
 """Files with a right checksum and wrong content: anybody can make a checksum, so nothing is believed for it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

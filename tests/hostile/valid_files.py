@@ -1,7 +1,5 @@
 """Small valid files of every format that genpr reads, made on the spot by genpr and the libraries that write them."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

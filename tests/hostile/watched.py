@@ -1,7 +1,5 @@
 """What no input may make genpr do: start a program, open a connection, unpickle, or write a file elsewhere."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Fixtures that write archives and array files."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 import zipfile

@@ -1,7 +1,5 @@
 """Zip and tar archives: read in place, in a fixed order, and refused when damaged or hostile."""
 
-from __future__ import annotations
-
 import io
 import os
 import pickle

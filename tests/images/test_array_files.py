@@ -1,7 +1,5 @@
 """Arrays in memory, and .npz and .npy files: read in parts, believed as far as they go, and never unpickled."""
 
-from __future__ import annotations
-
 import io
 import os
 import tracemalloc

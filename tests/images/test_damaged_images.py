@@ -1,7 +1,5 @@
 """Files that are no images, or no longer: each gives one line that says which, and nothing passes by mistake."""
 
-from __future__ import annotations
-
 from io import BytesIO
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Datasets, lists, loaders and generators: images one by one or in batches."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Frames, orientation, size limits, pixels that pass through, and what identifies an image."""
 
-from __future__ import annotations
-
 import struct
 import tracemalloc
 

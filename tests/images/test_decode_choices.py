@@ -1,7 +1,5 @@
 """What the user may choose about transparency and orientation: which pixels come out, and that the choice is told."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Folders and lists of files: which files count, in which order, and links that are followed only on request."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

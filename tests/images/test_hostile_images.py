@@ -1,7 +1,5 @@
 """Small files that would make a decoder work for long or fill the memory, and large ordinary ones that must not suffer."""
 
-from __future__ import annotations
-
 import io
 import struct
 import time
@@ -12,18 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from image_files import (
-    SAMPLES,
-    SMALL,
-    decoded,
-    encode,
-    exif,
-    png,
-    png_chunk,
-    raised,
-    refused_image,
-    tiff,
-)
+from image_files import SAMPLES, SMALL, decoded, encode, exif, png, png_chunk, raised, refused_image, tiff
 from PIL import Image, ImageFile
 
 from genpr import embed, load_extractor

@@ -1,7 +1,5 @@
 """Packing: the pixels of the source bit for bit, and either a whole file or none."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 

@@ -1,7 +1,5 @@
 """Parquet files, saved data sets and objects of Hugging Face's `datasets`: raw bytes, one row group at a time."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Patterns of paths: braces and globs, expanded alike everywhere, and several containers as one source."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pillow's process-wide switches: strict and silent inside, as they were outside, for any number of threads."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

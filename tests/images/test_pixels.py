@@ -1,21 +1,10 @@
 """What each mode, bit depth and kind of alpha becomes in 8-bit RGB."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np
 import pytest
-from image_files import (
-    SAMPLES,
-    SMALL,
-    decoded,
-    encode,
-    gray_tiff,
-    png_16bit_rgb,
-    refused_image,
-    tiff,
-)
+from image_files import SAMPLES, SMALL, decoded, encode, gray_tiff, png_16bit_rgb, refused_image, tiff
 from PIL import Image
 
 from genpr.images.decode import decode

@@ -1,7 +1,5 @@
 """WebDataset's samples in tar shards, and archives of very many members."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 import tracemalloc

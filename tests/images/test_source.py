@@ -1,7 +1,5 @@
 """The one door: what is accepted, what is refused and how, and samples that depend on their seed only."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import subprocess

@@ -1,7 +1,5 @@
 """Results made up for pages: any values, intervals, nulls and notices, without scoring anything; and parsed pages."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The page of an alignment: words, numbers, and the images that fit another prompt better."""
 
-from __future__ import annotations
-
 from html import unescape
 
 import html5lib

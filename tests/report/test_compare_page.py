@@ -1,7 +1,5 @@
 """The page of several results: true to the intervals of the differences."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Plots do not depend on how matplotlib is configured, and leave that configuration as it is."""
 
-from __future__ import annotations
-
 import matplotlib as mpl
 import pytest
 from page_results import pair

@@ -1,7 +1,5 @@
 """The page with the images behind a score: the right pictures under the right names, in the right order, or none."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

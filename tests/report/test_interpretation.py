@@ -1,7 +1,5 @@
 """Sentences about a score: true, by rule, and without blame where nothing is certain."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -3,8 +3,6 @@
 Needs Debian's `chromium` (or Google's) and the dev extra; skipped, visibly, without them.
 """
 
-from __future__ import annotations
-
 import shutil
 
 import pytest
@@ -33,10 +31,7 @@ def address(tmp_path_factory):
         codes=["missing-kinds", "shrinkage", "small-sample"],
     )
     pictures = tuple(Picture(picture(seed=i), name, picture("JPEG"), name) for i, name in enumerate(HOSTILE))
-    page = html_report(
-        result,
-        [Gallery("Off the manifold", "The farthest first.", pictures)],
-    )
+    page = html_report(result, [Gallery("Off the manifold", "The farthest first.", pictures)])
     path = tmp_path_factory.mktemp("page") / "page.html"
     path.write_text(page, encoding="utf-8")
     return path.as_uri()

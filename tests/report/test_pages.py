@@ -1,7 +1,5 @@
 """Pages of every kind: valid, self-contained, true to their results, below their limit, and safe with hostile names."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Paragraphs and names for a terminal: wide characters, escapes, old encodings."""
 
-from __future__ import annotations
-
 import io
 import sys
 

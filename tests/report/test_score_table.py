@@ -1,7 +1,5 @@
 """What `genpr score` prints: one line per metric that can be read, on 80 columns."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

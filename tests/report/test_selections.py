@@ -1,7 +1,5 @@
 """Which images a page shows: by hand-made scores, in order, with ties, captions and counts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

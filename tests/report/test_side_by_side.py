@@ -1,7 +1,5 @@
 """Pictures beside each other: equal latents are claimed only where genpr drew them, and files are what was scored or not."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Text towers: their weights, tokens and truncation, on a small model with the machinery of the large ones."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """What holds for every extractor that genpr has: how it is called, what it leaves alone, how it is described; and pixels."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Gabor features; pixels are in test_every_extractor.py."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from weights_server import serving, use_own_folders
 

@@ -1,7 +1,5 @@
 """Servers and connections that misbehave, and processes that die or come at once."""
 
-from __future__ import annotations
-
 import hashlib
 import signal
 import subprocess

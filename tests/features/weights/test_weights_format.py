@@ -1,7 +1,5 @@
 """What may be read as weights, and that nothing in a file is ever run."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import pickle
