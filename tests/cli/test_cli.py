@@ -3,8 +3,6 @@
 import errno
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -105,17 +103,3 @@ def test_a_machine_that_lacks_something_is_no_bug(genpr, folders, monkeypatch, e
     assert ("this is a bug in genpr: ZeroDivisionError: planted" in err) == (code == "bug")
     monkeypatch.setenv("GENPR_DEBUG", "1")
     assert ("Traceback" in genpr("score", *folders, *GABOR)[2]) == (code != "oom")
-
-
-def test_control_characters_in_names_never_reach_the_terminal(genpr, tmp_path):
-    _, _, err = genpr("score", tmp_path / "\x1b[31mred\nline", tmp_path)
-    assert "\x1b" not in err
-    assert err.count("\n") == 1
-
-
-def test_output_into_a_closed_pipe_is_quiet(folders):
-    command = f"{sys.executable} -m genpr list metrics | true"
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
-    )
-    assert done.stderr == ""

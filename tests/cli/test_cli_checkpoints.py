@@ -33,13 +33,8 @@ def lines(folder):
 
 def scored_by_hand(genpr, files, name, psi, n, seed):
     """The metrics of `genpr score` on the same images, as an .npz."""
-    sampler = Sampler.of(
-        load_generator("gan.py:load", f"run/{name}", device="cpu"),
-        n=n,
-        seed=seed,
-        image_range=(-1, 1),
-        batch_size=16,
-    )
+    generator = load_generator("gan.py:load", f"run/{name}", device="cpu")
+    sampler = Sampler.of(generator, n=n, seed=seed, image_range=(-1, 1), batch_size=16)
     drawn = np.concatenate([batch.permute(0, 2, 3, 1).numpy() for batch in sampler.images(psi)])
     np.savez(files / "drawn.npz", drawn)
     out = genpr("score", "real", "drawn.npz", *QUICK, "--seed", seed, "--json")[1]

@@ -15,13 +15,8 @@ QUICK = ("--extractor", "pixels", "--no-intervals", "--no-control", "--device", 
 CLASSES = ("--per-class", "--min-per-class", "12", "--json")
 AWKWARD = st.text(st.sampled_from("=+-@＝＋－＠'\";,\\\t\r\n\0 \ud800\u202e<a1\u2028文😀"), max_size=6)
 HOSTILE = (
-    "=cmd().png",
-    "-1;=2.png",
-    '@x,"y\n.png',
-    "\udcff.png",
-    "<script>alert(1)<script>.png",
-    "\x1b[31mred\x07.png",
-    '"><img src=x onerror=alert(1)>.png',
+    *("=cmd().png", "-1;=2.png", '@x,"y\n.png', "\udcff.png", "\x1b[31mred\x07.png"),
+    *("<script>alert(1)<script>.png", '"><img src=x onerror=alert(1)>.png'),
 )
 
 

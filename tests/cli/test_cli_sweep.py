@@ -74,17 +74,8 @@ def test_a_generator_is_swept(genpr, tmp_path, write_images, monkeypatch):
     for spread in (0.3, 0.9):
         write_checkpoint(tmp_path / f"{spread}.pt", spread)
     generator = ("--generator", "gan.py:load", "--image-range=-1,1", "--checkpoint", "0.9.pt")
-    arguments = (
-        "sweep",
-        "real",
-        *generator,
-        "--extractor",
-        "pixels",
-        *QUICK,
-        "--no-intervals",
-        "--out",
-        "out",
-    )
+    options = ("--extractor", "pixels", *QUICK, "--no-intervals", "--out", "out")
+    arguments = ("sweep", "real", *generator, *options)
     code, out, err = genpr(*arguments, "--psi", "0.2:1:0.4", "--json")
     assert code == 0, err
     points = json.loads(out)["points"]

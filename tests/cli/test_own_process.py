@@ -65,6 +65,10 @@ def test_any_command_needs_stdout_and_not_stderr(files, command, redirected, cod
     assert bool(done.stdout) == (code == 0)
 
 
+def test_output_into_a_closed_pipe_is_quiet():
+    assert started(*GENPR, "list", "metrics", redirected="| true").stderr == ""
+
+
 def test_plots_obey_no_file_of_the_working_directory(files, tmp_path):
     """The page is written although stdout is full, which is one error."""
     started_file, programs = tmp_path / "started", tmp_path / "programs"

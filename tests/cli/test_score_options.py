@@ -6,11 +6,6 @@ import numpy as np
 from genpr.evaluation.options import LabelOptions
 
 
-def features(path, array):
-    np.save(path, array)
-    return path
-
-
 def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeypatch):
     seen = {}
 
@@ -58,8 +53,9 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
 
 
 def test_every_protocol_is_shown_and_held_to_the_thresholds(genpr, tmp_path):
-    line = features(tmp_path / "line.npy", np.arange(20.0)[:, None])
-    shifted = features(tmp_path / "shifted.npy", np.arange(20.0)[:, None] + 18.0)
+    line, shifted = tmp_path / "line.npy", tmp_path / "shifted.npy"
+    np.save(line, np.arange(20.0)[:, None])
+    np.save(shifted, np.arange(20.0)[:, None] + 18.0)
     arguments = ("--protocol", "genpr", "--protocol", "prdc", "--metrics", "recall")
     record = json.loads(genpr("score", line, shifted, *arguments, "--json")[1])
     values = {each["protocol"]: each["metrics"]["recall"]["value"] for each in record["results"]}
@@ -68,9 +64,8 @@ def test_every_protocol_is_shown_and_held_to_the_thresholds(genpr, tmp_path):
     low = min(values, key=values.get)
     for order in ((0, 1, 2, 3), (2, 3, 0, 1)):
         protocols = [arguments[i] for i in order]
-        code, out, err = genpr(
-            "score", line, shifted, *protocols, "--metrics", "recall", "--fail-under", f"recall={middle}"
-        )
+        gate = ("--metrics", "recall", "--fail-under", f"recall={middle}")
+        code, out, err = genpr("score", line, shifted, *protocols, *gate)
         assert code == 5
         assert err.count("missed:") == 1
         assert f"missed: recall is {values[low]:.4f} under {low}" in err

@@ -14,14 +14,8 @@ from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, save_features
 
 HOSTILE = (
-    "<script>alert(1)</script>",
-    "=cmd()",
-    "n" * 200,
-    "two\nlines\r",
-    "a\x1b[31mred\x1b]0;title\x07",
-    "abc\u202egnp.exe\u200f",
-    "\udcff:skull:[bold]",
-    "文" * 60,
+    *("<script>alert(1)</script>", "=cmd()", "n" * 200, "two\nlines\r", "a\x1b[31mred\x1b]0;title\x07"),
+    *("abc\u202egnp.exe\u200f", "\udcff:skull:[bold]", "文" * 60),
 )
 FILE = "\u202e\x1b[31m\n:skull:" + "f" * 60
 WHOLE = re.compile(r"(real  |fake  )[\d,]+ images of |  [\w.-]+$|.* (in|to|into) /|Next: genpr score ")
@@ -120,14 +114,13 @@ def test_watch(genpr, real, world, tmp_path):
     passed(genpr, "watch", real, world / "samples", *options)
 
 
-@pytest.mark.parametrize("what", ["extractors", "protocols", "metrics"])
-def test_list(genpr, what):
-    passed(genpr, "list", what)
+LISTS = ["list extractors", "list protocols", "list metrics"]
+HELPS = [f"{command} --help" for command in ("", *_COMMANDS, "cache list", "cache prune", "weights fetch")]
 
 
-@pytest.mark.parametrize("command", ["", *_COMMANDS, "cache list", "cache prune", "weights fetch"])
-def test_help(genpr, command):
-    passed(genpr, *command.split(), "--help")
+@pytest.mark.parametrize("line", [*LISTS, *HELPS])
+def test_lists_and_help(genpr, line):
+    passed(genpr, *line.split())
 
 
 @pytest.mark.parametrize(
