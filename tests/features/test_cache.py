@@ -115,22 +115,22 @@ def test_an_image_takes_20_bytes(rng, tmp_path, monkeypatch):
 # Several layers
 
 
+def joined(root, *dims):
+    parts = [replace(INFO, dim=dim, cache_key=letter * 64) for dim, letter in zip(dims, "ab", strict=True)]
+    return JoinedCache([FeatureCache(root, part, "cpu") for part in parts])
+
+
 def test_layers_are_kept_apart_and_known_where_all_of_them_are(tmp_path):
-    parts = [replace(INFO, dim=dim, cache_key=letter * 64) for dim, letter in ((2, "a"), (1, "b"))]
-
-    def joined():
-        return JoinedCache([FeatureCache(tmp_path, part, "cpu") for part in parts])
-
     identities, flags = rows(*range(6))[0], [("alpha-dropped",), ("multi-frame",)] * 3
     images = [CachedImage(torch.tensor([n, n, -n]).float(), flags[n], (n + 1, 9)) for n in range(6)]
-    only_first = FeatureCache(tmp_path, parts[0], "cpu")
+    only_first = joined(tmp_path, 2, 1).layers[0]
     only_first.add(identities[:2], [image._replace(features=image.features[:2]) for image in images[:2]])
     only_first.flush()
-    cache = joined()
+    cache = joined(tmp_path, 2, 1)
     assert cache.get(identities[0]) is None, "one of two layers is not enough"
     cache.add(identities, images)
     cache.flush()
-    cache = joined()
+    cache = joined(tmp_path, 2, 1)
     for identity, image in zip(identities, images, strict=True):
         found = cache.get(identity)
         assert torch.equal(found.features, image.features)
@@ -140,26 +140,21 @@ def test_layers_are_kept_apart_and_known_where_all_of_them_are(tmp_path):
 
 @pytest.mark.parametrize("is_open", [False, True])
 def test_a_damaged_file_of_any_layer_is_noticed_and_stored_again(tmp_path, is_open):
-    parts = [replace(INFO, dim=1, cache_key=letter * 64) for letter in "ab"]
-
-    def joined():
-        return JoinedCache([FeatureCache(tmp_path, part, "cpu") for part in parts])
-
     def add(cache):
         cache.add([bytes(32)], [CachedImage(torch.ones(2))])
         cache.flush()
 
-    add(joined())
-    cache = joined()
+    add(joined(tmp_path, 1, 1))
+    cache = joined(tmp_path, 1, 1)
     (shard,) = cache.layers[1].folder.glob("*.safetensors")
     data = bytearray(shard.read_bytes())
     data[-20] ^= 1
     shard.write_bytes(data if is_open else b"garbage")
-    cache = cache if is_open else joined()
+    cache = cache if is_open else joined(tmp_path, 1, 1)
     assert cache.get(bytes(32)) is None
     assert [item.code for item in cache.notices] == ["cache-discarded"]
     add(cache)
-    assert joined().get(bytes(32)).features.tolist() == [1, 1]
+    assert joined(tmp_path, 1, 1).get(bytes(32)).features.tolist() == [1, 1]
 
 
 # Runs that use it
@@ -428,13 +423,8 @@ def test_only_files_of_genpr_are_seen(tmp_path, shards):
     (folder,) = find_folders(tmp_path)
     remove_files(choose_files([folder], max_size=0))
     assert not any(path.exists() for path in (*shards, left))
-    assert {path.name for path in inside.iterdir()} == {
-        "key.json",
-        "notes.txt",
-        "model.safetensors",
-        f"{'b' * 32}.safetensors",
-        f"{'c' * 32}.safetensors",
-    }
+    kept = {"key.json", "notes.txt", "model.safetensors", *(f"{each * 32}.safetensors" for each in "bc")}
+    assert {path.name for path in inside.iterdir()} == kept
     assert (stranger / f"{'d' * 32}.safetensors").exists()
     assert elsewhere.exists()
 

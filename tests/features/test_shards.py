@@ -74,17 +74,8 @@ def test_joined_shards_are_the_file_and_the_set_of_one_run(files, tmp_path, coun
     whole, joined = load_features(files / "whole.safetensors"), open_input(pattern(files, count), "real")
     assert torch.equal(joined.features, whole.features)
     assert torch.equal(joined.identities, whole.identities)
-    for name in (
-        "extractor",
-        "names",
-        "flags",
-        "decoder",
-        "facts",
-        "notices",
-        "origin",
-        "n_decoded",
-        "shard",
-    ):
+    same = ("extractor", "names", "flags", "decoder", "facts", "notices", "origin", "n_decoded", "shard")
+    for name in same:
         assert getattr(joined, name) == getattr(whole, name), name
     assert [str(bad) for bad in joined.skipped] == [str(bad) for bad in whole.skipped]
     assert joined.flags == {"multi-frame": 1}

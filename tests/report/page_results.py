@@ -26,14 +26,8 @@ from genpr.notices import notice
 GABOR = ExtractorInfo("gabor", 736, "bicubic", None, comparable=False, cache_key="ab" * 32)
 NULLS = {"precision": 0.9, "recall": 0.9, "density": 1.0, "coverage": 0.97}
 HOSTILE = (
-    "<script>alert(1)</script>.png",
-    "=cmd()",
-    "\x1b[31mred\x07.png",
-    "\udc80broken.png",
-    "\u202egnp.exe",
-    '"><img src=x onerror=alert(1)>',
-    "$\\frac{1}{$",
-    "x" * 4000,
+    *("<script>alert(1)</script>.png", "=cmd()", "\x1b[31mred\x07.png", "\udc80broken.png", "\u202egnp.exe"),
+    *('"><img src=x onerror=alert(1)>', "$\\frac{1}{$", "x" * 4000),
 )
 
 

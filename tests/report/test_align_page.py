@@ -2,8 +2,8 @@
 
 from html import unescape
 
-import html5lib
 import pytest
+from page_results import elements, text_of
 from toy_pair import ToyPair, chosen, drawings, words
 
 from genpr.conditional.align import align_with
@@ -31,10 +31,8 @@ def some_wrong():
 def test_failures_stand_beside_an_image_of_what_they_ranked_first(some_wrong):
     images, found = some_wrong
     page = align_report(found, images)
-    document = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page)
-    headings = ["".join(each.itertext()) for each in document.iter("h3")]
-    assert headings[0] == "Images that fit another prompt better"
-    assert len(list(document.iter("img"))) == 2 * 5
+    assert text_of(elements(page, "h3")[0]) == "Images that fit another prompt better"
+    assert len(elements(page, "img")) == 2 * 5
     text = unescape(page)
     assert "5 of 120 images" in text
     worst = found.result.alignment.failures[0]

@@ -38,13 +38,6 @@ def layer(state):
     return cache(lambda name: load(state, name))
 
 
-@pytest.fixture
-def images() -> torch.Tensor:
-    return torch.randint(
-        0, 256, (1, 3, 20, 24), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
-    )
-
-
 @pytest.mark.parametrize("change", ["missing", "additional"])
 def test_a_state_dict_that_does_not_fit_exactly_is_refused(change, state):
     changed = {**state, "AuxLogits.fc.bias": torch.zeros(1)}

@@ -113,14 +113,8 @@ def test_the_rule_equals_timms_own_transform(interpolation, crop, mode, h, w, rn
     from PIL import Image
 
     pixels = rng.integers(0, 256, (h, w, 3), dtype=np.uint8)
-    transform = timm.data.create_transform(
-        (3, 224, 224),
-        interpolation=interpolation,
-        crop_pct=crop,
-        crop_mode=mode,
-        mean=(0, 0, 0),
-        std=(1, 1, 1),
-    )
+    options = {"crop_pct": crop, "crop_mode": mode, "mean": (0, 0, 0), "std": (1, 1, 1)}
+    transform = timm.data.create_transform((3, 224, 224), interpolation=interpolation, **options)
     expected = transform(Image.fromarray(pixels)) * 255
     rule = pillow_rule("timm", interpolation, crop=crop, squash=mode == "squash")
     found = rule.resize(torch.from_numpy(pixels).permute(2, 0, 1), 224)

@@ -101,21 +101,11 @@ def test_programs_are_refused_by_name(server, tmp_path):
 
 
 GOOD = save({"a": torch.zeros(4)})
+CHANGED = [GOOD[:-1], GOOD + b"\0", GOOD[:20]]
+OTHERS = [b"", b"<html>please log in</html>", b"\xff" * 100, checkpoint(), (2).to_bytes(8, "little") + b"[]"]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"<html>please log in</html>",
-        b"\xff" * 100,
-        GOOD[:-1],
-        GOOD + b"\0",
-        GOOD[:20],
-        checkpoint(),
-        (2).to_bytes(8, "little") + b"[]",
-    ],
-)
+@pytest.mark.parametrize("content", [*CHANGED, *OTHERS])
 def test_a_malformed_safetensors_file_is_refused(content, tmp_path):
     path = put(tmp_path / "given.safetensors", content)
     refused(unpinned("tiny.safetensors"), path, "weights-format")
