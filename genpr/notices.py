@@ -65,7 +65,7 @@ shrinkage warning
     the fakes are closer together than the reals: {sign}; precision, density and coverage gain from that
     judge diversity by recall or symmetric_recall, and look for truncation or a guidance that is too strong
 outlier-dominance warning
-    single real images vouch for many fakes that no other does ({count}), one of them for {share}: {shown}
+    the balls of {count} unusual real images hold many fakes that hardly any other ball contains, one {share} of all: {shown}
     look at these reals; clipped_density and witnessed_fidelity do not trust them
 missing-kinds warning
     kinds of images that make up {real} of the reals are {fake} of the fakes, such as: {shown}

@@ -1,7 +1,5 @@
 """Fixtures for all tests: a private cache, no downloads, and small real images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path

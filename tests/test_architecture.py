@@ -1,7 +1,5 @@
 """The layout: imports point downwards, the facade is complete, and light imports stay light."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

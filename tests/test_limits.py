@@ -1,7 +1,5 @@
 """Limits on input: what is parsed takes no more memory than estimated, and large honest inputs are within the limits."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

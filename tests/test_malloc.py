@@ -1,7 +1,5 @@
 """How many malloc arenas a process has and what they keep, with and without `limit_malloc_arenas`."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

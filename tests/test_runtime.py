@@ -1,7 +1,5 @@
 """Devices, folders, and global state left as found."""
 
-from __future__ import annotations
-
 import os
 import stat
 

@@ -1,7 +1,5 @@
 """Files arrive whole or not at all, and damage is noticed."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -341,8 +341,7 @@ def _summary(by: str, entries: Sequence[RankEntry]) -> str:
     tied = [each.name for each in entries if each.is_contender and each.name not in first]
     count = sum(each.is_contender is not None for each in entries)
     if not tied:
-        return f"{ahead}, and the others are not as good: simultaneous 95 % bounds over all {count} tell."
-    truth = "all that are truly on the front are" if by == PARETO else f"the truly best of these {count} is"
-    return (
-        f"{ahead}, but {listed(tied)} cannot be told from the best: with 95 %, {truth} among those marked *."
-    )
+        return f"{ahead}, and the others are worse by simultaneous 95 % bounds over all {count}."
+    truth = "the true front is" if by == PARETO else f"the true best of these {count} is"
+    verb = "are" if len(tied) > 1 else "is"
+    return f"{ahead}, but {listed(tied)} {verb} statistically tied with the best: with 95 % confidence, {truth} among those marked *."

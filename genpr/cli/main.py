@@ -27,7 +27,7 @@ _COMMANDS = {
     "sweep": "What truncation, guidance or any other setting trades for what.",
     "watch": "Score what a training run writes, samples or checkpoints; keep the best.",
     "compare": "Results side by side, if they were made alike.",
-    "rank": "Checkpoints by their generated images: the best, and who cannot be told from it.",
+    "rank": "Checkpoints by their generated images: the best, and those that are statistically tied with it.",
     "entities": "Which of the expected entities answers about images name, however they are written.",
     "features": "Embed images once, and keep the features in a file.",
     "pack": "Write images of one size to one .npz file, as OpenAI's evaluator reads them.",

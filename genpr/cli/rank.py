@@ -56,7 +56,7 @@ class RankFlags(CheckpointFlags):
 @score_options
 @option_group(PageOutput, "output")
 def command(sources: tuple[str, ...], *, flags: RankFlags, options: ScoreOptions, output: PageOutput) -> None:
-    """Rank checkpoints by their generated images: which is best, and which cannot be told from it.
+    """Rank checkpoints by their generated images: which is best, and which are statistically tied with it.
 
     REAL holds the real images, and each CHECKPOINT what one checkpoint generated, equally many images each: folders,
     archives, or feature files, as for `genpr score`. All are scored on the same reals, each once. With --generator, each

@@ -32,7 +32,10 @@ class WatchFlags(WatchOptions, CheckpointFlags):
     """Where scores go, how long is watched, and what is complete; with the generator, if there is one."""
 
     out: Path | None = option(
-        None, "Where scores go; other files lie beside it.", unset="DIR/genpr.jsonl", **FILE
+        None,
+        "The log of scores; best.json and the results are written into the same folder.",
+        unset="DIR/genpr.jsonl",
+        **FILE,
     )
     by: str = option(
         "f1", "What best.json is chosen by: f1, f0.5, f2 or another F-score, or a metric.", metavar="NAME"

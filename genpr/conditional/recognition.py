@@ -104,7 +104,7 @@ def _score(expected: object, images: object, options: EntityOptions, embedder: E
     )
     excluded = dict.fromkeys(name for row in expectations.rows for name in row.excluded)
     if unseen := [name for name in excluded if name not in vocabulary]:
-        message = f"{len(unseen):,} entities that must not be there ({some(unseen)}) are not in {what}: nobody looks for them"
+        message = f"{len(unseen):,} excluded entities ({some(unseen)}) are not in {what}, so no image is searched for them"
         raise UsageError(message, code="unseen-entities")
     names, labels = CanonicalNames(vocabulary), None
     if calibration is not None:

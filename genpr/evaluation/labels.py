@@ -376,7 +376,7 @@ def check_shared(real: LabeledImages, fake: LabeledImages) -> None:
 
 @dataclass(frozen=True)
 class OptionalLabels:
-    """The labels of one data set, if it has any; `is_guess` where they are sub-folders that nobody called classes."""
+    """The labels of one data set, if it has any; `is_guess` where they are sub-folders that were not given as classes."""
 
     role: str
     labels: Labels | None

@@ -10,6 +10,7 @@ import logging
 import os
 import posixpath
 import re
+from abc import abstractmethod
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -108,9 +109,9 @@ class IndexedSource(ImageSource):
         """The images at ascending indices; others are not read where that is possible."""
         return map(self.item, indices)
 
+    @abstractmethod
     def item(self, index: int) -> Item:
         """The image at an index."""
-        raise NotImplementedError
 
     def names(self) -> Iterator[str]:
         """Indices."""

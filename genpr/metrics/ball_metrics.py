@@ -480,9 +480,9 @@ _WITNESSED = PairwiseSearch(
 )
 
 _register_pairwise(
-    ("witnessed_fidelity", "share of fakes that 5 reals vouch for (fidelity)", "fidelity"),
+    ("witnessed_fidelity", "share of fakes that lie in 5 real balls (fidelity)", "fidelity"),
     ("witnessed_diversity", "lesser of witnessed support and coverage", "diversity"),
-    ("witnessed_support", "share of reals that 5 fakes vouch for", "diversity"),
+    ("witnessed_support", "share of reals that lie in 5 fake balls", "diversity"),
     ("witnessed_coverage", "share of reals with 4 fakes in their ball", "diversity"),
     reference="this package",
     k=_WITNESSED_K,

@@ -32,8 +32,8 @@ from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import nearest_between
 
-_OVER_SHARE, _OVER_FAIR = 0.01, 10  # of the fakes, and times its fair part, that an outlier vouches for
-_LONELY = 0.5  # times as many fakes as it vouches for must lie in hardly any other ball
+_OVER_SHARE, _OVER_FAIR = 0.01, 10  # of the fakes, and times the expected count, in the ball of an outlier
+_LONELY = 0.5  # times as many fakes as are in its ball must lie in hardly any other ball
 _ALIKE = 1.1  # sizes that may be compared
 _NEAR = 0.25  # squared: half as far from the nearest real as that is from its own nearest, and as reals usually are
 
@@ -68,7 +68,7 @@ class Hubness:
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """A real image that vouches for many fakes all by itself."""
+    """A real image whose ball contains many fakes that hardly any other ball contains."""
 
     row: int  # of the real
     share: float  # of the fakes that lie in its ball
@@ -164,7 +164,7 @@ class ManifoldDiagnostics:
     """What one pair of sets reveals; None where it was not looked for."""
 
     hubness: Hubness  # of the reals
-    outliers: tuple[Outlier, ...] = ()  # real images that vouch for many fakes all by themselves
+    outliers: tuple[Outlier, ...] = ()  # real images whose balls alone contain many fakes
     # Median radius of the fakes' balls over that of the reals' with the same k, each in its own set
     concentration: float | None = None
     near_copies: NearCopies | None = None  # fakes beside a real
@@ -219,7 +219,7 @@ def _largest_plain(balls: Iterable[Ball]) -> Ball | None:
 def _outliers(counts: Tensor, balls_per_fake: Tensor, k: int, n: int) -> tuple[Outlier, ...]:
     """A perfect generator puts k m / n fakes into a ball however large it is, and hardly ever ten times as many.
 
-    Where fakes are dense, each lies in many balls; where one real vouches for them alone, in hardly another.
+    Where fakes are dense, each lies in many balls; those of an outlier lie in hardly any other ball.
     """
     m = len(balls_per_fake)
     lonely = int(((balls_per_fake > 0) & (balls_per_fake <= max(1, k // 2))).sum())

@@ -35,7 +35,7 @@ from genpr.validation import Features, check_count, choose_device
 BALL_K = 20
 """Neighbors that set the radius of a ball, before it is clipped at the median radius."""
 WITNESSES = 5
-"""Balls that must contain a sample; so one real fewer, wherever it lies, can vouch for nothing alone."""
+"""Balls that must contain a sample; so one real fewer, wherever it lies, cannot make a sample count."""
 COVERING = 4
 """Fakes that must lie in the ball of a real, of unclipped radius, for it to count as covered."""
 _CLIPPED = Ball(BALL_K, clipped=True)

@@ -1,7 +1,5 @@
 """The grids are the published ones, and every check draws what it says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Metrics that know the truth meet every demand; metrics that know nothing meet what a constant can."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

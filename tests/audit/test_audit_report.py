@@ -1,7 +1,5 @@
 """The reports of an audit hold every cell, and no name can break them."""
 
-from __future__ import annotations
-
 import json
 
 from click.testing import CliRunner

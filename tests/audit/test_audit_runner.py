@@ -1,7 +1,5 @@
 """Values equal an oracle; runs can be stopped, continued, added to, and judged."""
 
-from __future__ import annotations
-
 import json
 import math
 

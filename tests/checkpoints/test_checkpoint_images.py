@@ -1,7 +1,5 @@
 """The images of checkpoint files: what a sampler draws of a loaded generator, which is there only meanwhile."""
 
-from __future__ import annotations
-
 import gc
 import json
 import re

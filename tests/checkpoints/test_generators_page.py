@@ -1,7 +1,5 @@
 """What docs/generators.md shows runs, with fewer images."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from contextlib import redirect_stdout

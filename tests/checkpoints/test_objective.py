@@ -1,7 +1,5 @@
 """Which setting is best at what; front and area, on points whose answers follow by hand."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Checkpoints in order: by an F-score, a metric or the Pareto front, with bounds for all at once."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

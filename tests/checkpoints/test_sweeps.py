@@ -1,7 +1,5 @@
 """Sweeps: what they compute, what they keep, and that they go on where they were stopped."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Samples that appear while a training run writes them: what is scored when, once, and what is kept of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -6,8 +6,6 @@ For every LINE a watch starts on FOLDER and is killed before it executes that ma
 then one runs to its end. Prints how many were killed.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from functools import partial

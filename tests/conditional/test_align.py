@@ -1,7 +1,5 @@
 """Alignment where the truth is known: a toy model that embeds drawings and prompts exactly."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Copies of training images, looked for in the features that the alignment has."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

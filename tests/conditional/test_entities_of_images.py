@@ -1,7 +1,5 @@
 """Entities recognized in images and scored, by toy classifiers of painted stripes whose answers are known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Mechanics with a real architecture: both towers of one small open_clip model with random weights, from one file."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

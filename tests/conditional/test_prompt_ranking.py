@@ -1,7 +1,5 @@
 """Which texts are the same, which images and texts belong together, and what is drawn against them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

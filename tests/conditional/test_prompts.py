@@ -1,7 +1,5 @@
 """Prompts from where people keep them, and which image each belongs to."""
 
-from __future__ import annotations
-
 import json
 import os
 

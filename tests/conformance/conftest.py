@@ -1,7 +1,5 @@
 """Natural and random images of odd sizes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

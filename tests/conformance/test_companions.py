@@ -1,7 +1,5 @@
 """Fréchet distance, KID and Inception Score are what torch-fidelity, pytorch-fid and torchmetrics compute."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

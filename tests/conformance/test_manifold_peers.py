@@ -4,8 +4,6 @@ Distances between rows of small integers are integers that float32 products find
 that compute in float32 may place a pair on the other side of a sphere: of 200 rows, two at most here.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

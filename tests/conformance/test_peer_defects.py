@@ -5,8 +5,6 @@ Not shown, since it would take weights, a GPU or minutes: prdc's index matrix of
 distances that are computed on the CPU whatever the device, clean-fid's unseeded KID.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import oracle
 import pytest

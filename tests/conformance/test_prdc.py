@@ -1,7 +1,5 @@
 """`ties="strict"` is what the prdc package computes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

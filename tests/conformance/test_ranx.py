@@ -1,7 +1,5 @@
 """ranx gives the same numbers where the definitions are the same, and these are the places where they are not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 Tolerance: 1e-5 of the range of the features, in float32.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

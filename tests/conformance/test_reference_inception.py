@@ -1,8 +1,6 @@
 """Ours against the two packages whose numbers the field quotes, with random weights (the real ones are not needed
 to tell two networks apart) that keep every layer alive."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 

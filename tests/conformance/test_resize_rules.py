@@ -1,7 +1,5 @@
 """Every resize rule against the package that made it a convention, at photographs and at noise."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from types import SimpleNamespace

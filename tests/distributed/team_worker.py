@@ -4,8 +4,6 @@ A job has a `size`, a `port`, a `kind`, and `out`, the beginning of the names of
 OUT.RANK.err and OUT.RANK.code, and a "python" job OUT.RANK.json.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What each of several ranks takes from a source, whether or not the source can tell its names without reading."""
 
-from __future__ import annotations
-
 import zipfile
 from dataclasses import asdict
 from types import SimpleNamespace

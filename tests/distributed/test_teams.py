@@ -1,7 +1,5 @@
 """Several processes score as one does, to the bit; and an error of one of them ends all, said once."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`genpr doctor` on this machine, with libraries that are broken, and with wrong results planted."""
 
-from __future__ import annotations
-
 import json
 import sys
 from importlib import metadata

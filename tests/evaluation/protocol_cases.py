@@ -1,7 +1,5 @@
 """Inception with random weights in place of the published ones, so that whole protocols run without a download."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Labels: where they are read from, which image they belong to, what is said where they do not fit."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 

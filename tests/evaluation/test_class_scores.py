@@ -1,7 +1,5 @@
 """A score class by class equals the scores of the classes alone; averages, order, and what is left out."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Results side by side: only what was made alike, unless forced, and how sure each difference is."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

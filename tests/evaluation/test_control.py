@@ -1,7 +1,5 @@
 """Real against real: what is scored, when, and where it stands in a result."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

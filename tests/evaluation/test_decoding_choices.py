@@ -1,7 +1,5 @@
 """Choices that change pixels reach every door, keep caches apart, and are part of what a result says of itself."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """From sources to results: real images, roles that cannot be swapped unseen, records that say everything."""
 
-from __future__ import annotations
-
 import shutil
 from itertools import groupby
 

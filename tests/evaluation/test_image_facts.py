@@ -1,7 +1,5 @@
 """Formats and sizes of files: seen whether images are embedded or cached, kept in feature files, and told."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

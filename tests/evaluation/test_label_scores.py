@@ -1,7 +1,5 @@
 """Labels as a part of every score: where they come from, what they add to a Result, and what is refused."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

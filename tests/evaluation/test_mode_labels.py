@@ -1,7 +1,5 @@
 """Labels of `genpr modes`: those of `genpr score --per-class`, but none need be there."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Protocols: what they pin, what they say when they cannot be met, and several of them in one run."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is known of each image: equal to the definitions, and to the score whose rows it is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from oracle import kth_sq_distances, memberships, sq_distances

@@ -1,7 +1,5 @@
 """One process scores checkpoint after checkpoint: nothing piles up, and no number depends on what came before."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import threading

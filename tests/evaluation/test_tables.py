@@ -1,7 +1,5 @@
 """Tables about images: one reader for all formats, and names of images in the form that a table has."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

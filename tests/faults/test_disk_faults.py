@@ -1,7 +1,5 @@
 """Disks that are full, read-only, far away or damaged: the score is the same, files are whole, and one line says why."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -3,8 +3,6 @@
 `python test_killed_scores.py REAL FAKE FOLDER TRIALS` is the process whose forks are killed; it prints one JSON line.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Memory that runs out, on a GPU or a CPU, at any step: less at a time, then the CPU, then one line; never other counts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -9,8 +9,6 @@ depth is the largest number of genpr frames on one stack. GENPR_ROOT counts anot
 561 functions, 87 files, depth 28 and 660 functions, 93 files, depth 29.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import os

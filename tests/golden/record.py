@@ -11,8 +11,6 @@ Each checkout records with its own copy of this script and imports its own genpr
 repository because features of a network differ in their last bits between processors.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """A generator in a file, and checkpoints of it that are better the nearer their spread is to 1."""
 
-from __future__ import annotations
-
 import textwrap
 
 import torch

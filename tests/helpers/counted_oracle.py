@@ -1,7 +1,5 @@
 """Every metric of memberships by its published formula: loops over float64 distances, and no code of genpr."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -20,7 +18,7 @@ class Pair:
     ties: str  # whether balls are closed
 
     @classmethod
-    def of(cls, real: NDArray, fake: NDArray, ties: str) -> Pair:
+    def of(cls, real: NDArray, fake: NDArray, ties: str) -> "Pair":
         distances = [oracle.sq_distances(*sides) for sides in ((real, fake), (real, real), (fake, fake))]
         return cls(*distances, ties)
 
@@ -28,7 +26,7 @@ class Pair:
     def sizes(self) -> tuple[int, int]:
         return self.between.shape
 
-    def swapped(self) -> Pair:
+    def swapped(self) -> "Pair":
         return Pair(self.between.T, self.fake, self.real, self.ties)
 
     def inside(self, sq: float, sq_radius: float) -> bool:

@@ -1,7 +1,5 @@
 """Counts on emulated distances of two sets at once."""
 
-from __future__ import annotations
-
 from genpr.metrics.emulated_manifold import EmulatedSide
 from genpr.metrics.real_manifold import Memberships
 from genpr.metrics.registry import needed_balls

@@ -1,7 +1,5 @@
 """Feature sets on which float32 shortcuts fail, each as (real, fake); all small enough for the oracle."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

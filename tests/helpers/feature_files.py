@@ -1,7 +1,5 @@
 """Feature files as extractors of any kind would have written them."""
 
-from __future__ import annotations
-
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, save_features
 

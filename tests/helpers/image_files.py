@@ -1,7 +1,5 @@
 """Image files, by Pillow where it can write them and by hand where not, and what to ask genpr of them."""
 
-from __future__ import annotations
-
 import io
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """Work that is killed: in a process of its own, which gets SIGKILL before a line of genpr of its choice."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Labeled Gaussian blobs, and votes by the definition."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

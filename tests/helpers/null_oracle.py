@@ -1,7 +1,5 @@
 """The expectation of clipped coverage before its calibration, from the hypergeometric distribution."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import hypergeom

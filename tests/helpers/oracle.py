@@ -1,7 +1,5 @@
 """An independent numpy account of the definitions: slow, obvious, and without any code of genpr."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

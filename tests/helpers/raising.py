@@ -1,7 +1,5 @@
 """Errors by their class and code."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Random weights of networks, drawn so that no layer explodes or dies."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -3,8 +3,6 @@
 Nothing here is shared with genpr: loops over places, one query at a time.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Images of colored stripes, and two classifiers of them whose scores are known: a pair of encoders, and a detector."""
 
-from __future__ import annotations
-
 import csv
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Drawings and prompts that one toy model embeds exactly: two colored squares on a grid of 3 x 3, and the words for them."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 
 import numpy as np

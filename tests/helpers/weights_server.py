@@ -1,7 +1,5 @@
 """A web server on this machine that serves one weights file, well or badly, and remembers what it was asked."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import threading

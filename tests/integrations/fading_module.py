@@ -1,7 +1,5 @@
 """A Lightning module whose samples are good in one epoch and too dark in others."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.utils.data import DataLoader

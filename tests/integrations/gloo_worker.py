@@ -3,8 +3,6 @@
 They are forked after the imports, which take longer than all else.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import os

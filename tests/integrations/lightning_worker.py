@@ -1,7 +1,5 @@
 """A run of Lightning on two ranks: `python lightning_worker.py FOLDER`."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The callback for any training loop."""
 
 # ruff: noqa: NPY002 - the global state of users' code is what is tested
-from __future__ import annotations
-
 import json
 import random
 import warnings

@@ -1,7 +1,5 @@
 """What docs/integrations.md shows is what happens."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The callback in real runs of Lightning: the checkpoint that is kept is the one with the best score."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

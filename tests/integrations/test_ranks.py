@@ -1,7 +1,5 @@
 """Two processes: the same numbers as one, and no hang where one of them does not come."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

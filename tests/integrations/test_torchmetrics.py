@@ -1,7 +1,5 @@
 """The metric of torchmetrics: its numbers are the evaluator's, and it keeps torchmetrics' contract."""
 
-from __future__ import annotations
-
 import json
 import pickle
 

@@ -1,7 +1,5 @@
 """Small drawings for the tests of integrations, and options that need no downloads."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import torch

@@ -1,7 +1,5 @@
 """Families of features on which searches differ, the forms they may come in, and how to count on them."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

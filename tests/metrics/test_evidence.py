@@ -1,7 +1,5 @@
 """What the counts behind a score reveal: outliers, concentration, near copies."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

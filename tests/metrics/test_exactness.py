@@ -3,8 +3,6 @@
 Everything goes through the public door, whatever searches behind it. Where brute force appears, it is the oracle's.
 """
 
-from __future__ import annotations
-
 import functools
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context

@@ -1,7 +1,5 @@
 """F-scores by name, with replicates and intervals of their own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

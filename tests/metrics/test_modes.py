@@ -1,7 +1,5 @@
 """Missed and invented modes: what is counted, that the test is valid, and that what is missing is found."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bounds for many scores at once: they agree with those of two, and do not crown luck."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Scoring leaves no trace in torch or numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """What is asked of functions, noted on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pkgutil import resolve_name
 

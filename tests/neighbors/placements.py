@@ -1,7 +1,5 @@
 """Frames of every kind for small data (genpr takes directions and cells for thousands of rows only), and engines."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable

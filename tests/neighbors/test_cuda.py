@@ -1,7 +1,5 @@
 """The GPU decides as the CPU does, to the last bit."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import feature_cases

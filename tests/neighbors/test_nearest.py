@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import feature_cases
 import numpy as np
 import oracle

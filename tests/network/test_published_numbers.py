@@ -5,8 +5,6 @@ StyleGAN it must hold what no link gives: `ffhq` (the 1024 x 1024 images) and `s
 (50,000 samples each of the FFHQ generator of 2018).
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from urllib.request import urlretrieve

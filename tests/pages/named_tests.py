@@ -1,7 +1,5 @@
 """Tests that a page names: `tests/x.py::test_y`."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

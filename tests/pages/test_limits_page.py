@@ -1,7 +1,5 @@
 """docs/limits.md: every class of limit names tests that exist."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

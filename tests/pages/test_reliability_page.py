@@ -1,7 +1,5 @@
 """The page of promises: every row of the catalog is on it, and every test that it names exists."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

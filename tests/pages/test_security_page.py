@@ -1,7 +1,5 @@
 """SECURITY.md: every promise has tests, and they exist."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The training example: what it reads, logs, flags, keeps and chooses."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Inception Score and Vendi score against their definitions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fréchet distance against closed forms; agreement with other packages is in tests/conformance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.linalg

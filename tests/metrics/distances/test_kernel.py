@@ -1,7 +1,5 @@
 """KID and CMMD against their definitions, pair by pair."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """GAN-test and GAN-train: against the definition, their nulls on perfect generators, their intervals on known truth."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Label metrics: worked examples, agreement with scikit-learn, undefined values, and what is refused."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from array import array

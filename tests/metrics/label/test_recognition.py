@@ -1,7 +1,5 @@
 """Votes of nearest neighbors and linear probes, against the definition and against scikit-learn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Precision-recall curves: closed forms, the definition by brute force, and samples near the truth."""
 
-from __future__ import annotations
-
 import math
 
 import feature_cases

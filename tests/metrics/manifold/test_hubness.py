@@ -1,7 +1,5 @@
 """Hubness: hand computed, and of data that have it or have not."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

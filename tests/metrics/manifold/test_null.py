@@ -1,7 +1,5 @@
 """Nulls: tabulated values, identities between them, and small simulations with sets of different size."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """P-precision and P-recall against a plain double loop, and as published."""
 
-from __future__ import annotations
-
 import math
 
 import feature_cases

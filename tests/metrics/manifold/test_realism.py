@@ -1,7 +1,5 @@
 """Realism, rarity, C_T and authenticity: hand computed, and against every pair by the definition."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Witnessed fidelity and diversity: against a plain account in numpy, and on data whose answer is known."""
 
-from __future__ import annotations
-
 import math
 
 import feature_cases

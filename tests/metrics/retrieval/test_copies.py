@@ -1,7 +1,5 @@
 """Copies of training images: the nearest one, rates and their null, against plain numpy over all pairs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

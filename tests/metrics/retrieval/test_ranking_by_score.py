@@ -1,7 +1,5 @@
 """Rankings by score: every metric against the textbook, over every order of equal scores."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import ranking_oracle

@@ -1,7 +1,5 @@
 """Lists of ids: the worked example, the textbook, repeated ids, empty lists, and what is refused."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
