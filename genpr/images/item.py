@@ -10,7 +10,6 @@ import logging
 import os
 import posixpath
 import re
-from abc import abstractmethod
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -100,7 +99,7 @@ class ImageSource(Protocol):
 
 
 class IndexedSource(ImageSource):
-    """Base of sources that reach any image by its index, and name it by that ("[17]") unless they know better."""
+    """Base of sources that reach any image by its index; a subclass defines `item` or `pick`. Default names are "[17]"."""
 
     def __iter__(self) -> Iterator[Item]:
         return self.pick(range(len(self)))
@@ -109,9 +108,9 @@ class IndexedSource(ImageSource):
         """The images at ascending indices; others are not read where that is possible."""
         return map(self.item, indices)
 
-    @abstractmethod
     def item(self, index: int) -> Item:
         """The image at an index."""
+        return next(self.pick([index]))
 
     def names(self) -> Iterator[str]:
         """Indices."""
