@@ -69,7 +69,7 @@ def command(sources: tuple[str, ...], *, flags: RankFlags, options: ScoreOptions
     genpr rank --results scores/*.json           scores that are there already
     genpr rank real/ step-*.pt --generator gan.py:load --n 5000 --psi 0.7
 
-    A * marks those that may be the best: with 95 %, the truly best one is among them, however many there are.
+    A * marks those that may be the best: with 95 % confidence, the true best is among them, however many there are.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     from genpr.checkpoints.criterion import PARETO
 

@@ -35,7 +35,7 @@ def test_the_table_ranks_and_marks_who_may_be_the_best(genpr, files):
             cells += [f"{standing['difference']:+.3f}", "±", f"{half:.3f}"]
         assert line.split(standing["name"])[1].split() == cells
     assert "*" not in lines[6]
-    assert "with 95 %, the truly best of these 3 is among those marked *" in " ".join(out.split())
+    assert "the true best of these 3 is among those marked *" in " ".join(out.split())
     assert all(len(line) <= 80 for line in lines)
 
 
