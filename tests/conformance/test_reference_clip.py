@@ -3,10 +3,10 @@
 Tolerance: 1e-5 of the range of the features, in float32.
 """
 
-import re
-
 import pytest
 import torch
+from clip_state import published_blocks, relative_error
+from random_weights import random_state
 
 from genpr.features.known_weights import CLIP
 from genpr.features.networks import clip
@@ -38,18 +38,7 @@ def reference_network(activation: str):
 @pytest.fixture(scope="module")
 def theirs() -> dict[str, torch.Tensor]:
     """Random weights under transformers' names, that tell images apart."""
-    generator = torch.Generator().manual_seed(0)
-    state = {}
-    for name, meta in reference_network("quick_gelu").state_dict().items():
-        value = torch.randn(meta.shape, generator=generator)
-        if re.search(r"norm\d?\.weight", name):
-            value = 1 + 0.2 * value
-        elif value.ndim > 1 and "position" not in name:
-            value *= (2 / value[0].numel()) ** 0.5
-        else:
-            value *= 0.2
-        state[name] = value
-    return state
+    return random_state(reference_network("quick_gelu").state_dict())
 
 
 @pytest.fixture(scope="module")
@@ -63,23 +52,10 @@ def published(theirs) -> dict[str, torch.Tensor]:
         "visual.conv1.weight": theirs[embeddings + "patch_embedding.weight"],
         "visual.proj": theirs["visual_projection.weight"].T,
     }
-    names = {
-        "layer_norm1": "ln_1",
-        "layer_norm2": "ln_2",
-        "self_attn.out_proj": "attn.out_proj",
-        "mlp.fc1": "mlp.c_fc",
-        "mlp.fc2": "mlp.c_proj",
-    }
     for kind in ("weight", "bias"):
         state[f"visual.ln_pre.{kind}"] = theirs[f"vision_model.pre_layrnorm.{kind}"]
         state[f"visual.ln_post.{kind}"] = theirs[f"vision_model.post_layernorm.{kind}"]
-        for layer in range(12):
-            old, new = f"vision_model.encoder.layers.{layer}.", f"visual.transformer.resblocks.{layer}."
-            parts = [theirs[f"{old}self_attn.{part}_proj.{kind}"] for part in "qkv"]
-            state[f"{new}attn.in_proj_{kind}"] = torch.cat(parts)
-            for before, after in names.items():
-                state[f"{new}{after}.{kind}"] = theirs[f"{old}{before}.{kind}"]
-    return state
+    return state | published_blocks(theirs, "vision_model", "visual.transformer")
 
 
 def build(published, name: str = "clip-vit-b-32"):
@@ -114,18 +90,12 @@ def seen(images) -> torch.Tensor:
     return torch.stack([transform(Image.fromarray(image.permute(1, 2, 0).numpy())) for image in images])
 
 
-def relative(features: torch.Tensor, expected: torch.Tensor) -> float:
-    spread = float(expected.max() - expected.min())
-    assert expected.std(dim=0).median() > 0.01 * spread, "the random network tells the images apart"
-    return float((features - expected).abs().max()) / spread
-
-
 @pytest.mark.parametrize(("activation", "is_same"), [("quick_gelu", True), ("gelu", False)])
 def test_from_pixels_to_embedding_it_equals_transformers(activation, is_same, theirs, features, seen):
     network = reference_network(activation)
     network.load_state_dict(theirs, assign=True)
     with torch.inference_mode():
-        error = relative(features, network(pixel_values=seen).image_embeds)
+        error = relative_error(features, network(pixel_values=seen).image_embeds)
     assert error < 1e-5 if is_same else error > 1e-3
 
 

@@ -3,10 +3,10 @@
 Tolerance: 1e-5 of the range of the vectors, in float32.
 """
 
-import re
-
 import pytest
 import torch
+from clip_state import published_blocks, relative_error
+from random_weights import random_state
 
 from genpr.features.known_weights import CLIP
 from genpr.features.networks import clip
@@ -31,18 +31,7 @@ def reference_network(activation: str):
 @pytest.fixture(scope="module")
 def theirs() -> dict[str, torch.Tensor]:
     """Random weights under transformers' names, that tell texts apart."""
-    generator = torch.Generator().manual_seed(0)
-    state = {}
-    for name, meta in reference_network("quick_gelu").state_dict().items():
-        value = torch.randn(meta.shape, generator=generator)
-        if re.search(r"norm\d?\.weight", name):
-            value = 1 + 0.2 * value
-        elif value.ndim > 1 and "embedding" not in name:
-            value *= (2 / value[0].numel()) ** 0.5
-        else:
-            value *= 0.2
-        state[name] = value
-    return state
+    return random_state(reference_network("quick_gelu").state_dict())
 
 
 @pytest.fixture(scope="module")
@@ -56,22 +45,9 @@ def published(theirs) -> dict[str, torch.Tensor]:
         "positional_embedding": theirs[embeddings + "position_embedding.weight"],
         "text_projection": theirs["text_projection.weight"].T,
     }
-    names = {
-        "layer_norm1": "ln_1",
-        "layer_norm2": "ln_2",
-        "self_attn.out_proj": "attn.out_proj",
-        "mlp.fc1": "mlp.c_fc",
-        "mlp.fc2": "mlp.c_proj",
-    }
     for kind in ("weight", "bias"):
         state[f"ln_final.{kind}"] = theirs[f"text_model.final_layer_norm.{kind}"]
-        for layer in range(12):
-            old, new = f"text_model.encoder.layers.{layer}.", f"transformer.resblocks.{layer}."
-            parts = [theirs[f"{old}self_attn.{part}_proj.{kind}"] for part in "qkv"]
-            state[f"{new}attn.in_proj_{kind}"] = torch.cat(parts)
-            for before, after in names.items():
-                state[f"{new}{after}.{kind}"] = theirs[f"{old}{before}.{kind}"]
-    return state
+    return state | published_blocks(theirs, "text_model", "transformer")
 
 
 @pytest.fixture(scope="module")
@@ -85,18 +61,12 @@ def vectors(ours) -> torch.Tensor:
     return ours.encode_text(TEXTS)
 
 
-def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
-    spread = float(expected.max() - expected.min())
-    assert expected.std(dim=0).median() > 0.01 * spread, "the random network tells the texts apart"
-    return float((found - expected).abs().max()) / spread
-
-
 @pytest.mark.parametrize(("activation", "is_same"), [("quick_gelu", True), ("gelu", False)])
 def test_from_text_to_vector_it_equals_transformers(activation, is_same, theirs, ours, vectors):
     network = reference_network(activation)
     network.load_state_dict(theirs, assign=True)
     with torch.inference_mode():
-        error = relative(vectors, network(input_ids=ours.tokens(TEXTS)).text_embeds)
+        error = relative_error(vectors, network(input_ids=ours.tokens(TEXTS)).text_embeds)
     assert error < 1e-5 if is_same else error > 1e-3
 
 
