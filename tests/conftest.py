@@ -2,11 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from itertools import count
+from os import environ
 from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from PIL import Image
+
+if TYPE_CHECKING:
+    from practice_cuda import PracticeDevice
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +40,31 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def _has_gpu() -> bool:
+    """Whether this machine has a GPU; asked once, since the driver reads CUDA_VISIBLE_DEVICES when it is asked first."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@pytest.fixture(autouse=True)
+def gpu(request: pytest.FixtureRequest, _has_gpu: bool) -> "Iterator[PracticeDevice | None]":
+    """A test marked gpu gets the GPU of this machine, else the practice GPU, whose counts are returned; others get none."""
+    if request.node.get_closest_marker("gpu") is None:
+        patches = {"is_available": lambda: False, "device_count": lambda: 0}
+        with patch.multiple("torch.cuda", **patches), patch.dict(environ, CUDA_VISIBLE_DEVICES=""):
+            yield None
+    elif _has_gpu:
+        yield None
+    else:
+        from practice_cuda import practice_device
+
+        with practice_device() as device:
+            yield device
+        assert not device.refusals
 
 
 @pytest.fixture

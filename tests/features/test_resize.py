@@ -109,14 +109,10 @@ def test_threads_get_what_one_thread_gets(name):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @every_rule
-@pytest.mark.parametrize(
-    ("h", "w"), [(1, 1), (2, 3), (31, 45), (256, 256), (299, 299), (640, 427), (97, 1301)]
-)
-@pytest.mark.parametrize("side", [224, 299])
-def test_cuda_has_the_same_bits(name, h, w, side):
-    image = random_image(h, w)
-    resized = FUNCTIONS[name](image.cuda(), side)
-    assert resized.device.type == "cuda"
-    assert torch.equal(resized.cpu(), FUNCTIONS[name](image, side))
+def test_cuda_has_the_same_bits(name):
+    for h, w, side in ((1, 1, 224), (2, 3, 64), (64, 64, 64), (31, 45, 224), (320, 213, 149), (97, 1301, 61)):
+        image = random_image(h, w)
+        resized = FUNCTIONS[name](image.cuda(), side)
+        assert resized.device.type == "cuda"
+        assert torch.equal(resized.cpu(), FUNCTIONS[name](image, side))

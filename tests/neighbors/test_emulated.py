@@ -262,12 +262,9 @@ def test_features_are_left_alone_and_autocast_and_the_default_type_do_not_matter
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("case", [*CASES, beyond_float16], ids=lambda case: case.__name__)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_gpu_finds_the_same_bits(name, case):
-    real, fake = (torch.from_numpy(case(n, n)) for n in (520, 400))
-    emulation = _blocks_of(name, 250)
-    for points in (real, fake):
-        expected = emulated_radii(emulation, points, [1, 3])
-        assert torch.equal(emulated_radii(emulation, points.cuda(), [1, 3]).cpu(), expected)
+    points, emulation = torch.from_numpy(case(130, 130)), _blocks_of(name, 60)
+    found = emulated_radii(emulation, points.cuda(), [1, 3]).cpu()
+    assert torch.equal(found.nan_to_num(-1), emulated_radii(emulation, points, [1, 3]).nan_to_num(-1))

@@ -88,7 +88,6 @@ def test_changes_that_matter_move_features_more_than_a_shift_by_a_pixel(extracto
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_cuda_agrees(extractor):
     images = natural_noise(64)
     with state_guard():

@@ -70,7 +70,6 @@ def test_near_ties_are_decided_by_the_definition():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_copies_have_the_same_bits_on_a_gpu(sets):
     here, there = (copy_detection(*sets, device=on) for on in ("cpu", "cuda"))
     for name in ("similarity", "nearest", "null_similarity"):

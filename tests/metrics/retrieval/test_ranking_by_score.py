@@ -164,7 +164,6 @@ def test_copies_of_a_candidate_tie_wherever_they_are_and_near_ties_do_not():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("similarity", ["cosine", "inner"])
 def test_rankings_have_the_same_bits_on_a_gpu(features, similarity):
     queries, candidates, relevant = features
