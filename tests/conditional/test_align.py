@@ -214,7 +214,7 @@ def test_prompts_that_do_not_fit_are_told_before_anything_is_embedded(write_imag
     [
         ({"extractor": "inception"}, "no-text-encoder"),
         ({"extractor": "clip-vit-b32"}, "unknown-extractor"),
-        *(({name: wrong}, "bad-option") for name, wrong in (("distractors", 0), ("seed", -1))),
+        *(({name: wrong}, "bad-option") for name, wrong in (("distractors", 0), ("seed", -1), ("prefix", 3))),
     ],
     ids=str,
 )
