@@ -77,7 +77,7 @@ class ShapesGenerator:
     def kind_shares(self, latents: Tensor) -> Tensor:
         """How much each of `KINDS` takes part in the shapes, (n, 5), rows summing to one."""
         logits = latents[:, : len(KINDS)].double()
-        logits = logits + torch.tensor([_DISC_ADVANTAGE, 0, 0, 0, 0]).to(logits)
+        logits = logits + logits.new_tensor([_DISC_ADVANTAGE, 0, 0, 0, 0])
         dropped = torch.tensor([kind not in self.kinds for kind in KINDS], device=logits.device)
         return torch.softmax(_KIND_SHARPNESS * logits.masked_fill(dropped, -torch.inf), dim=1)
 
@@ -106,7 +106,7 @@ class ShapesGenerator:
 
 def draw_latents(n: int, *, seed: int) -> Tensor:
     """Standard normal latents (n, 24), the same for the same seed; the global random state is not touched."""
-    return torch.randn(n, len(LATENTS), generator=torch.Generator().manual_seed(seed))
+    return torch.randn(n, len(LATENTS), generator=torch.Generator().manual_seed(seed), device="cpu")
 
 
 _SHAPE_SIZE = 18.0  # radius of the average disc, in pixels
@@ -188,7 +188,7 @@ def _weave(x: Tensor, y: Tensor, z: dict[str, Tensor]) -> Tensor:
 
 def _rainbow(hue: Tensor) -> Tensor:
     """Color (n, 3, 1, 1) in 0..1 of a hue (n, 1, 1) in radians: three cosines, a third of a turn apart."""
-    offsets = torch.tensor([0.0, 2.1, 4.2]).to(hue)[None, :, None, None]
+    offsets = hue.new_tensor([0.0, 2.1, 4.2])[None, :, None, None]
     return 0.5 + 0.5 * torch.cos(hue[:, None] - offsets)
 
 

@@ -155,7 +155,7 @@ def check_gpus() -> Findings:
     from torch.utils import collect_env
 
     from genpr.memory import free_memory
-    from genpr.runtime import usable_cores
+    from genpr.runtime import resolve_device, usable_cores
 
     driver = collect_env.get_nvidia_driver_version(collect_env.run)  # type: ignore[no-untyped-call]
     cores, memory, count = usable_cores(), free_memory(), torch.cuda.device_count()
@@ -169,21 +169,18 @@ def check_gpus() -> Findings:
     yield Finding("machine", "ok", text, facts=facts)
     for device in (f"cuda:{index}" for index in range(count)):
         try:
-            ones = torch.ones(3, 3, device=device)
-            problem = "" if float((ones @ ones).sum()) == 27 else "wrong matrix product"
+            resolve_device(device)  # tries it
             text = f"{torch.cuda.get_device_name(device)}, {torch.cuda.mem_get_info(device)[0] / 1e9:.1f} GB free"
-        except Exception as error:  # noqa: BLE001 - whatever a driver raises
-            problem = _shown(error)
-        if problem:
-            remedy = "install a torch built for this GPU, or use --device cpu"
-            yield Finding(device, "broken", f"does not compute ({problem})", remedy)
-        else:
             yield Finding(device, "ok", text)
+        except Exception as error:  # noqa: BLE001 - whatever a driver raises
+            remedy = "install a torch built for this GPU, or use --device cpu"
+            yield Finding(device, "broken", f"does not compute ({_shown(error)})", remedy)
 
 
 _KNOWN_VARIABLES = ("GENPR_ALONE", "GENPR_CACHE", "GENPR_DEBUG", "GENPR_OFFLINE")
+_INEXACT = ("CUBLAS_EMULATE_DOUBLE_PRECISION", "CUBLAS_EMULATE_SINGLE_PRECISION", "NVIDIA_TF32_OVERRIDE")
 _SHOWN_VARIABLES = re.compile(
-    "CUDA_VISIBLE|GENPR_|HF_HOME|HF_HUB_|KMP_DUP|LD_PRELOAD|MKL_NUM|OMP_|OPENBLAS_|PYTORCH_|TORCH_|XDG_CACHE"
+    "CUBLAS_|CUDA_VISIBLE|GENPR_|HF_HOME|HF_HUB_|KMP_DUP|LD_PRELOAD|MKL_NUM|NVIDIA_TF32|OMP_|OPENBLAS_|PYTORCH_|TORCH_|XDG_CACHE"
 )
 
 
@@ -195,6 +192,10 @@ def check_environment(environment: Mapping[str, str] = os.environ) -> Findings:
     for name in found:
         if name.startswith("GENPR_") and name not in _KNOWN_VARIABLES:
             text = f"unknown variable; genpr reads {', '.join(_KNOWN_VARIABLES)}"
+            yield Finding(name, "warn", text, f"unset {name}")
+    for name in _INEXACT:
+        if found.get(name, "0") not in {"", "0"}:
+            text = "makes products on GPUs other than those of IEEE 754; `auto` leaves a GPU that shows it to others"
             yield Finding(name, "warn", text, f"unset {name}")
     if found.get("KMP_DUPLICATE_LIB_OK", "").upper() in {"1", "TRUE"}:
         text = "hides that two copies of OpenMP are loaded, which may crash or give wrong results"

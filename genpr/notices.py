@@ -145,6 +145,9 @@ oom-smaller-tiles note
 oom-cpu warning
     {device} had too little memory {what}; the CPU did it instead
     free some
+gpu-unusable warning
+    {device} does not compute ({reason}), so the CPU was used
+    `genpr doctor` says more; --device cpu needs no GPU
 # images
 codec-mismatch warning
     most reals are {real}, most fakes are {fake}, and metrics see what compression leaves behind

@@ -10,20 +10,29 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from genpr.errors import ResourceError, UsageError
+from genpr.errors import ResourceError, UsageError, short
+from genpr.notices import emit_notice
 
 if TYPE_CHECKING:
     import torch
 
-# How libraries report it that raise no specific error: torch on a CPU, cuBLAS, cuDNN, C++ and the dynamic loader.
+_Item = TypeVar("_Item")
+
+# How libraries report it that raise no specific error: torch on a CPU, C++, the dynamic loader, the CUDA driver and its
+# libraries, some of which say that they could not be initialized or have no algorithm where a workspace did not fit.
 _OUT_OF_MEMORY = (
-    *("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "ALLOC_FAILED"),
-    *("annot allocate memory", "failed to map segment from shared object"),
+    *("can't allocate memory", "annot allocate memory", "not enough memory", "out of memory", "bad_alloc"),
+    *("failed to map segment from shared object", "OUT_OF_MEMORY", "ALLOC_FAILED", "ALLOCATION_FAILED"),
+    *("CUBLAS_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_INTERNAL_ERROR"),
+    *("unable to find an engine", "cusolverDnCreate", "CUFFT_INTERNAL_ERROR", "cudaErrorMemoryAllocation"),
 )
 # M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of glibc's malloc.h, each with its value. The last is set because
 # glibc no longer adapts it once the second is set.
@@ -39,7 +48,7 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     import torch
 
     if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return usable_device(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     resolved = torch.device(device)
     if resolved.type not in {"cpu", "cuda"}:
         raise UsageError(f"device {device!r} is not supported; use auto, cpu or cuda", code="unknown-device")
@@ -51,7 +60,45 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
                 f"sees {count} CUDA devices{_cuda_error()}; check the driver with `nvidia-smi`, or use --device cpu",
                 code="no-cuda",
             )
+        if problem := _problem_of(resolved):
+            text = f"{resolved} cannot be used: {problem}; install a torch built for it (see `genpr doctor`), or use --device cpu"
+            raise ResourceError(text, code="gpu-unusable")
     return resolved
+
+
+def usable_device(device: torch.device) -> torch.device:
+    """The device, or the CPU, with a notice, where it is a GPU that does not compute."""
+    import torch
+
+    problem = _problem_of(device) if device.type == "cuda" else None
+    if problem is None:
+        return device
+    emit_notice("gpu-unusable", device=device, reason=problem)
+    return torch.device("cpu")
+
+
+_problems: dict[int, str | None] = {}  # of the GPUs that were tried, by their number
+
+
+def _problem_of(device: torch.device) -> str | None:
+    """Why a GPU cannot be used, found by one product in the first call; None where it can, or had no memory to tell."""
+    import torch
+
+    index = -1 if device.index is None else device.index
+    try:
+        index = torch.cuda.current_device() if index < 0 else index
+        if index not in _problems:
+            with state_guard():
+                # Sums of products below 2^24 are exact in float32, in any order; TF32 and bfloat16 round the factors.
+                left = torch.arange(2**14, dtype=torch.float32, device=device).view(128, 128) % 8191
+                right = left.T % 7
+                is_exact = torch.equal((left @ right).double(), left.double() @ right.double())
+            _problems[index] = None if is_exact else "float32 products are not those of IEEE 754"
+    except (RuntimeError, AssertionError) as error:
+        if is_out_of_memory(error):
+            return None
+        _problems[index] = short(" ".join(str(error).split()), 160)
+    return _problems[index]
 
 
 def _cuda_error() -> str:
@@ -262,36 +309,100 @@ def state_guard() -> Iterator[None]:
     """Compute in plain IEEE float32 and deterministically, then leave torch's global state as it was found."""
     import torch
 
-    backends: Any = torch.backends
-    settings: list[tuple[object, str, object]] = [
-        (backends.cudnn, "benchmark", False),
-        (backends.cudnn, "deterministic", True),
-    ]
-    has_precisions = hasattr(backends.cudnn, "conv")  # torch >= 2.9: one precision per backend and operation
-    if has_precisions:
-        settings += [
-            (backends.cuda.matmul, "fp32_precision", "ieee"),
-            (backends.cudnn.conv, "fp32_precision", "ieee"),
-            (backends.cudnn.rnn, "fp32_precision", "ieee"),
-            (backends.mkldnn.matmul, "fp32_precision", "ieee"),
-            (backends.mkldnn.conv, "fp32_precision", "ieee"),
-        ]
-    else:
-        settings.append((backends.cudnn, "allow_tf32", False))
-        # Of products only the one name of their precision can be put back: "medium" means bfloat16 on CPUs, too.
-        precision = torch.get_float32_matmul_precision()
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-    before: list[tuple[object, str, object]] = []
-    with torch.random.fork_rng(devices=devices):
-        try:
-            for owner, name, value in settings:
-                before.append((owner, name, getattr(owner, name)))
-                setattr(owner, name, value)
-            if not has_precisions:
-                torch.set_float32_matmul_precision("highest")
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    with torch.random.fork_rng(devices=devices), ExitStack() as restored:
+        _change(restored, cudnn, "benchmark", False)
+        _change(restored, cudnn, "deterministic", True)
+        _change(restored, matmul, "allow_fp16_accumulation", False)
+        _change(restored, matmul, "allow_fp16_reduced_precision_reduction", False)
+        _change(restored, matmul, "allow_bf16_reduced_precision_reduction", False)
+        _make_products_plain(restored)
+        yield
+
+
+def _change(restored: ExitStack, owner: object, name: str, value: object) -> None:
+    """Set an attribute that some versions of torch lack, until `restored` closes."""
+    before = getattr(owner, name, None)
+    if before is not None:
+        split_k = getattr(owner, f"{name}_split_k", None)  # the second half of what the attribute takes
+        restored.callback(setattr, owner, name, before if split_k is None else (before, split_k))
+        setattr(owner, name, value)
+
+
+def _make_products_plain(restored: ExitStack) -> None:
+    """Float32 products and convolutions of IEEE 754, said in all of torch's settings, until `restored` closes.
+
+    Torch has switches for TF32, and from 2.9 on also precisions of all operations, of a backend's and of single ones. It
+    refuses to tell the switches where the two differ. What is changed first is restored last.
+    """
+    import torch
+
+    backends: Any = torch.backends
+    both = (backends.cudnn, backends.mkldnn)
+    single = [getattr(owner, name, None) for owner in both for name in ("matmul", "conv", "rnn")]
+    for owner in (backends, *both):
+        _change(restored, owner, "fp32_precision", "none")
+    for owner in (backends.cuda.matmul, *single):
+        _change(restored, owner, "fp32_precision", "ieee")
+    _take_advice()
+    try:
+        switch = backends.cudnn.allow_tf32
+    except RuntimeError:  # it is not what the precisions are now
+        switch = True
+    restored.callback(setattr, backends.cudnn, "allow_tf32", switch)
+    # Of products only the one name of their precision can be put back: "medium" means bfloat16 on CPUs, too.
+    restored.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+    backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("highest")
+    for owner in (backends.cuda.matmul, *single):  # as the switches have just changed them
+        _change(restored, owner, "fp32_precision", "ieee")
+
+
+@cache
+def _take_advice() -> None:
+    """Let torch 2.9 and later advise once against the switches, which others may use, where nobody hears it."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.set_float32_matmul_precision(torch.get_float32_matmul_precision())
+
+
+_users_device: ContextVar[Any] = ContextVar("_users_device", default=None)
+
+
+@contextmanager
+def cpu_by_default() -> Iterator[None]:
+    """Make tensors on the CPU that name no device, also where a user chose another default device for theirs."""
+    import torch
+
+    device = torch.empty(0).device
+    if device.type == "cpu":
+        yield
+        return
+    before = _users_device.set(device)
+    try:
+        with torch.device("cpu"):
             yield
-        finally:
-            if not has_precisions:
-                torch.set_float32_matmul_precision(precision)
-            for owner, name, value in reversed(before):
-                setattr(owner, name, value)
+    finally:
+        _users_device.reset(before)
+
+
+@contextmanager
+def users_device() -> Iterator[None]:
+    """Put the default device of whoever called genpr back, for code of theirs that genpr calls in the same thread."""
+    with _users_device.get() or nullcontext():
+        yield
+
+
+def drawn_by_user(items: Iterable[_Item]) -> Iterator[_Item]:
+    """The items of an iterable of the user, each made under their own default device."""
+    iterator = iter(items)
+    while True:
+        with users_device():
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+        yield item

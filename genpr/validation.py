@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
-from genpr.errors import FeatureError, UsageError
+from genpr.errors import FeatureError, GenprError, ResourceError, UsageError, short
 from genpr.memory import float_rows
-from genpr.runtime import resolve_device
+from genpr.runtime import cpu_by_default, is_out_of_memory, resolve_device, usable_device
 
 if TYPE_CHECKING:
     import torch
@@ -17,9 +19,29 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _CHUNK_ELEMENTS = 2**22
+_Given = ParamSpec("_Given")
+_Found = TypeVar("_Found")
 
 Features: TypeAlias = "NDArray[Any] | Tensor"
 """(n, d), one row per image, of any real floating or integer type."""
+
+
+def entry_point(function: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
+    """Make a public function compute alike under any default device of torch, and report a lack of memory as one error."""
+
+    @wraps(function)
+    def call(*args: _Given.args, **kwargs: _Given.kwargs) -> _Found:
+        try:
+            with cpu_by_default():
+                return function(*args, **kwargs)
+        except Exception as error:
+            if isinstance(error, GenprError) or not is_out_of_memory(error):
+                raise
+            reason = short(" ".join(str(error).split()) or "MemoryError", 160)
+            text = f"out of memory ({reason}); free some, give fewer images, or use another device"
+            raise ResourceError(text, code="oom") from error
+
+    return call
 
 
 def check_features(features: object, name: str) -> Tensor:
@@ -96,7 +118,7 @@ def choose_device(features: object, device: str | torch.device) -> torch.device:
     import torch
 
     if device == "auto" and isinstance(features, torch.Tensor) and features.is_cuda:
-        return features.device
+        return usable_device(features.device)
     return resolve_device(device)
 
 

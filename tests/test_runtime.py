@@ -1,60 +1,118 @@
 """Devices, folders, and global state left as found."""
 
+import itertools
+import operator
 import os
 import stat
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from raising import raising
 
+import genpr
 from genpr.errors import ResourceError, UsageError
-from genpr.runtime import private_folder, resolve_device, state_guard
+from genpr.runtime import private_folder, resolve_device
+
+REDUCTIONS = [
+    f"cuda.matmul.allow_{name}"
+    for name in ("fp16_accumulation", "fp16_reduced_precision_reduction", "bf16_reduced_precision_reduction")
+]
+SPLIT_K = f"{REDUCTIONS[2]}_split_k"
+SWITCHES = ["cuda.matmul.allow_tf32", "cudnn.allow_tf32", "cudnn.benchmark", "cudnn.deterministic"]
+FAMILIES = ["fp32_precision", "cudnn.fp32_precision", "mkldnn.fp32_precision"]
+PRECISIONS = [
+    f"{name}.fp32_precision"
+    for name in ("cuda.matmul", "cudnn.conv", "cudnn.rnn", "mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn")
+]
+HAS_PRECISIONS = hasattr(torch.backends.cudnn, "conv")  # from torch 2.9 on
+
+
+def value_of(name):
+    """A setting of torch, or how torch refuses to tell it."""
+    try:
+        return operator.attrgetter(name)(torch.backends)
+    except (AttributeError, RuntimeError) as error:
+        return type(error)
+
+
+def change(name, value):
+    owner, _, attribute = name.rpartition(".")
+    setattr(operator.attrgetter(owner)(torch.backends) if owner else torch.backends, attribute, value)
 
 
 def global_state():
-    return (
-        torch.get_float32_matmul_precision(),
-        torch.backends.cuda.matmul.allow_tf32,
-        torch.backends.cudnn.allow_tf32,
-        torch.backends.cudnn.benchmark,
-        torch.backends.cudnn.deterministic,
-        torch.get_default_dtype(),
-        torch.is_grad_enabled(),
-        torch.random.get_rng_state().tolist(),
-    )
+    """All settings as they act, and those of single operations as they are without those of all operations."""
+    found = [value_of(name) for name in (*SWITCHES, *REDUCTIONS, SPLIT_K, *FAMILIES, *PRECISIONS)]
+    for name in FAMILIES if HAS_PRECISIONS else ():
+        change(name, "none")
+    found += [value_of(name) for name in PRECISIONS]
+    return (*found, torch.get_default_dtype(), torch.is_grad_enabled(), torch.random.get_rng_state().tolist())
 
 
-def precisions():
-    """Of float32 products and convolutions, per backend; older torch knows switches for TF32 only."""
-    backends = torch.backends
-    if hasattr(backends.cudnn, "conv"):
-        owners = (backends.cuda.matmul, backends.cudnn.conv, backends.mkldnn.matmul, backends.mkldnn.conv)
-        return {owner.fp32_precision for owner in owners}
-    return {
-        "tf32" if flag else "ieee" for flag in (backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32)
-    }
+USERS = {
+    "nothing": {},
+    "switches": {"cuda.matmul.allow_tf32": True, "cudnn.benchmark": True},
+    "no TF32": {"cuda.matmul.allow_tf32": False, "cudnn.allow_tf32": False},
+    "high": {"": "high"},
+    "medium": {"": "medium"},
+    "sums": dict.fromkeys(REDUCTIONS, False),
+    "split sums": {REDUCTIONS[2]: (False, False)},
+    "all": dict.fromkeys(FAMILIES, "tf32"),
+    "products": {"cuda.matmul.fp32_precision": "tf32", "mkldnn.matmul.fp32_precision": "bf16"},
+    "convolutions": {"cudnn.conv.fp32_precision": "ieee", "mkldnn.conv.fp32_precision": "tf32"},
+}
 
 
 @pytest.fixture
-def fast_and_loose():
-    """A user's process with every shortcut switched on."""
-    torch.set_float32_matmul_precision("medium")
-    torch.backends.cudnn.benchmark = True
-    yield
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.benchmark = False
+def choose():
+    """Set torch up as a user does, from a state that is always the same."""
+
+    def choose(user):
+        for name in (*FAMILIES, *PRECISIONS) if HAS_PRECISIONS else ():
+            change(name, "none")
+        torch.set_float32_matmul_precision("highest")
+        usual = {SWITCHES[1]: True, SWITCHES[2]: False, REDUCTIONS[1]: True, REDUCTIONS[2]: True}
+        for name, value in (*usual.items(), *USERS[user].items()):
+            if name:
+                change(name, value)
+            else:
+                torch.set_float32_matmul_precision(value)
+
+    yield choose
+    choose("nothing")
 
 
-@pytest.mark.usefixtures("fast_and_loose")
-def test_the_guard_computes_in_float32_and_restores_everything():
+class Meddling:
+    """An extractor that looks at the settings of torch, and changes them, as StyleGAN's code does."""
+
+    dim = 3
+
+    def __call__(self, images):
+        x = torch.full((64, 4096), 1 + 2**-12)  # rounds to 1 in bfloat16 and in TF32
+        assert (x @ x.T)[0, 0].item() == pytest.approx(4096 * (1 + 2**-12) ** 2, rel=1e-6)
+        off = {value_of(name) for name in (*SWITCHES[:3], *REDUCTIONS)}
+        assert off <= {False, AttributeError}
+        assert {value_of(name) for name in PRECISIONS} <= {"ieee", AttributeError}
+        assert torch.get_float32_matmul_precision() == "highest"
+        with torch.backends.cudnn.flags(enabled=True):
+            torch.rand(3)
+        for name in SWITCHES:
+            change(name, True)
+        return images.float().mean((2, 3))
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_networks_compute_in_float32_and_settings_are_as_before(choose, user):
+    if ("fp32" in str(USERS[user]) and not HAS_PRECISIONS) or (
+        user == "split sums" and value_of(SPLIT_K) is AttributeError
+    ):
+        pytest.skip("this torch has no such setting")
+    choose(user)
     before = global_state()
-    x = torch.full((64, 4096), 1 + 2**-12)  # 1 + 2^-12 rounds to 1 in bfloat16 and in TF32
-    with state_guard():
-        torch.rand(3)
-        inside = (x @ x.T)[0, 0].item()
-        assert precisions() == {"ieee"}
-        assert not torch.backends.cudnn.benchmark
-    assert inside == pytest.approx(4096 * (1 + 2**-12) ** 2, rel=1e-6)
+    choose(user)
+    genpr.embed(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), Meddling())
     assert global_state() == before
 
 
@@ -83,6 +141,62 @@ def test_why_a_gpu_cannot_be_used_is_told(monkeypatch):
         resolve_device("cuda")
     assert caught.value.code == "no-cuda"
     assert resolve_device("auto").type == "cpu"
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    """A GPU, whose number no other test has, on which kernels raise the errors in a list, one each, and then compute."""
+    errors, tried, make = [], [], torch.arange
+    number = next(GPUS)
+
+    def arange(*args, device=None, **options):
+        if torch.device(device or "cpu").type == "cuda":
+            tried.append(device)
+            if errors:
+                raise errors.pop(0)
+        return make(*args, **options)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: number + 1)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: number)
+    monkeypatch.setattr(torch, "arange", arange)
+    return SimpleNamespace(name=f"cuda:{number}", errors=errors, tried=tried)
+
+
+GPUS = itertools.count(100)
+NO_KERNEL = RuntimeError("CUDA error: no kernel image is available for execution on the device\nCompile with")
+
+
+def test_a_gpu_is_tried_once(planted):
+    for name in ("auto", planted.name, "cuda", "auto"):
+        assert resolve_device(name).type == "cuda"
+    assert len(planted.tried) == 1
+
+
+def test_a_gpu_without_kernels_is_not_used(planted):
+    planted.errors += [torch.OutOfMemoryError("CUDA out of memory."), NO_KERNEL]
+    assert resolve_device("auto").type == "cuda", "memory that ran out says nothing"
+    real = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    result = genpr.score(real, real[::-1] + 1, k=3)
+    (told,) = (item for item in result.notices if item.code == "gpu-unusable")
+    assert "no kernel image is available" in told.message
+    assert resolve_device("auto").type == "cpu"
+    for name in (planted.name, "cuda"):
+        with raising(ResourceError, "gpu-unusable"):
+            resolve_device(name)
+    assert len(planted.tried) == 2
+
+
+def test_a_gpu_that_rounds_factors_is_not_used(planted, monkeypatch):
+    product = torch.Tensor.__matmul__
+
+    def rough(x, y):
+        return product(x.bfloat16().to(x.dtype) if x.dtype == torch.float32 else x, y)
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", rough)
+    assert resolve_device("auto").type == "cpu"
+    with raising(ResourceError, "gpu-unusable"):
+        resolve_device(planted.name)
 
 
 def test_private_folder_is_private(tmp_path):

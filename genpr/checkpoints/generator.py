@@ -39,9 +39,9 @@ from genpr.errors import DataError, GenprError, ResourceError, UsageError
 from genpr.features.custom import evaluation_mode, networks_of, weights_sha256
 from genpr.features.user_code import load_object, signature_of, takes_device
 from genpr.images.arrays import ImageRange, levels_of
-from genpr.runtime import expanded, is_out_of_memory, resolve_device, state_guard
+from genpr.runtime import expanded, is_out_of_memory, resolve_device, state_guard, users_device
 from genpr.storage import sha256_of_file
-from genpr.validation import check_count
+from genpr.validation import check_count, entry_point
 
 Setting = float | int | str | bool
 """A value on the swept axis."""
@@ -69,6 +69,7 @@ class LoadedGenerator:
     code_sha256: str | None
 
 
+@entry_point
 def load_generator(
     spec: str, checkpoint: str | os.PathLike[str] | None = None, *, device: str | torch.device = "auto"
 ) -> LoadedGenerator:
@@ -310,11 +311,15 @@ def device_of(generator: object, device: str | torch.device, who: str) -> torch.
 @contextmanager
 def inference_context(generator: object, device: torch.device) -> Iterator[None]:
     """Run a generator in evaluation mode, in plain float32 without autocast, and restore every random state."""
+    if device.type == "meta":
+        text = "the networks are on the meta device, where they have no weights; load them first"
+        raise UsageError(text, code="generator-device")
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the one that users draw from
     if device.type == "cuda":
         torch.cuda.init()  # type: ignore[no-untyped-call] # so that its streams are among those that are kept
     try:
-        with state_guard(), evaluation_mode(generator), torch.autocast(device.type, enabled=False):
+        plain = torch.autocast(device.type, enabled=False)
+        with state_guard(), evaluation_mode(generator), plain, users_device():
             yield
     finally:
         random.setstate(python)
@@ -400,7 +405,7 @@ def draw_latents(n: int, d: int, *, seed: int) -> Tensor:
     check_count(d, "latent_dim", least=1)
     if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= int(seed) < 2**63:
         raise UsageError(f"seed must be an integer from 0 on, got {seed!r}", code="seed")
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), device="cpu")
 
 
 def check_psi(rule: str, psi: object) -> None:

@@ -40,7 +40,7 @@ from genpr.images.arrays import MOST_OUTSIDE, checked_range
 from genpr.images.datasets import CountedBatches
 from genpr.notices import Notice, notice
 from genpr.storage import tensors_sha256
-from genpr.validation import check_count
+from genpr.validation import check_count, entry_point
 
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".bin")
 _NO_TRUNCATION = ("z-scale", 1.0)  # leaves the latents alone, and passes no axis
@@ -72,6 +72,7 @@ class Sampler:
 
     @classmethod
     @takes_options(SamplerOptions)
+    @entry_point
     def of(
         cls, generator: object, *, n: int, name: str | None = None, **options: Unpack[SamplerKeywords]
     ) -> Sampler:

@@ -43,6 +43,7 @@ from genpr.metrics.ranking_values import LEAST_UNITS
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
+from genpr.validation import entry_point
 
 PROTOCOL = "align"
 _MOST_FAILURES = 200
@@ -69,6 +70,7 @@ class Aligned:
 
 
 @takes_options(AlignOptions)
+@entry_point
 def align(images: object, prompts: object, **options: Unpack[AlignKeywords]) -> Result:
     """Score how well images fit the prompts that they were made from.
 

@@ -41,6 +41,7 @@ from genpr.features.text import check_pair, is_custom, text_encoder_for
 from genpr.memory import memory_limit
 from genpr.metrics.presence import LEAST_EXAMPLES, calibrate
 from genpr.notices import Notice, notice
+from genpr.validation import entry_point
 
 DETECTED = 0.3  # least score of a detection that counts, as in GenEval (Ghosh et al. 2023)
 TEMPLATE = "a photo of a {}."  # the sentence around a name for encoders of text
@@ -50,6 +51,7 @@ _POOR = 0.75
 
 
 @takes_options(EntityOptions, without={"by"})
+@entry_point
 def score_entities_in_images(
     expected: object, images: object, *, by: ClassifierSpec, **options: Unpack[EntityKeywords]
 ) -> Result:

@@ -21,9 +21,11 @@ from genpr.features.inputs import OpenedInput, check_same_kind, open_input
 from genpr.features.options import takes_options
 from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures
 from genpr.memory import memory_limit
+from genpr.validation import entry_point
 
 
 @takes_options(ScoreOptions)
+@entry_point
 def score(real: object, fake: object, **options: Unpack[ScoreKeywords]) -> Result:
     """Score one fake set against one real set.
 
@@ -148,10 +150,12 @@ class Evaluator:
         ['precision', 'recall', 'density', 'coverage']
     """
 
+    @entry_point
     def __init__(self, real: object, **options: Unpack[ScoreKeywords]) -> None:
         self._fit(real, ScoreOptions(**options))
 
     @classmethod
+    @entry_point
     def from_options(cls, real: object, options: ScoreOptions) -> Self:
         """An evaluator from a record of options."""
         evaluator = cls.__new__(cls)
@@ -209,6 +213,7 @@ class Evaluator:
         """How images become features."""
         return self._embedder
 
+    @entry_point
     def score(self, fake: object, *, cache: bool | None = None) -> Result:
         """Score one fake set; only the fake side is embedded and fitted.
 
@@ -226,6 +231,7 @@ class Evaluator:
         with memory_limit(self._options.max_memory, trim=True):
             return self._reference.score(self._embedded(self._opened(fake), cache))
 
+    @entry_point
     def evidence(
         self, fake: object, *, cache: bool | None = None, classes: ClassOptions | None = None
     ) -> PerImageScores:
@@ -263,6 +269,7 @@ class Evaluator:
                 return found
             return replace(found, classes=scorer.score(self._reference.real, fakes, found.result))
 
+    @entry_point
     def score_classes(self, fake: object, **classes: Unpack[ClassOptions]) -> ClassScores:
         """Score one fake set as `score` does, and its classes one by one: reals of a class against fakes of the same.
 

@@ -20,6 +20,7 @@ from genpr.memory import memory_limit
 from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.modes import ModeCluster, Modes, modes_of
 from genpr.notices import Notice
+from genpr.validation import entry_point
 
 SCHEMA = "genpr.modes/1"
 REPRESENTATIVES = 8
@@ -90,6 +91,7 @@ class FoundModes:
 
 
 @takes_options(ModesOptions)
+@entry_point
 def find_modes(real: object, fake: object, **options: Unpack[ModesKeywords]) -> FoundModes:
     """Find the kinds of reals that a generator misses, and the kinds of fakes that it invents.
 

@@ -22,6 +22,7 @@ from genpr.features.custom import identity_of
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.weights import Progress, Weights, WeightsFile, find_or_fetch, load_weights
 from genpr.runtime import resolve_device
+from genpr.validation import entry_point
 
 # The older ones freeze their batch norms when they load weights, and need another eps.
 DETECTORS = ("fasterrcnn_resnet50_fpn_v2", "retinanet_resnet50_fpn_v2")
@@ -73,6 +74,7 @@ class TorchvisionDetector:
         return found
 
 
+@entry_point
 def load_detector(
     name: str = DETECTORS[0],
     *,

@@ -35,6 +35,7 @@ from genpr.images.source import open_source
 from genpr.memory import empty_rows
 from genpr.notices import emit_notice
 from genpr.runtime import empty_device_cache, is_out_of_memory, state_guard, torch_threads, usable_cores
+from genpr.validation import entry_point
 
 Progress = Callable[[int, int | None], None]
 Preparation = Callable[[Tensor], Tensor]
@@ -46,6 +47,7 @@ _MAX_WORKERS = 4  # each holds the activations of one batch, about 1 GB for Ince
 _HASH = 32
 
 
+@entry_point
 def embed(
     source: object, extractor: FeatureExtractor, *, batch_size: int = 64, progress: Progress | None = None
 ) -> Tensor:

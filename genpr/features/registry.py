@@ -28,6 +28,7 @@ from genpr.features.weights import (
     load_weights,
 )
 from genpr.runtime import resolve_device
+from genpr.validation import entry_point
 
 if TYPE_CHECKING:
     import torch
@@ -264,6 +265,7 @@ def list_extractors() -> tuple[ExtractorSummary, ...]:
     return tuple(listed)
 
 
+@entry_point
 def load_extractor(
     name: str,
     *,

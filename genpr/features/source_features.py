@@ -139,6 +139,7 @@ def with_cpu_fallback(
     device = embedder.device
     may_move = can_move and embedder.options.device == "auto" and device.type != "cpu"
     with collect_notices() as notices:
+        resolve_device(embedder.options.device)  # so that a result names the GPU that was not used
         try:
             return work(embedder), notices_of_all_ranks(notices)
         except Exception as error:

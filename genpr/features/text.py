@@ -31,6 +31,7 @@ from genpr.features.registry import (
 )
 from genpr.features.weights import Progress
 from genpr.runtime import resolve_device, state_guard
+from genpr.validation import entry_point
 
 if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
@@ -40,6 +41,7 @@ _BATCH = 64  # texts in one call: a user's own need not split them
 _ROWS = 2**16
 
 
+@entry_point
 def load_text_encoder(
     name: str,
     *,

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from genpr.errors import GenprError, UsageError, some
-from genpr.runtime import expanded
+from genpr.runtime import expanded, users_device
 
 
 @contextmanager
@@ -73,6 +73,7 @@ def load_object(
                 module, sources = stack.enter_context(running_file(path))
             else:
                 module = importlib.import_module(target)
+            stack.enter_context(users_device())
             loaded = call(_find_factory(module, factory_name, f"{kind} {spec!r}", code))
     except GenprError:
         raise

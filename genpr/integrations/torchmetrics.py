@@ -29,6 +29,7 @@ from genpr.images.arrays import ImageRange, checked_range
 from genpr.images.source import open_source
 from genpr.integrations.common import as_uint8, given_evaluator, planned
 from genpr.metrics.registry import METRICS
+from genpr.validation import entry_point
 
 try:
     from torchmetrics import Metric
@@ -160,6 +161,7 @@ class PrecisionRecallDensityCoverage(Metric):
         better = {METRICS[name].better for name in self._names}
         return {"higher": True, "lower": False}.get(better.pop()) if len(better) == 1 else None
 
+    @entry_point
     def update(self, images: Tensor, real: bool) -> None:
         """Embed images (n, 3, h, w), uint8 or floats of the declared range, and keep their features."""
         if not isinstance(real, bool):
@@ -245,7 +247,8 @@ class PrecisionRecallDensityCoverage(Metric):
         return torch.cat([found.identities, features], dim=1), found.extractor
 
     def _no_rows(self) -> Tensor:
-        return torch.empty(0, _HASH + 4 * self._embedder.load(self._spaces).dim, dtype=torch.uint8)
+        width = _HASH + 4 * self._embedder.load(self._spaces).dim
+        return torch.empty(0, width, dtype=torch.uint8, device="cpu")
 
     def _side(self, role: Literal["real", "fake"]) -> FeatureSet:
         gathered = getattr(self, f"{role}_rows")

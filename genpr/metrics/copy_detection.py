@@ -19,7 +19,7 @@ from genpr.metrics.real_manifold import PairProgress, tally
 from genpr.metrics.similarity import FeaturePairs
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.search import Advance, no_advance
-from genpr.validation import Features, check_count, check_two_rows
+from genpr.validation import Features, check_count, check_two_rows, entry_point
 
 
 def most_similar(
@@ -69,6 +69,7 @@ class CopyDetection:
     null_similarity: Numbers = field(repr=False)
 
 
+@entry_point
 def copy_detection(
     generated: Features,
     train: Features,

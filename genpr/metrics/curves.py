@@ -24,7 +24,7 @@ from torch import Tensor
 from genpr.errors import UsageError
 from genpr.metrics.real_manifold import Memberships, RealManifold, checked_pair
 from genpr.neighbors.balls import Ball, Ties
-from genpr.validation import Features, check_k, choose_device
+from genpr.validation import Features, check_k, choose_device, entry_point
 
 _ANGLES = 1001  # of the slopes shown beside the knots, as published
 _MOST_PRODUCTS = 2**22
@@ -66,6 +66,7 @@ def f_scores(precision: ArrayLike, recall: ArrayLike, beta: float = 1.0) -> Floa
     return scores
 
 
+@entry_point
 def pr_curve(
     real: Features,
     fake: Features,

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics.blocks import check_no_zero_rows, unit_blocks
-from genpr.validation import Features, check_count, check_features, check_two_rows, choose_device
+from genpr.validation import Features, check_count, check_features, check_two_rows, choose_device, entry_point
 
 _BLOCK_ELEMENTS = 2**22
 _SUM_TOLERANCE = 1e-3  # what float16 probabilities of 1000 classes can be off by
@@ -32,6 +32,7 @@ class InceptionScore(NamedTuple):
     std: float
 
 
+@entry_point
 def inception_score(
     probabilities: Features,
     *,
@@ -125,6 +126,7 @@ def _check_probabilities(probabilities: Features) -> None:
         start += len(block)
 
 
+@entry_point
 def vendi_score(features: Features, *, device: str | torch.device = "auto") -> float:
     """Vendi score with the cosine of two rows as their similarity.
 

@@ -29,6 +29,7 @@ from genpr.validation import (
     check_same_width,
     check_two_rows,
     choose_device,
+    entry_point,
 )
 
 _EPS = torch.finfo(torch.float64).eps
@@ -59,6 +60,7 @@ class Gaussian:
             raise _gaussian_error(f"a covariance needs at least 2 rows, not n = {self.n}")
 
     @classmethod
+    @entry_point
     def of(
         cls, features: Features, *, name: str = "features", device: str | torch.device = "auto"
     ) -> Gaussian:
@@ -72,6 +74,7 @@ class Gaussian:
         return _moments(checked, None, choose_device(features, device))
 
     @classmethod
+    @entry_point
     def from_moments(
         cls, mean: NDArray[Any] | Tensor, covariance: NDArray[Any] | Tensor, *, n: int | None = None
     ) -> Gaussian:
@@ -79,6 +82,7 @@ class Gaussian:
         return cls(_float64(mean), _float64(covariance), n)
 
 
+@entry_point
 def frechet_distance(
     real: Features | Gaussian, fake: Features | Gaussian, *, device: str | torch.device = "auto"
 ) -> float:
@@ -111,6 +115,7 @@ def frechet_distance(
     return max(0.0, _distance(_half(real, where), _half(fake, where)))
 
 
+@entry_point
 def frechet_infinity(
     real: Features | Gaussian, fake: Features, *, device: str | torch.device = "auto"
 ) -> float:

@@ -24,6 +24,7 @@ from genpr.validation import (
     check_same_width,
     check_two_rows,
     choose_device,
+    entry_point,
 )
 
 _TILE_ROWS = 1024  # a tile of the kernel matrix has at most so many rows and columns
@@ -44,6 +45,7 @@ class KernelDistance(NamedTuple):
     subset_size: int
 
 
+@entry_point
 def kernel_distance(
     real: Features,
     fake: Features,
@@ -101,6 +103,7 @@ def kernel_distance(
     return KernelDistance(float(values.mean()), float(values.std(correction=0)), size)
 
 
+@entry_point
 def cmmd(real: Features, fake: Features, *, device: str | torch.device = "auto") -> float:
     """CMMD: 1000 times the biased squared MMD of normalized embeddings, Gaussian kernel of sigma 10.
 

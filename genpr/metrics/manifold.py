@@ -39,6 +39,7 @@ from genpr.validation import (
     check_same_width,
     check_ties,
     choose_device,
+    entry_point,
 )
 
 _FORMAT = "genpr.manifold.3"
@@ -62,6 +63,7 @@ class KNNManifold:
     side: RealManifold
 
     @classmethod
+    @entry_point
     def fit(
         cls, features: Features, *, k: int = 3, ties: Ties = "closed", device: str | torch.device = "auto"
     ) -> KNNManifold:
@@ -100,6 +102,7 @@ class KNNManifold:
         """Radii of the balls, (n,) float64. Membership is decided on their squares."""
         return self.sq_radii.sqrt()
 
+    @entry_point
     def count(self, queries: Features) -> Tensor:
         """How many balls contain each of the (m, d) `queries`: (m,) int64."""
         side, points = self.side, self._placed(queries)
@@ -112,6 +115,7 @@ class KNNManifold:
         """Which of the (m, d) `queries` lie in at least one ball: (m,) bool."""
         return self.count(queries) > 0
 
+    @entry_point
     def realism(self, queries: Features) -> Tensor:
         """Realism of each of the (m, d) `queries` (Kynkäänniemi et al. 2019): (m,) float64, 1 or more inside.
 
@@ -120,6 +124,7 @@ class KNNManifold:
         points = self._placed(queries)
         return realism_of(self.side.points, self.sq_radii, points, engine=self.side.engine)
 
+    @entry_point
     def rarity(self, queries: Features) -> Rarity:
         """How uncommon each of the (m, d) `queries` is (Han et al. 2022): the smallest ball that contains it.
 
@@ -152,6 +157,7 @@ class KNNManifold:
         save_tensors(Path(path), tensors, {name: json.dumps(fact) for name, fact in facts.items()})
 
     @classmethod
+    @entry_point
     def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> KNNManifold:
         """Read what `save` wrote; no neighbors are searched again.
 
@@ -206,6 +212,7 @@ class PrecisionRecall(NamedTuple):
         return f_beta(self.precision, self.recall, beta)
 
 
+@entry_point
 def manifold_metrics(
     real: Features | KNNManifold,
     fake: Features,
@@ -246,6 +253,7 @@ def manifold_metrics(
         return ManifoldMetrics(**_scores(real, fake, names, k, ties, device, progress))
 
 
+@entry_point
 def precision_recall(
     real: Features | KNNManifold,
     fake: Features,

@@ -36,6 +36,7 @@ from genpr.validation import (
     check_k,
     check_same_width,
     choose_device,
+    entry_point,
 )
 
 _PER_CLUSTER, _MOST_CLUSTERS = 4, 50  # clusters: root of the smaller set's quarter
@@ -97,6 +98,7 @@ class Modes:
     seed: int  # of the clusters and the labelings
 
 
+@entry_point
 def modes_of(
     real: Features,
     fake: Features,

@@ -15,7 +15,7 @@ from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.index import Frame, Placed
 from genpr.neighbors.search import Advance, no_advance
-from genpr.validation import Features, check_k, choose_device
+from genpr.validation import Features, check_k, choose_device, entry_point
 
 _SCALE = 1.2
 _TILE_ROWS = 1024
@@ -31,6 +31,7 @@ class ProbabilisticPrecisionRecall(NamedTuple):
     recall: float
 
 
+@entry_point
 def probabilistic_precision_recall(
     real: Features,
     fake: Features,

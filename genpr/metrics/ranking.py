@@ -34,6 +34,7 @@ from genpr.validation import (
     check_rows,
     check_same_width,
     choose_device,
+    entry_point,
 )
 
 Gain: TypeAlias = Literal["linear", "exponential"]
@@ -48,6 +49,7 @@ _COLLECTIONS = (list, tuple, AbstractSet, np.ndarray, Tensor)
 _NOT_COMPARED = (torch.bool, torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2)
 
 
+@entry_point
 def ranking_metrics(
     scores: Features | tuple[Features, Features],
     relevant: Relevant,
@@ -124,6 +126,7 @@ def ranking_metrics(
     return query_metrics(values, chance, pool=pool, groups=groups, seed=seed)
 
 
+@entry_point
 def retrieval_metrics(
     expected: Ids | Sequence[Ids],
     retrieved: Ids | Sequence[Ids],

@@ -30,7 +30,7 @@ from genpr.neighbors.halves import Halves, unpacked
 from genpr.neighbors.index import Placed, serves
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance, no_advance
-from genpr.validation import Features, check_count, choose_device
+from genpr.validation import Features, check_count, choose_device, entry_point
 
 BALL_K = 20
 """Neighbors that set the radius of a ball, before it is clipped at the median radius."""
@@ -56,6 +56,7 @@ class Witnessed(NamedTuple):
     coverage: float
 
 
+@entry_point
 def witnessed(
     real: Features, fake: Features, *, seed: int = 0, device: str | torch.device = "auto"
 ) -> Witnessed:

@@ -150,6 +150,8 @@ def test_latents_go_where_the_networks_are():
     assert sampler().device == sampler(Normed(), device="cpu").device == torch.device("cpu")
     with raising(UsageError, "generator-device"):
         sampler(lambda latents, psi: meta(latents), device="cpu")
+    with raising(UsageError, "generator-device"):
+        drawn(lambda latents, psi: meta(latents))
     with pytest.raises(UsageError, match="device 'tpu'"):
         sampler(device="tpu")
 

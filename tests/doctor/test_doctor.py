@@ -83,7 +83,7 @@ def test_a_gpu_that_does_not_compute_and_a_check_that_fails_itself_are_broken(mo
 
 
 def test_the_environment():
-    wrong = {"GENPR_CACHEDIR": "/x", "KMP_DUPLICATE_LIB_OK": "TRUE"}
+    wrong = {"GENPR_CACHEDIR": "/x", "NVIDIA_TF32_OVERRIDE": "1", "KMP_DUPLICATE_LIB_OK": "TRUE"}
     found = list(doctor.check_environment({**wrong, "HF_TOKEN": "secret", "GENPR_OFFLINE": "1"}))
     assert [each.name for each in found if each.state == "warn"] == [*wrong]
     assert found[0].facts == {**wrong, "GENPR_OFFLINE": "1"}

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from raising import raising
 
 import genpr
 from genpr.errors import ResourceError
@@ -25,6 +26,12 @@ ERRORS = {
     "c++": RuntimeError("std::bad_alloc"),
     "python": MemoryError(),
 }
+LIBRARIES = (
+    *("CUBLAS_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_INTERNAL_ERROR", "CUDNN_STATUS_NOT_INITIALIZED"),
+    *("CUDNN_STATUS_ALLOC_FAILED", "CUDA_ERROR_OUT_OF_MEMORY", "CUFFT_ALLOC_FAILED", "CUFFT_INTERNAL_ERROR"),
+    *("CUSOLVER_STATUS_INTERNAL_ERROR, when calling `cusolverDnCreate(handle)`", "unable to find an engine"),
+)
+ERRORS |= {text: RuntimeError(f"error: {text}") for text in LIBRARIES}
 OPTIONS = {"extractor": "pixels", "control": False, "intervals": False, "k": 3, "cache": False}
 
 
@@ -189,5 +196,5 @@ def test_where_a_gpu_has_too_little_memory_the_cpu_goes_on(sides, full_gpu, work
 
 def test_who_insists_on_a_gpu_gets_an_error(sides, full_gpu):
     full_gpu("embed real")
-    with pytest.raises(torch.OutOfMemoryError):
+    with raising(ResourceError, "oom"):
         genpr.score(*sides, device="cuda", **OPTIONS)

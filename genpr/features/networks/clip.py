@@ -28,6 +28,7 @@ from genpr.features.registry import ExtractorName
 from genpr.features.resize import ResizeRule, find_rule, pillow_rule
 from genpr.features.weights import Weights, WeightsFile, hub_file
 from genpr.runtime import state_guard
+from genpr.validation import entry_point
 
 _OPENAI: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -118,6 +119,7 @@ class ClipTextEncoder:
         self._mask: Tensor | None = mask
         self._embed = EmbeddingOnly(self._tower)
 
+    @entry_point
     def encode_text(self, texts: Sequence[str], /, *, progress: TextProgress | None = None) -> Tensor:
         """Embed n texts as float32 (n, dim) on the CPU, in batches of one size, so that no vector depends on other texts."""
         if not texts:

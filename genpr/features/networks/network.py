@@ -19,6 +19,7 @@ from genpr.features.registry import BUILT_IN, ExtractorName
 from genpr.features.resize import ResizeRule, find_rule
 from genpr.features.weights import Weights
 from genpr.runtime import state_guard
+from genpr.validation import entry_point
 
 _VERSION = 1  # raise it whenever a change moves the features of networks
 
@@ -85,6 +86,7 @@ class NetworkExtractor:
         network.to(self._precision).requires_grad_(False).eval()
         self._network = network.to(device).to(memory_format=self._layout)
 
+    @entry_point
     def __call__(self, images: Tensor) -> Tensor:
         """Embed uint8 (n, 3, h, w) images as float32 (n, dim), on the extractor's device."""
         with state_guard():  # TensorFloat-32 would move the features by 1e-3

@@ -24,7 +24,8 @@ from genpr.features.extractor import ExtractorInfo, prepare_batch
 from genpr.features.networks.network import NetworkExtractor, built_in
 from genpr.features.registry import ExtractorName
 from genpr.features.resize import torch_antialias
-from genpr.runtime import resolve_device
+from genpr.runtime import resolve_device, state_guard
+from genpr.validation import entry_point
 
 _GABOR_VERSION = 1  # raise it with any change to the features
 
@@ -85,9 +86,11 @@ class GaborExtractor:
         self._filters = _gabor_filters(_ORIENTATIONS).to(self.device, torch.float32)
         self._color_filters = _gabor_filters(_COLOR_ORIENTATIONS).to(self.device, torch.float32)
 
+    @entry_point
     def __call__(self, images: Tensor) -> Tensor:
         """Embed uint8 (n, 3, h, w) images as float32 (n, dim) features on the extractor's device."""
-        return self.forward(prepare_batch(self, images).to(self.device))
+        with state_guard():  # as in NetworkExtractor
+            return self.forward(prepare_batch(self, images).to(self.device))
 
     def prepare(self, image: Tensor) -> Tensor:
         """Resize one uint8 (3, h, w) image to float32 (3, 64, 64) with values in 0..255, on the CPU."""
@@ -120,7 +123,7 @@ def _gabor_filters(orientations: int) -> Tensor:
 
     A sine grating of the filters' wavelength and amplitude a gives a modulus of a.
     """
-    axis = torch.arange(-_RADIUS, _RADIUS + 1, dtype=torch.float64)
+    axis = torch.arange(-_RADIUS, _RADIUS + 1, dtype=torch.float64, device="cpu")
     y, x = torch.meshgrid(axis, axis, indexing="ij")
     envelope = torch.exp(-(x.square() + y.square()) / (2 * _SIGMA**2))
     envelope = 2 * envelope / envelope.sum()
