@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,11 +39,17 @@ def sq_radii_of(ball: Ball, kth_sq_distances: Tensor) -> Tensor:
 def _sq_median_radius(sq_radii: Tensor) -> float:
     """Square of the median radius: of an even number, of the mean of the two in the middle."""
     ordered, n = sq_radii.sort().values, len(sq_radii)
-    low, high = float(ordered[(n - 1) // 2]), float(ordered[n // 2])
-    if low == high:  # a root squared need not be the number again, and points on the sphere would fall out
-        return low
-    middle = (math.sqrt(low) + math.sqrt(high)) / 2  # torch's roots are an ulp off here and there
-    return middle * middle
+    return float(sq_middle(ordered[(n - 1) // 2], ordered[n // 2]))
+
+
+def sq_middle(sq_low: Tensor, sq_high: Tensor) -> Tensor:
+    """Squares of the means of two radii, from their squares."""
+    low, high = torch.stack([sq_low, sq_high]).cpu().numpy()
+    # A root squared need not be the number again, and points on the sphere would fall out.
+    middle = np.where(
+        low == high, low, ((np.sqrt(low) + np.sqrt(high)) / 2) ** 2
+    )  # torch's roots are an ulp off
+    return torch.from_numpy(middle).to(sq_low.device)
 
 
 @dataclass(frozen=True, slots=True)

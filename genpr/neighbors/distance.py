@@ -35,13 +35,18 @@ def products(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _summed(terms: Tensor) -> Tensor:
-    """Sums (p,) of the rows of (p, d) float64, which are overwritten, in the one order."""
+    """Sums (p,) of the rows of (p, d), which are overwritten, in the one order."""
     width = terms.shape[1]
     while width > 1:
         half = 1 << (width - 1).bit_length() - 1
         terms[:, : width - half].add_(terms[:, half:width])  # what is left of the padding adds zeros: nothing
         width = half
     return terms[:, 0].clone()
+
+
+def float_sq_distances_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """As `sq_distances_at`, but computed in float32: the same for the same two vectors, however many there are."""
+    return _at(lambda some, others: _summed(some.float().sub_(others).square_()), x, y, i, j)
 
 
 def sq_distances_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:

@@ -11,11 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
+
+from genpr.memory import tile_budget
 
 _WORD = 64
+_GATHER = 0x0102040810204080  # times eight bytes of 0 or 1: they become the bits of the highest byte, the first the lowest
 _FEW = 16  # rows that are counted one by one
+_BYTES_PER_BIT = 16  # of words that a GPU unpacks
 _HALVES_OF_A_ROW, _ONE_SHORT_ROW_OF = 50, 100
 
 
@@ -37,7 +41,7 @@ class Halves:
             order = np.argpartition(raw.random_raw(n), [size, 2 * size] if n % 2 else size)
             inside[2 * split, order[:size]] = True
             inside[2 * split + 1, order[size : 2 * size]] = True
-        return cls(packed(inside.T).to(device), count, size)
+        return cls(packed(torch.from_numpy(inside).T).to(device), count, size)
 
     def __len__(self) -> int:
         return len(self.member)
@@ -61,27 +65,33 @@ def others_for(k: int) -> int:
     return count
 
 
-def packed(inside: NDArray[np.bool_]) -> Tensor:
-    """(n, B) bool as (n, w) int64."""
-    n, count = inside.shape
-    words = -(-count // _WORD)
-    octets = np.zeros((n, words * 8), dtype=np.uint8)
-    octets[:, : -(-count // 8)] = np.packbits(inside, axis=1, bitorder="little")
-    return torch.from_numpy(octets.view("<i8").astype(np.int64))
+def packed(inside: Tensor) -> Tensor:
+    """(..., B) bool as (..., w) int64."""
+    octets = pad(inside, (0, -inside.shape[-1] % _WORD)).contiguous().view(torch.int64)
+    return octets.mul_(_GATHER).bitwise_right_shift_(56).to(torch.uint8).view(torch.int64)
 
 
 def unpacked(bits: Tensor) -> Tensor:
     """(..., w) int64 as (..., 64 w) bool."""
-    each = torch.arange(_WORD, device=bits.device)
-    return ((bits[..., None] >> each) & 1).bool().flatten(-2)
+    place = torch.arange(8, dtype=torch.uint8, device=bits.device)
+    # A copy, since a view needs a last stride of 1, even of one word.
+    octets = bits.clone(memory_format=torch.contiguous_format).view(torch.uint8)[..., None]
+    return (octets >> place).bitwise_and_(1).view(torch.bool).flatten(-2)
+
+
+def _parts(bits: Tensor) -> tuple[Tensor, ...]:
+    """Parts of (p, w) on a GPU that are unpacked in little memory."""
+    return torch.split(bits, max(1, tile_budget(bits.device) // (_WORD * _BYTES_PER_BIT * bits.shape[1])))
 
 
 def counted(bits: Tensor) -> Tensor:
     """How many of `bits` (p, w) int64 are set in each place: (64 w,) int64.
 
     Carry-save addition: three words of one weight become a word of sums and a word of carries of twice the weight, 64
-    places at a time (Harley and Seal, in Warren, "Hacker's Delight").
+    places at a time (Harley and Seal, in Warren, "Hacker's Delight"). A GPU adds them one by one, in few operations.
     """
+    if bits.device.type != "cpu":
+        return torch.stack([unpacked(part).sum(dim=0) for part in _parts(bits)]).sum(dim=0)
     parts, weights, weight = [bits[:0]], list[int](), 1
     while len(bits):
         carries = [bits[:0]]
@@ -114,8 +124,11 @@ class Hits:
         """Rows (p,) meet one more in the halves of `bits` (p, w); a row may be named any number of times.
 
         One mention of each row is taken at a time, and those that add nothing are dropped, until none is left. Counts
-        do not depend on which is taken.
+        do not depend on which is taken. A GPU counts all mentions at once.
         """
+        if bits.device.type != "cpu":
+            self._add_at_once(rows, bits)
+            return
         touched = rows
         while True:
             news = ((bits & ~self.planes[-1].index_select(0, rows)) != 0).any(dim=1).nonzero()[:, 0]
@@ -129,6 +142,16 @@ class Hits:
             self._take(rows[at], bits.index_select(0, at))
             rows, bits = rows[later], bits.index_select(0, later)
         self._settled[touched] = (self.planes[-1].index_select(0, touched) == -1).all(dim=1)
+
+    def _add_at_once(self, rows: Tensor, bits: Tensor) -> None:
+        n, width = self.planes.shape[1], bits.shape[1] * _WORD
+        met = torch.zeros(n, width, dtype=torch.int32, device=bits.device)
+        start = 0
+        for part in _parts(bits):
+            met.index_add_(0, rows[start : start + len(part)], unpacked(part).int())
+            start += len(part)
+        self.merge(torch.stack([packed(met > t) for t in range(len(self.planes))]))
+        self._settled = (self.planes[-1] == -1).all(dim=1)
 
     def _take(self, rows: Tensor, bits: Tensor) -> None:
         """Distinct rows."""

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from genpr.neighbors.balls import Ties
 from genpr.neighbors.bounds import bounds_of_differences
-from genpr.neighbors.distance import all_sq_distances, pieces_of, sq_distances_at
+from genpr.neighbors.distance import all_sq_distances, float_sq_distances_at, pieces_of, sq_distances_at
 from genpr.neighbors.engine import ONE_PROCESS, Engine, Workers, plain_arithmetic
 from genpr.neighbors.index import Placed, evenly_spaced
 from genpr.neighbors.search import (
@@ -71,7 +71,10 @@ def near_sq_distances(x: Tensor, y: Tensor, i: Tensor, j: Tensor, engine: Engine
 
     The same for the same two vectors in either order. What is beyond float32 is computed in float64.
     """
-    sq = engine.sq_differences(x, y, i, j).double()
+    is_cpu = (
+        x.device.type == "cpu"
+    )  # a reduction on a GPU adds in an order that depends on how many rows there are
+    sq = engine.sq_differences(x, y, i, j).double() if is_cpu else float_sq_distances_at(x, y, i, j)
     beyond = (~sq.isfinite()).nonzero()[:, 0]
     if len(beyond):
         sq[beyond] = sq_distances_at(x, y, i[beyond], j[beyond])

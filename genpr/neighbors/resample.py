@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 
 from genpr.distributed import Communicator
+from genpr.memory import tile_budget
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.bounds import bounds_of_differences, slack_factor
-from genpr.neighbors.counts import sq_radii_of
+from genpr.neighbors.counts import sq_middle, sq_radii_of
 from genpr.neighbors.engine import ONE_PROCESS, Engine, PerThread, Workers, plain_arithmetic
 from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
 from genpr.neighbors.index import Placed
@@ -35,7 +36,9 @@ from genpr.neighbors.nearest import (
 )
 from genpr.neighbors.search import Pairs
 
-_ROWS = 2048  # per piece of work
+_ROWS = 2048  # per piece of work on a CPU
+_BYTES_PER_ENTRY = 1024  # while a GPU counts the neighbors of a row in all halves
+_COLUMNS = 8  # halves of which radii are sorted at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class ReplicateBalls:
     halves: Halves  # who belongs where
     start: Tensor  # (n,) int64, the first entry of each row
     last: Tensor  # (n,) int64, its last
+    longest: int  # most entries of a row but for the last
     sq: Tensor  # (e,) float64, ascending within a row
     # by k, (e, w) int64: the halves in which fewer than k of the row's entries before this one belong to the
     # half, and the row itself does
@@ -95,7 +99,10 @@ class ReplicateBalls:
             return _Runs.of(*piece, halves, ks, clipped, pairs=pairs)
 
         while len(rows):
-            each, others, sq = (torch.split(of, _ROWS) for of in (rows, lists.index, lists.sq))
+            step = _ROWS
+            if rows.device.type != "cpu":
+                step = max(1, tile_budget(rows.device) // ((lists.length + 1) * _BYTES_PER_ENTRY))
+            each, others, sq = (torch.split(of, step) for of in (rows, lists.index, lists.sq))
             found = list(workers.map(read, zip(each, others, sq, strict=True)))
             runs += found
             rows = torch.cat([run.short for run in found])
@@ -117,7 +124,9 @@ class ReplicateBalls:
             reaches[ball] = _reach(ball, of_k, radii, halves)
         sq = torch.cat([run.sq for run in runs])
         near = ListedPairs(*(torch.cat(part) for part in zip(*(run.near for run in runs), strict=True)))
-        return cls(halves, (last - size + 1)[place], last[place], sq, bits, reaches, near)
+        return cls(
+            halves, (last - size + 1)[place], last[place], int(size.max()) - 1, sq, bits, reaches, near
+        )
 
     def entries(self, rows: Tensor, near: Tensor, *, strict: bool) -> Tensor:
         """The entry of `rows` (p,) whose bits tell which of their balls hold something at `near` (p,) float64.
@@ -126,7 +135,7 @@ class ReplicateBalls:
         """
         nearer = torch.le if strict else torch.lt
         place, last = self.start.index_select(0, rows), self.last.index_select(0, rows)
-        step = 1 << int((self.last - self.start).max()).bit_length()
+        step = 1 << self.longest.bit_length()
         while step:
             ahead = torch.minimum(place + step, last)
             before = self.sq.index_select(0, (ahead - 1).clamp_(min=0))
@@ -176,7 +185,7 @@ class _Runs:
             row, place = (sq[:, :-1] <= reach[ks[-1]][1][:, None]).nonzero(as_tuple=True)
             near = ListedPairs(rows[row], index[enough][row, place], sq[row, place])
         rank = torch.arange(sq.shape[1], device=sq.device)
-        kept = rank <= length[:, None]
+        kept = (rank <= length[:, None]).nonzero(as_tuple=True)
         sq = sq.masked_fill(rank == length[:, None], torch.inf)[kept]
         bits = {k: table[kept] for k, table in tables.items()}
         return cls(rows, short, length + 1, sq, bits, reach, radii, near)
@@ -185,6 +194,10 @@ class _Runs:
 def _tables(index: Tensor, own: Tensor, member: Tensor, ks: list[int]) -> dict[int, Tensor]:
     """By k, (c, L + 1, w): the halves in which fewer than k of the first q others of the lists belong to the half."""
     (rows, length), words = index.shape, member.shape[1]
+    if index.device.type != "cpu":  # for all others at once, a number for each half
+        narrow = torch.int8 if max(length, *ks) < 128 else torch.int32
+        counts = unpacked(member[index]).view(torch.int8).cumsum(dim=1, dtype=narrow)
+        return {k: torch.cat([own[:, None], packed(counts < k) & own[:, None]], dim=1) for k in ks}
     tables = {k: own.new_empty(length + 1, rows, words) for k in ks}
     met = own.new_zeros(ks[-1], rows, words)  # plane t: the halves of which more than t were met
     for q in range(length + 1):
@@ -211,15 +224,25 @@ def _sq_radii(table: Tensor, sq: Tensor, count: int) -> Tensor:
     return sq.gather(1, (held - 1).clamp(min=0)).masked_fill(held == 0, torch.inf)
 
 
+def _sq_medians(sq_radii: Tensor, size: int) -> Tensor:
+    """(B,) squared median radii of `size` rows, at most the largest, from (n, B), infinite for all other rows."""
+    places, parts = ((size - 1) // 2, size // 2, size - 1), list[Tensor]()
+    for some in torch.split(sq_radii, _COLUMNS, dim=1):
+        ordered = some.sort(dim=0).values
+        parts.append(torch.stack([ordered[at] for at in places]))
+    low, high, largest = torch.cat(parts, dim=1)
+    return torch.minimum(sq_middle(low, high), largest)
+
+
 def _reach(ball: Ball, of_k: Tensor, sq_radii: Tensor | None, halves: Halves) -> Reach:
     least, most = of_k
     if sq_radii is None:
         return Reach(least, most, least[:0], halves.member[:0])
-    medians = torch.stack([sq_radii_of(ball, radii[radii.isfinite()]).max() for radii in sq_radii.T])
+    medians = _sq_medians(sq_radii, halves.size)
     ordered, order = medians.sort()
     rank = order.argsort()
-    within = packed((rank >= torch.arange(len(rank) + 1, device=rank.device)[:, None]).cpu().numpy())
-    return Reach(least.clamp(max=ordered[0]), most.clamp(max=ordered[-1]), ordered, within.to(rank.device))
+    within = packed(rank >= torch.arange(len(rank) + 1, device=rank.device)[:, None])
+    return Reach(least.clamp(max=ordered[0]), most.clamp(max=ordered[-1]), ordered, within)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,11 +329,8 @@ class Found:
         self._balls, self._ball, self._strict = side.balls, ball, ties == "strict"
         self._reach, self._near = side.balls.reaches[ball], near
         self._place = side.balls.start.index_select(0, owner)
-        at = (near >= self._reach.least.index_select(0, owner)).nonzero()[:, 0]
+        at = _places(near >= self._reach.least.index_select(0, owner))
         self._place[at] = side.balls.entries(owner[at], near[at], strict=self._strict)
-        # A pair in all balls is as if it had no distance.
-        self._near = torch.full_like(near, -torch.inf)
-        self._near[at] = near[at]
 
     def bits(self, at: Tensor) -> Tensor:
         """The halves in which the ball of the owner holds what is at the other's distance, for some pairs (q,)."""
@@ -323,6 +343,20 @@ class Found:
 
 _LISTED = 2**16  # pairs of a set with itself per piece of work
 _MASSES, _PARTS = 2**16, 16  # pairs of a portion, and in how many parts more than that are taken
+_GPU_PAIRS, _BYTES_PER_PAIR = (
+    2**20,
+    256,
+)  # that wait on a GPU until they are worth the launches, if memory allows
+
+
+def _at_once(few: int, device: torch.device) -> int:
+    """Pairs per piece of work: `few` on a CPU."""
+    return few if device.type == "cpu" else max(few, min(_GPU_PAIRS, tile_budget(device) // _BYTES_PER_PAIR))
+
+
+def _places(mask: Tensor) -> Tensor | slice:
+    """Where (p,) `mask` holds; on a GPU, which does all sooner than it says how many those are, everywhere."""
+    return mask.nonzero()[:, 0] if mask.device.type == "cpu" else slice(None)
 
 
 class ReplicateCounter:
@@ -341,7 +375,7 @@ class ReplicateCounter:
         engine: Engine = ONE_PROCESS,
     ) -> None:
         self._real, self._fake, self._asked = real.points, fake.points, asked
-        self._engine = engine
+        self._engine, self._waiting = engine, list[Pairs]()
         with (
             plain_arithmetic(real.points.device),
             Workers(real.points.device, engine.communicator()) as workers,
@@ -357,7 +391,20 @@ class ReplicateCounter:
         self.reaches = proven_reach(of_real), proven_reach(of_fake)
 
     def look(self, pairs: Pairs) -> None:
-        """Count pairs, no pair twice."""
+        """Count pairs, no pair twice; a GPU waits until they are many."""
+        if pairs.i.device.type == "cpu":
+            self._count(pairs)
+            return
+        self._waiting.append(pairs)
+        if sum(map(len, self._waiting)) >= _at_once(0, pairs.i.device):
+            self._count_waiting()
+
+    def _count_waiting(self) -> None:
+        pairs = Pairs.joined(self._waiting, self._real.device)
+        self._waiting.clear()
+        self._count(pairs)
+
+    def _count(self, pairs: Pairs) -> None:
         owners = pairs.i, pairs.j
         x, y = self._real.features, self._fake.features
         lower, upper = _near_bounds(pairs.sq_lower, pairs.sq_upper, x.shape[1])
@@ -372,6 +419,9 @@ class ReplicateCounter:
 
     def counts(self) -> dict[Asked, Tensor]:
         """Of all pairs looked at: (most, B) int64 for each that was asked."""
+        if self._waiting:
+            with plain_arithmetic(self._real.device):
+                self._count_waiting()
         totals = _totals(self._all_sides, self._tallies, self._engine.communicator())
         return {each: totals[each] for each in self._asked}
 
@@ -419,7 +469,8 @@ def _look_within(side: Side, near: ListedPairs, tallies: PerThread[_Tally], work
         row, other, sq = pairs
         _count(side, row, other, sq, sq, tallies.own)
 
-    parts = list(zip(*(torch.split(part, _LISTED) for part in near), strict=True))
+    step = _at_once(_LISTED, near.row.device)
+    parts = list(zip(*(torch.split(part, step) for part in near), strict=True))
     deque(workers.map(look, workers.communicator.share(parts)), maxlen=0)
 
 
@@ -434,7 +485,7 @@ def _undecided(side: Side, owner: Tensor, lower: Tensor, upper: Tensor) -> Tenso
     is_open = torch.zeros_like(lower, dtype=torch.bool)
     if side.balls is None:
         return is_open
-    at = (lower <= side.most.index_select(0, owner)).nonzero()[:, 0]
+    at = _places(lower <= side.most.index_select(0, owner))
     owner, lower, upper = owner[at], lower[at], upper[at]
     for ball, _ in side.kinds:
         reach = side.balls.reaches[ball]
@@ -452,8 +503,8 @@ def _count(side: Side, owner: Tensor, other: Tensor, lower: Tensor, upper: Tenso
     owner, other, lower, upper = owner[at], other[at], lower[at], upper[at]
     for ball, ties in side.kinds:
         reach = side.balls.reaches[ball]
-        at = (lower <= reach.most.index_select(0, owner)).nonzero()[:, 0]
-        found = Found(side, ball, ties, owner[at], other[at], upper[at])
+        reached = _places(lower <= reach.most.index_select(0, owner))
+        found = Found(side, ball, ties, owner[reached], other[reached], upper[reached])
         for each in side.asked:
             if (each.ball, each.ties) == (ball, ties):
                 tally.add(each, found)
@@ -478,7 +529,8 @@ class _Tally:
         counts_others = each.count == "others"
         everything = torch.arange(len(found.other), device=found.other.device)
         # The first parts tell most rows all they can learn, and the others are passed over.
-        step = _PARTS if len(everything) > _MASSES and each.count != "pairs" else 1
+        masses = _at_once(_MASSES, everything.device)
+        step = _PARTS if len(everything) > masses and each.count != "pairs" else 1
         for start in range(step):
             part = everything[start::step]
             if each.count == "pairs":

@@ -249,15 +249,15 @@ def test_bits_are_counted(p, rng):
 
 
 def test_packing_and_unpacking(rng):
-    inside = rng.random((9, 100)) < 0.5
+    inside = torch.from_numpy(rng.random((9, 100)) < 0.5)
     assert unpacked(packed(inside))[:, :100].tolist() == inside.tolist()
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_hits_saturate_and_merge(rng, most):
-    member = packed(rng.random((6, 64)) < 0.7)
+    member = packed(torch.from_numpy(rng.random((6, 64)) < 0.7))
     rows = torch.from_numpy(rng.integers(0, 6, 200))
-    bits = packed(rng.random((200, 64)) < 0.1)
+    bits = packed(torch.from_numpy(rng.random((200, 64)) < 0.1))
     parts = [Hits(member, most) for _ in range(2)]
     for start in range(0, 200, 50):
         some = slice(start, start + 50)

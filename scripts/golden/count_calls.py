@@ -1,6 +1,6 @@
 """Count the genpr functions, files and call depth of one `genpr.score` of 12 + 12 images.
 
-    python tests/golden/count_calls.py [--list]
+    python scripts/golden/count_calls.py [--list]
 
 Each case is scored twice in one process, and the second call is counted with `sys.setprofile`, so that imports and
 tables computed once do not count. A function is a qualified name in a file of the package, in any thread;
@@ -46,6 +46,7 @@ class Calls:
         self.depth = 0
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        """Count a call, as `sys.setprofile` reports it."""
         if event != "call" or not frame.f_code.co_filename.startswith(PACKAGE):
             return
         depth = 0
@@ -59,6 +60,7 @@ class Calls:
 
 
 def count_calls(run: Callable[[], object]) -> Calls:
+    """The calls of genpr functions that `run` makes, on all threads."""
     calls = Calls()
     threading.setprofile(calls)
     sys.setprofile(calls)
@@ -71,6 +73,7 @@ def count_calls(run: Callable[[], object]) -> Calls:
 
 
 def main() -> None:
+    """Print the counts of each case."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--extractor", default="gabor")
     parser.add_argument("--list", action="store_true", help="list the functions")

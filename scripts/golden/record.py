@@ -3,9 +3,9 @@
 A restructuring must not change any number. Record before and after it, on one machine, and compare:
 
     git worktree add ../base BASE_COMMIT
-    (cd ../base && python tests/golden/record.py /tmp/before)
-    python tests/golden/record.py /tmp/after
-    python tests/golden/record.py --compare /tmp/before /tmp/after
+    (cd ../base && python scripts/golden/record.py /tmp/before)
+    python scripts/golden/record.py /tmp/after
+    python scripts/golden/record.py --compare /tmp/before /tmp/after
 
 Each checkout records with its own copy of this script and imports its own genpr. The records are not kept in the
 repository because features of a network differ in their last bits between processors.
