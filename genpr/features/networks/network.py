@@ -76,7 +76,7 @@ class NetworkExtractor:
         self.name = self.info.name
         self.dim = self.info.dim
         self.device = device
-        self.prepares_on_device = device.type == "cuda" and rule.resize.exact_on_device
+        self.prepares_on_device = self.prepares_stacks = device.type == "cuda" and rule.resize.exact_on_device
         self._rule = rule
         self._precision: torch.dtype = getattr(torch, names[0].precision)
         on_cpu = device.type == "cpu"
@@ -93,7 +93,7 @@ class NetworkExtractor:
             return self.forward(prepare_batch(self, images).to(self.device))
 
     def prepare(self, image: Tensor) -> Tensor:
-        """Resize one uint8 (3, h, w) image to float32 (3, side, side) in 0..255, where it is."""
+        """Resize one uint8 (3, h, w) image to float32 (3, side, side) in 0..255, where it is; or several if `prepares_stacks`."""
         return self._rule.resize.resize(image, self._rule.side)
 
     def forward(self, batch: Tensor) -> Tensor:
