@@ -90,7 +90,7 @@ def _shown(error: BaseException) -> str:
 
 
 _IMPORTED_AS = {"faiss-cpu": "faiss", "pillow": "PIL", "open_clip_torch": "open_clip"}
-_FOR_PAGES = ("matplotlib", "jinja2")
+_OPTIONAL = ("matplotlib", "jinja2", "faiss-cpu", "open_clip_torch")
 _BASIC = ("numpy", "torch", "torchvision", "faiss-cpu")  # of genpr used from a folder of its code
 
 
@@ -109,7 +109,7 @@ def check_libraries(genpr: str) -> Findings:
     wrong = []
     for need in [*needs, *(each for each in _requirements("torchvision") if each.name == "torch")]:
         name, is_extra = need.name, need.marker is not None
-        state: State = "warn" if is_extra or name in _FOR_PAGES else "broken"
+        state: State = "warn" if is_extra or name in _OPTIONAL else "broken"
         try:
             version = versions[name] = importlib.metadata.version(name)
             if not need.specifier.contains(version, prereleases=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import importlib.util
 import os
 import re
 import stat
@@ -130,6 +131,11 @@ def is_launched() -> bool:
 def launched_rank() -> int:
     """The number of this process among those of the launcher."""
     return int(os.environ["RANK"])
+
+
+def has_faiss() -> bool:
+    """Whether FAISS is installed; torch does its work more slowly where it is not."""
+    return importlib.util.find_spec("faiss") is not None
 
 
 def own_cores() -> list[int]:

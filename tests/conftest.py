@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from practice_cuda import PracticeDevice
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.markexpr == "gpu":
+        config.option.doctestmodules = False  # no doctest is marked
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`pytest -m gpu` imports the files with such tests only: packages that others need may be missing."""
+    if config.option.markexpr == "gpu" and collection_path.suffix == ".py":
+        return b"pytest.mark.gpu" not in collection_path.read_bytes() or None
+    return None
+
+
 @pytest.fixture(scope="session")
 def _caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """New folders without end: `mktemp` looks through all there are, which takes long after thousands of tests."""

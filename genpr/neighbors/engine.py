@@ -22,7 +22,7 @@ from torch import Tensor
 from genpr.distributed import Communicator
 from genpr.memory import tile_budget
 from genpr.notices import emit_notice
-from genpr.runtime import empty_device_cache, is_out_of_memory, state_guard, torch_threads
+from genpr.runtime import empty_device_cache, has_faiss, is_out_of_memory, state_guard, torch_threads
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -115,7 +115,7 @@ class Engine:
 
     def sq_differences(self, x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Sums of squared differences between rows `i` of `x` and `j` of `y`: (p,), float32 throughout."""
-        if x.device.type == "cpu" and x.dtype == y.dtype == torch.float32:
+        if x.device.type == "cpu" and x.dtype == y.dtype == torch.float32 and has_faiss():
             import faiss  # after torch: the other order can load two OpenMP runtimes
 
             out = torch.empty(len(i), dtype=torch.float32, device=x.device)
