@@ -177,6 +177,7 @@ class FittedMetrics:
         *,
         given: Moments,
         held_out: SourceFeatures | None = None,
+        diagnostics: bool = True,
     ) -> None:
         self._plan, self._real, self._embedder = plan, real, embedder
         self._given, self._held_out = given, held_out
@@ -204,6 +205,7 @@ class FittedMetrics:
                 device=embedder.device,
                 seed=embedder.options.seed,
                 progress=self._progress,
+                diagnostics=diagnostics,
             )
         self._report(1, 1)
         self._fit_seconds = time.perf_counter() - started
@@ -294,7 +296,7 @@ def control_of(plan: ScorePlan, real: SourceFeatures, embedder: Embedder) -> Con
     reals, fakes = real.halves()
     if reals.n < plan.needs["real"].least or fakes.n < plan.needs["fake"].least:
         return None
-    found = FittedMetrics(plan, reals, embedder, given={}).score(fakes, {}).values
+    found = FittedMetrics(plan, reals, embedder, given={}, diagnostics=False).score(fakes, {}).values
     values, nulls = dict[str, float](), dict[str, float | None]()
     for name, value in found.items():
         if value is not None:

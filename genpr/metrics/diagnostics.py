@@ -114,18 +114,28 @@ class NearDuplicates:
         return weight >= _LEAST_WEIGHT and self.rows >= _LEAST_EXAMINED and not self.is_shared
 
 
-def near_duplicates(own: Placed, other: Placed, *, engine: Engine) -> NearDuplicates | None:
-    """Groups of near-duplicates among the rows of a set; None for fewer than ten rows."""
+def near_duplicates(
+    own: Placed, other: Placed, *, engine: Engine, sq_to_other: Tensor | None = None
+) -> NearDuplicates | None:
+    """Groups of near-duplicates among the rows of a set; None for fewer than ten rows.
+
+    `sq_to_other` (n,) are the squared distances to the nearest rows of the other set, where they are known.
+    """
     n, m = len(own), len(other)
     count = min(_EXAMINED_NEIGHBORS, n // _LOCAL_SHARE)
     if count < 2:
         return None
-    rows = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:_EXAMINED].sort().values
-    queries = own.beside(own.features[rows.to(own.device)])
+    rows = (
+        torch.randperm(n, generator=torch.Generator().manual_seed(0))[:_EXAMINED].sort().values.to(own.device)
+    )
+    queries = own.beside(own.features[rows])
     _, sq = nearest_between(queries, own, count + 1, engine=engine)
-    sq = sq[:, 1:].cpu()  # without the row itself
-    nearest_other = nearest_between(queries, other, 1, engine=engine)[1][:, 0].sqrt().cpu()
-    radii = sq.sqrt()
+    if sq_to_other is None:
+        to_other = nearest_between(queries, other, 1, engine=engine)[1]
+    else:
+        to_other = sq_to_other[rows, None]
+    roots = torch.cat([to_other, sq[:, 1:]], dim=1).cpu().sqrt()  # without the row itself
+    nearest_other, radii = roots[:, 0], roots[:, 1:]
     half = count // 2
     order = torch.arange(1, half + 1)
     reach = radii[:, -1:] * _chance_ratios(radii, half)
@@ -182,27 +192,30 @@ class ManifoldDiagnostics:
         if ball is None or real.in_degrees is None:
             return None
         counts = found.fakes_per_real_ball[ball]
-        own, concentration = fake.own, None
-        flat = [float((real.sq_radii_of(ball) == 0).double().mean()), 0.0]
+        own, radii = fake.own, [real.sq_radii_of(ball)]
         if own is not None and (own_ball := _largest_plain(own.balls)) is not None:
-            flat[1] = float((own.sq_radii[own.balls.index(own_ball)] == 0).double().mean())
-            common = _largest_plain(sorted({*own.balls} & {*real.balls}))
-            n = len(real.points)
-            # Of sets of about one size: more points have smaller balls, however they are spread.
-            if common is not None and max(n, m) <= _ALIKE * min(n, m):
-                of_reals = real.sq_radii_of(common).sqrt().median()
-                of_fakes = own.sq_radii[own.balls.index(common)].sqrt().median()
-                if of_reals > 0 and of_fakes > 0:  # repeated images are another matter
-                    concentration = float(of_fakes / of_reals)
+            radii.append(own.sq_radii[own.balls.index(own_ball)])
+        facts = [(each == 0).double().mean() for each in radii]
+        common = None if own is None else _largest_plain(sorted({*own.balls} & {*real.balls}))
+        n = len(real.points)
+        # Of sets of about one size: more points have smaller balls, however they are spread.
+        if own is not None and common is not None and max(n, m) <= _ALIKE * min(n, m):
+            of_fakes = own.sq_radii[own.balls.index(common)]
+            facts += [each.sqrt().median() for each in (real.sq_radii_of(common), of_fakes)]
+        of_real, *rest = torch.stack(facts).tolist()
+        of_fake, *medians = rest or [0.0]
+        is_known = len(medians) == 2 and min(medians) > 0  # repeated images are another matter
+        near = _near_copies(real, fake, progress)
+        sq_nearest = None if near is None else near.nearest[1]
         return cls(
             Hubness.of(found.real_in_degrees[ball], counts, k=ball.k, n_fake=m),
             _outliers(counts, found.real_balls_per_fake[ball], ball.k, found.n_real),
-            concentration,
-            _near_copies(real, fake, progress),
-            (flat[0], flat[1]),
+            medians[1] / medians[0] if is_known else None,
+            near,
+            (of_real, of_fake),
             (
                 near_duplicates(real.points, fake.points, engine=real.engine),
-                near_duplicates(fake.points, real.points, engine=real.engine),
+                near_duplicates(fake.points, real.points, engine=real.engine, sq_to_other=sq_nearest),
             ),
         )
 
@@ -237,7 +250,7 @@ def _near_copies(real: RealManifold, fake: CountedFakes, progress: PairProgress 
     advance = tally(len(fake.points) * len(real.points), progress)
     nearest = nearest_between(fake.points, real.points, 1, engine=real.engine, advance=advance)
     index, sq = nearest[0][:, 0], nearest[1][:, 0]
-    usual = float(lists.sq[:, 0].median())  # beside a real far from all others is not yet near
+    usual = lists.sq[:, 0].median()  # beside a real far from all others is not yet near
     of_reals = lists.sq[:, 0] <= _NEAR * lists.apart_from_rows().clamp(max=usual)
     near = sq <= _NEAR * lists.sq[index, 0].clamp(max=usual)
     rows = near.nonzero()[:, 0]

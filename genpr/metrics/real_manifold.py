@@ -61,7 +61,7 @@ ENGINE = Engine(communicator=current_communicator, direct_elements=DIRECT_ELEMEN
 
 @dataclass(frozen=True, slots=True)
 class Memberships:
-    """Who lies in whose balls; each table maps a kind of ball to int64 counts."""
+    """Who lies in whose balls; each table maps a kind of ball to int64 counts on the CPU, which metrics read one by one."""
 
     n_real: int  # number of reals, n
     n_fake: int  # number of fakes, m
@@ -209,14 +209,16 @@ class RealManifold:
         found = Memberships(
             n_real=len(self.points),
             n_fake=len(fakes.points),
-            real_balls_per_fake=dict(zip(real_balls, counts.real_balls_per_fake, strict=True)),
-            fakes_per_real_ball=dict(zip(real_balls, counts.fakes_per_real_ball, strict=True)),
-            fake_balls_per_real=dict(zip(fake_balls, counts.fake_balls_per_real, strict=True)),
-            reals_per_fake_ball=dict(zip(fake_balls, counts.reals_per_fake_ball, strict=True)),
+            real_balls_per_fake=dict(zip(real_balls, counts.real_balls_per_fake.cpu(), strict=True)),
+            fakes_per_real_ball=dict(zip(real_balls, counts.fakes_per_real_ball.cpu(), strict=True)),
+            fake_balls_per_real=dict(zip(fake_balls, counts.fake_balls_per_real.cpu(), strict=True)),
+            reals_per_fake_ball=dict(zip(fake_balls, counts.reals_per_fake_ball.cpu(), strict=True)),
             real_in_degrees=(
-                {} if self.in_degrees is None else dict(zip(real_balls, self.in_degrees[rows], strict=True))
+                {}
+                if self.in_degrees is None
+                else dict(zip(real_balls, self.in_degrees[rows].cpu(), strict=True))
             ),
-            fake_in_degrees={} if own is None else dict(zip(fake_balls, own.in_degrees, strict=True)),
+            fake_in_degrees={} if own is None else dict(zip(fake_balls, own.in_degrees.cpu(), strict=True)),
             smallest_real_ball=counts.smallest_real_ball,
         )
         return CountedFakes(fakes.points, own, found)
