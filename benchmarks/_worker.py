@@ -19,7 +19,8 @@ def measure(case: Case) -> Measurement:
     tool = TOOLS[case.tool]
     real = read_rows(case.real_path, case.n).to(case.device)
     fake = read_rows(case.fake_path, case.n).to(case.device)
-    tool.run(real[:_WARM_UP_ROWS], fake[:_WARM_UP_ROWS], case.k)  # imports and thread pools are not timed
+    rows = case.n if case.device == "cuda" else _WARM_UP_ROWS  # a GPU also loads kernels and allocates memory
+    tool.run(real[:rows], fake[:rows], case.k)  # imports and thread pools are not timed
     cuda_level = _reset_cuda_peak() if case.device == "cuda" else None
     with PeakMemory() as memory:
         seconds, outcomes = _repeat(tool.run, real, fake, case)
@@ -42,14 +43,21 @@ def _repeat(
     seconds: list[float] = []
     outcomes: list[Outcome] = []
     while len(seconds) < case.repeats and sum(seconds) < case.repeat_seconds:
+        _wait_for(case.device)
         start = perf_counter()
-        outcomes.append(run(real, fake, case.k))  # it answers with Python numbers: a GPU has finished then
+        outcomes.append(run(real, fake, case.k))
+        _wait_for(case.device)
         seconds.append(perf_counter() - start)
     return seconds, outcomes
 
 
+def _wait_for(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
 def _reset_cuda_peak() -> int:
-    torch.cuda.synchronize()
+    _wait_for("cuda")
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     return torch.cuda.memory_allocated()
@@ -64,7 +72,6 @@ def gemm_gflops(device: str) -> float:
     for _ in range(8):
         start = perf_counter()
         torch.mm(x, y.T, out=out)
-        if device == "cuda":
-            torch.cuda.synchronize()
+        _wait_for(device)
         best = min(best, perf_counter() - start)
     return 2 * _GEMM_ROWS**2 * _GEMM_INNER / best / 1e9

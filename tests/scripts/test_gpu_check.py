@@ -1,0 +1,39 @@
+"""The check of a GPU: it reports whatever happens to its steps, and finds what differs from the CPU."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import genpr
+
+SCRIPTS = str(Path(__file__).parents[2] / "scripts")
+
+
+def test_steps_that_get_no_time_are_reported(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPTS)
+    import gpu_check
+
+    done = CliRunner().invoke(gpu_check.main, [str(tmp_path), "--minutes", "0"], catch_exceptions=False)
+    steps = json.loads((tmp_path / "facts.json").read_text())["steps"]
+    assert (done.exit_code, {step["result"] for step in steps.values()}) == (1, {"out of time"})
+    assert list(steps) == list(gpu_check.SECONDS)
+    assert all(f"| {name} | out of time |" in (tmp_path / "summary.md").read_text() for name in steps)
+
+
+@pytest.mark.gpu
+def test_what_differs_on_a_gpu_is_named_and_little_memory_is_no_failure(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPTS)
+    import gpu_steps
+
+    right, answer = genpr.manifold_metrics, tmp_path / "rows.json"
+    patched = {"cuda": lambda x, y, **rest: right(x, y[1:], **rest), "cpu": right}
+    monkeypatch.setattr(genpr, "manifold_metrics", lambda x, y, **rest: patched[rest["device"]](x, y, **rest))
+    assert gpu_steps.main("equality", str(answer), "24", "20") == 1
+    assert {row["what differs from the CPU"] for row in json.loads(answer.read_text())} == {
+        "closed",
+        "closed, strict",
+    }
+    assert gpu_steps.main("memory", str(answer), "24", "40") == 0
+    assert [row["outcome"] for row in json.loads(answer.read_text())][-2:] == ["equal", "oom"]
