@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import math
 import os
 import signal
 import socket
@@ -50,6 +51,10 @@ _COLLECTIVE_PAUSES = 0.00005, 0.005
 _WATCH_PAUSE = 0.2
 _REPORT_TIME = 1.0  # seconds in which a rank that ended a connection can report why, and others read a report
 _GO, _GIVEN_UP = "go", "given up"
+_ONE_EACH = (
+    "each needs one of its own as torch's current device (torchrun --nproc-per-node gpu, srun --gpus-per-task=1), or the "
+    "CPU (--device cpu, in Python all_ranks(device='cpu'))"
+)
 
 _entries = itertools.count()  # of this process into `join_ranks`: the same number on every rank
 _meetings = Counter[str]()  # of this process, by name and ranks: the same on every rank that was there
@@ -87,8 +92,30 @@ class Communicator:
             rows if rank == self.rank else rows.new_empty(count, *rows.shape[1:])
             for rank, count in enumerate(counts)
         ]
-        self._broadcast(list(enumerate(parts)))
+        self._fill(parts)
         return parts
+
+    def rotate(self, rows: Tensor, step: int) -> Tensor:
+        """The `rows` (n, ...) of the rank `step` places before this one in a ring of all ranks; n may differ.
+
+        Memory holds nothing but these and its own.
+        """
+        import torch.distributed as dist
+
+        if step % self.size == 0:
+            return rows
+        rows = rows.contiguous()
+        counts = self._synchronize(f"rotate {step} {rows.dtype} {tuple(rows.shape[1:])}", len(rows))
+        source, target = (self.rank - step) % self.size, (self.rank + step) % self.size
+        found = rows.new_empty(counts[source], *rows.shape[1:])
+        sent, received = _content(rows), _content(found)
+        row_bytes = math.prod(rows.shape[1:]) * rows.itemsize
+        for start in range(0, max(counts) * row_bytes, _CHUNK):
+            out, own = received[start : start + _CHUNK], sent[start : start + _CHUNK]
+            to, of = [0] * self.size, [0] * self.size
+            to[target], of[source] = len(own), len(out)
+            self._wait(dist.all_to_all_single(out, own, of, to, group=self._group, async_op=True))
+        return found
 
     def all_gather_tensors(
         self, results: Sequence[tuple[Tensor, ...]], device: torch.device
@@ -106,14 +133,23 @@ class Communicator:
 
     def broadcast_parts(self, parts: Sequence[tuple[int, Tensor]]) -> None:
         """Copy parts of a tensor from one rank to all others, in place."""
-        if not self.is_single_process:
+        if parts and not self.is_single_process:
             self._synchronize(f"broadcast_parts {[(owner, tuple(part.shape)) for owner, part in parts]}")
-            self._broadcast(parts)
+            by_owner = ([part for owner, part in parts if owner == rank] for rank in range(self.size))
+            for one_each in itertools.zip_longest(*by_owner, fillvalue=parts[0][1][:0]):
+                self._fill(one_each)
 
     def all_reduce_sum(self, counts: Tensor) -> Tensor:
         """The sum over ranks of integer `counts` of one shape."""
-        first, *rest = self.all_gather(counts)
-        return sum(rest, first)
+        if self.is_single_process:
+            return counts
+        import torch
+        import torch.distributed as dist
+
+        self._synchronize(f"all_reduce_sum {counts.dtype} {tuple(counts.shape)}")
+        total = counts.clone(memory_format=torch.contiguous_format)
+        self._wait(dist.all_reduce(total, group=self._group, async_op=True))
+        return total
 
     def all_gather_object(self, value: Any) -> list[Any]:  # noqa: ANN401 - plain JSON types
         """The `value`, of plain JSON types, of every rank, by rank."""
@@ -162,16 +198,26 @@ class Communicator:
             )
         return [int(each) for each in numbers]
 
-    def _broadcast(self, parts: Sequence[tuple[int, Tensor]]) -> None:
-        import torch
+    def _fill(self, parts: Sequence[Tensor]) -> None:
+        """Fill the part of every other rank, by rank, with what is there: all send at once, unless few have much to send."""
         import torch.distributed as dist
 
-        for owner, part in parts:
-            if part.numel():
-                # A dimension of one may have any stride.
-                content = torch.as_strided(part, (part.numel(),), (1,)).view(torch.uint8)
-                for chunk in torch.split(content, _CHUNK):
-                    self._wait(dist.broadcast(chunk, src=owner, group=self._group, async_op=True))
+        contents, step = list(map(_content, parts)), _CHUNK // self.size
+        for start in range(0, max(map(len, contents)), step):
+            pieces = [content[start : start + step] for content in contents]
+            width = max(map(len, pieces))
+            if self.size * width > 2 * sum(map(len, pieces)):
+                for owner, piece in enumerate(pieces):
+                    if len(piece):
+                        self._wait(dist.broadcast(piece, src=owner, group=self._group, async_op=True))
+                continue
+            padded = [piece if len(piece) == width else piece.new_empty(width) for piece in pieces]
+            if padded[self.rank] is not pieces[self.rank]:
+                padded[self.rank][: len(pieces[self.rank])] = pieces[self.rank]
+            self._wait(dist.all_gather(padded, padded[self.rank], group=self._group, async_op=True))
+            for piece, found in zip(pieces, padded, strict=True):
+                if found is not piece:
+                    piece.copy_(found[: len(piece)])
 
     def _wait(self, work: Any) -> None:  # noqa: ANN401 - torch does not export the type
         """Wait until the others have come, or one of them has failed."""
@@ -189,6 +235,14 @@ class Communicator:
             time.sleep(_REPORT_TIME)
             self._monitor.check()
             raise RanksLostError(self.rank, error) from error
+
+
+def _content(part: Tensor) -> Tensor:
+    """The bytes of a contiguous tensor."""
+    import torch
+
+    # A dimension of one may have any stride.
+    return torch.as_strided(part, (part.numel(),), (1,)).view(torch.uint8)
 
 
 _SINGLE_PROCESS = Communicator()
@@ -230,7 +284,7 @@ def check_seconds(name: str, seconds: float) -> None:
 
 
 @contextmanager
-def all_ranks(*, timeout: float = 7200.0) -> Iterator[Communicator]:
+def all_ranks(*, timeout: float = 7200.0, device: str | torch.device = "auto") -> Iterator[Communicator]:
     """Let all processes that a launcher such as torchrun started compute the scores of this block together.
 
     Every one of them must enter it, and do the same there: each decodes and embeds its share of the images and looks at
@@ -239,10 +293,12 @@ def all_ranks(*, timeout: float = 7200.0) -> Iterator[Communicator]:
     first rank alone is not affected.
 
     A process group that exists already is used; else one is made, and ended with the block. On GPUs, each process works on
-    the one that torch's current device is, or on number LOCAL_RANK if the group is made here.
+    the one that torch's current device is, or on number LOCAL_RANK if the group is made here; where it sees a single
+    GPU, as with `srun --gpus-per-task=1`, on that.
 
     Args:
         timeout: Seconds that one rank waits for the others at most, who may be busy for long.
+        device: What the block computes on: "cpu" needs no GPU for a process, and sets up nothing on one.
 
     Yields:
         The communicator; `is_rank_zero` is true in one of the processes.
@@ -250,7 +306,7 @@ def all_ranks(*, timeout: float = 7200.0) -> Iterator[Communicator]:
     Raises:
         UsageError: The launcher's variables make no sense ("bad-option").
         ResourceError: The others do not come ("ranks-missing"), end without a report ("ranks-lost"), or fail
-            ("rank-failed"), or are elsewhere in the program ("ranks-apart").
+            ("rank-failed"), or are elsewhere in the program ("ranks-apart"); or there is no GPU for each ("no-cuda").
 
     Example:
         >>> import genpr
@@ -265,7 +321,7 @@ def all_ranks(*, timeout: float = 7200.0) -> Iterator[Communicator]:
     if not current_communicator().is_single_process:
         yield current_communicator()
         return
-    with join_ranks(timeout) as (communicator, monitor):
+    with join_ranks(timeout, device=device) as (communicator, monitor):
         try:
             yield communicator
         except BaseException as error:
@@ -276,39 +332,56 @@ def all_ranks(*, timeout: float = 7200.0) -> Iterator[Communicator]:
 
 @contextmanager
 def join_ranks(
-    timeout: float = 7200.0, *, when_waiting: Callable[[str], None] = lambda _: None
+    timeout: float = 7200.0,
+    *,
+    device: str | torch.device = "auto",
+    when_waiting: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[Communicator, FailureMonitor | None]]:
     """As `all_ranks`, but errors of the block are reported to the other ranks by the caller."""
     import torch.distributed as dist
 
     exists = dist.is_available() and dist.is_initialized()
     if not exists and is_launched():
-        _init_process_group(when_waiting)
+        _init_process_group(resolve_device(device), when_waiting)
     if not (exists or is_launched()) or dist.get_world_size() == 1:
         yield current_communicator(), None
         return
-    has_nccl = resolve_device().type == "cuda" and dist.is_nccl_available()
+    on_gpu = resolve_device(device).type == "cuda"
+    has_nccl = on_gpu and dist.is_nccl_available()
     group = dist.new_group(
         backend="cpu:gloo,cuda:nccl" if has_nccl else "gloo", timeout=timedelta(seconds=timeout)
     )
     monitor = FailureMonitor(dist.get_rank(), dist.get_world_size())
     try:
         communicator = Communicator(group, monitor)
-        with _share_of_the_machine(communicator), use_communicator(communicator):
+        with _share_of_the_machine(communicator, on_gpu), use_communicator(communicator):
             yield communicator, monitor
         communicator.finish()
+    except BaseException:
+        if has_nccl:
+            _abort(group)
+        raise
     finally:
         monitor.close()
     # Not after an error: it would wait for ranks that have ended.
     dist.destroy_process_group(group if exists else None)
 
 
-def _init_process_group(when_waiting: Callable[[str], None]) -> None:
+def _abort(group: Any) -> None:  # noqa: ANN401 - torch's types for groups differ between backends
+    """End what is pending on this GPU: a kernel of NCCL that waits for a rank that failed would keep the process."""
+    from torch.distributed import distributed_c10d
+
+    if hasattr(distributed_c10d, "_abort_process_group"):  # no public function of torch does it
+        with suppress(Exception):
+            distributed_c10d._abort_process_group(group)
+
+
+def _init_process_group(device: torch.device, when_waiting: Callable[[str], None]) -> None:
     """Make the process group that the launcher's environment describes; `when_waiting` gets a text where that takes long."""
     import torch
     import torch.distributed as dist
 
-    if resolve_device().type == "cuda":
+    if device.type == "cuda":
         torch.cuda.set_device(_own_gpu(torch.cuda.device_count()))
     variables = " ".join(f"{name}={os.environ[name]}" for name in LAUNCHER_VARIABLES)
     who = f"the other processes that the environment names ({variables})"
@@ -330,22 +403,35 @@ def _init_process_group(when_waiting: Callable[[str], None]) -> None:
 
 
 def _own_gpu(count: int) -> int:
-    """The number of the GPU, of the `count` in this machine, that is for this process: LOCAL_RANK, from 0."""
+    """The number of the GPU, of the `count` that this process sees, that is for it: LOCAL_RANK, or the only one."""
     number = os.environ.get("LOCAL_RANK", "0")
+    if count == 1 and number.isdecimal():
+        return 0  # which `_share_of_the_machine` compares with those of the other processes
     if number not in map(str, range(count)):
         raise ResourceError(
-            f"LOCAL_RANK is {number!r} on a machine with {count} GPUs; start one process per GPU "
-            "(torchrun --nproc-per-node gpu)",
-            code="no-cuda",
+            f"LOCAL_RANK is {number!r} where processes see {count} GPUs; {_ONE_EACH}", code="no-cuda"
         )
     return int(number)
 
 
 @contextmanager
-def _share_of_the_machine(communicator: Communicator) -> Iterator[None]:
-    """Use this rank's share of the cores and memory of its machine."""
-    own = {"machine": socket.gethostname(), "cores": own_cores()}
-    here = [each for each in communicator.all_gather_object(own) if each["machine"] == own["machine"]]
+def _share_of_the_machine(communicator: Communicator, on_gpu: bool) -> Iterator[None]:
+    """Use this rank's share of the cores and memory of its machine, and a GPU of its own."""
+    import torch
+
+    own: dict[str, Any] = {"machine": socket.gethostname(), "cores": own_cores(), "gpu": None}
+    if on_gpu:
+        own["gpu"] = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
+    everywhere = communicator.all_gather_object(own)
+    owners: dict[tuple[str, str], int] = {}
+    for rank, each in enumerate(everywhere):
+        first = owners.setdefault((each["machine"], each["gpu"]), rank)
+        if each["gpu"] is not None and first != rank:
+            raise ResourceError(
+                f"ranks {first} and {rank} see the same GPU of {each['machine']} ({each['gpu']}); {_ONE_EACH}",
+                code="no-cuda",
+            )
+    here = [each for each in everywhere if each["machine"] == own["machine"]]
     beside = [each for each in here if {*each["cores"]} & {*own["cores"]}]
     with shared_machine(cores=len(beside), memory=len(here)), torch_threads(usable_cores()):
         yield

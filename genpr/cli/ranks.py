@@ -21,6 +21,7 @@ from genpr.runtime import is_launched, launched_rank
 
 _SHARED = {"score", "features"}
 _ONE_GPU = re.compile(r"(--device=)?cuda:[0-9]+")
+_DEVICE = re.compile(r"--device[=\0]([^\0]*)")
 _PRINT_TIME = 15.0  # seconds in which another rank prints its error
 
 
@@ -33,13 +34,17 @@ def run_as_launched(args: Sequence[str], report: SignalReport) -> int:
     is_shared = next((arg for arg in args if not arg.startswith("-")), None) in _SHARED
     if rank and (is_of_one_gpu or not is_shared):
         return 0  # rank 0 does it alone, or refuses it
+    devices = _DEVICE.findall("\0".join(args))
+    device = (
+        "cpu" if devices and devices[-1].startswith("cpu") else "auto"
+    )  # the command checks what else it says
     monitors: list[FailureMonitor] = []
 
     def shared(call: Callable[[], Any]) -> Any:  # noqa: ANN401
         if is_of_one_gpu:
             needed = "each process takes a GPU of its own; leave the number out: --device cuda"
             raise UsageError(needed, code="not-shared")
-        return _run_shared(call, rank, monitors) if is_shared else call()
+        return _run_shared(call, rank, device, monitors) if is_shared else call()
 
     try:
         code = run(args, report, shared)
@@ -59,7 +64,12 @@ class _PrintedElsewhereError(BaseException):
         self.exit_code = exit_code
 
 
-def _run_shared(call: Callable[[], Any], rank: int, monitors: list[FailureMonitor]) -> Any:  # noqa: ANN401
+def _run_shared(
+    call: Callable[[], Any],
+    rank: int,
+    device: str,
+    monitors: list[FailureMonitor],
+) -> Any:  # noqa: ANN401
     """Run `call` as one of the ranks; what it raises is for this rank to print, or _PrintedElsewhereError."""
 
     def print_waiting(text: str) -> None:  # on every rank: if there are no others, none may be rank 0
@@ -73,7 +83,7 @@ def _run_shared(call: Callable[[], Any], rank: int, monitors: list[FailureMonito
             mute()
 
     try:
-        with join_ranks(when_waiting=print_waiting) as (_, monitor):
+        with join_ranks(device=device, when_waiting=print_waiting) as (_, monitor):
             if monitor is not None:
                 monitors.append(monitor)
                 monitor.when_found = mute_after
