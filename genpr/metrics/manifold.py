@@ -26,6 +26,7 @@ from genpr.metrics.f_beta import f_beta
 from genpr.metrics.real_manifold import ENGINE, Memberships, PairProgress, RealManifold, checked_pair
 from genpr.metrics.realism import Rarity, rarity, realism_of
 from genpr.metrics.registry import BALLS, needed_balls
+from genpr.metrics.sharded import memberships_of_ranks
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.index import Placed
@@ -222,6 +223,7 @@ def manifold_metrics(
     device: str | torch.device = "auto",
     max_memory: str | int | None = None,
     progress: PairProgress | None = None,
+    sharded: bool = False,
 ) -> ManifoldMetrics:
     """Precision, recall, density and coverage of fake features against real ones, exactly.
 
@@ -234,10 +236,12 @@ def manifold_metrics(
         device: "auto" is where the tensors are if that is a GPU, else the best device here.
         max_memory: Plan with at most so many bytes for the process, such as "8GiB"; None takes what is free.
         progress: Called with the pairs of rows done with and their number, first for the reals, then for the fakes.
+        sharded: `real` and `fake` are the rows of this rank only, perhaps none, of those of all ranks inside `all_ranks`:
+            no rank ever holds all features, and each gets the metrics of all rows.
 
     Raises:
         FeatureError: The features are malformed, not finite, too few, or differ in width.
-        UsageError: k, ties or max_memory is impossible.
+        UsageError: k, ties or max_memory is impossible, or a `KNNManifold` cannot be sharded ("not-sharded").
 
     Example:
         >>> import numpy as np
@@ -250,7 +254,7 @@ def manifold_metrics(
     """
     with memory_limit(max_memory):
         names = ManifoldMetrics._fields
-        return ManifoldMetrics(**_scores(real, fake, names, k, ties, device, progress))
+        return ManifoldMetrics(**_scores(real, fake, names, k, ties, device, progress, sharded=sharded))
 
 
 @entry_point
@@ -290,13 +294,24 @@ def _scores(
     ties: Ties,
     device: str | torch.device,
     progress: PairProgress | None,
+    *,
+    sharded: bool = False,
 ) -> dict[str, float]:
     """Everything that can be wrong is found before anything is computed."""
     k = check_k(k)
     check_ties(ties)
     if isinstance(real, KNNManifold):
+        if sharded:
+            raise UsageError(
+                "sharded=True computes precision, recall, density and coverage of features, of which each rank gives its own "
+                "rows; a KNNManifold, intervals, nulls and all other metrics need all features on every rank",
+                code="not-sharded",
+            )
         _check_fitted(real, k, ties)
         side, checked_fake = real.side, fake
+    elif sharded:
+        found = memberships_of_ranks(real, fake, k=k, ties=ties, device=device, progress=progress)
+        return {name: BALLS[name](found, k) for name in metrics}
     else:
         checked_real, checked_fake = checked_pair(real, fake, k=k)
         side = RealManifold.fit(

@@ -13,21 +13,34 @@ import traceback
 import warnings
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
+# Some imports are for the forks, which would each do them again.
+import faiss  # noqa: F401
 import numpy as np
-import scipy.special  # noqa: F401 - for the forks
+import scipy.special  # noqa: F401
 import torch
+import torch._weights_only_unpickler
+import torch.utils.serialization
 
 import genpr
+import genpr.__main__
+import genpr.cli.features
 import genpr.cli.ranks
 import genpr.cli.score
+import genpr.features.networks.weight_free
+import genpr.metrics.manifold
 import genpr.report.detail_tables
 import genpr.report.files
+import genpr.report.score_page
+from genpr import distributed
 from genpr.distributed import current_communicator
 from genpr.errors import BadImagesError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.features import embed
+from genpr.metrics import sharded as divided
 from genpr.neighbors import counts, engine, nearest, resample, search
+from genpr.neighbors.balls import Ball
 
 warnings.simplefilter("error")
 BLOCK = 16  # images, instead of 2,048
@@ -39,13 +52,14 @@ def small_pieces():
     nearest._VERIFIED = counts._LISTED = resample._LISTED = 64
     search._HELD_PORTION = 256
     embed.BLOCK = BLOCK
+    divided._ENGINE = engine.ONE_PROCESS  # bounds for any number of rows
     engine.Engine.tiles = lambda _, width, device: engine.Tiles.allocate(24, 40, device)
 
 
 def features(name):
     """Reals and fakes, of different numbers."""
     rng = np.random.default_rng(7)
-    real, fake = rng.normal(size=(171, 12)), rng.normal(0.2, 1.0, size=(140, 12))
+    real, fake = rng.normal(size=(131, 12)), rng.normal(0.2, 1.0, size=(100, 12))
     if name == "off-center":
         real, fake = 5 + 0.05 * real, 5 + 0.05 * fake
     elif name == "integers":
@@ -56,7 +70,7 @@ def features(name):
             for side in (real, fake)
         )
     elif name == "copies":
-        real, fake = real[rng.integers(0, 20, 171)], np.concatenate([real[:80], fake[:60] + 1e-7])
+        real, fake = real[rng.integers(0, 20, 131)], np.concatenate([real[:60], fake[:40] + 1e-7])
     elif name == "few":
         real, fake = real[:5], fake[:4]
     return real.astype(np.float32), fake.astype(np.float32)
@@ -106,9 +120,10 @@ def embedded(folder):
         "cache_dir": folder / f"cache-{current_communicator().size}",
     }
     scored = genpr.score(folder / "real", folder / "fake", on_bad="skip", max_bad=0.5, **options)
-    again = genpr.score(folder / "real", folder / "fake", on_bad="skip", max_bad=0.5, **options)
+    few = {"metrics": ["precision"], "control": False}
+    again = genpr.score(folder / "real", folder / "fake", on_bad="skip", max_bad=0.5, **options, **few)
     try:
-        genpr.score(folder / "real", folder / "fake", **options)
+        genpr.score(folder / "real", folder / "fake", **options, **few)
     except BadImagesError as error:
         bad = [[str(error), each.code, each.path] for each in error.bad]
     pixels = np.random.default_rng(0).integers(0, 256, (70, 16, 16, 3), dtype=np.uint8)
@@ -126,16 +141,32 @@ def embedded(folder):
     }
 
 
+def is_exchanged(dtype):
+    """Whether gathered and rotated rows are those that the other ranks have: 0, 40 and 80, or 30, 40 and 50."""
+    communicator, right = current_communicator(), []
+    for first, more in ((0, 40), (30, 10)):
+        rows = [(torch.arange(3 * (first + more * rank)) % 5).view(-1, 3).to(dtype) for rank in range(3)]
+        found = communicator.all_gather(rows[communicator.rank])
+        found += [communicator.rotate(rows[communicator.rank], step) for step in range(3)]
+        expected = rows + [rows[communicator.rank - step] for step in range(3)]
+        right += [torch.equal(*pair) for pair in zip(found, expected, strict=True)]
+    return all(right)
+
+
 def exchanged(_folder):
     """What the ranks exchange."""
+    distributed._CHUNK = 64  # bytes
     communicator = current_communicator()
     mine = torch.arange(communicator.rank, dtype=torch.float64).repeat(2, 1).T  # no rows on rank 0
-    whole = torch.zeros(communicator.size, 3, dtype=torch.int32)
-    whole[communicator.rank] = communicator.rank + 1
-    communicator.broadcast_parts([(rank, whole[rank]) for rank in range(communicator.size)])
+    whole = torch.zeros(2 * communicator.size - 1, 3, dtype=torch.int32)
+    owners = [(row % communicator.size, whole[row]) for row in range(len(whole))]
+    for owner, part in owners:
+        part += (owner + 1) * (owner == communicator.rank)
+    communicator.broadcast_parts(owners)
     called = []
     return {
         "gathered": [part.tolist() for part in communicator.all_gather(mine)],
+        "types": [is_exchanged(dtype) for dtype in (torch.bool, torch.int64, torch.float16, torch.uint8)],
         "filled": whole.tolist(),
         "total": communicator.all_reduce_sum(torch.tensor([communicator.rank, 1])).tolist(),
         "told": communicator.all_gather_object({"name": "\udcff", "rank": communicator.rank}),
@@ -159,7 +190,57 @@ def apart(_folder):
     return None
 
 
-PYTHON = {each.__name__: each for each in (scores, every_score, embedded, exchanged, apart)}
+COUNTS = "real_balls_per_fake", "fakes_per_real_ball", "fake_balls_per_real", "reals_per_fake_ball"
+
+
+def all_counts(real, fake, k):
+    """`COUNTS` of rows of integers, from all distances."""
+
+    def sq(x, y):
+        return ((x[:, None].astype(np.int64) - y[None].astype(np.int64)) ** 2).sum(axis=2)
+
+    of_real, of_fake = (
+        np.sort(sq(side, side), axis=1)[:, k] for side in (real, fake)
+    )  # the first is the row itself
+    in_real, in_fake = sq(real, fake) <= of_real[:, None], sq(real, fake) <= of_fake
+    tables = in_real.sum(axis=0), in_real.sum(axis=1), in_fake.sum(axis=1), in_fake.sum(axis=0)
+    return dict(zip(COUNTS, (table.tolist() for table in tables), strict=True))
+
+
+def sharded(_folder):
+    """Memberships of rows that are divided among ranks unevenly: one has none of a side, another has one row."""
+    communicator, found = current_communicator(), {}
+    for name in ("integers", "copies", "off-center"):
+        sides = features(name)
+        n, m = map(len, sides)
+        cuts = [n // 2, n // 2, n - 1], [1, m // 3, m // 3]
+        own = [
+            np.split(side, at[: communicator.size - 1])[communicator.rank]
+            for side, at in zip(sides, cuts, strict=True)
+        ]
+        counts = divided.memberships_of_ranks(*own, k=4, ties="closed", device="cpu", progress=None)
+        found[name] = {each: getattr(counts, each)[Ball(4)].tolist() for each in COUNTS}
+    done = []
+    found["metrics"] = genpr.manifold_metrics(
+        *own, k=3, ties="strict", device="cpu", sharded=True, progress=lambda *each: done.append(each)
+    )
+    assert done[-1][0] == done[-1][1]
+    found["of all integers"] = all_counts(*features("integers"), k=4)
+    return found
+
+
+PYTHON = {each.__name__: each for each in (scores, every_score, embedded, exchanged, sharded, apart)}
+
+
+def see_gpus(uuids, rank):
+    """Let this process see one GPU, which it cannot use."""
+    torch.cuda.is_available, torch.cuda.device_count, torch.cuda.current_device = (
+        lambda: True,
+        lambda: 1,
+        lambda: 0,
+    )
+    torch.cuda.set_device = lambda _: None
+    torch.cuda.get_device_properties = lambda _: SimpleNamespace(uuid=uuids[rank])
 
 
 def break_rank(how, rank):
@@ -186,14 +267,20 @@ def run(job, rank):
     small_pieces()
     if "break" in job:
         break_rank(*job["break"])
+    if "gpus" in job:
+        see_gpus(job["gpus"], rank)
     if job["kind"] == "cli":
         from genpr.__main__ import main
 
         sys.argv = ["genpr", *job["args"]]
         main()
-    with genpr.all_ranks() as communicator:
-        assert communicator.size == job["size"]
-        found = PYTHON[job["name"]](folder)
+    torch.distributed.is_nccl_available = lambda: False
+    try:
+        with genpr.all_ranks() as communicator:
+            assert communicator.size == job["size"]
+            found = PYTHON[job["name"]](folder)
+    except genpr.ResourceError as error:
+        found = [error.code, str(error)]
     assert current_communicator().is_single_process
     Path(f"{job['out']}.{rank}.json").write_text(json.dumps(found, sort_keys=True, default=str))
 
@@ -207,7 +294,7 @@ def in_fork(job, rank):
         os.dup2(os.open(f"{job['out']}.{rank}.{kind}", os.O_WRONLY | os.O_CREAT), number)
     if job["size"] > 1:
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(job["port"])}
-        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(job["size"]), **address}
+        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(job["size"]), "LOCAL_RANK": str(rank), **address}
     code = 0
     try:
         run(job, rank)

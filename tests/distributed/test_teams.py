@@ -105,12 +105,17 @@ def jobs(tmp_path_factory):
     jobs.add("scores-3", kind="python", name="scores", size=3)
     jobs.add("embedded-1", kind="python", name="embedded", size=1)
     jobs.add("embedded-2", kind="python", name="embedded", size=2)
-    jobs.add("exchanged", kind="python", name="exchanged", size=3)
+    # Each process sees one GPU, of which none can be used.
+    jobs.add("exchanged", kind="python", name="exchanged", size=3, gpus=["a", "b", "c"])
+    jobs.add("same-gpu", kind="python", name="exchanged", size=3, gpus=["a", "b", "a"])
+    for size in (1, 2, 3, 4):
+        jobs.add(f"sharded-{size}", kind="python", name="sharded", size=size)
     jobs.add("apart", kind="python", name="apart", size=2)
     files = [str(folder / "real.npy"), str(folder / "fake.npy")]
     for size in (1, 2):
         table = str(folder / f"rows-{size}.csv")
-        jobs.add(f"cli-{size}", kind="cli", args=["score", *files, "--json", "--csv", table], size=size)
+        args = ["score", *files, "--json", "--csv", table, "--device", "cpu"]
+        jobs.add(f"cli-{size}", kind="cli", args=args, size=size, gpus=["a"] * size)
     folders = [str(folder / "real"), str(folder / "fake"), "--extractor", "gabor", "--no-cache"]
     jobs.add("cli-bad", kind="cli", args=["score", *folders, "--json"], size=2)
     listed = folder / "listed.txt"
@@ -138,8 +143,8 @@ def test_three_ranks_score_as_one_process_does_to_the_bit(jobs):
     same(jobs, "scores", [3])
     found = jobs.found("scores-1")[0]["mixed"]
     assert found["metrics"]["precision"]["interval"] is not None
-    assert found["control"]["n_real"] == 86
-    assert len(found["fake"]["realism"]) == 140
+    assert found["control"]["n_real"] == 66
+    assert len(found["fake"]["realism"]) == 100
 
 
 def test_two_ranks_embed_as_one_process_does_to_the_bit(jobs):
@@ -153,13 +158,39 @@ def test_two_ranks_embed_as_one_process_does_to_the_bit(jobs):
 def test_what_ranks_exchange_comes_in_their_order(jobs):
     for rank, found in enumerate(jobs.found("exchanged")):
         assert found["gathered"] == [[], [[0.0, 0.0]], [[0.0, 0.0], [1.0, 1.0]]]
-        assert found["filled"] == [[1, 1, 1], [2, 2, 2], [3, 3, 3]]
+        assert found["types"] == [True] * 4
+        assert found["filled"] == [[1, 1, 1], [2, 2, 2], [3, 3, 3], [1, 1, 1], [2, 2, 2]]
         assert found["total"] == [3, 3]
         assert found["told"] == [{"name": "\udcff", "rank": number} for number in range(3)]
         assert found["from_first"] == [0, 0.1]
         assert found["is_called"]
         assert found["share"] == [rank, rank + 3, rank + 6]
         assert found["cores"] == max(1, usable_cores() // 3)
+
+
+def test_two_ranks_with_one_gpu_are_named(jobs):
+    for code, message in jobs.found("same-gpu"):
+        assert code == "no-cuda"
+        assert "ranks 0 and 2 see the same GPU" in message
+
+
+def test_rows_divided_among_ranks_are_counted_as_those_of_one(jobs):
+    same(jobs, "sharded", [2, 3, 4])
+    (found,) = jobs.found("sharded-1")
+    assert found["integers"] == found["of all integers"]
+    assert max(found["integers"]["reals_per_fake_ball"]) > 4
+
+
+def test_sharded_metrics_without_other_ranks(rng):
+    real, fake = rng.normal(size=(2, 300, 5))
+    plain = genpr.manifold_metrics(real, fake, device="cpu")
+    assert genpr.manifold_metrics(real, fake, device="cpu", sharded=True) == plain
+    with pytest.raises(genpr.UsageError, match="need all features on every rank") as caught:
+        genpr.manifold_metrics(genpr.KNNManifold.fit(real, k=5), fake, device="cpu", sharded=True)
+    assert caught.value.code == "not-sharded"
+    with pytest.raises(genpr.GenprError) as caught:
+        genpr.manifold_metrics(real[:5], fake, device="cpu", sharded=True)
+    assert caught.value.code == "too-few"
 
 
 def test_ranks_that_are_not_at_one_point_are_told(jobs):
@@ -260,6 +291,7 @@ def test_other_threads_are_alone():
 def test_each_process_takes_a_gpu_of_its_own_if_there_is_one(monkeypatch, said):
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert _own_gpu(4) == 3
+    assert _own_gpu(1) == 0  # the only one that it sees
     monkeypatch.setenv("LOCAL_RANK", said)
     with pytest.raises(genpr.ResourceError) as caught:
         _own_gpu(4)
