@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from genpr.errors import GenprError, ResourceError, UsageError
 from genpr.runtime import (
     LAUNCHER_VARIABLES,
+    check_device,
     is_launched,
     own_cores,
     resolve_device,
@@ -186,7 +187,7 @@ class Communicator:
         import torch.distributed as dist
 
         self._step += 1
-        own = torch.tensor([self._step, zlib.crc32(operation.encode()), number])
+        own = torch.tensor([self._step, zlib.crc32(operation.encode()), number], device="cpu")
         found = [torch.empty_like(own) for _ in range(self.size)]
         self._wait(dist.all_gather(found, own, group=self._group, async_op=True))
         steps, operations, numbers = torch.stack(found).T.tolist()
@@ -338,15 +339,23 @@ def join_ranks(
     when_waiting: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[Communicator, FailureMonitor | None]]:
     """As `all_ranks`, but errors of the block are reported to the other ranks by the caller."""
+    import torch
     import torch.distributed as dist
 
     exists = dist.is_available() and dist.is_initialized()
-    if not exists and is_launched():
-        _init_process_group(resolve_device(device), when_waiting)
-    if not (exists or is_launched()) or dist.get_world_size() == 1:
+    if not (exists or is_launched()):
         yield current_communicator(), None
         return
-    on_gpu = resolve_device(device).type == "cuda"
+    check_device(device)
+    on_gpu = not str(device).startswith("cpu") and torch.cuda.is_available()
+    if on_gpu and not exists:
+        torch.cuda.set_device(_own_gpu(torch.cuda.device_count()))
+    resolve_device("cuda" if on_gpu else device)  # a rank does not go to the CPU alone
+    if not exists:
+        _init_process_group(when_waiting)
+    if dist.get_world_size() == 1:
+        yield current_communicator(), None
+        return
     has_nccl = on_gpu and dist.is_nccl_available()
     group = dist.new_group(
         backend="cpu:gloo,cuda:nccl" if has_nccl else "gloo", timeout=timedelta(seconds=timeout)
@@ -376,13 +385,10 @@ def _abort(group: Any) -> None:  # noqa: ANN401 - torch's types for groups diffe
             distributed_c10d._abort_process_group(group)
 
 
-def _init_process_group(device: torch.device, when_waiting: Callable[[str], None]) -> None:
+def _init_process_group(when_waiting: Callable[[str], None]) -> None:
     """Make the process group that the launcher's environment describes; `when_waiting` gets a text where that takes long."""
-    import torch
     import torch.distributed as dist
 
-    if device.type == "cuda":
-        torch.cuda.set_device(_own_gpu(torch.cuda.device_count()))
     variables = " ".join(f"{name}={os.environ[name]}" for name in LAUNCHER_VARIABLES)
     who = f"the other processes that the environment names ({variables})"
     hint = "if a training left these variables, set GENPR_ALONE=1"

@@ -33,7 +33,7 @@ import genpr.metrics.manifold
 import genpr.report.detail_tables
 import genpr.report.files
 import genpr.report.score_page
-from genpr import distributed
+from genpr import distributed, runtime
 from genpr.distributed import current_communicator
 from genpr.errors import BadImagesError
 from genpr.evaluation.evaluator import Evaluator
@@ -164,12 +164,14 @@ def exchanged(_folder):
         part += (owner + 1) * (owner == communicator.rank)
     communicator.broadcast_parts(owners)
     called = []
+    with torch.device("meta"):  # the default of a user
+        told = communicator.all_gather_object({"name": "\udcff", "rank": communicator.rank})
     return {
         "gathered": [part.tolist() for part in communicator.all_gather(mine)],
         "types": [is_exchanged(dtype) for dtype in (torch.bool, torch.int64, torch.float16, torch.uint8)],
         "filled": whole.tolist(),
         "total": communicator.all_reduce_sum(torch.tensor([communicator.rank, 1])).tolist(),
-        "told": communicator.all_gather_object({"name": "\udcff", "rank": communicator.rank}),
+        "told": told,
         "from_first": communicator.broadcast_from_rank0(lambda: called.append(1) or [communicator.rank, 0.1]),
         "is_called": bool(called) == communicator.is_rank_zero,
         "share": list(islice(communicator.share(range(100)), 3)),
@@ -234,6 +236,7 @@ PYTHON = {each.__name__: each for each in (scores, every_score, embedded, exchan
 
 def see_gpus(uuids, rank):
     """Let this process see one GPU, which it cannot use."""
+    runtime._problems[0] = None
     torch.cuda.is_available, torch.cuda.device_count, torch.cuda.current_device = (
         lambda: True,
         lambda: 1,
