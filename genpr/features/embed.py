@@ -26,6 +26,7 @@ from genpr.features.cache import CachedImage, FeatureCache, JoinedCache
 from genpr.features.custom import evaluation_mode, extractor_device, wrap_extractor
 from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureExtractor, PreparingExtractor
 from genpr.features.feature_set import FeatureSet, ImageFacts
+from genpr.features.uploads import Uploads
 from genpr.images.decode import content_sha256, decode, decoder_versions
 from genpr.images.formats import codec_name
 from genpr.images.item import ImageSource, Item, known_length, printable
@@ -44,6 +45,7 @@ _CHUNK = 8  # images per task of a decoding thread
 _CHUNKS_AHEAD = 3  # per thread; bounds the decoded pixels that wait
 _WAITING_BATCHES = 4  # of images of different sizes, before the fullest batch is run unfilled
 _MAX_WORKERS = 4  # each holds the activations of one batch, about 1 GB for Inception
+_BATCHES_AHEAD = 2  # that a CUDA device is given before it has finished one
 _HASH = 32
 
 
@@ -279,7 +281,8 @@ def _store(
     rows, images, _ = zip(*batch, strict=True)
     finite = features.isfinite().all(dim=1)
     if not finite.all():
-        first = images[int((~finite).nonzero()[0])].name
+        wrong = (~finite).nonzero().flatten().tolist()
+        first = images[min(wrong, key=lambda place: rows[place])].name
         text = f"the extractor gives NaN or infinity for {first}; are its weights damaged, or is bfloat16 too coarse?"
         raise FeatureError(text, code="non-finite", path=first)
     embedded.features[list(rows)] = features
@@ -391,7 +394,7 @@ def _in_order(rows: Tensor, counts: dict[int, int], communicator: Communicator) 
 
 
 class ForwardPass:
-    """Runs an extractor on batches of images, from any thread; `batch_size` is halved when the device runs out of memory.
+    """Runs an extractor on batches of images; `batch_size` is halved when the device runs out of memory.
 
     `prepare_on_host` is the extractor's `prepare` if images are prepared on the CPU while they are decoded; with `mixes_sizes`
     they are prepared on the device, and those of a batch may be of different sizes.
@@ -410,12 +413,13 @@ class ForwardPass:
             else:
                 self.prepare_on_host = extractor.prepare
         self.mixes_sizes = self._prepare is not None
+        self._uploads = Uploads(self._device) if self._device.type == "cuda" else None
 
     def of_batches(self, batches: Iterable[list[_Row]]) -> Generator[tuple[list[_Row], Tensor]]:
-        """Each batch with its features, in order.
+        """Each batch with its features (n, dim), float32 on the CPU, in order.
 
-        A thread-safe extractor runs several batches side by side on a CPU, each on its share of the cores: one on all cores
-        is up to 5 times as slow where other processes compete for them.
+        A CUDA device is given the next batches while it works on one. A thread-safe extractor runs several batches side by
+        side on a CPU, each on its share of the cores: one on all cores is up to 5 times as slow where other processes compete.
         """
         asked = self.batch_size
         parallel = self._device.type == "cpu" and getattr(self._extractor, "thread_safe", False)
@@ -423,13 +427,12 @@ class ForwardPass:
         running: deque[tuple[list[_Row], Future[Tensor]]] = deque()
         try:
             if workers == 1:
-                for batch in batches:
-                    yield batch, self(batch)
+                yield from self._in_turn(batches)
                 return
             with torch_threads(usable_cores() // workers), ThreadPoolExecutor(workers, "genpr-embed") as pool:
                 try:
                     for batch in batches:
-                        running.append((batch, pool.submit(self, batch)))
+                        running.append((batch, pool.submit(self._embed, batch)))
                         if len(running) > workers:
                             oldest, future = running.popleft()
                             yield oldest, future.result()
@@ -441,18 +444,45 @@ class ForwardPass:
             if self.batch_size < asked:
                 emit_notice("oom-smaller-batches", device=self._device, asked=asked, size=self.batch_size)
 
-    def __call__(self, batch: Sequence[_Row]) -> Tensor:
-        """Embed a batch of n images, of one size unless `mixes_sizes`, as float32 (n, dim) on the CPU."""
+    def _in_turn(self, batches: Iterable[list[_Row]]) -> Generator[tuple[list[_Row], Tensor]]:
+        """All from this thread; on CUDA the work of a few batches is issued before the features of the first are read."""
+        if self._uploads is None:
+            for batch in batches:
+                yield batch, self._embed(batch)
+            return
+        issued: deque[tuple[list[_Row], Tensor, torch.cuda.Event]] = deque()
+
+        def oldest() -> tuple[list[_Row], Tensor]:
+            batch, rows, done = issued.popleft()
+            done.synchronize()
+            return batch, rows.clone()  # pageable: the cache keeps them for a while
+
+        try:
+            for batch in batches:
+                batch.sort(key=lambda row: row[2].shape)  # one resize for each size
+                issued.append((batch, self._embed(batch), self._uploads.event()))
+                if len(issued) > _BATCHES_AHEAD:
+                    yield oldest()
+        except Exception:
+            while issued:  # batches before the one that failed
+                yield oldest()
+            raise
+        while issued:
+            yield oldest()
+
+    def _embed(self, batch: Sequence[_Row]) -> Tensor:
+        """Embed n images, of one size unless `mixes_sizes`, as float32 (n, dim); from CUDA still to be copied to pinned memory."""
         images = [pixels for _, _, pixels in batch]
+        shape, pinned = (len(images), self._extractor.dim), self._device.type == "cuda"
         # Both modes belong to a thread; a training loop's autocast would turn features into bfloat16.
         with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
             while True:
                 size = self.batch_size  # another thread may halve it meanwhile
                 try:
-                    rows = torch.empty(len(images), self._extractor.dim, dtype=torch.float32, device="cpu")
+                    rows = torch.empty(shape, dtype=torch.float32, device="cpu", pin_memory=pinned)
                     for start in range(0, len(images), size):
                         part = slice(start, start + size)
-                        rows[part] = self._embed_batch(images[part], size)
+                        rows[part].copy_(self._embed_batch(images[part], size), non_blocking=pinned)
                 except Exception as error:
                     if not is_out_of_memory(error):
                         raise
@@ -467,11 +497,7 @@ class ForwardPass:
                 self.batch_size = min(self.batch_size, (size + 1) // 2)
 
     def _embed_batch(self, images: Sequence[Tensor], size: int) -> Tensor:
-        padded = [*images, *[images[-1]] * (size - len(images))]
-        if self._prepare is None:
-            batch = torch.stack(padded).to(self._device)
-        else:
-            batch = torch.stack([self._prepare(image.to(self._device)) for image in padded])
+        batch = self._input_of(images, size)
         try:
             output = self._run(batch)
         except Exception as error:
@@ -485,4 +511,25 @@ class ForwardPass:
                 f"extractor {self._extractor.name} must return {expected} numbers for this batch, but returned {came}",
                 code="feature-shape",
             )
-        return output[: len(images)].float().cpu()
+        return output[: len(images)].float()
+
+    def _input_of(self, images: Sequence[Tensor], size: int) -> Tensor:
+        """What the network is given for images: their stack on its device, with copies of the last one up to `size`."""
+        missing = size - len(images)
+        if self._uploads is None:
+            padded = [*images, *[images[-1]] * missing]
+            if self._prepare is not None:
+                padded = [self._prepare(image.to(self._device)) for image in padded]
+            return torch.stack(padded).to(self._device)
+        parts = []
+        for stack in self._uploads.send(images):  # copied or resized at once, as `send` demands
+            if self._prepare is None:
+                parts.append(stack.clone(memory_format=torch.contiguous_format))
+            elif getattr(self._extractor, "prepares_stacks", False) is True:
+                parts.append(self._prepare(stack))
+            else:
+                parts.append(torch.stack([self._prepare(image) for image in stack]))
+        if missing:
+            last = parts[-1][-1:]
+            parts.append(last.expand(missing, *last.shape[1:]))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -59,7 +59,8 @@ class DescribedExtractor(FeatureExtractor, Protocol):
 class PreparingExtractor(FeatureExtractor, Protocol):
     """An extractor that resizes each image by itself, so that a batch may mix sizes.
 
-    With an attribute `prepares_on_device = True` each image is prepared where the network is.
+    With an attribute `prepares_on_device = True` each image is prepared where the network is; with `prepares_stacks = True`,
+    too, `prepare` takes images of one size at once there, uint8 (n, 3, h, w), with the same numbers.
     """
 
     def prepare(self, image: Tensor, /) -> Tensor:
@@ -72,7 +73,7 @@ class PreparingExtractor(FeatureExtractor, Protocol):
 
 
 def prepare_batch(extractor: PreparingExtractor, images: Tensor) -> Tensor:
-    """Prepare each of uint8 (n, 3, h, w) images, giving float32 (n, 3, s, s) on the CPU."""
+    """Prepare each of uint8 (n, 3, h, w) images, giving float32 (n, 3, s, s), on the CPU or where the extractor prepares stacks."""
     import torch
 
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3 or not len(images):
@@ -80,6 +81,8 @@ def prepare_batch(extractor: PreparingExtractor, images: Tensor) -> Tensor:
         raise DataError(
             f"extractor {extractor.name} needs uint8 images (n, 3, h, w), not {came}", code="image-tensor"
         )
+    if getattr(extractor, "prepares_stacks", False) is True:
+        return extractor.prepare(images.to(getattr(extractor, "device", images.device)))
     return torch.stack([extractor.prepare(image) for image in images.cpu()])
 
 

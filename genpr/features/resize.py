@@ -41,7 +41,7 @@ class ResizeRule:
     """From uint8 (3, h, w) and a side to float32 (3, side, side) on the image's device, in 0..255.
 
     Only torch-bicubic-antialias overshoots, as published. With `exact_on_device` CUDA computes it itself, with the bits of
-    the CPU; other rules bring images on CUDA to the CPU and back.
+    the CPU, and also of images of one size at once, (n, 3, h, w); other rules bring images on CUDA to the CPU and back.
     """
 
     name: str
@@ -102,13 +102,13 @@ def _taps(old: int, new: int, shift: float, device: torch.device) -> _Taps:
 
 
 def _bilinear(image: Tensor, size: int, *, shift: float) -> Tensor:
-    rows = _taps(image.shape[1], size, shift, image.device)
-    columns = _taps(image.shape[2], size, shift, image.device)
-    resized = torch.empty((3, size, size), dtype=torch.float32, device=image.device)
+    rows = _taps(image.shape[-2], size, shift, image.device)
+    columns = _taps(image.shape[-1], size, shift, image.device)
+    resized = torch.empty((*image.shape[:-2], size, size), dtype=torch.float32, device=image.device)
     if (
         image.device.type == "cpu"
     ):  # a plane stays in a core's cache, and picking from it is 1.5 times as fast
-        for plane, result in zip(image, resized, strict=True):
+        for plane, result in zip(image.flatten(0, -3), resized.flatten(0, -3), strict=True):
             _blend_neighbors(plane, rows, columns, result)
     else:  # a GPU wants few steps
         _blend_neighbors(image, rows, columns, resized)

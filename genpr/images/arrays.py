@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeGuard, cast
@@ -37,6 +37,7 @@ ImageRange = tuple[float, float]
 MOST_OUTSIDE = 0.1
 """Share of values outside of the declared range above which it is doubted."""
 _BATCH_BYTES = 2**20
+_BLOCK_BYTES = 2**24  # of a tensor on a CUDA device
 _PART_BYTES = 2**18  # zipfile holds several times what is requested at once
 _HEADER_BYTES_MAX = 10_000  # numpy's own limit, which it checks after reading
 _IMAGE_BYTES_MAX = 3 * MAX_PIXELS  # a batch holds at least one image, so none may be a bomb
@@ -130,6 +131,24 @@ class ArraySource(IndexedSource):
     def item(self, index: int) -> Item:
         """The image at an index."""
         return Item(f"[{index}]", partial(pixels_at, self.images, index))
+
+    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices; of a tensor on a CUDA device in blocks, each copied when it is reached."""
+        images = self.images
+        if not is_tensor(images) or images.device.type != "cuda":
+            yield from super().pick(indices)
+            return
+        import torch
+
+        # On a stream of their own the copies do not wait for the networks that are under way.
+        stream = torch.cuda.Stream(images.device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(images.device))
+        remaining, length = iter(indices), max(1, _BLOCK_BYTES // images[0].nbytes)
+        while block := list(islice(remaining, length)):
+            with torch.cuda.stream(stream):
+                pixels = images[block].permute(0, 2, 3, 1).contiguous().cpu().numpy()
+            for index, image in zip(block, pixels, strict=True):
+                yield Item(f"[{index}]", partial(np.asarray, image))
 
 
 def open_array(images: NDArray[Any] | Tensor, name: str) -> ArraySource:

@@ -3,33 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from genpr.errors import FeatureError
+from genpr.memory import fits
 
 # Fixed and not taken from free memory: the last bits of a sum depend on where it is cut.
 _BLOCK_ELEMENTS = 2**22
+_TILE_ROWS = 1024  # twice as many on a GPU: more work for each launch
+
+
+def held_on(features: Tensor, device: torch.device) -> Tensor:
+    """The features on a GPU in one upload if they fit into its memory; else where they are."""
+    is_held = device.type == "cuda" and fits(features.nbytes, device)
+    return features.to(device) if is_held else features
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blocks:
+    """The rows, or those at the indices `rows`, in order as blocks (`step`, d) of float64 on `device`, made when asked for."""
+
+    features: Tensor
+    device: torch.device
+    step: int
+    rows: Tensor | None = None
+    is_unit: bool = False  # whether each row is divided by its norm
+
+    def __len__(self) -> int:
+        return -(-len(self.features if self.rows is None else self.rows) // self.step)
+
+    def __getitem__(self, at: int) -> Tensor:
+        chunk = slice(at * self.step, (at + 1) * self.step)
+        block = self.features[chunk] if self.rows is None else self.features[self.rows[chunk]]
+        block = block.to(self.device).double()  # widened there: half as much to upload
+        return block / torch.linalg.vector_norm(block, dim=1, keepdim=True) if self.is_unit else block
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[at] for at in range(len(self)))
+
+    def kept(self) -> Blocks | list[Tensor]:
+        """All blocks at once if there is only one or if they fit on a GPU; else each is made whenever it is asked for."""
+        count = 8 * len(self) * self.step * self.features.shape[1]
+        is_kept = len(self) == 1 or (self.device.type == "cuda" and fits(count, self.device))
+        return list(self) if is_kept else self
 
 
 def double_blocks(
-    features: Tensor, device: torch.device, *, rows: Tensor | None = None, most_rows: int | None = None
-) -> Iterator[Tensor]:
-    """The rows, or those at the indices `rows`, in order as blocks (b, d) of float64 on `device`."""
-    count = len(features) if rows is None else len(rows)
+    features: Tensor,
+    device: torch.device,
+    *,
+    rows: Tensor | None = None,
+    is_tile: bool = False,
+    is_unit: bool = False,
+) -> Blocks:
+    """`Blocks` as large as memory allows, or a side of a tile of all pairs."""
     step = max(1, _BLOCK_ELEMENTS // features.shape[1])
-    step = step if most_rows is None else min(step, most_rows)
-    for start in range(0, count, step):
-        chunk = slice(start, start + step)
-        block = features[chunk] if rows is None else features[rows[chunk]]
-        yield block.to(device, torch.float64)
-
-
-def unit_blocks(features: Tensor, device: torch.device, *, most_rows: int | None = None) -> Iterator[Tensor]:
-    """All rows in order, each divided by its norm, as blocks (b, d) of float64 on `device`."""
-    for block in double_blocks(features, device, most_rows=most_rows):
-        yield block / torch.linalg.vector_norm(block, dim=1, keepdim=True)
+    if is_tile:
+        step = min(step, _TILE_ROWS if device.type == "cpu" else 2 * _TILE_ROWS)
+    return Blocks(features, device, step, None if rows is None else rows.to(features.device), is_unit)
 
 
 def mean_of(features: Tensor, device: torch.device | str = "cpu", *, rows: Tensor | None = None) -> Tensor:
@@ -42,13 +76,10 @@ def mean_of(features: Tensor, device: torch.device | str = "cpu", *, rows: Tenso
 
 def check_no_zero_rows(features: Tensor, name: str) -> None:
     """Refuse rows that have no direction ("zero-row")."""
-    start = 0
-    for block in double_blocks(features, features.device):
-        zero = (block == 0).all(dim=1)
-        if zero.any():
-            raise FeatureError(
-                f"row {start + int(zero.nonzero()[0])} of {name} (counted from 0) is all zeros and has no direction to "
-                "normalize; was its image embedded?",
-                code="zero-row",
-            )
-        start += len(block)
+    zero = torch.cat([(block == 0).all(dim=1) for block in double_blocks(features, features.device)])
+    if zero.any():
+        raise FeatureError(
+            f"row {int(zero.nonzero()[0])} of {name} (counted from 0) is all zeros and has no direction to normalize; was "
+            "its image embedded?",
+            code="zero-row",
+        )

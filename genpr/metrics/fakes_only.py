@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.blocks import check_no_zero_rows, unit_blocks
+from genpr.metrics.blocks import check_no_zero_rows, double_blocks, held_on
 from genpr.validation import Features, check_count, check_features, check_two_rows, choose_device, entry_point
 
 _BLOCK_ELEMENTS = 2**22
@@ -86,18 +86,20 @@ def inception_score(
         order = torch.from_numpy(rng.permutation(n))
     _check_probabilities(probabilities)
     device = choose_device(probabilities, device)
-    scores = [_score(probabilities, order[start:stop], device) for start, stop in bounds]
+    parts = [_divergence(probabilities, order[start:stop], device) for start, stop in bounds]
+    scores = [float(np.exp(max(0.0, divergence))) for divergence in torch.stack(parts).tolist()]
     return InceptionScore(float(np.mean(scores)), float(np.std(scores)))
 
 
-def _score(probabilities: Features, rows: Tensor, device: torch.device) -> float:
+def _divergence(probabilities: Features, rows: Tensor, device: torch.device) -> Tensor:
     """Of one part: the mean of KL(p || q), q the mean of the p, is the entropy of q less the mean entropy of the p."""
-    own_entropies, total = 0.0, torch.zeros(probabilities.shape[1], dtype=torch.float64, device=device)
+    total = torch.zeros(probabilities.shape[1], dtype=torch.float64, device=device)
+    own_entropies = torch.zeros_like(total[0])
     for block in _blocks(probabilities, rows, device):
-        own_entropies += float(torch.special.entr(block).sum())  # of 0 it is 0
+        own_entropies += torch.special.entr(block).sum()  # of 0 it is 0
         total += block.sum(dim=0)
-    divergence = float(torch.special.entr(total / len(rows)).sum()) - own_entropies / len(rows)
-    return float(np.exp(max(0.0, divergence)))
+    divergence: Tensor = torch.special.entr(total / len(rows)).sum() - own_entropies / len(rows)
+    return divergence
 
 
 def _blocks(rows: Features, order: Tensor, device: torch.device) -> Iterator[Tensor]:
@@ -106,14 +108,17 @@ def _blocks(rows: Features, order: Tensor, device: torch.device) -> Iterator[Ten
     for start in range(0, len(order), step):
         at = order[start : start + step]
         if isinstance(rows, Tensor):
-            yield rows.detach()[at].to(device, torch.float64)
+            yield rows.detach()[at.to(rows.device)].to(device).double()
         else:
-            yield torch.from_numpy(rows[at.numpy()].astype(np.float64)).to(device)
+            part = rows[at.numpy()]
+            is_narrow = device.type == "cuda" and part.dtype in (np.float16, np.float32)  # less to upload
+            yield torch.from_numpy(part if is_narrow else part.astype(np.float64)).to(device).double()
 
 
 def _check_probabilities(probabilities: Features) -> None:
     start = 0
-    for block in _blocks(probabilities, torch.arange(len(probabilities)), torch.device("cpu")):
+    where = probabilities.device if isinstance(probabilities, Tensor) else torch.device("cpu")
+    for block in _blocks(probabilities, torch.arange(len(probabilities)), where):
         sums, least = block.sum(dim=1), block.amin(dim=1)
         bad = (least < 0) | ((sums - 1).abs() > _SUM_TOLERANCE)
         if bad.any():
@@ -151,14 +156,16 @@ def vendi_score(features: Features, *, device: str | torch.device = "auto") -> f
     """
     checked = check_features(features, "features")
     check_two_rows(checked, "features")
-    check_no_zero_rows(checked, "features")
     where = choose_device(features, device)
+    checked = held_on(checked, where)
+    check_no_zero_rows(checked, "features")
     n, d = checked.shape
+    blocks = double_blocks(checked, where, is_unit=True)
     if n <= d:
-        rows = torch.cat(list(unit_blocks(checked, where)))
+        rows = torch.cat(list(blocks))
         return _effective_number(torch.linalg.eigvalsh(rows @ rows.T / n))
     gram = torch.zeros(d, d, dtype=torch.float64, device=where)
-    for block in unit_blocks(checked, where):
+    for block in blocks:
         gram.addmm_(block.T, block)
     return _effective_number(torch.linalg.eigvalsh(gram / n))
 

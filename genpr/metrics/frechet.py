@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError
-from genpr.metrics.blocks import double_blocks, mean_of
+from genpr.metrics.blocks import double_blocks, held_on, mean_of
 from genpr.validation import (
     Features,
     check_features,
@@ -51,7 +51,7 @@ class Gaussian:
         if d == 0 or self.covariance.shape != (d, d):
             shapes = f"{tuple(self.mean.shape)} and {tuple(self.covariance.shape)}"
             raise _gaussian_error(f"a mean (d,) and a covariance (d, d) are needed, not {shapes}")
-        if not (self.mean.isfinite().all() and self.covariance.isfinite().all()):
+        if not self.mean.isfinite().all() & self.covariance.isfinite().all():
             raise _gaussian_error("the mean or the covariance holds values that are not finite")
         skew = (self.covariance - self.covariance.T).abs().max()
         if skew > _SYMMETRY * self.covariance.abs().max():
@@ -71,7 +71,8 @@ class Gaussian:
         """
         checked = check_features(features, name)
         check_two_rows(checked, name)
-        return _moments(checked, None, choose_device(features, device))
+        where = choose_device(features, device)
+        return _moments(held_on(checked, where), None, where)
 
     @classmethod
     @entry_point
@@ -133,7 +134,7 @@ def frechet_infinity(
     if m < 3:
         raise FeatureError(f"a line through subsets of fake needs at least 3 rows, found {m}", code="too-few")
     where = choose_device(_matrix(real), device)
-    real_half = _half(real, where)
+    real_half, checked = _half(real, where), held_on(checked, where)
     sizes = np.linspace(min(_LEAST_FAKES, max(m // 10, 2)), m, _SIZES).astype(np.int64)
     distances = []
     for size in sizes:
@@ -153,8 +154,11 @@ class _Half(NamedTuple):
 
 
 def _distance(real: _Half, fake: _Half) -> float:
-    fidelity = torch.linalg.svdvals(real.factor @ fake.factor.T).sum()
-    return float((real.mean - fake.mean).square().sum() + real.trace + fake.trace - 2 * fidelity)
+    # On the CPU also for GPUs: theirs, Jacobi's method, may take seconds and may not converge on singular matrices, and
+    # to copy 2048 x 2048 numbers takes milliseconds. A choice by measured time would change the last bits between runs.
+    fidelity = torch.linalg.svdvals((real.factor @ fake.factor.T).cpu()).sum()
+    rest = (real.mean - fake.mean).square().sum() + real.trace + fake.trace
+    return float(rest) - 2 * float(fidelity)
 
 
 def _checked(side: Features | Gaussian, name: str) -> Tensor | Gaussian:
@@ -174,7 +178,7 @@ def _half(side: Tensor | Gaussian, device: torch.device) -> _Half:
     if isinstance(side, Gaussian):
         mean, covariance = (part.to(device, torch.float64) for part in (side.mean, side.covariance))
         return _Half(mean, covariance.trace(), _factor(covariance, side.n))
-    return _half_of_rows(side, None, device)
+    return _half_of_rows(held_on(side, device), None, device)
 
 
 def _half_of_rows(features: Tensor, rows: Tensor | None, device: torch.device) -> _Half:
@@ -203,7 +207,8 @@ def _factor(covariance: Tensor, n: int | None) -> Tensor:
     lower: Tensor
     lower, failed = torch.linalg.cholesky_ex(covariance)
     pivots = lower.diagonal().square()
-    if not failed and pivots.min() > d * _EPS * pivots.max() and (n is None or n > d):
+    is_definite = (failed == 0) & (pivots.min() > d * _EPS * pivots.max())
+    if (n is None or n > d) and is_definite:
         return lower.T
     values, vectors = torch.linalg.eigh(covariance)
     largest = values.abs().max()

@@ -9,14 +9,14 @@ References:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import NamedTuple
+from functools import partial, reduce
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.metrics.blocks import check_no_zero_rows, double_blocks, unit_blocks
+from genpr.metrics.blocks import Blocks, check_no_zero_rows, double_blocks, held_on
 from genpr.validation import (
     Features,
     check_count,
@@ -27,12 +27,12 @@ from genpr.validation import (
     entry_point,
 )
 
-_TILE_ROWS = 1024  # a tile of the kernel matrix has at most so many rows and columns
+_DRAWN_AT_ONCE = 2**20  # indices
 _CMMD_SIGMA = 10.0
 SUBSET_SIZE = 1000  # of Bińkowski et al. 2018, and of everyone since
 _CMMD_SCALE = 1000.0
 
-_Blocks = Callable[[], Iterator[Tensor]]
+_Rows: TypeAlias = "Blocks | list[Tensor]"
 _Kernel = Callable[[Tensor], Tensor]
 """Elementwise, of dot products that it may overwrite: a tile is large, and a new one costs as much as the sums."""
 
@@ -87,19 +87,19 @@ def kernel_distance(
     """
     count = check_count(subsets, "subsets", least=1)
     size = check_count(subset_size, "subset_size", least=2)
-    rng = np.random.RandomState(check_count(seed, "seed", least=0, most=2**32 - 1))
+    check_count(seed, "seed", least=0, most=2**32 - 1)
     real, fake, where = _checked_pair(real, fake, device)
     size = min(size, len(real), len(fake))
-    values = torch.empty(count, dtype=torch.float64)
-    for i in range(count):
-        real_rows = torch.from_numpy(rng.choice(len(real), size, replace=False))
-        fake_rows = torch.from_numpy(rng.choice(len(fake), size, replace=False))
-        values[i] = _unbiased_sq_mmd(
-            partial(double_blocks, real, where, rows=real_rows, most_rows=_TILE_ROWS),
-            partial(double_blocks, fake, where, rows=fake_rows, most_rows=_TILE_ROWS),
-            size,
-            partial(_cubic, d=real.shape[1]),
-        )
+    drawn = _drawn_rows((len(real), len(fake)), size, count, seed, real.device)
+    kernel = partial(_cubic, d=real.shape[1])
+    sums = torch.empty(count, 4, dtype=torch.float64, device=where)
+    for i, (real_rows, fake_rows) in enumerate(drawn):
+        reals = double_blocks(real, where, rows=real_rows, is_tile=True).kept()
+        fakes = double_blocks(fake, where, rows=fake_rows, is_tile=True).kept()
+        sums[i] = _subset_sums(reals, fakes, kernel)
+    among_reals, among_fakes, diagonals, across = sums.cpu().unbind(dim=1)
+    within = among_reals + among_fakes - diagonals
+    values = within / (size * (size - 1)) - 2 * across / size**2
     return KernelDistance(float(values.mean()), float(values.std(correction=0)), size)
 
 
@@ -115,11 +115,11 @@ def cmmd(real: Features, fake: Features, *, device: str | torch.device = "auto")
     check_no_zero_rows(real, "real")
     check_no_zero_rows(fake, "fake")
     n, m = len(real), len(fake)
-    reals = partial(unit_blocks, real, where, most_rows=_TILE_ROWS)
-    fakes = partial(unit_blocks, fake, where, most_rows=_TILE_ROWS)
-    among_reals = _own_pair_sum(reals, _gaussian_less_one) / n**2
-    among_fakes = _own_pair_sum(fakes, _gaussian_less_one) / m**2
-    across = _pair_sum(reals, fakes, _gaussian_less_one) / (n * m)
+    reals = double_blocks(real, where, is_tile=True, is_unit=True).kept()
+    fakes = double_blocks(fake, where, is_tile=True, is_unit=True).kept()
+    among_reals = float(_own_pair_sum(reals, _gaussian_less_one)) / n**2
+    among_fakes = float(_own_pair_sum(fakes, _gaussian_less_one)) / m**2
+    across = float(_pair_sum(reals, fakes, _gaussian_less_one)) / (n * m)
     return max(0.0, _CMMD_SCALE * (among_reals + among_fakes - 2 * across))
 
 
@@ -130,36 +130,46 @@ def _checked_pair(
     check_same_width(checked_real, checked_fake)
     check_two_rows(checked_real, "real")
     check_two_rows(checked_fake, "fake")
-    return checked_real, checked_fake, choose_device(real, device)
+    where = choose_device(real, device)
+    return held_on(checked_real, where), held_on(checked_fake, where), where
 
 
-def _unbiased_sq_mmd(reals: _Blocks, fakes: _Blocks, n: int, kernel: _Kernel) -> float:
-    """Of two sets of n rows each: the diagonals, a row with itself, do not count."""
-    diagonals = sum(
-        float(kernel(block.square().sum(dim=1)).sum()) for side in (reals, fakes) for block in side()
-    )
-    within = _own_pair_sum(reals, kernel) + _own_pair_sum(fakes, kernel) - diagonals
-    return within / (n * (n - 1)) - 2 * _pair_sum(reals, fakes, kernel) / n**2
+def _drawn_rows(
+    sizes: tuple[int, int], size: int, count: int, seed: int, device: torch.device
+) -> Iterator[Tensor]:
+    """Rows (2, size) of reals and fakes for one subset after the other."""
+    rng = np.random.RandomState(seed)
+    step = max(1, _DRAWN_AT_ONCE // size)
+    for start in range(0, count, step):
+        drawn = [[rng.choice(n, size, replace=False) for n in sizes] for _ in range(min(step, count - start))]
+        yield from torch.from_numpy(np.array(drawn)).to(device)
 
 
-def _pair_sum(left: _Blocks, right: _Blocks, kernel: _Kernel) -> float:
+def _subset_sums(reals: _Rows, fakes: _Rows, kernel: _Kernel) -> Tensor:
+    """Sums (4,) over pairs of reals, pairs of fakes, each row with itself, and pairs of a real and a fake."""
+    diagonals = (kernel(block.square().sum(dim=1)).sum() for side in (reals, fakes) for block in side)
+    own = _own_pair_sum(reals, kernel), _own_pair_sum(fakes, kernel)
+    return torch.stack([*own, reduce(torch.add, diagonals), _pair_sum(reals, fakes, kernel)])
+
+
+def _pair_sum(left: _Rows, right: _Rows, kernel: _Kernel) -> Tensor:
     """Sum over all pairs of rows of a kernel that is a function of their dot product, a tile at a time."""
-    return sum(_total(kernel(x @ y.T)) for x in left() for y in right())
+    return reduce(torch.add, (_total(kernel(x @ y.T)) for x in left for y in right))
 
 
-def _own_pair_sum(rows: _Blocks, kernel: _Kernel) -> float:
+def _own_pair_sum(rows: _Rows, kernel: _Kernel) -> Tensor:
     """`_pair_sum` of a set with itself, from the tiles on and above the diagonal."""
-    total = 0.0
-    for i, x in enumerate(rows()):
-        for j, y in enumerate(rows()):
-            if j >= i:
-                total += (1 if i == j else 2) * _total(kernel(x @ y.T))
+    total = torch.zeros((), dtype=torch.float64)
+    for i, x in enumerate(rows):
+        total = total + _total(kernel(x @ x.T))
+        for j in range(i + 1, len(rows)):
+            total = total + 2 * _total(kernel(x @ rows[j].T))
     return total
 
 
-def _total(tile: Tensor) -> float:
+def _total(tile: Tensor) -> Tensor:
     """The sum of a tile, row by row: threads share rows, so that their number does not change the order."""
-    return float(tile.sum(dim=1).sum())
+    return tile.sum(dim=1).sum()
 
 
 def _cubic(dots: Tensor, *, d: int) -> Tensor:

@@ -18,7 +18,6 @@ from genpr.neighbors.search import Advance, no_advance
 from genpr.validation import Features, check_k, choose_device, entry_point
 
 _SCALE = 1.2
-_TILE_ROWS = 1024
 # Products in float64 err by about 1e-16 d of the squared norms; distances that are this small next to them are
 # computed by the definition, so that each factor is good to about nine digits.
 _CANCELLED = 1e-5
@@ -99,10 +98,10 @@ def _log_outside(
     with plain_arithmetic(x.device):
         center = Frame.around(x).center.double()
         row = 0
-        for rows in double_blocks(x, x.device, most_rows=_TILE_ROWS):
-            column = 0
-            for columns in double_blocks(y, y.device, most_rows=_TILE_ROWS):
-                sq = _sq_distances(rows - center, columns - center, x, y, row, column)
+        for block in double_blocks(x, x.device, is_tile=True):
+            rows, column = block - center, 0
+            for columns in double_blocks(y, y.device, is_tile=True):
+                sq = _sq_distances(rows, columns - center, x, y, row, column)
                 of_fakes[column : column + len(columns)] += _log_share(sq, real_radius).sum(dim=0)
                 of_reals[row : row + len(rows)] += _log_share(sq, fake_radius).sum(dim=1)
                 column += len(columns)

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,10 +12,13 @@ from torch import nn
 
 import genpr
 from genpr.errors import BadImagesError, FeatureError, ResourceError
+from genpr.features.cache import FeatureCache
 from genpr.features.custom import wrap_extractor
 from genpr.features.embed import embed_source
 from genpr.images.policy import BadImagePolicy
 from genpr.images.source import open_source
+
+devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 
 
 class Counting(nn.Module):
@@ -50,42 +54,48 @@ def pixels(rng):
     return rng.integers(0, 256, (37, 9, 7, 3), dtype=np.uint8)
 
 
+@devices
 @pytest.mark.parametrize("batch_size", [1, 5, 37, 64])
-def test_rows_follow_the_source_for_any_batch_size(write_images, pixels, batch_size):
-    extractor = Counting()
+def test_rows_follow_the_source_for_any_batch_size(write_images, pixels, batch_size, device):
+    extractor = Counting().to(device)
     seen = []
     progress = lambda done, total: seen.append((done, total))  # noqa: E731
     folder = write_images("a", pixels)
     features = genpr.embed(folder, extractor, batch_size=batch_size, progress=progress)
+    assert features.device.type == "cpu"
     assert seen == [(done, 37) for done in range(1, 38)]
     assert features.dtype == torch.float32
     np.testing.assert_allclose(features, expected(pixels), rtol=1e-6)
     assert {shape[0] for shape in extractor.batches} == {batch_size}
 
 
-def test_mixed_sizes_keep_their_order(tmp_path, rng):
+@devices
+def test_mixed_sizes_keep_their_order(tmp_path, rng, device):
     images = [rng.integers(0, 256, (5 + i % 3, 4, 3), dtype=np.uint8) for i in range(20)]
     for index, image in enumerate(images):
         Image.fromarray(image).save(tmp_path / f"{index:03d}.png")
-    features = genpr.embed(tmp_path, Counting(), batch_size=4)
+    features = genpr.embed(tmp_path, Counting().to(device), batch_size=4)
     np.testing.assert_allclose(
         features, np.concatenate([expected(image[None]) for image in images]), rtol=1e-6
     )
 
 
-def test_out_of_memory_halves_the_batch_and_keeps_the_answer(write_images, pixels):
+@devices
+def test_out_of_memory_halves_the_batch_and_keeps_the_answer(write_images, pixels, device):
     folder = write_images("a", pixels)
-    extractor = Counting(memory=3)
-    features = genpr.embed(folder, extractor, batch_size=16)
+    extractor = Counting().to(device)
+    shrink = lambda done, _: setattr(extractor, "memory", 3 if done > 20 else 99)  # noqa: E731
+    features = genpr.embed(folder, extractor, batch_size=16, progress=shrink)
     np.testing.assert_allclose(features, expected(pixels), rtol=1e-6)
     sizes = [shape[0] for shape in extractor.batches]
-    assert sizes[:4] == [16, 8, 4, 2]
-    assert set(sizes[4:]) == {2}, "once halved, it stays"
+    assert sizes[:5] == [16, 16, 8, 4, 2]
+    assert set(sizes[5:]) == {2}, "once halved, it stays"
     with pytest.raises(ResourceError, match="no memory left for one image"):
-        genpr.embed(folder, Counting(memory=0))
+        genpr.embed(folder, Counting(memory=0).to(device))
 
 
-def test_wrong_shape_and_nan_are_refused(write_images, pixels):
+@devices
+def test_wrong_shape_and_nan_are_refused(write_images, pixels, device):
     folder = write_images("a", pixels)
 
     class Narrow(Counting):
@@ -95,13 +105,29 @@ def test_wrong_shape_and_nan_are_refused(write_images, pixels):
     class Poisoned(Counting):
         def forward(self, images):
             features = super().forward(images)
-            features[3] = torch.nan
+            features[3 if len(self.batches) == 2 else 99 :] = torch.nan
             return features
 
     with pytest.raises(FeatureError, match=r"\(64, 6\) numbers"):
-        genpr.embed(folder, Narrow())
-    with pytest.raises(FeatureError, match=r"NaN or infinity for 00003\.png"):
-        genpr.embed(folder, Poisoned())
+        genpr.embed(folder, Narrow().to(device))
+    with pytest.raises(FeatureError, match=r"NaN or infinity for 00013\.png"):
+        genpr.embed(folder, Poisoned().to(device), batch_size=10)
+
+
+@devices
+def test_batches_before_one_that_fails_reach_the_cache(write_images, pixels, device):
+    class Failing(Counting):
+        def forward(self, images):
+            if len(self.batches) == 3:
+                raise RuntimeError("planted")
+            return super().forward(images)
+
+    kept = Mock(spec=FeatureCache, **{"get.return_value": None})
+    source, extractor = open_source(write_images("a", pixels)), wrap_extractor(Failing().to(device))
+    with pytest.raises(RuntimeError, match="planted"):
+        embed_source(source, extractor, batch_size=5, cache=kept)
+    rows = torch.stack([entry.features for call in kept.add.mock_calls for entry in call.args[1]])
+    np.testing.assert_allclose(rows, expected(pixels[:15]), rtol=1e-6)
 
 
 def test_skipping_leaves_out_exactly_the_bad_ones(write_images, pixels):
@@ -174,8 +200,8 @@ class OnDevice:
 
     name, dim, prepares_on_device, thread_safe = "on-device", 3, True, True
 
-    def __init__(self):
-        self.prepared, self.batches = [], []
+    def __init__(self, device="cpu"):
+        self.device, self.prepared, self.batches = device, [], []
 
     def prepare(self, image):
         self.prepared.append(image.shape)
@@ -183,14 +209,15 @@ class OnDevice:
 
     def forward(self, batch):
         self.batches.append(len(batch))
-        return batch.flatten(1)
+        return batch.flatten(1).where(batch.flatten(1) < 255, torch.nan)
 
     def __call__(self, images):
         return self.forward(torch.stack([self.prepare(image) for image in images]))
 
 
-def test_an_extractor_may_prepare_images_on_its_device(rng):
-    extractor = OnDevice()
+@devices
+def test_an_extractor_may_prepare_images_on_its_device(rng, device):
+    extractor = OnDevice(device)
     images = [
         rng.integers(0, 256, (h, w, 3), dtype=np.uint8) for h, w in [(3, 4), (5, 2), (3, 4), (7, 7), (1, 9)]
     ]
@@ -198,7 +225,10 @@ def test_an_extractor_may_prepare_images_on_its_device(rng):
     expected = torch.tensor(np.array([image.mean((0, 1)) for image in images]), dtype=torch.float32)
     torch.testing.assert_close(features, expected)
     assert extractor.batches == [2, 2, 2], "blocks are full although every size differs"
-    assert len(extractor.prepared) == 6
+    assert len(extractor.prepared) == (6 if device == "cpu" else 5)  # on CUDA the last result is copied
+    images[1][:] = images[4][:] = 255  # of which the latter is smaller
+    with pytest.raises(FeatureError, match=r"NaN or infinity for \[1\]"):
+        genpr.embed(images, extractor, batch_size=5)
 
 
 def test_blocks_of_images_share_no_batch(write_images, rng, monkeypatch):

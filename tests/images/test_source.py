@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from image_files import SMALL, decoded, encode, raised, read_in_threads, refused_source
 
 from genpr.errors import ImageError, ResourceError, UsageError
@@ -175,3 +176,15 @@ def test_files_too_large_to_be_images_are_not_read(tmp_path, make_zip, make_tar,
     large, allowed = open_source(path)
     assert allowed.read() == bytes(10)
     assert raised(ImageError, large.read).code == "image-too-large"
+
+
+@pytest.mark.gpu
+def test_images_on_a_device_come_in_blocks(gpu, monkeypatch):
+    monkeypatch.setattr("genpr.images.arrays._BLOCK_BYTES", 500)
+    copies = 0 if gpu is None else gpu.copies["to host"]
+    source = open_source(torch.from_numpy(IMAGES).permute(0, 3, 1, 2).cuda())
+    np.testing.assert_array_equal([item.read() for item in source], IMAGES)
+    assert gpu is None or gpu.copies["to host"] - copies == 5, "8 images each"
+    names, pixels = zip(*((item.name, item.read()) for item in source.pick([1, 21])), strict=True)
+    np.testing.assert_array_equal(pixels, IMAGES[[1, 21]])
+    assert names == ("[1]", "[21]")

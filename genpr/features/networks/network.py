@@ -76,11 +76,12 @@ class NetworkExtractor:
         self.name = self.info.name
         self.dim = self.info.dim
         self.device = device
-        self.prepares_on_device = device.type == "cuda" and rule.resize.exact_on_device
+        self.prepares_on_device = self.prepares_stacks = device.type == "cuda" and rule.resize.exact_on_device
         self._rule = rule
         self._precision: torch.dtype = getattr(torch, names[0].precision)
-        on_cpu = device.type == "cpu"
-        self._layout = torch.channels_last if on_cpu and rule.channels_last else torch.contiguous_format
+        # Tensor cores, which compute in 16 bits, take channels last; other layouts are copied at each convolution.
+        channels_last = rule.channels_last if device.type == "cpu" else self._precision != torch.float32
+        self._layout = torch.channels_last if channels_last else torch.contiguous_format
         self._mean = torch.tensor(rule.mean).view(1, 3, 1, 1).to(device)
         self._std = torch.tensor(rule.std).view(1, 3, 1, 1).to(device)
         network.to(self._precision).requires_grad_(False).eval()
@@ -93,7 +94,7 @@ class NetworkExtractor:
             return self.forward(prepare_batch(self, images).to(self.device))
 
     def prepare(self, image: Tensor) -> Tensor:
-        """Resize one uint8 (3, h, w) image to float32 (3, side, side) in 0..255, where it is."""
+        """Resize one uint8 (3, h, w) image to float32 (3, side, side) in 0..255, where it is; or several if `prepares_stacks`."""
         return self._rule.resize.resize(image, self._rule.side)
 
     def forward(self, batch: Tensor) -> Tensor:

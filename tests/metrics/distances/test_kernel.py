@@ -10,6 +10,8 @@ from genpr.metrics import blocks, kernel
 from genpr.metrics.frechet import frechet_distance
 from genpr.metrics.kernel import cmmd, kernel_distance
 
+on_each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+
 
 def float32(values):
     return values.astype(np.float32)
@@ -38,22 +40,26 @@ def cmmd_by_pairs(real, fake):
 # KID
 
 
-def test_equals_the_sum_over_pairs(rng):
+@on_each_device
+def test_equals_the_sum_over_pairs(device, rng):
     real, fake = float32(rng.normal(1, 1, (20, 5))), float32(rng.normal(1.3, 2, (20, 5)))
     # Every subset is the set, in another order.
-    whole = kernel_distance(real, fake, subsets=3, subset_size=20)
+    whole = kernel_distance(real, fake, subsets=3, subset_size=20, device=device)
     assert whole.mean == pytest.approx(unbiased_by_pairs(real, fake), rel=1e-12)
     assert whole.std == pytest.approx(0, abs=1e-12)
 
 
-def test_subsets_are_drawn_in_turn(rng):
+@on_each_device
+@pytest.mark.parametrize("at_once", [1, 16, 2**20])
+def test_subsets_are_drawn_in_turn(at_once, device, rng, monkeypatch):
+    monkeypatch.setattr(kernel, "_DRAWN_AT_ONCE", at_once)
     real, fake = float32(rng.normal(size=(30, 4))), float32(rng.normal(0.4, 1, (25, 4)))
     draws = np.random.RandomState(11)
     values = []
     for _ in range(6):
         real_rows, fake_rows = draws.choice(30, 8, replace=False), draws.choice(25, 8, replace=False)
         values.append(unbiased_by_pairs(real[real_rows], fake[fake_rows]))
-    distance = kernel_distance(real, fake, subsets=6, subset_size=8, seed=11)
+    distance = kernel_distance(real, fake, subsets=6, subset_size=8, seed=11, device=device)
     assert distance.mean == pytest.approx(np.mean(values), rel=1e-12)
     assert distance.std == pytest.approx(np.std(values), rel=1e-12)
     assert distance.subset_size == 8
@@ -73,9 +79,10 @@ def test_unbiased_for_equal_distributions(rng):
 
 
 @pytest.mark.parametrize(("n", "m", "d"), [(2, 2, 1), (40, 55, 16), (70, 20, 300)])
-def test_cmmd_equals_the_sum_over_pairs(n, m, d, rng):
+@on_each_device
+def test_cmmd_equals_the_sum_over_pairs(device, n, m, d, rng):
     real, fake = float32(rng.normal(0.1, 1, (n, d))), float32(rng.normal(0.2, 1.5, (m, d)))
-    assert cmmd(real, fake) == pytest.approx(cmmd_by_pairs(real, fake), rel=1e-9, abs=1e-11)
+    assert cmmd(real, fake, device=device) == pytest.approx(cmmd_by_pairs(real, fake), rel=1e-9, abs=1e-11)
 
 
 def test_cmmd_of_point_masses():
@@ -91,7 +98,7 @@ def test_cmmd_of_point_masses():
 def test_tile_size_does_not_matter(tile, rng, monkeypatch):
     real, fake = rng.normal(1, 1, (30, 8)), rng.normal(1.2, 1, (41, 8))
     expected = cmmd(real, fake), kernel_distance(real, fake, subsets=2).mean
-    monkeypatch.setattr(kernel, "_TILE_ROWS", tile)
+    monkeypatch.setattr(blocks, "_TILE_ROWS", tile)
     assert (cmmd(real, fake), kernel_distance(real, fake, subsets=2).mean) == pytest.approx(
         expected, rel=1e-12
     )

@@ -8,7 +8,7 @@ import oracle
 import pytest
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics import probabilistic
+from genpr.metrics import blocks
 from genpr.metrics.probabilistic import probabilistic_precision_recall
 
 
@@ -33,7 +33,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_double_loop(case, monkeypatch):
-    monkeypatch.setattr(probabilistic, "_TILE_ROWS", 37)
+    monkeypatch.setattr(blocks, "_TILE_ROWS", 37)
     real, fake = (features[:70] for features in feature_cases.make(case))
     found = probabilistic_precision_recall(real, fake)
     expected = in_support(real, fake, 4, 1.2), in_support(fake, real, 4, 1.2)

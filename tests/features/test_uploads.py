@@ -1,0 +1,81 @@
+"""Images on their way to a CUDA device: buffers that wait their turn, stacks of one size, few steps and waits."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import genpr
+from genpr.features.networks.network import InputRule, NetworkExtractor
+from genpr.features.registry import ExtractorName
+from genpr.features.resize import RESIZE_RULES
+from genpr.features.uploads import Uploads
+
+EXACT = [rule for rule in RESIZE_RULES.values() if rule.exact_on_device]
+SIZES = [(5, 4), (3, 9), (5, 4), (7, 7), (1, 1)]
+
+
+def random_images(rng, count):
+    sizes = [SIZES[number % 5] for number in range(count)]
+    return [rng.integers(0, 256, (h, w, 3), dtype=np.uint8) for h, w in sizes]
+
+
+def resizing(rule, device):
+    names, rule = [ExtractorName("pixels")], InputRule(rule, 8)
+    return NetworkExtractor(nn.Flatten(), names, [192], rule=rule, weights=None, device=torch.device(device))
+
+
+@pytest.mark.gpu
+def test_a_buffer_is_filled_again_after_an_event_behind_the_work_on_its_images(rng, monkeypatch):
+    class Watched(torch.cuda.Event):
+        covers = known = -1
+
+        def record(self, *stream):
+            self.covers = issued
+            super().record(*stream)
+
+        def synchronize(self):
+            self.known = self.covers
+            super().synchronize()
+
+    monkeypatch.setattr(torch.cuda, "Event", Watched)
+    uploads = Uploads(torch.device("cuda"), buffers=2, most_bytes=300)
+    batches = [[torch.from_numpy(each) for each in random_images(rng, 2 + number % 3)] for number in range(9)]
+    batches[5] = [image.float() for image in batches[5]]
+    stacks = (stack for batch in batches for stack in uploads.send(batch))
+    issued, held, filled = -1, {}, {}  # the last stack that was read, and that of each buffer, and its bytes
+    for number, image in enumerate(image for batch in batches for image in batch):
+        assert torch.equal(next(stacks).cpu(), image[None])
+        for buffer in uploads.buffers:
+            if not torch.equal(buffer.pinned, filled.get(buffer, buffer.pinned)):
+                assert buffer.done.known >= held.get(buffer, -1)
+            filled[buffer] = buffer.pinned.clone()
+        held[uploads.buffers[-1]] = issued = number
+    assert len(held) == 2
+    assert issued == 26
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rule", EXACT, ids=lambda rule: rule.name)
+def test_batches_of_mixed_sizes_have_the_bits_of_single_images(rng, rule):
+    images = random_images(rng, 33)
+    expected = torch.cat([genpr.embed([image], resizing(rule, "cpu"), batch_size=1) for image in images])
+    for batch_size in (1, 4, 33):
+        assert torch.equal(genpr.embed(images, resizing(rule, "cuda"), batch_size=batch_size), expected)
+    same = torch.from_numpy(np.stack(images[::5])).permute(0, 3, 1, 2)
+    assert torch.equal(rule.resize(same, 8), torch.stack([rule.resize(image, 8) for image in same]))
+    assert torch.equal(resizing(rule, "cuda")(same).cpu(), expected[::5])
+
+
+@pytest.mark.gpu
+def test_a_batch_takes_few_kernels_and_waits_and_one_copy_each_way(rng, gpu):
+    images = rng.integers(0, 256, (192, 20, 30, 3), dtype=np.uint8)
+    extractor = resizing(EXACT[0], "cuda")
+    expected = genpr.embed(images, extractor)
+    if gpu is None:
+        return
+    gpu.reset()
+    assert torch.equal(genpr.embed(images, extractor), expected)
+    assert gpu.copies == {"to device": 3, "to host": 3}
+    assert gpu.kernels < 3 * 25
+    assert gpu.synchronizations.total() == 6, "for a buffer and for the features"
