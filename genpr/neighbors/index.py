@@ -482,6 +482,10 @@ def _centers(coordinates: Tensor, count: int) -> Tensor:
     for _ in range(_LLOYD_STEPS):
         label = (coordinates @ centers.T - centers.square().sum(dim=1) / 2).argmax(dim=1)
         size = label.bincount(minlength=count)
-        total = torch.zeros_like(centers).index_add_(0, label, coordinates)
+        if coordinates.is_cuda:  # whose sums by index come in any order
+            is_in = label == torch.arange(count, device=label.device)[:, None]
+            total = is_in.to(coordinates.dtype) @ coordinates
+        else:
+            total = torch.zeros_like(centers).index_add_(0, label, coordinates)
         centers = torch.where(size[:, None] > 0, total / size.clamp(min=1)[:, None], centers)
     return centers.double()
