@@ -85,6 +85,7 @@ def inception_score(
         rng = np.random.RandomState(check_count(seed, "seed", least=0, most=2**32 - 1))
         order = torch.from_numpy(rng.permutation(n))
     _check_probabilities(probabilities)
+    order = order.to(probabilities.device) if isinstance(probabilities, Tensor) else order
     device = choose_device(probabilities, device)
     parts = [_divergence(probabilities, order[start:stop], device) for start, stop in bounds]
     scores = [float(np.exp(max(0.0, divergence))) for divergence in torch.stack(parts).tolist()]
@@ -108,7 +109,7 @@ def _blocks(rows: Features, order: Tensor, device: torch.device) -> Iterator[Ten
     for start in range(0, len(order), step):
         at = order[start : start + step]
         if isinstance(rows, Tensor):
-            yield rows.detach()[at.to(rows.device)].to(device).double()
+            yield rows.detach()[at].to(device).double()
         else:
             part = rows[at.numpy()]
             is_narrow = device.type == "cuda" and part.dtype in (np.float16, np.float32)  # less to upload
@@ -118,7 +119,7 @@ def _blocks(rows: Features, order: Tensor, device: torch.device) -> Iterator[Ten
 def _check_probabilities(probabilities: Features) -> None:
     start = 0
     where = probabilities.device if isinstance(probabilities, Tensor) else torch.device("cpu")
-    for block in _blocks(probabilities, torch.arange(len(probabilities)), where):
+    for block in _blocks(probabilities, torch.arange(len(probabilities), device=where), where):
         sums, least = block.sum(dim=1), block.amin(dim=1)
         bad = (least < 0) | ((sums - 1).abs() > _SUM_TOLERANCE)
         if bad.any():

@@ -303,12 +303,13 @@ def feature_pairs(
     """Checked features of two sets on one device."""
     left, right = (check_features(rows, name) for rows, name in zip(both, names, strict=True))
     check_same_width(left, right, names=names)
+    where = choose_device(both[0], device)
+    left, right = left.to(where), right.to(where)
     for rows, name in zip((left, right), names, strict=True):
         check_rows(rows, name, k=0)
         if similarity == "cosine":
             check_no_zero_rows(rows, name)
-    where = choose_device(both[0], device)
-    return FeaturePairs(left.to(where), right.to(where), similarity, _check_bytes(block_bytes))
+    return FeaturePairs(left, right, similarity, _check_bytes(block_bytes))
 
 
 def _check_bytes(block_bytes: int | None) -> int | None:
