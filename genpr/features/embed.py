@@ -11,8 +11,9 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -38,6 +39,7 @@ from genpr.notices import emit_notice
 from genpr.runtime import empty_device_cache, is_out_of_memory, state_guard, torch_threads, usable_cores
 from genpr.validation import entry_point
 
+Cache = FeatureCache | JoinedCache
 Progress = Callable[[int, int | None], None]
 Preparation = Callable[[Tensor], Tensor]
 
@@ -77,7 +79,7 @@ def embed_source(
     extractor: DescribedExtractor,
     *,
     batch_size: int = 64,
-    cache: FeatureCache | JoinedCache | None = None,
+    cache: Cache | None = None,
     decode_policy: DecodePolicy | None = None,
     bad_images: BadImagePolicy | None = None,
     progress: Progress | None = None,
@@ -185,10 +187,7 @@ _Row = tuple[int, LoadedImage, Tensor]  # a row of features, its image, and the 
 
 
 def read_ahead(
-    items: Iterable[tuple[int, Item]],
-    prepare: Preparation | None,
-    cache: FeatureCache | JoinedCache | None,
-    policy: DecodePolicy,
+    items: Iterable[tuple[int, Item]], prepare: Preparation | None, cache: Cache | None, policy: DecodePolicy
 ) -> Generator[LoadedImage]:
     """Load items with their positions in threads, a bounded distance ahead, and yield them in order."""
     threads = max(1, min(32, usable_cores() - 1))  # one core is busy with the network
@@ -207,10 +206,7 @@ def read_ahead(
 
 
 def _load(
-    items: Iterable[tuple[int, Item]],
-    prepare: Preparation | None,
-    cache: FeatureCache | JoinedCache | None,
-    policy: DecodePolicy,
+    items: Iterable[tuple[int, Item]], prepare: Preparation | None, cache: Cache | None, policy: DecodePolicy
 ) -> list[LoadedImage]:
     """Read, look up in the cache, decode and prepare images."""
     loaded = []
@@ -271,12 +267,7 @@ def _batches(
     yield from waiting.values()
 
 
-def _store(
-    batch: Sequence[_Row],
-    features: Tensor,
-    embedded: EmbeddedImages,
-    cache: FeatureCache | JoinedCache | None,
-) -> None:
+def _store(batch: Sequence[_Row], features: Tensor, embedded: EmbeddedImages, cache: Cache | None) -> None:
     """Put the features of a batch into their rows and the cache."""
     rows, images, _ = zip(*batch, strict=True)
     finite = features.isfinite().all(dim=1)
@@ -393,6 +384,12 @@ def _in_order(rows: Tensor, counts: dict[int, int], communicator: Communicator) 
     return every
 
 
+def _results(running: deque[tuple[list[_Row], Callable[[], Tensor]]]) -> Iterator[tuple[list[_Row], Tensor]]:
+    while running:
+        batch, features = running.popleft()
+        yield batch, features()
+
+
 class ForwardPass:
     """Runs an extractor on batches of images; `batch_size` is halved when the device runs out of memory.
 
@@ -424,51 +421,42 @@ class ForwardPass:
         asked = self.batch_size
         parallel = self._device.type == "cpu" and getattr(self._extractor, "thread_safe", False)
         workers = min(usable_cores(), _MAX_WORKERS) if parallel else 1
-        running: deque[tuple[list[_Row], Future[Tensor]]] = deque()
+        ahead = 0
+        issue: Callable[[list[_Row]], Callable[[], Tensor]] = lambda batch: partial(self._embed, batch)  # noqa: E731
+        running: deque[tuple[list[_Row], Callable[[], Tensor]]] = deque()
         try:
-            if workers == 1:
-                yield from self._in_turn(batches)
-                return
-            with torch_threads(usable_cores() // workers), ThreadPoolExecutor(workers, "genpr-embed") as pool:
-                try:
-                    for batch in batches:
-                        running.append((batch, pool.submit(self._embed, batch)))
-                        if len(running) > workers:
-                            oldest, future = running.popleft()
-                            yield oldest, future.result()
-                    for batch, future in running:
-                        yield batch, future.result()
-                finally:
-                    pool.shutdown(cancel_futures=True)
+            with ExitStack() as stack:
+                if workers > 1:
+                    stack.enter_context(torch_threads(usable_cores() // workers))
+                    pool = ThreadPoolExecutor(workers, "genpr-embed")
+                    stack.callback(pool.shutdown, cancel_futures=True)
+                    ahead, issue = workers, lambda batch: pool.submit(self._embed, batch).result
+                elif self._uploads is not None:
+                    ahead, issue = _BATCHES_AHEAD, self._issue
+                for batch in batches:
+                    try:
+                        running.append((batch, issue(batch)))
+                    except Exception:
+                        yield from _results(running)
+                        raise
+                    if len(running) > ahead:
+                        yield from islice(_results(running), 1)
+                yield from _results(running)
         finally:
             if self.batch_size < asked:
                 emit_notice("oom-smaller-batches", device=self._device, asked=asked, size=self.batch_size)
 
-    def _in_turn(self, batches: Iterable[list[_Row]]) -> Generator[tuple[list[_Row], Tensor]]:
-        """All from this thread; on CUDA the work of a few batches is issued before the features of the first are read."""
-        if self._uploads is None:
-            for batch in batches:
-                yield batch, self._embed(batch)
-            return
-        issued: deque[tuple[list[_Row], Tensor, torch.cuda.Event]] = deque()
+    def _issue(self, batch: list[_Row]) -> Callable[[], Tensor]:
+        """Give a CUDA device the work of a batch; what is returned waits for its features."""
+        batch.sort(key=lambda row: row[2].shape)  # one resize for each size
+        rows, done = self._embed(batch), torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+        done.record(torch.cuda.current_stream(self._device))
 
-        def oldest() -> tuple[list[_Row], Tensor]:
-            batch, rows, done = issued.popleft()
+        def wait() -> Tensor:
             done.synchronize()
-            return batch, rows.clone()  # pageable: the cache keeps them for a while
+            return rows.clone()  # pageable: the cache keeps them for a while
 
-        try:
-            for batch in batches:
-                batch.sort(key=lambda row: row[2].shape)  # one resize for each size
-                issued.append((batch, self._embed(batch), self._uploads.event()))
-                if len(issued) > _BATCHES_AHEAD:
-                    yield oldest()
-        except Exception:
-            while issued:  # batches before the one that failed
-                yield oldest()
-            raise
-        while issued:
-            yield oldest()
+        return wait
 
     def _embed(self, batch: Sequence[_Row]) -> Tensor:
         """Embed n images, of one size unless `mixes_sizes`, as float32 (n, dim); from CUDA still to be copied to pinned memory."""

@@ -78,9 +78,7 @@ def _open_features(text: str) -> FeatureSet | None:
         return None
     if not all(are_features):
         other = several[are_features.index(False)]
-        said = (
-            f"the pattern {printable(text)!r} names feature files and others, such as {printable(str(other))}"
-        )
+        said = f"{printable(text)!r} names feature files and others, such as {printable(str(other))}"
         raise UsageError(said, code="mixed-kinds", path=text)
     return load_joined(several, text)
 

@@ -13,18 +13,13 @@ _BUFFERS = 3  # one is filled while the second is copied and the network reads w
 _ALIGNMENT = 16  # bytes, enough for any type
 
 
-def new_event() -> torch.cuda.Event:
-    """An event that is waited for without taking a core from those who decode."""
-    return torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
-
-
 class PinnedBuffer:
     """Pinned bytes, their copy on the device, and an event behind the work that reads that."""
 
     def __init__(self) -> None:
         self.pinned = torch.empty(0, dtype=torch.uint8, device="cpu")
         self.sent: Tensor | None = None
-        self.done = new_event()
+        self.done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call] # takes no core while it is waited for
 
 
 class Uploads:
@@ -37,38 +32,25 @@ class Uploads:
     overwrites a copy on the device is read by a network whose output nobody waits for.
     """
 
-    def __init__(
-        self, device: torch.device, *, buffers: int = _BUFFERS, most_bytes: int = _MOST_BYTES
-    ) -> None:
-        self._device, self._most_bytes = device, most_bytes
-        self._copies = _stream_of_copies(torch.empty(0, device=device).device)
+    def __init__(self, device: torch.device, *, buffers: int = _BUFFERS, limit: int = _MOST_BYTES) -> None:
+        self._device, self._limit = device, limit
         self.buffers = deque(PinnedBuffer() for _ in range(buffers))
-
-    def event(self) -> torch.cuda.Event:
-        """An event behind all work that the network's stream has been given."""
-        event = new_event()
-        event.record(torch.cuda.current_stream(self._device))
-        return event
 
     def send(self, images: Sequence[Tensor]) -> Iterator[Tensor]:
         """The images on the device in order, as stacks (n, ...) of neighbors of one shape.
 
         What reads a stack must be issued before the next one is requested, by this call or a later one.
         """
-        part: list[Tensor] = []
-        size = 0
-        for image in images:
-            needed = image.nbytes + _ALIGNMENT
-            if part and size + needed > self._most_bytes:
-                yield from self._send(part)
-                part, size = [], 0
-            part.append(image)
-            size += needed
-        if part:
-            yield from self._send(part)
+        start = size = 0
+        for end, image in enumerate(images):
+            size += image.nbytes + _ALIGNMENT
+            if size > self._limit and end > start:
+                yield from self._send(images[start:end])
+                start, size = end, image.nbytes + _ALIGNMENT
+        yield from self._send(images[start:])
 
     def _send(self, images: Sequence[Tensor]) -> Iterator[Tensor]:
-        if images[0].nbytes > self._most_bytes:  # the only one
+        if images[0].nbytes > self._limit:  # the only one
             yield images[0][None].to(self._device)
             return
         network = torch.cuda.current_stream(self._device)
@@ -77,27 +59,21 @@ class Uploads:
         buffer = self.buffers[-1]
         buffer.done.synchronize()
         buffer.sent = None
-        groups = [list(group) for _, group in groupby(images, lambda image: (image.shape, image.dtype))]
-        starts, total = [], 0
-        for group in groups:
-            starts.append(total)
-            total += -(-len(group) * group[0].nbytes // _ALIGNMENT) * _ALIGNMENT
+        groups, total = [], 0
+        for _, group in groupby(images, lambda image: (image.shape, image.dtype)):
+            groups.append((total, list(group)))
+            total += -(-sum(image.nbytes for image in groups[-1][1]) // _ALIGNMENT) * _ALIGNMENT
         if total > len(buffer.pinned):
             buffer.pinned = torch.empty(total, dtype=torch.uint8, device="cpu", pin_memory=True)
-        for start, group in zip(starts, groups, strict=True):
-            for place, image in zip(_stack_at(buffer.pinned, start, group), group, strict=True):
+        for start, members in groups:
+            for place, image in zip(_stack_at(buffer.pinned, start, members), members, strict=True):
                 place.copy_(image)
-        with torch.cuda.stream(self._copies):
+        copies = _stream_of_copies(network.device)
+        with torch.cuda.stream(copies):
             buffer.sent = buffer.pinned[:total].to(self._device, non_blocking=True)
-        network.wait_stream(self._copies)
-        for start, group in zip(starts, groups, strict=True):
-            yield _stack_at(buffer.sent, start, group)
-
-
-@cache
-def _stream_of_copies(device: torch.device) -> torch.cuda.Stream:
-    """One for all, since torch keeps freed memory apart for each stream; `device` has a number."""
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        network.wait_stream(copies)
+        for start, members in groups:
+            yield _stack_at(buffer.sent, start, members)
 
 
 def _stack_at(memory: Tensor, start: int, images: Sequence[Tensor]) -> Tensor:
@@ -108,3 +84,9 @@ def _stack_at(memory: Tensor, start: int, images: Sequence[Tensor]) -> Tensor:
     flat = memory[start : start + len(images) * first.nbytes].view(first.dtype)
     stack = flat.view(len(images), *shape)
     return stack.permute(0, 3, 1, 2) if channels_last else stack
+
+
+@cache
+def _stream_of_copies(device: torch.device) -> torch.cuda.Stream:
+    """One for all of a device, since torch keeps freed memory apart for each stream."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

@@ -246,14 +246,10 @@ def open_array_file(path: Path, name: str) -> ArrayFileSource:
             raise DataError(text, code="array-pickle", path=name)
         _check_layout(header.shape, str(header.dtype), name)
         if header.fortran:
-            text = (
-                f"{name} is in Fortran order, which is not read image by image; save np.ascontiguousarray(x)"
-            )
+            text = f"{name} is in Fortran order, not read image by image; save np.ascontiguousarray(x)"
             raise DataError(text, code="array-shape", path=name)
         if header.total_bytes != size or math.prod(header.shape[1:]) > _IMAGE_BYTES_MAX:
-            raise ValueError(
-                f"shape {header.shape} declares {header.total_bytes:,} bytes, and it has {size:,}"
-            )
+            raise ValueError(f"shape {header.shape} declares {header.total_bytes:,} bytes, not {size:,}")
     return ArrayFileSource(name, path, header.shape, header.size, state)
 
 
@@ -343,9 +339,7 @@ def _check_header(file: IO[bytes], file_bytes: int, check: Callable[[Header], No
     if header.dtype.hasobject:
         raise ValueError(f"it {_OBJECTS}")
     if header.total_bytes > file_bytes:
-        raise ValueError(
-            f"shape {header.shape} needs {header.total_bytes:,} bytes, and it has {file_bytes:,}"
-        )
+        raise ValueError(f"shape {header.shape} declares {header.total_bytes:,} bytes, not {file_bytes:,}")
 
 
 # --- statistics -----------------------------------------------------------------------------------------------------

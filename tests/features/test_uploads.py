@@ -39,7 +39,7 @@ def test_a_buffer_is_filled_again_after_an_event_behind_the_work_on_its_images(r
             super().synchronize()
 
     monkeypatch.setattr(torch.cuda, "Event", Watched)
-    uploads = Uploads(torch.device("cuda"), buffers=2, most_bytes=300)
+    uploads = Uploads(torch.device("cuda"), buffers=2, limit=300)
     batches = [[torch.from_numpy(each) for each in random_images(rng, 2 + number % 3)] for number in range(9)]
     batches[5] = [image.float() for image in batches[5]]
     stacks = (stack for batch in batches for stack in uploads.send(batch))
