@@ -26,7 +26,8 @@ from genpr.neighbors.distance import pieces_of
 from genpr.neighbors.engine import Tiles, Workers, plain_arithmetic
 
 # Coordinates up to this many bytes per set are kept; more are computed again whenever a tile needs them.
-_KEPT_BYTES = 192 * 2**20
+_KEPT_BYTES = 48 * 2**20
+_CPU_PASSED, _GPU_PASSED = 2**16, 2**25  # elements that a CPU core's cache holds, or that are worth a kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +79,20 @@ class View:
         if self.augmented is not None:
             return self.augmented[rows]
         out = torch.empty(len(rows), self.width + 2, dtype=torch.float32, device=self.features.device)
-        for piece in pieces_of(self.features, len(rows)):
-            torch.sub(self.features[rows[piece]], self.center, out=out[piece, :-2])
-        out[:, :-2] *= self.scale
-        out[:, :-2][self.slack[rows].isinf()] = 0
+        elements = _CPU_PASSED if out.device.type == "cpu" else _GPU_PASSED
+        count = max(1, min(len(rows), elements // self.width))
+        chosen = self.features.new_empty(
+            count, self.width
+        )  # reused: fresh memory costs more than the arithmetic
+        moved = out.new_empty(count, self.width)
+        for start in range(0, len(rows), count):
+            part = rows[start : start + count]
+            torch.index_select(self.features, 0, part, out=chosen[: len(part)])
+            torch.sub(chosen[: len(part)], self.center, out=moved[: len(part)])
+            torch.mul(moved[: len(part)], self.scale, out=out[start : start + count, :-2])
+        too_far = self.slack[rows].isinf()
+        if too_far.any():
+            out[:, :-2][too_far] = 0
         out[:, -2], out[:, -1] = -self.half_floors[rows], 1
         return out
 
