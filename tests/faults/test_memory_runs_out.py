@@ -7,11 +7,8 @@ from raising import raising
 
 import genpr
 from genpr.errors import ResourceError
-from genpr.evaluation import reference
-from genpr.features import source_features as embedding
 from genpr.features.custom import wrap_extractor
 from genpr.features.embed import embed_source
-from genpr.features.options import EmbedOptions
 from genpr.images.source import open_source
 from genpr.neighbors.engine import Engine, Tiles
 from genpr.neighbors.index import ViewSearch
@@ -140,61 +137,39 @@ def test_tiles_that_cannot_be_had_are_made_smaller(rng, monkeypatch):
 
 
 @pytest.fixture
-def full_gpu(monkeypatch):
-    """A GPU that "auto" chooses, and that has no memory for some of the work; what it does is done on the CPU."""
-    resolve, load, embed = embedding.resolve_device, embedding.load_joint, embedding.Embedder.embed
-    on_cpu = embedding.Embedder(EmbedOptions(device="cpu"))
-    full, refused = set(), []
-
-    def check(embedder, work):
-        if embedder.device.type == "cuda" and work in full:
-            refused.append(work)
-            raise ERRORS["cuda"]
-
-    def checked_embed(self, **given):
-        check(self, f"embed {given['role']}")
-        return embed(self, **given)
-
-    class Fitted(reference.FittedMetrics):
-        def __init__(self, plan, real, embedder, **rest):
-            check(embedder, "fit")
-            self.where = embedder
-            super().__init__(plan, real, on_cpu, **rest)
-
-        def score(self, fake, given):
-            check(self.where, "score")
-            return super().score(fake, given)
-
-    def fill(work):
-        gpu = {"auto": torch.device("cuda"), "cuda": torch.device("cuda")}
-        monkeypatch.setattr(embedding, "resolve_device", lambda on: gpu.get(on) or resolve(on))
-        monkeypatch.setattr(
-            embedding, "load_joint", lambda names, device, **rest: load(names, device="cpu", **rest)
-        )
-        monkeypatch.setattr(embedding.Embedder, "embed", checked_embed)
-        monkeypatch.setattr(reference, "FittedMetrics", Fitted)
-        full.add(work)
-        return refused
-
-    return fill
+def full_gpu(gpu):
+    """Takes the memory of the GPU away."""
+    if gpu is None:
+        pytest.skip("a real GPU has more memory than these features need")
+    genpr.precision_recall(np.eye(5), np.eye(5), k=1, device="cuda")  # the GPU is tried before
+    return lambda: setattr(gpu, "limit", 0)
 
 
-@pytest.mark.parametrize("work", ["embed real", "embed fake", "fit", "score"])
-def test_where_a_gpu_has_too_little_memory_the_cpu_goes_on(sides, full_gpu, work):
-    plain = genpr.score(*sides, device="cpu", **OPTIONS)
-    refused = full_gpu(work)
-    evaluator = genpr.Evaluator(sides[0], device="auto", **OPTIONS)
-    found, again = evaluator.score(sides[1]), evaluator.score(sides[1])
-    assert counts(found) == counts(again) == counts(plain)
-    for result in (found, again):
-        (notice,) = (item for item in result.notices if item.code == "oom-cpu")
-        what = f"for {work.split()[1]} images" if work.startswith("embed") else "for the metrics"
-        assert notice.message == f"cuda had too little memory {what}; the CPU did it instead"
-    assert refused == [work] * (2 if work == "embed fake" else 1), "what moved to the CPU stays there"
-    assert "oom-cpu" not in {item.code for item in plain.notices}
+@pytest.mark.gpu
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("has_features", [False, True])
+def test_where_a_gpu_has_too_little_memory_the_cpu_goes_on(sides, full_gpu, is_late, has_features):
+    given = np.random.default_rng(0).normal(size=(2, 200, 9)).astype(np.float32) if has_features else sides
+    options = {**OPTIONS, "extractor": None} if has_features else OPTIONS
+    plain = genpr.score(*given, device="cpu", **options)
+    if not is_late:
+        full_gpu()
+    evaluator = genpr.Evaluator(given[0], device="auto", **options)
+    if is_late:
+        assert counts(evaluator.score(given[1])) == counts(plain)
+        full_gpu()
+    for result in [evaluator.score(given[1]) for _ in range(2)]:
+        assert counts(result) == counts(plain)
+        told = [item.message for item in result.notices if item.code == "oom-cpu"]
+        what = "for the metrics" if has_features else f"for {'fake' if is_late else 'real'} images"
+        assert f"cuda had too little memory {what}; the CPU did it instead" in told
 
 
+@pytest.mark.gpu
 def test_who_insists_on_a_gpu_gets_an_error(sides, full_gpu):
-    full_gpu("embed real")
-    with raising(ResourceError, "oom"):
-        genpr.score(*sides, device="cuda", **OPTIONS)
+    full_gpu()
+    for function in (genpr.score, genpr.precision_recall, genpr.frechet_distance):
+        options = OPTIONS if function is genpr.score else {}
+        given = sides if function is genpr.score else np.eye(300)[None].repeat(2, axis=0)
+        with raising(ResourceError, "oom"):
+            function(*given, device="cuda", **options)

@@ -1,0 +1,91 @@
+"""Calls of the public functions on small data: each with options that name a device, and a folder."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import torch
+
+import genpr
+from genpr.demo import ShapesGenerator
+from genpr.integrations.callback import GenprCallback
+from genpr.metrics.copy_detection import copy_detection
+from genpr.metrics.frechet import Gaussian, frechet_infinity
+from genpr.metrics.kernel import cmmd
+from genpr.metrics.modes import modes_of
+from genpr.metrics.witnessed import witnessed
+
+RNG = np.random.default_rng(0)
+REAL, FAKE = RNG.normal(5, 0.05, (2, 160, 16)).astype(np.float32)  # too many to be compared directly
+SHARES = FAKE / FAKE.sum(1, keepdims=True)
+IMAGES = torch.from_numpy(RNG.integers(0, 256, (12, 3, 16, 16), dtype=np.uint8))
+
+
+def of_manifold(on, folder):
+    genpr.KNNManifold.fit(REAL, k=3, **on).save(folder / "m.safetensors")
+    found = genpr.KNNManifold.load(folder / "m.safetensors", **on)
+    return found.count(FAKE), found.contains(FAKE), found.realism(FAKE), found.rarity(FAKE), found.radii
+
+
+@functools.cache
+def _metric(device):
+    from genpr.integrations.torchmetrics import PrecisionRecallDensityCoverage
+
+    return PrecisionRecallDensityCoverage(extractor="pixels", k=3, device=device)
+
+
+def of_metric(on, _folder):
+    metric = _metric(on["device"])
+    metric.reset()
+    metric.update(IMAGES, real=True)
+    metric.update(IMAGES.flip(0), real=False)
+    return metric.compute()
+
+
+def of_truncations(on, _folder):
+    drawn = genpr.Sampler.of(ShapesGenerator(), n=20, **on)
+    evaluator = genpr.Evaluator(drawn.images(1.0), extractor="pixels", k=3, **on)
+    return genpr.truncation_sweep(ShapesGenerator(), evaluator, [0.5], n=12, **on).points[0].values
+
+
+def of_score(*sides, **options):
+    def values(on, _folder):
+        metrics = genpr.score(*sides, k=3, **on, **options).metrics
+        return {name: (each.value, each.interval, each.null) for name, each in metrics.items()}
+
+    return values
+
+
+def fields_of(record):
+    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+
+
+PUBLIC = {
+    "callback": lambda *_: GenprCallback(IMAGES, lambda model: [model], extractor="pixels")(0, IMAGES),
+    "cmmd": lambda on, _: cmmd(REAL, FAKE, **on),
+    "copies": lambda on, _: fields_of(copy_detection(FAKE, REAL, **on)),
+    "curve": lambda on, _: fields_of(genpr.pr_curve(REAL, FAKE, **on)),
+    "embed": lambda on, _: genpr.embed(IMAGES, genpr.load_extractor("pixels", **on)),
+    "evidence": lambda on, _: genpr.Evaluator(REAL, k=3, **on).evidence(FAKE).fake,
+    "extractor": lambda on, _: genpr.load_extractor("gabor", **on)(IMAGES),
+    "frechet": lambda on, _: genpr.frechet_distance(Gaussian.of(REAL, **on), FAKE, **on),
+    "frechet infinity": lambda on, _: frechet_infinity(REAL.repeat(5, 0), FAKE.repeat(5, 0), **on),
+    "generator": lambda on, _: genpr.load_generator("genpr.demo:ShapesGenerator", **on).spec,
+    "held out": of_score(REAL[:80], FAKE, held_out=REAL[80:], metrics=["precision", "c_t"]),
+    "images": of_score(IMAGES, IMAGES.split(5), extractor="gabor"),
+    "inception": lambda on, _: genpr.inception_score(SHARES, splits=2, **on),
+    "kernel": lambda on, _: genpr.kernel_distance(REAL, FAKE, subsets=2, subset_size=20, **on),
+    "manifold": of_manifold,
+    "metrics": lambda on, _: genpr.manifold_metrics(REAL, FAKE, k=3, **on),
+    "modes": lambda on, _: str(modes_of(REAL, FAKE, clusters=3, **on)),
+    "moments": lambda on, _: genpr.frechet_distance(Gaussian.from_moments(REAL[0], np.eye(16)), FAKE, **on),
+    "precision": lambda on, _: genpr.precision_recall(REAL, FAKE, k=3, **on),
+    "probabilistic": lambda on, _: genpr.probabilistic_precision_recall(REAL, FAKE, **on),
+    "ranking": lambda on, _: dict(genpr.ranking_metrics((FAKE, REAL), range(160), ks=[1], **on)),
+    "sampler": lambda on, _: [*genpr.Sampler.of(ShapesGenerator(), n=4, **on).images(0.7)],
+    "score": of_score(REAL, FAKE, metrics=["precision", "clipped_density", "witnessed_fidelity", "p_recall"]),
+    "sweep": of_truncations,
+    "torchmetrics": of_metric,
+    "vendi": lambda on, _: genpr.vendi_score(REAL, **on),
+    "witnessed": lambda on, _: witnessed(REAL, FAKE, **on),
+}

@@ -1,0 +1,46 @@
+"""Public functions on a GPU and on the CPU: counts, radii and decisions have equal bits, distances are equal to 1e-6."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from public_calls import FAKE, PUBLIC, REAL, fields_of, of_score
+
+pytestmark = pytest.mark.gpu
+# Sums in another order; all others are of counts, or of sums in one order.
+ROUNDED = {"cmmd", "extractor", "frechet", "frechet infinity", "images", "inception", "kernel", "moments"}
+ROUNDED |= {"probabilistic", "score", "vendi"}
+
+
+def plain(value):
+    """Nested lists of numbers and texts."""
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return value.tolist()
+    if dataclasses.is_dataclass(value):
+        return plain(fields_of(value))
+    if isinstance(value, dict):
+        return [plain([*item]) for item in value.items()]
+    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def numbers(value):
+    for each in value if isinstance(value, list) else [value]:
+        yield from numbers(each) if isinstance(each, list) else [each]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_gpu_finds_what_the_cpu_finds(name, tmp_path):
+    on_cpu, on_gpu = (plain(PUBLIC[name]({"device": device}, tmp_path)) for device in ("cpu", "cuda"))
+    if name not in ROUNDED:
+        assert repr(on_gpu) == repr(on_cpu)
+    for one, other in zip(numbers(on_gpu), numbers(on_cpu), strict=True):
+        assert one == (pytest.approx(other, rel=1e-6, nan_ok=True) if isinstance(other, float) else other)
+
+
+def test_sums_that_depend_on_the_shape_change_no_interval(gpu, tmp_path):
+    if gpu is not None:
+        gpu.by_shape = True
+    call = of_score(REAL, FAKE, metrics=["precision", "recall", "density", "coverage"])
+    on_cpu, on_gpu = (call({"device": device}, tmp_path) for device in ("cpu", "cuda"))
+    assert on_gpu == on_cpu
