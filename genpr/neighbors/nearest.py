@@ -489,6 +489,7 @@ def _ranks(rows: Tensor) -> Tensor:
 
 
 _ROWS, _COLUMNS = 512, 4096  # per product
+_FEW_ELEMENTS, _LEAST_WIDTH = 2**26, 64  # that a GPU compares sooner than it starts a search
 
 
 def longer_lists(
@@ -496,6 +497,10 @@ def longer_lists(
 ) -> NeighborLists:
     """The `length` nearest others of `rows` (r,), or all others if there are not as many."""
     x, length = points.features, min(length, len(points) - 1)
+    if x.device.type != "cpu" and len(rows) * len(x) * max(x.shape[1], _LEAST_WIDTH) <= _FEW_ELEMENTS:
+        every = all_near_sq_distances(x[rows], x, engine).scatter_(1, rows[:, None], torch.inf)
+        every, order = every.sort(dim=1, stable=True)
+        return NeighborLists(order[:, :length], every[:, :length])
     asked = points.beside(x[rows])
     blocks = torch.split(torch.arange(len(rows), device=rows.device), _ROWS)
     found = workers.map_shared(

@@ -71,7 +71,7 @@ class ReplicateBalls:
     start: Tensor  # (n,) int64, the first entry of each row
     last: Tensor  # (n,) int64, its last
     longest: int  # most entries of a row but for the last
-    sq: Tensor  # (e,) float64, ascending within a row
+    sq_before: Tensor  # (e,) float64, of the entry before, ascending within a row
     # by k, (e, w) int64: the halves in which fewer than k of the row's entries before this one belong to the
     # half, and the row itself does
     bits: Mapping[int, Tensor]
@@ -122,11 +122,10 @@ class ReplicateBalls:
             of_k = torch.cat([run.reach[ball.k] for run in runs], dim=1)[:, place]
             radii = torch.cat([run.sq_radii[ball.k] for run in runs])[place] if ball.clipped else None
             reaches[ball] = _reach(ball, of_k, radii, halves)
-        sq = torch.cat([run.sq for run in runs])
+        sq_before = torch.cat([run.sq for run in runs]).roll(1)
         near = ListedPairs(*(torch.cat(part) for part in zip(*(run.near for run in runs), strict=True)))
-        return cls(
-            halves, (last - size + 1)[place], last[place], int(size.max()) - 1, sq, bits, reaches, near
-        )
+        start, longest = last - size + 1, int(size.max()) - 1
+        return cls(halves, start[place], last[place], longest, sq_before, bits, reaches, near)
 
     def entries(self, rows: Tensor, near: Tensor, *, strict: bool) -> Tensor:
         """The entry of `rows` (p,) whose bits tell which of their balls hold something at `near` (p,) float64.
@@ -138,8 +137,7 @@ class ReplicateBalls:
         step = 1 << self.longest.bit_length()
         while step:
             ahead = torch.minimum(place + step, last)
-            before = self.sq.index_select(0, (ahead - 1).clamp_(min=0))
-            place = torch.where(nearer(before, near), ahead, place)
+            place = torch.where(nearer(self.sq_before.index_select(0, ahead), near), ahead, place)
             step //= 2
         return place
 

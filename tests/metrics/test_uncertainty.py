@@ -10,10 +10,12 @@ from scipy.spatial.distance import cdist
 
 from genpr.errors import UsageError
 from genpr.metrics.neighbor_metrics import Replicates
+from genpr.metrics.real_manifold import ENGINE
 from genpr.metrics.registry import BALLS
 from genpr.metrics.uncertainty import Resampled, difference, interval_of, lower_part, standard_error
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
+from genpr.neighbors.engine import ONE_PROCESS
 from genpr.neighbors.index import Frame
 from genpr.neighbors.search import visit
 
@@ -24,16 +26,17 @@ KS |= {"density": 4, "symmetric_precision": 2, "precision_cover": 2, "recall_cov
 COUNT = 6
 
 
-def sides_of(real: NDArray, fake: NDArray):
-    frame = Frame.around(torch.from_numpy(real))
-    placed = [frame.place(torch.from_numpy(features)) for features in (real, fake)]
+def sides_of(real: NDArray, fake: NDArray, device: str = "cpu"):
+    sets = [torch.from_numpy(features).to(device) for features in (real, fake)]
+    placed = list(map(Frame.around(sets[0]).place, sets))
     return tuple((points, Neighborhood.of(points, [Ball(1)], keep=64).lists) for points in placed)
 
 
-def values_of(real: NDArray, fake: NDArray, ks=KS, **options) -> dict[str, torch.Tensor]:
-    sides = sides_of(real, fake)
+def values_of(real: NDArray, fake: NDArray, ks=KS, device="cpu", **options) -> dict[str, torch.Tensor]:
+    sides = sides_of(real, fake, device)
     halves = Replicates(*sides, ks, **{"replicates": COUNT, "seed": 2, **options})
-    visit(sides[0][0], sides[1][0], [halves.visitor])
+    if halves.visitors:
+        visit(sides[0][0], sides[1][0], halves.visitors)
     return halves.values()
 
 
@@ -93,6 +96,20 @@ def test_agreement_elsewhere_gives_the_binomial_interval():
     assert (interval.low, interval.high) == pytest.approx((exact.low, exact.high))
     density = interval_of(2.0, torch.full((100,), 2.0), n=50, upper=None)
     assert density.low < 2.0 < density.high
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("ties", "engine"), [("closed", ONE_PROCESS), ("strict", ONE_PROCESS), ("closed", ENGINE)]
+)
+def test_replicates_on_a_gpu_are_those_of_the_cpu(rng, gpu, ties, engine):
+    if gpu is not None:
+        gpu.by_shape = True
+    real = rng.normal(5, 0.05, (70, 6)).astype(np.float32)
+    fake = np.concatenate([real[:20], real[:12], rng.normal(5, 0.05, (40, 6)).astype(np.float32)])
+    options = {"ties": ties, "engine": engine}
+    expected, found = (values_of(real, fake, device=each, **options) for each in ("cpu", "cuda"))
+    assert all(found[name].tolist() == replicates.tolist() for name, replicates in expected.items())
 
 
 def score(value: float, replicates: torch.Tensor, **changed) -> Resampled:

@@ -5,10 +5,11 @@ import oracle
 import pytest
 import torch
 from numpy.typing import NDArray
-from placements import ENGINES, SEARCH_KINDS, place
+from placements import ENGINES, SEARCH_KINDS, all_pairs, place, sq_distances
 from scipy import stats
 from torch import Tensor
 
+from genpr.neighbors import halves as halves_module
 from genpr.neighbors import nearest, resample
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, sq_radii_of
@@ -16,6 +17,7 @@ from genpr.neighbors.engine import ONE_PROCESS, Engine, Workers
 from genpr.neighbors.halves import Halves, Hits, counted, others_for, packed, unpacked
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import longer_lists as search_again
+from genpr.neighbors.nearest import near_sq_distances
 from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
 from genpr.neighbors.search import Pairs, visit
 
@@ -39,9 +41,16 @@ def whole_numbers(rng: np.random.Generator, n: int, d: int, spread: int = 6, cen
 
 def resampled(points: Placed, *, stream: int, listed: int = 64, count: int = COUNT) -> ResampledSet:
     lists = Neighborhood.of(points, [Ball(1)], keep=listed).lists
-    return ResampledSet(
-        points, lists, Halves.drawn(len(points), seed=5, stream=stream, count=count, device=CPU)
-    )
+    halves = Halves.drawn(len(points), seed=5, stream=stream, count=count, device=points.device)
+    return ResampledSet(points, lists, halves)
+
+
+def both_sides(features, listed: int, count: int, device: str) -> list[ResampledSet]:
+    x, y = place(*(torch.as_tensor(each).to(device) for each in features))
+    return [
+        resampled(x, stream=0, listed=listed, count=count),
+        resampled(y, stream=1, listed=listed, count=count),
+    ]
 
 
 def replicate_counts(
@@ -170,6 +179,59 @@ def test_tiles_and_threads_change_nothing(rng, monkeypatch):
     for engine in (Engine(7, 64), Engine(40, 9)):
         after = replicate_counts(*sides, [*ASKED[::5], *OWN[::5]], engine=engine)
         assert all((before[each] == after[each]).all() for each in before)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("listed", "count", "budget"), [(64, COUNT, 2**28), (6, 70, 2**18)])
+def test_a_gpu_counts_every_half_as_if_it_were_alone(rng, gpu, monkeypatch, listed, count, budget):
+    if gpu is not None:
+        gpu.by_shape = True
+    for module in (resample, halves_module):
+        monkeypatch.setattr(module, "tile_budget", lambda _device: budget)
+    sets = whole_numbers(rng, 61, 4), whole_numbers(rng, 80, 4, 5)
+    for features, asked in ((sets, [*ASKED[::3], *OWN[::3]]), ((sets[0], sets[0][:50]), ASKED[1::5])):
+        found, of_cpu = (
+            replicate_counts(*sides, asked)
+            for sides in (both_sides(features, listed, count, each) for each in ("cuda", "cpu"))
+        )
+        assert all(of_cpu[each].tolist() == found[each].tolist() for each in asked)
+
+
+@pytest.mark.gpu
+def test_a_gpu_counts_many_portions_in_few_operations(rng, gpu):
+    sides = both_sides((whole_numbers(rng, 90, 4), whole_numbers(rng, 90, 4)), 24, 100, "cuda")
+    i, j = all_pairs(90, 90)
+    sq = sq_distances(sides[0].points.features.cpu(), sides[1].points.features.cpu()).double()
+    pairs = Pairs(*(part.cuda() for part in (i, j, sq.flatten(), sq.flatten())))
+    asked = [
+        Asked("real", Ball(3), "others"),
+        Asked("fake", Ball(3), "others"),
+        Asked("real", Ball(5), "pairs"),
+    ]
+    if gpu is not None:
+        gpu.reset()
+    counter = ReplicateCounter(*sides, asked)
+    for part in range(30):
+        counter.look(pairs.part(slice(270 * part, 270 * part + 270)))
+    found = counter.counts()
+    if gpu is not None:  # a search of every portion by itself takes ten times as many
+        assert gpu.kernels < 600
+        assert gpu.synchronizations.total() < 25
+    assert_counts(*both_sides([side.points.features.cpu() for side in sides], 24, 100, "cpu"), found)
+
+
+@pytest.mark.gpu
+def test_a_distance_on_a_gpu_is_the_same_among_few_and_among_many(rng, gpu):
+    if gpu is not None:
+        gpu.by_shape = True
+    x = torch.from_numpy(rng.normal(5, 0.05, (60, 37)).astype(np.float32)).cuda()
+    i, j = (each.cuda() for each in all_pairs(60, 60))
+    among_many = near_sq_distances(x, x, i, j, ONE_PROCESS).view(60, 60)
+    assert torch.equal(among_many, among_many.T)
+    among_few = [
+        near_sq_distances(x, x, i[row : row + 1], j[row : row + 1], ONE_PROCESS) for row in range(40)
+    ]
+    assert torch.equal(torch.cat(among_few), among_many.flatten()[:40])
 
 
 def test_what_bounds_settle_needs_no_distance(rng, noted):
