@@ -139,7 +139,7 @@ def frechet_infinity(
     distances = []
     for size in sizes:
         rows = torch.from_numpy(np.sort(rng.choice(m, size, replace=False)))  # sorted: disks like it
-        distances.append(_distance(real_half, _half_of_rows(checked, rows, where)))
+        distances.append(_distance(real_half, _half_of_rows(checked, rows.to(checked.device), where)))
     x, y = 1 / sizes, np.array(distances)
     slope = ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
     return float(y.mean() - slope * x.mean())

@@ -27,7 +27,7 @@ from genpr.validation import (
     entry_point,
 )
 
-_DRAWN_AT_ONCE = 2**20  # indices
+_DRAWN_AT_ONCE = 2**14  # indices; a GPU computes while the next are drawn
 _CMMD_SIGMA = 10.0
 SUBSET_SIZE = 1000  # of Bińkowski et al. 2018, and of everyone since
 _CMMD_SCALE = 1000.0
