@@ -4,6 +4,7 @@ import dataclasses
 import functools
 
 import numpy as np
+import pytest
 import torch
 
 import genpr
@@ -29,6 +30,7 @@ def of_manifold(on, folder):
 
 @functools.cache
 def _metric(device):
+    pytest.importorskip("torchmetrics")
     from genpr.integrations.torchmetrics import PrecisionRecallDensityCoverage
 
     return PrecisionRecallDensityCoverage(extractor="pixels", k=3, device=device)

@@ -1,0 +1,35 @@
+"""Hides what a machine with torch, timm, scikit-learn and pytest may lack: `pytest -p bare_machine`, or run it as `genpr`."""
+
+import importlib.metadata
+from importlib.machinery import PathFinder
+
+_DISTRIBUTIONS = {
+    "faiss": "faiss-cpu",
+    "open_clip": "open_clip_torch",
+    "pytorch_fid": "pytorch-fid",
+    "torch_fidelity": "torch-fidelity",
+    "cleanfid": "clean-fid",
+    "axe_playwright_python": "axe-playwright-python",
+    **{name: name for name in ("prdc", "piq", "torchmetrics", "lightning", "playwright", "html5lib")},
+    **{name: name for name in ("pyarrow", "datasets", "transformers", "ftfy", "pandas", "psutil")},
+}
+_find_spec, _distribution = PathFinder.find_spec, importlib.metadata.distribution
+
+
+def _found(name, path=None, target=None):
+    return None if name.partition(".")[0] in _DISTRIBUTIONS else _find_spec(name, path, target)
+
+
+def _installed(name):
+    if name in _DISTRIBUTIONS.values():
+        raise importlib.metadata.PackageNotFoundError(name)
+    return _distribution(name)
+
+
+PathFinder.find_spec = staticmethod(_found)
+importlib.metadata.distribution = _installed
+
+if __name__ == "__main__":
+    from genpr.__main__ import main
+
+    main()
