@@ -190,7 +190,9 @@ def embedding(_: int, images: int, *extractors: str) -> Rows:
         folder.mkdir()
         make_images(folder, count=images, size=256)
         for name in extractors:
-            embed = genpr_embed(name, write_random_weights(name, weights), device="cuda", batch_size=64)
+            embed = genpr_embed(
+                name, write_random_weights(name, weights), device="cuda", batch_size=min(64, images)
+            )
             torch.cuda.reset_peak_memory_stats()
             rate = images / timed(lambda embed=embed: embed(folder), repeats=3)
             peak = torch.cuda.max_memory_allocated() / 1e9
