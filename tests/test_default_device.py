@@ -11,19 +11,12 @@ import genpr
 from genpr.integrations.callback import GenprCallback
 
 
-@pytest.fixture
-def default_device():
-    yield torch.set_default_device
-    torch.set_default_device(None)
-
-
 @pytest.mark.parametrize("name", PUBLIC)
-def test_the_default_device_changes_no_result(default_device, name, tmp_path):
+def test_the_default_device_changes_no_result(name, tmp_path):
     plain = PUBLIC[name]({"device": "cpu"}, tmp_path)
-    default_device("meta")
-    found = PUBLIC[name]({"device": "cpu"}, tmp_path)
-    assert torch.empty(0).is_meta
-    default_device(None)
+    with torch.device("meta"):  # what `torch.set_default_device` does, with an end
+        found = PUBLIC[name]({"device": "cpu"}, tmp_path)
+        assert torch.empty(0).is_meta
     assert repr(found) == repr(plain)
 
 
@@ -45,10 +38,10 @@ class Seeing:
             yield IMAGES
 
 
-def test_code_of_the_user_sees_the_default_device(default_device):
-    default_device("meta")
+def test_code_of_the_user_sees_the_default_device():
     user = Seeing()
-    genpr.embed(user.draw(), user)
-    GenprCallback(IMAGES, lambda _model: user.draw(), extractor="pixels")(0, None)
+    with torch.device("meta"):
+        genpr.embed(user.draw(), user)
+        GenprCallback(IMAGES, lambda _model: user.draw(), extractor="pixels")(0, None)
     assert {*user.seen} == {"meta"}
     assert len(user.seen) > 6

@@ -7,7 +7,6 @@ from torch import Tensor
 from genpr.features.custom import extractor_info
 from genpr.features.networks.weight_free import GaborExtractor
 from genpr.features.resize import torch_antialias
-from genpr.runtime import state_guard
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +89,6 @@ def test_changes_that_matter_move_features_more_than_a_shift_by_a_pixel(extracto
 @pytest.mark.gpu
 def test_cuda_agrees(extractor):
     images = natural_noise(64)
-    with state_guard():
-        on_cuda = GaborExtractor("cuda")(images)
+    on_cuda = GaborExtractor("cuda")(images)  # torch allows TF32 in convolutions, 1e-3 off
     assert on_cuda.device.type == "cuda"
     torch.testing.assert_close(on_cuda.cpu(), extractor(images), rtol=1e-4, atol=1e-4)
