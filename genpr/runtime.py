@@ -13,7 +13,7 @@ import re
 import stat
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -331,7 +331,8 @@ def _change(restored: ExitStack, owner: object, name: str, value: object) -> Non
     """Set an attribute that some versions of torch lack, until `restored` closes."""
     before = getattr(owner, name, None)
     if before is not None:
-        split_k = getattr(owner, f"{name}_split_k", None)  # the second half of what the attribute takes
+        # The second half of what the attribute takes:
+        split_k = getattr(owner, f"{name}_split_k", None) if name.endswith("reduction") else None
         restored.callback(setattr, owner, name, before if split_k is None else (before, split_k))
         setattr(owner, name, value)
 
@@ -344,25 +345,47 @@ def _make_products_plain(restored: ExitStack) -> None:
     """
     import torch
 
+    families, single = _precisions()
+    for owner in families:
+        _change(restored, owner, "fp32_precision", "none")
+    for owner in single:
+        restored.callback(setattr, owner, "fp32_precision", owner.fp32_precision)
+    _take_advice()
+    switch = _cudnn_switch()
+    for owner in single:
+        owner.fp32_precision = "ieee"
+    if switch is None:
+        switch = _cudnn_switch() is not False  # it is told now if it is off
+    restored.callback(setattr, torch.backends.cudnn, "allow_tf32", switch)
+    # Of products only the one name of their precision can be put back: "medium" means bfloat16 on CPUs, too.
+    restored.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+    torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("highest")
+    for owner in single:
+        owner.fp32_precision = "ieee"  # the switches have just changed it
+
+
+def _cudnn_switch() -> bool | None:
+    """Whether cuDNN may use TF32 by its switch, None where torch refuses to tell."""
+    import torch
+
+    try:
+        return bool(torch.backends.cudnn.allow_tf32)
+    except RuntimeError:
+        return None
+
+
+@cache
+def _precisions() -> tuple[list[Any], list[Any]]:
+    """Where torch keeps precisions of all operations or a backend's, and of single ones; nowhere before 2.9."""
+    import torch
+
     backends: Any = torch.backends
     both = (backends.cudnn, backends.mkldnn)
     single = [getattr(owner, name, None) for owner in both for name in ("matmul", "conv", "rnn")]
-    for owner in (backends, *both):
-        _change(restored, owner, "fp32_precision", "none")
-    for owner in (backends.cuda.matmul, *single):
-        _change(restored, owner, "fp32_precision", "ieee")
-    _take_advice()
-    try:
-        switch = backends.cudnn.allow_tf32
-    except RuntimeError:  # it is not what the precisions are now
-        switch = True
-    restored.callback(setattr, backends.cudnn, "allow_tf32", switch)
-    # Of products only the one name of their precision can be put back: "medium" means bfloat16 on CPUs, too.
-    restored.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
-    backends.cudnn.allow_tf32 = False
-    torch.set_float32_matmul_precision("highest")
-    for owner in (backends.cuda.matmul, *single):  # as the switches have just changed them
-        _change(restored, owner, "fp32_precision", "ieee")
+    groups = [backends, *both], [backends.cuda.matmul, *single]
+    families, operations = ([each for each in group if hasattr(each, "fp32_precision")] for group in groups)
+    return families, operations
 
 
 @cache
@@ -370,7 +393,7 @@ def _take_advice() -> None:
     """Let torch 2.9 and later advise once against the switches, which others may use, where nobody hears it."""
     import torch
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), suppress(RuntimeError):  # of a precision that torch refuses to tell
         warnings.simplefilter("ignore")
         torch.set_float32_matmul_precision(torch.get_float32_matmul_precision())
 

@@ -61,7 +61,7 @@ USERS = {
     "split sums": {REDUCTIONS[2]: (False, False)},
     "all": dict.fromkeys(FAMILIES, "tf32"),
     "products": {"cuda.matmul.fp32_precision": "tf32", "mkldnn.matmul.fp32_precision": "bf16"},
-    "convolutions": {"cudnn.conv.fp32_precision": "ieee", "mkldnn.conv.fp32_precision": "tf32"},
+    "convolutions": dict.fromkeys(["cudnn.conv.fp32_precision", "cudnn.rnn.fp32_precision"], "ieee"),
 }
 
 
