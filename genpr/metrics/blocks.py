@@ -24,13 +24,20 @@ def held_on(features: Tensor, device: torch.device) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocks:
-    """The rows, or those at the indices `rows`, in order as blocks (`step`, d) of float64 on `device`, made when asked for."""
+    """The rows, or those at the indices `rows`, in order as blocks (b, d) of float64 on `device`, made when asked for."""
 
     features: Tensor
     device: torch.device
-    step: int
-    rows: Tensor | None = None
+    rows: Tensor | None = None  # on the device of the features
+    is_tile: bool = False  # whether a block is a side of a tile of all pairs
     is_unit: bool = False  # whether each row is divided by its norm
+
+    @property
+    def step(self) -> int:
+        """Rows of each block but the last."""
+        most = _TILE_ROWS if self.device.type == "cpu" else 2 * _TILE_ROWS
+        step = max(1, _BLOCK_ELEMENTS // self.features.shape[1])
+        return min(step, most) if self.is_tile else step
 
     def __len__(self) -> int:
         return -(-len(self.features if self.rows is None else self.rows) // self.step)
@@ -51,32 +58,17 @@ class Blocks:
         return list(self) if is_kept else self
 
 
-def double_blocks(
-    features: Tensor,
-    device: torch.device,
-    *,
-    rows: Tensor | None = None,
-    is_tile: bool = False,
-    is_unit: bool = False,
-) -> Blocks:
-    """`Blocks` as large as memory allows, or a side of a tile of all pairs."""
-    step = max(1, _BLOCK_ELEMENTS // features.shape[1])
-    if is_tile:
-        step = min(step, _TILE_ROWS if device.type == "cpu" else 2 * _TILE_ROWS)
-    return Blocks(features, device, step, None if rows is None else rows.to(features.device), is_unit)
-
-
 def mean_of(features: Tensor, device: torch.device | str = "cpu", *, rows: Tensor | None = None) -> Tensor:
     """Mean (d,) float64 of the rows, or of those at the indices `rows`."""
     total = torch.zeros(features.shape[1], dtype=torch.float64, device=device)
-    for block in double_blocks(features, total.device, rows=rows):
+    for block in Blocks(features, total.device, rows=rows):
         total += block.sum(dim=0)
     return total / (len(features) if rows is None else len(rows))
 
 
 def check_no_zero_rows(features: Tensor, name: str) -> None:
     """Refuse rows that have no direction ("zero-row")."""
-    zero = torch.cat([(block == 0).all(dim=1) for block in double_blocks(features, features.device)])
+    zero = torch.cat([(block == 0).all(dim=1) for block in Blocks(features, features.device)])
     if zero.any():
         raise FeatureError(
             f"row {int(zero.nonzero()[0])} of {name} (counted from 0) is all zeros and has no direction to normalize; was "

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.blocks import check_no_zero_rows, double_blocks, held_on
+from genpr.metrics.blocks import Blocks, check_no_zero_rows, held_on
 from genpr.validation import Features, check_count, check_features, check_two_rows, choose_device, entry_point
 
 _BLOCK_ELEMENTS = 2**22
@@ -161,7 +161,7 @@ def vendi_score(features: Features, *, device: str | torch.device = "auto") -> f
     checked = held_on(checked, where)
     check_no_zero_rows(checked, "features")
     n, d = checked.shape
-    blocks = double_blocks(checked, where, is_unit=True)
+    blocks = Blocks(checked, where, is_unit=True)
     if n <= d:
         rows = torch.cat(list(blocks))
         return _effective_number(torch.linalg.eigvalsh(rows @ rows.T / n))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError
-from genpr.metrics.blocks import double_blocks, held_on, mean_of
+from genpr.metrics.blocks import Blocks, held_on, mean_of
 from genpr.validation import (
     Features,
     check_features,
@@ -185,7 +185,7 @@ def _half_of_rows(features: Tensor, rows: Tensor | None, device: torch.device) -
     n = len(features) if rows is None else len(rows)
     if n > features.shape[1]:
         return _half(_moments(features, rows, device), device)
-    held = torch.cat(list(double_blocks(features, device, rows=rows)))  # no larger than a covariance
+    held = torch.cat(list(Blocks(features, device, rows=rows)))  # no larger than a covariance
     mean = held.mean(dim=0)
     factor = (held - mean).div_((n - 1) ** 0.5)
     return _Half(mean, factor.square().sum(), factor)
@@ -195,7 +195,7 @@ def _moments(features: Tensor, rows: Tensor | None, device: torch.device) -> Gau
     n, d = len(features) if rows is None else len(rows), features.shape[1]
     mean = mean_of(features, device, rows=rows)
     scatter = torch.zeros(d, d, dtype=torch.float64, device=device)
-    for block in double_blocks(features, device, rows=rows):
+    for block in Blocks(features, device, rows=rows):
         centered = block - mean
         scatter.addmm_(centered.T, centered)
     return Gaussian(mean, (scatter + scatter.T) / (2 * (n - 1)), n)

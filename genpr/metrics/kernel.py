@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.metrics.blocks import Blocks, check_no_zero_rows, double_blocks, held_on
+from genpr.metrics.blocks import Blocks, check_no_zero_rows, held_on
 from genpr.validation import (
     Features,
     check_count,
@@ -90,12 +90,12 @@ def kernel_distance(
     check_count(seed, "seed", least=0, most=2**32 - 1)
     real, fake, where = _checked_pair(real, fake, device)
     size = min(size, len(real), len(fake))
-    drawn = _drawn_rows((len(real), len(fake)), size, count, seed, real.device)
+    drawn = _drawn_rows((len(real), len(fake)), size, count, seed, where)
     kernel = partial(_cubic, d=real.shape[1])
     sums = torch.empty(count, 4, dtype=torch.float64, device=where)
     for i, (real_rows, fake_rows) in enumerate(drawn):
-        reals = double_blocks(real, where, rows=real_rows, is_tile=True).kept()
-        fakes = double_blocks(fake, where, rows=fake_rows, is_tile=True).kept()
+        reals = Blocks(real, where, real_rows.to(real.device), is_tile=True).kept()
+        fakes = Blocks(fake, where, fake_rows.to(fake.device), is_tile=True).kept()
         sums[i] = _subset_sums(reals, fakes, kernel)
     among_reals, among_fakes, diagonals, across = sums.cpu().unbind(dim=1)
     within = among_reals + among_fakes - diagonals
@@ -115,8 +115,8 @@ def cmmd(real: Features, fake: Features, *, device: str | torch.device = "auto")
     check_no_zero_rows(real, "real")
     check_no_zero_rows(fake, "fake")
     n, m = len(real), len(fake)
-    reals = double_blocks(real, where, is_tile=True, is_unit=True).kept()
-    fakes = double_blocks(fake, where, is_tile=True, is_unit=True).kept()
+    reals = Blocks(real, where, is_tile=True, is_unit=True).kept()
+    fakes = Blocks(fake, where, is_tile=True, is_unit=True).kept()
     among_reals = float(_own_pair_sum(reals, _gaussian_less_one)) / n**2
     among_fakes = float(_own_pair_sum(fakes, _gaussian_less_one)) / m**2
     across = float(_pair_sum(reals, fakes, _gaussian_less_one)) / (n * m)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.blocks import double_blocks, mean_of
+from genpr.metrics.blocks import Blocks, mean_of
 from genpr.metrics.real_manifold import ENGINE, PairProgress, tally
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
@@ -412,7 +412,7 @@ def nearest_centers(
 ) -> tuple[Tensor, Tensor]:
     """Cluster of each of the features (n, d), or of `rows`, and squared distance to its center, which is relative to `mean`."""
     labels, distances = [torch.empty(0, dtype=torch.int64)], [mean[:0]]
-    for block in double_blocks(features, mean.device, rows=rows):
+    for block in Blocks(features, mean.device, rows=rows):
         moved = block - mean
         sq = moved.square().sum(dim=1, keepdim=True) + centers.square().sum(dim=1) - 2 * moved @ centers.T
         distance, label = sq.min(dim=1)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from genpr.metrics.blocks import double_blocks
+from genpr.metrics.blocks import Blocks
 from genpr.metrics.real_manifold import ENGINE, checked_pair
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
@@ -98,9 +98,9 @@ def _log_outside(
     with plain_arithmetic(x.device):
         center = Frame.around(x).center.double()
         row = 0
-        for block in double_blocks(x, x.device, is_tile=True):
+        for block in Blocks(x, x.device, is_tile=True):
             rows, column = block - center, 0
-            for columns in double_blocks(y, y.device, is_tile=True):
+            for columns in Blocks(y, y.device, is_tile=True):
                 sq = _sq_distances(rows, columns - center, x, y, row, column)
                 of_fakes[column : column + len(columns)] += _log_share(sq, real_radius).sum(dim=0)
                 of_reals[row : row + len(rows)] += _log_share(sq, fake_radius).sum(dim=1)

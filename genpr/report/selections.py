@@ -16,7 +16,7 @@ from genpr.evaluation.labels import Label
 from genpr.evaluation.modes import FoundModes
 from genpr.evaluation.per_image import PerImageScores
 from genpr.metrics.ball_metrics import coverage, precision
-from genpr.metrics.blocks import double_blocks
+from genpr.metrics.blocks import Blocks
 from genpr.metrics.modes import LEAST_IMAGES, modes_of
 from genpr.report.page import Gallery, ImageRef, Picture, Role
 from genpr.report.text import capital, percent, shown
@@ -96,7 +96,7 @@ def repeats(features: Tensor) -> list[list[int]]:
     """Rows that are equal, in groups: the largest first, equally large ones by their first row."""
     groups: dict[bytes, list[int]] = defaultdict(list)
     row = 0
-    for block in double_blocks(features, torch.device("cpu")):
+    for block in Blocks(features, torch.device("cpu")):
         for each in block.numpy() + 0.0:  # so that -0 is 0
             groups[hashlib.blake2b(each.tobytes(), digest_size=16).digest()].append(row)
             row += 1
