@@ -31,11 +31,11 @@ _IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
 def genpr_embed(extractor: str, weights: Path | None, *, device: str, batch_size: int) -> Embed:
     """`genpr.embed`, which keeps no cache."""
-    loaded = _load_genpr(extractor, weights, device)
+    loaded = load_genpr(extractor, weights, device)
     return lambda folder: genpr.embed(folder, loaded, batch_size=batch_size).numpy()
 
 
-def _load_genpr(extractor: str, weights: Path | None, device: str) -> FeatureExtractor:
+def load_genpr(extractor: str, weights: Path | None, device: str) -> FeatureExtractor:
     """As `genpr.load_extractor`, which would refuse weights that are not the published ones."""
     if weights is None:
         return genpr.load_extractor(extractor, device=device)

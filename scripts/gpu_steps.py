@@ -23,8 +23,9 @@ from genpr.notices import collect_notices
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from _extractor_images import make_images
-from _extractor_tools import genpr_embed
+from _extractor_tools import load_genpr
 from _extractor_weights import write_random_weights
+from bench_embedding import rates
 
 CUDA = torch.device("cuda")
 Rows: TypeAlias = Iterator[tuple[bool, dict[str, Any]]]
@@ -184,19 +185,18 @@ def _outcome(real: np.ndarray, fake: np.ndarray, device: str, expected: dict[str
 
 
 def embedding(_: int, images: int, *extractors: str) -> Rows:
-    """Images per second from PNG files to features, with random weights."""
+    """Images per second from PNG files to features, and of its parts alone, with random weights."""
     with tempfile.TemporaryDirectory() as scratch:
         folder, weights = Path(scratch) / "images", Path(scratch)
         folder.mkdir()
         make_images(folder, count=images, size=256)
         for name in extractors:
-            embed = genpr_embed(
-                name, write_random_weights(name, weights), device="cuda", batch_size=min(64, images)
-            )
+            extractor = load_genpr(name, write_random_weights(name, weights), "cuda")
             torch.cuda.reset_peak_memory_stats()
-            rate = images / timed(lambda embed=embed: embed(folder), repeats=3)
+            found = rates(extractor, folder, batch_size=min(64, images), rounds=2)
             peak = torch.cuda.max_memory_allocated() / 1e9
-            yield True, {"extractor": name, "images/s": round(rate, 1), "peak GB": round(peak, 2)}
+            shown = {f"{part}, images/s": round(rate, 1) for part, rate in found.items()}
+            yield True, {"extractor": name, **shown, "peak GB": round(peak, 2)}
 
 
 def main(step: str, answer: str, d: str, rows: str, *more: str) -> int:

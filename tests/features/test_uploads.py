@@ -51,7 +51,7 @@ def test_a_buffer_is_filled_again_after_an_event_behind_the_work_on_its_images(r
                 assert buffer.done.known >= held.get(buffer, -1)
             filled[buffer] = buffer.pinned.clone()
         held[uploads.buffers[-1]] = issued = number
-    assert len(held) == 2
+    assert all(0 < len(each.pinned) <= 300 for each in held)
     assert issued == 26
 
 
