@@ -19,7 +19,7 @@ from PIL import Image
 
 import genpr
 from genpr.features.embed import ForwardPass, read_ahead
-from genpr.features.extractor import FeatureExtractor, prepare_batch
+from genpr.features.extractor import FeatureExtractor, PreparingExtractor, prepare_batch
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 from genpr.runtime import resolve_device, state_guard, usable_cores
@@ -52,7 +52,8 @@ def rates(extractor: FeatureExtractor, folder: Path, *, batch_size: int, rounds:
 
     run: Any = getattr(extractor, "forward", extractor)
     with state_guard(), torch.inference_mode():
-        prepared = prepare_batch(extractor, batch).to(device) if hasattr(extractor, "prepare") else batch
+        prepared = prepare_batch(extractor, batch) if isinstance(extractor, PreparingExtractor) else batch
+        prepared = prepared.to(device)
         return {
             "decode": len(pixels) / _best(decode, rounds),
             "network": passes * batch_size / _best(network, rounds),
