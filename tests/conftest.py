@@ -77,6 +77,7 @@ def gpu(request: pytest.FixtureRequest, _has_gpu: bool) -> "Iterator[PracticeDev
         with practice_device() as device:
             yield device
         assert not device.refusals
+        assert not [line for name, line in device.synchronizations if "CPU indices" in name]
 
 
 @pytest.fixture

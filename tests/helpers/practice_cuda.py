@@ -8,7 +8,8 @@ Inside the block torch reports one GPU. `.to("cuda")`, `.cuda()` and factories g
 whose `.device` is `cuda:0`. `python tests/helpers/practice_cuda.py SCRIPT [ARGUMENTS]` runs a script so and prints the report.
 
 It raises where CUDA raises: operands on two devices, `.numpy()` of a device tensor, a generator of the other device, types
-without a CUDA kernel, shapes that `torch._int_mm` refuses, and memory beyond `limit` bytes. It differs from the CPU where
+without a CUDA kernel, shapes that `torch._int_mm` refuses, and memory beyond `limit` bytes. It also refuses products of int32, which overflow in
+indices of large matrices. It differs from the CPU where
 CUDA may: float32 products are rounded to TF32 where torch's settings allow it, sums and products are added in another order
 (`reorder`), and sums of fewer than 16 rows in yet another (`by_shape`). It counts kernels, synchronizations by line of
 genpr, copies between host and device, the peak of memory, kernels that are not deterministic on CUDA, and estimates the
@@ -27,6 +28,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn, Self
 from unittest.mock import patch
 
@@ -36,46 +38,37 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 DEVICE = torch.device("cuda", 0)
 _PACKAGE, _TORCH = str(Path(__file__).resolve().parents[2] / "genpr"), str(Path(torch.__file__).parent)
-_aten = torch.ops.aten
 _lock = threading.RLock()
-_CpuGenerator = torch.Generator
-_Line = tuple[str, str]
-"""An operation, and the line of genpr that asked for it."""
 
 
 @dataclass
 class PracticeDevice:
     """Settings of the practice GPU, and what was counted since it was made or reset."""
 
-    limit: int = 8 * 2**30
-    """Bytes of its memory."""
-    reorder: bool = True
-    """Whether float32 and float64 sums and products are added in another order than on the CPU."""
-    by_shape: bool = False
-    """Whether this is so only for matrices of fewer than 16 rows, as a reduction on CUDA depends on the shape."""
-    by_line: bool = False
-    """Whether kernels and time are counted for each line of genpr, which is slow."""
+    limit: int = 8 * 2**30  # bytes of its memory
+    reorder: bool = True  # add float sums and products in another order than the CPU
+    by_shape: bool = (
+        False  # sums of rows: only those of fewer than 16 rows, as a reduction on CUDA depends on the shape
+    )
+    by_line: bool = False  # count kernels and time of each line of genpr, which is slow
     kernels: int = 0
     seconds: float = 0.0
     bytes_now: int = 0
     peak_bytes: int = 0
-    synchronizations: Counter[_Line] = field(default_factory=Counter)
-    nondeterministic: Counter[_Line] = field(default_factory=Counter)
-    copies: Counter[str] = field(default_factory=Counter)
+    synchronizations: Counter[tuple[str, str]] = field(default_factory=Counter)  # by operation and line
+    nondeterministic: Counter[tuple[str, str]] = field(default_factory=Counter)
+    copies: Counter[str] = field(default_factory=Counter)  # "to device" and "to host"
     copied_bytes: Counter[str] = field(default_factory=Counter)
     kernels_of_line: Counter[str] = field(default_factory=Counter)
     seconds_of_line: Counter[str] = field(default_factory=Counter)
-    refusals: list[str] = field(default_factory=list)
-    """Texts of the errors that it raised, other than of memory."""
+    refusals: list[str] = field(default_factory=list)  # errors that it raised, other than of memory
 
     def reset(self) -> None:
         """Count from zero."""
         self.kernels, self.seconds, self.peak_bytes = 0, 0.0, self.bytes_now
-        for counts in (self.synchronizations, self.nondeterministic, self.copies, self.copied_bytes):
-            counts.clear()
-        self.kernels_of_line.clear()
-        self.seconds_of_line.clear()
-        self.refusals.clear()
+        for each in vars(self).values():
+            if isinstance(each, Counter | list):
+                each.clear()
 
     def report(self, most: int = 20) -> str:
         """What was counted, the lines of genpr with the highest counts first."""
@@ -127,13 +120,12 @@ class PracticeTensor(torch.Tensor):
     values: Tensor
     __torch_function__ = torch._C._disabled_torch_function_impl
 
-    @staticmethod
     def __new__(cls, values: Tensor) -> Self:
-        if torch.is_inference_mode_enabled():  # a wrapper made there could not be detached later
-            with torch.inference_mode(False):
-                return cls.__new__(cls, values)
         layout = {"strides": values.stride(), "storage_offset": values.storage_offset()}
-        made = Tensor._make_wrapper_subclass(cls, values.shape, **layout, dtype=values.dtype, device=DEVICE)
+        with torch.inference_mode(False):  # a wrapper made in inference mode could not be detached later
+            made = Tensor._make_wrapper_subclass(
+                cls, values.shape, **layout, dtype=values.dtype, device=DEVICE
+            )
         made.values = values
         _account(values.untyped_storage())
         return made
@@ -148,12 +140,6 @@ class PracticeTensor(torch.Tensor):
 
     def __deepcopy__(self, memo: dict[int, object]) -> object:
         return memo.setdefault(id(self), self.detach().clone().requires_grad_(self.requires_grad))
-
-    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
-        return PracticeTensor, (self.values.detach(),)
-
-    def data_ptr(self) -> int:
-        return self.values.data_ptr()
 
     def numpy(self, *, force: bool = False) -> object:
         if force:
@@ -240,18 +226,12 @@ def _check_devices(func: Any, name: str, args: Any, tensors: list[Tensor]) -> No
     _refuse(RuntimeError(f"Expected all tensors of {name} on the same device, but found cuda:0 and cpu"))
 
 
-def _check_generators(values: list[object], on_device: bool) -> None:
-    for each in values:
-        if isinstance(each, _CpuGenerator):
-            seed = _CpuGenerator.initial_seed(each)  # torch passes a new object on, with the same seed
-            if (seed >> 48 == _MARK >> 48) != on_device:
-                _refuse(RuntimeError("Expected a generator of the same device as the tensor"))
-
-
 def _check_types(name: str, tensors: list[Tensor]) -> None:
     dtype = next((x.dtype for x in tensors if isinstance(x, PracticeTensor)), None)
     if dtype in _NO_KERNEL.get(name, ()):
         _refuse(RuntimeError(f"{name!r} is not implemented on CUDA for {dtype}"))
+    if name in {"mul", "mul_", "floor_divide"} and dtype == torch.int32:
+        _refuse(OverflowError("the index of an element of a large matrix needs int64"))
 
 
 def _check_int_mm(left: Tensor, right: Tensor) -> None:
@@ -356,7 +336,7 @@ def _count_copy(name: str, args: Any, kwargs: Any, to_device: bool) -> bool:
     """Count a copy between host and device, or say that it is none."""
     target, source = (None, args[0]) if name == "_to_copy" else args[:2]
     from_device = isinstance(source, PracticeTensor)
-    if from_device == (isinstance(target, PracticeTensor) if name == "copy_" else to_device):
+    if from_device == to_device:
         return False
     host = target if from_device else source  # torch itself pins the memory of a new tensor
     is_asynchronous = kwargs.get("non_blocking") or args[2:3] == (True,)
@@ -454,7 +434,10 @@ def _dispatch(func: Any, args: Any, kwargs: Any) -> Any:
     if (is_there or to_device) and _is_composite(func):  # in inference mode torch does not take them apart
         with PracticeMode():
             return func.decompose(*args, **kwargs)
-    _check_generators(leaves, to_device)
+    if to_device and any(isinstance(x, torch.Generator) for x in leaves):
+        _refuse(RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'"))
+    if name == "copy_":
+        to_device = isinstance(args[0], PracticeTensor)
     is_pinned = kwargs.pop("pin_memory", None)
     if not is_there and not to_device:
         made = func(*args, **kwargs)
@@ -500,39 +483,6 @@ def _as_device_tensors(func: Any, name: str, args: Any, kwargs: Any, out: Any) -
 
 # torch.cuda
 
-_MARK = 0x5A5A << 48
-
-
-class PracticeGenerator(torch.Generator):
-    """A generator of the practice GPU, known by its seed; it draws other numbers than the CPU's."""
-
-    def __new__(cls) -> Self:
-        return super().__new__(cls, "cpu")
-
-    def __init__(self) -> None:
-        self.manual_seed(67280421310721)
-
-    def manual_seed(self, seed: int) -> Self:
-        super().manual_seed((seed & 0xFFFFFFFFFFFF) | _MARK)
-        return self
-
-    def initial_seed(self) -> int:
-        return super().initial_seed() & 0xFFFFFFFFFFFF
-
-    @property
-    def device(self) -> torch.device:
-        return DEVICE
-
-
-class _GeneratorType(type(torch.Generator)):
-    """Of `torch.Generator` while the practice GPU is there."""
-
-    def __call__(cls, device: Any = "cpu") -> torch.Generator:
-        return PracticeGenerator() if torch.device(device).type == "cuda" else _CpuGenerator(device)
-
-    def __instancecheck__(cls, one: object) -> bool:
-        return isinstance(one, _CpuGenerator)
-
 
 class _InOrder:
     """A stream, an event or a device guard: everything is done at once and in order."""
@@ -551,41 +501,35 @@ class _InOrder:
     def synchronize(self) -> None:
         _device.synchronize("stream or event")
 
-    def record_event(self, *_: object) -> Self:
-        return self
-
-    def elapsed_time(self, *_: object) -> float:
-        return 1.0
-
     def query(self) -> bool:
         return True
 
-    record = wait = wait_event = wait_stream = __exit__
-
-
-class _Properties:
-    name, major, minor, multi_processor_count, warp_size = "Practice GPU", 9, 0, 132, 32
-    total_memory, L2_cache_size = 8 * 2**30, 60 * 2**20
+    record = record_event = wait = wait_event = wait_stream = __exit__
 
 
 def _of_torch_cuda() -> dict[str, object]:
     """What torch.cuda holds while the practice GPU is there."""
-    generator = PracticeGenerator()
-
-    def reset_peak(*_: object) -> None:
-        _device.peak_bytes = _device.bytes_now
+    properties = SimpleNamespace(
+        name="Practice GPU", major=9, minor=0, total_memory=8 * 2**30, uuid="practice"
+    )
 
     def answers(value: object) -> Callable[..., object]:
         return lambda *_, **__: value
 
+    def reset_peak(*_: object) -> None:
+        _device.peak_bytes = _device.bytes_now
+
     constants = {
-        **dict.fromkeys(("_lazy_init", "init", "set_device", "empty_cache")),
+        **dict.fromkeys(
+            ("_lazy_init", "init", "set_device", "empty_cache", "manual_seed", "manual_seed_all")
+        ),
         **dict.fromkeys(("is_available", "is_initialized", "is_bf16_supported"), True),
+        **dict.fromkeys(("get_rng_state", "set_rng_state"), torch.empty(0)),
         "device_count": 1,
         "current_device": 0,
-        "get_device_name": _Properties.name,
+        "get_device_name": properties.name,
         "get_device_capability": (9, 0),
-        "get_device_properties": _Properties,
+        "get_device_properties": properties,
     }
     in_order = ("Stream", "Event", "current_stream", "default_stream", "stream", "device")
     return {
@@ -597,12 +541,6 @@ def _of_torch_cuda() -> dict[str, object]:
         "reset_peak_memory_stats": reset_peak,
         "mem_get_info": lambda *_: (max(0, _device.limit - _device.bytes_now), _device.limit),
         "synchronize": lambda *_: _device.synchronize("synchronize"),
-        "default_generators": (generator,),
-        "manual_seed": lambda seed: generator.manual_seed(seed),
-        "manual_seed_all": lambda seed: generator.manual_seed(seed),
-        "get_rng_state": lambda *_: generator.get_state(),
-        "set_rng_state": lambda state, *_: generator.set_state(state),
-        "get_rng_state_all": lambda: [generator.get_state()],
     }
 
 
@@ -621,7 +559,6 @@ def practice_device(**settings: Any) -> Iterator[PracticeDevice]:
     with ExitStack() as stack:
         stack.enter_context(patch.multiple(torch.cuda, **_of_torch_cuda()))
         stack.enter_context(patch.multiple(Tensor, pin_memory=_pin, is_pinned=_is_pinned))
-        stack.enter_context(patch.object(torch, "Generator", _GeneratorType("Generator", (object,), {})))
         stack.enter_context(patch.object(threading.Thread, "run", run_with_mode))
         stack.callback(torch._C._set_only_lift_cpu_tensors, lifts)
         torch._C._set_only_lift_cpu_tensors(True)
