@@ -14,12 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from genpr.memory import tile_budget
-
 _WORD = 64
 _GATHER = 0x0102040810204080  # times eight bytes of 0 or 1: they become the bits of the highest byte, the first the lowest
 _FEW = 16  # rows that are counted one by one
-_BYTES_PER_BIT = 16  # of words that a GPU unpacks
 _HALVES_OF_A_ROW, _ONE_SHORT_ROW_OF = 50, 100
 
 
@@ -79,11 +76,6 @@ def unpacked(bits: Tensor) -> Tensor:
     return (octets >> place).bitwise_and_(1).view(torch.bool).flatten(-2)
 
 
-def _parts(bits: Tensor) -> tuple[Tensor, ...]:
-    """Parts of (p, w) on a GPU that are unpacked in little memory."""
-    return torch.split(bits, max(1, tile_budget(bits.device) // (_WORD * _BYTES_PER_BIT * bits.shape[1])))
-
-
 def counted(bits: Tensor) -> Tensor:
     """How many of `bits` (p, w) int64 are set in each place: (64 w,) int64.
 
@@ -91,7 +83,7 @@ def counted(bits: Tensor) -> Tensor:
     places at a time (Harley and Seal, in Warren, "Hacker's Delight"). A GPU adds them one by one, in few operations.
     """
     if bits.device.type != "cpu":
-        return torch.stack([unpacked(part).sum(dim=0) for part in _parts(bits)]).sum(dim=0)
+        return unpacked(bits).sum(dim=0)
     parts, weights, weight = [bits[:0]], list[int](), 1
     while len(bits):
         carries = [bits[:0]]
@@ -127,7 +119,10 @@ class Hits:
         do not depend on which is taken. A GPU counts all mentions at once.
         """
         if bits.device.type != "cpu":
-            self._add_at_once(rows, bits)
+            met = torch.zeros(len(self._taken), _WORD * bits.shape[1], dtype=torch.int32, device=bits.device)
+            met.index_add_(0, rows, unpacked(bits).int())
+            self.merge(torch.stack([packed(met > t) for t in range(len(self.planes))]))
+            self._settled = (self.planes[-1] == -1).all(dim=1)
             return
         touched = rows
         while True:
@@ -142,16 +137,6 @@ class Hits:
             self._take(rows[at], bits.index_select(0, at))
             rows, bits = rows[later], bits.index_select(0, later)
         self._settled[touched] = (self.planes[-1].index_select(0, touched) == -1).all(dim=1)
-
-    def _add_at_once(self, rows: Tensor, bits: Tensor) -> None:
-        n, width = self.planes.shape[1], bits.shape[1] * _WORD
-        met = torch.zeros(n, width, dtype=torch.int32, device=bits.device)
-        start = 0
-        for part in _parts(bits):
-            met.index_add_(0, rows[start : start + len(part)], unpacked(part).int())
-            start += len(part)
-        self.merge(torch.stack([packed(met > t) for t in range(len(self.planes))]))
-        self._settled = (self.planes[-1] == -1).all(dim=1)
 
     def _take(self, rows: Tensor, bits: Tensor) -> None:
         """Distinct rows."""

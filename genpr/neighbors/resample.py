@@ -341,15 +341,12 @@ class Found:
 
 _LISTED = 2**16  # pairs of a set with itself per piece of work
 _MASSES, _PARTS = 2**16, 16  # pairs of a portion, and in how many parts more than that are taken
-_GPU_PAIRS, _BYTES_PER_PAIR = (
-    2**20,
-    256,
-)  # that wait on a GPU until they are worth the launches, if memory allows
+_BYTES_PER_PAIR = 512  # of those that a GPU counts at once
 
 
 def _at_once(few: int, device: torch.device) -> int:
     """Pairs per piece of work: `few` on a CPU."""
-    return few if device.type == "cpu" else max(few, min(_GPU_PAIRS, tile_budget(device) // _BYTES_PER_PAIR))
+    return few if device.type == "cpu" else tile_budget(device) // _BYTES_PER_PAIR
 
 
 def _places(mask: Tensor) -> Tensor | slice:
@@ -398,9 +395,10 @@ class ReplicateCounter:
             self._count_waiting()
 
     def _count_waiting(self) -> None:
-        pairs = Pairs.joined(self._waiting, self._real.device)
+        pairs, most = Pairs.joined(self._waiting, self._real.device), _at_once(0, self._real.device)
         self._waiting.clear()
-        self._count(pairs)
+        for start in range(0, len(pairs), most):
+            self._count(pairs.part(slice(start, start + most)))
 
     def _count(self, pairs: Pairs) -> None:
         owners = pairs.i, pairs.j
