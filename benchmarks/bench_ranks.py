@@ -1,6 +1,13 @@
 """What 1, 2 and 4 processes need for one score on this machine, each kind of work by itself.
 
     python benchmarks/bench_ranks.py --rows 20000 --images 4096 --out ranks.jsonl
+    python benchmarks/bench_ranks.py --rows 200000 --dim 256 --kinds gather one-by-one
+    python benchmarks/bench_ranks.py --rows 3200 --dim 65536 --kinds manifold sharded
+
+`gather` brings the rows of one side, of which each rank has a part, to all ranks; in `one-by-one` each rank in turn sends its
+part to all, as genpr did before. `manifold` computes precision, recall, density and coverage with all rows of both sides
+on every rank, `sharded` with a part of them on each. `peak_gb_of_one` includes `gb_before`: Python, libraries and, but for
+`sharded` and the gathers, all features.
 
 Every process that takes part is counted: seconds of the clock, and of processors over all ranks, which tell what sharing
 costs where there are no more cores to share. Results of all runs must be the same to the bit.
@@ -18,13 +25,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import torch
 from _machine import describe_machine
 
+import genpr
+from genpr.distributed import Communicator
+
 _SHAPE = 64, 64, 3
+_KINDS = "embed", "score", "gather", "one-by-one", "manifold", "sharded"
 
 
 def features(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
@@ -38,28 +51,69 @@ def features(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     return sides[0].astype(np.float32), sides[1].astype(np.float32)
 
 
-def work(kind: str, args: argparse.Namespace) -> dict[str, object]:
-    """One rank: seconds of the clock and of its processor, and a hash of what it found."""
-    import torch
+_BLOCK = 100  # rows of one seed
 
-    import genpr
 
-    pixels = np.random.default_rng(0).integers(0, 256, (args.images, *_SHAPE), dtype=np.uint8)
-    sides = features(args.rows, args.dim) if kind == "score" else ()
-    with genpr.all_ranks() as communicator:  # which chooses the GPU
-        extractor = genpr.load_extractor(args.extractor, device=args.device) if kind == "embed" else None
-        communicator.all_gather_object("ready")
-        started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
-        if extractor is not None:
-            found = genpr.embed(pixels, extractor).numpy().tobytes()
-        else:
+def some_features(first: int, last: int, dim: int, side: int) -> np.ndarray:
+    """Rows `first` to `last` of a side, the same for any division."""
+    blocks = [
+        np.random.default_rng([side, number]).normal(0.1 * side, 1.0, (_BLOCK, dim)).astype(np.float32)
+        for number in range(first // _BLOCK, -(-last // _BLOCK))
+    ]
+    start = first // _BLOCK * _BLOCK
+    return np.concatenate([*blocks, np.empty((0, dim), np.float32)])[first - start : last - start]
+
+
+def prepared(kind: str, args: argparse.Namespace, communicator: Communicator) -> Callable[[], bytes]:
+    """The work of one rank, which gives the bytes that all ranks must agree on."""
+    if kind == "embed":
+        pixels = np.random.default_rng(0).integers(0, 256, (args.images, *_SHAPE), dtype=np.uint8)
+        extractor = genpr.load_extractor(args.extractor, device=args.device)
+        return lambda: genpr.embed(pixels, extractor).numpy().tobytes()
+    if kind == "score":
+        sides = features(args.rows, args.dim)
+
+        def score() -> bytes:
             record = genpr.score(*sides, device=args.device).to_dict()
             del record["seconds"]
-            found = json.dumps(record, sort_keys=True).encode()
+            return json.dumps(record, sort_keys=True).encode()
+
+        return score
+    parts = 1 if kind == "manifold" else communicator.size
+    place = 0 if kind == "manifold" else communicator.rank
+    own = args.rows * place // parts, args.rows * (place + 1) // parts
+    if kind in {"manifold", "sharded"}:
+        real, fake = (some_features(*own, args.dim, side) for side in range(2))
+        return lambda: json.dumps(
+            genpr.manifold_metrics(real, fake, device=args.device, sharded=kind == "sharded")
+        ).encode()
+    rows = torch.from_numpy(some_features(*own, args.dim, 0)).to(args.device)
+
+    def one_by_one() -> list[torch.Tensor]:
+        counts = communicator.all_gather_object(len(rows))
+        found = [rows if each == place else rows.new_empty(n, args.dim) for each, n in enumerate(counts)]
+        for each, part in enumerate(found):
+            for chunk in torch.split(part.view(-1), 2**24) if parts > 1 else ():
+                torch.distributed.broadcast(chunk, src=each)
+        return found
+
+    gather = one_by_one if kind == "one-by-one" else lambda: communicator.all_gather(rows)
+    return lambda: b"".join(bytes(part[::1000].cpu().numpy()) for part in gather())
+
+
+def work(kind: str, args: argparse.Namespace) -> dict[str, object]:
+    """One rank: seconds of the clock and of its processor, and a hash of what it found."""
+    with genpr.all_ranks(device=args.device) as communicator:  # which chooses the GPU
+        run = prepared(kind, args, communicator)
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        communicator.all_gather_object("ready")
+        started = time.perf_counter()
+        found = run()
         seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
         processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         own: dict[str, float | str] = {"seconds": seconds, "processor": processor, "peak_kb": after.ru_maxrss}
         own |= {"sha256": hashlib.sha256(found).hexdigest(), "threads": torch.get_num_threads()}
+        own |= {"before_kb": before.ru_maxrss}
         told = communicator.all_gather_object(own)
     assert len({each["sha256"] for each in told}) == 1
     return {
@@ -68,6 +122,7 @@ def work(kind: str, args: argparse.Namespace) -> dict[str, object]:
         "threads_per_rank": own["threads"],
         "seconds": max(each["seconds"] for each in told),
         "processor_seconds": sum(each["processor"] for each in told),
+        "gb_before": max(each["before_kb"] for each in told) / 2**20,
         "peak_gb_of_one": max(each["peak_kb"] for each in told) / 2**20,
         "sha256": own["sha256"],
     }
@@ -106,9 +161,9 @@ def main() -> None:
     parser.add_argument("--extractor", default="gabor")
     parser.add_argument("--device", default="cpu", help="cuda: each rank takes a GPU of its own.")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--kinds", nargs="+", default=["embed", "score"], choices=["embed", "score"])
+    parser.add_argument("--kinds", nargs="+", default=["embed", "score"], choices=_KINDS)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--as-rank", choices=["embed", "score"], help=argparse.SUPPRESS)
+    parser.add_argument("--as-rank", choices=_KINDS, help=argparse.SUPPRESS)
     parser.add_argument("--told", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.as_rank:

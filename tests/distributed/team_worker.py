@@ -11,12 +11,12 @@ import sys
 import time
 import traceback
 import warnings
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
 # Some imports are for the forks, which would each do them again.
-import faiss  # noqa: F401
 import numpy as np
 import scipy.special  # noqa: F401
 import torch
@@ -41,6 +41,9 @@ from genpr.features import embed
 from genpr.metrics import sharded as divided
 from genpr.neighbors import counts, engine, nearest, resample, search
 from genpr.neighbors.balls import Ball
+
+with suppress(ImportError):
+    import faiss  # noqa: F401
 
 warnings.simplefilter("error")
 BLOCK = 16  # images, instead of 2,048
@@ -144,7 +147,8 @@ def embedded(folder):
 def is_exchanged(dtype):
     """Whether gathered and rotated rows are those that the other ranks have: 0, 40 and 80, or 30, 40 and 50."""
     communicator, right = current_communicator(), []
-    for first, more in ((0, 40), (30, 10)):
+    for first, more, is_one_machine in ((0, 40, False), (30, 10, False), (30, 10, True)):
+        communicator.is_one_machine = is_one_machine
         rows = [(torch.arange(3 * (first + more * rank)) % 5).view(-1, 3).to(dtype) for rank in range(3)]
         found = communicator.all_gather(rows[communicator.rank])
         found += [communicator.rotate(rows[communicator.rank], step) for step in range(3)]
@@ -155,11 +159,12 @@ def is_exchanged(dtype):
 
 def exchanged(_folder):
     """What the ranks exchange."""
-    distributed._CHUNK = 64  # bytes
+    distributed._CHUNK = distributed._GATHERED = 64  # bytes
     communicator = current_communicator()
     mine = torch.arange(communicator.rank, dtype=torch.float64).repeat(2, 1).T  # no rows on rank 0
     whole = torch.zeros(2 * communicator.size - 1, 3, dtype=torch.int32)
     owners = [(row % communicator.size, whole[row]) for row in range(len(whole))]
+    communicator.is_one_machine = False
     for owner, part in owners:
         part += (owner + 1) * (owner == communicator.rank)
     communicator.broadcast_parts(owners)
