@@ -3,7 +3,7 @@
 A factory, `path/to/file.py:load` or `package.module:load`, takes no argument, or `device` by keyword, and returns a
 `torch.nn.Module`, which is moved to the device, or any other callable that turns uint8 (n, 3, h, w) into float32 (n, dim) and
 has an integer attribute `dim`. Optional attributes are `name`, `resize`, `thread_safe` (see `FeatureExtractor`), `prepare` and
-`forward`, which let images of mixed sizes share a batch, and `prepares_on_device` (see `PreparingExtractor`).
+`forward`, which let images of mixed sizes share a batch, `prepares_on_device` and `prepares_stacks` (see `PreparingExtractor`).
 
 Features are cached on disk if the object has an attribute `cache_key`: a text that its owner changes whenever the object
 computes other features for other reasons than its weights. The weights of a `torch.nn.Module` are part of the key.
@@ -49,6 +49,7 @@ class CustomExtractor:
         self.wrapped = wrapped
         self.thread_safe = getattr(wrapped, "thread_safe", False) is True
         self.prepares_on_device = getattr(wrapped, "prepares_on_device", False) is True
+        self.prepares_stacks = self.prepares_on_device and getattr(wrapped, "prepares_stacks", False) is True
         own: Any = wrapped
         if callable(getattr(own, "prepare", None)) and callable(getattr(own, "forward", None)):
             self.prepare: Callable[[Tensor], Tensor] = own.prepare

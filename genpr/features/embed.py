@@ -346,9 +346,7 @@ class EmbeddedImages:
             identities=bytearray(_in_order(hashes, counts, communicator).numpy()),
             flags=sum((Counter(each["flags"]) for each in records), Counter()),
             formats=sum((Counter(each["formats"]) for each in records), Counter()),
-            sizes=sum(
-                (Counter({(w, h): count for w, h, count in each["sizes"]}) for each in records), Counter()
-            ),
+            sizes=sum((Counter({(w, h): n for w, h, n in each["sizes"]}) for each in records), Counter()),
             bad={position: ImageError(text, code=code, path=path) for position, code, text, path in errors},
             n_cached=sum(each["n_cached"] for each in records),
         )
@@ -495,10 +493,8 @@ class ForwardPass:
         expected = (size, self._extractor.dim)
         if not isinstance(output, Tensor) or output.shape != expected:
             came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-            raise FeatureError(
-                f"extractor {self._extractor.name} must return {expected} numbers for this batch, but returned {came}",
-                code="feature-shape",
-            )
+            text = f"extractor {self._extractor.name} must return {expected} numbers for this batch, but returned {came}"
+            raise FeatureError(text, code="feature-shape")
         return output[: len(images)].float()
 
     def _input_of(self, images: Sequence[Tensor], size: int) -> Tensor:

@@ -78,9 +78,8 @@ def prepare_batch(extractor: PreparingExtractor, images: Tensor) -> Tensor:
 
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3 or not len(images):
         came = f"{images.dtype} {tuple(images.shape)}"
-        raise DataError(
-            f"extractor {extractor.name} needs uint8 images (n, 3, h, w), not {came}", code="image-tensor"
-        )
+        text = f"extractor {extractor.name} needs uint8 images (n, 3, h, w), not {came}"
+        raise DataError(text, code="image-tensor")
     if getattr(extractor, "prepares_stacks", False) is True:
         return extractor.prepare(images.to(getattr(extractor, "device", images.device)))
     return torch.stack([extractor.prepare(image) for image in images.cpu()])

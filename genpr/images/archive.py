@@ -98,9 +98,7 @@ def open_member(
     info = archive.getinfo(member) if isinstance(member, str) else member
     packed = max(0, min(info.compress_size, archive.start_dir - info.header_offset))
     if is_bomb(info.file_size, packed, ratio=STREAMED_RATIO if is_streamed else UNPACKED_RATIO):
-        facts = (
-            f"{info.filename} claims {info.file_size:,} bytes in {packed:,} compressed ones, like a zip bomb"
-        )
+        facts = f"{info.filename} claims {info.file_size:,} bytes in {packed:,}, like a zip bomb"
         raise DataError(f"{facts}; repack it without compression", code="zip-bomb", path=archive.filename)
     if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise NotImplementedError(f"compression method {info.compress_type}; repack it with deflate")

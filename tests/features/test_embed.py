@@ -205,7 +205,7 @@ class OnDevice:
 
     def prepare(self, image):
         self.prepared.append(image.shape)
-        return image.float().mean((1, 2), keepdim=True)
+        return image.float().mean((-2, -1), keepdim=True)
 
     def forward(self, batch):
         self.batches.append(len(batch))
@@ -226,6 +226,9 @@ def test_an_extractor_may_prepare_images_on_its_device(rng, device):
     torch.testing.assert_close(features, expected)
     assert extractor.batches == [2, 2, 2], "blocks are full although every size differs"
     assert len(extractor.prepared) == (6 if device == "cpu" else 5)  # on CUDA the last result is copied
+    extractor.prepares_stacks, extractor.prepared = True, []
+    assert torch.equal(genpr.embed(images, extractor, batch_size=5), features)
+    assert len(extractor.prepared) == (5 if device == "cpu" else 4)  # two images are of one size
     images[1][:] = images[4][:] = 255  # of which the latter is smaller
     with pytest.raises(FeatureError, match=r"NaN or infinity for \[1\]"):
         genpr.embed(images, extractor, batch_size=5)

@@ -69,9 +69,8 @@ class NetworkExtractor:
         weights: Weights | None,
         device: torch.device,
     ) -> None:
-        self.parts = tuple(
-            describe_part(name, rule, dim=dim, weights=weights) for name, dim in zip(names, dims, strict=True)
-        )
+        layers = zip(names, dims, strict=True)
+        self.parts = tuple(describe_part(name, rule, dim=dim, weights=weights) for name, dim in layers)
         self.info = joint_info(self.parts)
         self.name = self.info.name
         self.dim = self.info.dim

@@ -109,9 +109,8 @@ def published_weights(name: str) -> tuple[WeightsFile, ...]:
     if isinstance(config.url, str) and config.url:
         name = config.url.rpartition("/")[2]
         return (WeightsFile(name=f"timm--{name}", url=config.url, size=None, sha256=None, license=terms),)
-    raise UsageError(
-        f"timm publishes no weights for {model!r}; see timm.list_models(pretrained=True)", code="no-weights"
-    )
+    text = f"timm publishes no weights for {model!r}; see timm.list_models(pretrained=True)"
+    raise UsageError(text, code="no-weights")
 
 
 def _pretrained_config(model: str) -> PretrainedCfg:
