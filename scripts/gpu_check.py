@@ -106,18 +106,8 @@ def _environment(folder: Path, wheels: Path, *, practice: bool) -> dict[str, str
     paths = [ROOT]
     if found := sorted(wheels.glob("*.whl")):
         paths.append(folder / "wheels")
-        install = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "--no-index",
-            "--no-deps",
-            "--target",
-            paths[-1],
-        ]
-        subprocess.run([*install, *found], check=True)
+        pip = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target"]
+        subprocess.run([sys.executable, *pip, str(paths[-1]), *map(str, found)], check=True)
     if practice:  # in every process, as it starts
         (folder / "sitecustomize.py").write_text(PRACTICE)
         paths += [folder, ROOT / "tests" / "helpers"]
