@@ -312,12 +312,12 @@ def all_cores() -> Iterator[None]:
 
 @contextmanager
 def state_guard() -> Iterator[None]:
-    """Compute in plain IEEE float32 and deterministically, then leave torch's global state as it was found."""
+    """Compute in plain IEEE float32, deterministically, on the CPU by default; then leave torch's state as it was found."""
     import torch
 
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-    with torch.random.fork_rng(devices=devices), ExitStack() as restored:
+    with cpu_by_default(), torch.random.fork_rng(devices=devices), ExitStack() as restored:
         _change(restored, cudnn, "benchmark", False)
         _change(restored, cudnn, "deterministic", True)
         _change(restored, matmul, "allow_fp16_accumulation", False)
