@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from public_calls import PUBLIC
 from raising import raising
 
 import genpr
@@ -173,3 +174,13 @@ def test_who_insists_on_a_gpu_gets_an_error(sides, full_gpu):
         given = sides if function is genpr.score else np.eye(300)[None].repeat(2, axis=0)
         with raising(ResourceError, "oom"):
             function(*given, device="cuda", **options)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", sorted({*PUBLIC} - {"callback", "generator", "torchmetrics"}))
+def test_public_functions_report_a_full_gpu_in_one_way(gpu, tmp_path, name):
+    if gpu is None:
+        pytest.skip("a real GPU cannot be filled alone")
+    gpu.limit = 2000
+    with raising(ResourceError, "oom"):
+        PUBLIC[name]({"device": "cuda"}, tmp_path)
