@@ -37,6 +37,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 DEVICE = torch.device("cuda", 0)
+IS_POSSIBLE = hasattr(torch._C, "_ensureCUDADeviceGuardSet")  # else torch is too old
 _PACKAGE, _TORCH = str(Path(__file__).resolve().parents[2] / "genpr"), str(Path(torch.__file__).parent)
 _lock = threading.RLock()
 
