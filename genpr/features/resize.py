@@ -97,8 +97,10 @@ def _taps(old: int, new: int, shift: float, device: torch.device) -> _Taps:
     before = position.long()
     after = (before + 1).clamp_max_(old - 1)
     used, places = torch.unique(torch.cat((before, after)), return_inverse=True)
-    taps = (before, after, position - before, used, places[:new], places[new:])
-    return _Taps(*(tensor.to(device) for tensor in taps))
+    weight = (position - before).to(device)  # a copy waits for the networks that a device is busy with
+    indices = torch.cat((before, after, used, places)).to(device)
+    parts = torch.split(indices, [new, new, len(used), new, new])
+    return _Taps(parts[0], parts[1], weight, *parts[2:])
 
 
 def _bilinear(image: Tensor, size: int, *, shift: float) -> Tensor:
