@@ -28,6 +28,7 @@ _TILE_SHARE = 32  # tiles may take one part in this; beyond cache size, larger o
 _FLOAT32_SHARE = 4  # a float32 copy of float16 features
 _HELD_SHARE = 2  # an array that is held and not mapped
 _TILE_BYTES_MAX = 256 * 2**20
+_GPU_TILE_SHARE, _GPU_TILE_BYTES_MAX = 8, 2**30  # work per kernel launch should be long
 _CHUNK_ELEMENTS = 2**22
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -129,7 +130,9 @@ def fits(count: int, device: torch.device | None = None) -> bool:
 
 def tile_budget(device: torch.device) -> int:
     """Bytes that temporary tiles may take on `device`: a small share of what is free."""
-    return max(2**20, min(free_memory_on(device) // _TILE_SHARE, _TILE_BYTES_MAX))
+    is_cuda = device.type == "cuda"
+    share, most = (_GPU_TILE_SHARE, _GPU_TILE_BYTES_MAX) if is_cuda else (_TILE_SHARE, _TILE_BYTES_MAX)
+    return max(2**20, min(free_memory_on(device) // share, most))
 
 
 def empty_rows(n: int, d: int, dtype: torch.dtype) -> Tensor:

@@ -49,7 +49,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_CHUNK_ELEMENTS = 2**20
+from genpr.neighbors.device_profile import profile_of
+
 _U = 2.0**-24
 _T = 2.0**-21
 
@@ -94,6 +95,40 @@ def represent(
     return Represented(moved, slack, residual)
 
 
+_HALF_U = 2.0**-22  # tensor cores truncate where they align what they add
+_HALF_T = 2.0**-12
+_MOST_HALF, _MAX_HALF_NORM = (
+    2.0**14,
+    2.0**24,
+)  # float16 ends at 65504; squares stay far from where float32 ends
+
+
+def represent_half(features: Tensor, center: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes of (n, d) `features` in float16, slack, and N below: (n, d), (n,) and (n,); the GPU is not waited for.
+
+    Products of float16 are exact in float32, and summed there.
+    X as above, a = float16(X), e >= |X - a| is measured, n = |a|, N = |X|^2. A sum of d products on tensor cores errs by
+    at most gamma |a| |a'|, gamma of u = 2^-22, in any order. So with P the computed product
+
+        |2 <X, X'> - 2 P|  <=  2 (e n' + e' n + e e') + 2 gamma n n'  <=  slack + slack',
+        slack = e^2/t + t n^2 + e^2 + gamma n^2 + 16 u (n^2 + N) + tiny,     t = 2^-12, u = 2^-24,
+
+    and key = P - floor/2 - floor'/2 with floor = N - slack has -2 key <= D <= -2 key + 2 (slack + slack'). The terms with
+    16 u cover N itself, floors in float32, and their subtraction in float32; the factor 1 + 2^-16 what they hold of slack.
+    """
+    moved = torch.sub(features, center).mul_(scale)
+    whole = sq_norms_of(moved)
+    too_far = ~((whole <= _MAX_HALF_NORM**2) & (moved.abs().amax(dim=1) <= _MOST_HALF))
+    moved.masked_fill_(too_far[:, None], 0)
+    whole = whole.masked_fill(too_far, 0)
+    codes = moved.half()
+    error = sq_norms_of(moved.sub_(codes)).sqrt_() * (1 + 2.0**-20) + 2 * _U * whole.sqrt()
+    sq_norms, d = sq_norms_of(codes), features.shape[1]
+    slack = error.square() * (1 / _HALF_T + 1) + (_HALF_T + slack_factor(d + 8, _HALF_U) / 2) * sq_norms
+    slack = (slack + 16 * _U * (sq_norms + whole)) * (1 + 2.0**-16) + d * 2.0**-120
+    return codes, slack.masked_fill_(too_far, torch.inf), whole
+
+
 def _project(
     features: Tensor, center: Tensor, scale: float, basis: Tensor, tolerance: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -122,7 +157,7 @@ def basis_tolerance(basis: Tensor) -> float:
 def sq_norms_of(rows: Tensor) -> Tensor:
     """(n,) float64, chunk by chunk."""
     out = torch.empty(len(rows), dtype=torch.float64, device=rows.device)
-    step = max(1, _CHUNK_ELEMENTS // rows.shape[1])
+    step = max(1, profile_of(rows.device).piece // rows.shape[1])
     for start in range(0, len(rows), step):
         chunk = slice(start, start + step)
         torch.sum(rows[chunk].double().square_(), dim=1, out=out[chunk])

@@ -298,7 +298,7 @@ def _inside(real: Placed, fake: Placed, pairs: Pairs, sq_radii: Tensor, ties: Ti
     is_open = (within(pairs.sq_lower, sq_radii) & ~inside).any(dim=0)
     if not is_open.any():
         return inside
-    for exactly in (False, True):
+    for exactly in (True,) if real.is_coded else (False, True):
         left = is_open.nonzero()[:, 0]
         i, j = pairs.i[left], pairs.j[left]
         if exactly:

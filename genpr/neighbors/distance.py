@@ -11,10 +11,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-# Gathered rows should stay in the cache of a CPU core: 256 pairs of 2048 features took 5.6 us a pair, 4096
-# pairs 33 us. A GPU wants enough work per kernel launch instead.
-_CPU_CHUNK_ELEMENTS = 2**19
-_GPU_CHUNK_ELEMENTS = 2**24
+from genpr.neighbors.device_profile import profile_of
+from genpr.notices import emit_notice
+from genpr.runtime import empty_device_cache, is_out_of_memory
 
 
 def sq_distances(x: Tensor, y: Tensor) -> Tensor:
@@ -61,12 +60,33 @@ def products_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
 
 def _at(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
     out = torch.empty(len(i), dtype=torch.float64, device=x.device)
-    elements = _CPU_CHUNK_ELEMENTS if x.device.type == "cpu" else _GPU_CHUNK_ELEMENTS
-    step = max(1, elements // x.shape[1])
-    for start in range(0, len(i), step):
-        chunk = slice(start, start + step)
+
+    def put(chunk: slice) -> None:
         out[chunk] = function(x[i[chunk]], y[j[chunk]])
+
+    in_steps(put, len(i), profile_of(x.device).chunk // x.shape[1], x.device)
     return out
+
+
+def in_steps(work: Callable[[slice], None], count: int, step: int, device: torch.device) -> None:
+    """Call `work` on slices of `count` items, `step` at once, or fewer where memory on `device` does not suffice."""
+    start, step = 0, max(1, step)
+    while start < count:
+        try:
+            work(slice(start, min(start + step, count)))
+            start += step
+            continue
+        except Exception as error:
+            if step == 1 or not is_out_of_memory(error):
+                raise
+        free_for_less(device)
+        step //= 2
+
+
+def free_for_less(device: torch.device) -> None:
+    """Free what can be freed on `device`, and say that smaller parts will follow; call it after the error is gone."""
+    empty_device_cache(device.type)
+    emit_notice("oom-smaller-tiles", device=device)
 
 
 def all_sq_distances(x: Tensor, y: Tensor) -> Tensor:
@@ -75,13 +95,8 @@ def all_sq_distances(x: Tensor, y: Tensor) -> Tensor:
     return sq_distances(x.repeat_interleave(m, dim=0), y.repeat(n, 1)).view(n, m)
 
 
-_CPU_PIECE = 2**19  # elements
-_GPU_PIECE = 2**25
-
-
 def pieces_of(features: Tensor, n: int | None = None) -> list[slice]:
     """Slices over all rows of (n, d) `features`, or over `n` rows as wide as these."""
-    elements = _CPU_PIECE if features.device.type == "cpu" else _GPU_PIECE
-    step = max(1, elements // features.shape[1])
+    step = max(1, profile_of(features.device).piece // features.shape[1])
     n = len(features) if n is None else n
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]

@@ -21,8 +21,10 @@ from torch import Tensor
 
 from genpr.distributed import Communicator
 from genpr.memory import tile_budget
-from genpr.notices import emit_notice
-from genpr.runtime import empty_device_cache, has_faiss, is_out_of_memory, state_guard, torch_threads
+from genpr.neighbors.device_profile import profile_of
+from genpr.neighbors.distance import free_for_less, in_steps
+from genpr.neighbors.engine_cuda import products_of_codes
+from genpr.runtime import has_faiss, is_out_of_memory, state_guard, torch_threads
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -41,10 +43,6 @@ def plain_arithmetic(device: torch.device) -> Iterator[None]:
 DIRECT_ELEMENTS = 2**18
 """Up to so many columns of all pairs together, the definition costs no more than bounds that leave few pairs to it."""
 
-_BYTES_PER_PAIR = 16  # the product, and what is found if some are close
-_CPU_CHUNK_ELEMENTS = 2**19
-_GPU_CHUNK_ELEMENTS = 2**24
-
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
@@ -52,11 +50,14 @@ class Tiles:
 
     rows: int  # most rows per tile
     columns: int  # most columns per tile
-    products: Tensor  # memory for one tile, used again and again: fresh memory costs more than the product
+    # Memory for one tile, used again and again: on a CPU fresh memory costs more than the product. None on a GPU.
+    products: Tensor | None
 
     @classmethod
     def allocate(cls, rows: int, columns: int, device: torch.device) -> Tiles:
         """For tiles of at most `rows` by `columns`."""
+        if device.type != "cpu":
+            return cls(rows, columns, None)
         return cls(rows, columns, torch.empty(rows * columns, dtype=torch.float32, device=device))
 
     def non_negative(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -64,16 +65,21 @@ class Tiles:
 
         NumPy finds few among many several times faster than torch on a CPU.
         """
+        if self.products is None:
+            found = left @ right.T
+            i, j = (found >= 0).nonzero().unbind(dim=1)
+            return i, j, found[i, j]
         columns = len(right)
         if len(left) * columns > len(self.products):  # this thread got less memory than the first
             raise MemoryError
         products = self.products[: len(left) * columns]
         torch.mm(left, right.T, out=products.view(len(left), columns))
-        if products.device.type == "cpu":
-            at = torch.from_numpy(np.flatnonzero(products.numpy() >= 0))
-        else:
-            at = (products >= 0).nonzero()[:, 0]
+        at = torch.from_numpy(np.flatnonzero(products.numpy() >= 0))
         return at // columns, at % columns, products[at]
+
+    def of_codes(self, left: Tensor, right: Tensor) -> Tensor:
+        """Inner products (r, c) of codes (r, d) and (c, d) of one type, summed in float32."""
+        return products_of_codes(left, right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +97,9 @@ class Engine:
 
     def tiles(self, width: int, device: torch.device) -> Tiles:
         """What finds positive products of `width` terms on `device`."""
-        if device.type == "cpu":
-            # Products should stay in the cache; gathering wide rows must be paid back by many products.
-            rows, columns = (768, 2048) if width <= 512 else (2048, 1024)
-        else:
-            rows = columns = 8192
-        while rows * columns * _BYTES_PER_PAIR > tile_budget(device) and rows > 1:
+        profile = profile_of(device)
+        rows, columns = profile.narrow_tile if width <= 512 else profile.wide_tile
+        while rows * columns * profile.pair_bytes > tile_budget(device) and rows > 1:
             rows, columns = rows // 2, columns // 2
         rows, columns = self.tile_rows or rows, self.tile_columns or columns
         while True:
@@ -105,8 +108,7 @@ class Engine:
             except Exception as error:
                 if rows * columns == 1 or not is_out_of_memory(error):
                     raise
-            empty_device_cache(device.type)
-            emit_notice("oom-smaller-tiles", device=device)
+            free_for_less(device)
             rows, columns = max(rows // 2, 1), max(columns // 2, 1)
 
     def largest(self, left: Tensor, right: Tensor, count: int) -> Tensor:
@@ -129,13 +131,13 @@ class Engine:
             pointers = map(faiss.swig_ptr, (*arrays, out.numpy()))
             faiss.pairwise_indexed_L2sqr(x.shape[1], len(i), *pointers)  # type: ignore[attr-defined]
             return out
-        elements = _CPU_CHUNK_ELEMENTS if x.device.type == "cpu" else _GPU_CHUNK_ELEMENTS
-        step = max(1, elements // x.shape[1])
         out = torch.empty(len(i), dtype=torch.float32, device=x.device)
-        for start in range(0, len(i), step):
-            chunk = slice(start, start + step)
+
+        def put(chunk: slice) -> None:
             difference = x[i[chunk]].float().sub_(y[j[chunk]])
             torch.sum(difference.square_(), dim=1, out=out[chunk])
+
+        in_steps(put, len(i), profile_of(x.device).chunk // x.shape[1], x.device)
         return out
 
 

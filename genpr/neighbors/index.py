@@ -16,18 +16,17 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from genpr.neighbors import engine
 from genpr.neighbors.bounds import NO_FLOOR, basis_tolerance, represent, slack_factor
+from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import pieces_of
 from genpr.neighbors.engine import Tiles, Workers, plain_arithmetic
-
-# Coordinates up to this many bytes per set are kept; more are computed again whenever a tile needs them.
-_KEPT_BYTES = 48 * 2**20
-_CPU_PASSED, _GPU_PASSED = 2**16, 2**25  # elements that a CPU core's cache holds, or that are worth a kernel
+from genpr.neighbors.engine_cuda import CodedView, codes_suit, type_of_codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class View:
         """Coordinates of (n, d) `features` in the directions of (d, w - 1) `basis`, or all of them."""
         n, device = len(features), features.device
         width = len(center) if basis is None else basis.shape[1] + 1
-        kept = n * width * 4 <= _KEPT_BYTES or basis is not None
+        kept = n * width * 4 <= profile_of(device).kept_bytes or basis is not None
         augmented = torch.empty(n, width + 2, dtype=torch.float32, device=device) if kept else None
         slack, residual = torch.empty(2, n, dtype=torch.float64, device=device)
         half_floors = torch.empty(n, dtype=torch.float32, device=device)
@@ -79,11 +78,9 @@ class View:
         if self.augmented is not None:
             return self.augmented[rows]
         out = torch.empty(len(rows), self.width + 2, dtype=torch.float32, device=self.features.device)
-        elements = _CPU_PASSED if out.device.type == "cpu" else _GPU_PASSED
-        count = max(1, min(len(rows), elements // self.width))
-        chosen = self.features.new_empty(
-            count, self.width
-        )  # reused: fresh memory costs more than the arithmetic
+        count = max(1, min(len(rows), profile_of(out.device).passed // self.width))
+        # Reused: fresh memory costs more than the arithmetic.
+        chosen = self.features.new_empty(count, self.width)
         moved = out.new_empty(count, self.width)
         for start in range(0, len(rows), count):
             part = rows[start : start + count]
@@ -121,8 +118,11 @@ class ViewSearch:
     def __init__(self, left: Tensor, doubt: float, tiles: Tiles) -> None:
         self._left, self._floors, self._doubt, self._tiles = left, left[:, -2].double(), doubt, tiles
 
-    def above(self, lowest: Tensor, columns: View, chunk: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Every pair whose key may be at least `lowest` (r,) float64, for `chunk` (c,) of the columns."""
+    def above(self, lowest: Tensor, columns: View, chunk: Tensor) -> tuple[Tensor, ...]:
+        """Every pair whose key may be at least `lowest` (r,) float64, for `chunk` (c,) of the columns.
+
+        Places in the block and in the chunk, keys, and doubts about these.
+        """
         # The left factor is this search's own; its column of floors makes place for the thresholds.
         self._left[:, -2] = _rounded_up(self._floors - lowest * (1 + self._doubt))
         lifted = self._left[:, -2].double() - self._floors
@@ -211,6 +211,7 @@ class Frame:
     scale: float
     basis: Tensor | None  # (d, w - 1) float64, orthonormal columns, or None to keep all d coordinates
     centers: Tensor  # (c, w) float64 coordinates of the centers of cells (Voronoi), c = 0 for no cells
+    codes: torch.dtype | None = None  # of a `CodedView`: float16 or float32; None for a `View`
 
     @classmethod
     def around(cls, features: Tensor) -> Frame:
@@ -231,7 +232,7 @@ class Frame:
     def place(self, features: Tensor) -> Placed:
         """What a search sees of (n, d) float32 or float16 `features`, which are kept, not copied."""
         placed = Placed(features, lambda: self)
-        if features.numel() > _SEEN_LATER:
+        if self.codes is None and features.numel() > _SEEN_LATER:
             placed.cells  # noqa: B018 - with all cores, before a search gives each thread one of them
         return placed
 
@@ -263,16 +264,18 @@ class Placed:
         return self.find_frame()
 
     @cached_property
-    def view(self) -> View:
-        """What a bounded search sees of the features."""
+    def view(self) -> Any:  # noqa: ANN401 - a View or a CodedView, alike for all sets of a frame
+        """What a bounded search sees of the features: a `View`, or a `CodedView` where the frame has codes."""
         frame = self.frame
         with plain_arithmetic(self.device):
+            if frame.codes is not None:
+                return CodedView.of(self.features, frame.center, frame.scale, frame.codes)
             return View.of(self.features, frame.center, frame.scale, frame.basis)
 
     @cached_property
     def cells(self) -> Cells | None:
         """The cells of the rows, where the frame has any; they follow from coordinates that are kept."""
-        if self.view.augmented is None:
+        if self.is_coded or self.view.augmented is None:
             return None
         with plain_arithmetic(self.device):
             return Cells.of(self.view.coordinates, self.view.slack, self.frame.centers)
@@ -291,7 +294,18 @@ class Placed:
 
     def sq_gap(self, rows: Tensor, others: Placed, columns: Tensor) -> Tensor:
         """What separates the upper bounds of pairs from the lower ones, in the unit of the features."""
-        return self.view.gap(rows, others.view, columns) / self.frame.scale**2
+        gap: Tensor = self.view.gap(rows, others.view, columns)
+        return gap / self.frame.scale**2
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether bounds come from a `CodedView`: good ones of every pair, which leave few to the definition."""
+        return self.frame.codes is not None
+
+    def recoded(self, codes: torch.dtype) -> Placed:
+        """The same in a frame with other codes."""
+        frame = replace(self.frame, codes=codes)
+        return Placed(self.features, lambda: frame)
 
 
 def evenly_spaced(n: int, count: int, device: torch.device) -> Tensor:
@@ -386,6 +400,8 @@ def choose_frame(features: Tensor, k: int) -> Frame:
     """A frame in which the `k` nearest of (n, d) `features` are found at least cost."""
     n, d = features.shape
     frame = Frame.around(features)
+    if not profile_of(features.device).has_frames:
+        return _coded(frame, features, k)
     if n < _MIN_ROWS or d < 2 * _STAGES[0].widths[0]:
         _log.info(_CHOSEN, n, d, "all coordinates, since there is little to save")
         return frame
@@ -408,6 +424,18 @@ def choose_frame(features: Tensor, k: int) -> Frame:
     return frame
 
 
+def _coded(frame: Frame, features: Tensor, k: int) -> Frame:
+    """With float16 codes where products of them are as proven, and leave few of the pairs; else with float32."""
+    with plain_arithmetic(features.device):
+        codes = type_of_codes(features.device)
+        if codes == torch.float16:
+            sample = features[evenly_spaced(len(features), _SAMPLED, features.device)]
+            if not codes_suit(CodedView.of(sample, frame.center, frame.scale, codes), k):
+                codes = torch.float32
+    _log.info(_CHOSEN, *features.shape, f"all coordinates as {codes}")
+    return replace(frame, codes=codes)
+
+
 def serves(points: Placed, k: int) -> bool:
     """Whether the frame of `points`, chosen for other data, suits a search for the `k` nearest within them.
 
@@ -417,6 +445,10 @@ def serves(points: Placed, k: int) -> bool:
     if len(points) < _MIN_ROWS:
         return False
     frame, features = points.frame, points.features
+    if frame.codes == torch.float16:
+        some = features[evenly_spaced(len(features), _SAMPLED, features.device)]
+        with plain_arithmetic(points.device):
+            return codes_suit(CodedView.of(some, frame.center, frame.scale, frame.codes), k)
     if frame.basis is None:
         return False
     with plain_arithmetic(points.device):
@@ -427,7 +459,7 @@ def serves(points: Placed, k: int) -> bool:
             return False
         share = sample.left_by_view(points.view, sample.index, frame.scale / own.scale)
     of_products = _PER_COORDINATE * points.view.width + _PER_PAIR
-    return share * _cost_of_looking(features.shape[1]) <= of_products
+    return bool(share * _cost_of_looking(features.shape[1]) <= of_products)
 
 
 def _halves(features: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,8 +22,9 @@ from torch import Tensor
 
 from genpr.neighbors.balls import Ties
 from genpr.neighbors.bounds import bounds_of_differences
+from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import all_sq_distances, float_sq_distances_at, pieces_of, sq_distances_at
-from genpr.neighbors.engine import ONE_PROCESS, Engine, Workers, plain_arithmetic
+from genpr.neighbors.engine import ONE_PROCESS, Engine, Tiles, Workers, plain_arithmetic
 from genpr.neighbors.index import Placed, evenly_spaced
 from genpr.neighbors.search import (
     Advance,
@@ -86,9 +87,6 @@ def all_near_sq_distances(x: Tensor, y: Tensor, engine: Engine) -> Tensor:
     n, m = len(x), len(y)
     i = torch.arange(n, device=x.device).repeat_interleave(m)
     return near_sq_distances(x, y, i, torch.arange(m, device=x.device).repeat(n), engine).view(n, m)
-
-
-_VERIFIED = 4096  # pairs per piece of work
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +161,8 @@ class Directed:
         return torch.stack([others.bincount(minlength=len(self.size)) for others in reached])
 
     def _verified(self, features: Tensor, is_open: Tensor, workers: Workers) -> Directed:
-        at = is_open.nonzero()[:, 0]
-        split = zip(torch.split(self.row[at], _VERIFIED), torch.split(self.other[at], _VERIFIED), strict=True)
+        at, most = is_open.nonzero()[:, 0], profile_of(is_open.device).verified
+        split = zip(torch.split(self.row[at], most), torch.split(self.other[at], most), strict=True)
         found = workers.map_shared(lambda part: (sq_distances_at(features, features, *part),), list(split))
         sq_lower, sq_upper = self.sq_lower.clone(), self.sq_upper.clone()
         sq_lower[at] = sq_upper[at] = torch.cat([sq for (sq,) in found])
@@ -186,6 +184,8 @@ _SPREAD_ROWS = 2048  # columns looked at for rows that have too few others in th
 _CENTRAL, _CENTRAL_OF = 128, 2**14
 _CENTRAL_ELEMENTS = 2**21  # numbers at once
 _MASSES = 2**15  # pairs at once
+_SPREAD_CODES, _SPREAD_SHARE = 4096, 32  # columns for a first reach by codes: so many, or one row in so many
+_MANY_PER_ROW = 64  # pairs found at once by codes: more are shrunk before others are looked for
 
 
 def near_others(
@@ -208,23 +208,46 @@ def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tu
     n = len(points)
     sq_reach = torch.full((n,), torch.inf, dtype=torch.float64, device=points.device)
     copies = torch.full((n, k), -1, dtype=torch.int64, device=points.device)
-    limit = min(
-        engine.tiles(points.view.width, points.device).rows, max(_FIRST_ROWS[0], n // 16), _FIRST_ROWS[1]
-    )
+    tiles = engine.tiles(points.view.width, points.device)
+    limit = min(tiles.rows, max(_FIRST_ROWS[0], n // 16), _FIRST_ROWS[1])
     spaced = evenly_spaced(n, max(_SPREAD_ROWS, 2 * k), points.device)
-    central = _central(points)
+    if points.is_coded:
+        spaced = _spread(n, k, points.device)
+        limit = max(1, tiles.rows * tiles.columns // len(spaced))
+    central = spaced if points.is_coded else _central(points)
 
     def look(block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if points.is_coded:
+            return _look_at_codes(points, block, spaced, k, tiles)
         columns = torch.unique(torch.cat([_around(points, block, k, spaced), central]))
         return _look(points, block, columns, k, engine)
 
     blocks = shared_blocks(points, torch.zeros_like(sq_reach), limit, workers)
     for block, (near, sq_lower, sq_upper) in zip(blocks, workers.map_shared(look, blocks), strict=True):
         sq_reach[block] = sq_upper
-        at = (sq_lower <= 0).nonzero()[:, 0]
-        at = at[(points.features[near[at]] == points.features[block[at], None]).all(dim=2).all(dim=1)]
-        sq_reach[block[at]], copies[block[at]] = -torch.inf, near[at]
+        everything = (sq_lower <= 0).nonzero()[:, 0]
+        for piece in pieces_of(points.features, len(everything) * k):
+            at = everything[piece.start // k : piece.stop // k]
+            at = at[(points.features[near[at]] == points.features[block[at], None]).all(dim=2).all(dim=1)]
+            sq_reach[block[at]], copies[block[at]] = -torch.inf, near[at]
     return sq_reach, copies
+
+
+def _spread(n: int, k: int, device: torch.device) -> Tensor:
+    """Rows of n among which every row finds a first reach, more than k: about 60 rows are then within it."""
+    return evenly_spaced(n, max(_SPREAD_CODES, n // _SPREAD_SHARE, 64 * k), device)
+
+
+def _look_at_codes(
+    points: Placed, rows: Tensor, columns: Tensor, k: int, tiles: Tiles
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `_look`, by the bounds that codes give: one of the columns may be the row itself."""
+    count, scale = min(k + 1, len(columns)), points.frame.scale
+    near, lower, upper = points.view.search(rows, tiles).nearest(points.view, columns, count)
+    is_other = near != rows[:, None]
+    order = is_other.logical_not().long().argsort(dim=1, stable=True)[:, :k]
+    near, lower, upper = (each.gather(1, order) for each in (near, lower, upper))
+    return near, lower[:, -1] / scale**2, upper[:, -1] / scale**2
 
 
 def _central(points: Placed) -> Tensor:
@@ -267,11 +290,20 @@ def _closest(
     x, closest = points.features, Closest.within(sq_reach, k)
 
     def sharpen(pairs: Pairs) -> Pairs:
+        if points.is_coded and len(pairs) < max(_MASSES, _MANY_PER_ROW * len(sq_reach)):
+            return pairs
         pairs = in_reach(pairs, sq_reach)
+        if points.is_coded:
+            found, pairs = len(pairs), shrunk(pairs)
+            if 2 * len(pairs) < found:
+                return pairs
         pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, x, pairs.i, pairs.j, engine))
         if len(pairs) < max(_MASSES, len(sq_reach) // 8):
             return pairs
         # Near copies: thousands per row, of which few are as near as others of the same portion allow.
+        return shrunk(pairs)
+
+    def shrunk(pairs: Pairs) -> Pairs:
         portion = Closest.within(sq_reach, k)
         portion.meet(pairs)
         return portion.pairs()
@@ -353,11 +385,18 @@ def _without_surplus(features: Tensor, k: int) -> Tensor | None:
 def _first_reach_between(queries: Placed, points: Placed, k: int, engine: Engine, workers: Workers) -> Tensor:
     """An upper bound on each query's k-th squared distance, (m,) float64, from points of its cell or of all."""
     n = len(points)
-    limit = engine.tiles(points.view.width, points.device).rows
+    tiles = engine.tiles(points.view.width, points.device)
+    limit = tiles.rows
     few = max(min(max(_FIRST_POINTS[0], n // 16), _FIRST_POINTS[1]), k + _MARGIN_BETWEEN)
     spaced = evenly_spaced(n, few, points.device)
+    if queries.is_coded:
+        spaced = _spread(n, k, points.device)
+        limit = max(1, tiles.rows * tiles.columns // len(spaced))
 
     def look(block: Tensor) -> tuple[Tensor]:
+        if queries.is_coded:
+            _, _, upper = queries.view.search(block, tiles).nearest(points.view, spaced, k)
+            return (upper[:, -1] / queries.frame.scale**2,)
         columns = _of_cell(queries, points, block, few)
         columns = spaced if len(columns) < k else columns
         count = min(k + _MARGIN_BETWEEN, len(columns))
@@ -396,6 +435,8 @@ def _swept(
 
     def sharpen(pairs: Pairs) -> Pairs:
         pairs = pairs.select(pairs.sq_lower <= sq_reach[pairs.i])
+        if queries.is_coded:
+            pairs = _within_kth(pairs, sq_reach, k)
         pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, y, pairs.i, pairs.j, engine))
         pairs = _within_kth(pairs, sq_reach, k)
         if len(pairs) < max(_CROWD, 2 * k * len(torch.unique(pairs.i))):
@@ -448,7 +489,8 @@ class _Nearest:
 
     def _exactly(self, pairs: Pairs) -> Pairs:
         x, y = self.queries.features, self.points.features
-        parts = zip(torch.split(pairs.i, _VERIFIED), torch.split(pairs.j, _VERIFIED), strict=True)
+        most = profile_of(pairs.i.device).verified
+        parts = zip(torch.split(pairs.i, most), torch.split(pairs.j, most), strict=True)
         sq = torch.cat(list(self.workers.map(lambda part: sq_distances_at(x, y, *part), parts)))
         return _first_k(pairs, sq, self.k)
 

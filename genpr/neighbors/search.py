@@ -14,7 +14,8 @@ from torch import Tensor
 
 from genpr.distributed import Communicator
 from genpr.neighbors.bounds import NO_FLOOR, bounds_by_product, bounds_of_differences
-from genpr.neighbors.distance import sq_distances_at
+from genpr.neighbors.device_profile import profile_of
+from genpr.neighbors.distance import free_for_less, sq_distances_at
 from genpr.neighbors.engine import (
     ONE_PROCESS,
     Engine,
@@ -23,9 +24,9 @@ from genpr.neighbors.engine import (
     Workers,
     plain_arithmetic,
 )
+from genpr.neighbors.engine_cuda import CodedSearch
 from genpr.neighbors.index import Placed, ViewSearch
-from genpr.notices import emit_notice
-from genpr.runtime import empty_device_cache, is_out_of_memory
+from genpr.runtime import is_out_of_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,6 @@ class Pairs:
 
 _INFINITE = 0x7FF << 52  # the bits of an infinite float64
 
-# Pairs wait until they are worth a merge: at least so many, some per row, and never more than memory should hold.
-_HELD_PORTION, _PER_ROW, _HELD_MOST = 2**16, 16, 2**22
-
 
 @dataclass(slots=True)
 class Closest:
@@ -87,7 +85,9 @@ class Closest:
     def meet(self, pairs: Pairs) -> None:
         """Take note of pairs, none of them met before."""
         self._waiting.append(pairs)
-        if sum(map(len, self._waiting)) >= min(max(_HELD_PORTION, _PER_ROW * len(self.sq_reach)), _HELD_MOST):
+        profile = profile_of(self.sq_reach.device)
+        worth = max(profile.held, profile.held_per_row * len(self.sq_reach))
+        if sum(map(len, self._waiting)) >= min(worth, profile.held_most):
             self._settle()
 
     def pairs(self) -> Pairs:
@@ -98,10 +98,12 @@ class Closest:
     def _settle(self) -> None:
         pairs = in_reach(Pairs.joined(self._waiting, self.sq_reach.device), self.sq_reach)
         self._waiting.clear()
-        for rows in (pairs.i, pairs.j):
-            _keep_smallest(self.smallest, rows, pairs.sq_upper)
-        nearer = (self.smallest[:, -1] < self.sq_reach).nonzero()[:, 0]
-        self.sq_reach[nearer] = self.smallest[nearer, -1]
+        if pairs.i.is_cuda:
+            _keep_smallest_of_all(self.smallest, torch.cat([pairs.i, pairs.j]), pairs.sq_upper.repeat(2))
+        else:
+            for rows in (pairs.i, pairs.j):
+                _keep_smallest(self.smallest, rows, pairs.sq_upper)
+        torch.minimum(self.sq_reach, self.smallest[:, -1], out=self.sq_reach)
         self._kept.append(in_reach(pairs, self.sq_reach))
 
 
@@ -137,6 +139,17 @@ def _keep_smallest(table: Tensor, rows: Tensor, values: Tensor) -> None:
     table[touched] = ((nearest & (1 << 63 - bits) - 1) << bits).view(torch.float64)
 
 
+def _keep_smallest_of_all(table: Tensor, rows: Tensor, values: Tensor) -> None:
+    """As `_keep_smallest`, in one sort of everything, which a GPU need not be waited for."""
+    (n, k), bits = table.shape, len(table).bit_length()
+    every = torch.arange(n, device=table.device)
+    known = _keys(every.repeat_interleave(k, output_size=n * k), table.flatten(), bits)
+    keys = torch.cat([_keys(rows, values, bits), known]).sort().values
+    first = torch.searchsorted(keys, every << 63 - bits)
+    nearest = keys[first[:, None] + every[:k]]
+    table.copy_(((nearest & (1 << 63 - bits) - 1) << bits).view(torch.float64))
+
+
 def _keys(rows: Tensor, values: Tensor, bits: int) -> Tensor:
     """(p,) int64 that order first by row, then by value: its bits as a float64 order as it does, if it is positive."""
     of_value = (values + 0.0).view(torch.int64)
@@ -148,17 +161,17 @@ Result = TypeVar("Result")
 
 # One threshold serves all columns of a tile, so their reaches must be alike: within this factor.
 _ALIKE = 1.5
+_ALIKE_IN_CODES = 1.1  # a tile of codes has many bands, each of which costs one comparison
 # The rows of largest reach of a cell are a block of their own, or they would widen the reach of all.
 _FAR_SHARE = 0.1
 _MIN_BLOCK = 1024
-_FEWEST_ROWS, _BLOCKS = 512, 16
-# Pairs that are worth the work per portion, and that memory should hold at once.
-_PORTION, _MOST = 2**16, 2**19
+_FEW_BEYOND = 4096  # one row in so many may be beyond codes, whose pairs are all looked at
 
 Advance = Callable[[int], None]
 """Told of progress: how many more pairs are done with."""
 
-_Above = tuple[Tensor, Tensor, Tensor, Tensor]
+_Bands = list[Tensor]
+"""Columns of a tile, in parts of similar reach: one, unless the view is a `CodedView`."""
 
 
 def no_advance(_pairs: int) -> None:
@@ -180,23 +193,32 @@ def sweep_within(
     # Tiles hold memory that only one thread can use at a time.
     tiles = PerThread(partial(engine.tiles, points.view.width, points.device))
     # Of the pairs inside a block, half are computed for nothing.
-    limit = min(tiles.own.rows, max(_FEWEST_ROWS, len(points) // _BLOCKS))
+    profile, communicator = profile_of(points.device), workers.communicator
+    limit = min(tiles.own.rows, max(profile.fewest_rows, len(points) // profile.blocks))
     blocks = shared_blocks(points, sq_reach, limit, workers)
+    numbers = communicator.share(range(len(blocks)))
     place = torch.empty(len(points), dtype=torch.int64, device=points.device)
     for number, block in enumerate(blocks):
         place[block] = number
-    order, bands = sq_reach.argsort(), bands_of(sq_reach)
+    order, bands = sq_reach.argsort(), bands_of(sq_reach, _alike(points))
+    found = PerThread(lambda: _Found(points, points, sq_reach, sq_reach))
+    if points.is_coded:
+        order = torch.cat(blocks)
+        sizes = sizes_of(bands[order])
 
     def search(number: int) -> list[Result]:
         block = blocks[number]
-        wanted = _within_reach(points, sq_reach, points, sq_reach, block) & (place >= number)
-        wanted[block] = True
-        chunks = alike(order[wanted[order]], bands, tiles.own.columns)
-        found = _search(points, block, sq_reach, points, chunks, sq_reach, tiles.own)
-        return [look(pairs.select((pairs.i < pairs.j) | (place[pairs.j] > number))) for pairs in found]
+        if points.is_coded:
+            chunks = banded(order, sizes, sum(map(len, blocks[:number])), tiles.own.columns)
+        else:
+            wanted = _within_reach(points, sq_reach, points, sq_reach, block) & (place >= number)
+            wanted[block] = True
+            chunks = ([chunk] for chunk in alike(order[wanted[order]], bands, tiles.own.columns))
+        is_last = not points.is_coded or workers.count > 1 or number == numbers[-1]
+        return [look(_once(pairs, place)) for pairs in _search(block, chunks, tiles.own, found.own, is_last)]
 
-    left, communicator = len(points), workers.communicator
-    looked = workers.map(search, communicator.share(range(len(blocks))))
+    left = len(points)
+    looked = workers.map(search, numbers)
     for number, block in enumerate(blocks):
         if number % communicator.size == communicator.rank:
             yield from next(looked)
@@ -218,18 +240,26 @@ def sweep_between(
 
     Several processes share the rows.
     """
+    rows, columns = in_common_codes(rows, columns)
     tiles = PerThread(partial(engine.tiles, rows.view.width, rows.device))
     columns.cells  # noqa: B018 - computed once, before threads ask for them
-    order, bands = column_sq_reach.argsort(), bands_of(column_sq_reach)
-
-    def search(block: Tensor) -> list[Result]:
-        wanted = _within_reach(columns, column_sq_reach, rows, row_sq_reach, block)
-        chunks = alike(order[wanted[order]], bands, tiles.own.columns)
-        found = _search(rows, block, row_sq_reach, columns, chunks, column_sq_reach, tiles.own)
-        return [look(pairs) for pairs in found]
-
+    order, bands = column_sq_reach.argsort(), bands_of(column_sq_reach, _alike(rows))
     blocks, communicator = shared_blocks(rows, row_sq_reach, tiles.own.rows, workers), workers.communicator
-    looked = workers.map(search, communicator.share(blocks))
+    numbers = communicator.share(range(len(blocks)))
+    found = PerThread(lambda: _Found(rows, columns, row_sq_reach, column_sq_reach))
+    sizes = sizes_of(bands[order]) if rows.is_coded else []
+
+    def search(number: int) -> list[Result]:
+        block = blocks[number]
+        if rows.is_coded:
+            chunks = banded(order, sizes, 0, tiles.own.columns)
+        else:
+            wanted = _within_reach(columns, column_sq_reach, rows, row_sq_reach, block)
+            chunks = ([chunk] for chunk in alike(order[wanted[order]], bands, tiles.own.columns))
+        is_last = not rows.is_coded or workers.count > 1 or number == numbers[-1]
+        return [look(pairs) for pairs in _search(block, chunks, tiles.own, found.own, is_last)]
+
+    looked = workers.map(search, numbers)
     for number, block in enumerate(blocks):
         if number % communicator.size == communicator.rank:
             yield from next(looked)
@@ -267,51 +297,57 @@ def _within_reach(
 
 
 def _search(
-    rows: Placed,
-    block: Tensor,
-    row_sq_reach: Tensor,
-    columns: Placed,
-    chunks: Iterable[Tensor],
-    column_sq_reach: Tensor,
-    tiles: Tiles,
+    block: Tensor, chunks: Iterable[_Bands], tiles: Tiles, found: _Found, is_last: bool
 ) -> Iterator[Pairs]:
-    """Pairs of `block` with `chunks` of columns."""
-    search, found = rows.view.search(block, tiles), _Found(rows, columns)
-    for chunk in chunks:
-        reach = row_sq_reach[block].clamp(min=float(column_sq_reach[chunk].max()))
+    """Pairs of `block` with `chunks` of columns, and what was `found` before; if others follow, few may have to wait."""
+    rows, columns, profile = found.rows, found.columns, profile_of(block.device)
+    search = rows.view.search(block, tiles)
+    for bands in chunks:
+        farthest = torch.stack([found.column_sq_reach[band].amax() for band in bands])
+        reach = torch.maximum(found.row_sq_reach[block], farthest[:, None])
         lowest = (reach * (-0.5 * rows.frame.scale**2)).clamp_(min=NO_FLOOR)
-        i, j, keys, doubts = _above(search, lowest, columns, chunk)
-        found.add(block[i], chunk[j], keys, doubts)
-        if found.size >= _PORTION:
-            yield from found.portions(row_sq_reach, column_sq_reach)
-    yield from found.portions(row_sq_reach, column_sq_reach)
+        i, j, keys, doubts = _above(search, lowest, columns, bands)
+        found.add(block[i], torch.cat(bands)[j], keys, doubts)
+        if found.size >= profile.portion:
+            yield from found.portions()
+    if is_last:
+        yield from found.portions()
 
 
-def _above(search: ViewSearch, lowest: Tensor, columns: Placed, chunk: Tensor) -> _Above:
-    """Pairs whose key may be at least `lowest`, in halves where there is too little memory for all of them."""
+def _once(pairs: Pairs, place: Tensor) -> Pairs:
+    """The pairs of one set of which the other direction is left out, by the place (n,) of the block of each row."""
+    i, j = place[pairs.i], place[pairs.j]
+    return pairs.select((i < j) | ((i == j) & (pairs.i < pairs.j)))
+
+
+def _above(
+    search: ViewSearch | CodedSearch, lowest: Tensor, columns: Placed, bands: _Bands
+) -> tuple[Tensor, ...]:
+    """Pairs whose key may be at least `lowest` (b, r), in halves where there is too little memory for all of them."""
     try:
-        return search.above(lowest, columns.view, chunk)
+        return search.above(lowest, columns.view, *bands)
     except Exception as error:
-        if len(chunk) < 2 or not is_out_of_memory(error):
+        if sum(map(len, bands)) < 2 or not is_out_of_memory(error):
             raise
-    empty_device_cache(columns.device.type)
-    emit_notice("oom-smaller-tiles", device=columns.device)
-    half = len(chunk) // 2
-    i, j, keys, doubts = _above(search, lowest, columns, chunk[:half])
-    more_i, more_j, more_keys, more_doubts = _above(search, lowest, columns, chunk[half:])
-    return (
-        torch.cat([i, more_i]),
-        torch.cat([j, more_j + half]),
-        torch.cat([keys, more_keys]),
-        torch.cat([doubts, more_doubts]),
-    )
+    free_for_less(columns.device)
+    if len(bands) > 1:
+        half = len(bands) // 2
+        parts = (lowest[:half], bands[:half]), (lowest[half:], bands[half:])
+    else:
+        half = len(bands[0]) // 2
+        parts = (lowest, [bands[0][:half]]), (lowest, [bands[0][half:]])
+    first, second = (_above(search, low, columns, some) for low, some in parts)
+    i, j, *others = second
+    shifted = i, j + sum(map(len, parts[0][1])), *others
+    return tuple(torch.cat(both) for both in zip(first, shifted, strict=True))
 
 
 class _Found:
     """Pairs found in some tiles, until they are worth the work per portion."""
 
-    def __init__(self, rows: Placed, columns: Placed) -> None:
-        self._rows, self._columns = rows, columns
+    def __init__(self, rows: Placed, columns: Placed, row_sq_reach: Tensor, column_sq_reach: Tensor) -> None:
+        self.rows, self.columns = rows, columns
+        self.row_sq_reach, self.column_sq_reach = row_sq_reach, column_sq_reach  # they shrink meanwhile
         self._parts: list[tuple[Tensor, ...]] = []
         self.size = 0
 
@@ -320,34 +356,87 @@ class _Found:
         self._parts.append((i, j, keys, doubts))
         self.size += len(i)
 
-    def portions(self, row_sq_reach: Tensor, column_sq_reach: Tensor) -> Iterator[Pairs]:
+    def portions(self) -> Iterator[Pairs]:
         """What was added since the last call and is still in reach."""
         parts, self._parts, self.size = self._parts, [], 0
         if not parts:
             return
         everything = [torch.cat(part) for part in zip(*parts, strict=True)]
         del parts
-        for i, j, keys, doubts in zip(*(torch.split(part, _MOST) for part in everything), strict=True):
-            sq_lower = self._rows.sq_lower(keys + doubts)
-            at = (sq_lower <= torch.maximum(row_sq_reach[i], column_sq_reach[j])).nonzero()[:, 0]
-            near, other = i[at], j[at]
-            sq_upper = self._rows.sq_lower((keys - doubts)[at]) + self._rows.sq_gap(
-                near, self._columns, other
-            )
-            yield Pairs(near, other, sq_lower[at], sq_upper)
+        most = profile_of(everything[0].device).most
+        for part in zip(*(torch.split(each, most) for each in everything), strict=True):
+            yield from self._in_reach(part)
+
+    def _in_reach(self, part: tuple[Tensor, ...]) -> Iterator[Pairs]:
+        """The pairs of a part that are in reach, in halves where there is too little memory for all of them."""
+        try:
+            pairs = self._bounded(*part)
+        except Exception as error:
+            if len(part[0]) < 2 or not is_out_of_memory(error):
+                raise
+            pairs = None
+        if pairs is not None:
+            yield pairs
+            return
+        free_for_less(part[0].device)
+        for half in zip(*(each.tensor_split(2) for each in part), strict=True):
+            yield from self._in_reach(half)
+
+    def _bounded(self, i: Tensor, j: Tensor, keys: Tensor, doubts: Tensor) -> Pairs:
+        sq_lower = self.rows.sq_lower(keys + doubts)
+        at = (sq_lower <= torch.maximum(self.row_sq_reach[i], self.column_sq_reach[j])).nonzero()[:, 0]
+        near, other = i[at], j[at]
+        sq_upper = self.rows.sq_lower((keys - doubts)[at]) + self.rows.sq_gap(near, self.columns, other)
+        return Pairs(near, other, sq_lower[at], sq_upper)
 
 
-def bands_of(sq_reach: Tensor) -> Tensor:
-    """Numbers of bands of similar reach, ascending with it."""
-    band = (sq_reach.log() / math.log(_ALIKE)).floor_()
+def bands_of(sq_reach: Tensor, alike: float = _ALIKE) -> Tensor:
+    """Numbers of bands of similar reach, within a factor `alike`, ascending with it."""
+    band = (sq_reach.log() / math.log(alike)).floor_()
     return torch.where(sq_reach > 0, band, -torch.inf)
 
 
 def alike(columns: Tensor, bands: Tensor, limit: int) -> Iterator[Tensor]:
     """Cut columns in ascending order of reach into chunks of at most `limit` and of similar reach."""
-    _, sizes = torch.unique_consecutive(bands[columns], return_counts=True)
-    for band in torch.split(columns, sizes.tolist()):
+    for band in torch.split(columns, sizes_of(bands[columns])):
         yield from torch.split(band, limit)
+
+
+def _alike(points: Placed) -> float:
+    return _ALIKE_IN_CODES if points.is_coded else _ALIKE
+
+
+def sizes_of(bands: Tensor) -> list[int]:
+    """How many columns in order are of each of their `bands` (c,)."""
+    _, sizes = torch.unique_consecutive(bands, return_counts=True)
+    counts: list[int] = sizes.tolist()
+    return counts
+
+
+def banded(columns: Tensor, sizes: Sequence[int], start: int, limit: int) -> Iterator[_Bands]:
+    """Cut columns from `start` on, in bands of `sizes`, into lists of at most `limit` columns, band by band."""
+    end, room, parts = 0, limit, _Bands()
+    for size in sizes:
+        end += size
+        while start < end:
+            parts.append(columns[start : min(end, start + room)])
+            start += len(parts[-1])
+            room -= len(parts[-1])
+            if not room:
+                yield parts
+                room, parts = limit, _Bands()
+    if parts:
+        yield parts
+
+
+def in_common_codes(rows: Placed, columns: Placed) -> tuple[Placed, Placed]:
+    """Two sets of one frame, both in float32 if float16 cannot hold some of their rows."""
+    if rows.frame.codes != torch.float16:
+        return rows, columns
+    beyond = torch.cat([rows.view.slack.isinf(), columns.view.slack.isinf()])
+    if int(beyond.sum()) <= len(beyond) // _FEW_BEYOND:
+        return rows, columns
+    return rows.recoded(torch.float32), columns.recoded(torch.float32)
 
 
 class Visitor(Protocol):

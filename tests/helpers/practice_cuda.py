@@ -265,6 +265,11 @@ def _rounded_to_tf32(x: object) -> object:
 def _product(func: Any, name: str, args: Any, kwargs: Any) -> Any:
     """Float32 products: of TF32 where that is allowed, else added in two parts."""
     tensors = [x for x in args if isinstance(x, Tensor)]
+    if (
+        func is torch.ops.aten.mm.dtype
+    ):  # with float32 sums that err as much as truncation on tensor cores may
+        left, right = tensors[0].float(), tensors[1].float()
+        return (left @ right).sub_(left.abs() @ right.abs(), alpha=left.shape[1] * 2.0**-23)
     if tensors[0].dtype != torch.float32:
         return func(*args, **kwargs)
     if _allows_tf32(name == "convolution"):

@@ -1,6 +1,7 @@
 """What is asked of functions, noted on the way."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pkgutil import resolve_name
 
 import pytest
@@ -20,6 +21,13 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
         return seen
 
     return note
+
+
+@pytest.fixture
+def sized(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Change sizes of the profile of CPUs."""
+    target = "genpr.neighbors.device_profile.CPU"
+    return lambda **sizes: monkeypatch.setattr(target, replace(resolve_name(target), **sizes))
 
 
 @pytest.fixture

@@ -70,6 +70,8 @@ KINDS: dict[str, Callable[[Frame, Tensor], Frame]] = {
     "principal directions": _principal,
     "cells": with_cells,
     "principal directions and cells": lambda frame, x: with_cells(_principal(frame, x), x),
+    "float16 codes": lambda frame, _: replace(frame, codes=torch.float16),
+    "float32 codes": lambda frame, _: replace(frame, codes=torch.float32),
 }
 
 
@@ -118,7 +120,10 @@ def truth(case: str) -> Truth:
     return Truth(case)
 
 
-SEARCH_KINDS = ["all coordinates", "three directions", "cells", "principal directions and cells"]
+SEARCH_KINDS = [
+    *("all coordinates", "three directions", "float16 codes", "float32 codes", "cells"),
+    "principal directions and cells",
+]
 
 
 def combinations(turn: int) -> list[tuple[str, str, str]]:

@@ -55,8 +55,8 @@ def _meet_everything(kept: Closest, true: Tensor, rng: np.random.Generator, port
 
 @cases
 @pytest.mark.parametrize("portion", [2**17, 500])
-def test_all_that_is_among_the_closest_is_kept(case, portion, rng, monkeypatch):
-    monkeypatch.setattr(search, "_HELD_PORTION", portion)
+def test_all_that_is_among_the_closest_is_kept(case, portion, rng, sized):
+    sized(held=portion)
     real, _ = feature_cases.make(case)
     true = sq_distances(real, real)
     k = min(4, len(real) - 1)
@@ -81,8 +81,8 @@ def _random(rng: np.random.Generator, n: int = 200) -> Tensor:
     return sq_distances(features, features)
 
 
-def test_the_reach_shrinks_to_the_kth_and_little_else_is_kept(rng, monkeypatch):
-    monkeypatch.setattr(search, "_HELD_PORTION", 1000)
+def test_the_reach_shrinks_to_the_kth_and_little_else_is_kept(rng, sized):
+    sized(held=1000)
     true = _random(rng)
     sq_reach = torch.full((200,), torch.inf).double()
     kept = Closest.within(sq_reach, 5)

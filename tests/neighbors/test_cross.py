@@ -1,4 +1,5 @@
 import weakref
+from dataclasses import replace
 from fractions import Fraction
 
 import feature_cases
@@ -11,12 +12,13 @@ from hypothesis import strategies as st
 from placements import ENGINES, SEARCH_KINDS, combinations, frame_of, place, sq_radii, truth
 
 from genpr.neighbors import counts as counts_module
-from genpr.neighbors import search
 from genpr.neighbors.counts import CrossCounts, cross_counts
+from genpr.neighbors.device_profile import CPU
 from genpr.neighbors.engine import Engine
 
 engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
+precise = pytest.mark.parametrize("kind", [kind for kind in SEARCH_KINDS if kind != "float16 codes"])
 cases = pytest.mark.parametrize("case", feature_cases.names())
 TIES = ("closed", "strict")
 
@@ -119,8 +121,8 @@ def _no_bounds(x, y, i, j, engine):
     [
         ("search.bounds_by_product", lambda *_: None),
         ("counts.bounds_of_pairs", _no_bounds),
-        ("search._PORTION", 50),
-        ("index._KEPT_BYTES", 0),
+        ("device_profile.CPU", replace(CPU, portion=50)),
+        ("device_profile.CPU", replace(CPU, kept_bytes=0)),
     ],
 )
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_few_pairs_are_verified(engine, rng, verified):
     assert sum(verified) < 0.05 * 600
 
 
-@kinds
+@precise
 def test_masses_of_copies_are_counted_without_verification(kind, rng, verified):
     features = np.full((600, 16), 2.5, dtype=np.float32)
     features[::3] += rng.normal(20, 1, size=(200, 16)).astype(np.float32)
@@ -155,7 +157,7 @@ def test_masses_of_copies_are_counted_without_verification(kind, rng, verified):
     assert sum(verified) < 3 * 600 * 2
 
 
-def test_dense_memberships_come_in_portions(rng, monkeypatch):
+def test_dense_memberships_come_in_portions(rng, sized, monkeypatch):
     sizes, found, alive = [], [], []
     inside = counts_module._inside
 
@@ -166,7 +168,7 @@ def test_dense_memberships_come_in_portions(rng, monkeypatch):
         return inside(x, y, pairs, *rest)
 
     monkeypatch.setattr(counts_module, "_inside", spy)
-    monkeypatch.setattr(search, "_MOST", 10_000)
+    sized(most=10_000)
     real, fake = rng.normal(size=(128, 8)).astype(np.float32), np.zeros((4000, 8), dtype=np.float32)
     x, y = place(real, fake)
     everything = torch.full((3, 128), 1e9, dtype=torch.float64)

@@ -4,8 +4,6 @@ import torch
 from placements import SEARCH_KINDS, place, sq_radii
 from torch.overrides import TorchFunctionMode
 
-from genpr.neighbors import index as index_module
-from genpr.neighbors import search as search_module
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.nearest import nearest_between
@@ -30,9 +28,9 @@ class _Homeless(TorchFunctionMode):
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
 @pytest.mark.parametrize("copies", [1, 8])
-def test_whatever_is_made_is_made_where_the_data_is(kind, copies, rng, monkeypatch):
+def test_whatever_is_made_is_made_where_the_data_is(kind, copies, rng, sized):
     # What a CPU forgives, a GPU does not: portions that are empty must be there as well.
-    monkeypatch.setattr(search_module, "_PORTION", 1)
+    sized(portion=1)
     x, y = place(*rng.normal(size=(2, 6, 5)).astype(np.float32).repeat(copies, axis=1), kind=kind)
     engine, homeless = Engine(16, 16), _Homeless()
     with homeless:
@@ -44,9 +42,9 @@ def test_whatever_is_made_is_made_where_the_data_is(kind, copies, rng, monkeypat
 
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
-def test_the_default_type_of_new_tensors_does_not_matter(kind, rng, monkeypatch):
+def test_the_default_type_of_new_tensors_does_not_matter(kind, rng, sized):
     real, fake = (torch.from_numpy(features) for features in rng.normal(5, 1, (2, 90, 12)).astype(np.float32))
-    monkeypatch.setattr(index_module, "_KEPT_BYTES", 0 if kind == "all coordinates" else 2**30)
+    sized(kept_bytes=0 if kind == "all coordinates" else 2**30)
 
     def search():
         x, y = place(real, fake, kind=kind)

@@ -63,8 +63,8 @@ def _layouts(x: Tensor) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("form_of_x", _layouts(torch.ones(1, 1)))
 @pytest.mark.parametrize("d", [1, 37])
-def test_differences_are_good_to_float32(form_of_x, d, rng, monkeypatch):
-    monkeypatch.setattr(engine_module, "_CPU_CHUNK_ELEMENTS", 300)
+def test_differences_are_good_to_float32(form_of_x, d, rng, sized):
+    sized(chunk=300)
     values = torch.from_numpy(rng.normal(5, 1, (2, 40, d))).half().float()
     i, j = torch.from_numpy(rng.integers(0, 40, (200, 2))).T  # not contiguous either
     true = (values[0][i].double() - values[1][j].double()).square().sum(dim=1)

@@ -49,11 +49,11 @@ def test_ties_go_to_the_lowest_index(kind, k, rng):
 @pytest.mark.parametrize(
     "case", ["one_hot_all_tied", "binary_grid_full_of_ties", "near_duplicates", "off_center"]
 )
-def test_when_pairs_are_merged_changes_nothing(case, portion, crowd, monkeypatch):
+def test_when_pairs_are_merged_changes_nothing(case, portion, crowd, sized, monkeypatch):
     monkeypatch.setattr(nearest, "_PORTION", portion)
     monkeypatch.setattr(nearest, "_PER_QUERY", 0)
     monkeypatch.setattr(nearest, "_CROWD", crowd)
-    monkeypatch.setattr("genpr.neighbors.search._PORTION", 40)
+    sized(portion=40)
     real, fake = (features[:60] for features in feature_cases.make(case))
     _check(fake, real, 3, engine=Engine(11, 13))
 

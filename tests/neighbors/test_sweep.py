@@ -7,7 +7,6 @@ import torch
 from placements import ENGINES, SEARCH_KINDS, combinations, place, sq_distances
 from torch import Tensor
 
-from genpr.neighbors import search
 from genpr.neighbors.engine import Engine, Tiles, Workers
 from genpr.neighbors.index import Placed
 from genpr.neighbors.search import Pairs, blocks_of, sweep_between, sweep_within
@@ -145,8 +144,8 @@ def test_the_fewest_rows(kind, engine, n, rng):
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
 @pytest.mark.parametrize("engine", TILES[:2], ids=["7 x 64", "33 x 20"])
-def test_the_reach_may_shrink_between_portions(kind, engine, rng, monkeypatch):
-    monkeypatch.setattr(search, "_PORTION", 50)
+def test_the_reach_may_shrink_between_portions(kind, engine, rng, sized):
+    sized(portion=50)
     features = _clusters(rng)
     (points,) = place(features, kind=kind)
     true = sq_distances(features, features)
@@ -166,13 +165,13 @@ def test_the_reach_may_shrink_between_portions(kind, engine, rng, monkeypatch):
 
 
 @kinds
-def test_portions_change_nothing_and_are_as_small_as_tiles_allow(kind, rng, monkeypatch):
+def test_portions_change_nothing_and_are_as_small_as_tiles_allow(kind, rng, sized):
     (points,) = place(_clusters(rng), kind=kind)
     sq_reach = torch.full((200,), 60.0).double()
     engine = Engine(16, 16)
 
     def run(portion):
-        monkeypatch.setattr(search, "_PORTION", portion)
+        sized(portion=portion)
         portions = _pairs_within(points, sq_reach, engine)
         joined = Pairs.joined(portions)
         order = (joined.i * 200 + joined.j).argsort()

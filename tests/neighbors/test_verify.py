@@ -3,7 +3,6 @@ import oracle
 import pytest
 import torch
 
-from genpr.neighbors import distance
 from genpr.neighbors.distance import sq_distances, sq_distances_at
 
 
@@ -29,8 +28,8 @@ def test_nothing_overflows_or_vanishes(value):
 
 
 @pytest.mark.parametrize("elements", [1, 100, 10**6])
-def test_gathering_in_chunks_changes_nothing(rng, monkeypatch, elements):
-    monkeypatch.setattr(distance, "_CPU_CHUNK_ELEMENTS", elements)
+def test_gathering_in_chunks_changes_nothing(rng, sized, elements):
+    sized(chunk=elements)
     x, y = (torch.from_numpy(rng.normal(size=(n, 37))).float() for n in (30, 20))
     i, j = torch.from_numpy(rng.integers(0, 20, (2, 333)))
     assert torch.equal(sq_distances_at(x, y, i, j), sq_distances(x[i], y[j]))

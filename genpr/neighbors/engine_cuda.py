@@ -1,0 +1,202 @@
+"""What a search on a GPU sees of a set: codes whose products tensor cores compute, with proven bounds.
+
+Float16 codes leave about six pairs per row to look at where float32 leaves five, at 16 times the rate. Coordinates are kept
+in float32 where products of float16 cannot be trusted, or where rows are so alike, or so far, that float16 leaves too many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from genpr.errors import ResourceError
+from genpr.memory import fits
+from genpr.neighbors.bounds import NO_FLOOR, represent, represent_half, slack_factor, sq_norms_of
+from genpr.neighbors.device_profile import profile_of
+from genpr.neighbors.distance import in_steps
+from genpr.runtime import is_out_of_memory
+
+
+class Multiplies(Protocol):
+    """What multiplies codes."""
+
+    def of_codes(self, left: Tensor, right: Tensor) -> Tensor:
+        """Inner products (r, c) of codes (r, d) and (c, d)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodedView:
+    """All coordinates of n rows as codes, and their floors. See `bounds.represent_half`, or `bounds` for float32."""
+
+    features: Tensor  # (n, d) float32 or float16, the original values
+    center: Tensor  # (d,) float32
+    scale: float  # as in `Frame`
+    codes: Tensor  # (n, d) float16 or float32; (0, d) where memory is short: computed again for each tile
+    half_floors: Tensor  # (n,) float32
+    slack: Tensor  # (n,) float64, infinite for rows that codes cannot hold; theirs are zero
+
+    @classmethod
+    def of(cls, features: Tensor, center: Tensor, scale: float, dtype: torch.dtype) -> CodedView:
+        """Codes of type `dtype` for (n, d) `features`."""
+        (n, d), device = features.shape, features.device
+        kept = fits(n * d * dtype.itemsize, device)
+        codes = torch.empty(n if kept else 0, d, dtype=dtype, device=device)
+        slack = torch.empty(n, dtype=torch.float64, device=device)
+        half_floors = torch.empty(n, dtype=torch.float32, device=device)
+
+        def put(rows: slice) -> None:
+            found, slack[rows], sq_norms = _represented(features[rows], center, scale, dtype)
+            half_floors[rows] = (sq_norms - slack[rows]).clamp_(min=NO_FLOOR).div_(2).float()
+            if kept:
+                codes[rows] = found
+
+        in_steps(put, n, profile_of(device).piece // d, device)
+        return cls(features, center, scale, codes, half_floors, slack)
+
+    @property
+    def width(self) -> int:
+        """Coordinates per row."""
+        return len(self.center)
+
+    def at(self, rows: Tensor) -> Tensor:
+        """Codes (p, d) of `rows` (p,)."""
+        if len(self.codes):
+            return self.codes[rows]
+        moved = torch.sub(self.features[rows], self.center).mul_(self.scale)
+        return moved.masked_fill_(self.slack[rows].isinf()[:, None], 0).to(self.codes.dtype)
+
+    def left(self, rows: Tensor) -> Tensor:
+        """(p, d + 2) float32 for `rows` (p,): its inner products with `right` are about keys."""
+        floors = self.half_floors[rows, None]
+        return torch.cat([self.at(rows).float(), -floors, torch.ones_like(floors)], dim=1)
+
+    def right(self, rows: Tensor) -> Tensor:
+        """(p, d + 2) float32. See `left`."""
+        floors = self.half_floors[rows, None]
+        return torch.cat([self.at(rows).float(), torch.ones_like(floors), -floors], dim=1)
+
+    def gap(self, rows: Tensor, others: CodedView, columns: Tensor) -> Tensor:
+        """What separates upper from lower bounds: `rows` of this view with `columns` of `others`, (p,) float64."""
+        return 2 * (self.slack[rows] + others.slack[columns])
+
+    def search(self, block: Tensor, tiles: Multiplies) -> CodedSearch:
+        """Ask which keys of the rows of `block` are large."""
+        return CodedSearch(self, block, tiles)
+
+
+def _represented(
+    features: Tensor, center: Tensor, scale: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes (n, d) of some rows, their slack, and the squared norms that floors begin with, (n,) float64."""
+    if dtype == torch.float16:
+        return represent_half(features, center, scale)
+    found = represent(features, center, scale, None)
+    return found.coordinates, found.slack, sq_norms_of(found.coordinates)
+
+
+class CodedSearch:
+    """Keys of some rows with columns: above thresholds, or the largest."""
+
+    def __init__(self, view: CodedView, block: Tensor, tiles: Multiplies) -> None:
+        self._left, self._tiles, self._slack = view.at(block), tiles, view.slack[block]
+        self._floors = view.half_floors[block].double()
+
+    def above(self, lowest: Tensor, columns: CodedView, *bands: Tensor) -> tuple[Tensor, ...]:
+        """Every pair whose key may be at least `lowest`, (b, r) float64 for b `bands` of columns: as `ViewSearch.above`."""
+        chunk = torch.cat(bands)
+        thresholds = _rounded_down(lowest.view(len(bands), -1) + self._floors)[:, :, None]
+        values = self._tiles.of_codes(self._left, columns.at(chunk)).sub_(columns.half_floors[chunk])
+        if len(bands) == 1:
+            is_above = values >= thresholds[0]
+        else:
+            is_above = torch.empty_like(values, dtype=torch.bool)
+            parts = torch.split(values, [len(band) for band in bands], dim=1)
+            start = 0
+            for part, threshold in zip(parts, thresholds, strict=True):
+                torch.ge(part, threshold, out=is_above[:, start : start + part.shape[1]])
+                start += part.shape[1]
+        i, j = is_above.nonzero().unbind(dim=1)
+        keys = values[i, j].double() - self._floors[i]
+        return i, j, keys, torch.zeros_like(keys)
+
+    def nearest(self, columns: CodedView, chunk: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The `count` of the columns in `chunk` (c,) with least upper bounds, (r, count), and both bounds, scaled."""
+        offsets = (columns.half_floors[chunk] + columns.slack[chunk]).float()
+        values, at = self._tiles.of_codes(self._left, columns.at(chunk)).sub_(offsets).topk(count, dim=1)
+        near = chunk[at]
+        upper = (values.double() - (self._floors + self._slack)[:, None]) * -2
+        lower = (upper - 2 * (columns.slack[near] + self._slack[:, None])).nan_to_num_(nan=-torch.inf)
+        return near, lower, upper
+
+
+def _rounded_down(values: Tensor) -> Tensor:
+    rounded = values.float()
+    return rounded.where(rounded <= values, rounded.nextafter(torch.full_like(rounded, -torch.inf)))
+
+
+def products_of_codes(left: Tensor, right: Tensor) -> Tensor:
+    """Inner products (r, c) float32 of codes (r, d) and (c, d) of one type."""
+    if left.dtype == torch.float32:
+        return left @ right.T
+    if left.device.type == "cpu":
+        return left.float() @ right.float().T
+    return torch.mm(left, right.T, out_dtype=torch.float32)  # since torch 2.8
+
+
+_ASKED, _TOO_MANY = 256, 64
+
+
+def codes_suit(view: CodedView, k: int) -> bool:
+    """Whether the codes of a sample tell most of its pairs from those of the `k` nearest."""
+    every = torch.arange(len(view.features), device=view.features.device)
+    asked, k = every[:: -(-len(every) // _ASKED)], min(k + 1, len(every))
+    keys = products_of_codes(view.at(asked), view.at(every)).double() - view.half_floors
+    lower = (keys - view.half_floors[asked, None]) * -2
+    upper = lower + 2 * (view.slack[asked, None] + view.slack)
+    reach = upper.topk(k, dim=1, largest=False).values[:, -1:]
+    return int((lower <= reach).sum()) <= len(asked) * (4 * k + _TOO_MANY)
+
+
+_found: dict[torch.device, torch.dtype] = {}
+
+
+def type_of_codes(device: torch.device) -> torch.dtype:
+    """Float16 where its products on `device` are as good as the bounds assume, else float32; tried once.
+
+    Raises:
+        ResourceError: Even products of float32 are not as IEEE 754 has them.
+    """
+    if device not in _found:
+        if not all(_is_proven(torch.float32, device, width) for width in _WIDTHS):
+            raise ResourceError(
+                f"float32 products on {device} are less precise than IEEE 754 has them; unset NVIDIA_TF32_OVERRIDE, "
+                "or use --device cpu",
+                code="gpu-unusable",
+            )
+        is_proven = all(_is_proven(torch.float16, device, width) for width in _WIDTHS)
+        _found[device] = torch.float16 if is_proven else torch.float32
+    return _found[device]
+
+
+_ROWS, _WIDTHS = 64, (16, 4096)  # short sums show how factors are rounded, long ones how sums are
+
+
+def _is_proven(dtype: torch.dtype, device: torch.device, width: int) -> bool:
+    """Whether products of codes, some of them large or of one sign, err by no more than gamma; False where there are none."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(2, _ROWS, width, generator=generator, device="cpu").to(dtype)
+    x[: _ROWS // 2], y[: _ROWS // 2] = x[: _ROWS // 2].abs(), y[: _ROWS // 2].abs()
+    x[::4, 0], y[::4, 0] = 2048, 2048  # next to which a sum of fewer bits would lose the rest
+    exact = x.double() @ y.double().T
+    bound = slack_factor(width, 2.0**-22 if dtype == torch.float16 else 2.0**-24) / 2
+    try:
+        found = products_of_codes(x.to(device), y.to(device)).cpu()
+    except (TypeError, RuntimeError) as error:  # before torch 2.8, or without a kernel
+        if is_out_of_memory(error):  # which says nothing about products
+            raise
+        return False
+    sizes = x.double().norm(dim=1)[:, None] * y.double().norm(dim=1)
+    return found.dtype == torch.float32 and bool(((found - exact).abs() <= bound * sizes).all())

@@ -1,0 +1,218 @@
+"""Codes of float16 and float32: bounds hold for the worst products allowed, and decisions are those of the oracle."""
+
+from dataclasses import replace
+
+import feature_cases
+import numpy as np
+import oracle
+import pytest
+import torch
+from placements import ENGINES, SEARCH_KINDS, all_pairs, frame_of, place, sq_distances, sq_radii
+from practice_cuda import practice_device
+from torch import Tensor
+
+from genpr.errors import GenprError
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.counts import Neighborhood, cross_counts
+from genpr.neighbors.engine import Engine, Tiles
+from genpr.neighbors.engine_cuda import type_of_codes
+from genpr.neighbors.index import Placed
+from genpr.neighbors.nearest import nearest_between
+
+CODES = [kind for kind in SEARCH_KINDS if "codes" in kind]
+codes = pytest.mark.parametrize("kind", CODES)
+
+
+class _Worst(Tiles):
+    """Tiles whose products of float16 err by nearly gamma, to one side."""
+
+    side = 1.0
+
+    def of_codes(self, left: Tensor, right: Tensor) -> Tensor:
+        exact, sizes = left.double() @ right.double().T, left.double().norm(dim=1)[:, None]
+        error = (
+            sizes
+            * right.double().norm(dim=1)
+            * left.shape[1]
+            * 2.0 ** (-22.01 if left.dtype == torch.float16 else -26)
+        )
+        return (exact + self.side * error).float()
+
+
+class _Above(_Worst):
+    pass
+
+
+class _Below(_Worst):
+    side = -1.0
+
+
+class _WorstEngine(Engine):
+    __slots__ = ()
+
+    def tiles(self, width, device):
+        return _Below.allocate(64, 50, device)
+
+
+def _hard() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    normal = rng.normal(size=(90, 30))
+    far = normal.copy()
+    far[:4] *= 1e6
+    beyond = normal.copy()
+    beyond[:30] = 60_000 * np.sign(
+        normal[:30]
+    )  # next to where float16 ends, and behind it once they are centered
+    return {
+        "far rows": far,
+        "beyond float16": beyond,
+        "tiny": 1e-20 * normal,
+        "huge": 1e15 * normal,
+        "off center": 5 + 0.05 * normal,
+        "near copies": rng.normal(size=(3, 30)).repeat(30, axis=0) + 1e-6 * normal,
+        "copies": rng.normal(size=(9, 30)).repeat(10, axis=0),
+        "lattice": rng.integers(0, 3, (90, 5)),
+        "wide": rng.normal(size=(40, 4096)),
+        "one sign": 1 + rng.random((60, 2048)),
+        "powers of two": 2.0 ** rng.integers(-30, 12, (90, 20)),
+    }
+
+
+HARD = {name: values.astype(np.float32) for name, values in _hard().items()}
+
+
+@codes
+@pytest.mark.parametrize("case", HARD)
+@pytest.mark.parametrize("tiles", [_Above, _Below])
+def test_bounds_hold_for_the_worst_products(case, kind, tiles):
+    features = HARD[case]
+    (points,) = place(features, kind=kind)
+    true, every = sq_distances(features, features), torch.arange(len(features))
+    search = points.view.search(every, tiles.allocate(1, 1, torch.device("cpu")))
+    lowest = torch.full((1, len(features)), -(2.0**124)).double()
+    i, j, keys, doubts = search.above(lowest, points.view, every)
+    assert torch.equal(torch.stack([i, j]), torch.stack(all_pairs(len(features), len(features))))
+    lower = points.sq_lower(keys + doubts)
+    assert (lower <= true[i, j]).all()
+    assert (lower + points.sq_gap(i, points, j) >= true[i, j]).all()
+    near, lower, upper = search.nearest(points.view, every, 5)
+    found = true.gather(1, near) * points.frame.scale**2
+    assert (lower <= found).all()
+    assert (upper >= found).all()
+
+
+@codes
+@pytest.mark.parametrize("case", ["one sign", "wide", "lattice", "powers of two"])
+def test_all_pairs_above_a_threshold_are_found(case, kind):
+    features = HARD[case]
+    (points,) = place(features, kind=kind)
+    every = torch.arange(len(features))
+    search = points.view.search(every, Tiles.allocate(1, 1, torch.device("cpu")))
+    lowest = torch.full((1, len(features)), -(2.0**124)).double()
+    _, _, keys, _ = search.above(lowest, points.view, every)
+    keys = keys.view(len(every), -1)
+    cut = len(every) // 3
+    bands = every[cut:].flip(0), every[:cut]  # their own columns, in their own order
+    thresholds = torch.stack([keys[:, 0], keys[:, -1]])  # met exactly
+    i, j, found, _ = search.above(thresholds, points.view, *bands)
+    columns = torch.cat(bands)
+    wanted = keys >= torch.where(every < cut, thresholds[1][:, None], thresholds[0][:, None])
+    assert wanted[i, columns[j]].sum() == wanted.sum() >= len(every)
+    assert torch.equal(found, keys[i, columns[j]])
+
+
+def _counted(x: Placed, y: Placed, k: int, engine: Engine) -> list[Tensor]:
+    own = [Neighborhood.of(points, [Ball(k)], engine=engine, keep=2 * k) for points in (x, y)]
+    counts = cross_counts(x, y, real_sq_radii=own[0].sq_radii, fake_sq_radii=own[1].sq_radii, engine=engine)
+    index, sq = nearest_between(y, x, k, engine=engine)
+    return [
+        *(table for each in own for table in (each.sq_radii, each.in_degrees, each.lists.sq)),
+        *(counts.real_balls_per_fake, counts.fakes_per_real_ball, counts.fake_balls_per_real),
+        *(counts.reals_per_fake_ball, index, sq),
+    ]
+
+
+def _expected(real: np.ndarray, fake: np.ndarray, k: int) -> list[np.ndarray]:
+    sq, tables = oracle.sq_distances(real, fake), []
+    radii = [oracle.kth_sq_distances(each, [k]) for each in (real, fake)]
+    for each, own in zip((real, fake), radii, strict=True):
+        among = oracle.sq_distances(each, each)
+        ordered = np.sort(np.where(np.eye(len(each), dtype=bool), np.inf, among), axis=1)
+        tables += [own, (among <= own[0][:, None]).sum(0)[None] - 1, ordered[:, : 2 * k]]
+    in_real, in_fake = sq <= radii[0][0][:, None], sq <= radii[1][0]
+    order = sq.T.argsort(axis=1, kind="stable")[:, :k]
+    tables += [table[None] for table in (in_real.sum(0), in_real.sum(1), in_fake.sum(1), in_fake.sum(0))]
+    return [*tables, order, np.take_along_axis(sq.T, order, axis=1)]
+
+
+def _assert_equal(found: list[Tensor], expected: list[np.ndarray]) -> None:
+    for place_of, (one, other) in enumerate(zip(found, expected, strict=True)):
+        if place_of in {2, 5}:  # lists are as good as float32
+            np.testing.assert_allclose(one.cpu(), other, rtol=1e-5)
+        else:
+            np.testing.assert_array_equal(one.cpu(), other)
+
+
+@codes
+@pytest.mark.parametrize("case", HARD)
+def test_decisions_are_those_of_the_oracle(case, kind):
+    real, fake = HARD[case][::2], np.concatenate([HARD[case][1::2], HARD[case][:9]])
+    for engine in (_WorstEngine(), ENGINES["tiles of 7 x 64"]):
+        _assert_equal(_counted(*place(real, fake, kind=kind), 4, engine), _expected(real, fake, 4))
+
+
+@pytest.mark.parametrize("case", feature_cases.names())
+def test_codes_decide_as_coordinates_do(case):
+    real, fake = feature_cases.make(case)
+    x, y = place(real, fake, kind="float16 codes")
+    k = min(3, len(real) - 1, len(fake) - 1)
+    assert torch.equal(sq_radii(x, [k]), torch.from_numpy(oracle.kth_sq_distances(real, [k])))
+    _assert_equal(_counted(x, y, k, _WorstEngine())[6:10], _expected(real, fake, k)[6:10])
+
+
+@pytest.mark.parametrize("limit", [2**18, 2**19, 2**20, 2**23, 2**33])
+def test_a_gpu_decides_alike_however_little_memory_it_has(limit):
+    rng = np.random.default_rng(1)
+    real, fake = rng.normal(5, 1, (2, 600, 24)).astype(np.float32)
+    expected = _expected(real, fake, 5)
+    with practice_device(limit=limit) as device:
+        try:
+            sets = [torch.from_numpy(each).cuda() for each in (real, fake)]
+            x = Placed.of(sets[0], 5)
+            found = [table.cpu() for table in _counted(x, x.beside(sets[1]), 5, Engine())]
+        except (torch.OutOfMemoryError, GenprError):
+            assert limit < 2**23
+            return
+        assert x.frame.codes == torch.float16
+        assert not device.refusals
+    _assert_equal(found, expected)
+
+
+def test_rows_that_float16_cannot_tell_apart_are_searched_in_float32():
+    rng = np.random.default_rng(2)
+    clusters = rng.normal(size=(4, 24)).repeat(1000, axis=0) + 1e-5 * rng.normal(size=(4000, 24))
+    with practice_device():
+        frames = [Placed.of(torch.from_numpy(x).float().cuda(), 5).frame for x in (clusters, clusters[:9])]
+    assert [frame.codes for frame in frames] == [torch.float32, torch.float16]
+
+
+def test_sets_of_which_some_rows_are_beyond_float16_are_counted_in_float32():
+    rng = np.random.default_rng(3)
+    real = rng.normal(size=(60, 24)).astype(np.float32)
+    fake = 1e6 * real
+    frame = replace(frame_of(torch.from_numpy(real)), codes=torch.float16)
+    x, y = (frame.place(torch.from_numpy(each)) for each in (real, fake))
+    _assert_equal(_counted(x, y, 4, Engine(16, 16)), _expected(real, fake, 4))
+
+
+def test_float32_of_less_than_its_precision_is_refused():
+    matmul = torch.backends.cuda.matmul
+    before = matmul.allow_tf32
+    with practice_device():
+        matmul.allow_tf32 = True
+        try:
+            with pytest.raises(GenprError) as caught:
+                type_of_codes(torch.device("cuda"))  # not asked for elsewhere: what was found is kept
+        finally:
+            matmul.allow_tf32 = before
+    assert caught.value.code == "gpu-unusable"
