@@ -56,12 +56,12 @@ _BLOCK = 100  # rows of one seed
 
 def some_features(first: int, last: int, dim: int, side: int) -> np.ndarray:
     """Rows `first` to `last` of a side, the same for any division."""
-    blocks = [
-        np.random.default_rng([side, number]).normal(0.1 * side, 1.0, (_BLOCK, dim)).astype(np.float32)
-        for number in range(first // _BLOCK, -(-last // _BLOCK))
-    ]
-    start = first // _BLOCK * _BLOCK
-    return np.concatenate([*blocks, np.empty((0, dim), np.float32)])[first - start : last - start]
+    rows = np.empty((last - first, dim), np.float32)
+    for number in range(first // _BLOCK, -(-last // _BLOCK)):
+        block = np.random.default_rng([side, number]).normal(0.1 * side, 1.0, (_BLOCK, dim))
+        start, end = max(first, number * _BLOCK), min(last, (number + 1) * _BLOCK)
+        rows[start - first : end - first] = block[start - number * _BLOCK : end - number * _BLOCK]
+    return rows
 
 
 def prepared(kind: str, args: argparse.Namespace, communicator: Communicator) -> Callable[[], bytes]:
