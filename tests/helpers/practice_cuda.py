@@ -220,7 +220,8 @@ def _check_devices(func: Any, name: str, args: Any, tensors: list[Tensor]) -> No
     if name in _INDEXING and isinstance(args[0], PracticeTensor):
         values = args[2] if len(args) > 2 else args[0]
         if isinstance(values, PracticeTensor) or values.dim() == 0:
-            _device.synchronize(f"{name} by CPU indices")
+            if any(x is not None and not isinstance(x, PracticeTensor) for x in _leaves(args[1])):
+                _device.synchronize(f"{name} by CPU indices")
             return
     elif all(x.dim() == 0 for x in host) and (torch.Tag.pointwise in func.tags or name in _TAKE_CPU_SCALARS):
         return
