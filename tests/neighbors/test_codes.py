@@ -119,6 +119,8 @@ def test_all_pairs_above_a_threshold_are_found(case, kind):
     wanted = keys >= torch.where(every < cut, thresholds[1][:, None], thresholds[0][:, None])
     assert wanted[i, columns[j]].sum() == wanted.sum() >= len(every)
     assert torch.equal(found, keys[i, columns[j]])
+    i, j, _, _ = search.above(thresholds[:1], points.view, every)
+    assert torch.equal(torch.stack([i, j]), (keys >= thresholds[0][:, None]).nonzero().T)
 
 
 def _counted(x: Placed, y: Placed, k: int, engine: Engine) -> list[Tensor]:
