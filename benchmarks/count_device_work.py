@@ -106,12 +106,14 @@ def _count(case: Case) -> dict[str, Any]:
         lines = [
             f"{count} {what} at {line}" for (what, line), count in device.synchronizations.most_common(15)
         ]
+        up, down = (device.copied_bytes[way] for way in ("to device", "to host"))
+        rest = up * ((case.width or case.d) / case.d - 1)  # what goes up is features
         values = (
             device.kernels,
             device.synchronizations.total(),
-            *(f"{device.copied_bytes[way] / 1e6:.1f}" for way in ("to device", "to host")),
-            f"{device.peak_bytes / 1e6:.0f}",
-            f"{device.seconds * 1e3:.1f}",
+            *(f"{count / 1e6:.1f}" for count in (up + rest, down)),
+            f"{device.peak_bytes / 1e6:.0f}" if case.width is None else "",
+            f"{(device.seconds + rest / practice_cuda._HOST_BANDWIDTH) * 1e3:.1f}",
         )
     return {**dict(zip(_COLUMNS, values, strict=True)), "where": lines}
 
