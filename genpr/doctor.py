@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import io
 import os
 import platform
 import re
@@ -64,13 +63,11 @@ def run_checks(genpr: str, *, root: Path) -> Report:
     started = time.monotonic()
     checks: dict[str, Callable[[], Iterable[Finding]]] = {
         "libraries": lambda: check_libraries(genpr),
-        "torch": check_torch,
         "machine": check_gpus,
         "environment": check_environment,
         "cache": lambda: check_cache_folder(root),
         "directions": check_directions,
         "exactness": check_exactness,
-        "decoding": check_codecs,
         "same features": check_features,
     }
     findings = [finding for name in checks for finding in run_check(name, checks[name])]
@@ -127,26 +124,6 @@ def check_libraries(genpr: str) -> Findings:
     text = ", ".join(f"{name} {version}" for name, version in versions.items())
     yield Finding("libraries", "ok", text, facts=versions)
     yield from wrong
-
-
-def check_torch() -> Findings:
-    """Whether the compiled code of torchvision works with this torch."""
-    import torch
-    import torchvision
-
-    text = f"{torch.__version__} with torchvision {torchvision.__version__}"
-    boxes = torch.tensor([[0.0, 0, 2, 2], [0, 0, 2, 2], [5, 5, 6, 6]])
-    try:
-        kept = torchvision.ops.nms(boxes, boxes[:, 2], 0.5).tolist()
-    except Exception as error:  # noqa: BLE001 - compiled code of another release
-        kept = _shown(error)
-    if kept == [2, 0]:
-        yield Finding("torch", "ok", text)
-        return
-    build = torch.__version__.partition("+")[2]
-    index = f" --index-url https://download.pytorch.org/whl/{build}" if build else ""
-    remedy = f"pip install --force-reinstall torch torchvision{index}"
-    yield Finding("torch", "broken", f"{text}, which does not work (nms: {kept})", remedy)
 
 
 def check_gpus() -> Findings:
@@ -289,33 +266,6 @@ def check_exactness() -> Findings:
                     wrong += [] if is_right or name in wrong else [name]
         text = "every count equals brute force on integers"
         yield _self_test("exactness" if device == "cpu" else f"exactness {device}", wrong, text)
-
-
-_EXACT, _LOSSY = ("PNG", "GIF", "BMP", "PPM", "TIFF"), ("JPEG", "WEBP", "AVIF")
-_LOSSY_ERROR = 24  # gray levels, of a smooth image at quality 90; exchanged channels differ by more than 100
-
-
-def check_codecs() -> Findings:
-    """Each format that genpr reads, from bytes made here; a Pillow without a codec refuses such images."""
-    import numpy as np
-    from PIL import Image, features
-
-    from genpr.images.decode import decode
-    from genpr.images.policy import DecodePolicy
-
-    ramp = np.broadcast_to(np.arange(0, 240, 4, dtype=np.uint8), (60, 60))
-    pixels = np.stack([ramp, ramp.T, np.full_like(ramp, 200)], axis=2) // 32 * 32  # 64 colors, as a GIF holds
-    wrong: list[str] = []
-    for name in (*_EXACT, *_LOSSY):
-        buffer = io.BytesIO()
-        try:
-            Image.fromarray(pixels).save(buffer, format=name, quality=90)
-            decoded = decode(buffer.getvalue(), name=f"made.{name.lower()}", policy=DecodePolicy()).pixels
-            is_right = np.abs(decoded.astype(np.int16) - pixels).max() <= _LOSSY_ERROR * (name in _LOSSY)
-        except Exception:  # noqa: BLE001 - of a broken or absent codec
-            is_right = name in _LOSSY and not features.check(name.lower().replace("jpeg", "jpg"))
-        wrong += [] if is_right else [name]
-    yield _self_test("decoding", wrong, "every format that this Pillow knows is decoded correctly")
 
 
 def check_features() -> Findings:

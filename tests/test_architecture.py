@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "checkpoints": {"distributed", "evaluation", "features", "images", "metrics"},
     "audit": {"features", "metrics"},
     "demo": set(),
-    "doctor": {"demo", "evaluation", "features", "images", "metrics"},
+    "doctor": {"demo", "evaluation", "features", "metrics"},
     "report": {
         "audit",
         "checkpoints",

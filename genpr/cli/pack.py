@@ -20,12 +20,8 @@ from genpr.features.options import SourceOptions
 @click.argument("out", type=click.Path(path_type=Path))
 @option_group(SourceOptions)
 @follow_symlinks
-@click.option("--compressed/--no-compressed", help="Deflate the array.  [default: no-compressed]")
-@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @option_group(TextOutput, "output")
-def command(
-    source: str, out: Path, *, options: SourceOptions, compressed: bool, force: bool, output: TextOutput
-) -> None:
+def command(source: str, out: Path, *, options: SourceOptions, output: TextOutput) -> None:
     """Write the images in SOURCE to OUT (.npz), as one array `arr_0` of uint8 (n, h, w, 3).
 
     That is the form of OpenAI's reference batches, which their evaluator and others read. SOURCE is a folder, or a
@@ -35,7 +31,7 @@ def command(
     from genpr.images.source import open_source, subset
     from genpr.notices import notice
 
-    check_output(out, source, force=force)
+    check_output(out)
     images = open_source(source)
     if options.max_images is not None:
         images = subset(images, options.max_images, options.seed)
@@ -46,7 +42,6 @@ def command(
             on_bad=options.on_bad,
             max_bad=options.max_bad,
             policy=options.decoding,
-            compressed=compressed,
             progress=None if progress is None else partial(progress, "packed"),
         )
     flags = {**packed.flags, **({"skipped": len(packed.skipped)} if packed.skipped else {})}
@@ -57,7 +52,6 @@ def command(
         "n": packed.n,
         "height": packed.height,
         "width": packed.width,
-        "compressed": compressed,
         "bytes": out.stat().st_size,
         "flags": dict(packed.flags),
         "skipped": [[error.path, error.code] for error in packed.skipped],

@@ -44,28 +44,14 @@ class Packed:
     flags: Mapping[str, int]
 
 
-def check_output(path: str | os.PathLike[str], source: object, *, force: bool) -> None:
-    """Refuse a path that `pack` could or should not write, before anything is read."""
-    path = Path(path)
+def check_output(path: Path) -> None:
+    """Refuse a path that is there, or that no file can be written to, before anything is read."""
     if path.suffix.lower() != ".npz":
         raise UsageError(f"{path} must end in .npz, the only format genpr packs into", code="output-suffix")
     check_place(path)
-    if not os.path.lexists(path):
-        return
-    if isinstance(source, str | os.PathLike) and _is_same_file(path, Path(source)):
-        reason = "is the source itself; write to another file"
-    elif not force:
-        reason = "exists; --force replaces it"
-    else:
-        return
-    raise UsageError(f"{path} {reason}", code="output-exists", path=str(path))
-
-
-def _is_same_file(path: Path, other: Path) -> bool:
-    try:
-        return path.samefile(other)
-    except OSError:  # one of them is not there
-        return False
+    if os.path.lexists(path):
+        text = f"{path} exists; remove it, or write to another file"
+        raise UsageError(text, code="output-exists", path=str(path))
 
 
 def pack_source(
@@ -75,7 +61,6 @@ def pack_source(
     on_bad: Literal["error", "skip"] = "error",
     max_bad: float = 0.01,
     policy: DecodePolicy | None = None,
-    compressed: bool = False,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Packed:
     """Write the images of a source, in their order, over whatever is at `path` (see `check_output`), whole or not at all.
@@ -96,7 +81,7 @@ def pack_source(
                 continue
             if not n:
                 first, shape = name, image.pixels.shape
-                file = stack.enter_context(_member(temporary, (total or 0, *shape), compressed=compressed))
+                file = stack.enter_context(_member(temporary, (total or 0, *shape)))
             if image.pixels.shape != shape:
                 (h, w, _), (height, width, _) = image.pixels.shape, shape
                 sizes = f"{name} is {w} x {h} pixels, but {first} is {width} x {height}"
@@ -113,7 +98,7 @@ def pack_source(
             raise DataError(f"{source.name} has no images", code="no-images", path=source.name)
         stack.close()
         if n != total:
-            _correct_count(temporary, (total or 0, *shape), n, compressed=compressed)
+            _correct_count(temporary, (total or 0, *shape), n)
     return Packed(n, shape[0], shape[1], tuple(bad), dict(flags))
 
 
@@ -162,24 +147,20 @@ def _header(shape: tuple[int, ...]) -> bytes:
 
 
 @contextmanager
-def _member(path: Path, shape: tuple[int, ...], *, compressed: bool) -> Iterator[IO[bytes]]:
+def _member(path: Path, shape: tuple[int, ...]) -> Iterator[IO[bytes]]:
     """A new .npz file with one array, open behind its header for writing; 64-bit sizes, as numpy writes them."""
-    compression = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
-    with (
-        zipfile.ZipFile(path, "w", compression) as archive,
-        archive.open(_MEMBER, "w", force_zip64=True) as file,
-    ):
+    with zipfile.ZipFile(path, "w") as archive, archive.open(_MEMBER, "w", force_zip64=True) as file:
         file.write(_header(shape))
         yield file
 
 
-def _correct_count(path: Path, shape: tuple[int, ...], n: int, *, compressed: bool) -> None:
+def _correct_count(path: Path, shape: tuple[int, ...], n: int) -> None:
     """Copy the file once more, with `n` in its header instead of `shape[0]`."""
     with (
         atomic_path(path) as corrected,
         zipfile.ZipFile(path) as archive,
         archive.open(_MEMBER) as old,
-        _member(corrected, (n, *shape[1:]), compressed=compressed) as new,
+        _member(corrected, (n, *shape[1:])) as new,
     ):
         old.read(len(_header(shape)))
         shutil.copyfileobj(old, new, _COPY_BYTES)

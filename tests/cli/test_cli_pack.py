@@ -18,13 +18,14 @@ def test_a_packed_file_scores_like_its_source(genpr, folders, tmp_path):
 def test_json_is_one_object(genpr, folders, tmp_path):
     out = tmp_path / "x.npz"
     (folders[0] / "00003.png").write_bytes(b"404")
-    arguments = ("pack", folders[0], out, "--compressed", "--on-bad", "skip", "--max-bad", "5%")
+    arguments = ("pack", folders[0], out, "--on-bad", "skip", "--max-bad", "5%")
     code, text, err = genpr(*arguments, "--json")
     assert code == 0
-    expected = {"out": str(out), "n": 19, "height": 8, "width": 8, "compressed": True, "flags": {}}
+    expected = {"out": str(out), "n": 19, "height": 8, "width": 8, "flags": {}}
     expected |= {"bytes": out.stat().st_size, "skipped": [["00003.png", "image-unreadable"]]}
     assert json.loads(text) == expected
     with np.load(out) as file:
         assert file["arr_0"].shape == (19, 8, 8, 3)
     assert "1 of 20 source images could not be used and were left out" in err
-    assert genpr(*arguments, "--force", "-q")[2] == ""
+    out.unlink()
+    assert genpr(*arguments, "-q")[2] == ""

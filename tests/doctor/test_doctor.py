@@ -8,13 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-import torchvision
 
 import genpr
 from genpr import doctor
 from genpr.cli import main
 
-SELF_TEST = ("directions", "exactness", "decoding", "same features")
+SELF_TEST = ("directions", "exactness", "same features")
 
 
 def only(findings):
@@ -34,9 +33,7 @@ def test_a_machine_that_runs_these_tests_is_healthy(tmp_path, capsys):
     record = json.loads(out)
     assert record["healthy"] is True
     found = {finding["name"]: finding for finding in record["findings"]}
-    assert all(
-        found[name]["state"] == "ok" for name in ("libraries", "torch", "machine", "cache", *SELF_TEST)
-    )
+    assert all(found[name]["state"] == "ok" for name in ("libraries", "machine", "cache", *SELF_TEST))
     assert found["libraries"]["facts"]["genpr"] == genpr.__version__
     assert not (tmp_path / "cache").exists()
 
@@ -48,17 +45,11 @@ def test_broken_libraries_are_named_with_a_command_and_the_others_are_checked(mo
     assert code == 4
     text = " ".join(out.split())
     assert "broken torchvision cannot be imported (ModuleNotFoundError" in text
-    assert "broken torch could not be checked" in text
     assert "fix: pip install --force-reinstall faiss-cpu" in text
-    assert "ok decoding" in text
+    assert "ok exactness" in text
 
 
-def test_a_torchvision_that_does_not_work_and_libraries_that_are_too_old(monkeypatch):
-    monkeypatch.setattr(torch, "__version__", "2.6.0+cu124")
-    monkeypatch.setattr(torchvision.ops, "nms", lambda *_: torch.tensor([0]))
-    found = only(doctor.check_torch())
-    assert found.state == "broken"
-    assert found.remedy.endswith("--index-url https://download.pytorch.org/whl/cu124")
+def test_libraries_that_are_too_old(monkeypatch):
     right = metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: "1.25.2" if name == "numpy" else right(name))
     monkeypatch.setitem(sys.modules, "jinja2", None)
@@ -151,26 +142,17 @@ def test_a_wrong_count_is_found(monkeypatch, wrong, found):
     assert (finding.state, finding.facts["wrong"]) == ("broken", found)
 
 
-def test_exchanged_channels_and_features_that_change_with_the_batch_are_found(monkeypatch):
+def test_features_that_change_with_the_batch_are_found(monkeypatch):
     import genpr.features.embed
-    import genpr.images.decode
 
-    decode, embed = genpr.images.decode.decode, genpr.features.embed.embed
-
-    def exchanged(data, *, name, policy):
-        found = decode(data, name=name, policy=policy)
-        if name == "made.avif":
-            found.pixels[:] = found.pixels[..., ::-1].copy()
-        return found
+    embed = genpr.features.embed.embed
 
     def noisy(images, extractor, *, batch_size):
         rows = embed(images, extractor, batch_size=batch_size)
         rows[3, 5] += 1e-6 * (batch_size == 1)
         return rows
 
-    monkeypatch.setattr(genpr.images.decode, "decode", exchanged)
     monkeypatch.setattr(genpr.features.embed, "embed", noisy)
-    assert only(doctor.check_codecs()).facts["wrong"] == ["AVIF"]
     assert only(doctor.check_features()).state == "broken"
 
 
