@@ -192,7 +192,7 @@ def _whole(task: Task) -> Facts:
 
 def _best(queries: NDArray[np.float32], candidates: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
     """The first `depth` candidates of each query by the exact cosine, (q, depth)."""
-    pairs = FeaturePairs(torch.from_numpy(queries), torch.from_numpy(candidates), "cosine", 2**28)
+    pairs = FeaturePairs(torch.from_numpy(queries), torch.from_numpy(candidates), 2**28)
     best = torch.empty(len(queries), depth, dtype=torch.int64)
     for rows, _, values in pairs.tiles():
         near = values.topk(min(depth + _BEYOND, values.shape[1]), dim=1).indices

@@ -212,7 +212,7 @@ def _rank(
     own = [[row] for row in image.tolist()]
     by_text = rank(vectors[torch.from_numpy(text)], images, own, (units[1][text], units[0]))
     (values, undefined), (others, lacking) = by_image.values(""), by_text.values("t2i_")
-    similarity = FeaturePairs(images, vectors, "cosine")
+    similarity = FeaturePairs(images, vectors)
     score = {"alignment.clip_score": clip_score(assignment, similarity, seed=options.seed)}
     names = [features.name_of(row) for row in range(len(features))]
     ranks = image_ranks(names, assignment.texts, by_image, similarity)

@@ -73,15 +73,6 @@ class RealSamples(_Columns):
 
 
 @dataclass(frozen=True, eq=False)
-class OwnRadii:
-    """How far the images of each side lie apart: distances to the k-th nearest other image of the same side."""
-
-    k: int  # which neighbor
-    real: NDArray[np.float64]  # (n,) float64, in the unit of the features
-    fake: NDArray[np.float64]  # (m,) float64, likewise
-
-
-@dataclass(frozen=True, eq=False)
 class PerImageScores:
     """One score, image by image."""
 
@@ -94,7 +85,6 @@ class PerImageScores:
     ties: Ties  # "closed" or "strict" balls
     # the features of the reals and of the fakes, row by row
     sides: tuple[FeatureSet, FeatureSet] = field(repr=False)
-    own_radii: OwnRadii | None = field(default=None, repr=False)  # how far the images of each side lie apart
     classes: ClassScores | None = None  # the same score class by class; None if it was not asked for
     # what each fake was asked to be and recognized as, likewise
     labels: RecognizedLabels | None = field(default=None, repr=False)
@@ -119,7 +109,6 @@ class PerImageScores:
             k=dict(k),
             ties=ties,
             sides=(reals, fakes),
-            own_radii=_own_radii(neighbors),
         )
 
 
@@ -138,17 +127,6 @@ def check_samples(plan: ScorePlan, reals: FeatureSet) -> None:
             "choose a smaller k",
             code="too-few-images",
         )
-
-
-def _own_radii(neighbors: NeighborResult) -> OwnRadii | None:
-    """Of the largest balls that were drawn around both sides."""
-    own, real = neighbors.fake_side.own, neighbors.real_manifold
-    both = [] if own is None else [ball for ball in own.balls if not ball.clipped and ball in real.balls]
-    if own is None or not both:
-        return None
-    sq = real.sq_radii_of(both[-1]), own.sq_radii[own.balls.index(both[-1])]
-    of_reals, of_fakes = (np.sqrt(each.cpu().numpy()) for each in sq)
-    return OwnRadii(both[-1].k, of_reals, of_fakes)
 
 
 def _names_of(features: FeatureSet) -> tuple[str, ...]:

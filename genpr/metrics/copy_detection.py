@@ -105,11 +105,11 @@ def copy_detection(
         raise UsageError(f"threshold must be a cosine, not {threshold!r:.60}", code="bad-threshold")
     check_count(seed, "seed", least=0, most=MOST)
     check_count(null_rows, "null_rows", least=1)
-    pairs = feature_pairs((generated, train), ("generated", "train"), "cosine", device, block_bytes)
+    pairs = feature_pairs((generated, train), ("generated", "train"), device, block_bytes)
     reals = pairs.right
     check_two_rows(reals, "train")
     rows = rows_of_null(len(reals), null_rows, seed).to(reals.device)
-    among = FeaturePairs(reals[rows], reals, "cosine", block_bytes)
+    among = FeaturePairs(reals[rows], reals, block_bytes)
     advance = tally((len(pairs.left) + len(rows)) * len(reals), progress)
     nearest, similarity = most_similar(pairs, advance=advance)
     _, null_similarity = most_similar(among, own=rows, advance=advance)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from numbers import Real
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from genpr.metrics.ranking_values import (
     query_metrics,
 )
 from genpr.metrics.real_manifold import PairProgress
-from genpr.metrics.similarity import FeaturePairs, RankCounter, ScoreMatrix, Scorer, Similarity
+from genpr.metrics.similarity import FeaturePairs, RankCounter, ScoreMatrix, Scorer
 from genpr.validation import (
     Features,
     check_count,
@@ -37,7 +37,6 @@ from genpr.validation import (
     entry_point,
 )
 
-Gain: TypeAlias = Literal["linear", "exponential"]
 Relevant: TypeAlias = NDArray[Any] | Tensor | Sequence[int] | Sequence[Iterable[int]]
 Grades: TypeAlias = NDArray[Any] | Tensor | Sequence[float] | Sequence[Iterable[float]]
 Id: TypeAlias = Hashable
@@ -56,12 +55,10 @@ def ranking_metrics(
     *,
     ks: Sequence[int] = (1, 5, 10),
     relevance: Grades | None = None,
-    gain: Gain = "linear",
     pools: NDArray[Any] | Tensor | None = None,
     groups: Sequence[Hashable] | None = None,
     seed: int = 0,
     progress: PairProgress | None = None,
-    similarity: Similarity = "cosine",
     device: str | torch.device = "auto",
     block_bytes: int | None = None,
 ) -> QueryMetrics:
@@ -72,17 +69,16 @@ def ranking_metrics(
 
     Args:
         scores: (q, c) integers or floats of every query for every candidate; or features of queries (q, d) and of candidates
-            (c, d) as a pair, whose similarities are float64 and the same on every device.
+            (c, d) as a pair, whose cosines are float64 and the same on every device.
         relevant: The candidate that is relevant to each query, (q,), or a list of them per query; a query without any is left
             out and counted.
         ks: Where rankings are cut for `hit_k` and others; none beyond the smallest pool.
-        relevance: Positive grades in the shape of `relevant`, for NDCG; None if all are 1.
-        gain: What a grade is worth: "linear", g, or "exponential", 2^g - 1.
+        relevance: Positive grades in the shape of `relevant`, for NDCG; None if all are 1. A grade is its gain: pass 2^g - 1
+            for the exponential one.
         pools: (q, p) candidates that each query ranks, what is relevant among them, -1 for none; None for all candidates.
         groups: Of each query (q,): for intervals, queries of one group are drawn together. None if each is drawn alone.
         seed: Of the halves for intervals.
         progress: Called with the pairs that are done and their number.
-        similarity: Of features, "cosine" or "inner" (product).
         device: "auto" is where features are if that is a GPU, else the best device here.
         block_bytes: Most that a block of similarities takes; None for a small share of what is free.
 
@@ -104,7 +100,7 @@ def ranking_metrics(
         (0.3333, (3, 3))
     """
     check_count(seed, "seed", least=0, most=MOST)
-    scorer = _scorer(scores, similarity, device, block_bytes)
+    scorer = _scorer(scores, device, block_bytes)
     n, candidates = scorer.shape
     checked = None if pools is None else _check_pools(pools, n, candidates)
     pool: Counts = np.full(n, candidates) if checked is None else (checked >= 0).sum(dim=1).numpy()
@@ -114,7 +110,7 @@ def ranking_metrics(
     )
     if not cuts or len(set(cuts)) < len(cuts):
         raise UsageError(f"ks must be different integers of at least 1, not {ks!r:.60}", code="bad-option")
-    items, index = _check_relevant(relevant, relevance, gain, candidates, n)
+    items, index = _check_relevant(relevant, relevance, candidates, n)
     counter = RankCounter(scorer, items.query, index)
     if checked is None:
         counter.count_all(progress)
@@ -133,7 +129,6 @@ def retrieval_metrics(
     *,
     k: int | None = None,
     relevance: Mapping[Id, float] | Sequence[Mapping[Id, float]] | None = None,
-    gain: Gain = "linear",
     pool: int | Sequence[int] | None = None,
     groups: Sequence[Hashable] | None = None,
     seed: int = 0,
@@ -153,7 +148,6 @@ def retrieval_metrics(
         retrieved: Ids that were found, best first; a list, or a list per query.
         k: Where lists are cut; None takes them in full.
         relevance: A positive grade of each expected id, for NDCG: a mapping, or one per query. None if all are 1.
-        gain: What a grade is worth: "linear", g, or "exponential", 2^g - 1.
         pool: How many ids there were to find, for the chance level: what a list drawn at random scores.
         groups: Of each query, for intervals: queries of one group are drawn together. None if each is drawn alone.
         seed: Of the halves for intervals.
@@ -177,7 +171,7 @@ def retrieval_metrics(
     expected_ids, found_ids = _check_ids(expected, retrieved)
     grades = _check_grades(expected_ids, relevance)
     found_ids = [ids[:cut] for ids in found_ids]
-    items = RelevantItems.of(list(map(len, expected_ids)), _gains_of(grades, gain))
+    items = RelevantItems.of(list(map(len, expected_ids)), _check_gains(grades))
     length = np.array([len(ids) if cut is None else cut for ids in found_ids], dtype=np.int64)
     sizes = None if pool is None else _pool_sizes(pool, expected_ids, found_ids, cut)
     chance = None if sizes is None else list_values(TiedRanks.at_random(items, sizes), items, length, sizes)
@@ -238,15 +232,11 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _gains_of(grades: Numbers, gain: Gain) -> Numbers:
-    """What grades (p,) are worth in DCG."""
-    if gain not in ("linear", "exponential"):
-        raise UsageError(f"gain must be linear or exponential, not {gain!r:.60}", code="bad-gain")
-    with np.errstate(over="ignore"):
-        gains = grades if gain == "linear" else np.exp2(grades) - 1
-    if not ((gains > 1e-300) & (gains < 1e300)).all():
+def _check_gains(grades: Numbers) -> Numbers:
+    """Grades (p,), which are what items are worth in DCG."""
+    if not ((grades > 1e-300) & (grades < 1e300)).all():
         raise DataError("relevance of what is relevant must be positive and finite", code="bad-relevance")
-    return gains
+    return grades
 
 
 def _rows(given: object, name: str, kinds: str) -> tuple[list[int], NDArray[Any]]:
@@ -262,7 +252,7 @@ def _rows(given: object, name: str, kinds: str) -> tuple[list[int], NDArray[Any]
 
 
 def _check_relevant(
-    relevant: Relevant, relevance: Grades | None, gain: Gain, candidates: int, n: int
+    relevant: Relevant, relevance: Grades | None, candidates: int, n: int
 ) -> tuple[RelevantItems, Counts]:
     """What is relevant to each of n queries, and the candidate (p,) that each of its items is."""
     counts, index = _rows(relevant, "relevant", "iu")
@@ -278,25 +268,20 @@ def _check_relevant(
         of_queries, grades = _rows(relevance, "relevance", "iuf")
     if of_queries != counts:
         raise DataError("relevance must have the shape of relevant", code="bad-relevance")
-    return RelevantItems.of(counts, _gains_of(grades.astype(np.float64), gain)), index
+    return RelevantItems.of(counts, _check_gains(grades.astype(np.float64))), index
 
 
-def _scorer(
-    scores: object, similarity: Similarity, device: str | torch.device, block_bytes: int | None
-) -> Scorer:
-    if similarity not in ("cosine", "inner"):
-        raise UsageError(f"similarity must be cosine or inner, not {similarity!r:.60}", code="bad-similarity")
+def _scorer(scores: object, device: str | torch.device, block_bytes: int | None) -> Scorer:
     if not isinstance(scores, tuple):
         return ScoreMatrix(_check_scores(scores), _check_bytes(block_bytes))
     if len(scores) != 2:
         raise UsageError("a tuple of scores is the features of queries and of candidates", code="bad-scores")
-    return feature_pairs(scores, ("queries", "candidates"), similarity, device, block_bytes)
+    return feature_pairs(scores, ("queries", "candidates"), device, block_bytes)
 
 
 def feature_pairs(
     both: tuple[Features, Features],
     names: tuple[str, str],
-    similarity: Similarity,
     device: str | torch.device,
     block_bytes: int | None,
 ) -> FeaturePairs:
@@ -307,9 +292,8 @@ def feature_pairs(
     left, right = left.to(where), right.to(where)
     for rows, name in zip((left, right), names, strict=True):
         check_rows(rows, name, k=0)
-        if similarity == "cosine":
-            check_no_zero_rows(rows, name)
-    return FeaturePairs(left, right, similarity, _check_bytes(block_bytes))
+        check_no_zero_rows(rows, name)
+    return FeaturePairs(left, right, _check_bytes(block_bytes))
 
 
 def _check_bytes(block_bytes: int | None) -> int | None:

@@ -6,7 +6,7 @@ one of r relevant ones among e candidates of equal score, g candidates and a rel
 g + j with j uniform on 1..e; J of these ranks are within the cut, J = min(e, cut - g).
 
 Definitions: Manning, Raghavan and Schütze 2008, "Introduction to Information Retrieval", chapter 8; Järvelin and Kekäläinen 2002
-(NDCG, linear gain); Burges et al. 2005 (NDCG, exponential gain); LlamaIndex (granular hit rate and MRR).
+(NDCG); LlamaIndex (granular hit rate and MRR).
 """
 
 from __future__ import annotations

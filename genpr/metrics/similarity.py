@@ -1,4 +1,4 @@
-"""Similarities of features in tiles, and where relevant candidates are among all or among pools.
+"""Cosines of features in tiles, and where relevant candidates are among all or among pools.
 
 A score of features is float64, summed in one order (`genpr.neighbors.distance`), and no (q, c) array is ever held: a float32
 product decides for nearly all pairs, and those that its rounding leaves open are computed by the definition. So copies of a
@@ -8,7 +8,7 @@ candidate have its score, to the last bit, at any index.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -22,7 +22,6 @@ from genpr.neighbors.distance import pieces_of, products_at, sq_distances
 from genpr.neighbors.engine import plain_arithmetic
 
 Counts: TypeAlias = NDArray[np.int64]
-Similarity: TypeAlias = Literal["cosine", "inner"]
 Tile: TypeAlias = tuple[slice, int, Tensor]
 """Some queries, the first of some candidates, and their values (b, w)."""
 
@@ -31,38 +30,23 @@ _WIDE = 512  # rows at least, beside which columns are worth a tile of their own
 
 
 class FeaturePairs:
-    """Cosines or inner products of rows of `left` (n, d) and `right` (m, d), both float32 on one device.
+    """Cosines of rows of `left` (n, d) and `right` (m, d), both float32 on one device.
 
-    A tile holds x . y / (|x| s) in float32, s being |y| for cosines and the largest |y| for inner products. Both factors
-    are rounded once, and the product of d terms errs by d u, so it is within `slack` = 1.1 (d + 4) u of the exact number,
-    u = 2^-24, for up to a million features.
+    A tile holds x . y / (|x| |y|) in float32. Both factors are rounded once, and the product of d terms errs by d u, so it is
+    within `slack` = 1.1 (d + 4) u of the exact number, u = 2^-24, for up to a million features.
     """
 
-    def __init__(
-        self, left: Tensor, right: Tensor, similarity: Similarity, budget: int | None = None
-    ) -> None:
+    def __init__(self, left: Tensor, right: Tensor, budget: int | None = None) -> None:
         self.left, self.right = left, right
         self.shape, self.device = (len(left), len(right)), left.device
         self.slack = 1.1 * (left.shape[1] + 4) * _ROUNDING
         self._budget = budget or tile_budget(left.device)
-        self._is_cosine = similarity == "cosine"
         self._left_norm, self._right_norm = _norms(left), _norms(right)
-        self._scale = self._right_norm
-        if not self._is_cosine:
-            self._scale = torch.ones_like(self._right_norm) * self._right_norm.max()
 
     def exact(self, i: Tensor, j: Tensor) -> Tensor:
-        """Similarities of rows `i` (p,) and `j` (p,): (p,) float64."""
+        """Cosines of rows `i` (p,) and `j` (p,): (p,) float64."""
         i, j = i.to(self.device), j.to(self.device)
-        products = products_at(self.left, self.right, i, j)
-        return products / self._left_norm[i] / self._right_norm[j] if self._is_cosine else products
-
-    def in_tile(self, i: Tensor, similarity: Tensor) -> Tensor:
-        """Similarities (p,) of rows `i` as a tile has them."""
-        if self._is_cosine:
-            return similarity
-        unit = self._left_norm[i] * self._scale[0]
-        return torch.where(unit > 0, similarity / unit, 0.0)
+        return products_at(self.left, self.right, i, j) / self._left_norm[i] / self._right_norm[j]
 
     def tiles(self) -> Iterator[Tile]:
         """All pairs, each once."""
@@ -71,7 +55,7 @@ class FeaturePairs:
         columns = max(1, min(m, most_rows, budget // (8 * min(n, _WIDE))))
         rows = max(1, min(n, most_rows, budget // (8 * columns)))
         for first in range(0, m, columns):
-            right = _scaled(self.right[first : first + columns], self._scale[first : first + columns]).T
+            right = _scaled(self.right[first : first + columns], self._right_norm[first : first + columns]).T
             for start in range(0, n, rows):
                 chunk = slice(start, min(start + rows, n))
                 yield chunk, first, _scaled(self.left[chunk], self._left_norm[chunk]) @ right
@@ -102,10 +86,6 @@ class ScoreMatrix:
         """Scores (p,) of pairs."""
         return self._scores[i.to(self.device), j.to(self.device)]
 
-    def in_tile(self, i: Tensor, score: Tensor) -> Tensor:
-        """The scores."""
-        return score
-
     def tiles(self) -> Iterator[Tile]:
         """All pairs, each once."""
         n, m = self.shape
@@ -128,7 +108,6 @@ class RankCounter:
         self._scorer, self._host_query, self._candidate = scorer, query, candidate
         self._query = torch.from_numpy(query).to(scorer.device)
         self._own = scorer.exact(self._query, torch.from_numpy(candidate))
-        self._threshold = scorer.in_tile(self._query, self._own)
         self.above, self.tied = torch.zeros_like(self._query), torch.zeros_like(self._query)
         # Of each query its first relevant one, then its second, and so on: each is compared with a whole row of scores.
         self._turn = np.arange(len(query)) - np.searchsorted(query, query)
@@ -170,7 +149,7 @@ class RankCounter:
         """Compare relevant ones (i,) with all of a tile."""
         row = self._query[items] - start
         values = values if len(row) == len(values) else values[row]
-        low = high = self._threshold[items]
+        low = high = self._own[items]
         if slack := self._scorer.slack:
             low, high = (low - slack).to(values.dtype), (high + slack).to(values.dtype)
             low = torch.nextafter(low, torch.full_like(low, -torch.inf))

@@ -44,9 +44,8 @@ def as_ranx(expected, retrieved):
 def test_lists_that_are_cut(lists, k):
     expected, retrieved = lists
     ours = retrieval_metrics(list(map(list, expected)), retrieved, k=k, relevance=expected)
-    exponential = retrieval_metrics(
-        list(map(list, expected)), retrieved, k=k, relevance=expected, gain="exponential"
-    )
+    worth = [{one: 2**grade - 1 for one, grade in grades.items()} for grades in expected]
+    exponential = retrieval_metrics(list(map(list, expected)), retrieved, k=k, relevance=worth)
     names = {
         f"hit_rate@{k}": ours["hit_rate"],
         f"precision@{k}": ours["precision"],

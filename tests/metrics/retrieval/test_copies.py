@@ -22,7 +22,7 @@ def sets():
 
 def cosines(ours, theirs):
     """By the definition; copies of a row have the same, to the last bit."""
-    pairs = FeaturePairs(torch.from_numpy(ours), torch.from_numpy(theirs), "cosine")
+    pairs = FeaturePairs(torch.from_numpy(ours), torch.from_numpy(theirs))
     grid = torch.cartesian_prod(torch.arange(len(ours)), torch.arange(len(theirs)))
     table = pairs.exact(grid[:, 0], grid[:, 1]).view(len(ours), len(theirs)).numpy()
     norms = [np.linalg.norm(each.astype(float), axis=1) for each in (ours, theirs)]
