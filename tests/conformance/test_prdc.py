@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from peers import Peer
 
 from genpr.metrics.manifold import manifold_metrics
 
-prdc = pytest.importorskip("prdc")
+prdc = Peer("prdc")
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from peers import Peer
 from torch import nn
 
 from genpr.features.known_weights import INCEPTION_2015
@@ -15,9 +16,9 @@ from genpr.features.registry import ExtractorName
 from genpr.features.resize import tf1_bilinear
 from genpr.features.weights import load_weights
 
-pytorch_fid = pytest.importorskip("pytorch_fid.inception")
-fidelity_resize = pytest.importorskip("torch_fidelity.interpolate_compat_tensorflow")
-fidelity_network = pytest.importorskip("torch_fidelity.feature_extractor_inceptionv3")
+pytorch_fid = Peer("pytorch_fid.inception")
+fidelity_resize = Peer("torch_fidelity.interpolate_compat_tensorflow")
+fidelity_network = Peer("torch_fidelity.feature_extractor_inceptionv3")
 
 
 def load(entry, path, *names):
@@ -39,7 +40,7 @@ def state(tmp_path_factory):
         raise BuiltError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pytorch_fid, "load_state_dict_from_url", lambda *_args, **_kwargs: {})
+        patch.setattr("pytorch_fid.inception.load_state_dict_from_url", lambda *_args, **_kwargs: {})
         patch.setattr(nn.Module, "load_state_dict", remember)
         with torch.device("meta"), pytest.raises(BuiltError):
             pytorch_fid.fid_inception_v3()
@@ -99,7 +100,7 @@ def test_names_and_shapes_are_those_of_the_published_file(state):
 @pytest.fixture(scope="module")
 def fid_network(state):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pytorch_fid, "load_state_dict_from_url", lambda *_args, **_kwargs: state)
+        patch.setattr("pytorch_fid.inception.load_state_dict_from_url", lambda *_args, **_kwargs: state)
         return pytorch_fid.InceptionV3([0, 1, 2, 3]).eval()
 
 

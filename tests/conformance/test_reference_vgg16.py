@@ -5,6 +5,7 @@ Tolerance: 1e-5 of the range of the features, in float32.
 
 import pytest
 import torch
+from peers import Peer
 
 from genpr.features.known_weights import VGG16
 from genpr.features.networks import vgg16
@@ -12,7 +13,7 @@ from genpr.features.registry import ExtractorName
 from genpr.features.resize import tf1_bilinear
 from genpr.features.weights import Weights
 
-fidelity_network = pytest.importorskip("torch_fidelity.feature_extractor_vgg16")
+fidelity_network = Peer("torch_fidelity.feature_extractor_vgg16")
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:sklearn")
 
@@ -61,7 +62,7 @@ def test_pixels_to_fc2_equals_torch_fidelity(state, images, features, monkeypatc
         model.load_state_dict(state, assign=True)
         return model
 
-    monkeypatch.setattr(fidelity_network, "torchvision_load_pretrained_vgg16", network)
+    monkeypatch.setattr("torch_fidelity.feature_extractor_vgg16.torchvision_load_pretrained_vgg16", network)
     reference = fidelity_network.FeatureExtractorVGG16("vgg16", ["fc2_relu"])
     with torch.inference_mode():
         close(features, torch.cat([reference(image[None])[0] for image in images]))

@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from peers import Peer
 from PIL import Image
 from torch import Tensor, nn
 
 from genpr.features.resize import RESIZE_RULES
 
-fidelity = pytest.importorskip("torch_fidelity.interpolate_compat_tensorflow")
-pytorch_fid = pytest.importorskip("pytorch_fid.inception")
-torchmetrics_fid = pytest.importorskip("torchmetrics.image.fid")
-cleanfid = pytest.importorskip("cleanfid.resize")
-open_clip = pytest.importorskip("open_clip.transform")
-transforms = pytest.importorskip("torchvision.transforms")
+fidelity = Peer("torch_fidelity.interpolate_compat_tensorflow")
+pytorch_fid = Peer("pytorch_fid.inception")
+torchmetrics_fid = Peer("torchmetrics.image.fid")
+cleanfid = Peer("cleanfid.resize")
+open_clip = Peer("open_clip.transform")
+transforms = Peer("torchvision.transforms")
 
 # Among them are pairs for CLIP whose longer side and whose offset tell every way of rounding from the others.
 SIZES = [
@@ -93,7 +94,7 @@ def input_of_pytorch_fid(monkeypatch):
     nothing = SimpleNamespace(
         Conv2d_1a_3x3=nn.Identity(), Conv2d_2a_3x3=nn.Identity(), Conv2d_2b_3x3=nn.Identity()
     )
-    monkeypatch.setattr(pytorch_fid, "fid_inception_v3", lambda: nothing)
+    monkeypatch.setattr("pytorch_fid.inception.fid_inception_v3", lambda: nothing)
     network = pytorch_fid.InceptionV3(output_blocks=(0,), resize_input=True, normalize_input=False)
     network.blocks = nn.ModuleList([nn.Identity()])
     return network

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 from fading_module import BEST_EPOCH, DARKNESS, generate, module_of, trainer_options
+from peers import Peer
 from training_images import OPTIONS, images
 
 import genpr
 from genpr.errors import DataError, UsageError
 from genpr.integrations.callback import GenprCallback
 
-pl = pytest.importorskip("lightning.pytorch")
-from genpr.integrations.lightning import GenprLightningCallback  # noqa: E402
+pl, ours = Peer("lightning.pytorch"), Peer("genpr.integrations.lightning")
 
 pytestmark = pytest.mark.filterwarnings("default")  # Lightning's advice, and what its own imports warn of
 WORKER = Path(__file__).with_name("lightning_worker.py")
@@ -41,7 +41,7 @@ def darkness_of(checkpoint):
 
 @pytest.mark.parametrize("validates", [False, True])
 def test_the_checkpoint_kept_is_the_best(tmp_path, evaluator, validates):
-    callback = GenprLightningCallback(evaluator, generate)
+    callback = ours.GenprLightningCallback(evaluator, generate)
     trainer, checkpoint = fit(tmp_path, callback, validates=validates)
     values = [record.scores["genpr/f1"] for record in callback.history.records]
     assert [record.step for record in callback.history.records] == list(range(len(DARKNESS)))
@@ -57,9 +57,9 @@ def test_the_checkpoint_kept_is_the_best(tmp_path, evaluator, validates):
 
 
 def test_a_run_goes_on_with_its_history(tmp_path, evaluator):
-    first = GenprLightningCallback(evaluator, generate)
+    first = ours.GenprLightningCallback(evaluator, generate)
     _, kept = fit(tmp_path, first, max_epochs=3)
-    second = GenprLightningCallback(evaluator, generate)
+    second = ours.GenprLightningCallback(evaluator, generate)
     trainer = pl.Trainer(**trainer_options(tmp_path), callbacks=[second])
     trainer.fit(module_of(pl.LightningModule), ckpt_path=kept.best_model_path)
     assert [record.step for record in second.history.records] == [0, 1, 2, 3]
@@ -69,19 +69,19 @@ def test_a_run_goes_on_with_its_history(tmp_path, evaluator):
 
 def test_under_its_other_name(tmp_path, evaluator):
     package = pytest.importorskip("pytorch_lightning")
-    callback = GenprLightningCallback(evaluator, generate)
+    callback = ours.GenprLightningCallback(evaluator, generate)
     _, checkpoint = fit(tmp_path, callback, package=package)
     assert darkness_of(checkpoint) == pytest.approx(DARKNESS[BEST_EPOCH])
 
 
 def test_an_error_ends_the_run(tmp_path, evaluator):
     with pytest.raises(DataError, match="gave 61 images, but n = 100"):
-        fit(tmp_path, GenprLightningCallback(evaluator, generate, n=100))
+        fit(tmp_path, ours.GenprLightningCallback(evaluator, generate, n=100))
     with pytest.raises(UsageError, match="'genpr/fid' is not computed"):
-        fit(tmp_path, GenprLightningCallback(evaluator, generate, monitor="genpr/fid"))
+        fit(tmp_path, ours.GenprLightningCallback(evaluator, generate, monitor="genpr/fid"))
     for name, value in (("every", 0), ("mode", "best"), ("timeout", 0)):
         with pytest.raises(UsageError, match=f"{name} must be"):
-            GenprLightningCallback(evaluator, generate, **{name: value})
+            ours.GenprLightningCallback(evaluator, generate, **{name: value})
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_two_ranks_know_the_same(tmp_path, evaluator):
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     assert first["places"] == [0] * len(DARKNESS)
     assert second["places"] == []
-    alone = GenprLightningCallback(evaluator, generate)
+    alone = ours.GenprLightningCallback(evaluator, generate)
     fit(tmp_path, alone)
     for each in (first, second):
         assert each["history"] == alone.state_dict()

@@ -1,27 +1,29 @@
 """The metric of torchmetrics: its numbers are the evaluator's, and it keeps torchmetrics' contract."""
 
+import doctest
+import importlib
 import json
 import pickle
 
 import numpy as np
 import pytest
 import torch
+from peers import Peer
 from torch import nn
-from torchmetrics import MetricCollection
 from training_images import GABOR, OPTIONS, expected, images
 
 import genpr
 from genpr.cli.main import run
 from genpr.errors import DataError, FeatureError, UsageError
 from genpr.integrations.callback import GenprCallback
-from genpr.integrations.torchmetrics import PrecisionRecallDensityCoverage
 
+INTEGRATION = Peer("genpr.integrations.torchmetrics")
 NAMES = ["precision", "recall", "density", "coverage", "f1"]
 
 
 def metric_of(real=None, **options):
     own = {} if isinstance(real, genpr.Evaluator) else OPTIONS
-    return PrecisionRecallDensityCoverage(real, **own, **options)
+    return INTEGRATION.PrecisionRecallDensityCoverage(real, **own, **options)
 
 
 def fill(metric, *, real=True, batch=25):
@@ -47,7 +49,7 @@ def evaluator():
 
 def test_metric_callback_evaluator_and_command_line_give_the_same_numbers(write_images, capsys):
     numbers = expected(options=GABOR)
-    values = fill(PrecisionRecallDensityCoverage(**GABOR), batch=64).compute()
+    values = fill(INTEGRATION.PrecisionRecallDensityCoverage(**GABOR), batch=64).compute()
     assert all(value.dtype == torch.float64 and value.shape == () for value in values.values())
     assert floats(values) == numbers
     assert list(values) == NAMES
@@ -159,7 +161,7 @@ class Trained(nn.Module):
 
 def test_an_extractor_that_changes_between_updates_is_refused():
     network = Trained()
-    metric = PrecisionRecallDensityCoverage(extractor=network, device="cpu")
+    metric = INTEGRATION.PrecisionRecallDensityCoverage(extractor=network, device="cpu")
     metric.update(images()[0], real=True)
     metric.update(images()[1], real=False)
     assert metric.compute()["precision"] > 0
@@ -173,7 +175,7 @@ def test_the_network_is_not_part_of_the_module():
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.metric = PrecisionRecallDensityCoverage(extractor=network, device="cpu")
+            self.metric = INTEGRATION.PrecisionRecallDensityCoverage(extractor=network, device="cpu")
 
     network = Trained()
     model = Model()
@@ -215,7 +217,7 @@ def test_images_that_cannot_be_scored_are_refused(batch, message, evaluator):
     wrong = ({"extractor": "gabor", "k": 4}, "belong to the E"), ({"intervals": True}, "intervals=False")
     for options, message in wrong:
         with pytest.raises(UsageError, match=message):
-            PrecisionRecallDensityCoverage(evaluator, **options)
+            INTEGRATION.PrecisionRecallDensityCoverage(evaluator, **options)
 
 
 def test_copies_are_independent_and_can_be_sent_to_another_process(numbers, evaluator):
@@ -236,7 +238,9 @@ def test_copies_are_independent_and_can_be_sent_to_another_process(numbers, eval
 
 def test_it_works_in_a_collection_and_states_merge(numbers):
     before = torch.get_rng_state()
-    collection = MetricCollection({"near": metric_of(k=2), "usual": metric_of()}, prefix="val/")
+    collection = Peer("torchmetrics").MetricCollection(
+        {"near": metric_of(k=2), "usual": metric_of()}, prefix="val/"
+    )
     for role, part in zip((True, False), images(), strict=True):
         collection.update(part, real=role)
     values = floats(collection.compute())
@@ -249,3 +253,8 @@ def test_it_works_in_a_collection_and_states_merge(numbers):
     metric.merge_state(other)
     assert floats(metric.compute()) == numbers
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_example_of_its_docstring_runs():
+    module = importlib.import_module("genpr.integrations.torchmetrics")
+    assert doctest.testmod(module) == (0, 6)
