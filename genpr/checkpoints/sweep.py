@@ -149,10 +149,10 @@ def warnings_of(result: Result) -> list[str]:
 
 
 class SweepFolder:
-    """Finished points of one sweep, each with the key of what determined it; `restart` scores those of another sweep again."""
+    """Finished points of one sweep, each with the key of what determined it."""
 
-    def __init__(self, path: Path, *, restart: bool = False) -> None:
-        self.path, self.restart = path, restart
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._points = path / "points"
 
     @contextmanager
@@ -187,16 +187,12 @@ class SweepFolder:
             record = parse_json(data, most=ARCHIVED_PARSED_BYTES)
             stored, result = record["key"], result_of(record["result"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            if self.restart:
-                return None
             text = f"{path} holds no point of a sweep ({type(error).__name__}: {error}); move it away to score it again"
             raise DataError(text, code="not-a-point", path=str(path)) from error
         if stored == key:
             return result
-        if self.restart:
-            return None
         differing = [name for name in key if not isinstance(stored, dict) or stored.get(name) != key[name]]
-        text = f"{path} is a point of another sweep (other {' and '.join(differing)}); choose another folder, or use --restart"
+        text = f"{path} is a point of another sweep (other {' and '.join(differing)}); choose another folder, or remove it"
         raise UsageError(text, code="other-sweep", path=str(path))
 
     def save(self, setting: float, key: Mapping[str, Any], result: Result) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -61,7 +60,6 @@ class SweepFlags(GeneratorFlags):
         "Folder for sweep.json, sweep.csv, sweep.png and sweep.svg; run again, the sweep resumes.",
         type=click.Path(file_okay=False, path_type=Path),
     )
-    restart: bool = option(False, "Score again what --out holds of another sweep.")
 
 
 @click.command(name="sweep")
@@ -94,8 +92,8 @@ def command(
     from genpr.evaluation.evaluator import Evaluator
 
     objective = Objective(flags.maximize, dict(flags.at_least))
-    folder = None if flags.out is None else SweepFolder(flags.out, restart=flags.restart)
-    report = None if output.quiet else partial(_tell, time.monotonic(), flags.varied)
+    folder = None if flags.out is None else SweepFolder(flags.out)
+    report = None if output.quiet else partial(_tell, flags.varied)
     axis, drawn, sampler = flags.varied, {}, None
     with progress_bars(quiet=output.quiet) as progress:
         if flags.generator is not None:  # what is wrong with it is said before the reals are embedded
@@ -132,12 +130,10 @@ def _check_points(points: Points, flags: SweepFlags) -> None:
         raise click.UsageError(needed)
 
 
-def _tell(started: float, axis: str, done: int, total: int, setting: float, result: Result) -> None:
-    """One line per finished setting, with the time that is left."""
-    left = (time.monotonic() - started) * (total - done) / done
-    when = f", about {left / 60:.0f} min left" if left > 90 else ""
+def _tell(axis: str, done: int, total: int, setting: float, result: Result) -> None:
+    """One line per finished setting."""
     values = f"precision {result['precision']:.4f}, recall {result['recall']:.4f}"
-    complain(f"{axis} = {setting:g}: {values} ({done} of {total}{when})")
+    complain(f"{axis} = {setting:g}: {values} ({done} of {total})")
 
 
 def _show(found: Sweep, objective: Objective, folder: SweepFolder | None, output: PageOutput) -> int:

@@ -33,14 +33,7 @@ from genpr.images.item import (
     is_image_name,
     unreadable,
 )
-from genpr.limits import (
-    ARCHIVED_PARSED_BYTES,
-    SMALL_TEXT_BYTES,
-    STREAMED_RATIO,
-    UNPACKED_RATIO,
-    is_bomb,
-    parse_json,
-)
+from genpr.limits import SMALL_TEXT_BYTES, STREAMED_RATIO, UNPACKED_RATIO, is_bomb
 from genpr.storage import open_regular
 
 DAMAGE = (
@@ -58,7 +51,6 @@ _WITHOUT_DATA = b"123456"  # links, devices, folders, pipes: whatever size they 
 _MOST_EXTRA = 2**20  # bytes of a long name or of PAX records
 _MOST_BYTES = 2**62
 _ADLER = 65_521
-_LABEL_KEYS = ("label", "class", "cls")  # of a .json file, the first that is there
 _MOST_TEXT = 1000  # characters of the name of a class
 
 
@@ -320,26 +312,22 @@ class TarSource(IndexedSource):
         return (self.members[index][0] for index in range(len(self)))
 
     def stated_labels(self) -> StatedLabels | None:
-        """The labels of WebDataset samples: by their key, a `.cls` file before a `.json` one."""
-        by_cls: dict[str, object] = {}
-        by_json: dict[str, object] = {}
+        """The labels of WebDataset samples: the class in the `.cls` file of each key."""
+        labels: dict[str, object] = {}
         with _opened_tar(self.path) as file:
             for raw, offset, size in regular_files(file):
                 name = _text(raw)
-                if not name.endswith((".cls", ".json")) or is_hidden(name):
+                if not name.endswith(".cls") or is_hidden(name):
                     continue
                 if size > SMALL_TEXT_BYTES:
                     raise tarfile.ReadError(f"{name!r} has {size:,} bytes, more than a label needs")
                 file.seek(offset)
                 data = _read_fully(file, size)
                 try:
-                    label = _label_in(data, name)
+                    labels[key_of(name)] = _label_in(data)
                 except ValueError as error:
                     text = f"{name} in {self.name} is no label ({error})"
                     raise DataError(text, code="labels-damaged", path=name) from error
-                if label is not None:
-                    (by_cls if name.endswith(".cls") else by_json)[key_of(name)] = label
-        labels = by_json | by_cls
         found = [labels.get(key_of(name)) for name in self.names()] if labels else []
         if all(label is None for label in found):
             return None
@@ -393,14 +381,9 @@ def key_of(name: str) -> str:
     return f"{folder}{slash}{file.partition('.')[0]}"
 
 
-def _label_in(data: bytes, name: str) -> object:
-    """The class in a `.cls` or `.json` file; None if the latter has none."""
-    if name.endswith(".cls"):
-        text = data[: 4 * _MOST_TEXT + 1].decode().strip()
-        if not 0 < len(text) <= _MOST_TEXT:
-            raise ValueError("it is no integer and no name of a class")
-        return int(text) if re.fullmatch("[+-]?[0-9]+", text) else text
-    record = parse_json(data, most=ARCHIVED_PARSED_BYTES)
-    keys = _LABEL_KEYS if isinstance(record, dict) else ()
-    label = next((record[key] for key in keys if key in record), None)
-    return label if isinstance(label, str | int) and not isinstance(label, bool) else None
+def _label_in(data: bytes) -> int | str:
+    """The class in a `.cls` file."""
+    text = data[: 4 * _MOST_TEXT + 1].decode().strip()
+    if not 0 < len(text) <= _MOST_TEXT:
+        raise ValueError("it is no integer and no name of a class")
+    return int(text) if re.fullmatch("[+-]?[0-9]+", text) else text

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from genpr.audit.criteria import COLUMN_OF, SOURCE, Kind
-from genpr.audit.runner import NOISE, Cell, Matrix, Run
+from genpr.audit.runner import NOISE, Matrix, Run
 from genpr.report.score_tables import blocks_of
 from genpr.report.text import WIDTH, cut, table, wrapped
 
@@ -77,38 +76,21 @@ def differences(matrix: Matrix) -> list[str]:
 
 
 def markdown(matrix: Matrix, run: Run) -> str:
-    """The matrix, what differs from the published one and why, and all margins."""
+    """The matrix, and what differs from the published one and why."""
     parts = [
         "# Audit of fidelity and diversity metrics",
         f"The sanity checks of {SOURCE}: {_drawn(run)}.\n",
         *(f"- {line}" for line in _LEGEND),
     ]
-    by_kind = {kind: [name for name in matrix.metrics if matrix.kinds[name] == kind] for kind in _KINDS}
-    kinds = {kind: metrics for kind, metrics in by_kind.items() if metrics}
-    for kind, metrics in kinds.items():
-        rows = _rows(matrix, metrics, "{} of {}")
-        parts += [f"\n## {kind.capitalize()}\n", *_markdown_table(["check", *metrics], rows)]
+    for kind in _KINDS:
+        if metrics := [name for name in matrix.metrics if matrix.kinds[name] == kind]:
+            rows = _rows(matrix, metrics, "{} of {}")
+            parts += [f"\n## {kind.capitalize()}\n", *_markdown_table(["check", *metrics], rows)]
     if rows_published := agreement(matrix):
         parts.append("\n## Against the published matrix\n")
         parts += _markdown_table(["metric", "published as", "cells as published"], rows_published)
         parts += ["", *(f"- {text}" for text in differences(matrix))]
-    parts.append(
-        "\n## Margins\n\nBy how much each cell passes (or fails, if negative) at the point that decides, and the\n"
-        "standard error of the values it rests on."
-    )
-    for metrics in kinds.values():
-        margins = [
-            [demand.name, *(_margin(matrix.cells.get((demand.name, metric))) for metric in metrics)]
-            for demand in matrix.demands
-        ]
-        parts += ["", *_markdown_table(["check", *metrics], margins)]
     return "\n".join(parts) + "\n"
-
-
-def _margin(cell: Cell | None) -> str:
-    if cell is None or not math.isfinite(cell.margin.value):
-        return "-"
-    return f"{cell.margin.value:+.3f} ± {cell.margin.se:.3f}"
 
 
 def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -31,12 +31,6 @@ COLUMNS = ("side", "row", "name", *_OF_FAKES, *_OF_REALS, "nearest", "nearest_ro
 """Of the table of images, in order: the image, what only fakes have, what only reals have, and the nearest image of the
 other set."""
 
-RANK_COLUMNS = ("row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score")
-"""Of the table of prompt ranks: the image, its own prompt that ranks highest, and the best prompt of another image."""
-
-COPY_COLUMNS = ("nearest_train", "train_similarity")
-"""Where training images were given, the nearest one, too."""
-
 # The last four are the full-width forms, which East Asian spreadsheets take for the first four.
 _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _MARK = "'"
@@ -80,9 +74,11 @@ def write_samples(path: str | os.PathLike[str], scores: PerImageScores) -> int:
 def write_ranks(path: Path, ranks: Sequence[ImageRank], copies: Copies | None = None) -> int:
     """Write a CSV file with the prompt ranks of each image, and return the number of rows.
 
-    `copies` adds the nearest training image of each.
+    `winner` is the best prompt of another image; `copies` adds the nearest training image of each.
     """
-    _write_table(path, RANK_COLUMNS + COPY_COLUMNS * (copies is not None), _rank_rows(ranks, copies))
+    columns = ["row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score"]
+    columns += ["nearest_train", "train_similarity"] * (copies is not None)
+    _write_table(path, columns, _rank_rows(ranks, copies))
     return len(ranks)
 
 

@@ -108,13 +108,6 @@ def inline_svg(figure: Figure, *, name: str, label: str) -> str:
     return f"{opening}>{body.strip()}"
 
 
-def _legend_above(axes: Axes, columns: int) -> None:
-    """Where it hides nothing."""
-    axes.legend(
-        frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, ncols=columns
-    )
-
-
 def has_plane(result: Result) -> bool:
     """Whether a result has precision and recall."""
     return all(name in result.metrics for name in F_SCORE_METRICS)
@@ -124,7 +117,8 @@ def plane(results: Sequence[tuple[int, Result]]) -> str:
     """Precision against recall of one or several results with their intervals and numbers, as an `<svg>` element."""
     with _figure(5.2, 5.9 if len(results) > 1 else 5.2) as (figure, axes):
         _draw_plane(axes, [(str(number), result) for number, result in results])
-        _legend_above(axes, 2)
+        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
+        axes.legend(frameon=False, fontsize=9, ncols=2, **place)  # above, where it hides nothing
         values = "; ".join(
             f"{number}: precision {result['precision']:.3f}, recall {result['recall']:.3f}"
             for number, result in results
@@ -136,7 +130,7 @@ def _draw_plane(axes: Axes, results: Sequence[tuple[str, Result]]) -> None:
     """Of several results, each with its label and all with their Pareto front; null and control are those of the first."""
     (_, first), *others = results
     if others:
-        draw_front(axes, [result.tradeoff for _, result in results], color=QUIET, to_axes=True)
+        _draw_front(axes, [result.tradeoff for _, result in results])
     _draw_point(axes, first, THIS, "o", size=8, label="the first" if others else "this result")
     for index, (_, result) in enumerate(others):
         _draw_point(axes, result, OTHER, "s", size=5, label=None if index else "the others")
@@ -193,13 +187,11 @@ def _draw_point(
     axes.errorbar([x.value], [y.value], xerr=x_arms, yerr=y_arms, label=label, **look)
 
 
-def draw_front(axes: Axes, points: Sequence[Point], *, color: str, to_axes: bool = False) -> None:
-    """The Pareto front of (recall, precision): the border of all that some point reaches, perhaps to both axes."""
+def _draw_front(axes: Axes, points: Sequence[Point]) -> None:
+    """The Pareto front of (recall, precision): the border of all that some point reaches, to both axes."""
     front = [points[index] for index in pareto_front(points)]
-    if to_axes:
-        front = [(0.0, front[0][1]), *front, (front[-1][0], 0.0)]
-    recalls, precisions = zip(*front, strict=True)
-    axes.step(recalls, precisions, where="pre", color=color, linewidth=1, zorder=1, label="front")
+    recalls, precisions = zip((0.0, front[0][1]), *front, (front[-1][0], 0.0), strict=True)
+    axes.step(recalls, precisions, where="pre", color=QUIET, linewidth=1, zorder=1, label="front")
 
 
 def _arms_of(metric: MetricValue) -> tuple[float, float]:

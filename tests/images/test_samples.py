@@ -26,8 +26,7 @@ def labels_of(path) -> list:
 
 def test_a_label_beside_an_image_is_its_class(make_tar):
     members = {"b/1.png": PNG, "b/1.cls": b"7", "b/0.v2.jpg": PNG, "b/0.cls": b" 12\n", "b/0.txt": b"caption"}
-    members |= {"a/0.png": PNG, "a/0.json": b'{"caption": "x", "label": "tabby cat"}', "c.d/3.seg.png": PNG}
-    assert labels_of(make_tar({"0.png": PNG, "0.json": b'{"cls": 5, "class": 4}'}, name="json.tar")) == ["4"]
+    members |= {"a/0.png": PNG, "a/0.cls": b"tabby cat", "c.d/3.seg.png": PNG}
     path = make_tar(members | {"b/1.json": b'{"cls": 5}'})
     found = dict(zip([item.name for item in open_source(path)], labels_of(path), strict=True))
     assert found == {"b/1.png": "7", "b/0.v2.jpg": "12", "a/0.png": "tabby cat", "c.d/3.seg.png": None}
@@ -42,7 +41,7 @@ def test_a_broken_label_is_named(make_tar, data):
 
 def test_a_note_too_large_for_a_label_is_not_read(make_tar, monkeypatch):
     monkeypatch.setattr("genpr.images.archive.SMALL_TEXT_BYTES", 10)
-    path = make_tar({"0.png": PNG, "0.json": b" " * 11})
+    path = make_tar({"0.png": PNG, "0.cls": b" " * 11})
     with pytest.raises(DataError, match="11 bytes"):
         labels_of(path)
 
