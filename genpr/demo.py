@@ -57,22 +57,19 @@ class ShapesGenerator:
         """Coordinates of a latent, 24."""
         return len(LATENTS)
 
-    def __call__(self, latents: Tensor, *, psi: float = 1.0, labels: Tensor | None = None) -> Tensor:
+    def __call__(self, latents: Tensor, *, psi: float = 1.0) -> Tensor:
         """Draw one picture per latent (n, 24), uint8 (n, 3, 64, 64), each from its own latent only.
 
-        At psi 1, normal latents and no labels it is a perfect generator of the demo's real images. The latents are
-        multiplied by psi. Labels (n,) are the kind of each picture as its place in `KINDS`.
+        At psi 1 and normal latents it is a perfect generator of the demo's real images. The latents are multiplied by psi.
         """
         if latents.ndim != 2 or latents.shape[1] != len(LATENTS):
             text = f"latents must have shape (n, {len(LATENTS)}), but got {tuple(latents.shape)}"
             raise UsageError(text, code="latent-shape")
         # Float64 throughout, so that no rounding shows in a picture when it is drawn in other company.
         truncated = latents.double() * psi
-        shares = self.kind_shares(truncated) if labels is None else self._shares_of(labels, len(latents))
+        shares = self.kind_shares(truncated)
         starts = range(0, max(1, len(truncated)), _BLOCK)
-        return torch.cat(
-            [self._draw(truncated[s : s + _BLOCK], shares[s : s + _BLOCK].to(truncated)) for s in starts]
-        )
+        return torch.cat([self._draw(truncated[s : s + _BLOCK], shares[s : s + _BLOCK]) for s in starts])
 
     def kind_shares(self, latents: Tensor) -> Tensor:
         """How much each of `KINDS` takes part in the shapes, (n, 5), rows summing to one."""
@@ -80,15 +77,6 @@ class ShapesGenerator:
         logits = logits + logits.new_tensor([_DISC_ADVANTAGE, 0, 0, 0, 0])
         dropped = torch.tensor([kind not in self.kinds for kind in KINDS], device=logits.device)
         return torch.softmax(_KIND_SHARPNESS * logits.masked_fill(dropped, -torch.inf), dim=1)
-
-    def _shares_of(self, labels: Tensor, n: int) -> Tensor:
-        """One kind alone for each of n labels, (n, 5)."""
-        drawn = torch.tensor([KINDS.index(kind) for kind in self.kinds], device=labels.device)
-        is_whole = not labels.is_floating_point() and labels.dtype != torch.bool
-        if labels.shape != (n,) or not is_whole or not torch.isin(labels, drawn).all():
-            text = f"labels must be {n} integers out of {drawn.tolist()}, but are {labels.dtype} {tuple(labels.shape)}"
-            raise UsageError(text, code="unknown-kind")
-        return F.one_hot(labels.long(), len(KINDS))
 
     def _draw(self, latents: Tensor, shares: Tensor) -> Tensor:
         z = {name: latents[:, i, None, None] for i, name in enumerate(LATENTS)}

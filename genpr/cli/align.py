@@ -36,7 +36,7 @@ def command(images: str, prompts: str, *, options: AlignOptions, output: ScoreOu
     from genpr.conditional.prompts import open_prompts
 
     output.check(options.names)
-    open_prompts(prompts, images)  # what is wrong with them is told before anything is downloaded
+    open_prompts(prompts)  # what is wrong with them is told before anything is downloaded
     check_weights([options.extractor], [images], options, of_features=True)
 
     from genpr.conditional.align import align_with

@@ -80,7 +80,7 @@ def align(images: object, prompts: object, **options: Unpack[AlignKeywords]) -> 
 
     Args:
         images: Anything that `genpr.score` takes: a folder, an archive, an array, a feature file.
-        prompts: A file (.csv, .tsv, .jsonl, .json, .txt), a folder of .txt files, "beside", a mapping from names to prompts, or
+        prompts: A file (.csv, .tsv, .jsonl, .json, .txt), a folder of .txt files, a mapping from names to prompts, or
             a list in the order of the images: see `genpr.conditional.prompts.open_prompts`.
         **options: The fields of `AlignOptions`.
 
@@ -126,7 +126,7 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
     extractor: ExtractorKey = options.extractor
     if isinstance(extractor, str):
         extractor = canonical_name(extractor)
-    opened, table = open_input(images, "fake"), open_prompts(prompts, images)
+    opened, table = open_input(images, "fake"), open_prompts(prompts)
     train = None if options.copies_of is None else open_input(options.copies_of, "real")
     features, captions = embed_matched(
         opened, "images", table, extractor, embedder, check=lambda captions: _assignment(captions, table)

@@ -35,7 +35,6 @@ _EXPECTED = TableFormat(
     ),
     main="expected",
     text="prompt",
-    repeated_code="duplicate-ids",
 )
 _FOUND = replace(
     _EXPECTED,
@@ -164,7 +163,6 @@ def score_entities(
         for expectation, answer, row in zip(expectations.rows, answers, rows, strict=True)
         if isinstance(answer, Unreadable)
     ]
-    forms = Counter(answer.how for answer in answers if isinstance(answer, Answer))
     encoded = [json.dumps(None if each is None else sorted(each)) for each in canonical]
     return entity_result(
         expectations,
@@ -172,7 +170,7 @@ def score_entities(
         [table, closed],
         seed=seed,
         notices=_answer_notices(answers, canonical, closed),
-        summary={"unreadable": tuple(unreadable), "forms": tuple(forms.most_common())},
+        summary={"unreadable": tuple(unreadable)},
         fake=_side_of(origin, "answers", encoded),
         device="cpu",
         max_images=None,
@@ -408,7 +406,7 @@ def _read(row: TableRow, known: Callable[[str], bool]) -> Answer | Unreadable:
     if isinstance(found, Answer | Unreadable):
         return found
     if isinstance(found, list | tuple | set | frozenset) and all(isinstance(name, str) for name in found):
-        return Answer(() if len(found) == 1 and is_none(*found) else tuple(found), "list")
+        return Answer(() if len(found) == 1 and is_none(*found) else tuple(found))
     value = {"entities": found} if "found" in row.values else _given(row)
     return read_entities("" if value is None else value, known=known)
 

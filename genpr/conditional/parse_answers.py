@@ -29,7 +29,6 @@ class Answer:
     """A list of entities that was read."""
 
     entities: tuple[str, ...]  # as they were written, each once; empty if the answer says that there are none
-    how: str  # in which form they were written, such as "JSON" or "bullet list"
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def read_entities(answer: object, *, known: Callable[[str], bool] | None = None)
         >>> read_entities("实体列表：Python, Java, C++").entities
         ('Python', 'Java', 'C++')
         >>> read_entities("none"), read_entities("I'm sorry, I can't help with that.").code
-        (Answer(entities=(), how='none'), 'refusal')
+        (Answer(entities=()), 'refusal')
     """
     reader = _Reader(known if known is not None else lambda _: False)
     try:
@@ -258,15 +257,13 @@ def _names_under(item: Any) -> set[str]:  # noqa: ANN401 - any JSON
     return found[0] or found[1]
 
 
-def _name_of(item: object) -> str | None:
-    """The name that an item of JSON is or holds; None for an object that is marked as absent."""
+def _name_of(item: object) -> str:
+    """The name that an item of JSON is or holds."""
     if isinstance(item, dict):
-        marks = {str(value) for key, value in item.items() if _key(key) in _PRESENT_KEYS}
+        is_unclear = any(_key(key) in _PRESENT_KEYS and value is not True for key, value in item.items())
         found = _names_under(item)
-        if not marks <= {"True", "False"} or len(found) != 1:
-            raise _UnreadableError("no-list", "an item has no name, several names, or an unclear mark")
-        if "False" in marks:
-            return None
+        if is_unclear or len(found) != 1:
+            raise _UnreadableError("no-list", "an item has no name, several names, or may not be there")
         item = found.pop()
     name = item.strip(_EMPHASIS) if isinstance(item, str) else ""
     if not name or len(name) > 120 or name[0] in "{[":
@@ -292,7 +289,7 @@ class _Reader:
         found = [self._names(each) for each in chosen]
         if any(names.keys() != found[0].keys() for names in found):
             raise _UnreadableError("ambiguous", "there are several different lists in it")
-        return Answer(tuple(found[0].values()), chosen[0].how)
+        return Answer(tuple(found[0].values()))
 
     def lists_in(self, value: object, label: str = "") -> list[_List]:
         """The lists in a text, or in a value of JSON or of Python."""
@@ -337,9 +334,6 @@ class _Reader:
         value = {str(key): found for key, found in value.items()}
         if any(_key(key) in _ERROR_KEYS and found for key, found in value.items()):
             raise _UnreadableError("refusal", "it is an error message, and no list")
-        is_marks = value and all(isinstance(mark, bool) for mark in value.values())
-        if is_marks and (_marked(_LIST, label) or all(map(self._known, value))):
-            return [_List(label, "JSON", [name for name, mark in value.items() if mark])]
         fields = {key: found for key, found in value.items() if not isinstance(found, int | float)}
         named = [key for key in fields if _marked(_LIST, key) and not _is_other(key)]
         named = [key for key in named if _key(key) not in _WRAPPERS]
@@ -355,7 +349,7 @@ class _Reader:
         if len(found.items) > MAX_NAMES:
             raise _UnreadableError("too-long", f"it has more than {MAX_NAMES:,} items or lines")
         if found.how == "JSON":
-            names = [name for item in found.items if (name := _name_of(item)) is not None]
+            names = list(map(_name_of, found.items))
         elif found.how == _COMMAS:
             names = self._separated(found.items[0])
         else:

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from genpr.conditional.records import columns, read_records
-from genpr.errors import UsageError, short
+from genpr.errors import short
 from genpr.evaluation.tables import ImageValues, TableFormat, TableRow, is_folder, read_text
 from genpr.images.folder import walk_files
 from genpr.images.item import plain_path, stem_of
 from genpr.limits import SMALL_TEXT_BYTES, TEXT_BYTES
 
-BESIDE = "beside"  # stands for text files beside the images
 MAX_CHARACTERS = 2**16  # of one prompt; a longer text is another kind of file
 
 _FORMAT = TableFormat(
@@ -33,20 +32,16 @@ Captions: TypeAlias = tuple[str, ...]  # all prompts of one image: one or more
 Prompts: TypeAlias = ImageValues[Captions]  # of one set of images
 
 
-def open_prompts(prompts: object, images: object) -> Prompts:
-    """Read the prompts of images, as the user gave both.
+def open_prompts(prompts: object) -> Prompts:
+    """Read the prompts of images, as the user gave them.
 
     `prompts` is a `.csv` or `.tsv` with a name and a prompt per line; a `.jsonl` with objects ({"file_name": ..., "text": ...}); a
     `.json` that maps names to prompts, or COCO's captions; a `.txt` with a prompt per line in the order of the images; a folder
-    with a `.txt` for each image, whose lines are its prompts, or "beside" if that is the folder of the images; a mapping from
+    with a `.txt` for each image, whose lines are its prompts, which may be the folder of the images; a mapping from
     name to prompt or prompts; or prompts, or lists of them, in the order of the images.
     """
     if isinstance(prompts, ImageValues):
         return prompts
-    if prompts == BESIDE:
-        if not isinstance(images, str | os.PathLike) or not is_folder(Path(os.fsdecode(images))):
-            raise UsageError("prompts beside the images need a folder of images", code="records-kind")
-        prompts = images
     path = Path(os.fsdecode(prompts)) if isinstance(prompts, str | os.PathLike) else None
     if path is not None and is_folder(path):
         return _joined(_folder_rows(path), f"{path}/*.txt")

@@ -78,18 +78,6 @@ class Identities:
 
 
 @dataclass(frozen=True)
-class HubSummary:
-    """How unevenly the reals are each other's neighbors, and whose ball contains most fakes."""
-
-    k: int  # of the balls
-    orphan_rate: float  # share of reals that lie in no ball of another
-    expected_orphan_rate: float  # e^-k, what it is without hubs
-    skewness: float  # of the numbers of balls that each real lies in
-    largest_share: float  # largest share of the fakes in the ball of one real
-    largest_name: str  # that real
-
-
-@dataclass(frozen=True)
 class SideSummary:
     """What is known about one of the two image sets."""
 
@@ -283,8 +271,6 @@ class EntitySummary:
     rows: tuple[EntityRow, ...]  # one per entity, the worst first
     unreadable: tuple[Unreadable, ...]  # answers without a reading
     bounds: tuple[EntityBounds, ...] = ()  # how far these could move the scores; empty where all were read
-    # how the others were written, and how many of them: "JSON", "bullet list" and so on
-    forms: tuple[tuple[str, int], ...] = ()
     undefined: tuple[tuple[str, str], ...] = ()  # metrics without a value, and why
     vocabulary: int | None = None  # entities of the closed vocabulary; None where anything may be there
     classifier: ClassifierSummary | None = None  # what saw the entities in images
@@ -314,7 +300,6 @@ class Result:
         versions: Of genpr and of every package that can move a number.
         notices: What a reader should know.
         control: Real against real; None if it was left out, or there are too few.
-        hubness: Of the reals; None where no real ball was counted, or only in a part of the images.
         held_out: More reals, for the metrics that need them; None if none were given.
         undefined: Metrics that were asked for and have no value with these images.
         labels: Requested against recognized labels; None if they were not compared.
@@ -339,7 +324,6 @@ class Result:
     versions: Mapping[str, str]
     notices: tuple[Notice, ...]
     control: Control | None = None
-    hubness: HubSummary | None = None
     held_out: SideSummary | None = None
     undefined: tuple[str, ...] = ()
     labels: LabelSummary | None = None

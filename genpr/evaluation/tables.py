@@ -19,7 +19,6 @@ from genpr.storage import open_regular
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 _LONGEST_CELL = 2**20
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _SKIPPED = re.compile(r"[\s_-]+")
 
 
@@ -48,7 +47,6 @@ class TableFormat:
         main: The field of the values in a mapping from ids, and of a heading; `text` that of such values that are text.
         id: The field that names images.
         headless: Fields of the two columns of a CSV without a heading; empty if it needs one.
-        repeated_code: Of the error for a key that a JSON object holds twice; empty for `code`.
         any_names: Whether bytes that are not UTF-8 are kept, since names of files may be any bytes.
     """
 
@@ -59,7 +57,6 @@ class TableFormat:
     text: str = ""
     id: str = "id"
     headless: tuple[str, ...] = ()
-    repeated_code: str = ""
     any_names: bool = False
 
     def field_of(self, value: object) -> str:
@@ -80,7 +77,7 @@ class TableFormat:
                 keys = [key for key, _ in pairs]
                 twice = next(key for index, key in enumerate(keys) if key in keys[:index])
                 reason = f"{where} holds the key {short(twice)!r} twice"
-                raise self.error(origin, reason, code=self.repeated_code)
+                raise self.error(origin, reason)
             return found
 
         try:
@@ -120,10 +117,8 @@ def read_text(
     try:
         return data.decode("utf-8-sig", "surrogateescape" if any_bytes else "strict")
     except UnicodeDecodeError as error:
-        likely = "UTF-16" if data[:2] in _UTF16_MARKS else "another encoding, such as GBK, or no text file"
         raise DataError(
-            f"{path} is not UTF-8 (byte {error.start + 1:,} is {data[error.start]:#04x}); it seems to be {likely}; save it as "
-            "UTF-8",
+            f"{path} is not UTF-8 (byte {error.start + 1:,} is {data[error.start]:#04x}); save it as UTF-8",
             code="not-text",
             path=str(path),
         ) from error

@@ -11,10 +11,10 @@ from genpr.errors import DataError, UsageError
 from genpr.limits import TEXT_BYTES
 
 
-def read(tmp_path, content, name="p.csv", images="x"):
+def read(tmp_path, content, name="p.csv"):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return open_prompts(path, images)
+    return open_prompts(path)
 
 
 def of(prompts, names, rows=None, total=None):
@@ -78,27 +78,24 @@ def test_text_files_beside_the_images_or_in_a_folder_of_their_own(tmp_path):
     files = {"a.txt": "a cat\n", "sub/b.txt": "one\n\n two\n", ".hidden.txt": "no", "a.png": ""}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    for prompts in (open_prompts("beside", tmp_path), open_prompts(tmp_path, "images")):
-        assert of(prompts, ["a.png", "sub/b.jpeg"]) == ["a cat", ["one", "two"]]
-        prompts.check_used(["a.png", "sub/b.jpeg"])
-    for images in ("images.zip", 3, None):
-        with pytest.raises(UsageError, match="need a folder of images"):
-            open_prompts("beside", images)
+    prompts = open_prompts(tmp_path)
+    assert of(prompts, ["a.png", "sub/b.jpeg"]) == ["a cat", ["one", "two"]]
+    prompts.check_used(["a.png", "sub/b.jpeg"])
 
 
 def test_programs_give_lists_and_mappings_and_use_a_part(tmp_path):
-    prompts = open_prompts(["cat", ["dog", "hound"]], "x")
+    prompts = open_prompts(["cat", ["dog", "hound"]])
     assert of(prompts, TWO) == ["cat", ["dog", "hound"]]
-    assert open_prompts(prompts, "x") is prompts
-    assert of(open_prompts({"b.png": ("dog",), "a/1.png": "cat"}, "x"), TWO) == ["cat", "dog"]
+    assert open_prompts(prompts) is prompts
+    assert of(open_prompts({"b.png": ("dog",), "a/1.png": "cat"}), TWO) == ["cat", "dog"]
     named = read(tmp_path, "a.png,cat\nb.png,dog\nc.png,owl\n")
-    assert of(named, ["c.png"], [2], 3) == of(open_prompts(["cat", "dog", "owl"], "x"), ["c.png"], [2], 3)
+    assert of(named, ["c.png"], [2], 3) == of(open_prompts(["cat", "dog", "owl"]), ["c.png"], [2], 3)
     for given in (3, b"cat"):
         with raising(UsageError, "records-kind"):
-            open_prompts(given, "x")
+            open_prompts(given)
     for given in ([3], [[]], {"a": 1}, [b"cat"]):
         with raising(DataError, "prompts-damaged"):
-            open_prompts(given, "x")
+            open_prompts(given)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +153,8 @@ def test_places_without_prompts(tmp_path, monkeypatch):
     for path, code in {"none.csv": "path-not-found", "x" * 5000: "path-not-found", "a\0b": "path-not-found",
                        "pipe.csv": "path-not-found", "p.xlsx": "records-kind"}.items():  # fmt: skip
         with raising(UsageError, code):
-            open_prompts(path, "x")
+            open_prompts(path)
     (tmp_path / "p.csv").write_text("a.png,a cat\n")
     os.truncate(tmp_path / "p.csv", TEXT_BYTES + 1)  # without using the disk
     with raising(DataError, "prompts-damaged"):
-        open_prompts("p.csv", "x")
+        open_prompts("p.csv")

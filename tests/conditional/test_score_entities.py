@@ -65,7 +65,6 @@ def test_files_of_answers(tmp_path):
     assert result["entity.failure_rate"] == 0.25
     (bad,) = result.entities.unreadable
     assert (bad.name, bad.answer) == ("c", ANSWERS[2])
-    assert dict(result.entities.forms) == {"JSON": 1, "names with commas": 1, "none": 1}
     bounds = {each.metric: (each.low, each.high) for each in result.entities.bounds}
     assert bounds["entity.recall"] == (pytest.approx(1.5 / 4), pytest.approx(2.5 / 4))
     assert result.undefined == ("entity.precision", "entity.micro_precision", "entity.macro_precision")

@@ -4,7 +4,6 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-import genpr
 from genpr.demo import (
     KINDS,
     DemoSet,
@@ -81,20 +80,9 @@ def test_dropped_kinds_are_never_drawn(kind):
         (lambda: ShapesGenerator()(torch.zeros(3, 23)), "latent-shape"),
         (lambda: ShapesGenerator(kinds=()), "unknown-kind"),
         (lambda: ShapesGenerator(kinds=("disc", "blob")), "unknown-kind"),
-        *[
-            (lambda labels=labels: TWO(draw_latents(3, seed=0), labels=torch.tensor(labels)), "unknown-kind")
-            for labels in (
-                [0, 1],
-                [0, -1, 1],
-                [0.0, 1.0, 1.0],
-                [True, False, True],
-                [[0, 1, 1]] * 3,
-                [0, 1, 2],
-            )
-        ],
     ],
 )
-def test_impossible_kinds_latents_and_labels_are_refused(call, code):
+def test_impossible_kinds_and_latents_are_refused(call, code):
     with pytest.raises(UsageError) as caught:
         call()
     assert caught.value.code == code
@@ -177,15 +165,3 @@ def test_folders_with_other_files_or_that_cannot_be_written_are_refused(demo, tm
         save_sets(demo, tmp_path)
     with pytest.raises(ResourceError):
         save_sets(demo, tmp_path / "blurred" / "holiday.png" / "demo")
-
-
-def test_labels_choose_the_kind():
-    latents = draw_latents(len(KINDS), seed=0)
-    labels = torch.arange(len(KINDS))
-    drawn = ShapesGenerator()(latents, labels=labels)
-    for index, kind in enumerate(KINDS):
-        alone = ShapesGenerator(kinds=(kind,))(latents[index : index + 1])
-        assert torch.equal(drawn[index : index + 1], alone)
-    sampled = genpr.Sampler.of(ShapesGenerator(), n=5, labels=labels, batch_size=2).images(0.5)
-    own = genpr.Sampler.of(ShapesGenerator(), n=5).latents
-    assert torch.equal(torch.cat(list(sampled)), ShapesGenerator()(own, psi=0.5, labels=labels))

@@ -15,7 +15,6 @@ FORM = TableFormat(
     main="score",
     text="note",
     headless=("id", "score"),
-    repeated_code="repeated",
 )
 
 
@@ -50,7 +49,7 @@ def test_texts_in_a_mapping_have_a_field_of_their_own(tmp_path):
         ("t.csv", "\n", "bad-scores-file"),
         ("t.csv", 'a,"1\n', "bad-csv"),
         ("t.csv", "a,\0\n", "bad-scores-file"),
-        ("t.json", '{"a": 1, "a": 2}', "repeated"),
+        ("t.json", '{"a": 1, "a": 2}', "bad-scores-file"),
         ("t.json", "[3]", "bad-scores-file"),
         ("t.jsonl", "[" * 100_000, "bad-scores-file"),
     ],

@@ -140,7 +140,7 @@ def test_json_that_is_nested_without_end_or_has_endless_numbers(tmp_path, text):
         load_results,
         Vocabulary.load,
         lambda path: open_labels(path, None, "real"),
-        lambda path: open_prompts(path, None),
+        open_prompts,
         lambda path: genpr.score_entities(path, {}),
         lambda path: open_prompts(lines, None),
         lambda path: genpr.score_entities({"a": ["b"]}, lines),
