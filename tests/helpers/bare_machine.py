@@ -26,10 +26,14 @@ def _installed(name):
     return _distribution(name)
 
 
-PathFinder.find_spec = staticmethod(_found)
-importlib.metadata.distribution = _installed
+def pytest_configure() -> None:
+    """Hide them; not on import, since pytest imports this file for doctests, too."""
+    PathFinder.find_spec = staticmethod(_found)
+    importlib.metadata.distribution = _installed
+
 
 if __name__ == "__main__":
+    pytest_configure()
     from genpr.__main__ import main
 
     main()
