@@ -128,11 +128,11 @@ def _seconds(age: str) -> float:
 def _shown(row: dict[str, Any]) -> dict[str, str | None]:
     from rich.filesize import decimal
 
-    from genpr.report.text import shortened
+    from genpr.report.text import cut
 
     used = time.localtime(row["last_used"])
     return {
-        "extractor": shortened(row["extractor"], 24),
+        "extractor": cut(row["extractor"], 24),
         "device": row["device"],
         **{name: f"{row[name]:,}" for name in ("files", "images")},
         "size": decimal(row["size"]),

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -23,6 +23,7 @@ cache_dir = click.option(
     "--cache-dir", type=click.Path(path_type=Path), help="The cache.  [default: GENPR_CACHE]"
 )
 
+_IN_ASCII = str.maketrans({"─": "-", "±": "+-", "…": "...", "×": "x", "²": "^2"})
 _TOLD_AFTER = 5.0  # seconds; by then the pace is known
 _LONG = 90.0
 
@@ -35,7 +36,10 @@ def complain(message: str) -> None:
 def _held(text: str, stream: TextIO) -> str:
     """In the characters that a stream of ASCII or of an old code page has, for click would write others as UTF-8."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding, "replace")
+    with suppress(UnicodeEncodeError):
+        text.encode(encoding)
+        return text
+    return text.translate(_IN_ASCII).encode(encoding, "backslashreplace").decode(encoding, "replace")
 
 
 def emit(text: str) -> None:

@@ -9,7 +9,7 @@ from genpr.checkpoints.criterion import PARETO, number_of
 from genpr.checkpoints.rank import Objective, Ranking
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.report.score_tables import blocks_of, ends_text
-from genpr.report.text import WIDTH, and_more, interval, number, plain, plus_minus, shortened, table, wrapped
+from genpr.report.text import WIDTH, and_more, cut, interval, number, plain, plus_minus, table, wrapped
 
 if TYPE_CHECKING:
     from genpr.checkpoints.score_log import Record
@@ -92,7 +92,7 @@ def sweep_table(sweep: Sweep, objective: Objective) -> str:
         marks += ["dominated"] * (point.setting not in front)
         values = [cells[name][index] for name in names]
         rows.append([f"{point.setting:g}", *values, f"{point.values['f1']:.3f}", " ".join(marks)])
-    text = table([shortened(sweep.axis, _AXIS), *names, "f1", ""], rows, texts=(-1,))
+    text = table([cut(sweep.axis, _AXIS), *names, "f1", ""], rows, texts=(-1,))
     return "\n".join([text, *map(wrapped, _sweep_legend(sweep, objective, best, names))])
 
 

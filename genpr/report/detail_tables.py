@@ -12,7 +12,7 @@ from genpr.evaluation.result import AlignmentSummary, EntitySummary, LabelSummar
 from genpr.metrics.registry import BALLS
 from genpr.metrics.value import MetricValue
 from genpr.report.score_tables import THRESHOLDS, score_table
-from genpr.report.text import and_more, plus_minus, shortened, table, wrapped
+from genpr.report.text import and_more, cut, plus_minus, table, wrapped
 
 _NAME = 40  # columns of a name in text
 _CHANCE = "± is half the 95 % interval of one class: of many, some look bad by chance alone"
@@ -34,7 +34,7 @@ class DetailTable:
     def __str__(self) -> str:
         """As text of 80 columns."""
         rows = [
-            [shortened(cell, _NAME) if place in self.texts else cell for place, cell in enumerate(row)]
+            [cut(cell, _NAME) if place in self.texts else cell for place, cell in enumerate(row)]
             for row in self.rows
         ]
         sections = () if self.rule_after is None else (self.rule_after,)
@@ -114,9 +114,7 @@ def _left_out(scores: ClassScores) -> list[str]:
     ordered = sorted(scores.left_out, key=lambda each: (each.reason, -each.n_real - each.n_fake))
     lines = []
     for reason, group in groupby(ordered, key=lambda each: each.reason):
-        sizes = [
-            f"{shortened(each.label, 30)} ({each.n_real:,} reals, {each.n_fake:,} fakes)" for each in group
-        ]
+        sizes = [f"{cut(each.label, 30)} ({each.n_real:,} reals, {each.n_fake:,} fakes)" for each in group]
         need = f" (needed: {scores.min_images:,})" if reason.startswith("too few") else ""
         found = [f"left out, {reason}{need}: {', '.join(sizes[:5])}", *and_more(len(sizes) - 5)]
         lines.append(" ".join(found))

@@ -18,7 +18,6 @@ WIDTH = 80
 _LONGEST = 400
 
 _FILLER = "\x00"  # never in plain text
-_IN_ASCII = str.maketrans({"─": "-", "±": "+-", "…": "...", "×": "x", "²": "^2"})
 
 
 def shown(text: object, *, longest: int = _LONGEST) -> str:
@@ -32,39 +31,22 @@ def shown(text: object, *, longest: int = _LONGEST) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in raw)
 
 
-def cut(name: str, width: int, *, gap: str = "…") -> str:
+def cut(name: str, width: int) -> str:
     """A name made safe to show, its middle left out where it is wider than `width` columns."""
     whole = shown(name)
     if cell_len(whole) <= width:
         return whole
-    tail = (width - len(gap)) // 2
-    head = chop_cells(whole, width - len(gap) - tail)[0]
+    tail = (width - 1) // 2
+    head = chop_cells(whole, width - 1 - tail)[0]
     end = whole[-tail:] if tail else ""
     while cell_len(end) > tail:
         end = end[1:]
-    return f"{head}{gap}{end}"
-
-
-def _can_show(text: str) -> bool:
-    """Whether the encoding of stdout holds every character."""
-    try:
-        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
+    return f"{head}…{end}"
 
 
 def plain(text: str) -> str:
-    """On one line, without control characters, and in characters that stdout holds: others are written as escapes."""
-    safe = shown(text, longest=sys.maxsize)
-    if not _can_show("─±…"):  # all or none, so that widths are those of what is printed
-        safe = safe.translate(_IN_ASCII)
-    return safe if _can_show(safe) else safe.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode()
-
-
-def shortened(name: str, width: int) -> str:
-    """A plain name for one cell of at most `width` columns."""
-    return cut(plain(name), width, gap=plain("…"))
+    """On one line, without control characters, whatever its length."""
+    return shown(text, longest=sys.maxsize)
 
 
 def wrapped(text: str, *, first: str = "", others: str = "  ") -> str:
@@ -146,5 +128,4 @@ def table(
         file=buffer, width=WIDTH, force_terminal=terminal, no_color=not terminal, markup=False, emoji=False
     )
     console.print(made)
-    text = "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).strip("\n")
-    return text if _can_show(text) else text.translate(_IN_ASCII)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).strip("\n")

@@ -37,7 +37,7 @@ def test_a_stage_that_takes_minutes_is_told_once_when_its_pace_is_known(update, 
 
 
 @pytest.mark.parametrize(
-    ("encoding", "shown"), [("ascii", r"\xb1 \u2581"), ("latin-1", r"± \u2581"), ("utf-8", "± ▁")]
+    ("encoding", "shown"), [("ascii", r"+- \u2581"), ("latin-1", r"+- \u2581"), ("utf-8", "± ▁")]
 )
 def test_streams_get_the_characters_that_they_have(monkeypatch, encoding, shown):
     streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2)]
