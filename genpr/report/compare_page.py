@@ -26,7 +26,7 @@ from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
 from genpr.metrics.value import MetricValue
 from genpr.report.interpretation import direction, interpret, interpret_comparison
-from genpr.report.page import MOST_BYTES, Figure, Gallery, Picture, made_small, render_page, thumbnail
+from genpr.report.page import Figure, Gallery, Picture, made_small, render_page, thumbnail
 from genpr.report.plots import axis_of, metric_curve, short_names
 from genpr.report.score_page import plane_of, provenance_of
 from genpr.report.score_tables import ends_text, features_of, known_null, value_text
@@ -42,17 +42,15 @@ def compare_report(
     galleries: Sequence[Gallery] = (),
     *,
     by: str = "f1",
-    most_bytes: int = MOST_BYTES,
 ) -> str:
     """Several results as one self-contained page: no other file, no network, light or dark as the reader prefers.
 
     Args:
         comparison: Of `genpr.compare`; all differences are to its first result. Metrics are drawn along the one number in
             which the names differ, such as `step-0400.json` and `step-0800.json`, or else by count.
-        galleries: Pictures to show, such as `genpr.side_by_side` gives; as many of each as `most_bytes` allows.
+        galleries: Pictures to show, such as `genpr.side_by_side` gives.
         by: What results are ranked by: f1 or another F-score of precision and recall, or a metric, as in
             `genpr.rank_results`.
-        most_bytes: The page stays below that by leaving out pictures; it says how many.
 
     Returns:
         The text of the file, in characters that UTF-8 can hold.
@@ -78,7 +76,6 @@ def compare_report(
     return render_page(
         "compare.html",
         galleries,
-        most_bytes,
         version=results[0].versions.get("genpr", ""),
         result=results[0],
         made_by=features_of(results[0]),

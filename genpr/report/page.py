@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,6 @@ Role = Literal["real", "fake"]
 ImageRef = tuple[Role, int]
 """An image by its set and row."""
 
-_MARKUP = 500  # bytes around a picture
 _MAGIC = {b"\xff\xd8\xff": "jpeg", b"\x89PNG\r\n\x1a\n": "png"}
 _EDGE = 128  # pixels of the longest edge of a thumbnail; smaller pictures stay as they are
 
@@ -47,13 +45,6 @@ class Picture:
     partner: bytes | ImageRef | None = None  # the image shown next to it, such as the nearest real
     partner_caption: str = ""  # what that is
     group: str = ""  # the heading below which pictures of one group stand together
-
-    @property
-    def size(self) -> int:
-        """At most so many bytes in the page: its data as base64 text, its captions and the markup around."""
-        files = [data for data in (self.data, self.partner) if isinstance(data, bytes)]
-        captions = sum(len(escape(shown(text)).encode()) for text in (self.caption, self.partner_caption))
-        return sum(4 * ((len(data) + 2) // 3) for data in files) + 2 * captions + _MARKUP
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +64,6 @@ class Gallery:
         for picture in self.pictures:
             found.setdefault(picture.group, []).append(picture)
         return list(found.items())
-
-
-def _within(galleries: Sequence[Gallery], most_bytes: int) -> list[Gallery]:
-    """The same galleries with as many pictures as fit, dealt out one to each in turn; `more` counts the others."""
-    kept, left = [0] * len(galleries), most_bytes
-    open_ones = list(range(len(galleries)))
-    while open_ones:
-        for index in list(open_ones):
-            pictures = galleries[index].pictures
-            if kept[index] < len(pictures) and pictures[kept[index]].size <= left:
-                left -= pictures[kept[index]].size
-                kept[index] += 1
-            else:
-                open_ones.remove(index)
-    return [
-        replace(each, pictures=each.pictures[:count], more=each.more + len(each.pictures) - count)
-        for each, count in zip(galleries, kept, strict=True)
-    ]
 
 
 def data_uri(data: bytes) -> str:
@@ -159,8 +132,6 @@ def load_images(pictures: Mapping[Role, Pictures], galleries: Sequence[Gallery])
     return loaded
 
 
-MOST_BYTES = 10_000_000
-"""Of a page, unless more is asked for."""
 _STYLES = {"report.html": ("report.css",), "compare.html": ("report.css", "compare.css")}
 """Style sheets of each page."""
 _LONGEST = 2000  # of a paragraph; names are cut shorter
@@ -175,32 +146,17 @@ class Figure:
     svg: str  # an `<svg>` element, as `genpr.report.plots.inline_svg` makes it: it enters the page as it is
 
 
-def render_page(
-    template: str,
-    galleries: Sequence[Gallery] = (),
-    most_bytes: int = MOST_BYTES,
-    **parts: Any,  # noqa: ANN401 - what the template names
-) -> str:
-    """A page in characters that UTF-8 can hold, with as many pictures as let it stay below `most_bytes`."""
-    # Without pictures, but with their headings.
-    bare = [
-        replace(each, sentence=" ".join([each.sentence, *(name for name, _ in each.groups)]), pictures=())
-        for each in galleries
-    ]
-    frame = _render(template, galleries=bare, **parts)
-    if not galleries:
-        return frame
-    return _render(template, galleries=_within(galleries, most_bytes - len(frame.encode())), **parts)
-
-
-def _render(template: str, **parts: object) -> str:
+def render_page(template: str, galleries: Sequence[Gallery] = (), **parts: object) -> str:
+    """A page in characters that UTF-8 can hold; `parts` are what the template names."""
     from markupsafe import Markup
 
     script = _text("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     style = "".join(map(_text, _STYLES[template]))
     found = _environment().get_template(template)
-    page = found.render(style=Markup(style), script=Markup(script), script_hash=digest, **parts)
+    page = found.render(
+        style=Markup(style), script=Markup(script), script_hash=digest, galleries=galleries, **parts
+    )
     return page.encode("utf-8", "replace").decode()
 
 

@@ -20,7 +20,7 @@ from genpr.metrics.registry import ALL_METRICS
 from genpr.report import selections
 from genpr.report.detail_tables import detail_tables
 from genpr.report.interpretation import interpret
-from genpr.report.page import MOST_BYTES, Figure, Gallery, Role, load_images, open_pictures, render_page
+from genpr.report.page import Figure, Gallery, Role, load_images, open_pictures, render_page
 from genpr.report.plots import has_plane, plane
 from genpr.report.score_tables import (
     THRESHOLDS,
@@ -49,15 +49,13 @@ def html_report(
     galleries: Sequence[Gallery] = (),
     *,
     classes: ClassScores | None = None,
-    most_bytes: int = MOST_BYTES,
 ) -> str:
     """A result as one self-contained page: no other file, no network, light or dark as the reader prefers.
 
     Args:
         result: Of `genpr.score`, or an old one of `genpr.load_results`.
-        galleries: Pictures to show; as many of each as `most_bytes` allows. One replaces the table of the same title.
+        galleries: Pictures to show. One replaces the table of the same title.
         classes: The same score class by class.
-        most_bytes: The page stays below that as far as leaving out pictures of galleries can make it, and says how many.
 
     Returns:
         The text of the file, in characters that UTF-8 can hold.
@@ -76,7 +74,6 @@ def html_report(
     return render_page(
         "report.html",
         galleries,
-        most_bytes,
         version=result.versions.get("genpr", ""),
         result=result,
         made_by=features_of(result),
@@ -163,7 +160,6 @@ def evidence_report(
     policy: DecodePolicy | None = None,
     device: torch.device | str = "auto",
     progress: StageProgress | None = None,
-    most_bytes: int = MOST_BYTES,
 ) -> str:
     """A score as one self-contained page, with the images behind the numbers.
 
@@ -178,7 +174,6 @@ def evidence_report(
         policy: How images are decoded; None for the default limits.
         device: Where modes are searched for.
         progress: Called with "kinds", what is done of the search for modes, and the total.
-        most_bytes: As of `html_report`.
 
     Returns:
         The text of the file.
@@ -205,7 +200,7 @@ def evidence_report(
         chosen = [*selections.select_mislabeled(evidence), *modes]
         chosen += [selections.select_least_realistic(evidence), selections.select_likely_copies(evidence)]
         galleries = load_images(pictures, chosen)
-    return html_report(evidence.result, galleries, classes=evidence.classes, most_bytes=most_bytes)
+    return html_report(evidence.result, galleries, classes=evidence.classes)
 
 
 def _labels(source: object, features: FeatureSet, role: Role, given: object) -> selections.KnownLabels:
