@@ -77,7 +77,6 @@ class Average:
     value: float  # the average
     null: float | None  # the same average of what a perfect generator scores; None where a class has none
     interval: tuple[float, float] | None  # 95 %, over draws of the images of the same classes
-    n_classes: int  # classes in it
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ def _averages(classes: Sequence[ClassScore], *, weighted: bool) -> dict[str, Ave
             n = max(1, int(1 / sum(w * w / n for w, n in zip(weights, counts, strict=True))))
             ends = interval_of(value, mean, n=n, upper=BALLS[name].upper)
             interval = ends.low, ends.high
-        found[name] = Average(value, null, interval, len(classes))
+        found[name] = Average(value, null, interval)
     return found
 
 

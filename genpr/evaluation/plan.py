@@ -23,14 +23,13 @@ from genpr.features.registry import (
     weights_of,
     with_variants_of,
 )
+from genpr.images.arrays import peek_array
 from genpr.images.paths import expand
 from genpr.metrics.registry import METRICS
 
 if TYPE_CHECKING:
     from genpr.features.inputs import OpenedInput
     from genpr.features.source_features import ExtractorKey
-
-_ARRAYS = {".npy", ".npz", ".safetensors"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,12 +148,23 @@ def check_weights(
 
 
 def _may_hold_images(source: str) -> bool:
-    """By suffix; what is in array files is known later."""
+    """By suffix, and for array files by their header: images are 4-D. What is missing or damaged is reported later."""
     try:
         paths = expand(source)
-    except GenprError:  # reported later
+    except GenprError:
         paths = None
-    return any(path.suffix.lower() not in _ARRAYS for path in paths or [Path(source)])
+    return any(map(_may_be_images, paths or [Path(source)]))
+
+
+def _may_be_images(path: Path) -> bool:
+    suffix = path.suffix.lower()
+    if suffix not in {".npy", ".npz"}:
+        return suffix != ".safetensors"
+    try:
+        header = peek_array(path) if path.is_file() else None
+    except GenprError:
+        return False
+    return header is not None and len(header[0]) == 4
 
 
 def _name(space: ExtractorKey) -> str:

@@ -2,7 +2,7 @@
 
 For a class, of the images that it was expected (E) or predicted (P) of (van Rijsbergen 1979; averages: Sokolova and Lapalme 2009):
 
-    precision = |E and P| / |P|      recall = |E and P| / |E|      F = (1 + b^2) |E and P| / (b^2 |E| + |P|)
+    precision = |E and P| / |P|      recall = |E and P| / |E|      F = 2 |E and P| / (|E| + |P|)
 
 0/0 is undefined: it is None, and averages leave it out and count how often, as scikit-learn's `zero_division=np.nan` does.
 """
@@ -27,7 +27,6 @@ Floats = NDArray[np.float64]
 
 RATIOS = ("precision", "recall", "f")
 _SETS = (list, tuple, AbstractSet)
-_MOST_BETA = 1e6
 _DOMINANT, _APART = 0.9, 0.1
 
 
@@ -82,7 +81,6 @@ class LabelMetrics:
     accuracy: float
     exact_match: float
     accuracy_of_nothing: float
-    beta: float
     single: bool
     n: int
     confusions: tuple[tuple[Label, Label, int], ...]
@@ -122,7 +120,7 @@ class LabelMetrics:
 
 
 def label_metrics(
-    expected: object, predicted: object, *, classes: Iterable[Label] | None = None, beta: float = 1.0
+    expected: object, predicted: object, *, classes: Iterable[Label] | None = None
 ) -> LabelMetrics:
     """Compare the labels that images should have with those that were predicted.
 
@@ -130,7 +128,6 @@ def label_metrics(
         expected: An entry per image: its label, text or an integer; or a set or list of labels, of which there may be none.
         predicted: The same for what was predicted, in the same order. If either side holds sets, both are read as sets.
         classes: All labels that there are; None takes those that occur. It decides how many true negatives there are.
-        beta: How much more recall counts than precision in the F-score.
 
     Raises:
         UsageError: A side is no list of labels, or an option is impossible.
@@ -147,8 +144,6 @@ def label_metrics(
         array([[1, 1],
                [0, 1]])
     """
-    if isinstance(beta, bool) or not isinstance(beta, int | float) or not 0 < beta <= _MOST_BETA:
-        raise UsageError(f"beta must be above 0 and at most {_MOST_BETA:,.0f}, not {beta!r}", code="bad-beta")
     names, expected_cells, predicted_cells, n, single = _cells(expected, predicted, classes)
     if single:
         right_cells = expected_cells[expected_cells == predicted_cells]
@@ -157,8 +152,8 @@ def label_metrics(
     count, sides = len(names), (right_cells, expected_cells, predicted_cells)
     right, wanted, seen = (np.bincount(cells % count, minlength=count) for cells in sides)
     right_of, wanted_of, seen_of = (np.bincount(cells // count, minlength=n) for cells in sides)
-    of_classes = ratios(right, wanted, seen, beta)
-    micro = _average(ratios(right.sum(), wanted.sum(), seen.sum(), beta))
+    of_classes = ratios(right, wanted, seen)
+    micro = _average(ratios(right.sum(), wanted.sum(), seen.sum()))
     n_right, n_wanted, n_seen = map(len, sides)
     wrong = n_wanted + n_seen - 2 * n_right  # false positives and false negatives
     accuracy = n_right / n if single else 1 - wrong / (n * count)
@@ -175,11 +170,10 @@ def label_metrics(
         macro=_average(of_classes),
         micro=micro,
         weighted=_average(of_classes, wanted.astype(float)),
-        samples=_average(ratios(right_of, wanted_of, seen_of, beta)),
+        samples=_average(ratios(right_of, wanted_of, seen_of)),
         accuracy=accuracy,
         exact_match=float(((right_of == wanted_of) & (right_of == seen_of)).mean()),
         accuracy_of_nothing=nothing,
-        beta=float(beta),
         single=single,
         n=n,
         confusions=_confusions(expected_cells % count, predicted_cells % count, names) if single else (),
@@ -274,13 +268,12 @@ class Ratios(NamedTuple):
     f: Floats
 
 
-def ratios(right: NDArray[Any], expected: NDArray[Any], predicted: NDArray[Any], beta: float = 1.0) -> Ratios:
+def ratios(right: NDArray[Any], expected: NDArray[Any], predicted: NDArray[Any]) -> Ratios:
     """Of numbers of images, or weights of them, in arrays of one shape."""
-    weight = beta**2
     return Ratios(
         _over(right, predicted),
         _over(right, expected),
-        _over((1 + weight) * right, weight * expected + predicted),
+        _over(2 * right, expected + predicted),
     )
 
 

@@ -129,7 +129,7 @@ def retrieval_metrics(
     *,
     k: int | None = None,
     relevance: Mapping[Id, float] | Sequence[Mapping[Id, float]] | None = None,
-    pool: int | Sequence[int] | None = None,
+    pool: int | None = None,
     groups: Sequence[Hashable] | None = None,
     seed: int = 0,
 ) -> QueryMetrics:
@@ -410,16 +410,12 @@ def _places(
 
 
 def _pool_sizes(
-    pool: int | Sequence[int],
+    pool: int,
     expected: Sequence[Sequence[Id]],
     retrieved: Sequence[Sequence[Id]],
     cut: int | None,
 ) -> Counts:
     """Candidates of each query, (q,)."""
-    sizes = _as_list(pool, "pool") if isinstance(pool, Iterable) else [pool] * len(expected)
-    if len(sizes) != len(expected):
-        raise UsageError(f"pool must be one number, or one for each of {len(expected):,}", code="bad-pool")
-    for at, (size, ours, theirs) in enumerate(zip(sizes, expected, retrieved, strict=True)):
-        least = max(len({*ours, *theirs}), cut or 1)
-        check_count(size, f"pool (at least k, and all ids of query {at})", least=least, most=MOST)
-    return np.array(sizes, dtype=np.int64)
+    least = max(cut or 1, *(len({*ours, *theirs}) for ours, theirs in zip(expected, retrieved, strict=True)))
+    check_count(pool, "pool (at least k, and all ids of each query)", least=least, most=MOST)
+    return np.full(len(expected), pool, dtype=np.int64)
