@@ -1,6 +1,6 @@
 """What a score asks of a GPU, counted on the practice GPU of the tests: launches, synchronizations, bytes, memory.
 
-The times are estimates for an H200 by its data sheet (tests/helpers/practice_cuda.py), not measurements.
+The times are estimates for an H200 by its data sheet (scripts/practice_cuda.py), not measurements.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from torch import Tensor
 
 _ROOT = Path(__file__).resolve().parent.parent
-_HELPERS = _ROOT / "tests" / "helpers"
+_SCRIPTS = _ROOT / "scripts"
 _COLUMNS = ("launches", "synchronizations", "MB to device", "MB to host", "peak MB", "estimated ms")
 
 
@@ -66,7 +66,7 @@ def main(names: tuple[str, ...], commits: tuple[str, ...], where: bool, one: str
                 files = subprocess.check_output(["git", "archive", commit, "genpr"], cwd=_ROOT)
                 with tarfile.open(fileobj=io.BytesIO(files)) as archive:
                     archive.extractall(folder, filter="data")
-            path = os.pathsep.join([folder if commit else str(_ROOT), str(_HELPERS)])
+            path = os.pathsep.join([folder if commit else str(_ROOT), str(_SCRIPTS)])
             for name in names:
                 command = [sys.executable, __file__, "--one", name]
                 found = json.loads(subprocess.check_output(command, env={**os.environ, "PYTHONPATH": path}))

@@ -110,7 +110,7 @@ def _environment(folder: Path, wheels: Path, *, practice: bool) -> dict[str, str
         subprocess.run([sys.executable, *pip, str(paths[-1]), *map(str, found)], check=True)
     if practice:  # in every process, as it starts
         (folder / "sitecustomize.py").write_text(PRACTICE)
-        paths += [folder, ROOT / "tests" / "helpers"]
+        paths += [folder, ROOT / "scripts"]
     own = {"GENPR_CACHE": str(folder / "cache"), "GENPR_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
     path = os.pathsep.join([*map(str, paths), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {**os.environ, **own, "PYTHONPATH": path}

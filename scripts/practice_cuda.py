@@ -5,7 +5,7 @@
     print(device.report())
 
 Inside the block torch reports one GPU. `.to("cuda")`, `.cuda()` and factories give tensors of the class `PracticeTensor`,
-whose `.device` is `cuda:0`. `python tests/helpers/practice_cuda.py SCRIPT [ARGUMENTS]` runs a script so and prints the report.
+whose `.device` is `cuda:0`. `python scripts/practice_cuda.py SCRIPT [ARGUMENTS]` runs a script so and prints the report.
 
 It raises where CUDA raises: operands on two devices, `.numpy()` of a device tensor, a generator of the other device, types
 without a CUDA kernel, shapes that `torch._int_mm` refuses, and memory beyond `limit` bytes. It also refuses products of int32, which overflow in
@@ -38,7 +38,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 DEVICE = torch.device("cuda", 0)
 IS_POSSIBLE = hasattr(torch._C, "_ensureCUDADeviceGuardSet")  # else torch is too old
-_PACKAGE, _TORCH = str(Path(__file__).resolve().parents[2] / "genpr"), str(Path(torch.__file__).parent)
+_PACKAGE, _TORCH = str(Path(__file__).resolve().parents[1] / "genpr"), str(Path(torch.__file__).parent)
 _lock = threading.RLock()
 
 
