@@ -142,7 +142,7 @@ def test_json_that_is_nested_without_end_or_has_endless_numbers(tmp_path, text):
         lambda path: open_labels(path, None, "real"),
         open_prompts,
         lambda path: genpr.score_entities(path, {}),
-        lambda path: open_prompts(lines, None),
+        lambda path: open_prompts(lines),
         lambda path: genpr.score_entities({"a": ["b"]}, lines),
     ):
         with pytest.raises(DataError):
@@ -172,8 +172,8 @@ DENSE_READERS = {
     "labels of a table": ("x.csv", lambda path: open_labels(path, None, "real")),
     "labels of an array": ("x.npy", lambda path: open_labels(path, None, "real")),
     "labels in an archive": ("x.zip", lambda path: open_labels(None, path, "real")),
-    "prompts by line": ("x.jsonl", lambda path: open_prompts(path, None)),
-    "prompts as text": ("x.txt", lambda path: open_prompts(path, None)),
+    "prompts by line": ("x.jsonl", open_prompts),
+    "prompts as text": ("x.txt", open_prompts),
     "vocabulary of a table": ("x.csv", Vocabulary.load),
     "answers": ("x.json", lambda path: genpr.score_entities({"a": ["b"]}, path)),
     "files": ("x.txt", open_source),
@@ -194,7 +194,7 @@ def test_what_would_take_gigabytes_once_it_is_parsed_is_refused_before(dense, re
 def test_csv_with_an_endless_field(tmp_path, field):
     path = tmp_path / "x.csv"
     path.write_text(f"name,label\na.png,{field}\n")
-    for read in (lambda path: open_labels(path, None, "real"), lambda path: open_prompts(path, None)):
+    for read in (lambda path: open_labels(path, None, "real"), open_prompts):
         with pytest.raises(DataError):
             read(path)
 

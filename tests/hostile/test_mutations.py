@@ -125,10 +125,6 @@ def read_labels(path: Path) -> None:
     assert len(labels.match(valid.NAMES, range(4), 4)) == 4
 
 
-def read_prompts(path: Path) -> None:
-    open_prompts(path, path.parent)
-
-
 def read_answers(path: Path) -> None:
     json.loads(genpr.score_entities(valid.EXPECTED, path).to_json())
 
@@ -172,7 +168,7 @@ def kinds() -> dict[str, tuple[str, Sequence[bytes], Read]]:
         "checkpoint": ("x.pth", [valid.checkpoint()], read_weights),
         "labels.csv": ("x.csv", [table], read_labels),
         "labels.json": ("x.json", [json.dumps({"labels": names}).encode()], read_labels),
-        "prompts.jsonl": ("x.jsonl", [json_lines(*prompts)], read_prompts),
+        "prompts.jsonl": ("x.jsonl", [json_lines(*prompts)], open_prompts),
         "answers": ("x.jsonl", [json_lines(*answers)], read_answers),
         "results": ("x.json", valid.results(), read_results),
         "log": ("genpr.jsonl", [valid.log()], read_log),
