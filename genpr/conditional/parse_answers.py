@@ -297,8 +297,6 @@ class _Reader:
             return self._lists_in_text(value, label)
         if isinstance(value, dict):
             return self._lists_in_object(value, label)
-        if isinstance(value, set | frozenset):
-            value = sorted(value, key=str)
         if not isinstance(value, list | tuple) or _is_numbers(value):
             return []
         if len(value) == 1 and isinstance(value[0], list | dict) and not _names_under(value[0]):
@@ -372,8 +370,6 @@ class _Reader:
     def _separated(self, line: str) -> list[str]:
         """Names with commas between."""
         bare = re.sub(r"(?<!\.)\.$", "", line.rstrip("。!！ "))
-        if bare[:1] + bare[-1:] in ("[]", "()"):
-            bare = bare[1:-1]
         *names, last = [name for part in _SEPARATOR.split(bare) if (name := part.strip(_EMPHASIS))] or [""]
         if names:
             last = last.removeprefix("and ").removesuffix("等等")

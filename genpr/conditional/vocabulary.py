@@ -242,8 +242,6 @@ def _read_vocabulary(path: Path) -> Any:  # noqa: ANN401 - checked by Vocabulary
             found = parse_json(text)
         except ValueError as error:
             raise _bad(str(path), f"it is no JSON ({error})") from error
-        if isinstance(found, dict):
-            found = {entity: [names] if isinstance(names, str) else names for entity, names in found.items()}
     elif suffix in {".csv", ".tsv"}:
         found = _from_csv(path, text)
     else:

@@ -119,7 +119,6 @@ def test_vocabularies_are_read_from_files(tmp_path):
         "b.csv": "cat,kitty,Cat\ndog\n",
         "c.tsv": "cat\tkitty\ncat\tkitty\ndog\n",
         "d.json": '{"cat": ["kitty"], "dog": []}',
-        "e.json": '{"cat": "kitty", "dog": []}',
     }.items():
         assert Vocabulary.load(write(tmp_path, name, text)).by_name == expected, name
     assert Vocabulary.load(write(tmp_path, "f.txt", "cat\n\n dog \nCAT\n")).entities == ("cat", "dog")
