@@ -6,10 +6,10 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -265,7 +265,6 @@ def list_extractors() -> tuple[ExtractorSummary, ...]:
     return tuple(listed)
 
 
-@entry_point
 def load_extractor(
     name: str,
     *,
@@ -304,6 +303,15 @@ def load_joint(
     """Several layers of one network (see `group_by_network`) side by side in each row, described by its `parts`."""
     first = canonical_name(names[0])
     path = require_weights(first, weights=weights, offline=offline, progress=progress)
+    read = partial(read_weights, first, path, weights=weights, offline=offline, progress=progress)
+    return _built(names, first, read, device)
+
+
+@entry_point
+def _built(
+    names: Sequence[str], first: str, read: Callable[[], Weights | None], device: str | torch.device
+) -> DescribedExtractor:
+    """The extractor of the weights that `read` gives; torch is imported only here."""
     resolved = resolve_device(device)
     network = network_module(first)
     if network is None:
@@ -313,8 +321,7 @@ def load_joint(
     parsed = tuple(map(parse_name, map(canonical_name, names)))
     try:
         module = import_module(f"genpr.features.networks.{network}")
-        found = read_weights(first, path, weights=weights, offline=offline, progress=progress)
-        extractor: DescribedExtractor = module.build(found, names=parsed, device=resolved)
+        extractor: DescribedExtractor = module.build(read(), names=parsed, device=resolved)
     except GenprError:
         raise
     except (ImportError, RuntimeError) as error:

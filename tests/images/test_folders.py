@@ -168,9 +168,10 @@ def test_a_command_follows_links_if_told_to_and_only_then(tmp_path, monkeypatch,
     (tmp_path / "real").mkdir()
     link(tmp_path / "real" / "cat", tmp_path / "elsewhere")
     score = ["score", "real", "real", "--extractor", "pixels", "--no-control", "--no-intervals", "--k", "1"]
-    for command in (score, ["pack", "real", "out.npz", "--force"]):
+    for command in (score, ["pack", "real", "out.npz"]):
         assert run([*command, "-q", "--json", "--follow-symlinks"]) == 0, capsys.readouterr().err
         capsys.readouterr()
+        (tmp_path / "out.npz").unlink(missing_ok=True)
         assert run([*command, "-q", "--json"]) == 3
         assert json.loads(capsys.readouterr().out)["error"]["code"] == "no-images"
 
