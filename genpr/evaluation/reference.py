@@ -18,7 +18,7 @@ from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments
 from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedLabels
 from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.plan import ScorePlan
-from genpr.evaluation.result import Identities, Result, SideSummary, package_versions
+from genpr.evaluation.result import HubSummary, Identities, Result, SideSummary, package_versions
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import check_same_weights
@@ -187,6 +187,10 @@ class FittedReference:
         deviations = plan.protocol.deviations(len(reals), len(fakes))
         if "metrics" not in plan.protocol.free:
             deviations += self._unmet(metrics)
+        hubs = None
+        if neighbors is not None and neighbors.diagnostics is not None:
+            facts = asdict(neighbors.diagnostics.hubness)
+            hubs = HubSummary(largest_name=reals.name_of(facts.pop("largest_row")), **facts)
         find = partial(
             notices_of,
             reals,
@@ -215,6 +219,7 @@ class FittedReference:
             seconds={**scores.seconds, "control": self._control_seconds},
             versions={**package_versions()},
             notices=find() if current_communicator().is_single_process else _from_rank0(find),
+            hubness=hubs,
             control=self._control,
             held_out=self._held_out_summary,
             undefined=undefined,

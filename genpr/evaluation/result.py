@@ -78,6 +78,18 @@ class Identities:
 
 
 @dataclass(frozen=True)
+class HubSummary:
+    """How unevenly the reals are each other's neighbors, and whose ball contains most fakes."""
+
+    k: int  # of the balls
+    orphan_rate: float  # share of reals that lie in no ball of another
+    expected_orphan_rate: float  # e^-k, what it is without hubs
+    skewness: float  # of the numbers of balls that each real lies in
+    largest_share: float  # largest share of the fakes in the ball of one real
+    largest_name: str  # that real
+
+
+@dataclass(frozen=True)
 class SideSummary:
     """What is known about one of the two image sets."""
 
@@ -300,6 +312,7 @@ class Result:
         versions: Of genpr and of every package that can move a number.
         notices: What a reader should know.
         control: Real against real; None if it was left out, or there are too few.
+        hubness: Of the reals; None where no real ball was counted, or only in a part of the images.
         held_out: More reals, for the metrics that need them; None if none were given.
         undefined: Metrics that were asked for and have no value with these images.
         labels: Requested against recognized labels; None if they were not compared.
@@ -324,6 +337,7 @@ class Result:
     versions: Mapping[str, str]
     notices: tuple[Notice, ...]
     control: Control | None = None
+    hubness: HubSummary | None = None
     held_out: SideSummary | None = None
     undefined: tuple[str, ...] = ()
     labels: LabelSummary | None = None

@@ -1,4 +1,7 @@
-"""What the counts behind the metrics reveal about the images: outliers, shrinkage, near copies, near-duplicates.
+"""What the counts behind the metrics reveal about the images: hubs, outliers, shrinkage, near copies, near-duplicates.
+
+In many dimensions a few rows (hubs) are among the nearest of very many others and most rows of none, which lowers what
+precision and recall of a perfect generator are, and lets one odd real account for a large share of the fakes.
 
 Near-duplicates, such as frames of one video shot or augmented copies of one photograph, lie far closer to each other than
 independent draws do. Their balls end inside the group, so few images of the other set are counted in them, and the nulls,
@@ -9,12 +12,14 @@ the intrinsic dimension between neighbors 32 and 64, since k (r_j / r_k)^d of in
 A group that the other set shares lowers no metric.
 
 References:
+    Radovanović, Nanopoulos & Ivanović 2010, "Hubs in Space" (in-degrees of neighbor graphs).
     Levina and Bickel 2004, "Maximum Likelihood Estimation of Intrinsic Dimension" (the local Poisson process).
     Alaa et al. 2022, "How Faithful is your Synthetic Data?" (distances to the nearest real against its own).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -31,6 +36,34 @@ _OVER_SHARE, _OVER_FAIR = 0.01, 10  # of the fakes, and times the expected count
 _LONELY = 0.5  # times as many fakes as are in its ball must lie in hardly any other ball
 _ALIKE = 1.1  # sizes that may be compared
 _NEAR = 0.25  # squared: half as far from the nearest real as that is from its own nearest, and as reals usually are
+
+
+@dataclass(frozen=True, slots=True)
+class Hubness:
+    """Hubness of the k-NN graph of the reals, and whose ball contains most fakes."""
+
+    k: int  # of the balls
+    orphan_rate: float  # share of reals that lie in no ball of another real
+    expected_orphan_rate: float  # e^-k, what it is without hubness, on a sphere of many dimensions
+    skewness: float  # of the in-degrees; 0 where all are alike
+    largest_share: float  # largest share of the fakes that lie in the ball of one real
+    largest_row: int  # row of that real, the first of several
+
+    @classmethod
+    def of(cls, in_degrees: Tensor, fakes_per_real_ball: Tensor, *, k: int, n_fake: int) -> Hubness:
+        """Hubness from counts (n,) that are known once the metrics are."""
+        degrees = in_degrees.double()
+        moved = degrees - degrees.mean()
+        variance, third = float(moved.square().mean()), float(moved.pow(3).mean())
+        largest = int(fakes_per_real_ball.max())
+        return cls(
+            k,
+            orphan_rate=int((in_degrees == 0).sum()) / len(in_degrees),
+            expected_orphan_rate=math.exp(-k),
+            skewness=third / variance**1.5 if variance > 0 else 0.0,
+            largest_share=largest / n_fake,
+            largest_row=int((fakes_per_real_ball == largest).nonzero()[0, 0]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +173,7 @@ def _chance_ratios(radii: Tensor, half: int) -> Tensor:
 class ManifoldDiagnostics:
     """What one pair of sets reveals; None where it was not looked for."""
 
+    hubness: Hubness  # of the reals
     outliers: tuple[Outlier, ...] = ()  # real images whose balls alone contain many fakes
     # Median radius of the fakes' balls over that of the reals' with the same k, each in its own set
     concentration: float | None = None
@@ -174,6 +208,7 @@ class ManifoldDiagnostics:
         near = _near_copies(real, fake, progress)
         sq_nearest = None if near is None else near.nearest[1]
         return cls(
+            Hubness.of(found.real_in_degrees[ball], counts, k=ball.k, n_fake=m),
             _outliers(counts, found.real_balls_per_fake[ball], ball.k, found.n_real),
             medians[1] / medians[0] if is_known else None,
             near,

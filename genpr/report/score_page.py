@@ -257,6 +257,8 @@ def provenance_of(result: Result) -> list[tuple[str, dict[str, str]]]:
         if each is not None:
             left_out = [f"{shown(path)} ({code})" for path, code in each.skipped]
             groups.append((capital(role), asdict(each) | {"left_out": left_out or None}))
+    if result.hubness is not None:
+        groups.append(("Hubness of the reals", asdict(result.hubness)))
     if result.alignment is not None:
         groups.append(("Alignment", asdict(result.alignment) | {"equal_scores": "the mean over all orders"}))
     if result.entities is not None and (seen := result.entities.classifier) is not None:

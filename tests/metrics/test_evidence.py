@@ -20,6 +20,7 @@ def test_halves_of_one_set_reveal_nothing(rng):
     assert found.outliers == ()
     assert 0.9 < found.concentration < 1.1
     assert not found.near_copies.is_excess
+    assert found.hubness.k == 3
 
 
 def test_an_outlier_that_vouches_for_many_is_named(rng):
