@@ -197,8 +197,9 @@ def evidence_report(
     galleries = []
     if pictures:
         modes = selections.select_modes(evidence, labels=labels, device=device, progress=progress)
-        chosen = [*selections.select_mislabeled(evidence), *modes]
-        chosen += [selections.select_least_realistic(evidence), selections.select_likely_copies(evidence)]
+        least, most = selections.select_by_realism(evidence)
+        chosen = [*selections.select_mislabeled(evidence), *modes, least]
+        chosen += [selections.select_likely_copies(evidence), most, selections.select_repeats(evidence)]
         galleries = load_images(pictures, chosen)
     return html_report(evidence.result, galleries, classes=evidence.classes)
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from genpr.evaluation.labels import Label
 from genpr.evaluation.modes import FoundModes
 from genpr.evaluation.per_image import PerImageScores
 from genpr.metrics.ball_metrics import coverage, precision
+from genpr.metrics.blocks import Blocks
 from genpr.metrics.modes import LEAST_IMAGES, modes_of
 from genpr.report.page import Gallery, ImageRef, Picture, Role
 from genpr.report.text import capital, percent, shown
@@ -26,7 +30,8 @@ Floats = NDArray[np.float64]
 KnownLabels = Sequence[Label] | None
 """Class of each image of a set, None for those without one; None if no classes are known."""
 
-_REALISM = 24
+_REALISM = 24  # pictures at either end
+_REPEATS = 12
 
 
 def _beside_nearest(
@@ -48,14 +53,55 @@ def _beside_reals(
     return tuple(_beside_nearest(scores, "fake", row, f": {caption}{values[row]:.2f}") for row in rows)
 
 
-def select_least_realistic(scores: PerImageScores) -> Gallery:
-    """The least realistic fakes, each beside its nearest real; none that equals a real."""
+def select_by_realism(scores: PerImageScores) -> list[Gallery]:
+    """The least realistic fakes and the most realistic ones, each beside its nearest real."""
     realism = scores.fake.realism
-    rows = [
-        row for row in np.argsort(realism, kind="stable")[:_REALISM].tolist() if np.isfinite(realism[row])
+    order = np.argsort(realism, kind="stable")
+    finite = order[np.isfinite(realism[order])]
+    count = min(_REALISM, (len(finite) + 1) // 2)  # no fake is at both ends
+    least, most = finite[:count].tolist(), finite[::-1][: min(count, len(finite) - count)].tolist()
+    copies = len(order) - len(finite)
+    left_out = f" {copies:,} that equal a real image are left out." * bool(copies)
+    edge = "Realism is 1 at the edge of the real manifold, and less outside. Each fake is shown beside its nearest real."
+    near = f"Nearest to a real image relative to the size of its ball: look for copies among them.{left_out}"
+    return [
+        Gallery(title, sentence, _beside_reals(scores, rows, "realism ", realism))
+        for title, sentence, rows in (
+            ("Least realistic fakes", edge, least),
+            ("Most realistic fakes", near, most),
+        )
     ]
-    sentence = "Realism is 1 at the edge of the real manifold, and less outside. Each fake is shown beside its nearest real."
-    return Gallery("Least realistic fakes", sentence, _beside_reals(scores, rows, "realism ", realism))
+
+
+def select_repeats(scores: PerImageScores) -> Gallery:
+    """Images that occur several times in their set: the first of each, the most frequent first."""
+    sets: tuple[tuple[Role, Sequence[str], Tensor], ...] = (
+        ("fake", scores.fake.names, scores.sides[1].features),
+        ("real", scores.real.names, scores.sides[0].features),
+    )
+    pictures, sentences, more = [], [], 0
+    for role, names, features in sets:
+        groups = repeats(features)
+        count = sum(len(rows) - 1 for rows in groups)
+        sentences.append(f"{count:,} of {len(features):,} {role}s repeat an earlier {role}")
+        for rows in groups[:_REPEATS]:
+            caption = f"{names[rows[0]]}: {len(rows):,} times"
+            pictures.append(Picture((role, rows[0]), caption, group=f"Among the {role}s"))
+        more += max(0, len(groups) - _REPEATS)
+    sentence = f"{', and '.join(sentences)}, by features that are equal to the last bit."
+    return Gallery("Duplicates", sentence, tuple(pictures), more)
+
+
+def repeats(features: Tensor) -> list[list[int]]:
+    """Rows that are equal, in groups: the largest first, equally large ones by their first row."""
+    groups: dict[bytes, list[int]] = defaultdict(list)
+    row = 0
+    for block in Blocks(features, torch.device("cpu")):
+        for each in block.numpy() + 0.0:  # so that -0 is 0
+            groups[hashlib.blake2b(each.tobytes(), digest_size=16).digest()].append(row)
+            row += 1
+    found = [rows for rows in groups.values() if len(rows) > 1]
+    return sorted(found, key=lambda rows: (-len(rows), rows[0]))
 
 
 _GROUPS, _IN_GROUP = 6, 8
