@@ -390,7 +390,7 @@ def _precisions() -> tuple[list[Any], list[Any]]:
 
 @cache
 def _take_advice() -> None:
-    """Let torch 2.9 and later advise once against the switches, which others may use, where nobody hears it."""
+    """Trigger, without showing it, the warning that torch 2.9 and later give once about the older switches."""
     import torch
 
     with warnings.catch_warnings(), suppress(RuntimeError):  # of a precision that torch refuses to tell
@@ -420,7 +420,7 @@ def cpu_by_default() -> Iterator[None]:
 
 @contextmanager
 def users_device() -> Iterator[None]:
-    """Put the default device of whoever called genpr back, for code of theirs that genpr calls in the same thread."""
+    """Restore the caller's default device while their own code runs in the same thread."""
     with _users_device.get() or nullcontext():
         yield
 

@@ -29,7 +29,7 @@ class Uploads:
     images were sent, so behind all that reads the copy, and the network's stream had waited for the copy itself. From then
     on nothing reads the pinned bytes or their copy, whose memory belongs to the stream of copies and may be reused by it.
     Buffers are dropped earlier by errors and Ctrl-C only: torch keeps pinned memory until its copies are done, and what
-    overwrites a copy on the device is read by a network whose output nobody waits for.
+    overwrites a copy on the device is read by a network whose output is discarded.
     """
 
     def __init__(self, device: torch.device, *, buffers: int = _BUFFERS, limit: int = _MOST_BYTES) -> None:
