@@ -312,7 +312,10 @@ def all_cores() -> Iterator[None]:
 
 @contextmanager
 def state_guard() -> Iterator[None]:
-    """Compute in plain IEEE float32, deterministically, on the CPU by default; then leave torch's state as it was found."""
+    """Compute in plain IEEE float32, deterministically, on the CPU by default; then leave torch's state as it was found.
+
+    Autocast is off in this thread only.
+    """
     import torch
 
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
@@ -324,6 +327,8 @@ def state_guard() -> Iterator[None]:
         _change(restored, matmul, "allow_fp16_reduced_precision_reduction", False)
         _change(restored, matmul, "allow_bf16_reduced_precision_reduction", False)
         _make_products_plain(restored)
+        for device_type in ("cpu", "cuda"):
+            restored.enter_context(torch.autocast(device_type, enabled=False))
         yield
 
 

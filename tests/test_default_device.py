@@ -1,4 +1,4 @@
-"""Public functions under `torch.set_default_device`: what they compute is the same, and code of the user sees it.
+"""Public functions under `torch.set_default_device` and autocast: results are the same, and code of the user sees the device.
 
 "meta" stands for a GPU that the user chose: what genpr made there by mistake has no values or meets tensors of the CPU.
 """
@@ -12,9 +12,10 @@ from genpr.integrations.callback import GenprCallback
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_the_default_device_changes_no_result(name, tmp_path):
+def test_the_default_device_and_autocast_change_no_result(name, tmp_path):
     plain = PUBLIC[name]({"device": "cpu"}, tmp_path)
-    with torch.device("meta"):  # what `torch.set_default_device` does, with an end
+    # "meta" as `torch.set_default_device` does, with an end.
+    with torch.device("meta"), torch.autocast("cpu", dtype=torch.bfloat16):
         found = PUBLIC[name]({"device": "cpu"}, tmp_path)
         assert torch.empty(0).is_meta
     assert repr(found) == repr(plain)

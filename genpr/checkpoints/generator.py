@@ -318,8 +318,7 @@ def inference_context(generator: object, device: torch.device) -> Iterator[None]
     if device.type == "cuda":
         torch.cuda.init()  # type: ignore[no-untyped-call] # so that its streams are among those that are kept
     try:
-        plain = torch.autocast(device.type, enabled=False)
-        with state_guard(), evaluation_mode(generator), plain, users_device():
+        with state_guard(), evaluation_mode(generator), users_device():
             yield
     finally:
         random.setstate(python)

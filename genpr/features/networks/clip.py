@@ -125,9 +125,9 @@ class ClipTextEncoder:
         if not texts:
             return torch.empty(0, self.dim)
         tokens, places = torch.unique(self.tokens(texts), dim=0, return_inverse=True)
-        vectors = torch.empty(len(tokens), self.dim)
+        vectors = torch.empty(len(tokens), self.dim, dtype=torch.float32)
         done = 0
-        with torch.inference_mode(), torch.autocast(self.device.type, enabled=False), state_guard():
+        with torch.inference_mode(), state_guard():
             for length, rows in self._batches(tokens):
                 batch = tokens[rows, :length]
                 padded = torch.cat([batch, batch[-1:].expand(_TEXT_BATCH - len(batch), -1)])
