@@ -46,3 +46,10 @@ def test_code_of_the_user_sees_the_default_device():
         GenprCallback(IMAGES, lambda _model: user.draw(), extractor="pixels")(0, None)
     assert {*user.seen} == {"meta"}
     assert len(user.seen) > 6
+
+
+def test_the_default_type_changes_no_copy(request, tmp_path):
+    plain = repr(PUBLIC["copies"]({"device": "cpu"}, tmp_path))
+    request.addfinalizer(lambda: torch.set_default_dtype(torch.float32))
+    torch.set_default_dtype(torch.bfloat16)
+    assert repr(PUBLIC["copies"]({"device": "cpu"}, tmp_path)) == plain

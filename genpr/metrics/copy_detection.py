@@ -30,7 +30,7 @@ def most_similar(
     `own` (n,) is the right row that each left one is itself, which does not count.
     """
     n, m = pairs.shape
-    near = torch.full((n,), -torch.inf, device=pairs.device)
+    near = torch.full((n,), -torch.inf, dtype=torch.float32, device=pairs.device)
     best = torch.full((n,), -torch.inf, dtype=torch.float64, device=pairs.device)
     index = torch.full((n,), m, device=pairs.device)
     with plain_arithmetic(pairs.device):

@@ -253,7 +253,7 @@ def _look_at_codes(
 def _central(points: Placed) -> Tensor:
     """Rows near the center of all, as indices; of many rows some stand for all."""
     some = evenly_spaced(len(points), _CENTRAL_OF, points.device)
-    norms = torch.empty(len(some), device=points.device)
+    norms = torch.empty(len(some), dtype=torch.float32, device=points.device)
     step = max(1, _CENTRAL_ELEMENTS // points.features.shape[1])
     for start in range(0, len(some), step):
         part = slice(start, start + step)

@@ -81,8 +81,8 @@ class NetworkExtractor:
         # Tensor cores, which compute in 16 bits, take channels last; other layouts are copied at each convolution.
         channels_last = rule.channels_last if device.type == "cpu" else self._precision != torch.float32
         self._layout = torch.channels_last if channels_last else torch.contiguous_format
-        self._mean = torch.tensor(rule.mean).view(1, 3, 1, 1).to(device)
-        self._std = torch.tensor(rule.std).view(1, 3, 1, 1).to(device)
+        colors = torch.tensor([rule.mean, rule.std], dtype=torch.float32).view(2, 1, 3, 1, 1)
+        self._mean, self._std = colors.to(device)
         network.to(self._precision).requires_grad_(False).eval()
         self._network = network.to(device).to(memory_format=self._layout)
 
