@@ -25,7 +25,6 @@ class DeviceProfile:
     chunk: int  # elements of rows that are gathered for pairs
     piece: int  # elements of consecutive rows
     passed: int  # elements that are read again at once
-    kept_bytes: int  # of coordinates per set; more are computed again whenever a tile needs them
     has_frames: bool  # whether few directions, and cells, may be cheaper than all coordinates
 
 
@@ -45,8 +44,7 @@ CPU = DeviceProfile(
     verified=4096,
     chunk=2**19,
     piece=2**19,
-    passed=2**16,
-    kept_bytes=48 * 2**20,
+    passed=2**17,
     has_frames=True,
 )
 # A GPU wants enough work per kernel launch, and few waits for the host: one per tile and a few per portion.
@@ -65,7 +63,6 @@ CUDA = DeviceProfile(
     chunk=2**26,
     piece=2**25,
     passed=2**25,
-    kept_bytes=192 * 2**20,
     has_frames=False,
 )
 

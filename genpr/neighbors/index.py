@@ -37,7 +37,8 @@ class View:
     center: Tensor  # (d,) float32
     scale: float  # as in `Frame`
     width: int  # coordinates per row, w
-    augmented: Tensor | None  # q, -half_floors and 1, (n, w + 2) float32
+    # q, -half_floors and 1, (n, w + 2) float32; None without a basis: to compute q again costs no more than to read it
+    augmented: Tensor | None
     half_floors: Tensor  # half of |q|^2 - slack, (n,) float32
     slack: Tensor  # (n,) float64, infinite for rows that the frame cannot hold; their coordinates are zero
     residual: Tensor  # (n,) float64, at least the norm of what the coordinates leave out
@@ -47,8 +48,7 @@ class View:
         """Coordinates of (n, d) `features` in the directions of (d, w - 1) `basis`, or all of them."""
         n, device = len(features), features.device
         width = len(center) if basis is None else basis.shape[1] + 1
-        kept = n * width * 4 <= profile_of(device).kept_bytes or basis is not None
-        augmented = torch.empty(n, width + 2, dtype=torch.float32, device=device) if kept else None
+        augmented = None if basis is None else torch.empty(n, width + 2, dtype=torch.float32, device=device)
         slack, residual = torch.empty(2, n, dtype=torch.float64, device=device)
         half_floors = torch.empty(n, dtype=torch.float32, device=device)
         tolerance = 0.0 if basis is None else basis_tolerance(basis)
@@ -68,25 +68,26 @@ class View:
 
     @property
     def coordinates(self) -> Tensor:
-        """q, (n, w) float32; kept for every frame with a basis."""
-        if self.augmented is None:
-            raise AssertionError("the coordinates of this set are too many to keep")
-        return self.augmented[:, :-2]
+        """q, (n, w) float32."""
+        if self.augmented is not None:
+            return self.augmented[:, :-2]
+        return self.left(torch.arange(len(self.slack), device=self.slack.device))[:, :-2]
 
     def left(self, rows: Tensor) -> Tensor:
         """(p, w + 2) float32 for `rows` (p,): its inner products with `right` are keys."""
         if self.augmented is not None:
             return self.augmented[rows]
         out = torch.empty(len(rows), self.width + 2, dtype=torch.float32, device=self.features.device)
+        shift = self.center * -self.scale
         count = max(1, min(len(rows), profile_of(out.device).passed // self.width))
-        # Reused: fresh memory costs more than the arithmetic.
-        chosen = self.features.new_empty(count, self.width)
-        moved = out.new_empty(count, self.width)
+        chosen = self.features.new_empty(
+            count, self.width
+        )  # reused: fresh memory costs more than the arithmetic
         for start in range(0, len(rows), count):
             part = rows[start : start + count]
             torch.index_select(self.features, 0, part, out=chosen[: len(part)])
-            torch.sub(chosen[: len(part)], self.center, out=moved[: len(part)])
-            torch.mul(moved[: len(part)], self.scale, out=out[start : start + count, :-2])
+            # The same as (x - center) * scale, since a power of two commutes with rounding, in one pass.
+            torch.add(shift, chosen[: len(part)], alpha=self.scale, out=out[start : start + count, :-2])
         too_far = self.slack[rows].isinf()
         if too_far.any():
             out[:, :-2][too_far] = 0
@@ -199,6 +200,9 @@ class Cells:
 
 
 _SAMPLE = 256
+_MAX_SHIFT = (
+    2.0**100
+)  # of a center in its scale: sums with it do not overflow, unless rows are too far away, too
 _SEEN_LATER = 2**20  # elements whose view is computed when a search needs it: a direct one does not
 
 
@@ -226,6 +230,9 @@ class Frame:
         moved = norms[norms > 0]
         typical = moved.sort().values[len(moved) // 2] if len(moved) else center.double().norm()
         scale = _power_of_two_near(1.0 / float(typical)) if typical > 0 else 1.0
+        largest = float(center.abs().max())
+        if largest * scale > _MAX_SHIFT:
+            scale = _power_of_two_near(_MAX_SHIFT / largest)
         none = torch.empty(0, features.shape[1], dtype=torch.float64, device=features.device)
         return cls(center, scale, None, none)
 
@@ -274,11 +281,12 @@ class Placed:
 
     @cached_property
     def cells(self) -> Cells | None:
-        """The cells of the rows, where the frame has any; they follow from coordinates that are kept."""
-        if self.is_coded or self.view.augmented is None:
+        """The cells of the rows, where the frame has any."""
+        view, centers = self.view, self.frame.centers
+        if self.is_coded or len(centers) == 0:
             return None
         with plain_arithmetic(self.device):
-            return Cells.of(self.view.coordinates, self.view.slack, self.frame.centers)
+            return Cells.of(view.coordinates, view.slack, centers)
 
     def __len__(self) -> int:
         return len(self.features)

@@ -36,7 +36,7 @@ def with_basis(frame: Frame, basis: Tensor | None) -> Frame:
 def with_cells(frame: Frame, features: Tensor, count: int = 5) -> Frame:
     """Around some of the rows, whatever they are."""
     some = frame.place(features[:: -(-len(features) // count)])
-    return replace(frame, centers=some.view.augmented[:, :-2].double())
+    return replace(frame, centers=some.view.coordinates.double())
 
 
 def is_beyond(view: View) -> Tensor:

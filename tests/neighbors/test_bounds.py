@@ -152,7 +152,7 @@ def _without_residual(points: Placed) -> Placed:
 
 
 def _with_less_slack(points: Placed, divisor: float) -> Placed:
-    return _with_slack(points, points.view.augmented[:, :-2], points.view.slack / divisor)
+    return _with_slack(points, points.view.coordinates, points.view.slack / divisor)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 64])
@@ -184,7 +184,7 @@ def test_the_error_that_slack_covers_is_real(rng):
 def test_slack_is_of_the_size_of_rounding_errors(kind, rng):
     features = torch.from_numpy(rng.normal(5, 0.05, (300, 1024))).float()
     points = frame_of(features, kind).place(features)
-    sq_norms = sq_norms_of(points.view.augmented[:, :-2])
+    sq_norms = sq_norms_of(points.view.coordinates)
     assert (points.view.slack <= (2.1 * points.view.width + 64) * 2.0**-24 * sq_norms).all()
 
 
@@ -218,7 +218,7 @@ def test_copies_of_the_center_have_no_slack(value, kind):
     points = frame.place(features)
     assert not points.view.slack.any()
     assert not points.view.residual.any()
-    assert not points.view.augmented[:, :-2].any()
+    assert not points.view.coordinates.any()
 
 
 @pytest.mark.parametrize("kind", ["all coordinates", "one direction", "three directions"])
@@ -228,7 +228,7 @@ def test_rows_that_vanish_in_the_frame_but_differ_from_its_center_have_slack(kin
     features[::3] = torch.tensor([1e-44, 0.0])  # less than float32 holds at the scale of the others
     frame = frame_of(features, kind)
     points = frame.place(features)
-    vanished = ~points.view.augmented[:, :-2].any(dim=1) & (features != frame.center).any(dim=1)
+    vanished = ~points.view.coordinates.any(dim=1) & (features != frame.center).any(dim=1)
     assert vanished.any()
     assert points.view.slack[vanished].min() > 0
     _assert_bounds_hold(points, points)
@@ -244,10 +244,10 @@ def test_rows_beyond_the_frame_are_left_to_verification(kind):
         frame = with_basis(frame, principal_directions(frame, features[:90], 2))
     points = frame.place(features)
     assert points.view.slack[95:98].isinf().all()
-    assert not points.view.augmented[95:98, :-2].any()
+    assert not points.view.coordinates[95:98].any()
     assert not points.view.residual[95:98].any()
     assert points.view.slack[:95].isfinite().all()
-    assert points.view.augmented.isfinite().all()
+    assert points.view.coordinates.isfinite().all()
     assert points.view.half_floors.isfinite().all()
     _assert_bounds_hold(points, points)
 

@@ -122,7 +122,6 @@ def _no_bounds(x, y, i, j, engine):
         ("search.bounds_by_product", lambda *_: None),
         ("counts.bounds_of_pairs", _no_bounds),
         ("device_profile.CPU", replace(CPU, portion=50)),
-        ("device_profile.CPU", replace(CPU, kept_bytes=0)),
     ],
 )
 @pytest.mark.parametrize(

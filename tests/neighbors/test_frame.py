@@ -4,10 +4,10 @@ import pytest
 import torch
 from placements import KINDS, frame_of, sq_distances
 
-from genpr.neighbors.bounds import NO_FLOOR
+from genpr.neighbors.bounds import NO_FLOOR, represent
 from genpr.neighbors.index import Frame
 
-TENSORS = ("augmented", "half_floors", "slack", "residual")
+TENSORS = ("coordinates", "half_floors", "slack", "residual")
 kinds = pytest.mark.parametrize("kind", [kind for kind in KINDS if "codes" not in kind])
 
 
@@ -44,13 +44,12 @@ def test_scales_are_powers_of_two_and_nothing_placed_is_infinite(case, kind):
     assert frame.center.dtype == torch.float32
     for features in (real, fake):
         points = frame.place(features)
-        assert points.view.augmented.shape == (len(features), points.view.width + 2)
-        assert points.view.augmented.isfinite().all()
+        assert points.view.coordinates.shape == (len(features), points.view.width)
+        assert points.view.coordinates.isfinite().all()
         assert points.view.residual.isfinite().all()
         assert (points.view.residual >= 0).all()
         assert (points.view.slack >= 0).all()
         assert not points.view.slack.isnan().any()
-        assert (points.view.augmented[:, -2] == -points.view.half_floors).all()
         assert (points.view.half_floors >= NO_FLOOR / 2).all()
         assert (points.cells is None) == (len(frame.centers) == 0)
 
@@ -70,19 +69,19 @@ def test_rows_are_placed_alike_in_pieces(kind, elements, rng, sized):
         )
 
 
-def test_coordinates_that_are_too_many_to_keep_are_computed_again(rng, sized):
-    features = torch.from_numpy(rng.normal(5, 1, (50, 9))).float()
+@pytest.mark.parametrize("value", [5, 1e-30, 1e30, 3e38])
+def test_coordinates_of_some_rows_are_those_that_slack_was_computed_for(value, rng, sized):
+    features = torch.from_numpy(rng.normal(5, 1e-3, (50, 9))).float()
+    features[:, 3] = (
+        value  # of every row: its moved value is zero, where that of the center overflows in the scale
+    )
     features[7] = 1e30
-    frame = frame_of(features)
-    kept = frame.place(features)
-    assert kept.view.augmented is not None
-    sized(kept_bytes=0, passed=40)
-    again = frame.place(features)
-    assert again.view.augmented is None
+    view = frame_of(features).place(features).view
+    sized(passed=40)
     rows = torch.tensor([7, 49, 0, 7, 12, 13, 14, 15, 16])
-    assert torch.equal(again.view.left(rows), kept.view.left(rows))
-    assert torch.equal(again.view.right(rows), kept.view.right(rows))
-    assert torch.equal(again.view.slack, kept.view.slack)
+    expected = represent(features[rows], view.center, view.scale, None)
+    assert torch.equal(view.left(rows)[:, :-2], expected.coordinates)
+    assert torch.equal(view.slack[rows], expected.slack)
 
 
 @kinds

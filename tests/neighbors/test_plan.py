@@ -96,7 +96,7 @@ def test_rows_that_are_mostly_copies_have_a_frame(value, step):
     features = torch.full((N, D), value)
     features[::step] = _learned(1)[::step]
     points = choose_frame(features, 5).place(features)
-    assert points.view.augmented.isfinite().all()
+    assert points.view.coordinates.isfinite().all()
     assert points.view.slack.isfinite().all()
     assert points.frame.centers.isfinite().all()
 
