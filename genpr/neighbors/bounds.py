@@ -189,8 +189,8 @@ def bounds_of_differences(sq: Tensor, d: int) -> tuple[Tensor, Tensor]:
     """
     factor = slack_factor(d + 8)  # twice what is needed: upper bounds divide by 1 - gamma
     tiny = d * _NEXT_TO_NOTHING
-    known = sq.isfinite()
     sq = sq.double()
+    known = (sq * factor).isfinite()  # not for so many features that gamma is infinite
     lower = (sq * (1 - factor) - tiny).where(known, 0.0).clamp_(min=0)
     upper = (sq * (1 + factor) + tiny).where(known, torch.inf)
     return lower, upper

@@ -23,7 +23,7 @@ from torch import Tensor
 from genpr.distributed import Communicator
 from genpr.memory import tile_budget
 from genpr.neighbors.balls import Ball, Ties
-from genpr.neighbors.bounds import bounds_of_differences, slack_factor
+from genpr.neighbors.bounds import bounds_of_differences
 from genpr.neighbors.counts import sq_middle, sq_radii_of
 from genpr.neighbors.engine import ONE_PROCESS, Engine, PerThread, Workers, plain_arithmetic
 from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
@@ -403,7 +403,8 @@ class ReplicateCounter:
     def _count(self, pairs: Pairs) -> None:
         owners = pairs.i, pairs.j
         x, y = self._real.features, self._fake.features
-        lower, upper = _near_bounds(pairs.sq_lower, pairs.sq_upper, x.shape[1])
+        lower = bounds_of_differences(pairs.sq_lower, x.shape[1])[0]  # as of the distance itself
+        upper = bounds_of_differences(pairs.sq_upper, x.shape[1])[1]
         is_open = torch.zeros_like(lower, dtype=torch.bool)
         for side, owner in zip(self._sides, owners, strict=True):
             is_open |= _undecided(side, owner, lower, upper)
@@ -468,12 +469,6 @@ def _look_within(side: Side, near: ListedPairs, tallies: PerThread[_Tally], work
     step = _at_once(_LISTED, near.row.device)
     parts = list(zip(*(torch.split(part, step) for part in near), strict=True))
     deque(workers.map(look, workers.communicator.share(parts)), maxlen=0)
-
-
-def _near_bounds(sq_lower: Tensor, sq_upper: Tensor, d: int) -> tuple[Tensor, Tensor]:
-    """Bounds on `near_sq_distances` from bounds on the distances themselves; see `bounds_of_differences`."""
-    factor, tiny = slack_factor(d + 8), d * 2.0**-124
-    return sq_lower * (1 - factor) - tiny, (sq_upper + tiny) * (1 + 2 * factor)
 
 
 def _undecided(side: Side, owner: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
