@@ -126,6 +126,7 @@ def represent_half(features: Tensor, center: Tensor, scale: float) -> tuple[Tens
     sq_norms, d = sq_norms_of(codes), features.shape[1]
     slack = error.square() * (1 / _HALF_T + 1) + (_HALF_T + slack_factor(d + 8, _HALF_U) / 2) * sq_norms
     slack = (slack + 16 * _U * (sq_norms + whole)) * (1 + 2.0**-16) + d * 2.0**-120
+    too_far |= slack.isnan()  # zero times an infinite gamma
     return codes, slack.masked_fill_(too_far, torch.inf), whole
 
 

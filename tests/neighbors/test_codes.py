@@ -207,6 +207,13 @@ def test_sets_of_which_some_rows_are_beyond_float16_are_counted_in_float32():
     _assert_equal(_counted(x, y, 4, Engine(16, 16)), _expected(real, fake, 4))
 
 
+def test_rows_of_more_features_than_float16_sums_are_proven_for():
+    features = torch.ones(6, 2**20)
+    features[3:, 0] = torch.arange(3)
+    (points,) = place(features, kind="float16 codes")
+    assert sq_radii(points, [2]).tolist() == [[0, 0, 0, 1, 0, 1]]
+
+
 def test_float32_of_less_than_its_precision_is_refused():
     matmul = torch.backends.cuda.matmul
     before = matmul.allow_tf32
