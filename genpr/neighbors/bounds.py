@@ -95,20 +95,19 @@ def represent(
     return Represented(moved, slack, residual)
 
 
-_HALF_U = 2.0**-22  # tensor cores truncate where they align what they add
+_HALF_U = 2.0**-22
 _HALF_T = 2.0**-12
-_MOST_HALF, _MAX_HALF_NORM = (
-    2.0**14,
-    2.0**24,
-)  # float16 ends at 65504; squares stay far from where float32 ends
+_MOST_HALF = 2.0**14  # float16 ends at 65504
+_MAX_HALF_NORM = 2.0**24  # squares stay far from where float32 ends
 
 
 def represent_half(features: Tensor, center: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
     """Codes of (n, d) `features` in float16, slack, and N below: (n, d), (n,) and (n,); the GPU is not waited for.
 
     Products of float16 are exact in float32, and summed there.
-    X as above, a = float16(X), e >= |X - a| is measured, n = |a|, N = |X|^2. A sum of d products on tensor cores errs by
-    at most gamma |a| |a'|, gamma of u = 2^-22, in any order. So with P the computed product
+    X as above, a = float16(X), e >= |X - a| is measured, n = |a|, N = |X|^2. Tensor cores add b > 1 products to a sum at once,
+    and cut each of these, and the result, off below 2^-23 of the largest. So a sum of d products errs by at most
+    gamma |a| |a'|, gamma of u = 2^-22 >= (b + 2) / b 2^-23, in any order. With P the computed product
 
         |2 <X, X'> - 2 P|  <=  2 (e n' + e' n + e e') + 2 gamma n n'  <=  slack + slack',
         slack = e^2/t + t n^2 + e^2 + gamma n^2 + 16 u (n^2 + N) + tiny,     t = 2^-12, u = 2^-24,

@@ -1,5 +1,6 @@
 """Codes of float16 and float32: bounds hold for the worst products allowed, and decisions are those of the oracle."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import feature_cases
@@ -214,6 +215,34 @@ def test_rows_of_more_features_than_float16_sums_are_proven_for():
     assert sq_radii(points, [2]).tolist() == [[0, 0, 0, 1, 0, 1]]
 
 
+def _cutting(bits: int, least: float) -> Callable[..., Tensor]:
+    """Products as tensor cores add them: eight at a time, cut off below the largest; of halves from `least` on."""
+    matmul = torch.mm
+
+    def mm(left: Tensor, right: Tensor, out_dtype: torch.dtype | None = None) -> Tensor:
+        if out_dtype is None:
+            return matmul(left, right)
+        x, y = (each.cpu().double().where(each.cpu().abs() >= least, 0) for each in (left, right.T))
+        total = torch.zeros(len(x), len(y), 1).double()
+        for parts in zip(x.split(8, dim=1), y.split(8, dim=1), strict=True):
+            terms = torch.cat([total, parts[0][:, None] * parts[1]], dim=2)
+            unit = 2.0 ** (terms.abs().amax(dim=2, keepdim=True).log2().floor() - bits)
+            total = (terms / unit).trunc().sum(dim=2, keepdim=True) * unit
+        return total[:, :, 0].float().cuda()
+
+    return mm
+
+
+@pytest.mark.parametrize(
+    ("bits", "least", "expected"),
+    [(23, 0, torch.float16), (22, 0, torch.float32), (25, 2.0**-14, torch.float32)],
+)
+def test_float16_is_taken_where_its_sums_are_as_precise_as_was_proven(bits, least, expected, monkeypatch):
+    with practice_device():
+        monkeypatch.setattr(torch, "mm", _cutting(bits, least))
+        assert type_of_codes.__wrapped__(torch.device("cuda")) == expected
+
+
 def test_float32_of_less_than_its_precision_is_refused():
     matmul = torch.backends.cuda.matmul
     before = matmul.allow_tf32
@@ -221,7 +250,7 @@ def test_float32_of_less_than_its_precision_is_refused():
         matmul.allow_tf32 = True
         try:
             with pytest.raises(GenprError) as caught:
-                type_of_codes(torch.device("cuda"))  # not asked for elsewhere: what was found is kept
+                type_of_codes.__wrapped__(torch.device("cuda"))  # what was found elsewhere is kept
         finally:
             matmul.allow_tf32 = before
     assert caught.value.code == "gpu-unusable"
