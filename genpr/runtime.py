@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,7 +50,7 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     import torch
 
     if device == "auto":
-        return usable_device(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+        return usable_device(torch.device("cuda")) if torch.cuda.is_available() else torch.device("cpu")
     resolved = torch.device(device)
     if resolved.type not in {"cpu", "cuda"}:
         raise UsageError(f"device {device!r} is not supported; use auto, cpu or cuda", code="unknown-device")
@@ -67,14 +68,14 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     return resolved
 
 
-def usable_device(device: torch.device) -> torch.device:
-    """The device, or the CPU, with a notice, where it is a GPU that does not compute."""
+def usable_device(gpu: torch.device) -> torch.device:
+    """The GPU, or the CPU, with a notice, where it does not compute."""
     import torch
 
-    problem = _problem_of(device) if device.type == "cuda" else None
+    problem = _problem_of(gpu)
     if problem is None:
-        return device
-    emit_notice("gpu-unusable", device=device, reason=problem)
+        return gpu
+    emit_notice("gpu-unusable", device=gpu, reason=problem)
     return torch.device("cpu")
 
 
@@ -85,9 +86,9 @@ def _problem_of(device: torch.device) -> str | None:
     """Why a GPU cannot be used, found by one product in the first call; None where it can, or had no memory to tell."""
     import torch
 
-    index = -1 if device.index is None else device.index
+    index = -1
     try:
-        index = torch.cuda.current_device() if index < 0 else index
+        index = torch.cuda.current_device() if device.index is None else device.index
         if index not in _problems:
             with state_guard():
                 # Sums of products below 2^24 are exact in float32, in any order; TF32 and bfloat16 round the factors.
@@ -133,6 +134,7 @@ def launched_rank() -> int:
     return int(os.environ["RANK"])
 
 
+@cache
 def has_faiss() -> bool:
     """Whether FAISS is installed; torch does its work more slowly where it is not."""
     return importlib.util.find_spec("faiss") is not None
@@ -320,64 +322,54 @@ def state_guard() -> Iterator[None]:
 
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    families, single = _precisions()
+    changes: list[tuple[object, str, object]] = [
+        (cudnn, "benchmark", False),
+        (cudnn, "deterministic", True),
+        (matmul, "allow_fp16_accumulation", False),
+        (matmul, "allow_fp16_reduced_precision_reduction", False),
+        (matmul, "allow_bf16_reduced_precision_reduction", False),
+        *product(families, ["fp32_precision"], ["none"]),
+    ]
     with cpu_by_default(), torch.random.fork_rng(devices=devices), ExitStack() as restored:
-        _change(restored, cudnn, "benchmark", False)
-        _change(restored, cudnn, "deterministic", True)
-        _change(restored, matmul, "allow_fp16_accumulation", False)
-        _change(restored, matmul, "allow_fp16_reduced_precision_reduction", False)
-        _change(restored, matmul, "allow_bf16_reduced_precision_reduction", False)
-        _make_products_plain(restored)
+        for owner, name, value in changes:
+            before = getattr(owner, name, None)
+            if before is not None:  # some versions of torch lack it
+                # The second half of what the attribute takes:
+                split_k = getattr(owner, f"{name}_split_k", None) if name.endswith("reduction") else None
+                restored.callback(setattr, owner, name, before if split_k is None else (before, split_k))
+                setattr(owner, name, value)
+        _make_products_plain(restored, single)
         for device_type in ("cpu", "cuda"):
             restored.enter_context(torch.autocast(device_type, enabled=False))
         yield
 
 
-def _change(restored: ExitStack, owner: object, name: str, value: object) -> None:
-    """Set an attribute that some versions of torch lack, until `restored` closes."""
-    before = getattr(owner, name, None)
-    if before is not None:
-        # The second half of what the attribute takes:
-        split_k = getattr(owner, f"{name}_split_k", None) if name.endswith("reduction") else None
-        restored.callback(setattr, owner, name, before if split_k is None else (before, split_k))
-        setattr(owner, name, value)
-
-
-def _make_products_plain(restored: ExitStack) -> None:
+def _make_products_plain(restored: ExitStack, single: list[Any]) -> None:
     """Float32 products and convolutions of IEEE 754, said in all of torch's settings, until `restored` closes.
 
-    Torch has switches for TF32, and from 2.9 on also precisions of all operations, of a backend's and of single ones. It
+    Torch has switches for TF32, and from 2.9 on also precisions of all operations, of a backend's and of `single` ones. It
     refuses to tell the switches where the two differ. What is changed first is restored last.
     """
     import torch
 
-    families, single = _precisions()
-    for owner in families:
-        _change(restored, owner, "fp32_precision", "none")
+    cudnn, told = torch.backends.cudnn, list[bool]()
     for owner in single:
         restored.callback(setattr, owner, "fp32_precision", owner.fp32_precision)
     _take_advice()
-    switch = _cudnn_switch()
-    for owner in single:
-        owner.fp32_precision = "ieee"
-    if switch is None:
-        switch = _cudnn_switch() is not False  # it is told now if it is off
-    restored.callback(setattr, torch.backends.cudnn, "allow_tf32", switch)
+    # Where torch refuses to tell the switch, it does once single operations have changed, if it is off.
+    for _ in range(2):
+        with suppress(RuntimeError):
+            told.append(cudnn.allow_tf32)
+        for owner in single:
+            owner.fp32_precision = "ieee"
+    restored.callback(setattr, cudnn, "allow_tf32", told[0] if told else True)
     # Of products only the one name of their precision can be put back: "medium" means bfloat16 on CPUs, too.
     restored.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
-    torch.backends.cudnn.allow_tf32 = False
+    cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
     for owner in single:
         owner.fp32_precision = "ieee"  # the switches have just changed it
-
-
-def _cudnn_switch() -> bool | None:
-    """Whether cuDNN may use TF32 by its switch, None where torch refuses to tell."""
-    import torch
-
-    try:
-        return bool(torch.backends.cudnn.allow_tf32)
-    except RuntimeError:
-        return None
 
 
 @cache
@@ -432,11 +424,7 @@ def users_device() -> Iterator[None]:
 
 def drawn_by_user(items: Iterable[_Item]) -> Iterator[_Item]:
     """The items of an iterable of the user, each made under their own default device."""
-    iterator = iter(items)
-    while True:
-        with users_device():
-            try:
-                item = next(iterator)
-            except StopIteration:
-                return
+    draw: Any = users_device()(next)
+    iterator, end = iter(items), object()
+    while (item := draw(iterator, end)) is not end:
         yield item
