@@ -419,21 +419,22 @@ class ForwardPass:
         asked = self.batch_size
         parallel = self._device.type == "cpu" and getattr(self._extractor, "thread_safe", False)
         workers = min(usable_cores(), _MAX_WORKERS) if parallel else 1
-        ahead = 0
-        issue: Callable[[list[_Row]], Callable[[], Tensor]] = lambda batch: partial(self._embed, batch)  # noqa: E731
+        ahead, pool = 0 if self._uploads is None else _BATCHES_AHEAD, None
         running: deque[tuple[list[_Row], Callable[[], Tensor]]] = deque()
         try:
             with ExitStack() as stack:
                 if workers > 1:
                     stack.enter_context(torch_threads(usable_cores() // workers))
-                    pool = ThreadPoolExecutor(workers, "genpr-embed")
+                    ahead, pool = workers, ThreadPoolExecutor(workers, "genpr-embed")
                     stack.callback(pool.shutdown, cancel_futures=True)
-                    ahead, issue = workers, lambda batch: pool.submit(self._embed, batch).result
-                elif self._uploads is not None:
-                    ahead, issue = _BATCHES_AHEAD, self._issue
                 for batch in batches:
+                    features: Callable[[], Tensor] = partial(self._embed, batch)
                     try:
-                        running.append((batch, issue(batch)))
+                        if pool is not None:
+                            features = pool.submit(features).result
+                        elif self._uploads is not None:
+                            features = self._issue(batch)
+                        running.append((batch, features))
                     except Exception:
                         yield from _results(running)
                         raise
@@ -458,7 +459,7 @@ class ForwardPass:
 
     def _embed(self, batch: Sequence[_Row]) -> Tensor:
         """Embed n images, of one size unless `mixes_sizes`, as float32 (n, dim); from CUDA still to be copied to pinned memory."""
-        images = [pixels for _, _, pixels in batch]
+        _, _, images = zip(*batch, strict=True)
         shape, pinned = (len(images), self._extractor.dim), self._device.type == "cuda"
         # Both modes belong to a thread; a training loop's autocast would turn features into bfloat16.
         with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
@@ -483,7 +484,14 @@ class ForwardPass:
                 self.batch_size = min(self.batch_size, (size + 1) // 2)
 
     def _embed_batch(self, images: Sequence[Tensor], size: int) -> Tensor:
-        batch = self._input_of(images, size)
+        """Embed images with copies of the last one up to `size`."""
+        if self._uploads is None:
+            padded = [*images, *[images[-1]] * (size - len(images))]
+            if self._prepare is not None:
+                padded = [self._prepare(image.to(self._device)) for image in padded]
+            batch = torch.stack(padded).to(self._device)
+        else:
+            batch = self._uploaded(images, size, self._uploads)
         try:
             output = self._run(batch)
         except Exception as error:
@@ -497,23 +505,17 @@ class ForwardPass:
             raise FeatureError(text, code="feature-shape")
         return output[: len(images)].float()
 
-    def _input_of(self, images: Sequence[Tensor], size: int) -> Tensor:
-        """What the network is given for images: their stack on its device, with copies of the last one up to `size`."""
-        missing = size - len(images)
-        if self._uploads is None:
-            padded = [*images, *[images[-1]] * missing]
-            if self._prepare is not None:
-                padded = [self._prepare(image.to(self._device)) for image in padded]
-            return torch.stack(padded).to(self._device)
+    def _uploaded(self, images: Sequence[Tensor], size: int, uploads: Uploads) -> Tensor:
+        """The stack of prepared images on a CUDA device."""
         parts = []
-        for stack in self._uploads.send(images):  # copied or resized at once, as `send` demands
+        for stack in uploads.send(images):  # copied or resized at once, as `send` demands
             if self._prepare is None:
                 parts.append(stack.clone(memory_format=torch.contiguous_format))
             elif getattr(self._extractor, "prepares_stacks", False) is True:
                 parts.append(self._prepare(stack))
             else:
                 parts.append(torch.stack([self._prepare(image) for image in stack]))
-        if missing:
+        if len(images) < size:
             last = parts[-1][-1:]
-            parts.append(last.expand(missing, *last.shape[1:]))
+            parts.append(last.expand(size - len(images), *last.shape[1:]))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
