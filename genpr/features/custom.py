@@ -15,7 +15,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -174,16 +174,13 @@ def extractor_device(extractor: object) -> torch.device:
 @contextmanager
 def evaluation_mode(owner: object) -> Iterator[None]:
     """Put the networks of an object into evaluation mode, and torch into inference mode; restore both, flag by flag."""
-    networks = networks_of(owner)
-    flags = [(module, module.training) for network in networks for module in network.modules()]
-    try:
-        for network in networks:
+    with ExitStack() as restored:
+        for network in networks_of(owner):
+            for module in network.modules():
+                restored.callback(setattr, module, "training", module.training)
             network.eval()
         with torch.inference_mode():
             yield
-    finally:
-        for module, training in flags:
-            module.training = training
 
 
 def networks_of(owner: object) -> list[nn.Module]:
