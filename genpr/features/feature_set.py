@@ -50,9 +50,11 @@ class ImageFacts:
     @classmethod
     def of(cls, formats: Counter[str], sizes: Counter[tuple[int, int]]) -> ImageFacts:
         """From counts of formats and of (width, height)."""
-        by_count = sorted(sorted(sizes.items()), key=itemgetter(1), reverse=True)
-        commonest = {f"{width} x {height}": count for (width, height), count in by_count[:_SHOWN]}
-        n_small = sum(count for size, count in sizes.items() if min(size) < _SMALL)
+        commonest, n_small = dict[str, int](), 0
+        for (width, height), count in sorted(sorted(sizes.items()), key=itemgetter(1), reverse=True):
+            if len(commonest) < _SHOWN:
+                commonest[f"{width} x {height}"] = count
+            n_small += count * (min(width, height) < _SMALL)
         return cls(dict(sorted(formats.items())), commonest, len(sizes), n_small)
 
     @property
