@@ -6,6 +6,7 @@ Every diagnostic has a threshold far from what chance does, so that two halves o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
 
 import torch
 
@@ -55,7 +56,7 @@ def notices_of(
     if neighbors is None or neighbors.diagnostics is None:
         notices = [*found, *copying]
     else:
-        known = {item.code for item in found}
+        known = set(map(attrgetter("code"), found))
         notices = [*near_duplicate_notices(neighbors.diagnostics, known), *found]
         notices += diagnose(
             reals,
@@ -108,7 +109,16 @@ def input_notices(
     if None not in codecs and codecs[0] != codecs[1]:
         notices.append(notice("codec-mismatch", real=codecs[0], fake=codecs[1]))
     for role, features in (("real", real), ("fake", fake)):
-        notices += [*decoding_notices(role, features), *_file_notices(role, features), *features.notices]
+        notices += decoding_notices(role, features)
+        facts = features.facts
+        if facts.n_sizes > 1:
+            notices.append(notice("size-mix", role=role, count=f"{facts.n_sizes:,}", shown=facts.shown_sizes))
+        own = features.extractor
+        if facts.n_small and own is not None and own.comparable:  # filters and pixels see what is there
+            total = f"{features.n_decoded or len(features):,}"
+            small = {"count": f"{facts.n_small:,}", "total": total, "extractor": own.name}
+            notices.append(notice("upscaled", role=role, **small))
+        notices += features.notices
     return tuple(dict.fromkeys(notices))
 
 
@@ -141,18 +151,6 @@ def decoding_notices(role: str, features: FeatureSet) -> list[Notice]:
         notices.append(notice("skipped", role=role, count=f"{len(features.skipped):,}", total=total))
     if features.n_cached and not features.n_embedded:
         notices.append(notice("all-cached", role=role, count=f"{features.n_cached:,}"))
-    return notices
-
-
-def _file_notices(role: str, features: FeatureSet) -> list[Notice]:
-    facts, info = features.facts, features.extractor
-    notices = []
-    if facts.n_sizes > 1:
-        notices.append(notice("size-mix", role=role, count=f"{facts.n_sizes:,}", shown=facts.shown_sizes))
-    if facts.n_small and info is not None and info.comparable:  # filters and pixels see what is there
-        total = features.n_decoded or len(features)
-        small = {"count": f"{facts.n_small:,}", "total": f"{total:,}", "extractor": info.name}
-        notices.append(notice("upscaled", role=role, **small))
     return notices
 
 
