@@ -47,9 +47,7 @@ _Value = TypeVar("_Value")
 _START_TIMEOUT = timedelta(minutes=5)
 _NOTICE_AFTER = 5.0  # seconds of waiting for the other processes
 _CHUNK = 2**26  # bytes of one rank per exchange
-_GATHERED = (
-    2**24
-)  # bytes of all ranks per gather: gloo, which copies them once more, takes longer for 4 or 64 MB
+_GATHERED = 2**24  # bytes of all ranks per gather: gloo, which copies them, takes longer for 4 or 64 MB
 _STORE_PAUSES = 0.005, 0.25  # seconds between two reads of the store: at first, and at most
 _COLLECTIVE_PAUSES = 0.00005, 0.005
 _WATCH_PAUSE = 0.2
@@ -389,9 +387,8 @@ def _abort(group: Any) -> None:  # noqa: ANN401 - torch's types for groups diffe
     """End what is pending on this GPU: a kernel of NCCL that waits for a rank that failed would keep the process."""
     from torch.distributed import distributed_c10d
 
-    if hasattr(distributed_c10d, "_abort_process_group"):  # no public function of torch does it
-        with suppress(Exception):
-            distributed_c10d._abort_process_group(group)
+    with suppress(Exception):  # no public function of torch does it
+        distributed_c10d._abort_process_group(group)
 
 
 def _init_process_group(when_waiting: Callable[[str], None]) -> None:

@@ -50,9 +50,7 @@ from genpr.metrics.value import MetricValue
 from genpr.notices import notice
 
 _MAX_CONFUSIONS = 50
-_FEW_REALS = (
-    0.5  # per fake; in simulations the null was .01 low at a half, .04 at a third, .09 at a twentieth
-)
+_FEW_REALS = 0.5  # per fake; in simulations the null was .01 low at a half, .04 at a third
 
 Floats = NDArray[np.float64]
 

@@ -84,9 +84,8 @@ class FeatureCache:
         self._read_index()
         description = self.folder / "key.json"  # for people and `genpr cache`
         with contextlib.suppress(OSError, GenprError):
-            if (
-                not description.is_file() or description.stat().st_size != len(text) + 1
-            ):  # one that was cut short
+            is_there = description.is_file()
+            if not is_there or description.stat().st_size != len(text) + 1:  # one that was cut short
                 replace_file(description, text + "\n")
 
     def __contains__(self, identity: bytes) -> bool:

@@ -64,10 +64,8 @@ def load_object(
     sources: dict[str, bytes] = {}
     try:
         with ExitStack() as stack:
-            if (
-                str(Path.cwd()) not in sys.path
-            ):  # behind all others: a file that is called `torch.py` is not torch
-                sys.path.append(str(Path.cwd()))
+            if str(Path.cwd()) not in sys.path:
+                sys.path.append(str(Path.cwd()))  # behind all others: a file called `torch.py` is not torch
             importlib.invalidate_caches()
             if path is not None:
                 module, sources = stack.enter_context(running_file(path))

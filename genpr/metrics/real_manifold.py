@@ -69,12 +69,9 @@ class Memberships:
     fakes_per_real_ball: Mapping[Ball, Tensor]  # (n,) how many fakes each real ball contains
     fake_balls_per_real: Mapping[Ball, Tensor]  # (n,) how many fake balls contain each real
     reals_per_fake_ball: Mapping[Ball, Tensor]  # (m,) how many reals each fake ball contains
-    real_in_degrees: Mapping[Ball, Tensor] = field(
-        default_factory=dict
-    )  # (n,) balls of other reals around each
-    fake_in_degrees: Mapping[Ball, Tensor] = field(
-        default_factory=dict
-    )  # (m,) balls of other fakes around each
+    # (n,) balls of other reals around each real; (m,) of other fakes around each fake
+    real_in_degrees: Mapping[Ball, Tensor] = field(default_factory=dict)
+    fake_in_degrees: Mapping[Ball, Tensor] = field(default_factory=dict)
     # (m,) float64, least squared radius of the real balls of one kind that contain each fake, infinite where none does
     smallest_real_ball: Tensor | None = None
 
@@ -206,6 +203,9 @@ class RealManifold:
             beside=beside,
             advance=advance,
         )
+        degrees = {}
+        if self.in_degrees is not None:
+            degrees = dict(zip(real_balls, self.in_degrees[rows].cpu(), strict=True))
         found = Memberships(
             n_real=len(self.points),
             n_fake=len(fakes.points),
@@ -213,11 +213,7 @@ class RealManifold:
             fakes_per_real_ball=dict(zip(real_balls, counts.fakes_per_real_ball.cpu(), strict=True)),
             fake_balls_per_real=dict(zip(fake_balls, counts.fake_balls_per_real.cpu(), strict=True)),
             reals_per_fake_ball=dict(zip(fake_balls, counts.reals_per_fake_ball.cpu(), strict=True)),
-            real_in_degrees=(
-                {}
-                if self.in_degrees is None
-                else dict(zip(real_balls, self.in_degrees[rows].cpu(), strict=True))
-            ),
+            real_in_degrees=degrees,
             fake_in_degrees={} if own is None else dict(zip(fake_balls, own.in_degrees.cpu(), strict=True)),
             smallest_real_ball=counts.smallest_real_ball,
         )

@@ -53,9 +53,7 @@ _DIGITS = 4  # of quantiles, so that the order in which a machine adds does not 
 
 # Degrees of freedom, 1 / (2 cv^2), of a standard error that varies by cv = 10 % between data.
 _OF_THE_DATA = 50
-_QUANTILES = {
-    100: 2.0595385527532972
-}  # of the usual number of replicates: scipy.special takes 0.2 s to import
+_QUANTILES = {100: 2.0595385527532972}  # of the usual replicates: scipy.special takes 0.2 s to import
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 Pairing = Literal["paired", "unpaired"]
@@ -218,9 +216,7 @@ def against_best(scores: Sequence[Resampled], *, seed: int = 0) -> AgainstBest:
     quantile = student_quantile(2 * errors.splits)
     if len(scores) > 2:
         largest = _largest_ratios([errors], seed)
-        quantile = max(
-            quantile, _upper_quantile(largest)
-        )  # of two scores it is Student's, and of more no less
+        quantile = max(quantile, _upper_quantile(largest))  # of more scores no less than of two
         contenders = _step_down(largest, out, quantile)
     else:
         contenders = ~out(quantile)
