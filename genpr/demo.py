@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.storage import unwritable
+from genpr.storage import writing
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -250,7 +250,7 @@ def contact_sheet(sets: Sequence[DemoSet], *, columns: int = 12) -> Image:
 
 def save_sets(sets: Sequence[DemoSet], folder: str | Path) -> None:
     """Write each set as PNG files into `folder`/NAME; a folder with other files, which would be scored too, is refused."""
-    try:
+    with writing(Path(folder)):
         for shown in sets:
             path, names = Path(folder, shown.name), [f"{i:04d}.png" for i in range(len(shown.images))]
             path.mkdir(parents=True, exist_ok=True)
@@ -262,8 +262,6 @@ def save_sets(sets: Sequence[DemoSet], folder: str | Path) -> None:
                 )
             for name, pixels in zip(names, shown.images, strict=True):
                 _to_pillow(pixels).save(path / name, compress_level=1)  # time over size
-    except OSError as error:
-        raise unwritable(Path(folder), error) from error
 
 
 def _to_pillow(pixels: Tensor) -> Image:

@@ -101,11 +101,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 def replace_file(path: Path, content: str | bytes) -> None:
     """Write a file, whole or not at all; text is UTF-8."""
-    try:
-        with atomic_path(path) as temporary:
-            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-    except OSError as error:
-        raise unwritable(path, error) from error
+    with writing(path), atomic_path(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def _hand_on_mode(path: Path, temporary: Path) -> None:
@@ -134,17 +131,15 @@ def remove_unfinished() -> None:
 
 
 def exclusive_lock(path: Path, *, busy: str) -> Any:  # noqa: ANN401 - filelock's classes differ between systems
-    """Hold a lock file, which goes with the process that holds it, however that ends; `release` gives it up."""
+    """Hold a lock file, which goes with the process that holds it, however that ends, until a `with` of this ends."""
     from filelock import FileLock, Timeout
 
     try:
-        lock = FileLock(str(path), timeout=0)
-        lock.acquire()
+        return FileLock(str(path), timeout=0).acquire()
     except Timeout as error:
         raise ResourceError(busy, code="locked", path=str(path.parent)) from error
     except (OSError, NotImplementedError) as error:  # a file system without locks
-        raise unwritable(path, error) from error
-    return lock
+        raise _unwritable(path, error) from error
 
 
 def check_place(path: Path) -> None:
@@ -182,8 +177,16 @@ def check_feature_file(path: Path) -> None:
     check_place(path)
 
 
-def unwritable(path: Path, error: Exception) -> ResourceError:
-    """What to raise where a file cannot be written."""
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Report in this block that a file or folder cannot be written ("unwritable")."""
+    try:
+        yield
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: Exception) -> ResourceError:
     reason = getattr(error, "strerror", None) or error
     return ResourceError(
         f"{path} cannot be written ({reason}); is the disk full, or the folder somebody else's?",
@@ -213,13 +216,10 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
         described[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [start, end]}
     header = json.dumps(described, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
-    try:
-        with atomic_path(path) as temporary, temporary.open("wb") as file:
-            file.write(len(header).to_bytes(8, "little") + header)
-            for name in ordered:
-                file.write(_bytes_of(contiguous[name]))
-    except OSError as error:
-        raise unwritable(path, error) from error
+    with writing(path), atomic_path(path) as temporary, temporary.open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        for name in ordered:
+            file.write(_bytes_of(contiguous[name]))
 
 
 def load_tensors(

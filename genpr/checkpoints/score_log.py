@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -25,7 +26,7 @@ from genpr.storage import (
     open_regular,
     remove_temporaries,
     replace_file,
-    unwritable,
+    writing,
 )
 
 if TYPE_CHECKING:
@@ -66,36 +67,29 @@ class ScoreLog:
         self.path, self.by, self._criterion = path, by, number_of(by)
         self.paths = path, path.with_name(BEST)
         busy = f"another genpr watch writes to {folder}; stop it, or write to another folder (--out)"
-        self._lock = exclusive_lock(folder / _LOCK, busy=busy)
-        self._text, self.records = b"", list[Record]()
-        try:
+        with ExitStack() as lock:
+            lock.enter_context(exclusive_lock(folder / _LOCK, busy=busy))
+            self._text, self.records = self._read()
             self._begin()
-        except BaseException:
-            self._lock.release()
-            raise
+            self._lock = lock.pop_all()
 
     def _begin(self) -> None:
-        """Read what is there, and clear away what a kill left."""
-        self._text, self.records = self._read()
+        """Clear away what a kill left."""
         folder, best = self.path.parent, self.path.with_name(BEST)
         if not self.records and best.exists():
             text = f"{best} is of no score in {self.path} and would be replaced; remove it, or use another folder (--out)"
             raise UsageError(text, code="foreign-file", path=str(best))
-        try:
+        with writing(folder):
             remove_temporaries(folder, "|".join(re.escape(each.name) for each in self.paths))
             remove_temporaries(folder / RESULTS, r".+\.json")
-        except OSError as error:
-            raise unwritable(folder, error) from error
         self._write_best()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        try:
+        with self._lock:
             self._write_best()
-        finally:
-            self._lock.release()
 
     @property
     def best(self) -> Record | None:
@@ -125,10 +119,8 @@ class ScoreLog:
             )
         if whole is not None:
             path = self.path.parent / RESULTS / f"{record['name']}.json"
-            try:
+            with writing(path):
                 path.parent.mkdir(exist_ok=True)
-            except OSError as error:
-                raise unwritable(path, error) from error
             replace_file(path, f"{whole}\n")
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         replace_file(self.path, self._text + line)
@@ -138,10 +130,8 @@ class ScoreLog:
 
     def _read(self) -> tuple[bytes, list[Record]]:
         """All lines, and what is in them."""
-        try:
+        with writing(self.path):
             data = _content(self.path) if self.path.exists() else b""
-        except OSError as error:
-            raise unwritable(self.path, error) from error
         records, number = list[Record](), 0
         try:
             check_json(data.decode(errors="replace"), ARCHIVED_PARSED_BYTES)
@@ -159,18 +149,15 @@ class ScoreLog:
     def _write_best(self) -> None:
         """Bring `best.json` up to date with the lines."""
         best, path = self.best, self.path.with_name(BEST)
-        try:
+        with writing(path):
             if best is None:
                 path.unlink(missing_ok=True)  # chosen by another metric
                 return
             facts = {"schema": SCHEMA, "name": best["name"], "by": self.by, "better": self._criterion.better}
             chosen = {**facts, "value": self.value(best), "record": best}
             text = json.dumps(chosen, indent=1, allow_nan=False) + "\n"
-            is_same = path.exists() and _content(path) == text.encode()
-        except OSError as error:
-            raise unwritable(path, error) from error
-        if not is_same:
-            replace_file(path, text)
+            if not path.exists() or _content(path) != text.encode():
+                replace_file(path, text)
 
 
 def _content(path: Path) -> bytes:

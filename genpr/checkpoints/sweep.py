@@ -36,7 +36,7 @@ from genpr.storage import (
     open_regular,
     remove_temporaries,
     replace_file,
-    unwritable,
+    writing,
 )
 
 SCHEMA, _POINT_SCHEMA = "genpr.sweep/1", "genpr.sweep-point/3"
@@ -158,23 +158,16 @@ class SweepFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the folder against other sweeps, and remove the temporary files of an interrupted one."""
-        try:
+        with writing(self.path):
             self._points.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise unwritable(self.path, error) from error
         for name in SWEEP_FILES:
             check_place(self.path / name)
         busy = f"another sweep is under way in {self.path}; wait for it, or choose another folder"
-        lock = exclusive_lock(self._points / ".lock", busy=busy)
-        try:
-            try:
+        with exclusive_lock(self._points / ".lock", busy=busy):
+            with writing(self.path):
                 remove_temporaries(self.path, "|".join(map(re.escape, SWEEP_FILES)))
                 remove_temporaries(self._points, r".+\.json")
-            except OSError as error:
-                raise unwritable(self.path, error) from error
             yield
-        finally:
-            lock.release()
 
     def load(self, setting: float, key: Mapping[str, Any]) -> Result | None:
         """The result of a finished point, or None."""

@@ -16,7 +16,7 @@ from genpr.cli.options import option_group
 from genpr.cli.output import TextOutput
 from genpr.errors import UsageError
 from genpr.features.options import option
-from genpr.storage import replace_file, unwritable
+from genpr.storage import replace_file, writing
 
 if TYPE_CHECKING:
     from genpr.audit.runner import Family, Matrix, Results
@@ -79,10 +79,8 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
         raise UsageError("--resume needs --out, the folder to go on from", code="bad-option")
     families, folder = _families(flags), flags.out
     if folder is not None:
-        try:
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise unwritable(folder, error) from error
     with progress_bars(quiet=output.quiet) as progress:
         results = run_audit(
             families,

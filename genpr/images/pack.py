@@ -26,7 +26,7 @@ from genpr.images.decode import Decoded, decode
 from genpr.images.item import ImageSource, Item, known_length
 from genpr.images.policy import BadImagePolicy, DecodePolicy
 from genpr.runtime import usable_cores
-from genpr.storage import atomic_path, check_place, unwritable
+from genpr.storage import atomic_path, check_place, writing
 
 _MEMBER = "arr_0.npy"
 _COPY_BYTES = 2**20
@@ -70,7 +70,7 @@ def pack_source(
     bad_images, bad, flags = BadImagePolicy(on_bad, max_bad), list[ImageError](), Counter[str]()
     total, seen, n, shape = known_length(source), 0, 0, (0, 0, 0)
     decoded = _decoded(source, policy or DecodePolicy())
-    with _writing(path), atomic_path(path) as temporary, closing(decoded), ExitStack() as stack:
+    with writing(path), atomic_path(path) as temporary, closing(decoded), ExitStack() as stack:
         for seen, (name, image) in enumerate(decoded, 1):
             if progress is not None:
                 progress(seen, total)
@@ -129,15 +129,6 @@ def _decoded(
         ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Report a failure to write `path`; the block must turn those of reading into others."""
-    try:
-        yield
-    except OSError as error:
-        raise unwritable(path, error) from error
 
 
 def _header(shape: tuple[int, ...]) -> bytes:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError
-from genpr.storage import atomic_path, check_place, replace_file, unwritable
+from genpr.storage import atomic_path, check_place, replace_file, writing
 
 if TYPE_CHECKING:
     from genpr.checkpoints.rank import Objective
@@ -94,13 +94,14 @@ def _rank_rows(ranks: Sequence[ImageRank], copies: Copies | None) -> Iterator[li
 
 def _write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
     check_table(path)
-    try:
-        with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows(rows)
-    except OSError as error:
-        raise unwritable(path, error) from error
+    with (
+        writing(path),
+        atomic_path(path) as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
 
 
 def cell_of(name: str) -> str:
