@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import IO
 
@@ -26,11 +27,10 @@ from genpr.errors import DataError, GenprError, ImageError, short
 from genpr.images.item import (
     IndexedSource,
     Item,
-    OtherFiles,
     StatedLabels,
     check_encoded_size,
+    images_among,
     is_hidden,
-    is_image_name,
     unreadable,
 )
 from genpr.limits import SMALL_TEXT_BYTES, STREAMED_RATIO, UNPACKED_RATIO, is_bomb
@@ -125,18 +125,15 @@ def open_zip(path: Path, name: str) -> ZipSource:
     """List the images of a zip archive from its directory, without reading any."""
     with damage_reported(path, "zip archive", code="archive-damaged"):
         archive = zipfile.ZipFile(path)
-    images, others = list[zipfile.ZipInfo](), OtherFiles()
-    for member in archive.infolist():
-        # Not `ZipInfo.is_dir`, which fails at a member without a name before Python 3.12.
-        if member.filename.endswith("/") or stat.S_ISLNK(member.external_attr >> 16):
-            continue
-        if is_image_name(member.filename):
-            images.append(member)
-        else:
-            others.add(member.filename)
-    images.sort(key=lambda member: member.filename.encode("utf-8", "surrogateescape"))
-    others.report(name, n_images=len(images))
-    return ZipSource(name, archive, tuple(images))
+    # Not `ZipInfo.is_dir`, which fails at a member without a name before Python 3.12.
+    files = (
+        member
+        for member in archive.infolist()
+        if not (member.filename.endswith("/") or stat.S_ISLNK(member.external_attr >> 16))
+    )
+    images = images_among(files, attrgetter("filename"), name)
+    ordered = sorted(images, key=lambda member: member.filename.encode("utf-8", "surrogateescape"))
+    return ZipSource(name, archive, tuple(ordered))
 
 
 def _read_from_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
@@ -336,16 +333,11 @@ class TarSource(IndexedSource):
 
 def open_tar(path: Path, name: str) -> TarSource:
     """List the images of an uncompressed tar archive; links, devices and what has no image suffix are left out."""
-    others, images = OtherFiles(), MemberTable()
+    images = MemberTable()
     with _opened_tar(path) as file:
-        for raw, offset, size in regular_files(file):
-            member = _text(raw)
-            if is_image_name(member):
-                images.add(raw, offset, size)
-            else:
-                others.add(member)
+        for member in images_among(regular_files(file), lambda each: _text(each[0]), name):
+            images.add(*member)
     images.sort()
-    others.report(name, n_images=len(images))
     return TarSource(name, path, images)
 
 

@@ -13,11 +13,11 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,7 @@ _HINTS = {
     **{suffix: _IN_CONTAINERS.format(suffix) for suffix in (".tar", ".zip", ".npz")},
 }
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,30 +156,28 @@ def unreadable(name: str, reason: object) -> ImageError:
     return ImageError(f"{name}: cannot be read ({reason})", code="unreadable", path=name)
 
 
-@dataclass
-class OtherFiles:
-    """How many files in a container are no images by their name, by suffix."""
-
-    suffixes: Counter[str] = field(default_factory=Counter)
-
-    def add(self, name: str) -> None:
-        """Count one."""
-        self.suffixes[suffix_of(name) or "none"] += 1
-
-    def report(self, container: str, *, n_images: int) -> None:
-        """Log what is left out of a container, or refuse one without images ("no-images")."""
-        total = self.suffixes.total()
-        if n_images and not total:
-            return
-        commonest = sorted(self.suffixes.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
-        shown = ", ".join(f"{short(suffix)} ({count:,})" for suffix, count in commonest)
-        if n_images:
-            _log.info("%s: %d other files are left out: %s", printable(container), total, shown)
-            return
-        found = f"{total:,} other files, suffixes: {shown}" if total else "it is empty"
-        hints = "".join(f"; {_HINTS[suffix]}" for suffix, _ in commonest if suffix in _HINTS)
-        text = f"{container} has no images ({found}{hints}); accepted are {', '.join(IMAGE_SUFFIXES)}"
-        raise DataError(text, code="no-images", path=container)
+def images_among(files: Iterable[T], name_of: Callable[[T], str], container: str) -> Iterator[T]:
+    """The files that are images by their names; logs the others in the end, or refuses a container of none ("no-images")."""
+    n_images, others = 0, Counter[str]()
+    for file in files:
+        name = name_of(file)
+        if is_image_name(name):
+            n_images += 1
+            yield file
+        else:
+            others[suffix_of(name) or "none"] += 1
+    total = others.total()
+    if n_images and not total:
+        return
+    commonest = sorted(others.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
+    shown = ", ".join(f"{short(suffix)} ({count:,})" for suffix, count in commonest)
+    if n_images:
+        _log.info("%s: %d other files are left out: %s", printable(container), total, shown)
+        return
+    found = f"{total:,} other files, suffixes: {shown}" if total else "it is empty"
+    hints = "".join(f"; {_HINTS[suffix]}" for suffix, _ in commonest if suffix in _HINTS)
+    text = f"{container} has no images ({found}{hints}); accepted are {', '.join(IMAGE_SUFFIXES)}"
+    raise DataError(text, code="no-images", path=container)
 
 
 @dataclass(frozen=True)
