@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genpr.errors import UsageError
+from genpr.errors import UsageError, printable
 from genpr.storage import atomic_path, check_place, replace_file, writing
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ other set."""
 # The last four are the full-width forms, which East Asian spreadsheets take for the first four.
 _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _MARK = "'"
-_ESCAPED = {"\\": "\\\\", ";": "\\x3b"}
+_ESCAPED = str.maketrans({"\\": "\\\\", ";": "\\x3b"})
 
 
 def write_sweep(sweep: Sweep, objective: Objective, folder: SweepFolder) -> None:
@@ -106,9 +106,7 @@ def _write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[obj
 
 def cell_of(name: str) -> str:
     """A name as a cell that no spreadsheet runs, splits or hides a part of."""
-    escaped = name
-    if not name.isprintable() or any(c in name for c in _ESCAPED):
-        escaped = "".join(_ESCAPED.get(c) or (c if c.isprintable() else ascii(c)[1:-1]) for c in name)
+    escaped = printable(name.translate(_ESCAPED))
     is_formula = escaped.lstrip(" ").startswith(_FORMULA_STARTS)  # some programs drop spaces in front
     return _MARK + escaped if is_formula or escaped.startswith(_MARK) else escaped
 

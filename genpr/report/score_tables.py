@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from genpr.errors import printable
 from genpr.evaluation.compare import Comparison
 from genpr.evaluation.result import Result
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
 from genpr.metrics.value import Control, MetricValue
-from genpr.report.text import WIDTH, interval, number, plain, table, wrapped
+from genpr.report.text import WIDTH, interval, number, table, wrapped
 
 THRESHOLDS = {"fixed": "one for all detections", "labeled": "chosen on labeled images"}
 """How thresholds of entities were chosen, in words."""
@@ -146,7 +147,7 @@ def _footer(result: Result) -> str:
     for role, summary in zip(result.roles, (result.real, result.fake), strict=True):
         skipped = f", {len(summary.skipped):,} left out" if summary.skipped else ""
         # A path stays in one piece.
-        lines.append(f"{role:<{width}}  {summary.n:,} {summary.what} of {plain(summary.source)}{skipped}")
+        lines.append(f"{role:<{width}}  {summary.n:,} {summary.what} of {printable(summary.source)}{skipped}")
     features, info = features_of(result), result.extractor
     if info is not None:
         features = f"{info.name} ({info.dim}-d, resize {info.resize})"

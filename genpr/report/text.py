@@ -14,6 +14,8 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.table import Table
 
+from genpr.errors import printable
+
 WIDTH = 80
 _LONGEST = 400
 
@@ -28,7 +30,7 @@ def shown(text: object, *, longest: int = _LONGEST) -> str:
     raw = str(text)
     if len(raw) > longest:
         raw = f"{raw[: longest // 2]}…{raw[-(longest // 2) :]}"
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in raw)
+    return printable(raw)
 
 
 def cut(name: str, width: int) -> str:
@@ -44,14 +46,9 @@ def cut(name: str, width: int) -> str:
     return f"{head}…{end}"
 
 
-def plain(text: str) -> str:
-    """On one line, without control characters, whatever its length."""
-    return shown(text, longest=sys.maxsize)
-
-
 def wrapped(text: str, *, first: str = "", others: str = "  ") -> str:
     """A plain paragraph of at most 80 columns; its first line begins with `first`, the others with `others`."""
-    safe = plain(text)
+    safe = printable(text)
     wide = {c for c in safe if cell_len(c) == 2}  # textwrap counts characters, a terminal columns
     for c in wide:
         safe = safe.replace(c, c + _FILLER)
@@ -116,12 +113,12 @@ def table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold"
     )
     text_columns = {index % len(heads) for index in texts}
-    for index, head in enumerate(heads):
+    for index, head in enumerate(map(printable, heads)):
         is_text = index in text_columns
         no_wrap = whole == "all" or (whole == "numbers" and not is_text)
-        made.add_column(plain(head), justify="left" if is_text else "right", overflow="fold", no_wrap=no_wrap)
+        made.add_column(head, justify="left" if is_text else "right", overflow="fold", no_wrap=no_wrap)
     for index, row in enumerate(rows):
-        made.add_row(*map(plain, row), end_section=index in sections)
+        made.add_row(*map(printable, row), end_section=index in sections)
     terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     buffer = io.StringIO()
     console = Console(
