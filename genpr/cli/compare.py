@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,11 +49,7 @@ def command(files: tuple[Path, ...], *, force: bool, output: PageOutput, samples
         raise click.UsageError(
             f"--samples is given once per result, in their order: {len(results)} times, not {len(samples)}"
         )
-    if output.html is not None:
-        from genpr.report.compare_page import compare_report, side_by_side
-
-        galleries = [side_by_side(dict(zip(results, samples, strict=True)))] if samples else []
-        output.write_page(partial(compare_report, comparison, galleries))
+    output.write_comparison(results, dict(zip(results, samples, strict=False)))
     output.show([], _as_json(comparison) if output.as_json else side_by_side_table(comparison))
 
 

@@ -19,7 +19,6 @@ from genpr.features.options import option
 
 if TYPE_CHECKING:
     from genpr.evaluation.result import Result
-    from genpr.images.datasets import CountedBatches
     from genpr.notices import Notice
 
 THRESHOLD_MISSED = 5
@@ -103,9 +102,9 @@ class PageOutput(TextOutput):
         self.note(f"wrote {self.html}")
 
     def write_comparison(
-        self, results: Mapping[str, Result], drawn: Mapping[str, CountedBatches], *, by: str = "f1"
+        self, results: Mapping[str, Result], drawn: Mapping[str, object], *, by: str = "f1"
     ) -> None:
-        """Write the page of some results, if it is requested; with what was drawn for each of them, if genpr drew it."""
+        """Write the page of some results, if it is requested; with the images of each of them, if they are known."""
         if self.html is not None and len(results) < 2:
             complain(f"no page {self.html}: there is one result, and nothing to compare it with")
         elif self.html is not None:
