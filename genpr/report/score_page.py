@@ -24,14 +24,11 @@ from genpr.report.page import Figure, Gallery, Role, load_images, open_pictures,
 from genpr.report.plots import has_plane, plane
 from genpr.report.score_tables import (
     THRESHOLDS,
-    control_text,
     features_of,
-    known_null,
-    relative_text,
+    metric_texts,
     remarks_of,
-    value_text,
 )
-from genpr.report.text import capital, interval, number, shown
+from genpr.report.text import capital, shown
 
 if TYPE_CHECKING:
     import torch
@@ -103,26 +100,19 @@ def metric_rows(result: Result, names: Iterable[str]) -> list[dict[str, Any]]:
     rows = []
     for name in names:
         metric, info = result.metrics[name], ALL_METRICS[name]
-        null, relative = known_null(metric), relative_text(name, metric)
-        control = control_text(name, result.control, "{value:.3f} (null {null:.3f})")
+        texts = metric_texts(result, name, between=" to ", label="null ")
         mark = metric.chance if metric.null is None else metric.null
         low, high = metric.interval or (metric.value, metric.value)
         line = [None if each is None else _position(each) for each in (metric.value, low, high, mark)]
         is_manifold = name in result.families.get(MANIFOLD, ())
-        is_share = relative != "-" if is_manifold else name != "alignment.clip_score"
+        is_share = texts["relative"] != "-" if is_manifold else name != "alignment.clip_score"
         row = {
+            **{column: _DASH if text == "-" else text for column, text in texts.items()},
             "name": name,
             "meaning": "; ".join([info.meaning, *remarks_of(result, name)]),
-            "value": value_text(metric),
-            "interval": interval(metric.interval, " to ", _DASH),
-            "null": number(null, _DASH),
-            "relative": _DASH if relative == "-" else relative.replace("%", " %"),
-            "k": _DASH if metric.k is None else str(metric.k),
-            "control": _DASH if control == "-" else control,
-            "chance": number(metric.chance, _DASH),
-            "pool": _DASH if metric.pool is None else f"{metric.pool:,}",
+            "relative": _DASH if texts["relative"] == "-" else texts["relative"].replace("%", " %"),
             "better": _BETTER[info.better],
-            "mark": f"chance {number(metric.chance)}" if metric.null is None else f"null {number(null)}",
+            "mark": f"chance {texts['chance']}" if metric.null is None else f"null {texts['null']}",
             "line": line if is_share else None,
         }
         rows.append(row)

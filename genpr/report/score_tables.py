@@ -10,7 +10,7 @@ from genpr.evaluation.result import Result
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
-from genpr.metrics.value import Control, MetricValue
+from genpr.metrics.value import MetricValue
 from genpr.report.text import WIDTH, interval, number, table, wrapped
 
 THRESHOLDS = {"fixed": "one for all detections", "labeled": "chosen on labeled images"}
@@ -59,18 +59,21 @@ def known_null(metric: MetricValue) -> float | None:
     return None if metric.null_source == "real halves" else metric.null
 
 
-def relative_text(name: str, metric: MetricValue) -> str:
-    """The value over its null, for metrics of which more is better."""
+def metric_texts(result: Result, name: str, *, between: str = " - ", label: str = "") -> dict[str, str]:
+    """What is known of a metric, by column, a hyphen where something is not; `label` is of the null of the control."""
+    metric, control = result.metrics[name], result.control
+    value, null = (None, None) if control is None else (control.values.get(name), control.nulls.get(name))
     is_share = metric.relative is not None and ALL_METRICS[name].better == "higher"
-    return f"{metric.relative:.0%}" if is_share else "-"
-
-
-def control_text(name: str, control: Control | None, template: str = "{value:.3f} ({null:.3f})") -> str:
-    """The value of the control beside its own null."""
-    if control is None or name not in control.values:
-        return "-"
-    value, null = control.values[name], control.nulls.get(name)
-    return number(value) if null is None else template.format(value=value, null=null)
+    return {
+        "value": value_text(metric),
+        "interval": interval(metric.interval, between),
+        "null": number(known_null(metric)),
+        "relative": f"{metric.relative:.0%}" if is_share else "-",
+        "k": "-" if metric.k is None else str(metric.k),
+        "control": number(value) if value is None or null is None else f"{value:.3f} ({label}{null:.3f})",
+        "chance": number(metric.chance),
+        "pool": "-" if metric.pool is None else f"{metric.pool:,}",
+    }
 
 
 def score_table(result: Result) -> str:
@@ -92,14 +95,8 @@ def _manifold_table(result: Result) -> str:
     names, control = result.families.get(MANIFOLD, ()), result.control
     if not names:
         return ""
-    rows = []
-    for name in names:
-        metric = result.metrics[name]
-        row = [name, value_text(metric), interval(metric.interval), number(known_null(metric))]
-        row += [relative_text(name, metric), "-" if metric.k is None else str(metric.k)]
-        rows.append(row + [control_text(name, control)] * (control is not None))
-    heads = ["metric", "value", "95 % interval", "null", "/null", "k"]
-    lines = [table([*heads, *["real v. real"] * (control is not None)], rows, whole="none")]
+    columns = ["value", "interval", "null", "relative", "k", *["control"] * (control is not None)]
+    lines = [_metric_table(result, names, columns)]
     purposes = [
         f"{purpose}: {', '.join(found)}"
         for purpose in ("fidelity", "diversity")
@@ -116,28 +113,31 @@ def _manifold_table(result: Result) -> str:
     return "\n".join(lines)
 
 
+_HEADS = {"interval": "95 % interval", "relative": "/null", "control": "real v. real"}
+
+
+def _metric_table(
+    result: Result, names: Sequence[str], columns: Sequence[str], *, sections: Sequence[int] = ()
+) -> str:
+    rows = [[name, *map(metric_texts(result, name).__getitem__, columns)] for name in names]
+    heads = [_HEADS.get(column, column) for column in columns]
+    return table(["metric", *heads], rows, sections=sections, whole="none")
+
+
 def _family_table(result: Result) -> str:
     """Metrics of labels, prompts and entities beside what guessing scores."""
     families = [names for family, names in result.families.items() if family != MANIFOLD]
-    found = {name: result.metrics[name] for names in families for name in names}
+    found = [name for names in families for name in names]
     if not found:
         return ""
-    extra = {
-        "null": {name: number(metric.null) for name, metric in found.items()},
-        "chance": {name: number(metric.chance) for name, metric in found.items()},
-        "pool": {name: "-" if each.pool is None else f"{each.pool:,}" for name, each in found.items()},
-    }
-    extra = {head: texts for head, texts in extra.items() if set(texts.values()) != {"-"}}
-    rows = [
-        [name, number(metric.value), interval(metric.interval), *(texts[name] for texts in extra.values())]
-        for name, metric in found.items()
-    ]
+    texts = [metric_texts(result, name) for name in found]
+    extra = [head for head in ("null", "chance", "pool") if any(each[head] != "-" for each in texts)]
     ends = [sum(map(len, families[: index + 1])) - 1 for index in range(len(families))]
     lines = ["chance: what guessing scores"] * ("chance" in extra)
     lines += ["pool: how many candidates each one is ranked among"] * ("pool" in extra)
     lower = [name for name in found if ALL_METRICS[name].better == "lower"]
     lines += [f"less is better: {', '.join(lower)}"] * bool(lower)
-    text = table(["metric", "value", "95 % interval", *extra], rows, sections=ends, whole="none")
+    text = _metric_table(result, found, ["value", "interval", *extra], sections=ends)
     return "\n".join([text, *[wrapped("; ".join(lines))] * bool(lines)])
 
 
