@@ -209,8 +209,8 @@ class ArrayFileSource(IndexedSource):
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
-    """The array in a file, to be read forwards, and the number of its bytes."""
+def _opened(path: Path, *, is_any: bool = False) -> Iterator[tuple[IO[bytes], int]]:
+    """The array in a file, to be read forwards, and the number of its bytes; with `is_any`, the only one of any key, too."""
     is_npz = path.suffix.lower() == ".npz"
     with damage_reported(path, "array file", code="array-damaged"):
         if not is_npz:
@@ -218,22 +218,21 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
                 yield file, path.stat().st_size
             return
         with zipfile.ZipFile(path) as archive:
-            _check_key(archive, path)
-            with open_member(archive, _MEMBER, is_streamed=True) as member:
-                yield member, archive.getinfo(_MEMBER).file_size
+            members = archive.namelist()
+            name = members[0] if is_any and len(members) == 1 else _MEMBER
+            if name not in members:
+                raise _without_key(path, members)
+            with open_member(archive, name, is_streamed=True) as member:
+                yield member, archive.getinfo(name).file_size
 
 
-def _check_key(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuse an .npz file without `arr_0` ("npz-key")."""
-    members = archive.namelist()
-    if _MEMBER in members:
-        return
+def _without_key(path: Path, members: Sequence[str]) -> DataError:
     keys = [member.removesuffix(".npy") for member in members]
     cause = "np.savez(path, images) without a keyword writes it"
     if {"mu", "sigma"} <= set(keys):
         cause = "these look like FID statistics, from which no precision or recall can be computed"
     text = f"{path} needs the key 'arr_0' and has {some(keys, 5) or 'none'}; {cause}"
-    raise DataError(text, code="npz-key", path=str(path))
+    return DataError(text, code="npz-key", path=str(path))
 
 
 def open_array_file(path: Path, name: str) -> ArrayFileSource:
@@ -258,22 +257,14 @@ def _state_of(path: Path) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def peek_array(path: Path | str) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+def peek_array(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
     """Shape and dtype of a .npy file, of `arr_0`, or of the only array in an .npz file; None for others, and damaged ones."""
-    path = Path(path)
+    if path.suffix.lower() not in {".npy", ".npz"}:
+        return None
     try:
-        if path.suffix.lower() == ".npy":
-            with open_regular(path) as file:
-                header = read_header(file)
-        elif path.suffix.lower() == ".npz":
-            with zipfile.ZipFile(path) as archive:
-                names = archive.namelist()
-                key = _MEMBER if _MEMBER in names or len(names) != 1 else names[0]
-                with open_member(archive, key, is_streamed=True) as member:
-                    header = read_header(member)
-        else:
-            return None
-    except (*DAMAGE, KeyError, OSError):
+        with _opened(path, is_any=True) as (file, _):
+            header = read_header(file)
+    except DataError:
         return None
     return header.shape, header.dtype
 

@@ -6,7 +6,7 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, groupby
@@ -49,22 +49,6 @@ class Columns:
     is_struct: bool
     labels: tuple[str, ...]
     classes: dict[str, tuple[str, ...]]
-
-
-def import_pyarrow(path: Path | str) -> Any:  # noqa: ANN401 - it has no types
-    """The library that reads parquet files, or a `ResourceError` ("no-pyarrow")."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet
-    except ImportError as error:
-        text = f'{path} needs pyarrow ({error}); install it with: pip install "genpr[parquet]"'
-        raise ResourceError(text, code="no-pyarrow", path=str(path)) from error
-    return pa
-
-
-def _damage_reported(path: Path) -> AbstractContextManager[None]:
-    also = (MemoryError, TypeError, KeyError, IndexError)  # of pyarrow
-    return damage_reported(path, "parquet file", code="parquet-damaged", also=also)
 
 
 def columns_of(schema: Any, choice: str | None, name: str) -> Columns:  # noqa: ANN401 - pyarrow has no types
@@ -198,7 +182,7 @@ class ParquetSource(IndexedSource):
     def pick(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at some indices; row groups without any are not read."""
         ends = list(accumulate(self.groups))
-        with _damage_reported(self.path), _opened(self.path) as file:
+        with _opened(self.path) as file:
             for number, group in groupby(indices, key=partial(bisect_right, ends)):
                 # One row at a time: a page may hold one large value and refer to it a million times.
                 start = ends[number] - self.groups[number]
@@ -214,7 +198,7 @@ class ParquetSource(IndexedSource):
 
     def stated_labels(self) -> StatedLabels | None:
         """The values of the label column."""
-        with _damage_reported(self.path), _opened(self.path) as file:
+        with _opened(self.path) as file:
 
             def values(label: str) -> Iterator[Sequence[object]]:
                 for group in range(len(self.groups)):
@@ -226,7 +210,7 @@ class ParquetSource(IndexedSource):
 
 def open_parquet(path: Path, name: str, choice: str | None = None) -> ParquetSource:
     """Find the images of a parquet file from its footer, without reading any."""
-    with _damage_reported(path), _opened(path) as (_, file):
+    with _opened(path) as (_, file):
         metadata = file.metadata
         groups = tuple(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
         columns = columns_of(file.schema_arrow, choice, name)
@@ -255,9 +239,19 @@ def _batches(file: tuple[IO[bytes], Any], column: str, group: int, rows: int) ->
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
-    parquet = import_pyarrow(path).parquet
+    """A parquet file and pyarrow's view of it; damage is reported."""
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        text = f'{path} needs pyarrow ({error}); install it with: pip install "genpr[parquet]"'
+        raise ResourceError(text, code="no-pyarrow", path=str(path)) from error
     options = {"pre_buffer": False, "buffer_size": _READ_AHEAD, "page_checksum_verification": True}
-    with open_regular(path) as raw, parquet.ParquetFile(raw, **options) as file:
+    also = (MemoryError, TypeError, KeyError, IndexError)  # of pyarrow
+    with (
+        damage_reported(path, "parquet file", code="parquet-damaged", also=also),
+        open_regular(path) as raw,
+        parquet.ParquetFile(raw, **options) as file,
+    ):
         yield raw, file
 
 
