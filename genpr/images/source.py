@@ -142,7 +142,6 @@ def subset(source: ImageSource, max_images: int, seed: int) -> ImageSource:
 
     The first images of sorted class folders would be of one class. Images not chosen are never read.
     """
-    _check_choice(max_images, seed)
     try:
         total = len(source)
     except TypeError:
@@ -157,16 +156,8 @@ def choose_rows(total: int, max_rows: int, seed: int) -> NDArray[np.int64]:
     Row i draws output i of the PCG64 generator seeded with `seed`, 64 bits as they come, and the smallest draws win. So it is
     the same on every machine, and a larger choice with the same seed contains the smaller one.
     """
-    _check_choice(max_rows, seed)
     draws = np.random.PCG64(seed).random_raw(total)
     return np.sort(np.argsort(draws, kind="stable")[:max_rows])
-
-
-def _check_choice(max_images: int, seed: int) -> None:
-    if max_images < 1:
-        raise UsageError(f"max_images must be at least 1, got {max_images}", code="max-images")
-    if seed < 0:
-        raise UsageError(f"seed must not be negative, got {seed}", code="seed")
 
 
 @dataclass(frozen=True)

@@ -126,12 +126,6 @@ def test_images_that_were_not_chosen_are_not_read(every_source, monkeypatch):
     assert len([item.read() for item in subset(folder, 6, seed=2)]) == 6
 
 
-@pytest.mark.parametrize("source", [IMAGES, iter([IMAGES])], ids=["known", "unknown"])
-def test_impossible_samples_are_errors_of_usage(source):
-    for options in ({"max_images": 0, "seed": 0}, {"max_images": 3, "seed": -1}):
-        raised(UsageError, subset, open_source(source), **options)
-
-
 def test_a_source_without_length_gives_its_first_images():
     part = subset(open_source(iter([IMAGES[:7], IMAGES[7:]])), 9, seed=3)
     with pytest.raises(TypeError):
