@@ -242,14 +242,18 @@ def _blur(images: Tensor) -> Tensor:
 
 def contact_sheet(sets: Sequence[DemoSet], *, columns: int = 12) -> Image:
     """An RGB image with one row of pictures per set."""
+    from torchvision.transforms.functional import to_pil_image
     from torchvision.utils import make_grid
 
     pictures = torch.cat([shown.images[:columns] for shown in sets])
-    return _to_pillow(make_grid(pictures, nrow=columns, padding=4, pad_value=255))
+    sheet: Image = to_pil_image(make_grid(pictures, nrow=columns, padding=4, pad_value=255))
+    return sheet
 
 
 def save_sets(sets: Sequence[DemoSet], folder: str | Path) -> None:
     """Write each set as PNG files into `folder`/NAME; a folder with other files, which would be scored too, is refused."""
+    from torchvision.transforms.functional import to_pil_image
+
     with writing(Path(folder)):
         for shown in sets:
             path, names = Path(folder, shown.name), [f"{i:04d}.png" for i in range(len(shown.images))]
@@ -261,10 +265,4 @@ def save_sets(sets: Sequence[DemoSet], folder: str | Path) -> None:
                     path=str(path),
                 )
             for name, pixels in zip(names, shown.images, strict=True):
-                _to_pillow(pixels).save(path / name, compress_level=1)  # time over size
-
-
-def _to_pillow(pixels: Tensor) -> Image:
-    from PIL import Image
-
-    return Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
+                to_pil_image(pixels).save(path / name, compress_level=1)  # time over size

@@ -82,13 +82,12 @@ def close(curve: Curve, i: int, target: float) -> Margin:
 
 def bell(curve: Curve, mid: int) -> Margin:
     """Whether the curve is highest in the middle, higher than at both ends, and lowest at one of them."""
-    v, last = curve.mean, len(curve.x) - 1
-    low = int(v.argmin())
+    last = len(curve.x) - 1
     return all_of(
         _falls(curve, mid, 0, _FALL),
         _falls(curve, mid, last, _FALL),
         _highest(curve, mid),
-        max((_lowest(curve, end, low) for end in (0, last)), key=lambda margin: margin.value),
+        max((_lowest(curve, end) for end in (0, last)), key=lambda margin: margin.value),
     )
 
 
@@ -121,8 +120,7 @@ def converged(curve: Curve) -> Margin:
 
 
 def _from_to(curve: Curve, high: int, low: int) -> Margin:
-    lowest = int(curve.mean.argmin())
-    return all_of(_falls(curve, high, low, _FALL), _highest(curve, high), _lowest(curve, low, lowest))
+    return all_of(_falls(curve, high, low, _FALL), _highest(curve, high), _lowest(curve, low))
 
 
 def _falls(curve: Curve, high: int, low: int, least: float) -> Margin:
@@ -136,7 +134,8 @@ def _highest(curve: Curve, i: int) -> Margin:
     return _margin(_SLACK - float(curve.mean[top] - curve.mean[i]), what, curve, top, i)
 
 
-def _lowest(curve: Curve, i: int, low: int) -> Margin:
+def _lowest(curve: Curve, i: int) -> Margin:
+    low = int(curve.mean.argmin())
     what = f"{_location(curve, i)} should be the lowest within {_SLACK:g}, but {_location(curve, low)} is"
     return _margin(_SLACK - float(curve.mean[i] - curve.mean[low]), what, curve, i, low)
 

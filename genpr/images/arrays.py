@@ -58,12 +58,12 @@ def check_images(images: NDArray[Any] | Tensor, name: str) -> None:
     _check_layout(tuple(images.shape), str(images.dtype), name, channels_first=is_tensor(images))
 
 
-def pixels_at(images: NDArray[np.uint8] | Tensor, index: int) -> NDArray[np.uint8]:
-    """Pixels (h, w, 3) of one image of a checked array or tensor; of an array, a view."""
+def pixels_of(images: NDArray[np.uint8] | Tensor) -> NDArray[np.uint8]:
+    """Pixels (..., h, w, 3) of one or several checked images; of an array, a view."""
     if is_tensor(images):
-        pixels: NDArray[np.uint8] = images[index].permute(1, 2, 0).contiguous().cpu().numpy()
+        pixels: NDArray[np.uint8] = images.movedim(-3, -1).contiguous().cpu().numpy()
         return pixels
-    return np.asarray(images[index])
+    return np.asarray(images)
 
 
 def _check_layout(shape: tuple[int, ...], dtype: str, name: str, *, channels_first: bool = False) -> None:
@@ -130,7 +130,7 @@ class ArraySource(IndexedSource):
 
     def item(self, index: int) -> Item:
         """The image at an index."""
-        return Item(f"[{index}]", partial(pixels_at, self.images, index))
+        return Item(f"[{index}]", lambda: pixels_of(self.images[index]))
 
     def pick(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at some indices; of a tensor on a CUDA device in blocks, each copied when it is reached."""
@@ -146,7 +146,7 @@ class ArraySource(IndexedSource):
         remaining, length = iter(indices), max(1, _BLOCK_BYTES // images[0].nbytes)
         while block := list(islice(remaining, length)):
             with torch.cuda.stream(stream):
-                pixels = images[block].permute(0, 2, 3, 1).contiguous().cpu().numpy()
+                pixels = pixels_of(images[block])
             for index, image in zip(block, pixels, strict=True):
                 yield Item(f"[{index}]", partial(np.asarray, image))
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from genpr.errors import DataError, ImageError, UsageError, short
-from genpr.images.arrays import check_images, is_tensor, pixels_at
+from genpr.images.arrays import check_images, is_tensor, pixels_of
 from genpr.images.decode import decode, loaded
 from genpr.images.folder import read_file
 from genpr.images.item import (
@@ -158,11 +158,7 @@ def _batch_pixels(batch: object, name: str) -> Iterable[NDArray[np.uint8]]:
     if getattr(images, "ndim", 0) != 4:
         return [_pixels(images, name)]
     check_images(images, name)
-    pixels: NDArray[np.uint8]
-    pixels = (
-        images.permute(0, 2, 3, 1).contiguous().cpu().numpy() if is_tensor(images) else np.asarray(images)
-    )
-    return pixels
+    return pixels_of(images)
 
 
 def _pixels(element: object, name: str) -> NDArray[np.uint8]:
@@ -172,7 +168,7 @@ def _pixels(element: object, name: str) -> NDArray[np.uint8]:
         return decode(image, name=name, policy=DecodePolicy()).pixels
     if (is_tensor(image) or isinstance(image, np.ndarray)) and image.ndim == 3:
         check_images(image[None], name)
-        return pixels_at(image[None], 0)
+        return pixels_of(image)
     came = f"{type(image).__name__}{tuple(getattr(image, 'shape', ())) or ''}"
     raise DataError(f"{name} needs {_ELEMENTS}; got {came}", code="array-type", path=name)
 
