@@ -224,9 +224,8 @@ def _check(run: Run, families: Sequence[Family], checks: Sequence[str], jobs: in
 
 
 _Work = tuple[Case, tuple[Family, ...]]
-_Outcome = (
-    dict[str, Spread] | tuple[str, str]
-)  # or the message and the code of an error, which cannot be pickled
+# What was found, or the message and the code of an error, which cannot be pickled.
+_Outcome = dict[str, Spread] | tuple[str, str]
 
 
 def _outcomes(todo: Sequence[_Work], run: Run, jobs: int) -> Iterator[tuple[Case, _Outcome]]:

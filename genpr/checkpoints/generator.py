@@ -26,6 +26,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -203,13 +204,10 @@ class _StyleRoute:
 
     def _mean(self, label: Tensor | None) -> Tensor:
         """Mean w, (d,) or (num_ws, d), over the same latents for each label."""
-        total: Tensor | None = None
         latents = draw_latents(MEAN_LATENTS, self.latent_dim, seed=_MEAN_SEED)
-        for z in latents.view(-1, _MEAN_BATCH, self.latent_dim):
-            labels = None if label is None else label.expand(len(z), *label.shape).to(self.device)
-            part = self._map(z.to(self.device), labels).double().sum(0)
-            total = part if total is None else total + part
-        assert total is not None
+        labels = None if label is None else label.expand(_MEAN_BATCH, *label.shape).to(self.device)
+        batches = latents.view(-1, _MEAN_BATCH, self.latent_dim)
+        total = reduce(torch.add, (self._map(z.to(self.device), labels).double().sum(0) for z in batches))
         if not total.isfinite().all():
             text = f"the mapping of {self.who} gives NaN or infinite values; is it damaged, or did training diverge?"
             raise DataError(text, code="generator-non-finite")

@@ -227,10 +227,7 @@ def _rank_by_front(
 ) -> list[RankEntry]:
     """Entries by two numbers: the Pareto front, then the front of the rest, and so on; within each by the first number."""
     first, second = criteria
-    pairs = {
-        name: (first.sign * first.value(result), second.sign * second.value(result))
-        for name, result in results.items()
-    }
+    pairs = {name: (first.value(result), second.value(result)) for name, result in results.items()}
     scores = [resampled_in_all(each, results.values()) for each in criteria] if bounded else []
     contenders = dict[str, bool]()
     if len(scores) == 2 and scores[0] and scores[1]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
-from genpr.checkpoints.criterion import Point, pareto_front
+from genpr.checkpoints.criterion import Point, number_of, pareto_front
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.checkpoints.rank import Objective
 from genpr.checkpoints.sampler import Sampler
@@ -29,7 +29,7 @@ from genpr.evaluation.result import Result, result_of
 from genpr.features.options import takes_options
 from genpr.images.datasets import CountedBatches
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
-from genpr.metrics.f_beta import F_SCORE_METRICS, f_beta
+from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.storage import (
     check_place,
     exclusive_lock,
@@ -63,10 +63,8 @@ class SweepPoint:
     @property
     def values(self) -> dict[str, float]:
         """By metric, with "f1" of precision and recall."""
-        recall, precision = self.tradeoff
-        return {name: each.value for name, each in self.result.metrics.items()} | {
-            "f1": f_beta(precision, recall, 1.0)
-        }
+        values = {name: each.value for name, each in self.result.metrics.items()}
+        return values | {"f1": number_of("f1").value(self.result)}
 
 
 @dataclass(frozen=True)

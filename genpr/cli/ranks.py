@@ -35,9 +35,8 @@ def run_as_launched(args: Sequence[str], report: SignalReport) -> int:
     if rank and (is_of_one_gpu or not is_shared):
         return 0  # rank 0 does it alone, or refuses it
     devices = _DEVICE.findall("\0".join(args))
-    device = (
-        "cpu" if devices and devices[-1].startswith("cpu") else "auto"
-    )  # the command checks what else it says
+    # The command checks what else it says.
+    device = "cpu" if devices and devices[-1].startswith("cpu") else "auto"
     monitors: list[FailureMonitor] = []
 
     def shared(call: Callable[[], Any]) -> Any:  # noqa: ANN401

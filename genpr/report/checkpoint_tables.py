@@ -26,14 +26,8 @@ def ranking_table(ranking: Ranking) -> str:
         title, rows = "their Pareto front of precision and recall", _front_rows(ranking)
     else:
         title, rows = f"{ranking.by}, {ranking.better} is better", _rows(ranking)
-    lines = [
-        wrapped(f"{len(ranking.entries)} checkpoints by {title}"),
-        "",
-        rows,
-        "",
-        wrapped(ranking.summary),
-    ]
-    return "\n".join([*lines, *map(wrapped, ranking.remarks)])
+    outcome = "\n".join(map(wrapped, [ranking.summary, *ranking.remarks]))
+    return "\n\n".join([wrapped(f"{len(ranking.entries)} checkpoints by {title}"), rows, outcome])
 
 
 def _mark(rank: int | None, *, is_contender: bool | None) -> str:
@@ -143,8 +137,7 @@ def watched_table(records: Sequence[Record], best: Record | None, by: str) -> st
     values = [_values(record, by) for record in records]
     names = _first_metrics(values, by)
     rows = []
-    for record in records:
-        known = _values(record, by)
+    for record, known in zip(records, values, strict=True):
         cells = [number(known.get(name)) for name in names]
         rows.append([record["name"], f"{record['n_fake']:,}", *cells, "best" * (record is best)])
     lines = [table(["source", "images", *names, ""], rows, texts=(0, -1), whole="none")]

@@ -65,11 +65,8 @@ def select_by_realism(scores: PerImageScores) -> list[Gallery]:
     edge = "Realism is 1 at the edge of the real manifold, and less outside. Each fake is shown beside its nearest real."
     near = f"Nearest to a real image relative to the size of its ball: look for copies among them.{left_out}"
     return [
-        Gallery(title, sentence, _beside_reals(scores, rows, "realism ", realism))
-        for title, sentence, rows in (
-            ("Least realistic fakes", edge, least),
-            ("Most realistic fakes", near, most),
-        )
+        Gallery("Least realistic fakes", edge, _beside_reals(scores, least, "realism ", realism)),
+        Gallery("Most realistic fakes", near, _beside_reals(scores, most, "realism ", realism)),
     ]
 
 
