@@ -246,6 +246,11 @@ class CheckpointImages(CountedBatches):
         (5000, 'step-1000.pt')
     """
 
+    notices: tuple[Notice, ...] = ()
+    """What the last pass noticed."""
+    drawn_by: Mapping[str, object] | None = None
+    """`Sampler.identity` and the setting, once iteration began; None before."""
+
     def __init__(
         self,
         spec: str,
@@ -268,8 +273,6 @@ class CheckpointImages(CountedBatches):
             check_psi(chosen.rule, setting)
         self.spec, self.checkpoint, self.n, self.setting = spec, checkpoint, n, setting
         self._options = chosen
-        self._drawn_by: dict[str, object] | None = None
-        self._notices: tuple[Notice, ...] = ()
 
     def __len__(self) -> int:
         return self.n
@@ -278,16 +281,6 @@ class CheckpointImages(CountedBatches):
     def name(self) -> str:
         """The name of the checkpoint."""
         return Path(self.checkpoint).name
-
-    @property
-    def notices(self) -> tuple[Notice, ...]:
-        """What the last pass noticed."""
-        return self._notices
-
-    @property
-    def drawn_by(self) -> Mapping[str, object] | None:
-        """`Sampler.identity` and the setting, once iteration began; None before."""
-        return self._drawn_by
 
     def __iter__(self) -> Iterator[Tensor]:
         options, setting = self._options, self.setting
@@ -301,13 +294,13 @@ class CheckpointImages(CountedBatches):
         try:
             yield from images
         finally:
-            self._notices = images.notices
+            self.notices = images.notices
             del images
             gc.collect()  # networks with reference cycles stay until the garbage collector runs
 
     def _check_same(self, drawn_by: dict[str, object]) -> None:
         """Check that the images are those of the previous pass: several networks read them in passes of their own."""
-        before = self._drawn_by or drawn_by
+        before = self.drawn_by or drawn_by
         if differing := [key for key in drawn_by if drawn_by[key] != before[key]]:
             raise DataError(
                 f"{self.name} has other {' and '.join(differing)} than when its images were read before; was it written to "
@@ -315,7 +308,7 @@ class CheckpointImages(CountedBatches):
                 code="checkpoint-changed",
                 path=os.fspath(self.checkpoint),
             )
-        self._drawn_by = drawn_by
+        self.drawn_by = drawn_by
 
 
 def checkpoints_at(

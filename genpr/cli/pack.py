@@ -39,8 +39,7 @@ def command(source: str, out: Path, *, options: SourceOptions, output: TextOutpu
         packed = pack_source(
             images,
             out,
-            on_bad=options.on_bad,
-            max_bad=options.max_bad,
+            bad_images=options.bad_images,
             policy=options.decoding,
             progress=None if progress is None else partial(progress, "packed"),
         )

@@ -73,8 +73,6 @@ class AlignOptions(EmbedOptions):
         super().__post_init__()
         if not isinstance(self.prefix, str):
             raise UsageError(f"prefix must be a text, not {self.prefix!r}", code="bad-option")
-        if self.seed < 0:  # of a bit generator, which takes no others
-            raise UsageError(f"seed must be at least 0, not {self.seed}", code="bad-option")
 
     @property
     def names(self) -> list[str]:

@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO
 
 from numpy.lib import format as npy
 
@@ -58,18 +58,17 @@ def pack_source(
     source: ImageSource,
     path: Path,
     *,
-    on_bad: Literal["error", "skip"] = "error",
-    max_bad: float = 0.01,
-    policy: DecodePolicy | None = None,
+    bad_images: BadImagePolicy,
+    policy: DecodePolicy,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Packed:
     """Write the images of a source, in their order, over whatever is at `path` (see `check_output`), whole or not at all.
 
     `progress` is called with the number of images done and the total (None if unknown).
     """
-    bad_images, bad, flags = BadImagePolicy(on_bad, max_bad), list[ImageError](), Counter[str]()
+    bad, flags = list[ImageError](), Counter[str]()
     total, seen, n, shape = known_length(source), 0, 0, (0, 0, 0)
-    decoded = _decoded(source, policy or DecodePolicy())
+    decoded = _decoded(source, policy)
     with writing(path), atomic_path(path) as temporary, closing(decoded), ExitStack() as stack:
         for seen, (name, image) in enumerate(decoded, 1):
             if progress is not None:
@@ -77,7 +76,7 @@ def pack_source(
             if isinstance(image, ImageError):
                 bad.append(image)
                 continue
-            if bad and on_bad == "error":  # which only lists further ones
+            if bad and bad_images.action == "error":  # which only lists further ones
                 continue
             if not n:
                 first, shape = name, image.pixels.shape

@@ -12,6 +12,7 @@ from genpr.errors import BadImagesError, DataError, ResourceError, UsageError
 from genpr.images import pack as pack_module
 from genpr.images.decode import Decoded
 from genpr.images.pack import check_output, pack_source
+from genpr.images.policy import BadImagePolicy, DecodePolicy
 from genpr.images.source import open_source
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (123, 5, 6, 3), dtype=np.uint8)
@@ -27,8 +28,9 @@ def out(tmp_path):
     assert {path.name for path in folder.iterdir()} <= {"x.npz"}
 
 
-def pack(source, path, **options):
-    return pack_source(open_source(source), path, **options)
+def pack(source, path, on_bad="error", max_bad=0.01):
+    bad_images = BadImagePolicy(on_bad, max_bad)
+    return pack_source(open_source(source), path, bad_images=bad_images, policy=DecodePolicy())
 
 
 def packed(path) -> np.ndarray:
