@@ -96,6 +96,8 @@ class Neighborhood:
             in_degrees = near.in_degrees(features, without, ties, workers)
             if ties == "closed":
                 in_degrees += _settled_copies(features, settled)
+            else:  # if one row fewer has no k-th neighbor, all rows are equal
+                in_degrees += (settled & (without > 0)) * (len(points) - 1)
         return cls(tuple(balls), sq_radii, in_degrees, lists)
 
     @classmethod
