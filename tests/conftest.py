@@ -109,3 +109,9 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     data = load_digits()
     pixels = np.round(data.images * (255 / 16)).astype(np.uint8)
     return pixels.repeat(4, axis=1).repeat(4, axis=2), data.target
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Iterator[None]:
+    """No doctest is in a test, and looking for some imports what `Peer` stands for."""
+    return [collector for collector in (yield) if type(collector) is pytest.Module]

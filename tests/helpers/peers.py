@@ -10,4 +10,6 @@ class Peer:
         self._name = name
 
     def __getattr__(self, attribute: str) -> object:
+        if attribute.startswith("_"):  # pytest asks each name of a file whether it is a fixture
+            raise AttributeError(attribute)
         return getattr(pytest.importorskip(self._name), attribute)
