@@ -24,7 +24,7 @@ from genpr.metrics.metric import DistributionMetric, DistributionOptions, HeldOu
 from genpr.metrics.neighbor_metrics import Lack, NeighborMetrics, Values
 from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold
 from genpr.metrics.registry import BALLS, HELD_OUT, METRICS, NEIGHBORS, needed_balls
-from genpr.metrics.samples import FakeRows, RealRows, sample_rows
+from genpr.metrics.samples import Rows, sample_rows
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import Control, MetricValue
 from genpr.runtime import all_cores
@@ -229,7 +229,7 @@ class FittedMetrics:
         stages = {"fit_real": self._fit_seconds, "score_fake": score_seconds, "companions": seconds}
         return MetricScores(values, neighbors, stages)
 
-    def sample_rows(self, neighbors: NeighborResult) -> tuple[FakeRows, RealRows]:
+    def sample_rows(self, neighbors: NeighborResult) -> tuple[Rows, Rows]:
         """The numbers of each image behind neighbor metrics."""
         copies = None if neighbors.diagnostics is None else neighbors.diagnostics.near_copies
         self._report(0, 1)

@@ -18,7 +18,7 @@ from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import Ties
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
-from genpr.metrics.samples import FakeRows, RealRows
+from genpr.metrics.samples import Rows
 
 
 class _Columns:
@@ -94,7 +94,7 @@ class PerImageScores:
         cls,
         result: Result,
         neighbors: NeighborResult,
-        rows: tuple[FakeRows, RealRows],
+        rows: tuple[Rows, Rows],
         *,
         k: Mapping[str, int],
         ties: Ties,
@@ -104,8 +104,8 @@ class PerImageScores:
         of_fakes, of_reals = rows
         return cls(
             result,
-            FakeSamples(_names_of(fakes), **_arrays(of_fakes._asdict()), identities=_array(fakes.identities)),
-            RealSamples(_names_of(reals), **_arrays(of_reals._asdict()), identities=_array(reals.identities)),
+            FakeSamples(_names_of(fakes), **_arrays(of_fakes), identities=_array(fakes.identities)),
+            RealSamples(_names_of(reals), **_arrays(of_reals), identities=_array(reals.identities)),
             k=dict(k),
             ties=ties,
             sides=(reals, fakes),

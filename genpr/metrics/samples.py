@@ -7,7 +7,6 @@ all images are the metrics of that score, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,34 +25,13 @@ from genpr.neighbors.search import Advance
 SAMPLE_METRICS = tuple(name for name, metric in NEIGHBORS.items() if metric.is_per_image)
 """The metrics that the numbers of single images belong to."""
 
+Rows = dict[str, Tensor]
+"""Columns of `genpr.evaluation.per_image.FakeSamples` or `RealSamples` by name, a number per image each."""
+
 Nearest = tuple[Tensor, Tensor]
 """The row of the other side that is nearest to each image, int64, and its squared distance, float64."""
 
 _NEIGHBOR = Ball(1)
-
-
-class FakeRows(NamedTuple):
-    """One number per fake, each (m,); distances in the unit of the features."""
-
-    inside: Tensor  # whether any real ball contains it (bool)
-    n_balls: Tensor  # how many real balls contain it (int64)
-    realism: Tensor  # Kynkäänniemi's realism (float64), infinite for a copy of a real
-    rarity: Tensor  # radius of the smallest real ball around it (float64), NaN where there is none
-    rarity_percentile: Tensor  # percent of the real radii that are at most as large (float64)
-    nearest_real: Tensor  # row of the nearest real (int64), the first of equally near ones
-    nearest_real_distance: Tensor  # how far that is (float64)
-    authentic: Tensor  # whether that real has another real nearer to it than the fake is (bool)
-
-
-class RealRows(NamedTuple):
-    """One number per real, each (n,); distances in the unit of the features."""
-
-    covered: Tensor  # whether its ball contains a fake (bool)
-    n_fakes: Tensor  # how many fakes its ball contains (int64)
-    radius: Tensor  # of that ball (float64)
-    other_distance: Tensor  # to the nearest other real (float64)
-    nearest_fake: Tensor  # row of the nearest fake (int64), the first of equally near ones
-    nearest_fake_distance: Tensor  # how far that is (float64)
 
 
 def sample_rows(
@@ -63,7 +41,7 @@ def sample_rows(
     ks: Mapping[str, int],
     nearest_reals: Nearest | None = None,
     progress: PairProgress | None = None,
-) -> tuple[FakeRows, RealRows]:
+) -> tuple[Rows, Rows]:
     """What is known of each fake and of each real.
 
     Radii and counts are found again, for all balls at once: four or five passes over pairs, in tiles.
@@ -89,7 +67,7 @@ def sample_rows(
     index, sq = nearest_reals or _nearest(fake.points, real.points, real, advance)
     realism = realism_of(real.points, sq_radii[real_like], fake.points, engine=engine, advance=advance)
     score, percentile = rarity(counts.smallest_real_ball.sqrt(), sq_radii[rare].sqrt())
-    fakes = FakeRows(
+    fakes = Rows(
         inside=per_fake[inside] > 0,
         n_balls=per_fake[dense],
         realism=realism,
@@ -101,8 +79,15 @@ def sample_rows(
     )
     index, sq = _nearest(real.points, fake.points, real, advance)
     n_fakes = counts.fakes_per_real_ball[balls.index(covered)]
-    of_reals = _roots(sq_radii[covered]), _roots(sq_radii[_NEIGHBOR])
-    return fakes, RealRows(n_fakes > 0, n_fakes, *of_reals, index, _roots(sq))
+    reals = Rows(
+        covered=n_fakes > 0,
+        n_fakes=n_fakes,
+        radius=_roots(sq_radii[covered]),
+        other_distance=_roots(sq_radii[_NEIGHBOR]),
+        nearest_fake=index,
+        nearest_fake_distance=_roots(sq),
+    )
+    return fakes, reals
 
 
 def _roots(sq: Tensor) -> Tensor:
