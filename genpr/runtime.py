@@ -134,7 +134,6 @@ def launched_rank() -> int:
     return int(os.environ["RANK"])
 
 
-@cache
 def has_faiss() -> bool:
     """Whether FAISS is installed; torch does its work more slowly where it is not."""
     return importlib.util.find_spec("faiss") is not None
@@ -196,23 +195,14 @@ def is_out_of_files(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and os.strerror(errno.EMFILE) in str(error)
 
 
-def empty_device_cache(device_type: str) -> None:
-    """Free what torch's allocator caches on a GPU; call it after the error that was caught is gone."""
-    if device_type == "cuda":
-        import torch
-
-        torch.cuda.empty_cache()
-
-
 def limit_malloc_arenas() -> bool:
     """Let all threads share one malloc arena, with large blocks mapped apart, unless the user set malloc up.
 
     An arena per thread and holes of large blocks took 3.9 GB instead of 1.1 to score 100,000 images of 3,072 features.
     Only a program should call this, before it starts threads.
     """
-    is_chosen = any(name.startswith("MALLOC_") for name in os.environ) or "malloc" in os.environ.get(
-        "GLIBC_TUNABLES", ""
-    )
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    is_chosen = "malloc" in tunables or any(name.startswith("MALLOC_") for name in os.environ)
     mallopt = _libc_function("mallopt")
     return mallopt is not None and not is_chosen and all(mallopt(*setting) == 1 for setting in _MALLOPT)
 
@@ -254,28 +244,18 @@ def expanded(path: str | os.PathLike[str]) -> Path:
 
 def private_folder(root: Path, *parts: str) -> Path:
     """Create a folder that only this user can change, and refuse one that others can change."""
-    path = _private(root)
-    for part in parts:
-        path = _private(path / part)
-    return path
-
-
-def _private(path: Path) -> Path:
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        risk = folder_risk(path)
-    except OSError as error:
-        raise ResourceError(
-            f"cannot create the folder {path} ({error.strerror}); set GENPR_CACHE to a folder you can write",
-            code="cache-unusable",
-            path=str(path),
-        ) from error
-    if risk is not None:
-        raise ResourceError(
-            f"the folder {path} is not used: {risk}; set GENPR_CACHE to a folder of your own",
-            code="cache-unusable",
-            path=str(path),
-        )
+    path = root
+    for part in ("", *parts):
+        path = path / part
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            risk = folder_risk(path)
+        except OSError as error:
+            text = f"cannot create the folder {path} ({error.strerror}); set GENPR_CACHE to a folder you can write"
+            raise ResourceError(text, code="cache-unusable", path=str(path)) from error
+        if risk is not None:
+            text = f"the folder {path} is not used: {risk}; set GENPR_CACHE to a folder of your own"
+            raise ResourceError(text, code="cache-unusable", path=str(path))
     return path
 
 

@@ -36,7 +36,7 @@ from genpr.images.shards import BLOCK, ShardSource, names_sha256
 from genpr.images.source import open_source
 from genpr.memory import empty_rows
 from genpr.notices import emit_notice
-from genpr.runtime import empty_device_cache, is_out_of_memory, state_guard, torch_threads, usable_cores
+from genpr.runtime import is_out_of_memory, state_guard, torch_threads, usable_cores
 from genpr.validation import entry_point
 
 Cache = FeatureCache | JoinedCache
@@ -480,7 +480,7 @@ class ForwardPass:
                 else:
                     return rows
                 # Here, where the error no longer holds what the batch took.
-                empty_device_cache(self._device.type)
+                torch.cuda.empty_cache()
                 self.batch_size = min(self.batch_size, (size + 1) // 2)
 
     def _embed_batch(self, images: Sequence[Tensor], size: int) -> Tensor:

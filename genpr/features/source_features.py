@@ -35,7 +35,7 @@ from genpr.images.item import known_length, printable
 from genpr.images.shards import Share, shard_of
 from genpr.images.source import choose_rows, subset
 from genpr.notices import Notice, collect_notices, emit_notice, notice
-from genpr.runtime import cache_root, empty_device_cache, is_out_of_memory, resolve_device
+from genpr.runtime import cache_root, is_out_of_memory, resolve_device
 from genpr.validation import check_features
 
 ExtractorKey = str | FeatureExtractor
@@ -146,7 +146,7 @@ def with_cpu_fallback(
             if not (may_move and is_out_of_memory(error) and current_communicator().is_single_process):
                 raise
         # The error is gone here, and with it the memory that the failed work held.
-        empty_device_cache(device.type)
+        torch.cuda.empty_cache()
         emit_notice("oom-cpu", device=device, what=what)
         return work(embedder.on_cpu()), tuple(dict.fromkeys(notices))
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from genpr.neighbors.device_profile import profile_of
 from genpr.notices import emit_notice
-from genpr.runtime import empty_device_cache, is_out_of_memory
+from genpr.runtime import is_out_of_memory
 
 
 def sq_distances(x: Tensor, y: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ def in_steps(work: Callable[[slice], None], count: int, step: int, device: torch
 
 def free_for_less(device: torch.device) -> None:
     """Free what can be freed on `device`, and say that smaller parts will follow; call it after the error is gone."""
-    empty_device_cache(device.type)
+    torch.cuda.empty_cache()
     emit_notice("oom-smaller-tiles", device=device)
 
 
