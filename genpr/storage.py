@@ -195,18 +195,13 @@ def _unwritable(path: Path, error: Exception) -> ResourceError:
     )
 
 
-def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
-    """Hex sha256 over names, dtypes, shapes and bytes of `tensors`, in name order."""
-    return _digest(tensors, {})
-
-
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write CPU tensors and text metadata to `path` (safetensors), atomically and with a checksum inside."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # Larger elements first, as the library does, so that each begins where its type may.
     ordered = sorted(contiguous, key=lambda name: (-contiguous[name].element_size(), name))
     described: dict[str, object] = {
-        "__metadata__": dict(sorted({**metadata, CHECKSUM: _digest(contiguous, metadata)}.items()))
+        "__metadata__": dict(sorted({**metadata, CHECKSUM: tensors_sha256(contiguous, metadata)}.items()))
     }
     end = 0
     for name in ordered:
@@ -237,7 +232,7 @@ def load_tensors(
     expected = metadata.pop(CHECKSUM, None)
     if expected is None and not require_checksum:
         return tensors, metadata
-    if expected != _digest(tensors, metadata):
+    if expected != tensors_sha256(tensors, metadata):
         raise DataError(
             f"{path} does not match its own checksum; it was damaged or edited after it was written",
             code="file-damaged",
@@ -283,11 +278,6 @@ def _read_into(place: Tensor, rows: Any) -> Tensor:  # noqa: ANN401 - a slice of
     return place
 
 
-def read_metadata(path: Path) -> dict[str, str]:
-    """The text metadata of a safetensors file, without reading its tensors."""
-    return read_header(path)[0]
-
-
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
     """The text metadata and the shapes of the tensors of a safetensors file, without reading these."""
     with _opened(path) as file:
@@ -316,8 +306,9 @@ def _opened(path: Path) -> Iterator[Any]:
         ) from error
 
 
-def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
-    digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
+def tensors_sha256(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
+    """Hex sha256 over metadata, and names, dtypes, shapes and bytes of `tensors`, in name order."""
+    digest = hashlib.sha256(json.dumps(dict(metadata or {}), sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

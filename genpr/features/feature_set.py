@@ -28,7 +28,6 @@ from genpr.storage import (
     from_dict,
     load_tensors,
     read_header,
-    read_metadata,
     save_tensors,
 )
 
@@ -160,7 +159,7 @@ def load_features(path: Path) -> FeatureSet:
     """Read features from `.safetensors` (with what `save_features` recorded) or from a 2-D `.npy` or `.npz`."""
     if path.suffix.lower() != ".safetensors":
         return FeatureSet(_load_array(path), source=str(path))
-    is_own = read_metadata(path).get("format") == _FORMAT
+    is_own = read_header(path)[0].get("format") == _FORMAT
     tensors, metadata = load_tensors(path, require_checksum=False)
     if not is_own:
         return FeatureSet(_only_matrix(tensors, path), source=str(path))
