@@ -138,15 +138,12 @@ def _outside_strings(text: str) -> Iterator[tuple[str, int]]:
         inside ^= len(parts) % 2 == 0
 
 
-def check_lines(text: bytes | str, most: int = PARSED_BYTES) -> None:
-    """Refuse text that would take too much memory as a list of lines."""
-    if isinstance(text, str):
-        lines = sum(map(text.count, _LINE_ENDS))
-    else:
-        lines = sum(text.count(end.encode()) for end in _LINE_ENDS)
+def check_lines(text: bytes) -> None:
+    """Refuse UTF-8 text that would take too much memory as a list of lines."""
+    lines = sum(text.count(end.encode()) for end in _LINE_ENDS)
     needed = 2 * sys.getsizeof(text) + lines * _LINE
-    if needed > most:
-        raise too_large(needed, most, f" as {lines:,} lines")
+    if needed > PARSED_BYTES:
+        raise too_large(needed, PARSED_BYTES, f" as {lines:,} lines")
 
 
 def csv_rows(text: str, delimiter: str, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
