@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -24,16 +24,12 @@ _SKIPPED = re.compile(r"[\s_-]+")
 
 def is_file(path: Path) -> bool:
     """Whether there is such a file; False for a name that no file can have."""
-    with suppress(OSError, ValueError):  # too long, or with a NUL
-        return path.is_file()
-    return False
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises of some
 
 
 def is_folder(path: Path) -> bool:
     """Whether there is such a folder; False for a name that no folder can have."""
-    with suppress(OSError, ValueError):
-        return path.is_dir()
-    return False
+    return os.path.isdir(path)  # noqa: PTH112 - likewise
 
 
 @dataclass(frozen=True, kw_only=True)
