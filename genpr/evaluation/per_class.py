@@ -54,10 +54,8 @@ class ClassScore:
     @property
     def standing(self) -> float:
         """The mean over metrics of value over null, each cut at 1: above it is chance, or density that tells nothing."""
-        values = self.metrics.values()
-        return sum(min(1.0, each.value if each.relative is None else each.relative) for each in values) / len(
-            values
-        )
+        shares = [each.value if each.relative is None else each.relative for each in self.metrics.values()]
+        return sum(min(1.0, share) for share in shares) / len(shares)
 
 
 @dataclass(frozen=True)

@@ -151,15 +151,13 @@ class LabelRow:
 
         Where a perfect one scores 0 none falls behind, and where that is not known the values stand for themselves.
         """
-        pairs = ((self.precision, self.null_precision), (self.recall, self.null_recall))
-        known = [_share_of_null(value, null) for value, null in pairs if value is not None]
+        known = []
+        for value, null in ((self.precision, self.null_precision), (self.recall, self.null_recall)):
+            if value is not None and null is None:
+                known.append(value)
+            elif value is not None:
+                known.append(min(1.0, value / null) if null else 1.0)
         return sum(known) / len(known) if known else 1.0
-
-
-def _share_of_null(value: float, null: float | None) -> float:
-    if null is None:
-        return value
-    return min(1.0, value / null) if null else 1.0
 
 
 @dataclass(frozen=True)
