@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self, Unpack
 
 from genpr.errors import GenprError
@@ -67,7 +68,7 @@ def score_with(
     with memory_limit(options.max_memory):
         opened_real, opened_fake = open_input(real, "real"), open_input(fake, "fake")
         check_same_kind(opened_real, opened_fake)
-        plans = [ScorePlan.of(name, opened_real, options) for name in protocols]
+        plans = list(map(partial(ScorePlan.of, real=opened_real, options=options), protocols))
         labels = None
         if options.labels is not None:
             labels = LabelConfig.of(options.labels, opened_real, options.bad_images)

@@ -101,7 +101,7 @@ class FittedNeighbors:
         """Rows of each set: as many reals as fakes. None where the protocol's limit leaves all of them."""
         assert self._max_rows is not None
         rows = min(self._max_rows, *sizes)
-        return None if all(size == rows for size in sizes) else rows
+        return None if {*sizes} == {rows} else rows
 
     def _fit(self, limit: int | None, progress: PairProgress | None) -> _Fit:
         """The fit to so many reals; each number is fitted once."""

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,7 +65,8 @@ class FittedReference:
             kept = held_out[plan.own]
             self._held_out_summary = SideSummary.of(kept, Identities.of(kept))
         self._notices: tuple[Notice, ...] = ()
-        self._kinds: RealKinds | None = None
+        # The clusters of the reals, found when first needed: without neighbor metrics, nothing uses them.
+        self._real_kinds = cache(partial(RealKinds.of, self.reals.features, seed=embedder.options.seed))
         self._control: Control | None = None
         self._label_scorer: LabelScorer | None = None
         self._fitted: FittedMetrics | None = None
@@ -224,12 +225,6 @@ class FittedReference:
             held_out=self._held_out_summary,
             undefined=undefined,
         )
-
-    def _real_kinds(self) -> RealKinds | None:
-        """The clusters of the reals, computed when first needed: without neighbor metrics, nothing uses them."""
-        if self._kinds is None:
-            self._kinds = RealKinds.of(self.reals.features, seed=self._embedder.options.seed)
-        return self._kinds
 
     def _given_moments(self, side: SourceFeatures) -> Moments:
         """Mean and covariance by metric, where the protocol takes them from a source's file."""
