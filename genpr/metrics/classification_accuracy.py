@@ -20,7 +20,7 @@ from torch import Tensor
 from genpr.metrics.labels import Ratios, mean_of_defined, ratios
 from genpr.metrics.real_manifold import ENGINE
 from genpr.neighbors.engine import plain_arithmetic
-from genpr.neighbors.halves import Halves, others_for, unpacked
+from genpr.neighbors.halves import Halves, others_for
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import nearest_between
 
@@ -496,8 +496,7 @@ class ConditionalReals:
 
 def members(n: int, seed: int, stream: int, count: int, device: torch.device) -> Tensor:
     """Which of n images are in each half: (count, n) bool, complementary halves side by side."""
-    halves = Halves.drawn(n, seed=seed, stream=stream, count=count, device=device)
-    return unpacked(halves.member).T[:count]
+    return Halves.drawn(n, seed=seed, stream=stream, count=count, device=device).members()
 
 
 def _chance(sizes: Tensor, *, known: Tensor) -> dict[str, float]:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from genpr.errors import UsageError
 from genpr.metrics.uncertainty import Interval, interval_of
-from genpr.neighbors.halves import Halves, unpacked
+from genpr.neighbors.halves import Halves
 
 Counts: TypeAlias = NDArray[np.int64]
 Numbers: TypeAlias = NDArray[np.float64]
@@ -380,6 +380,5 @@ def halved(statistic: Callable[[Tensor], Tensor], n: int, *, seed: int = 0) -> T
     if n < LEAST_UNITS:
         raise UsageError(f"halves need at least {LEAST_UNITS} units, not {n}", code="too-few-units")
     halves = Halves.drawn(n, seed=seed, stream=_STREAM, count=N_HALVES, device=torch.device("cpu"))
-    member = unpacked(halves.member)[:, :N_HALVES]
-    parts = torch.split(member.T, max(1, _MOST_WEIGHTS // n))
+    parts = torch.split(halves.members(), max(1, _MOST_WEIGHTS // n))
     return torch.cat([statistic(part.double()).double() for part in parts])

@@ -26,7 +26,7 @@ from genpr.metrics.uncertainty import lower_part
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.distance import sq_distances_at
-from genpr.neighbors.halves import Halves, unpacked
+from genpr.neighbors.halves import Halves
 from genpr.neighbors.index import Placed, serves
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance, no_advance
@@ -242,4 +242,4 @@ def witnessed_of_halves(
 
 def _rows(points: Tensor, seed: int, stream: int) -> list[Tensor]:
     halves = Halves.drawn(len(points), seed=seed, stream=stream, count=HALVES, device=points.device)
-    return [each.nonzero()[:, 0] for each in unpacked(halves.member).T[:HALVES]]
+    return [each.nonzero()[:, 0] for each in halves.members()]

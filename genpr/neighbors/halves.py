@@ -40,6 +40,10 @@ class Halves:
             inside[2 * split + 1, order[size : 2 * size]] = True
         return cls(packed(torch.from_numpy(inside).T).to(device), count, size)
 
+    def members(self) -> Tensor:
+        """Which rows belong to each half: (B, n) bool."""
+        return unpacked(self.member).T[: self.count]
+
     def __len__(self) -> int:
         return len(self.member)
 
