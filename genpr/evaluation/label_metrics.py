@@ -45,7 +45,7 @@ from genpr.metrics.classification_accuracy import (
     recognized_elsewhere,
 )
 from genpr.metrics.labels import known_or_none
-from genpr.metrics.uncertainty import interval_of
+from genpr.metrics.uncertainty import effective_size, interval_of
 from genpr.metrics.value import MetricValue
 from genpr.notices import notice
 
@@ -321,12 +321,6 @@ def _interval(value: float | None, halves: Floats | None, n: int) -> tuple[float
         return None
     found = interval_of(value, torch.from_numpy(np.ascontiguousarray(halves)), n=n)
     return found.low, found.high
-
-
-def effective_size(sizes: Floats) -> int:
-    """Images whose plain mean varies as much as one over classes of (classes,) sizes (Kish 1965)."""
-    sizes = sizes[sizes > 0]
-    return max(1, int(len(sizes) ** 2 / (1 / sizes).sum()))
 
 
 def _rows(found: Direction, classes: Sequence[str]) -> tuple[LabelRow, ...]:

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from genpr.errors import DataError, UsageError, short
 from genpr.metrics.ranking_values import LEAST_UNITS, halved
-from genpr.metrics.uncertainty import Interval, interval_of, standard_error
+from genpr.metrics.uncertainty import Interval, effective_size, interval_of, standard_error
 
 _OF_EXPECTED = ("recall", "micro_recall", "macro_recall", "all_found")
 ENTITY_METRICS = (*_OF_EXPECTED, "precision", "micro_precision", "macro_precision", "failure_rate")
@@ -145,7 +145,7 @@ class _Table:
     def sizes_of(self, name: str) -> tuple[int, int]:
         """Independent images or groups that a metric rests on, and the single decisions about entities or images in them.
 
-        Averages over entities, of which rare ones weigh as much, rest on fewer (Kish 1965, "Survey Sampling").
+        Averages over entities, of which rare ones weigh as much, rest on fewer.
         """
         kind = name.removeprefix("micro_").removeprefix("macro_")
         known = ~self.values[kind].isnan()
@@ -155,9 +155,7 @@ class _Table:
         pairs = self.hits + self.wrong if kind == "precision" else self.expected
         if not name.startswith("macro"):
             return units, int(pairs.sum())
-        numbers = pairs.sum(axis=0)
-        numbers = numbers[numbers > 0]
-        effective = int(len(numbers) ** 2 / float((1 / numbers).sum())) if len(numbers) else 1
+        effective = effective_size(pairs.sum(axis=0))
         return min(units, effective), effective
 
     def rows(self) -> tuple[EntityCount, ...]:

@@ -141,6 +141,12 @@ def _unseen(value: float, n: int) -> Interval:
     return Interval(value - share * value, value + share * max(value, 1.0))
 
 
+def effective_size(sizes: Floats) -> int:
+    """Images whose plain mean varies as much as one over classes of (classes,) sizes (Kish 1965, "Survey Sampling")."""
+    sizes = sizes[sizes > 0]
+    return max(1, int(len(sizes) ** 2 / (1 / sizes).sum()))
+
+
 def unseen_share(n: int, *, tail: float = (1 - _LEVEL) / 2) -> float:
     """The largest share of a kind of image that none of n is, but for a probability of `tail`."""
     return -math.expm1(math.log(tail) / n)
@@ -191,8 +197,7 @@ def difference(a: Resampled, b: Resampled) -> Difference:
 
 def are_paired(a: Resampled, b: Resampled) -> bool:
     """Whether replicate b of both is of the same reals."""
-    same_halves = (a.seed, a.n_real, len(a.replicates)) == (b.seed, b.n_real, len(b.replicates))
-    return same_halves and a.real_identity is not None and a.real_identity == b.real_identity
+    return len(a.replicates) == len(b.replicates) and _halves_of(a, 0) == _halves_of(b, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +313,7 @@ def _split_differences(scores: Sequence[Resampled]) -> tuple[Floats, int]:
 
 
 def _halves_of(score: Resampled, place: int) -> Hashable:
-    """Equal for scores of which `uncertainty.are_paired` holds."""
+    """Equal for scores of the same halves of the same reals."""
     if score.real_identity is None:
         return place
     return score.real_identity, score.seed, score.n_real
