@@ -49,19 +49,16 @@ def check_features(features: object, name: str) -> Tensor:
     import torch
 
     if isinstance(features, torch.Tensor):
+        if features.layout != torch.strided:
+            raise _shape_error(name, f"a {features.layout} tensor", "call .to_dense() first")
         original: Features = features.detach()
         kind_is_real = not (features.is_complex() or features.dtype == torch.bool or features.is_quantized)
-        is_plain = features.layout == torch.strided
     elif isinstance(features, np.ndarray):
-        original = features
-        kind_is_real, is_plain = features.dtype.kind in "fiu", True
+        original, kind_is_real = features, features.dtype.kind in "fiu"
     else:
-        raise _shape_error(
-            name, f"a {type(features).__name__}", "embed images first, or convert with numpy.asarray"
-        )
+        came = f"a {type(features).__name__}"
+        raise _shape_error(name, came, "embed images first, or convert with numpy.asarray")
     came = f"{original.dtype} of shape {tuple(original.shape)}"
-    if not is_plain:
-        raise _shape_error(name, f"a {features.layout} tensor", "call .to_dense() first")  # type: ignore[union-attr]
     if not kind_is_real:
         raise _shape_error(name, came, "objects, booleans and complex numbers are not features")
     if original.ndim != 2 or original.shape[1] == 0:
@@ -87,12 +84,11 @@ def check_same_width(x: Tensor, y: Tensor, *, names: tuple[str, str] = ("real", 
 
 
 def check_rows(features: Tensor, name: str, *, k: int) -> None:
-    """Refuse sets in which a row has no k-th neighbor; k = 0 asks for one row at least."""
+    """Refuse sets in which a row has no k-th neighbor; k = 0 asks for one row at least, k = 1 for any spread."""
     if len(features) < k + 1:
-        why = f"at least k + 1 = {k + 1} rows" if k else "at least 1 row"
-        raise FeatureError(
-            f"{name} needs {why}, found {len(features)}; is this the full set?", code="too-few"
-        )
+        why = f"at least k + 1 = {k + 1} rows" if k > 1 else ("at least 1 row", "at least 2 rows")[k]
+        text = f"{name} needs {why}, found {len(features)}; is this the full set?"
+        raise FeatureError(text, code="too-few")
 
 
 def check_k(k: object) -> int:
@@ -144,14 +140,6 @@ def _non_finite(converted: Tensor, original: Features, name: str, first: tuple[i
         f"{name} features must be finite, but {value} in row {first[0]}, column {first[1]} (counted from 0) {cause}",
         code="non-finite",
     )
-
-
-def check_two_rows(features: Tensor, name: str) -> None:
-    """Refuse a set without any spread."""
-    if len(features) < 2:
-        raise FeatureError(
-            f"{name} needs at least 2 rows, found {len(features)}; is this the full set?", code="too-few"
-        )
 
 
 def check_count(value: object, name: str, *, least: int, most: int | None = None) -> int:

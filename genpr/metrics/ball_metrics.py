@@ -7,6 +7,7 @@ is what a perfect generator scores at these numbers of images. Importing this mo
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -531,10 +532,6 @@ def _find_authenticity(real: RealManifold, fake: CountedFakes, options: Pairwise
     }
 
 
-def _pairs_between(n: int, m: int) -> int:
-    return n * m
-
-
 realism = PairwiseMetric(
     name="realism",
     meaning="median over fakes of a real radius over distance",
@@ -542,7 +539,7 @@ realism = PairwiseMetric(
     k=3,
     upper=None,
     is_per_image=True,
-    search=PairwiseSearch(_find_realism, _pairs_between, Ball),
+    search=PairwiseSearch(_find_realism, operator.mul, Ball),
 )
 rarity = PairwiseMetric(
     name="rarity",
@@ -562,7 +559,7 @@ authenticity = PairwiseMetric(
     k=1,
     k_is_fixed=True,
     is_per_image=True,
-    search=PairwiseSearch(_find_authenticity, _pairs_between, _nearest_ball, keep=2, least_real=lambda _k: 2),
+    search=PairwiseSearch(_find_authenticity, operator.mul, _nearest_ball, keep=2, least_real=lambda _k: 2),
 )
 NEIGHBOR_METRICS += [realism, rarity, authenticity]
 

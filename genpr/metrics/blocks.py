@@ -22,6 +22,11 @@ def held_on(features: Tensor, device: torch.device) -> Tensor:
     return features.to(device) if is_held else features
 
 
+def random_rows(n: int, most: int, seed: int) -> Tensor:
+    """Random rows of n, at most so many, ascending."""
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:most].sort().values
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocks:
     """The rows, or those at the indices `rows`, in order as blocks (b, d) of float64 on `device`, made when asked for."""

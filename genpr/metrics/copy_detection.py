@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from genpr.errors import UsageError
+from genpr.metrics.blocks import random_rows
 from genpr.metrics.ranking import MOST, feature_pairs, is_number
 from genpr.metrics.ranking_values import Counts, Numbers, QueryMetric, query_metrics
 from genpr.metrics.real_manifold import PairProgress, tally
 from genpr.metrics.similarity import FeaturePairs
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.search import Advance, no_advance
-from genpr.validation import Features, check_count, check_two_rows, entry_point
+from genpr.validation import Features, check_count, check_rows, entry_point
 
 
 def most_similar(
@@ -107,8 +108,8 @@ def copy_detection(
     check_count(null_rows, "null_rows", least=1)
     pairs = feature_pairs((generated, train), ("generated", "train"), device, block_bytes)
     reals = pairs.right
-    check_two_rows(reals, "train")
-    rows = rows_of_null(len(reals), null_rows, seed).to(reals.device)
+    check_rows(reals, "train", k=1)
+    rows = random_rows(len(reals), null_rows, seed).to(reals.device)
     among = FeaturePairs(reals[rows], reals, block_bytes)
     advance = tally((len(pairs.left) + len(rows)) * len(reals), progress)
     nearest, similarity = most_similar(pairs, advance=advance)
@@ -121,12 +122,6 @@ def copy_detection(
         similarity=similarity,
         null_similarity=null_similarity,
     )
-
-
-def rows_of_null(n: int, most: int, seed: int) -> Tensor:
-    """Random rows of n, ascending."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randperm(n, generator=generator)[:most].sort().values
 
 
 def _share(similarity: Numbers, threshold: float, seed: int) -> QueryMetric:

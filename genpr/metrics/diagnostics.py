@@ -22,10 +22,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import filterfalse
+from operator import attrgetter
 
 import torch
 from torch import Tensor
 
+from genpr.metrics.blocks import random_rows
 from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold, tally
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.engine import Engine
@@ -125,9 +128,7 @@ def near_duplicates(
     count = min(_EXAMINED_NEIGHBORS, n // _LOCAL_SHARE)
     if count < 2:
         return None
-    rows = (
-        torch.randperm(n, generator=torch.Generator().manual_seed(0))[:_EXAMINED].sort().values.to(own.device)
-    )
+    rows = random_rows(n, _EXAMINED, seed=0).to(own.device)
     queries = own.beside(own.features[rows])
     _, sq = nearest_between(queries, own, count + 1, engine=engine)
     if sq_to_other is None:
@@ -192,11 +193,10 @@ class ManifoldDiagnostics:
         if ball is None or real.in_degrees is None:
             return None
         counts = found.fakes_per_real_ball[ball]
-        own, radii = fake.own, [real.sq_radii_of(ball)]
+        own, facts = fake.own, [(real.sq_radii_of(ball) == 0).double().mean()]
         if own is not None and (own_ball := _largest_plain(own.balls)) is not None:
-            radii.append(own.sq_radii[own.balls.index(own_ball)])
-        facts = [(each == 0).double().mean() for each in radii]
-        common = None if own is None else _largest_plain(sorted({*own.balls} & {*real.balls}))
+            facts.append((own.sq_radii[own.balls.index(own_ball)] == 0).double().mean())
+        common = None if own is None else _largest_plain({*own.balls} & {*real.balls})
         n = len(real.points)
         # Of sets of about one size: more points have smaller balls, however they are spread.
         if own is not None and common is not None and max(n, m) <= _ALIKE * min(n, m):
@@ -221,12 +221,8 @@ class ManifoldDiagnostics:
 
 
 def _largest_plain(balls: Iterable[Ball]) -> Ball | None:
-    """The last of ascending balls that is not clipped."""
-    found = None
-    for ball in balls:
-        if not ball.clipped:
-            found = ball
-    return found
+    """The largest of those that are not clipped."""
+    return max(filterfalse(attrgetter("clipped"), balls), default=None)
 
 
 def _outliers(counts: Tensor, balls_per_fake: Tensor, k: int, n: int) -> tuple[Outlier, ...]:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics.blocks import Blocks, check_no_zero_rows, held_on
-from genpr.validation import Features, check_count, check_features, check_two_rows, choose_device, entry_point
+from genpr.validation import Features, check_count, check_features, check_rows, choose_device, entry_point
 
 _BLOCK_ELEMENTS = 2**22
 _SUM_TOLERANCE = 1e-3  # what float16 probabilities of 1000 classes can be off by
@@ -70,7 +70,7 @@ def inception_score(
         >>> inception_score(np.full((100, 4), 0.25)).mean
         1.0
     """
-    check_two_rows(check_features(probabilities, "probabilities"), "probabilities")
+    check_rows(check_features(probabilities, "probabilities"), "probabilities", k=1)
     n = len(probabilities)
     if split_size is None:
         count = check_count(splits, "splits", least=1)
@@ -156,7 +156,7 @@ def vendi_score(features: Features, *, device: str | torch.device = "auto") -> f
         3.0
     """
     checked = check_features(features, "features")
-    check_two_rows(checked, "features")
+    check_rows(checked, "features", k=1)
     where = choose_device(features, device)
     checked = held_on(checked, where)
     check_no_zero_rows(checked, "features")

@@ -26,8 +26,8 @@ from genpr.metrics.blocks import Blocks, held_on, mean_of
 from genpr.validation import (
     Features,
     check_features,
+    check_rows,
     check_same_width,
-    check_two_rows,
     choose_device,
     entry_point,
 )
@@ -70,7 +70,7 @@ class Gaussian:
         Memory is a block and the (d, d) result, however long the set.
         """
         checked = check_features(features, name)
-        check_two_rows(checked, name)
+        check_rows(checked, name, k=1)
         where = choose_device(features, device)
         return _moments(held_on(checked, where), None, where)
 
@@ -165,7 +165,7 @@ def _checked(side: Features | Gaussian, name: str) -> Tensor | Gaussian:
     if isinstance(side, Gaussian):
         return side
     features = check_features(side, name)
-    check_two_rows(features, name)
+    check_rows(features, name, k=1)
     return features
 
 

@@ -17,15 +17,8 @@ import torch
 from torch import Tensor
 
 from genpr.metrics.blocks import Blocks, check_no_zero_rows, held_on
-from genpr.validation import (
-    Features,
-    check_count,
-    check_features,
-    check_same_width,
-    check_two_rows,
-    choose_device,
-    entry_point,
-)
+from genpr.metrics.real_manifold import checked_pair
+from genpr.validation import Features, check_count, choose_device, entry_point
 
 _DRAWN_AT_ONCE = 2**14  # indices; a GPU computes while the next are drawn
 _CMMD_SIGMA = 10.0
@@ -126,12 +119,8 @@ def cmmd(real: Features, fake: Features, *, device: str | torch.device = "auto")
 def _checked_pair(
     real: Features, fake: Features, device: str | torch.device
 ) -> tuple[Tensor, Tensor, torch.device]:
-    checked_real, checked_fake = check_features(real, "real"), check_features(fake, "fake")
-    check_same_width(checked_real, checked_fake)
-    check_two_rows(checked_real, "real")
-    check_two_rows(checked_fake, "fake")
-    where = choose_device(real, device)
-    return held_on(checked_real, where), held_on(checked_fake, where), where
+    checked, where = checked_pair(real, fake, k=1), choose_device(real, device)
+    return held_on(checked[0], where), held_on(checked[1], where), where
 
 
 def _drawn_rows(

@@ -307,16 +307,17 @@ def _scores(
                 "rows; a KNNManifold, intervals, nulls and all other metrics need all features on every rank",
                 code="not-sharded",
             )
-        _check_fitted(real, k, ties)
+        if (real.k, real.ties) != (k, ties):
+            text = f"the real manifold was fitted with k = {real.k} and ties = {real.ties!r}; pass the same, or fit again"
+            raise UsageError(text, code="k-not-fitted")
         side, checked_fake = real.side, fake
     elif sharded:
         found = memberships_of_ranks(real, fake, k=k, ties=ties, device=device, progress=progress)
         return {name: BALLS[name](found, k) for name in metrics}
     else:
         checked_real, checked_fake = checked_pair(real, fake, k=k)
-        side = RealManifold.fit(
-            checked_real, balls=[Ball(k)], ties=ties, device=choose_device(real, device), progress=progress
-        )
+        checked_real = checked_real.to(choose_device(real, device))
+        side = RealManifold.of(checked_real, (Ball(k),), ties=ties, progress=progress)
     return ball_scores(side, checked_fake, ks=dict.fromkeys(metrics, k), progress=progress)
 
 
@@ -334,9 +335,3 @@ def memberships_of(
     """The integer counts behind `ball_scores`, image by image; nothing that none of them needs is computed."""
     real_balls, fake_balls = needed_balls(ks)
     return real.memberships(fake, real_balls=real_balls, fake_balls=fake_balls, progress=progress)
-
-
-def _check_fitted(manifold: KNNManifold, k: int, ties: Ties) -> None:
-    if (manifold.k, manifold.ties) != (k, ties):
-        text = f"the real manifold was fitted with k = {manifold.k} and ties = {manifold.ties!r}; pass the same, or fit again"
-        raise UsageError(text, code="k-not-fitted")

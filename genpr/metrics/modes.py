@@ -448,10 +448,8 @@ class RealKinds:
         center = mean_of(real)
         # A real pulls the center that it is fitted to towards itself; others are counted, as fakes are.
         order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-        fitted, counted = (
-            order[: min(_KINDS_FITTED, n // 2)],
-            order[min(_KINDS_FITTED, n // 2) :].sort().values,
-        )
+        count = min(_KINDS_FITTED, n // 2)
+        fitted, counted = order[:count], order[count:].sort().values
         centers = fitted_centers(real[fitted].double() - center, _KINDS, seed=seed)
         label, sq = nearest_centers(real, center, centers, rows=counted)
         nearest = [sq.where(label == cell, torch.inf).argmin() for cell in range(len(centers))]
@@ -466,11 +464,9 @@ class RealKinds:
         m = len(fake if fake_rows is None else fake_rows)
         label, _ = nearest_centers(fake, self.center, self.centers, rows=fake_rows)
         found = []
+        counts = label.bincount(minlength=len(self.centers))
         for ours, theirs, row in zip(
-            self.shares.tolist(),
-            label.bincount(minlength=len(self.centers)).tolist(),
-            self.rows.tolist(),
-            strict=True,
+            *(each.tolist() for each in (self.shares, counts, self.rows)), strict=True
         ):
             is_starved = ours >= _LEAST_SHARE and theirs / m <= _STARVED * ours
             if is_starved and _chance_of_at_most(theirs, m, ours) < _BY_CHANCE:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from genpr.distributed import current_communicator
 from genpr.memory import fits, part_of
+from genpr.metrics.blocks import random_rows
 from genpr.metrics.metric import HalfSizes, PairwiseHalves, PairwiseOptions, PairwiseSearch
 from genpr.metrics.null import covered_share
 from genpr.metrics.real_manifold import (
@@ -163,9 +164,8 @@ class NeighborMetrics:
             assert reals.in_degrees is not None
             return covered_share(reals.in_degrees[reals.balls.index(Ball(k))].cpu().numpy())
         if (m, k) not in self._smaller_nulls:
-            generator = torch.Generator().manual_seed(self._seed)
-            rows = torch.randperm(len(reals.points), generator=generator)[:m].sort().values
-            part = reals.points.beside(part_of(reals.points.features, rows.to(reals.points.device)))
+            rows = random_rows(len(reals.points), m, self._seed).to(reals.points.device)
+            part = reals.points.beside(part_of(reals.points.features, rows))
             own = Neighborhood.of(part, [Ball(k)], ties=reals.ties, engine=reals.engine)
             self._smaller_nulls[m, k] = covered_share(own.in_degrees[0].cpu().numpy())
         return self._smaller_nulls[m, k]

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from genpr import GenprError
-from genpr.metrics.copy_detection import copy_detection, rows_of_null
+from genpr.metrics.blocks import random_rows
+from genpr.metrics.copy_detection import copy_detection
 from genpr.metrics.similarity import FeaturePairs
 
 
@@ -47,7 +48,7 @@ def test_nearest_and_rates(sets, block_bytes):
     assert found.null.value == (among.max(axis=1) > 0.8).mean() > 0.2
     assert found.rate.value in found.rate.interval
     assert found.null.n == 41
-    rows = rows_of_null(41, 9, 5)
+    rows = random_rows(41, 9, 5)
     assert len(set(rows.tolist())) == 9
     some = copy_detection(*sets, null_rows=9, seed=5)
     assert np.array_equal(some.null_similarity, found.null_similarity[rows.numpy()])
