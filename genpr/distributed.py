@@ -407,9 +407,8 @@ def _init_process_group(when_waiting: Callable[[str], None]) -> None:
     try:
         dist.init_process_group("gloo", timeout=_START_TIMEOUT)
     except (RuntimeError, ValueError) as error:
-        raise ResourceError(
-            f"{who} were not found ({_one_line(error)}); {hint}", code="ranks-missing"
-        ) from error
+        text = f"{who} were not found ({_one_line(error)}); {hint}"
+        raise ResourceError(text, code="ranks-missing") from error
     finally:
         timer.cancel()
 
@@ -420,9 +419,8 @@ def _own_gpu(count: int) -> int:
     if count == 1 and number.isdecimal():
         return 0  # which `_share_of_the_machine` compares with those of the other processes
     if number not in map(str, range(count)):
-        raise ResourceError(
-            f"LOCAL_RANK is {number!r} where processes see {count} GPUs; {_ONE_EACH}", code="no-cuda"
-        )
+        text = f"LOCAL_RANK is {number!r} where processes see {count} GPUs; {_ONE_EACH}"
+        raise ResourceError(text, code="no-cuda")
     return int(number)
 
 
@@ -439,10 +437,10 @@ def _share_of_the_machine(communicator: Communicator, on_gpu: bool) -> Iterator[
     for rank, each in enumerate(everywhere):
         first = owners.setdefault((each["machine"], each["gpu"]), rank)
         if each["gpu"] is not None and first != rank:
-            raise ResourceError(
-                f"ranks {first} and {rank} see the same GPU of {each['machine']} ({each['gpu']}); {_ONE_EACH}",
-                code="no-cuda",
+            text = (
+                f"ranks {first} and {rank} see the same GPU of {each['machine']} ({each['gpu']}); {_ONE_EACH}"
             )
+            raise ResourceError(text, code="no-cuda")
     here = [each for each in everywhere if each["machine"] == own["machine"]]
     communicator.is_one_machine = len(here) == communicator.size
     beside = [each for each in here if {*each["cores"]} & {*own["cores"]}]
@@ -647,10 +645,8 @@ class TrainingRanks:
             return
         missing = [str(rank) for rank in self.ranks if not store.has(f"{meeting}/{rank}")]
         others = f"rank{'s' * (len(missing) > 1)} {', '.join(missing)}" if missing else "another rank"
-        raise ResourceError(
-            f"rank {self.rank} came to {name}, but {others} did not within {timeout:g} s; {hint}",
-            code="ranks-missing",
-        )
+        text = f"rank {self.rank} came to {name}, but {others} did not within {timeout:g} s; {hint}"
+        raise ResourceError(text, code="ranks-missing")
 
     def broadcast_from_rank0(self, name: str, compute: Callable[[], _Value], *, timeout: float) -> _Value:
         """The result of `compute` on the first of the ranks, on all of them; the others wait."""
@@ -666,10 +662,10 @@ class TrainingRanks:
                 raise
             return value
         if not store.wait(answer, seconds=timeout):
-            raise ResourceError(
-                f"rank {self.rank} waited for {name} on rank {first}, which was not done within {timeout:g} s",
-                code="ranks-missing",
+            text = (
+                f"rank {self.rank} waited for {name} on rank {first}, which was not done within {timeout:g} s"
             )
+            raise ResourceError(text, code="ranks-missing")
         found = store.get(answer)
         if "failed" in found:
             raise ResourceError(f"{name} failed on rank {first}: {found['failed']}", code="rank-failed")

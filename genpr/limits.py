@@ -74,11 +74,8 @@ def read_bytes(file: IO[bytes], most: int, *, name: str, what: str, code: str) -
             total += len(piece)
     if total > most:
         found = f"{size:,}" if size > most else f"more than {most:,}"
-        raise DataError(
-            f"{name} has {found} bytes, and {what} may have {most:,}; check that it is the right file, or divide it",
-            code=code,
-            path=name,
-        )
+        text = f"{name} has {found} bytes, and {what} may have {most:,}; check that it is the right file, or divide it"
+        raise DataError(text, code=code, path=name)
     return b"".join(pieces)
 
 

@@ -41,9 +41,8 @@ def parse_size(size: str | int) -> int:
     """Bytes, of a number of them or of text such as "8GiB", "8G" or "500 MB"."""
     count = parse_bytes(size, "memory size")
     if count < _LEAST:
-        raise UsageError(
-            f"a memory size of {size} is too small: at least {_LEAST >> 20} MiB", code="bad-option"
-        )
+        text = f"a memory size of {size} is too small: at least {_LEAST >> 20} MiB"
+        raise UsageError(text, code="bad-option")
     return count
 
 
@@ -51,9 +50,8 @@ def parse_bytes(size: str | int, what: str) -> int:
     """Bytes, written as for `parse_size`, down to none; `what` says in an error what was meant."""
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgt]i?)?b?", str(size).strip().lower())
     if match is None or isinstance(size, bool):
-        raise UsageError(
-            f"a {what} is a number of bytes such as 8GiB or 500MB, not {size!r}", code="bad-option"
-        )
+        text = f"a {what} is a number of bytes such as 8GiB or 500MB, not {size!r}"
+        raise UsageError(text, code="bad-option")
     return int(float(match[1]) * _UNITS[match[2] or ""])
 
 

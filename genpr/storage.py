@@ -148,32 +148,28 @@ def check_place(path: Path) -> None:
         os.lstat(path)
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise UsageError(
-                f"the name {str(path)[:_SHOWN]}... is longer than the file system takes; choose a shorter one",
-                code="bad-path",
-                path=str(path),
-            ) from error
+            text = (
+                f"the name {str(path)[:_SHOWN]}... is longer than the file system takes; choose a shorter one"
+            )
+            raise UsageError(text, code="bad-path", path=str(path)) from error
     folder = Path(os.path.realpath(path)).parent  # a link is written to where it points
     if path.is_dir():
         raise UsageError(f"{path} is a folder, and a file is needed", code="is-a-folder", path=str(path))
     if path.exists() and not path.is_file():  # a file would take the place of /dev/null, for everybody
         raise UsageError(f"{path} is a device or a pipe", code="not-a-file", path=str(path))
     if not folder.is_dir():
-        raise UsageError(
-            f"the folder {path.parent} does not exist", code="path-not-found", path=str(path.parent)
-        )
+        text = f"the folder {path.parent} does not exist"
+        raise UsageError(text, code="path-not-found", path=str(path.parent))
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(
-            f"the folder {path.parent} cannot be written to", code="unwritable", path=str(path.parent)
-        )
+        text = f"the folder {path.parent} cannot be written to"
+        raise UsageError(text, code="unwritable", path=str(path.parent))
 
 
 def check_feature_file(path: Path) -> None:
     """Refuse a path that cannot become a feature file, before anything is embedded."""
     if path.suffix.lower() != ".safetensors":
-        raise UsageError(
-            f"{path} must end in .safetensors, the only feature format genpr writes", code="output-suffix"
-        )
+        text = f"{path} must end in .safetensors, the only feature format genpr writes"
+        raise UsageError(text, code="output-suffix")
     check_place(path)
 
 
@@ -188,11 +184,8 @@ def writing(path: Path) -> Iterator[None]:
 
 def _unwritable(path: Path, error: Exception) -> ResourceError:
     reason = getattr(error, "strerror", None) or error
-    return ResourceError(
-        f"{path} cannot be written ({reason}); is the disk full, or the folder somebody else's?",
-        code="unwritable",
-        path=str(path),
-    )
+    text = f"{path} cannot be written ({reason}); is the disk full, or the folder somebody else's?"
+    return ResourceError(text, code="unwritable", path=str(path))
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
@@ -233,11 +226,8 @@ def load_tensors(
     if expected is None and not require_checksum:
         return tensors, metadata
     if expected != tensors_sha256(tensors, metadata):
-        raise DataError(
-            f"{path} does not match its own checksum; it was damaged or edited after it was written",
-            code="file-damaged",
-            path=str(path),
-        )
+        text = f"{path} does not match its own checksum; it was damaged or edited after it was written"
+        raise DataError(text, code="file-damaged", path=str(path))
     return tensors, metadata
 
 
@@ -299,11 +289,8 @@ def _opened(path: Path) -> Iterator[Any]:
             raise OSError(errno.EMFILE, reason, str(path)) from error
         if isinstance(error, RuntimeError):
             raise
-        raise DataError(
-            f"{path} is not a readable safetensors file ({error}); was it cut short or renamed?",
-            code="file-damaged",
-            path=str(path),
-        ) from error
+        text = f"{path} is not a readable safetensors file ({error}); was it cut short or renamed?"
+        raise DataError(text, code="file-damaged", path=str(path)) from error
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:

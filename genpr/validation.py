@@ -94,19 +94,18 @@ def check_rows(features: Tensor, name: str, *, k: int) -> None:
 def check_k(k: object) -> int:
     """A number of neighbors, self not counted."""
     if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
-        raise UsageError(
-            f"k must be an integer of at least 1 (the image itself is not counted), not {k!r}", code="bad-k"
-        )
+        text = f"k must be an integer of at least 1 (the image itself is not counted), not {k!r}"
+        raise UsageError(text, code="bad-k")
     return int(k)
 
 
 def check_ties(ties: object) -> None:
     """Refuse anything but "closed" and "strict"."""
     if ties not in ("closed", "strict"):
-        raise UsageError(
-            f"ties must be 'closed' (a point on the sphere is inside) or 'strict' (it is not), not {ties!r}",
-            code="bad-ties",
+        text = (
+            f"ties must be 'closed' (a point on the sphere is inside) or 'strict' (it is not), not {ties!r}"
         )
+        raise UsageError(text, code="bad-ties")
 
 
 def choose_device(features: object, device: str | torch.device) -> torch.device:
@@ -119,10 +118,10 @@ def choose_device(features: object, device: str | torch.device) -> torch.device:
 
 
 def _shape_error(name: str, came: str, cause: str) -> FeatureError:
-    return FeatureError(
-        f"{name} must be a 2-D array (n, d) of floats or integers, one row per image, but is {came}; {cause}",
-        code="feature-shape",
+    text = (
+        f"{name} must be a 2-D array (n, d) of floats or integers, one row per image, but is {came}; {cause}"
     )
+    return FeatureError(text, code="feature-shape")
 
 
 def _likely_cause(shape: tuple[int, ...]) -> str:
@@ -136,10 +135,8 @@ def _non_finite(converted: Tensor, original: Features, name: str, first: tuple[i
     value = original[first].item()
     is_overflow = bool(converted[first].isinf()) and abs(value) < float("inf")
     cause = "overflows float32, in which genpr computes" if is_overflow else "is no number to compute with"
-    return FeatureError(
-        f"{name} features must be finite, but {value} in row {first[0]}, column {first[1]} (counted from 0) {cause}",
-        code="non-finite",
-    )
+    text = f"{name} features must be finite, but {value} in row {first[0]}, column {first[1]} (counted from 0) {cause}"
+    return FeatureError(text, code="non-finite")
 
 
 def check_count(value: object, name: str, *, least: int, most: int | None = None) -> int:
@@ -147,7 +144,6 @@ def check_count(value: object, name: str, *, least: int, most: int | None = None
     is_integer = isinstance(value, Integral) and not isinstance(value, bool)
     if not is_integer or value < least or (most is not None and value > most):  # type: ignore[operator]
         upper = "" if most is None else f" and at most {most}"
-        raise UsageError(
-            f"{name} must be an integer of at least {least}{upper}, not {value!r}", code="bad-option"
-        )
+        text = f"{name} must be an integer of at least {least}{upper}, not {value!r}"
+        raise UsageError(text, code="bad-option")
     return int(value)  # type: ignore[call-overload, no-any-return]

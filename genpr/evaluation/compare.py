@@ -66,9 +66,8 @@ def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison
         DataError: They differ in more than the fakes ("not-alike"), or have no metric in common ("no-common-metric").
     """
     if len(results) < 2:
-        raise UsageError(
-            f"a comparison needs at least two results, found {len(results)}", code="too-few-results"
-        )
+        text = f"a comparison needs at least two results, found {len(results)}"
+        raise UsageError(text, code="too-few-results")
     (first_name, first), *others = results.items()
     metrics = tuple(name for name in first.metrics if all(name in result.metrics for _, result in others))
     if not metrics:
@@ -82,10 +81,8 @@ def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison
     )
     if found and not force:
         shown = some(found, longest=200, between="; ")
-        raise DataError(
-            f"these results were not made alike: {shown}. Score again alike, or compare all the same with --force",
-            code="not-alike",
-        )
+        text = f"these results were not made alike: {shown}. Score again alike, or compare all the same with --force"
+        raise DataError(text, code="not-alike")
     return Comparison(results, metrics, tuple(found))
 
 
@@ -117,11 +114,8 @@ def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> d
             return {name: result_of(each) for name, each in content["results"].items()}
         found = [result_of(each) for each in content["results"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(
-            f"{path} holds no result of `genpr score --json` of this version ({type(error).__name__}: {error})",
-            code="not-a-result",
-            path=str(path),
-        ) from error
+        message = f"{path} holds no result of `genpr score --json` of this version ({type(error).__name__}: {error})"
+        raise DataError(message, code="not-a-result", path=str(path)) from error
     return _by_name([(f"{label or path.name} ({result.protocol})", result) for result in found])
 
 
@@ -145,9 +139,8 @@ def _text_of(path: Path) -> bytes:
         with open_regular(path) as file:
             return read_bytes(file, RESULT_BYTES, name=str(path), what="results", code="not-a-result")
     except OSError as error:  # also of a name that is too long
-        raise UsageError(
-            f"{path} cannot be read ({error.strerror})", code="path-not-found", path=str(path)
-        ) from error
+        text = f"{path} cannot be read ({error.strerror})"
+        raise UsageError(text, code="path-not-found", path=str(path)) from error
 
 
 def load_all(paths: Sequence[Path]) -> dict[str, Result]:

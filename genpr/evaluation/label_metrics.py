@@ -177,10 +177,8 @@ class LabelScorer:
 
     def _fit(self, images: LabeledImages, reals: FeatureSet) -> ConditionalReals:
         if len(images.rows) < 2:
-            raise DataError(
-                f"label metrics need reals of at least two classes: {images}; else every fake is recognized as the one",
-                code="one-class",
-            )
+            text = f"label metrics need reals of at least two classes: {images}; else every fake is recognized as the one"
+            raise DataError(text, code="one-class")
         features, labels = self._with_labels(images, reals, list(images.rows))
         return ConditionalReals(features, labels, k=self._k, intervals=self._intervals, seed=self._seed)
 

@@ -114,22 +114,16 @@ def open_labels(labels: object, source: object, role: str) -> Labels:
 def _read_file(path: Path, role: str) -> ImageValues[Label]:
     shown, suffix = printable(str(path)), path.suffix.lower()
     if not is_file(path):
-        raise UsageError(
-            f"there is no file {shown!r} with labels of the {role} images; needed is {_KINDS}",
-            code="path-not-found",
-            path=str(path),
-        )
+        text = f"there is no file {shown!r} with labels of the {role} images; needed is {_KINDS}"
+        raise UsageError(text, code="path-not-found", path=str(path))
     if suffix == ".npy":
         with damage_reported(path, ".npy file", code="npy-damaged"):
             return _in_order(read_npy(path, check=partial(_check_array, origin=shown)), shown)
     if suffix == ".json":
         return _from_json(read_text(path, "labels", code="labels-damaged"), shown)
     if suffix not in {".csv", ".tsv"}:
-        raise UsageError(
-            f"{shown} is of unknown kind ({suffix or 'no suffix'}); labels are {_KINDS}",
-            code="labels-kind",
-            path=str(path),
-        )
+        text = f"{shown} is of unknown kind ({suffix or 'no suffix'}); labels are {_KINDS}"
+        raise UsageError(text, code="labels-kind", path=str(path))
     return _by_name(_table_pairs(path), shown)
 
 
@@ -271,11 +265,8 @@ def _from_json(data: bytes | str, origin: str, *, most: int = PARSED_BYTES) -> I
         raise _FORMAT.error(origin, f"it is no JSON ({printable(str(error))})") from error
     labels = record.get("labels", "") if isinstance(record, dict) else ""
     if labels is None:
-        raise DataError(
-            f'{printable(origin)} says that there are no labels ("labels": null); give them otherwise, or say folders',
-            code="no-labels",
-            path=origin,
-        )
+        text = f'{printable(origin)} says that there are no labels ("labels": null); give them otherwise, or say folders'
+        raise DataError(text, code="no-labels", path=origin)
     entries = list(labels.items()) if isinstance(labels, dict) else labels
     if not isinstance(entries, list) or not all(map(_is_entry, entries)):
         raise _FORMAT.error(origin, 'expected {"labels": [[name, class], ...]}')

@@ -255,10 +255,8 @@ def _check_options(plan: ScorePlan, metrics: Sequence[str], min_per_class: int) 
     """Refuse what cannot be scored class by class."""
     protocol = plan.protocol
     if not metrics:
-        raise UsageError(
-            f"per-class scores are of {', '.join(DEFAULT_METRICS)}, and none of them is asked for",
-            code="per-class-metrics",
-        )
+        text = f"per-class scores are of {', '.join(DEFAULT_METRICS)}, and none of them is asked for"
+        raise UsageError(text, code="per-class-metrics")
     if any((protocol.n_real, protocol.n_fake, protocol.max_real, protocol.max_fake, protocol.max_rows)):
         raise UsageError(
             f"protocol {protocol.name} fixes the number of images of whole sets, which no class can meet; use "
@@ -283,8 +281,6 @@ def check_classes(real: LabeledImages, fake: LabeledImages, policy: BadImagePoli
     for images in (real, fake):
         check_complete(images, policy)
     if len({*real.rows, *fake.rows}) == 1:
-        raise DataError(
-            f"per-class scores need at least two classes: {real}; {fake}; score without them, or {LABELS_HINT}",
-            code="one-class",
-        )
+        text = f"per-class scores need at least two classes: {real}; {fake}; score without them, or {LABELS_HINT}"
+        raise DataError(text, code="one-class")
     check_shared(real, fake)

@@ -76,10 +76,8 @@ class EvaluationProtocol:
                 code="held-out-missing",
             )
         if held_out and not needing:
-            raise UsageError(
-                f"protocol {self.name} has no metric that looks at held-out reals; use --protocol genpr",
-                code="protocol-pinned",
-            )
+            text = f"protocol {self.name} has no metric that looks at held-out reals; use --protocol genpr"
+            raise UsageError(text, code="protocol-pinned")
         names |= needing
         if foreign := names.difference(self.allowed_metrics):
             raise UsageError(
@@ -128,10 +126,8 @@ class EvaluationProtocol:
         return tuple(found)
 
     def _pinned(self, what: str, came: object, own: object) -> UsageError:
-        return UsageError(
-            f"protocol {self.name} pins {what} = {own}, but {came} is asked for; leave it out, or use --protocol genpr",
-            code="protocol-pinned",
-        )
+        text = f"protocol {self.name} pins {what} = {own}, but {came} is asked for; leave it out, or use --protocol genpr"
+        return UsageError(text, code="protocol-pinned")
 
 
 def _is_on_own_features(metric: str) -> bool:

@@ -245,11 +245,8 @@ class FittedReference:
                 continue
             dim = side[space].features.shape[1]
             if len(mean) != dim:
-                raise FeatureError(
-                    f"the mean in {path} has {len(mean)} entries, but the features of {name} have {dim}",
-                    code="statistics-shape",
-                    path=str(path),
-                )
+                text = f"the mean in {path} has {len(mean)} entries, but the features of {name} have {dim}"
+                raise FeatureError(text, code="statistics-shape", path=str(path))
             moments[name] = Gaussian.from_moments(mean, covariance)
         return moments
 

@@ -104,20 +104,16 @@ def read_text(
 ) -> str:
     """The text of a UTF-8 file of at most `most` bytes, without a byte order mark; `any_bytes` keeps others as surrogates."""
     if not is_file(path):
-        raise UsageError(
-            f"there is no file {short(str(path), 60)!r} with {what}", code="path-not-found", path=str(path)
-        )
+        text = f"there is no file {short(str(path), 60)!r} with {what}"
+        raise UsageError(text, code="path-not-found", path=str(path))
     with damage_reported(path, f"file with {what}", code=code), open_regular(path) as file:
         data = read_bytes(file, most, name=printable(str(path)), what=what, code=code)
         check_lines(data)
     try:
         return data.decode("utf-8-sig", "surrogateescape" if any_bytes else "strict")
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path} is not UTF-8 (byte {error.start + 1:,} is {data[error.start]:#04x}); save it as UTF-8",
-            code="not-text",
-            path=str(path),
-        ) from error
+        text = f"{path} is not UTF-8 (byte {error.start + 1:,} is {data[error.start]:#04x}); save it as UTF-8"
+        raise DataError(text, code="not-text", path=str(path)) from error
 
 
 def read_csv(text: str, origin: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -128,11 +124,8 @@ def read_csv(text: str, origin: str, delimiter: str) -> Iterator[tuple[int, list
         for number, row in csv_rows(text, delimiter, strict=True):
             yield number, row
     except (csv.Error, ValueError) as error:
-        raise DataError(
-            f"{printable(origin)} is no CSV ({error}, after line {number:,}); check for a missing quotation mark",
-            code="bad-csv",
-            path=origin,
-        ) from error
+        message = f"{printable(origin)} is no CSV ({error}, after line {number:,}); check for a missing quotation mark"
+        raise DataError(message, code="bad-csv", path=origin) from error
     finally:
         csv.field_size_limit(limit)
 

@@ -141,16 +141,13 @@ def wrap_extractor(extractor: object, *, name: str | None = None) -> DescribedEx
     name = name or type(extractor).__name__
     if not callable(extractor):
         kind = type(extractor).__name__
-        raise UsageError(
-            f"extractor {name!r} must be callable, images in and features out, but is a {kind}", code=_CODE
-        )
+        text = f"extractor {name!r} must be callable, images in and features out, but is a {kind}"
+        raise UsageError(text, code=_CODE)
     dim = getattr(extractor, "dim", None)
     if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
         what = "has none" if dim is None else f"is {dim!r}"
-        raise UsageError(
-            f"extractor {name!r} needs an integer attribute `dim`, its features per image; it {what}",
-            code=_CODE,
-        )
+        text = f"extractor {name!r} needs an integer attribute `dim`, its features per image; it {what}"
+        raise UsageError(text, code=_CODE)
     own_name = getattr(extractor, "name", None)
     return CustomExtractor(extractor, name=own_name if isinstance(own_name, str) else name, dim=dim)
 

@@ -321,9 +321,8 @@ def _check_complete(places: Sequence[ShardPlace], name: str) -> None:
         if place.share.rows(place.total) != range(place.start, place.end):
             raise _mismatch(name, f"shard {place.share} holds other images than it has here")
         if place.index in found:
-            raise FeatureError(
-                f"{printable(name)} has shard {place.share} twice", code="shards-twice", path=name
-            )
+            message = f"{printable(name)} has shard {place.share} twice"
+            raise FeatureError(message, code="shards-twice", path=name)
         found.add(place.index)
     count = places[0].count
     if len(found) < count:

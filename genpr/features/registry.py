@@ -69,10 +69,10 @@ class ExtractorName:
                 name = replace(name, resize=variant)
             else:
                 rules = ", ".join(RESIZE_NAMES)
-                raise UsageError(
-                    f"extractor {text!r}: {variant!r} is no further variant; known are bfloat16, {rules}",
-                    code="unknown-variant",
+                message = (
+                    f"extractor {text!r}: {variant!r} is no further variant; known are bfloat16, {rules}"
                 )
+                raise UsageError(message, code="unknown-variant")
         return name
 
     def __str__(self) -> str:

@@ -327,9 +327,8 @@ def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, 
         raise WeightsError(f"{text} ({reason})", code="weights-format", path=source) from error
     if isinstance(tensors, dict) and all(isinstance(value, torch.Tensor) for value in tensors.values()):
         return tensors
-    raise WeightsError(
-        f"{source} holds something else than named tensors", code="weights-format", path=source
-    )
+    message = f"{source} holds something else than named tensors"
+    raise WeightsError(message, code="weights-format", path=source)
 
 
 def _missing(entry: WeightsFile, reason: str) -> WeightsError:

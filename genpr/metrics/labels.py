@@ -109,9 +109,8 @@ class LabelMetrics:
     def confusion_matrix(self) -> Codes:
         """Images by expected (rows) and predicted class (columns), (classes, classes) int64; refused for sets of labels."""
         if not self.single:
-            raise UsageError(
-                "a confusion matrix needs one expected and one predicted label per image", code="not-single"
-            )
+            text = "a confusion matrix needs one expected and one predicted label per image"
+            raise UsageError(text, code="not-single")
         index = {label: number for number, label in enumerate(self.classes)}
         matrix = np.zeros((len(index), len(index)), dtype=np.int64)
         for expected, predicted, count in self.confusions:
@@ -201,9 +200,8 @@ def _cells(
     given = list(classes) if isinstance(classes, Iterable) and not isinstance(classes, str) else []
     seen = _different(*flat, given)
     if classes is not None and (not given or len(set(given)) < len(given)):
-        raise UsageError(
-            f"classes must be a list of different labels, not {classes!r:.60}", code="bad-option"
-        )
+        text = f"classes must be a list of different labels, not {classes!r:.60}"
+        raise UsageError(text, code="bad-option")
     known = given or sorted(seen)
     if not n or not known:
         raise DataError("there are no labels on either side", code="no-labels")

@@ -169,11 +169,8 @@ class KNNManifold:
         try:
             features, sq_radii, k, ties = _checked(tensors, metadata)
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"{path} is not a manifold that KNNManifold.save wrote ({error}); is it a file of plain features?",
-                code="not-a-manifold",
-                path=str(path),
-            ) from error
+            text = f"{path} is not a manifold that KNNManifold.save wrote ({error}); is it a file of plain features?"
+            raise DataError(text, code="not-a-manifold", path=str(path)) from error
         where = resolve_device(device)
         points = Placed.of(features.to(where), k)
         return cls(RealManifold(points, (Ball(k),), sq_radii.to(where)[None], ties, ENGINE))

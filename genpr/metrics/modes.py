@@ -165,9 +165,8 @@ def _checked(features: Features, name: str, k: int) -> Tensor:
 def _checked_labels(labels: Labels, side: Tensor) -> list[str | None] | None:
     found = None if labels is None else [None if label is None else str(label) for label in labels]
     if found is not None and len(found) != len(side):
-        raise UsageError(
-            f"{len(found):,} labels of {len(side):,} images: one each is needed", code="bad-labels"
-        )
+        text = f"{len(found):,} labels of {len(side):,} images: one each is needed"
+        raise UsageError(text, code="bad-labels")
     return found
 
 

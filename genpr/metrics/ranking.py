@@ -259,10 +259,8 @@ def _check_relevant(
     index = index.astype(np.int64)
     different = np.unique(np.repeat(np.arange(len(counts)), counts) * candidates + index)
     if len(counts) != n or len(different) < len(index) or not ((index >= 0) & (index < candidates)).all():
-        raise DataError(
-            f"relevant must hold for each of {n:,} queries a candidate from 0 to {candidates - 1}, or different ones",
-            code="bad-relevant",
-        )
+        text = f"relevant must hold for each of {n:,} queries a candidate from 0 to {candidates - 1}, or different ones"
+        raise DataError(text, code="bad-relevant")
     of_queries, grades = counts, np.ones(len(index))
     if relevance is not None:
         of_queries, grades = _rows(relevance, "relevance", "iuf")
@@ -318,9 +316,8 @@ def _check_scores(scores: object) -> Tensor:
         )
     if scores.max().isnan():  # of any score
         query, candidate = scores.isnan().nonzero()[0].tolist()
-        raise DataError(
-            f"the score of query {query} for candidate {candidate} is NaN (counted from 0)", code="nan-scores"
-        )
+        text = f"the score of query {query} for candidate {candidate} is NaN (counted from 0)"
+        raise DataError(text, code="nan-scores")
     return scores.detach()
 
 
@@ -353,10 +350,8 @@ def _check_ids(expected: object, retrieved: object) -> tuple[list[list[Id]], lis
     is_nested = any(isinstance(one, _COLLECTIONS) for one in both[0] or both[1])
     both = [[_as_list(ids, "ids of a query") for ids in side] if is_nested else [side] for side in both]
     if len(both[0]) != len(both[1]) or not both[0]:
-        raise UsageError(
-            f"expected and retrieved must hold one list per query, but hold {len(both[0]):,} and {len(both[1]):,}",
-            code="bad-ids",
-        )
+        text = f"expected and retrieved must hold one list per query, but hold {len(both[0]):,} and {len(both[1]):,}"
+        raise UsageError(text, code="bad-ids")
     try:
         ours = [list(dict.fromkeys(ids)) for ids in both[0]]
         ids = [set(chain(*side)) for side in (ours, both[1])]
@@ -369,10 +364,8 @@ def _check_ids(expected: object, retrieved: object) -> tuple[list[list[Id]], lis
         raise DataError(f"ids must be texts or numbers, not {wrong[0]!r:.60}", code="bad-ids")
     kinds = [{isinstance(one, str) for one in side} for side in ids]
     if all(kinds) and kinds[0].isdisjoint(kinds[1]):  # 1 and "1" are different ids
-        raise DataError(
-            "ids of one side are texts and those of the other are not, so none can match; were numbers read as text?",
-            code="bad-ids",
-        )
+        text = "ids of one side are texts and those of the other are not, so none can match; were numbers read as text?"
+        raise DataError(text, code="bad-ids")
     return ours, both[1]
 
 
@@ -388,10 +381,8 @@ def _check_grades(
         for ids, table in zip(expected, tables, strict=True)
     )
     if not fits:
-        raise DataError(
-            "relevance must hold one mapping per query, from each of its expected ids to a number",
-            code="bad-relevance",
-        )
+        text = "relevance must hold one mapping per query, from each of its expected ids to a number"
+        raise DataError(text, code="bad-relevance")
     flat = [float(table[one]) for ids, table in zip(expected, tables, strict=True) for one in ids]
     return np.array(flat, dtype=np.float64)
 

@@ -216,9 +216,8 @@ def needed_balls(ks: Mapping[str, int]) -> tuple[list[Ball], list[Ball]]:
     from genpr.validation import check_k  # imports torch
 
     if unknown := sorted(ks.keys() - NEIGHBORS.keys()):
-        raise UsageError(
-            f"unknown metrics: {some(unknown)}; known: {', '.join(BALLS)}", code="unknown-metric"
-        )
+        text = f"unknown metrics: {some(unknown)}; known: {', '.join(BALLS)}"
+        raise UsageError(text, code="unknown-metric")
     real, fake = set[Ball](), set[Ball]()
     for name, given in ks.items():
         k, metric = check_k(given), BALLS.get(name)

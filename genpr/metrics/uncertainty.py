@@ -73,9 +73,8 @@ class Interval:
 def standard_error(replicates: Tensor | NDArray[np.float64]) -> float:
     """Standard error of the metric of whole sets, from its values (B,) for their halves, complementary ones in pairs."""
     if replicates.ndim != 1 or len(replicates) < 2 or len(replicates) % 2:
-        raise UsageError(
-            f"replicates come in pairs, not in a shape {tuple(replicates.shape)}", code="bad-option"
-        )
+        text = f"replicates come in pairs, not in a shape {tuple(replicates.shape)}"
+        raise UsageError(text, code="bad-option")
     halved = (replicates[::2] - replicates[1::2]) / 2
     return math.sqrt(float((halved * halved).mean()))
 
