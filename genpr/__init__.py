@@ -11,35 +11,50 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from genpr.checkpoints.generator import load_generator
-    from genpr.checkpoints.rank import rank_checkpoints, rank_results
-    from genpr.checkpoints.sampler import CheckpointImages, Sampler
-    from genpr.checkpoints.sweep import truncation_sweep
-    from genpr.conditional.align import align
-    from genpr.conditional.entity_scores import entity_metrics, score_entities
-    from genpr.conditional.parse_answers import read_entities
-    from genpr.conditional.recognition import score_entities_in_images
-    from genpr.conditional.vocabulary import Vocabulary
-    from genpr.distributed import all_ranks
-    from genpr.errors import DataError, GenprError, ResourceError, UsageError
-    from genpr.evaluation.compare import compare, load_results
-    from genpr.evaluation.evaluator import Evaluator, score
-    from genpr.evaluation.modes import find_modes
-    from genpr.evaluation.options import LabelOptions
-    from genpr.evaluation.result import Result
-    from genpr.features.embed import embed
-    from genpr.features.extractor import FeatureExtractor
-    from genpr.features.registry import list_extractors, load_extractor
-    from genpr.metrics.curves import pr_curve
-    from genpr.metrics.fakes_only import inception_score, vendi_score
-    from genpr.metrics.frechet import frechet_distance
-    from genpr.metrics.kernel import kernel_distance
-    from genpr.metrics.labels import label_metrics
-    from genpr.metrics.manifold import KNNManifold, manifold_metrics, precision_recall
-    from genpr.metrics.probabilistic import probabilistic_precision_recall
-    from genpr.metrics.ranking import ranking_metrics, retrieval_metrics
-    from genpr.report.compare_page import compare_report, side_by_side
-    from genpr.report.score_page import evidence_report, html_report
+    from genpr.checkpoints.generator import load_generator as load_generator
+    from genpr.checkpoints.rank import rank_checkpoints as rank_checkpoints
+    from genpr.checkpoints.rank import rank_results as rank_results
+    from genpr.checkpoints.sampler import CheckpointImages as CheckpointImages
+    from genpr.checkpoints.sampler import Sampler as Sampler
+    from genpr.checkpoints.sweep import truncation_sweep as truncation_sweep
+    from genpr.conditional.align import align as align
+    from genpr.conditional.entity_scores import entity_metrics as entity_metrics
+    from genpr.conditional.entity_scores import score_entities as score_entities
+    from genpr.conditional.parse_answers import read_entities as read_entities
+    from genpr.conditional.recognition import score_entities_in_images as score_entities_in_images
+    from genpr.conditional.vocabulary import Vocabulary as Vocabulary
+    from genpr.distributed import all_ranks as all_ranks
+    from genpr.errors import DataError as DataError
+    from genpr.errors import GenprError as GenprError
+    from genpr.errors import ResourceError as ResourceError
+    from genpr.errors import UsageError as UsageError
+    from genpr.evaluation.compare import compare as compare
+    from genpr.evaluation.compare import load_results as load_results
+    from genpr.evaluation.evaluator import Evaluator as Evaluator
+    from genpr.evaluation.evaluator import score as score
+    from genpr.evaluation.modes import find_modes as find_modes
+    from genpr.evaluation.options import LabelOptions as LabelOptions
+    from genpr.evaluation.result import Result as Result
+    from genpr.features.embed import embed as embed
+    from genpr.features.extractor import FeatureExtractor as FeatureExtractor
+    from genpr.features.registry import list_extractors as list_extractors
+    from genpr.features.registry import load_extractor as load_extractor
+    from genpr.metrics.curves import pr_curve as pr_curve
+    from genpr.metrics.fakes_only import inception_score as inception_score
+    from genpr.metrics.fakes_only import vendi_score as vendi_score
+    from genpr.metrics.frechet import frechet_distance as frechet_distance
+    from genpr.metrics.kernel import kernel_distance as kernel_distance
+    from genpr.metrics.labels import label_metrics as label_metrics
+    from genpr.metrics.manifold import KNNManifold as KNNManifold
+    from genpr.metrics.manifold import manifold_metrics as manifold_metrics
+    from genpr.metrics.manifold import precision_recall as precision_recall
+    from genpr.metrics.probabilistic import probabilistic_precision_recall as probabilistic_precision_recall
+    from genpr.metrics.ranking import ranking_metrics as ranking_metrics
+    from genpr.metrics.ranking import retrieval_metrics as retrieval_metrics
+    from genpr.report.compare_page import compare_report as compare_report
+    from genpr.report.compare_page import side_by_side as side_by_side
+    from genpr.report.score_page import evidence_report as evidence_report
+    from genpr.report.score_page import html_report as html_report
 
 __version__ = "0.1.0"
 
@@ -76,53 +91,7 @@ _NAMES = {
 }
 _HOME = {name: f"genpr.{module}" for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [
-    "CheckpointImages",
-    "DataError",
-    "Evaluator",
-    "FeatureExtractor",
-    "GenprError",
-    "KNNManifold",
-    "LabelOptions",
-    "ResourceError",
-    "Result",
-    "Sampler",
-    "UsageError",
-    "Vocabulary",
-    "__version__",
-    "align",
-    "all_ranks",
-    "compare",
-    "compare_report",
-    "embed",
-    "entity_metrics",
-    "evidence_report",
-    "find_modes",
-    "frechet_distance",
-    "html_report",
-    "inception_score",
-    "kernel_distance",
-    "label_metrics",
-    "list_extractors",
-    "load_extractor",
-    "load_generator",
-    "load_results",
-    "manifold_metrics",
-    "pr_curve",
-    "precision_recall",
-    "probabilistic_precision_recall",
-    "rank_checkpoints",
-    "rank_results",
-    "ranking_metrics",
-    "read_entities",
-    "retrieval_metrics",
-    "score",
-    "score_entities",
-    "score_entities_in_images",
-    "side_by_side",
-    "truncation_sweep",
-    "vendi_score",
-]
+__all__ = sorted([*_HOME, "__version__"])
 
 
 def __getattr__(name: str) -> object:
@@ -134,4 +103,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__
