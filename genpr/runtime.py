@@ -11,6 +11,7 @@ import importlib.util
 import os
 import re
 import stat
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -294,13 +295,24 @@ def all_cores() -> Iterator[None]:
 
 @contextmanager
 def state_guard() -> Iterator[None]:
-    """Compute in plain IEEE float32, deterministically, on the CPU by default; then leave torch's state as it was found.
-
-    Autocast is off in this thread only.
-    """
+    """Compute in plain IEEE float32, deterministically, on the CPU by default; then leave torch's state as it was found."""
     import torch
 
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    on_cpu, on_gpu = (torch.autocast(device_type, enabled=False) for device_type in ("cpu", "cuda"))
+    with cpu_by_default(), torch.random.fork_rng(devices=devices), on_cpu, on_gpu, _plain_settings():
+        yield
+
+
+_settings_lock = threading.RLock()
+_restorers: list[list[ExitStack]] = []  # of the blocks that threads are in, in the order in which they came
+
+
+@contextmanager
+def _plain_settings() -> Iterator[None]:
+    """Torch's settings for plain float32, which all threads share: of overlapping blocks, the last to end restores them."""
+    import torch
+
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     families, single = _precisions()
     changes: list[tuple[object, str, object]] = [
@@ -311,7 +323,7 @@ def state_guard() -> Iterator[None]:
         (matmul, "allow_bf16_reduced_precision_reduction", False),
         *product(families, ["fp32_precision"], ["none"]),
     ]
-    with cpu_by_default(), torch.random.fork_rng(devices=devices), ExitStack() as restored:
+    with _settings_lock, ExitStack() as restored:
         for owner, name, value in changes:
             before = getattr(owner, name, None)
             if before is not None:  # some versions of torch lack it
@@ -320,9 +332,19 @@ def state_guard() -> Iterator[None]:
                 restored.callback(setattr, owner, name, before if split_k is None else (before, split_k))
                 setattr(owner, name, value)
         _make_products_plain(restored, single)
-        for device_type in ("cpu", "cuda"):
-            restored.enter_context(torch.autocast(device_type, enabled=False))
+        own = [restored.pop_all()]
+        _restorers.append(own)
+    try:
         yield
+    finally:
+        with _settings_lock:
+            at = _restorers.index(own)
+            del _restorers[at]
+            if at < len(_restorers):
+                _restorers[at] += own
+            else:
+                for each in own:
+                    each.close()
 
 
 def _make_products_plain(restored: ExitStack, single: list[Any]) -> None:

@@ -13,7 +13,7 @@ from raising import raising
 
 import genpr
 from genpr.errors import ResourceError, UsageError
-from genpr.runtime import private_folder, resolve_device
+from genpr.runtime import private_folder, resolve_device, state_guard
 
 REDUCTIONS = [
     f"cuda.matmul.allow_{name}"
@@ -113,6 +113,19 @@ def test_networks_compute_in_float32_and_settings_are_as_before(choose, user):
     before = global_state()
     choose(user)
     genpr.embed(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), Meddling())
+    assert global_state() == before
+
+
+def test_settings_stay_plain_until_the_last_of_overlapping_guards_ends(choose):
+    choose("high")
+    before = global_state()
+    choose("high")
+    guards = [state_guard() for _ in range(3)]  # as in threads
+    for guard in guards:
+        guard.__enter__()
+    for guard in (guards[1], guards[0], guards[2]):
+        assert torch.get_float32_matmul_precision() == "highest"
+        guard.__exit__(None, None, None)
     assert global_state() == before
 
 
