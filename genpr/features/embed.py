@@ -518,4 +518,5 @@ class ForwardPass:
         if len(images) < size:
             last = parts[-1][-1:]
             parts.append(last.expand(size - len(images), *last.shape[1:]))
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        joined = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return joined.contiguous()  # in one layout for filled and other batches: a convolution may round by it
