@@ -503,7 +503,8 @@ class ForwardPass:
             came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             text = f"extractor {self._extractor.name} must return {expected} numbers for this batch, but returned {came}"
             raise FeatureError(text, code="feature-shape")
-        return output[: len(images)].float()
+        # To this device from another GPU of the network, whose stream `_issue` does not wait for.
+        return output[: len(images)].to(self._device, torch.float32)
 
     def _uploaded(self, images: Sequence[Tensor], size: int, uploads: Uploads) -> Tensor:
         """The stack of prepared images on a CUDA device."""
