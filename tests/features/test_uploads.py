@@ -38,7 +38,13 @@ def test_a_buffer_is_filled_again_after_an_event_behind_the_work_on_its_images(r
             self.known = self.covers
             super().synchronize()
 
+    def wait_stream(network, copies, wait=torch.cuda.Stream.wait_stream):
+        awaited.append(copies)
+        wait(network, copies)
+
+    awaited = []
     monkeypatch.setattr(torch.cuda, "Event", Watched)
+    monkeypatch.setattr(torch.cuda.Stream, "wait_stream", wait_stream)
     uploads = Uploads(torch.device("cuda"), buffers=2, limit=300)
     batches = [[torch.from_numpy(each) for each in random_images(rng, 2 + number % 3)] for number in range(9)]
     batches[5] = [image.float() for image in batches[5]]
@@ -49,6 +55,9 @@ def test_a_buffer_is_filled_again_after_an_event_behind_the_work_on_its_images(r
         for buffer in uploads.buffers:
             if not torch.equal(buffer.pinned, filled.get(buffer, buffer.pinned)):
                 assert buffer.done.known >= held.get(buffer, -1)
+                assert buffer.done.known < max(issued, 0), "the latest work is not waited for"
+                assert awaited, "the network waits for the copy"
+                awaited.clear()
             filled[buffer] = buffer.pinned.clone()
         held[uploads.buffers[-1]] = issued = number
     assert all(0 < len(each.pinned) <= 300 for each in held)
@@ -92,14 +101,21 @@ def test_filled_and_other_batches_have_one_layout(rng):
 
 
 @pytest.mark.gpu
-def test_a_batch_takes_few_kernels_and_waits_and_one_copy_each_way(rng, gpu):
+def test_a_batch_takes_few_kernels_and_waits_and_one_copy_each_way(rng, gpu, monkeypatch):
+    class Watched(torch.cuda.Event):
+        def record(self, *stream):
+            behind[self] = gpu.copies["to host"]
+
     images = rng.integers(0, 256, (192, 20, 30, 3), dtype=np.uint8)
     extractor = resizing(EXACT[0], "cuda")
     expected = genpr.embed(images, extractor)
     if gpu is None:
         return
     gpu.reset()
+    behind = {}
+    monkeypatch.setattr(torch.cuda, "Event", Watched)
     assert torch.equal(genpr.embed(images, extractor), expected)
+    assert {1, 2, 3} <= {*behind.values()}, "features are waited for behind their copy"
     assert gpu.copies == {"to device": 3, "to host": 3}
     assert gpu.kernels < 3 * 25
     assert gpu.synchronizations.total() == 6, "for a buffer and for the features"
