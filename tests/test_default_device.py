@@ -6,8 +6,10 @@
 import pytest
 import torch
 from public_calls import IMAGES, PUBLIC
+from raising import raising
 
 import genpr
+from genpr.errors import FeatureError
 from genpr.integrations.callback import GenprCallback
 
 
@@ -44,8 +46,13 @@ def test_code_of_the_user_sees_the_default_device():
     with torch.device("meta"):
         genpr.embed(user.draw(), user)
         GenprCallback(IMAGES, lambda _model: user.draw(), extractor="pixels")(0, None)
+        with raising(FeatureError, "feature-shape"):
+            genpr.vendi_score(IMAGES)
     assert {*user.seen} == {"meta"}
     assert len(user.seen) > 6
+    user.seen.clear()
+    genpr.embed(user.draw(), user)
+    assert {*user.seen} == {"cpu"}
 
 
 def test_the_default_type_changes_no_copy(request, tmp_path):

@@ -125,7 +125,7 @@ def test_settings_stay_plain_until_the_last_of_overlapping_guards_ends(choose):
         guard.__enter__()
     for guard in (guards[1], guards[0], guards[2]):
         assert torch.get_float32_matmul_precision() == "highest"
-        guard.__exit__(None, None, None)
+        guard.__exit__(ValueError, ValueError(), None)
     assert global_state() == before
 
 
