@@ -197,6 +197,14 @@ def apart(_folder):
     return None
 
 
+def failing(_folder):
+    """One rank fails, and the other waits for it."""
+    communicator = current_communicator()
+    if communicator.rank == 1:
+        raise genpr.ResourceError("no room here", code="oom")
+    communicator.finish()
+
+
 COUNTS = "real_balls_per_fake", "fakes_per_real_ball", "fake_balls_per_real", "reals_per_fake_ball"
 
 
@@ -236,7 +244,7 @@ def sharded(_folder):
     return found
 
 
-PYTHON = {each.__name__: each for each in (scores, every_score, embedded, exchanged, sharded, apart)}
+PYTHON = {each.__name__: each for each in (scores, every_score, embedded, exchanged, sharded, apart, failing)}
 
 
 def see_gpus(uuids, rank):

@@ -110,7 +110,8 @@ def jobs(tmp_path_factory):
     jobs.add("same-gpu", kind="python", name="exchanged", size=3, gpus=["a", "b", "a"])
     for size in (1, 2, 3, 4):
         jobs.add(f"sharded-{size}", kind="python", name="sharded", size=size)
-    jobs.add("apart", kind="python", name="apart", size=2)
+    for name in ("apart", "failing"):
+        jobs.add(name, kind="python", name=name, size=2)
     files = [str(folder / "real.npy"), str(folder / "fake.npy")]
     for size in (1, 2):
         table = str(folder / f"rows-{size}.csv")
@@ -195,6 +196,10 @@ def test_sharded_metrics_without_other_ranks(rng):
 
 def test_ranks_that_are_not_at_one_point_are_told(jobs):
     assert jobs.found("apart") == ["ranks-apart", "ranks-apart"]
+
+
+def test_the_error_of_a_rank_is_raised_on_the_others(jobs):
+    assert jobs.found("failing") == [["rank-failed", "rank 1 failed: no room here"], ["oom", "no room here"]]
 
 
 def test_the_command_prints_once_what_one_process_prints(jobs):
