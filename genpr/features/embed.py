@@ -519,5 +519,5 @@ class ForwardPass:
         if len(images) < size:
             last = parts[-1][-1:]
             parts.append(last.expand(size - len(images), *last.shape[1:]))
-        joined = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return joined.contiguous()  # in one layout for filled and other batches: a convolution may round by it
+        # In one layout for filled and other batches: convolutions may round differently in another.
+        return (parts[0] if len(parts) == 1 else torch.cat(parts)).contiguous()
