@@ -306,7 +306,7 @@ def all_ranks(*, timeout: float = 7200.0, device: str | torch.device = "auto") -
 
     Args:
         timeout: Seconds that one rank waits for the others at most, who may be busy for long.
-        device: What the block computes on: "cpu" needs no GPU for a process, and sets up nothing on one.
+        device: What "auto" is in the block: "cpu" needs no GPU for a process, and sets up nothing on one.
 
     Yields:
         The communicator; `is_rank_zero` is true in one of the processes.
@@ -444,7 +444,8 @@ def _share_of_the_machine(communicator: Communicator, on_gpu: bool) -> Iterator[
     here = [each for each in everywhere if each["machine"] == own["machine"]]
     communicator.is_one_machine = len(here) == communicator.size
     beside = [each for each in here if {*each["cores"]} & {*own["cores"]}]
-    with shared_machine(cores=len(beside), memory=len(here)), torch_threads(usable_cores()):
+    shares = {"cores": len(beside), "memory": len(here), "gpus": int(on_gpu)}
+    with shared_machine(**shares), torch_threads(usable_cores()):
         yield
 
 

@@ -42,7 +42,8 @@ _OUT_OF_MEMORY = (
 _MALLOPT = (-8, 1), (-3, 8 * 2**20), (-1, 32 * 2**20)
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
-sharers = {"cores": 1, "memory": 1}  # processes that share this machine with this one and know of each other
+# Processes that share this machine with this one and know of each other, and whether "auto" may be a GPU for these.
+sharers = {"cores": 1, "memory": 1, "gpus": 1}
 
 
 def resolve_device(device: str | torch.device = "auto") -> torch.device:
@@ -51,7 +52,8 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     import torch
 
     if device == "auto":
-        return usable_device(torch.device("cuda")) if torch.cuda.is_available() else torch.device("cpu")
+        has_gpu = sharers["gpus"] and torch.cuda.is_available()
+        return usable_device(torch.device("cuda")) if has_gpu else torch.device("cpu")
     resolved = torch.device(device)
     if resolved.type not in {"cpu", "cuda"}:
         raise UsageError(f"device {device!r} is not supported; use auto, cpu or cuda", code="unknown-device")
@@ -153,10 +155,10 @@ def usable_cores() -> int:
 
 
 @contextmanager
-def shared_machine(*, cores: int, memory: int) -> Iterator[None]:
-    """Plan with one part of the cores and of the memory of this machine, so many processes share them, for a while."""
+def shared_machine(**by: int) -> Iterator[None]:
+    """Change `sharers` for a while."""
     before = dict(sharers)
-    sharers.update(cores=cores, memory=memory)
+    sharers.update(by)
     try:
         yield
     finally:
@@ -289,7 +291,7 @@ def is_own_file(path: Path) -> bool:
 @contextmanager
 def all_cores() -> Iterator[None]:
     """Take every core that this process may run on for a while, also those that are the part of others."""
-    with shared_machine(cores=1, memory=sharers["memory"]), torch_threads(usable_cores()):
+    with shared_machine(cores=1), torch_threads(usable_cores()):
         yield
 
 

@@ -205,6 +205,11 @@ def failing(_folder):
     communicator.finish()
 
 
+def chosen(_folder):
+    """Where a score would be computed."""
+    return str(runtime.resolve_device())
+
+
 COUNTS = "real_balls_per_fake", "fakes_per_real_ball", "fake_balls_per_real", "reals_per_fake_ball"
 
 
@@ -244,7 +249,10 @@ def sharded(_folder):
     return found
 
 
-PYTHON = {each.__name__: each for each in (scores, every_score, embedded, exchanged, sharded, apart, failing)}
+PYTHON = {
+    each.__name__: each
+    for each in (scores, every_score, embedded, exchanged, sharded, apart, failing, chosen)
+}
 
 
 def see_gpus(uuids, rank):
@@ -292,7 +300,7 @@ def run(job, rank):
         main()
     torch.distributed.is_nccl_available = lambda: False
     try:
-        with genpr.all_ranks() as communicator:
+        with genpr.all_ranks(device=job.get("device", "auto")) as communicator:
             assert communicator.size == job["size"]
             found = PYTHON[job["name"]](folder)
     except genpr.ResourceError as error:

@@ -108,6 +108,7 @@ def jobs(tmp_path_factory):
     # Each process sees one GPU, of which none can be used.
     jobs.add("exchanged", kind="python", name="exchanged", size=3, gpus=["a", "b", "c"])
     jobs.add("same-gpu", kind="python", name="exchanged", size=3, gpus=["a", "b", "a"])
+    jobs.add("on-cpu", kind="python", name="chosen", size=2, gpus=["a", "a"], device="cpu")
     for size in (1, 2, 3, 4):
         jobs.add(f"sharded-{size}", kind="python", name="sharded", size=size)
     for name in ("apart", "failing"):
@@ -173,6 +174,7 @@ def test_two_ranks_with_one_gpu_are_named(jobs):
     for code, message in jobs.found("same-gpu"):
         assert code == "no-cuda"
         assert "ranks 0 and 2 see the same GPU" in message
+    assert jobs.found("on-cpu") == ["cpu", "cpu"]
 
 
 def test_rows_divided_among_ranks_are_counted_as_those_of_one(jobs):
