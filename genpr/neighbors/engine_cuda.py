@@ -108,7 +108,8 @@ class CodedSearch:
     def above(self, lowest: Tensor, columns: CodedView, *bands: Tensor) -> tuple[Tensor, ...]:
         """Every pair whose key may be at least `lowest`, (b, r) float64 for b `bands` of columns: as `ViewSearch.above`."""
         chunk = torch.cat(bands)
-        thresholds = _rounded_down(lowest.view(len(bands), -1) + self._floors)[:, :, None]
+        # Rounded either way, none passes a float32 value that was not below it.
+        thresholds = (lowest.view(len(bands), -1) + self._floors).float()[:, :, None]
         values = self._tiles.of_codes(self._left, columns.at(chunk)).sub_(columns.half_floors[chunk])
         if len(bands) == 1:
             is_above = values >= thresholds[0]
@@ -131,11 +132,6 @@ class CodedSearch:
         upper = (values.double() - (self._floors + self._slack)[:, None]) * -2
         lower = (upper - 2 * (columns.slack[near] + self._slack[:, None])).nan_to_num_(nan=-torch.inf)
         return near, lower, upper
-
-
-def _rounded_down(values: Tensor) -> Tensor:
-    rounded = values.float()
-    return rounded.where(rounded <= values, rounded.nextafter(torch.full_like(rounded, -torch.inf)))
 
 
 def products_of_codes(left: Tensor, right: Tensor) -> Tensor:

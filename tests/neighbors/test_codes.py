@@ -60,6 +60,8 @@ def _hard() -> dict[str, np.ndarray]:
     normal = rng.normal(size=(90, 30))
     far = normal.copy()
     far[:4] *= 1e6
+    vanishing = 2.0**100 * np.eye(30).repeat(3, axis=0)
+    vanishing[:30] = 2.0**-53 * rng.integers(0, 2, (30, 30))  # zero on the scale of the others
     beyond = normal.copy()
     beyond[:30] = 60_000 * np.sign(
         normal[:30]
@@ -68,6 +70,7 @@ def _hard() -> dict[str, np.ndarray]:
         "far rows": far,
         "beyond float16": beyond,
         "tiny": 1e-20 * normal,
+        "vanishing": vanishing,
         "huge": 1e15 * normal,
         "off center": 5 + 0.05 * normal,
         "near copies": rng.normal(size=(3, 30)).repeat(30, axis=0) + 1e-6 * normal,
@@ -122,6 +125,15 @@ def test_all_pairs_above_a_threshold_are_found(case, kind):
     assert torch.equal(found, keys[i, columns[j]])
     i, j, _, _ = search.above(thresholds[:1], points.view, every)
     assert torch.equal(torch.stack([i, j]), (keys >= thresholds[0][:, None]).nonzero().T)
+
+
+@codes
+@pytest.mark.parametrize("case", ["far rows", "tiny", "huge"])
+def test_codes_that_are_not_kept_are_computed_again(case, kind):
+    (points,) = place(HARD[case], kind=kind)
+    rows = torch.arange(len(points)).flip(0)
+    again = replace(points.view, codes=points.view.codes[:0])
+    assert torch.equal(again.at(rows), points.view.at(rows))
 
 
 def _counted(x: Placed, y: Placed, k: int, engine: Engine) -> list[Tensor]:

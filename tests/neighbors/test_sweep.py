@@ -7,6 +7,7 @@ import torch
 from placements import ENGINES, SEARCH_KINDS, combinations, place, sq_distances
 from torch import Tensor
 
+from genpr.distributed import Communicator
 from genpr.neighbors.engine import Engine, Tiles, Workers
 from genpr.neighbors.index import Placed
 from genpr.neighbors.search import Pairs, blocks_of, sweep_between, sweep_within
@@ -65,6 +66,24 @@ def test_pairs_within_are_all_found_once(case, kind, engine, rng):
     sq_reach = _mixed_reaches(true, rng)
     found = _collected(_pairs_within(points, sq_reach, ENGINES[engine]), len(points), len(points), true)
     _assert_within(found, true, sq_reach)
+
+
+@kinds
+def test_ranks_find_all_pairs_together(kind, rng):
+    torch.set_num_threads(1)  # as on a GPU, where what some tiles leave waits for the next
+    x, y = place(*feature_cases.make("off_center"), kind=kind)
+    true, between = _true("off_center", "within"), _true("off_center", "between")
+    sq_reach, communicator, found = _mixed_reaches(true, rng), Communicator(), ([], [])
+    reaches = _mixed_reaches(between, rng), _mixed_reaches(between.T, rng)
+    for communicator.rank in range(3):
+        communicator.size = 3
+        with Workers(CPU, communicator) as workers:
+            workers.from_rank0 = lambda parts: parts
+            found[0].extend(sweep_within(x, sq_reach, TILES[0], workers, lambda pairs: pairs))
+            found[1].extend(sweep_between(x, y, *reaches, TILES[0], workers, lambda pairs: pairs))
+    _assert_within(_collected(found[0], len(x), len(x), true), true, sq_reach)
+    is_found = _collected(found[1], len(x), len(y), between)
+    assert is_found[between <= torch.maximum(reaches[0][:, None], reaches[1])].all()
 
 
 @pytest.mark.parametrize(("case", "kind", "engine"), combinations(2))
