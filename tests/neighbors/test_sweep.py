@@ -8,6 +8,7 @@ from placements import ENGINES, SEARCH_KINDS, combinations, place, sq_distances
 from torch import Tensor
 
 from genpr.distributed import Communicator
+from genpr.neighbors.distance import in_steps
 from genpr.neighbors.engine import Engine, Tiles, Workers
 from genpr.neighbors.index import Placed
 from genpr.neighbors.search import Pairs, blocks_of, sweep_between, sweep_within
@@ -225,26 +226,45 @@ class _LittleMemory:
     def tiles(self, width: int, device: torch.device) -> Tiles:
         return self
 
-    def non_negative(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if len(right) > self.most:
+    def check(self, count: int) -> None:
+        if count > self.most:
             self.refused += 1
             raise torch.cuda.OutOfMemoryError
+
+    def non_negative(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        self.check(len(right))
         return self._tiles.non_negative(left, right)
 
+    def of_codes(self, left: Tensor, right: Tensor) -> Tensor:
+        self.check(len(right))
+        return self._tiles.of_codes(left, right)
 
+    def sq_gap(self, points: Placed, rows: Tensor, others: Placed, columns: Tensor) -> Tensor:
+        self.check(len(rows))
+        return points.view.gap(rows, others.view, columns) / points.frame.scale**2
+
+
+@pytest.mark.parametrize("kind", ["all coordinates", "float16 codes"])
 @pytest.mark.parametrize("most", [1, 3, 20])
-def test_tiles_that_do_not_fit_into_memory_are_halved(most, rng):
-    (points,) = place(_clusters(rng, n=130))
-    sq_reach = torch.full((130,), 60.0).double()
-    little, plenty = _LittleMemory(most), _LittleMemory(1000)
-    found = [Pairs.joined(_pairs_within(points, sq_reach, engine)) for engine in (little, plenty)]
-    assert little.refused > 0
-    assert plenty.refused == 0
-    some, every = (pairs.part((pairs.i * 130 + pairs.j).argsort()) for pairs in found)
-    assert len(some) > 500
-    assert torch.equal(some.i, every.i)
-    assert torch.equal(some.j, every.j)
-    torch.testing.assert_close(some.sq_lower, every.sq_lower, rtol=1e-4, atol=1e-2)
+def test_what_does_not_fit_into_memory_is_halved(kind, most, rng, monkeypatch, sized):
+    sized(most=33)
+    (points,) = place(_clusters(rng, n=130), kind=kind)
+    sq_reach, found = torch.linspace(20, 90, 130).double(), []
+    for engine in (_LittleMemory(most), _LittleMemory(1000)):
+        monkeypatch.setattr(Placed, "sq_gap", lambda *args, engine=engine: engine.sq_gap(*args))
+        pairs = Pairs.joined(_pairs_within(points, sq_reach.clone(), engine))
+        found.append(pairs.part((pairs.i * 130 + pairs.j).argsort()))
+        assert (engine.refused > 0) == (most == engine.most)
+    assert len(found[0]) > 500
+    assert torch.equal(found[0].i, found[1].i)
+    assert torch.equal(found[0].j, found[1].j)
+    torch.testing.assert_close(found[0].sq_lower, found[1].sq_lower, rtol=1e-4, atol=1e-2)
+
+
+def test_steps_that_do_not_fit_into_memory_are_made_again():
+    tiles, done = _LittleMemory(3), []
+    in_steps(lambda part: (tiles.check(part.stop - part.start), done.extend(range(20)[part])), 20, 16, CPU)
+    assert done == list(range(20))
 
 
 def test_memory_too_small_for_a_row_is_an_error(rng):
