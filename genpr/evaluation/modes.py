@@ -159,12 +159,9 @@ def _embedded(
     chosen = ScoreOptions(extractor=options.extractor, metrics=[precision.name, coverage.name], k=options.k)
     plan = ScorePlan.of("genpr", opened_real, chosen)
     sides = []
-    for opened, role, least in (
-        (opened_real, "real", plan.needs["real"].least),
-        (opened_fake, "fake", plan.needs["fake"].least),
-    ):
+    for opened, role in ((opened_real, "real"), (opened_fake, "fake")):
         side = SourceFeatures(opened, role, embedder, declared=[plan.own])
-        side.require([plan.own], minimum=least)
+        side.require([plan.own], minimum=plan.needs[role].least)
         sides.append(side[plan.own])
     check_same_weights(*sides)
     pairs = zip(labels, (opened_real, opened_fake), sides, strict=True)

@@ -258,11 +258,8 @@ class FittedReference:
             unmet.append(f"features of unknown origin where {protocol.name} needs {protocol.extractor}")
         for name, value in metrics.items():
             metric = METRICS.get(name)
-            if (
-                isinstance(metric, DistributionMetric)
-                and metric.samples_subsets
-                and value.variant is not None
-            ):
+            samples_subsets = isinstance(metric, DistributionMetric) and metric.samples_subsets
+            if samples_subsets and value.variant is not None:
                 unmet.append(f"{name} on {value.variant} where {protocol.name} needs 1,000")
         return tuple(unmet)
 

@@ -214,9 +214,8 @@ def _shared_copy(entry: WeightsFile) -> Path:
         return home / "hub" / "checkpoints" / entry.name
     repo_id, revision, filename = entry.hub_address
     home = expanded(os.environ.get("HF_HOME") or user_cache() / "huggingface")
-    folder = (
-        expanded(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{repo_id.replace('/', '--')}"
-    )
+    hub = expanded(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    folder = hub / f"models--{repo_id.replace('/', '--')}"
     try:
         commit = (folder / "refs" / revision).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
@@ -299,10 +298,8 @@ def opener() -> OpenerDirector:
 
 def _check_hash(entry: WeightsFile, digest: str, size: int, source: str, hint: str) -> None:
     if not digest.startswith(entry.sha256 or "") or entry.size not in {None, size}:
-        text = (
-            f"{source} is not {entry.name}: expected {entry.identity}, got {digest} ({size:,} bytes); {hint}"
-        )
-        raise WeightsError(text, code="weights-hash", path=source)
+        came = f"expected {entry.identity}, got {digest} ({size:,} bytes); {hint}"
+        raise WeightsError(f"{source} is not {entry.name}: {came}", code="weights-hash", path=source)
 
 
 def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, Tensor]:

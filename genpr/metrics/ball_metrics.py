@@ -184,10 +184,7 @@ def _smaller_in_halves(a: HalfSampling, b: HalfSampling) -> HalfSampling:
 def _clipped_density_counts(k: int, ties: Ties) -> tuple[Asked, ...]:
     ball = Ball(k, clipped=True)
     # Without the row itself, open balls that reached to it contain it as closed ones do.
-    return (
-        _count("real", ball, "others", ties, k),
-        _count("real", ball, "others", "closed", k, "own"),
-    )
+    return _count("real", ball, "others", ties, k), _count("real", ball, "others", "closed", k, "own")
 
 
 def _unclipped_density(_k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
@@ -389,10 +386,7 @@ def _find_probabilistic(real: RealManifold, fake: CountedFakes, options: Pairwis
     from genpr.metrics.probabilistic import probabilistic_of
 
     found = probabilistic_of(real.points.features, fake.points.features, k=options.k, advance=options.advance)
-    return {
-        "p_precision": MetricValue(found.precision, options.k),
-        "p_recall": MetricValue(found.recall, options.k),
-    }
+    return {f"p_{name}": MetricValue(value, options.k) for name, value in found._asdict().items()}
 
 
 _PROBABILISTIC = PairwiseSearch(
@@ -445,14 +439,12 @@ def _find_witnessed(real: RealManifold, fake: CountedFakes, options: PairwiseOpt
     from genpr.metrics.witnessed import cut_and_uncut
 
     found, _ = cut_and_uncut(real.points.features, fake.points.features, options.seed, options.advance)
-    values = {f"witnessed_{name}": value for name, value in found._asdict().items()}
-    n = {name: len(fake.points if name == "witnessed_fidelity" else real.points) for name in values}
-    return {
-        name: None
-        if math.isnan(value)
-        else MetricValue(value, options.k, null=1.0, null_source="leave-one-out", n_counted=n[name])
-        for name, value in values.items()
-    }
+    values: Found = {}
+    for name, value in found._asdict().items():
+        n = len((fake if name == "fidelity" else real).points)
+        known = MetricValue(value, options.k, null=1.0, null_source="leave-one-out", n_counted=n)
+        values[f"witnessed_{name}"] = None if math.isnan(value) else known
+    return values
 
 
 def _find_witnessed_halves(
@@ -525,11 +517,8 @@ def _find_authenticity(real: RealManifold, fake: CountedFakes, options: Pairwise
     share = authentic(index[:, 0], sq[:, 0], real.sq_radii_of(Ball(1))).double().mean()
     assert real.lists is not None
     of_reals = (real.lists.sq[:, 0] > real.lists.apart_from_rows()).double().mean()
-    return {
-        "authenticity": MetricValue(
-            float(share), options.k, null=float(of_reals), null_source="leave-one-out"
-        )
-    }
+    value = MetricValue(float(share), options.k, null=float(of_reals), null_source="leave-one-out")
+    return {"authenticity": value}
 
 
 realism = PairwiseMetric(

@@ -132,11 +132,9 @@ def modes_of(
     mixed = _Mixed.of(*sides, most=most, seed=seed)
     is_real = mixed.is_real
     n, m = int(is_real.sum()), int((~is_real).sum())
-    count = (
-        max(2, min(_MOST_CLUSTERS, round(math.sqrt(smaller / _PER_CLUSTER))))
-        if clusters is None
-        else check_count(clusters, "clusters", least=2, most=smaller // 2)
-    )
+    count = max(2, min(_MOST_CLUSTERS, round(math.sqrt(smaller / _PER_CLUSTER))))
+    if clusters is not None:
+        count = check_count(clusters, "clusters", least=2, most=smaller // 2)
     length = max(list_length(n, m, k) for k in ks)
     near = JointNeighbors.of(mixed.features, length, device=where, progress=progress)
     cells = _cells(mixed.features, count, seed)
@@ -163,8 +161,10 @@ def _checked(features: Features, name: str, k: int) -> Tensor:
 
 
 def _checked_labels(labels: Labels, side: Tensor) -> list[str | None] | None:
-    found = None if labels is None else [None if label is None else str(label) for label in labels]
-    if found is not None and len(found) != len(side):
+    if labels is None:
+        return None
+    found = [None if label is None else str(label) for label in labels]
+    if len(found) != len(side):
         text = f"{len(found):,} labels of {len(side):,} images: one each is needed"
         raise UsageError(text, code="bad-labels")
     return found
