@@ -36,14 +36,9 @@ CHECKSUM = "genpr.sha256"
 _PART_BYTES = 2**24
 _KEPT_NAME = 200  # bytes of a name that a temporary one keeps, of the usual 255
 _SHOWN = 100
-_KINDS = {
-    f"torch.{name}": kind
-    for name, kind in zip(
-        ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"),
-        ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL"),
-        strict=True,
-    )
-}
+_KINDS = {"torch.float64": "F64", "torch.float32": "F32", "torch.float16": "F16", "torch.bfloat16": "BF16"}
+_KINDS |= {"torch.int64": "I64", "torch.int32": "I32", "torch.int16": "I16", "torch.int8": "I8"}
+_KINDS |= {"torch.uint8": "U8", "torch.bool": "BOOL"}
 _unfinished: set[Path] = set()
 
 
@@ -148,9 +143,7 @@ def check_place(path: Path) -> None:
         os.lstat(path)
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            text = (
-                f"the name {str(path)[:_SHOWN]}... is longer than the file system takes; choose a shorter one"
-            )
+            text = f"the name {str(path)[:_SHOWN]}... is too long for the file system; choose a shorter one"
             raise UsageError(text, code="bad-path", path=str(path)) from error
     folder = Path(os.path.realpath(path)).parent  # a link is written to where it points
     if path.is_dir():
