@@ -437,9 +437,7 @@ def _share_of_the_machine(communicator: Communicator, on_gpu: bool) -> Iterator[
     for rank, each in enumerate(everywhere):
         first = owners.setdefault((each["machine"], each["gpu"]), rank)
         if each["gpu"] is not None and first != rank:
-            text = (
-                f"ranks {first} and {rank} see the same GPU of {each['machine']} ({each['gpu']}); {_ONE_EACH}"
-            )
+            text = f"ranks {first} and {rank} see one GPU of {each['machine']} ({each['gpu']}); {_ONE_EACH}"
             raise ResourceError(text, code="no-cuda")
     here = [each for each in everywhere if each["machine"] == own["machine"]]
     communicator.is_one_machine = len(here) == communicator.size
@@ -663,9 +661,7 @@ class TrainingRanks:
                 raise
             return value
         if not store.wait(answer, seconds=timeout):
-            text = (
-                f"rank {self.rank} waited for {name} on rank {first}, which was not done within {timeout:g} s"
-            )
+            text = f"rank {self.rank} waited for {name} on rank {first}, not done within {timeout:g} s"
             raise ResourceError(text, code="ranks-missing")
         found = store.get(answer)
         if "failed" in found:

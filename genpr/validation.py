@@ -102,9 +102,7 @@ def check_k(k: object) -> int:
 def check_ties(ties: object) -> None:
     """Refuse anything but "closed" and "strict"."""
     if ties not in ("closed", "strict"):
-        text = (
-            f"ties must be 'closed' (a point on the sphere is inside) or 'strict' (it is not), not {ties!r}"
-        )
+        text = f"ties must be 'closed' (points on the sphere are inside) or 'strict' (outside), not {ties!r}"
         raise UsageError(text, code="bad-ties")
 
 

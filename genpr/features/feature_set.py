@@ -117,9 +117,8 @@ class FeatureSet:
     def split(self, parts: Sequence[ExtractorInfo]) -> list[FeatureSet]:
         """One set per layer, where the rows hold several layers side by side."""
         columns = torch.split(self.features, [part.dim for part in parts], dim=1)
-        return [
-            replace(self, features=layer, extractor=part) for layer, part in zip(columns, parts, strict=True)
-        ]
+        pairs = zip(columns, parts, strict=True)
+        return [replace(self, features=layer, extractor=part) for layer, part in pairs]
 
 
 def save_features(path: Path, features: FeatureSet) -> None:
@@ -179,9 +178,7 @@ def _parse(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], path: Pat
     try:
         return _set_of(tensors, metadata, str(path))
     except (UsageError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        text = (
-            f"{path} does not hold what genpr writes into its feature files ({type(error).__name__}: {error})"
-        )
+        text = f"{path} does not hold what genpr writes into such files ({type(error).__name__}: {error})"
         raise FeatureError(text, code="file-damaged", path=str(path)) from error
 
 
