@@ -193,7 +193,11 @@ class FittedMetrics:
                 self._distribution_spaces[name] = space
         if self._distribution_spaces and current_communicator().is_rank_zero:
             with _whole_machine(), single_process():
-                self._fit_distributions()
+                for name, space in self._distribution_spaces.items():
+                    metric = METRICS[name]
+                    if isinstance(metric, DistributionMetric) and metric.uses_reals:
+                        reals = given.get(name, real[space].features)
+                        self._distributions[name] = metric.fit(reals, self._options)
         self._distribution_seconds = time.perf_counter() - started
         started = time.perf_counter()
         self._neighbors = None
@@ -242,14 +246,6 @@ class FittedMetrics:
         )
         self._report(1, 1)
         return rows
-
-    def _fit_distributions(self) -> None:
-        """Fit every distribution metric, to the reals."""
-        for name, space in self._distribution_spaces.items():
-            metric = METRICS[name]
-            if isinstance(metric, DistributionMetric) and metric.uses_reals:
-                reals = self._given.get(name, self._real[space].features)
-                self._distributions[name] = metric.fit(reals, self._options)
 
     def _distribution_values(self, fake: SourceFeatures, given: Moments) -> Values:
         """The metrics without neighbors: the first rank computes them for all."""

@@ -99,14 +99,11 @@ class ScorePlan:
                 least_real = max(least_real, METRICS[name].least)
                 compared[space] = None
         every = tuple(dict.fromkeys(self.spaces.values()))
-        needed = tuple(compared) or every  # reals are known by some features in any case
-        recipe = self.protocol
+        recipe, of_reals = self.protocol, every
+        if compared and not self.control:  # reals are known by some features in any case
+            of_reals = tuple(compared)
         return {
-            "real": SourceNeeds(
-                spaces=every if self.control else needed,
-                least=least_real,
-                most=recipe.n_real or recipe.max_real,
-            ),
+            "real": SourceNeeds(spaces=of_reals, least=least_real, most=recipe.n_real or recipe.max_real),
             "fake": SourceNeeds(spaces=every, least=least_fake, most=recipe.n_fake or recipe.max_fake),
         }
 

@@ -133,7 +133,10 @@ class NeighborMetrics:
                     values[name] = value
             of_halves |= how.find(self.reals, counted, options) if how else {}
             if self._intervals and search.halves and not how:
-                lacks |= dict.fromkeys(self._metrics_of(search), "images")
+                of_search = (
+                    name for name in self._ks if name in PAIRWISE and PAIRWISE[name].search is search
+                )
+                lacks |= dict.fromkeys(of_search, "images")
         for name, found in of_halves.items():
             value = values.get(name)
             if value is not None and found.isfinite().all():
@@ -169,9 +172,6 @@ class NeighborMetrics:
             own = Neighborhood.of(part, [Ball(k)], ties=reals.ties, engine=reals.engine)
             self._smaller_nulls[m, k] = covered_share(own.in_degrees[0].cpu().numpy())
         return self._smaller_nulls[m, k]
-
-    def _metrics_of(self, search: PairwiseSearch) -> list[str]:
-        return [name for name in self._ks if name in PAIRWISE and PAIRWISE[name].search is search]
 
     def _halves(self, search: PairwiseSearch, m: int) -> PairwiseHalves | None:
         """How to search in halves, if intervals are requested and there are enough images."""
