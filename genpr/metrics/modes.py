@@ -460,6 +460,8 @@ class RealKinds:
 
         So few fakes must be a chance below one in a million.
         """
+        from scipy.special import bdtr
+
         m = len(fake if fake_rows is None else fake_rows)
         label, _ = nearest_centers(fake, self.center, self.centers, rows=fake_rows)
         found = []
@@ -468,14 +470,6 @@ class RealKinds:
             *(each.tolist() for each in (self.shares, counts, self.rows)), strict=True
         ):
             is_starved = ours >= _LEAST_SHARE and theirs / m <= _STARVED * ours
-            if is_starved and _chance_of_at_most(theirs, m, ours) < _BY_CHANCE:
+            if is_starved and bdtr(theirs, m, ours) < _BY_CHANCE:  # that a binomial number is no larger
                 found.append(MissingKind(ours, theirs / m, row))
         return tuple(sorted(found, key=lambda kind: -kind.real_share))
-
-
-def _chance_of_at_most(count: int, total: int, share: float) -> float:
-    """Of a binomial number, that it is no larger."""
-    from scipy.special import bdtr
-
-    chance = float(bdtr(count, total, share))
-    return chance if math.isfinite(chance) else 1.0
