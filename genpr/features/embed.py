@@ -278,10 +278,9 @@ def _store(batch: Sequence[_Row], features: Tensor, embedded: EmbeddedImages, ca
         raise FeatureError(text, code="non-finite", path=first)
     embedded.features[list(rows)] = features
     if cache is not None:
-        known = map(
-            CachedImage, features, (image.flags for image in images), (image.size for image in images)
-        )
-        cache.add([image.identity for image in images], list(known))
+        pairs = zip(features, images, strict=True)
+        known = [CachedImage(row, image.flags, image.size) for row, image in pairs]
+        cache.add([image.identity for image in images], known)
 
 
 @dataclass

@@ -258,10 +258,8 @@ def list_extractors() -> tuple[ExtractorSummary, ...]:
         )
     families = {"timm:MODEL": "pooled features", "open_clip:MODEL:PRETRAINED": "image embedding"}
     for name, layer in families.items():
-        summary = ExtractorSummary(
-            name, None, None, None, None, None, comparable=True, layer=f"{layer}, its own resize"
-        )
-        listed.append(summary)
+        unknown = (None,) * 5
+        listed.append(ExtractorSummary(name, *unknown, comparable=True, layer=f"{layer}, its own resize"))
     return tuple(listed)
 
 

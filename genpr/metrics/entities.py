@@ -196,9 +196,8 @@ def _count(
     number: dict[str, int] = {}
     n_forbidden = [0] * len(expected)
     for i, (required, seen) in enumerate(zip(map(frozenset, expected), found, strict=True)):
-        if impossible := (required & forbidden[i]) or (
-            frozenset() if vocabulary is None else required - closed
-        ):
+        beyond = frozenset[str]() if vocabulary is None else required - closed
+        if impossible := (required & forbidden[i]) or beyond:
             what = "must not be in it, or is not in the vocabulary, which is closed; add it, or its alias"
             name = short(min(impossible), 60)
             raise DataError(f"{name!r} is expected in image {i:,} and {what}", code="bad-expectation")

@@ -193,10 +193,8 @@ def _cells(
             code="label-count",
         )
     are_sets = [_holds_sets(side) for side in sides]
-    flat = [
-        list(chain.from_iterable(side)) if is_set else side
-        for side, is_set in zip(sides, are_sets, strict=True)
-    ]
+    pairs = zip(sides, are_sets, strict=True)
+    flat = [list(chain.from_iterable(side)) if is_set else side for side, is_set in pairs]
     given = list(classes) if isinstance(classes, Iterable) and not isinstance(classes, str) else []
     seen = _different(*flat, given)
     if classes is not None and (not given or len(set(given)) < len(given)):
@@ -268,11 +266,8 @@ class Ratios(NamedTuple):
 
 def ratios(right: NDArray[Any], expected: NDArray[Any], predicted: NDArray[Any]) -> Ratios:
     """Of numbers of images, or weights of them, in arrays of one shape."""
-    return Ratios(
-        _over(right, predicted),
-        _over(right, expected),
-        _over(2 * right, expected + predicted),
-    )
+    f = _over(2 * right, expected + predicted)
+    return Ratios(_over(right, predicted), _over(right, expected), f)
 
 
 def mean_of_defined(values: Floats, weights: Floats | None = None) -> Floats:
