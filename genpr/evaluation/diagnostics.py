@@ -191,12 +191,10 @@ def diagnose(
     if is_plausible and (of_reals := kinds()) is not None:
         fake_rows = None if distinct is None else torch.tensor(distinct)
         if missing := of_reals.missing(fakes.features, fake_rows=fake_rows):
-            kinds_shown = ", ".join(reals.name_of(kind.row) for kind in missing[:_SHOWN])
-            of_reals_share = f"{sum(kind.real_share for kind in missing):.1%}"
-            of_fakes_share = f"{sum(kind.fake_share for kind in missing):.1%}"
-            notices.append(
-                notice("missing-kinds", real=of_reals_share, fake=of_fakes_share, shown=kinds_shown)
-            )
+            facts = {"shown": ", ".join(reals.name_of(kind.row) for kind in missing[:_SHOWN])}
+            facts["real"] = f"{sum(kind.real_share for kind in missing):.1%}"
+            facts["fake"] = f"{sum(kind.fake_share for kind in missing):.1%}"
+            notices.append(notice("missing-kinds", **facts))
     return notices
 
 

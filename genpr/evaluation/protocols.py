@@ -91,9 +91,7 @@ class EvaluationProtocol:
         """Choose k for each of `metrics` that counts neighbors; a given `k` overrides the recipe's where that is free."""
         k = None if k is None else check_k(k)
         ks, is_used = {}, False
-        for name in metrics:
-            if name not in NEIGHBORS:
-                continue
+        for name in filter(NEIGHBORS.__contains__, metrics):
             if NEIGHBORS[name].k_is_fixed:
                 ks[name] = NEIGHBORS[name].k
                 continue

@@ -156,12 +156,10 @@ def read_table(
         rows = _json_table(text, origin, form, records)
     else:
         rows = _json_lines_table(text, origin, form)
-    is_empty = True
-    for row in rows:
-        is_empty = False
-        yield row
-    if is_empty:
+    first = next(rows, None)
+    if first is None:
         raise form.error(origin, "it holds no entries")
+    yield from chain([first], rows)
 
 
 def _csv_table(text: str, origin: str, delimiter: str, form: TableFormat) -> Iterator[TableRow]:

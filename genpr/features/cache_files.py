@@ -91,9 +91,8 @@ def choose_files(
     folders: Sequence[CacheFolder], *, max_size: int | None = None, used_before: float | None = None
 ) -> list[CacheFile]:
     """The longest unused files, until `max_size` bytes are left, and those not used since a time."""
-    files = sorted(
-        (file for folder in folders for file in folder.files), key=lambda file: (file.used, file.path)
-    )
+    every = [file for folder in folders for file in folder.files]
+    files = sorted(every, key=lambda file: (file.used, file.path))
     left, chosen = sum(file.size for file in files), []
     for file in files:
         is_old = used_before is not None and file.used < used_before

@@ -41,8 +41,6 @@ COVERING = 4
 _CLIPPED = Ball(BALL_K, clipped=True)
 HALVES = 20
 """Halves of both sets that an interval rests on: each is scored as a whole set is, which takes time."""
-LEAST = 2 * (BALL_K + 1)
-"""Images that a set needs for its halves to have 20 neighbors each."""
 _TOO_HIGH = 0.02  # share of the reals whose dimension counts as too high
 _REAL_STREAM, _FAKE_STREAM = 0, 1
 
