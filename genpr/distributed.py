@@ -435,9 +435,10 @@ def _share_of_the_machine(communicator: Communicator, on_gpu: bool) -> Iterator[
     everywhere = communicator.all_gather_object(own)
     owners: dict[tuple[str, str], int] = {}
     for rank, each in enumerate(everywhere):
-        first = owners.setdefault((each["machine"], each["gpu"]), rank)
-        if each["gpu"] is not None and first != rank:
-            text = f"ranks {first} and {rank} see one GPU of {each['machine']} ({each['gpu']}); {_ONE_EACH}"
+        machine, gpu = each["machine"], each["gpu"]
+        first = owners.setdefault((machine, gpu), rank)
+        if gpu is not None and first != rank:
+            text = f"ranks {first} and {rank} see the same GPU of {machine} ({gpu}); {_ONE_EACH}"
             raise ResourceError(text, code="no-cuda")
     here = [each for each in everywhere if each["machine"] == own["machine"]]
     communicator.is_one_machine = len(here) == communicator.size
