@@ -170,5 +170,6 @@ def check_pair(features: FeatureSet, encoder: TextEncoder, vectors: Tensor, text
         is_zero = torch.cat([~rows[start : start + _ROWS].any(dim=1) for start in blocks])
         if is_zero.any():
             first = short(name_of(int(is_zero.int().argmax())))
-            text = f"{int(is_zero.sum()):,} of {len(rows):,} embeddings are zeros; the first is of {first!r}"
+            count = f"{int(is_zero.sum()):,} of {len(rows):,}"
+            text = f"{count} embeddings are all zeros; the first is of {first!r}"
             raise FeatureError(text, code="zero-features", path=features.source)
