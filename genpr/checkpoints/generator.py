@@ -23,7 +23,7 @@ import inspect
 import math
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -39,7 +39,7 @@ from genpr.checkpoints.options import SamplerOptions
 from genpr.errors import DataError, GenprError, ResourceError, UsageError
 from genpr.features.custom import evaluation_mode, networks_of, weights_sha256
 from genpr.features.user_code import load_object, signature_of, takes_device
-from genpr.images.arrays import ImageRange, levels_of
+from genpr.images.arrays import levels_of
 from genpr.runtime import expanded, is_out_of_memory, resolve_device, state_guard, users_device
 from genpr.storage import sha256_of_file
 from genpr.validation import check_count, entry_point
@@ -358,7 +358,7 @@ def generator_errors(
 
 
 def to_uint8(
-    output: object, *, expected: int, image_range: ImageRange | None, who: str
+    output: object, *, expected: int, image_range: Sequence[float] | None, who: str
 ) -> tuple[Tensor, float]:
     """Images of a generator as uint8 (n, 3, h, w) on the CPU, and the share of values outside of the declared range.
 

@@ -198,12 +198,11 @@ class GeneratedImages(CountedBatches):
         draw, clamped = None, 0.0
         for batch, start in enumerate(range(0, sampler.n, step)):
             who = f"generator {self.name!r}, batch {batch},"
-            z = sampler.latents[start : start + step]
+            part = slice(start, start + step)
+            z = sampler.latents[part]
             if sampler.rule is not None:
                 z = RULES[sampler.rule](z, float(self.setting))
-            labels = (
-                None if sampler.labels is None else sampler.labels[start : start + step].to(sampler.device)
-            )
+            labels = None if sampler.labels is None else sampler.labels[part].to(sampler.device)
             # Modes and random states are restored after every batch, for the code that iterates.
             with inference_context(sampler.generator, sampler.device):
                 with generator_errors(who, checkpoint):
@@ -213,9 +212,7 @@ class GeneratedImages(CountedBatches):
                     seed_noise(chosen.seed, batch)
                     # A copy, since a generator may work in place.
                     output = draw(z.to(sampler.device, copy=True), labels, start)
-                images, share = to_uint8(
-                    output, expected=len(z), image_range=checked_range(chosen.image_range), who=who
-                )
+                images, share = to_uint8(output, expected=len(z), image_range=chosen.image_range, who=who)
             clamped += share * len(images)
             yield images
         self.clamped = clamped / sampler.n

@@ -20,14 +20,7 @@ from genpr.errors import DataError, UsageError
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, check_json, parse_json, read_bytes
 from genpr.metrics.f_beta import f1_of
 from genpr.metrics.registry import check_value
-from genpr.storage import (
-    exclusive_lock,
-    from_dict,
-    open_regular,
-    remove_temporaries,
-    replace_file,
-    writing,
-)
+from genpr.storage import exclusive_lock, from_dict, open_regular, remove_temporaries, replace_file, writing
 
 if TYPE_CHECKING:
     from genpr.evaluation.result import Result

@@ -30,14 +30,7 @@ from genpr.features.options import takes_options
 from genpr.images.datasets import CountedBatches
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.f_beta import F_SCORE_METRICS
-from genpr.storage import (
-    check_place,
-    exclusive_lock,
-    open_regular,
-    remove_temporaries,
-    replace_file,
-    writing,
-)
+from genpr.storage import check_place, exclusive_lock, open_regular, remove_temporaries, replace_file, writing
 
 SCHEMA, _POINT_SCHEMA = "genpr.sweep/1", "genpr.sweep-point/3"
 

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from genpr.conditional.parse_answers import Answer, Unreadable, is_none, read_entities
-from genpr.conditional.records import columns, read_records, values_by_id
 from genpr.conditional.shared import conditional_result, metric_value, text_side
 from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary, load_vocabulary
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation import result as results
 from genpr.evaluation.result import Result, SideSummary
-from genpr.evaluation.tables import ImageValues, TableFormat, TableRow
+from genpr.evaluation.tables import ImageValues, TableFormat, TableRow, read_records, spellings, values_by_id
 from genpr.features.extractor import ExtractorInfo
 from genpr.metrics.entities import EntityMetrics, entity_set_metrics
 from genpr.notices import Notice, notice
@@ -26,7 +25,7 @@ _IDS = "id imageid image filename file path name key index 编号 图片 图像 
 _EXPECTED = TableFormat(
     what="expected entities",
     code="bad-records",
-    fields=columns(
+    fields=spellings(
         id=_IDS,
         expected="expected expectedentities entities entity required include included objects labels 实体 期望实体",
         excluded="exclude excluded excludedentities forbidden absent 排除",
@@ -39,7 +38,7 @@ _EXPECTED = TableFormat(
 _FOUND = replace(
     _EXPECTED,
     what="answers",
-    fields=columns(
+    fields=spellings(
         id=_IDS,
         found="found foundentities detected detectedentities present entities 实体",
         answer="answer response output raw content text message result 回答 结果",

@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from genpr.conditional.records import columns, read_records
 from genpr.errors import short
-from genpr.evaluation.tables import ImageValues, TableFormat, TableRow, is_folder, read_text
+from genpr.evaluation.tables import (
+    ImageValues,
+    TableFormat,
+    TableRow,
+    is_folder,
+    read_records,
+    read_text,
+    spellings,
+)
 from genpr.images.folder import walk_files
 from genpr.images.item import plain_path, stem_of
 from genpr.limits import SMALL_TEXT_BYTES, TEXT_BYTES
@@ -19,7 +26,7 @@ MAX_CHARACTERS = 2**16  # of one prompt; a longer text is another kind of file
 _FORMAT = TableFormat(
     what="prompts",
     code="prompts-damaged",
-    fields=columns(
+    fields=spellings(
         id="filename 图片 文件名 file name image path imagepath imagename filepath",
         prompt="prompt caption text prompts captions texts 提示词 描述",
     ),

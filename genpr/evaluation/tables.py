@@ -17,7 +17,7 @@ from genpr.images.item import file_of, plain_path, stem_of
 from genpr.limits import TEXT_BYTES, check_json, check_lines, csv_rows, parse_json, read_bytes
 from genpr.storage import open_regular
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
+_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 _LONGEST_CELL = 2**20
 _SKIPPED = re.compile(r"[\s_-]+")
 
@@ -90,6 +90,11 @@ class TableFormat:
             by_form.setdefault(_SKIPPED.sub("", str(name).casefold()), name)
         known = {field: [each for each in forms if each in by_form] for field, forms in self.fields.items()}
         return {field: by_form[forms[0]] for field, forms in known.items() if forms}
+
+
+def spellings(**names: str) -> dict[str, tuple[str, ...]]:
+    """The names that the column of each field may have."""
+    return {field: tuple(forms.split()) for field, forms in names.items()}
 
 
 class TableRow(NamedTuple):
@@ -223,6 +228,30 @@ def _json_row(value: object, where: str, origin: str, form: TableFormat) -> Tabl
     return TableRow(where, {field: value[key] for field, key in form.fields_in(value).items()})
 
 
+def read_records(
+    source: object,
+    form: TableFormat,
+    objects: Callable[[Any], list[Any] | None] | None = None,
+    hint: str = "",
+) -> tuple[list[TableRow], str]:
+    """Rows of a file, of a mapping of id -> value, or of values in order, and what to call their source."""
+    origin = f"<{form.what}>"
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        if (not path.suffix or path.suffix.lower() in _SUFFIXES) and not is_folder(path):
+            return list(read_table(path, form, objects)), str(source)
+    elif isinstance(source, Mapping):
+        values = [(f"[{key!r}]", {"id": str(key), form.field_of(each): each}) for key, each in source.items()]
+        return [TableRow(*each) for each in values], origin
+    elif isinstance(source, Iterable) and not isinstance(source, bytes) and getattr(source, "ndim", 1) == 1:
+        return [TableRow(f"[{i}]", {form.field_of(each): each}) for i, each in enumerate(source)], origin
+    given = source if isinstance(source, str | os.PathLike) else type(source).__name__
+    needed = (
+        "a .csv, .tsv, .jsonl or .json file with a record per image, a dictionary by id, or a list in order"
+    )
+    raise UsageError(f"{given} cannot be read as {form.what}; needed is {needed}{hint}", code="records-kind")
+
+
 def names_like(names: Sequence[str], known: Iterable[str]) -> list[str]:
     """The names of images in the form in which a table knows most of them; the first of equally good forms.
 
@@ -297,3 +326,9 @@ class ImageValues(Generic[T]):
                 code=f"{self.noun}s-unused",
                 path=self.origin,
             )
+
+
+def values_by_id(ids: Sequence[str] | None, values: Sequence[T], origin: str, noun: str) -> ImageValues[T]:
+    """Values of images by their ids, or in order where there are none."""
+    by_name = None if ids is None else dict(zip(map(plain_path, ids), values, strict=True))
+    return ImageValues(values if by_name is None else by_name, origin, noun)

@@ -22,12 +22,7 @@ from genpr.report.detail_tables import detail_tables
 from genpr.report.interpretation import interpret
 from genpr.report.page import Figure, Gallery, Role, load_images, open_pictures, render_page
 from genpr.report.plots import has_plane, plane
-from genpr.report.score_tables import (
-    THRESHOLDS,
-    features_of,
-    metric_texts,
-    remarks_of,
-)
+from genpr.report.score_tables import THRESHOLDS, features_of, metric_texts, remarks_of
 from genpr.report.text import capital, shown
 
 if TYPE_CHECKING:
