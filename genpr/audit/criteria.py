@@ -49,10 +49,6 @@ class Curve:
         distance = np.abs(self.x - x)
         return int(np.argmax(distance <= distance.min() * (1 + 1e-9)))
 
-    def quantile(self, q: float) -> int:
-        """The point nearest to quantile `q` of the grid, the lower of two."""
-        return self.near(float(np.quantile(self.x, q)))
-
 
 @dataclass(frozen=True, slots=True)
 class Margin:
@@ -103,7 +99,8 @@ def low_high(curve: Curve) -> Margin:
 
 def high_low_mid(curve: Curve, q: float) -> Margin:
     """`high_low`, and a part of the fall has happened at quantile `q` of the grid."""
-    return all_of(high_low(curve), _falls(curve, 0, curve.quantile(q), _HALF_FALL))
+    point = curve.near(float(np.quantile(curve.x, q)))
+    return all_of(high_low(curve), _falls(curve, 0, point, _HALF_FALL))
 
 
 def flat(curve: Curve, first: int = 0) -> Margin:
@@ -175,10 +172,6 @@ class Demand:
     def name(self) -> str:
         """Both parts."""
         return f"{self.check} / {self.desideratum}"
-
-    def ways(self, kind: Kind) -> Ways:
-        """How a metric of this kind may pass."""
-        return self.fidelity if kind == "fidelity" else self.diversity
 
 
 def _true(criterion: Criterion) -> Ways:

@@ -326,11 +326,6 @@ class Cell:
     published: Mark | None
 
     @property
-    def passes(self) -> bool:
-        """Whether the demand is met."""
-        return self.mark != "F"
-
-    @property
     def differs(self) -> bool:
         """Whether something else was published."""
         return self.published is not None and self.published != self.mark
@@ -386,7 +381,7 @@ class Matrix:
 
     def passes(self, metric: str) -> int:
         """How many demands a metric meets."""
-        return sum(cell.passes for cell in self.of(metric))
+        return sum(cell.mark != "F" for cell in self.of(metric))
 
 
 def judge(results: Results, kinds: Mapping[str, Kind]) -> Matrix:
@@ -405,9 +400,8 @@ def _cell(results: Results, demand: Demand, row: int, metric: str, kind: Kind) -
     known = [curve for curve in curves if curve is not None]
     if len(known) < len(curves):
         return None
-    margins = {
-        mark: all_of(*(criterion(curve) for curve in known)) for mark, criterion in demand.ways(kind).items()
-    }
+    ways = demand.fidelity if kind == "fidelity" else demand.diversity
+    margins = {mark: all_of(*map(criterion, known)) for mark, criterion in ways.items()}
     best = max(margins, key=lambda mark: margins[mark].value)
     published = published_mark(metric, row)
     if margins[best].holds:

@@ -26,7 +26,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -151,16 +151,12 @@ Route = Callable[[Setting], Draw]
 """Begins a pass over all samples at a setting."""
 
 
-def _callable_route(generator: Callable[..., object], axis: str | None) -> Route:
+def _begin_callable(generator: Callable[..., object], axis: str | None, setting: Setting) -> Draw:
     """A callable, given the axis by name; `axis` is None where the latents carry the setting."""
-
-    def begin(setting: Setting) -> Draw:
-        keywords: dict[str, object] = {} if axis is None else {axis: setting}
-        return lambda latents, labels, _start: generator(
-            latents, **keywords, **({} if labels is None else {"labels": labels})
-        )
-
-    return begin
+    keywords: dict[str, object] = {} if axis is None else {axis: setting}
+    return lambda latents, labels, _start: generator(
+        latents, **keywords, **({} if labels is None else {"labels": labels})
+    )
 
 
 @dataclass
@@ -276,7 +272,7 @@ def find_route(
         given = ", ".join(["latents", *(f"{name}=" for name in keywords)])
         text = f"{who} cannot be called with {given} ({error}); its parameters are {signature}"
         raise UsageError(text, code=_CODE) from error
-    return _callable_route(generator, axis if rule is None else None), rule
+    return partial(_begin_callable, generator, axis if rule is None else None), rule
 
 
 def check_generator(generator: object, who: str) -> None:

@@ -86,7 +86,21 @@ class Ranking:
     @property
     def summary(self) -> str:
         """The outcome in a sentence or two."""
-        return _summary(self.by, self.entries)
+        by, entries = self.by, self.entries
+        first = [each.name for each in entries if each.rank == 1]
+        where = "on the Pareto front of precision and recall" if by == PARETO else f"first by {by}"
+        ahead = f"{listed(first)} {'are' if len(first) > 1 else 'is'} {where}"
+        if len(first) == len(entries):
+            return f"{ahead}; there is no other."
+        if entries[0].is_contender is None:
+            return f"{ahead}; no confidence bounds are available, so the difference may be chance."
+        tied = [each.name for each in entries if each.is_contender and each.name not in first]
+        count = sum(each.is_contender is not None for each in entries)
+        if not tied:
+            return f"{ahead}, and the others are worse by simultaneous 95 % bounds over all {count}."
+        truth = "the true front is" if by == PARETO else f"the true best of these {count} is"
+        verb = "are" if len(tied) > 1 else "is"
+        return f"{ahead}, but {listed(tied)} {verb} statistically tied with the best: with 95 % confidence, {truth} among those marked *."
 
     def __getitem__(self, name: str) -> RankEntry:
         """The entry of the checkpoint `name`."""
@@ -324,21 +338,3 @@ def listed(names: Sequence[str]) -> str:
     if len(names) > _MOST_NAMES + 1:
         return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
-def _summary(by: str, entries: Sequence[RankEntry]) -> str:
-    """The outcome in a sentence or two."""
-    first = [each.name for each in entries if each.rank == 1]
-    where = "on the Pareto front of precision and recall" if by == PARETO else f"first by {by}"
-    ahead = f"{listed(first)} {'are' if len(first) > 1 else 'is'} {where}"
-    if len(first) == len(entries):
-        return f"{ahead}; there is no other."
-    if entries[0].is_contender is None:
-        return f"{ahead}; no confidence bounds are available, so the difference may be chance."
-    tied = [each.name for each in entries if each.is_contender and each.name not in first]
-    count = sum(each.is_contender is not None for each in entries)
-    if not tied:
-        return f"{ahead}, and the others are worse by simultaneous 95 % bounds over all {count}."
-    truth = "the true front is" if by == PARETO else f"the true best of these {count} is"
-    verb = "are" if len(tied) > 1 else "is"
-    return f"{ahead}, but {listed(tied)} {verb} statistically tied with the best: with 95 % confidence, {truth} among those marked *."

@@ -63,19 +63,15 @@ class ScoreLog:
         with ExitStack() as lock:
             lock.enter_context(exclusive_lock(folder / _LOCK, busy=busy))
             self._text, self.records = self._read()
-            self._begin()
+            best = self.paths[1]
+            if not self.records and best.exists():
+                text = f"{best} is of no score in {path} and would be replaced; remove it, or use another folder (--out)"
+                raise UsageError(text, code="foreign-file", path=str(best))
+            with writing(folder):  # what a kill left is cleared away
+                remove_temporaries(folder, "|".join(re.escape(each.name) for each in self.paths))
+                remove_temporaries(folder / RESULTS, r".+\.json")
+            self._write_best()
             self._lock = lock.pop_all()
-
-    def _begin(self) -> None:
-        """Clear away what a kill left."""
-        folder, best = self.path.parent, self.path.with_name(BEST)
-        if not self.records and best.exists():
-            text = f"{best} is of no score in {self.path} and would be replaced; remove it, or use another folder (--out)"
-            raise UsageError(text, code="foreign-file", path=str(best))
-        with writing(folder):
-            remove_temporaries(folder, "|".join(re.escape(each.name) for each in self.paths))
-            remove_temporaries(folder / RESULTS, r".+\.json")
-        self._write_best()
 
     def __enter__(self) -> Self:
         return self
@@ -141,7 +137,7 @@ class ScoreLog:
 
     def _write_best(self) -> None:
         """Bring `best.json` up to date with the lines."""
-        best, path = self.best, self.path.with_name(BEST)
+        best, path = self.best, self.paths[1]
         with writing(path):
             if best is None:
                 path.unlink(missing_ok=True)  # chosen by another metric

@@ -72,7 +72,9 @@ def compare_report(
     text = json.dumps({**record, "differences": comparison.differences}, allow_nan=False)
     names = short_names(list(comparison.results))
     named = replace(comparison, results=dict(zip(names, results, strict=True)))
-    ranking, notices = _ranking(named, by), list(notices_of(named.results).items())
+    is_ranked = not comparison.differences and set(number_of(by).needs) <= set(comparison.metrics)
+    ranking = rank_results(named.results, by=by) if is_ranked else None
+    notices = list(notices_of(named.results).items())
     return render_page(
         "compare.html",
         galleries,
@@ -98,13 +100,6 @@ def compare_report(
         provenance=[(name, provenance_of(result)) for name, result in named.results.items()],
         record=base64.b64encode(text.encode()).decode(),
     )
-
-
-def _ranking(comparison: Comparison, by: str) -> Ranking | None:
-    """None where that number is not known of all, or they were not scored alike."""
-    if comparison.differences or not set(number_of(by).needs) <= set(comparison.metrics):
-        return None
-    return rank_results(comparison.results, by=by)
 
 
 def references_of(comparison: Comparison) -> list[tuple[str, list[str]]]:

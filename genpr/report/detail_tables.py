@@ -145,15 +145,10 @@ def _label_tables(found: LabelSummary, most: int, few: int) -> list[DetailTable]
     ]
     heads = ("class, worst first", "images", "others", "precision", "recall", "F1", *["perfect"] * has_null)
     confusions = tuple((each.asked, each.recognized, f"{each.n:,}") for each in found.confusions[:few])
+    more, confused = tuple(and_more(len(found.confusions) - few)), ("requested", "recognized", "images")
     return [
         DetailTable("Classes, worst first", heads, tuple(rows), tuple(lines)),
-        DetailTable(
-            "Most frequent confusions",
-            ("requested", "recognized", "images"),
-            confusions,
-            tuple(and_more(len(found.confusions) - len(confusions))),
-            (0, 1),
-        ),
+        DetailTable("Most frequent confusions", confused, confusions, more, (0, 1)),
     ]
 
 
