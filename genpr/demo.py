@@ -68,8 +68,8 @@ class ShapesGenerator:
         # Float64 throughout, so that no rounding shows in a picture when it is drawn in other company.
         truncated = latents.double() * psi
         shares = self.kind_shares(truncated)
-        starts = range(0, max(1, len(truncated)), _BLOCK)
-        return torch.cat([self._draw(truncated[s : s + _BLOCK], shares[s : s + _BLOCK]) for s in starts])
+        blocks = zip(torch.split(truncated, _BLOCK), torch.split(shares, _BLOCK), strict=True)
+        return torch.cat([self._draw(*block) for block in blocks])
 
     def kind_shares(self, latents: Tensor) -> Tensor:
         """How much each of `KINDS` takes part in the shapes, (n, 5), rows summing to one."""
@@ -219,13 +219,10 @@ def build_demo(*, n: int = 800, seed: int = 0) -> tuple[DemoSet, ...]:
 
 def _shuffle_tiles(images: Tensor, *, seed: int) -> Tensor:
     """Cut each of (n, 3, h, w) images into tiles and put them back in random places."""
-    n, channels, size, _ = images.shape
-    across = size // _TILE
-    tiles = images.reshape(n, channels, across, _TILE, across, _TILE).permute(0, 2, 4, 1, 3, 5)
-    tiles = tiles.reshape(n, across * across, channels, _TILE, _TILE)
-    order = torch.rand(n, across * across, generator=torch.Generator().manual_seed(seed)).argsort(1)
-    tiles = tiles[torch.arange(n)[:, None], order].reshape(n, across, across, channels, _TILE, _TILE)
-    return tiles.permute(0, 3, 1, 4, 2, 5).reshape(images.shape)
+    tiles = F.unfold(images.float(), _TILE, stride=_TILE)
+    order = torch.rand(len(tiles), tiles.shape[2], generator=torch.Generator().manual_seed(seed)).argsort(1)
+    shuffled = tiles.gather(2, order[:, None].expand_as(tiles))
+    return F.fold(shuffled, images.shape[2:], _TILE, stride=_TILE).to(torch.uint8)
 
 
 def _blur(images: Tensor) -> Tensor:

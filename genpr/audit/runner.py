@@ -183,7 +183,7 @@ def run_audit(
     number.
     """
     run = Run(grid, REPEATS[grid] if repeats is None else repeats, seed)
-    _check(run, families, checks or (), jobs)
+    _check(families, checks or ())
     if path is not None and path.exists() and not resume:
         text = f"{path} holds results already; continue with --resume, or choose another --out"
         raise UsageError(text, code="results-exist", path=str(path))
@@ -210,17 +210,12 @@ def run_audit(
     return results
 
 
-def _check(run: Run, families: Sequence[Family], checks: Sequence[str], jobs: int) -> None:
+def _check(families: Sequence[Family], checks: Sequence[str]) -> None:
     if unknown := sorted(set(checks) - set(CHECKS)):
         raise UsageError(f"unknown checks: {some(unknown)}; known: {', '.join(CHECKS)}", code="unknown-check")
     names = [name for family in families for name in family.kinds]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"two metrics are called {doubled[0]!r}; rename one", code="doubled-metric")
-    if run.repeats < 1 or jobs < 1 or run.seed < 0:
-        raise UsageError(
-            f"repeats and jobs must be at least 1 and seed at least 0, not {run.repeats}, {jobs}, {run.seed}",
-            code="bad-option",
-        )
 
 
 _Work = tuple[Case, tuple[Family, ...]]

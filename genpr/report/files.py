@@ -76,20 +76,17 @@ def write_ranks(path: Path, ranks: Sequence[ImageRank], copies: Copies | None = 
 
     `winner` is the best prompt of another image; `copies` adds the nearest training image of each.
     """
-    columns = ["row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score"]
+    columns, rows = ["row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score"], []
     columns += ["nearest_train", "train_similarity"] * (copies is not None)
-    _write_table(path, columns, _rank_rows(ranks, copies))
-    return len(ranks)
-
-
-def _rank_rows(ranks: Sequence[ImageRank], copies: Copies | None) -> Iterator[list[object]]:
     for each in ranks:
         row = [each.row, cell_of(each.image), cell_of(each.prompt), each.rank, each.pool, each.score]
         row += [cell_of(each.winner), each.winner_score]
         if copies is not None:
             nearest, similarity = copies.found.nearest[each.row], copies.found.similarity[each.row]
             row += [cell_of(copies.names[nearest]), float(similarity)]
-        yield row
+        rows.append(row)
+    _write_table(path, columns, rows)
+    return len(ranks)
 
 
 def _write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
