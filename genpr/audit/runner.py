@@ -285,11 +285,8 @@ def load(path: Path, run: Run) -> Results:
     except GenprError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(
-            f"{path}, line {number}: this is no result of an audit ({type(error).__name__}: {error})",
-            code="file-damaged",
-            path=str(path),
-        ) from error
+        text = f"{path}, line {number}: this is no result of an audit ({type(error).__name__}: {error})"
+        raise DataError(text, code="file-damaged", path=str(path)) from error
     return results
 
 

@@ -31,10 +31,8 @@ def parse_numbers(text: str) -> list[float]:
     except (ValueError, ZeroDivisionError, OverflowError):
         numbers = []
     if not numbers:
-        raise UsageError(
-            f"{text!r}: needed numbers, such as 0.5,0.7,1, or first:last:step, such as 0.2:1:0.1",
-            code="bad-option",
-        )
+        message = f"{text!r}: needed numbers, such as 0.5,0.7,1, or first:last:step, such as 0.2:1:0.1"
+        raise UsageError(message, code="bad-option")
     return numbers
 
 

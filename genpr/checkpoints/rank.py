@@ -312,9 +312,8 @@ def by_name(paths: Sequence[str | os.PathLike[str]]) -> dict[str, str]:
     """Paths by what a ranking calls them: their file names where these tell them apart."""
     are_paths = isinstance(paths, Sequence) and all(isinstance(each, str | os.PathLike) for each in paths)
     if isinstance(paths, str) or not are_paths:
-        raise UsageError(
-            "checkpoints are a mapping of names to images, or several paths", code="bad-checkpoints"
-        )
+        text = "checkpoints are a mapping of names to images, or several paths"
+        raise UsageError(text, code="bad-checkpoints")
     names = short_labels([Path(each).absolute() for each in paths]) if paths else []
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"the checkpoint {twice[0]} is given twice", code="bad-checkpoints")

@@ -263,9 +263,8 @@ class CheckpointImages(CountedBatches):
         checked_range(chosen.image_range)
         if setting is None and (chosen.rule is not None or chosen.axis != SamplerOptions.axis):
             what = f"rule {chosen.rule!r}" if chosen.rule is not None else f"axis {chosen.axis!r}"
-            raise UsageError(
-                f"the {what} needs a setting, such as psi = 0.7, and found none", code="bad-setting"
-            )
+            text = f"the {what} needs a setting, such as psi = 0.7, and found none"
+            raise UsageError(text, code="bad-setting")
         if setting is not None and chosen.rule is not None:
             check_psi(chosen.rule, setting)
         self.spec, self.checkpoint, self.n, self.setting = spec, checkpoint, n, setting

@@ -174,11 +174,8 @@ class Watcher:
         try:
             names = [entry.name for entry in os.scandir(self._folder) if not entry.name.startswith(".")]
         except OSError as error:
-            raise ResourceError(
-                f"the watched folder {self._folder} cannot be listed ({error.strerror}); was it removed?",
-                code="unreadable",
-                path=str(self._folder),
-            ) from error
+            text = f"the watched folder {self._folder} cannot be listed ({error.strerror}); was it removed?"
+            raise ResourceError(text, code="unreadable", path=str(self._folder)) from error
         new = [self._folder / name for name in sorted(names, key=natural_order) if name not in self._scored]
         paths = [path for path in new if os.path.realpath(path) not in self._ignored]
         return [pending for path in paths if (pending := self._pending(path)) is not None]

@@ -46,9 +46,8 @@ def command(files: tuple[Path, ...], *, force: bool, output: PageOutput, samples
     results = load_all(files)
     comparison = compare(results, force=force)
     if samples and len(samples) != len(results):
-        raise click.UsageError(
-            f"--samples is given once per result, in their order: {len(results)} times, not {len(samples)}"
-        )
+        text = f"--samples is given once per result, in their order: {len(results)} times, not {len(samples)}"
+        raise click.UsageError(text)
     output.write_comparison(results, dict(zip(results, samples, strict=False)))
     output.show([], _as_json(comparison) if output.as_json else side_by_side_table(comparison))
 

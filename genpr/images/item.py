@@ -146,9 +146,8 @@ def is_image_name(name: str) -> bool:
 def check_encoded_size(name: str, size: int) -> None:
     """Refuse a file or member that is too large to be held in memory ("image-too-large")."""
     if size > MAX_ENCODED_BYTES:
-        raise ImageError(
-            f"{name}: {size:,} bytes, more than {MAX_ENCODED_BYTES:,}", code="image-too-large", path=name
-        )
+        text = f"{name}: {size:,} bytes, more than {MAX_ENCODED_BYTES:,}"
+        raise ImageError(text, code="image-too-large", path=name)
 
 
 def unreadable(name: str, reason: object) -> ImageError:

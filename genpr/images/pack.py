@@ -123,9 +123,8 @@ def _decoded(
         while waiting:
             yield waiting.popleft().result()
     except OSError as error:  # of reading, so that it differs from those of writing
-        raise DataError(
-            f"{source.name} cannot be read ({error})", code="unreadable", path=source.name
-        ) from error
+        text = f"{source.name} cannot be read ({error})"
+        raise DataError(text, code="unreadable", path=source.name) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

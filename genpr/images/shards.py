@@ -35,9 +35,8 @@ class Share:
         """From text such as "3/16"."""
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text.strip())
         if match is None:
-            raise UsageError(
-                f"a shard is written as i/n, such as 3/16, and not as {text!r}", code="bad-shard"
-            )
+            message = f"a shard is written as i/n, such as 3/16, and not as {text!r}"
+            raise UsageError(message, code="bad-shard")
         return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:

@@ -167,10 +167,8 @@ class PrecisionRecallDensityCoverage(Metric):
         if not isinstance(real, bool):
             raise UsageError(f"real must be True or False, not {real!r}", code="bad-option")
         if real and self._given is not None:
-            raise UsageError(
-                "the real side was given when the metric was made, so update takes fakes only",
-                code="real-given",
-            )
+            text = "the real side was given when the metric was made, so update takes fakes only"
+            raise UsageError(text, code="real-given")
         role = "real" if real else "fake"
         rows, info = self._embedded(as_uint8(images, self._image_range), role)
         if self._info is not None:

@@ -222,10 +222,8 @@ def side_by_side(sources: Mapping[str, object], *, rows: int = MOST_ROWS) -> Gal
         'Each row shares one latent and the same noise.'
     """
     if len(sources) < 2 or rows < 1:
-        raise UsageError(
-            f"images side by side need at least two sources and one row, found {len(sources)} and {rows}",
-            code="too-few-results",
-        )
+        text = f"images side by side need at least two sources and one row, found {len(sources)} and {rows}"
+        raise UsageError(text, code="too-few-results")
     opened = {name: _open(name, source) for name, source in sources.items()}
     names = _common_names(opened)
     is_generated = all(isinstance(each, CountedBatches) for each in sources.values())

@@ -71,10 +71,8 @@ def data_uri(data: bytes) -> str:
     for magic, form in _MAGIC.items():
         if data.startswith(magic):
             return f"data:image/{form};base64,{base64.b64encode(data).decode()}"
-    raise UsageError(
-        f"a picture of a page is a JPEG or PNG file, not {len(data):,} bytes that start with {data[:8]!r}",
-        code="not-a-picture",
-    )
+    text = f"a picture of a page is a JPEG or PNG file, not {len(data):,} bytes that start with {data[:8]!r}"
+    raise UsageError(text, code="not-a-picture")
 
 
 def thumbnail(pixels: Pixels) -> bytes:
