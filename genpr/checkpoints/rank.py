@@ -159,8 +159,6 @@ def rank_checkpoints(
         ('late', ('late',))
     """
     named = checkpoints if isinstance(checkpoints, Mapping) else by_name(checkpoints)
-    if not named:
-        raise UsageError("a ranking needs at least one checkpoint, found none", code="no-checkpoints")
     check_computed(by, evaluator.metrics)
     results, drawn_by = dict[str, Result](), dict[str, Mapping[str, object]]()
     for name, source in named.items():

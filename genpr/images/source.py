@@ -22,8 +22,6 @@ from genpr.images.item import IMAGE_SUFFIXES, ImageSource, Item, PartSource, joi
 from genpr.images.parquet import open_parquet, open_parquet_files, parquet_files
 from genpr.images.paths import expand, nothing_at, split_choice
 
-__all__ = ["ImageSource", "Item", "choose_rows", "open_source", "subset"]
-
 _FILE_READERS: dict[str, Callable[[Path, str], ImageSource]] = {
     ".parquet": open_parquet,
     ".zip": open_zip,

@@ -85,8 +85,6 @@ def thumbnail(pixels: Pixels) -> bytes:
 
 def made_small(pixels: Pixels) -> Pixels:
     """The pixels of a picture with no edge longer than 128; of a smaller picture, its own."""
-    if max(pixels.shape[:2]) <= _EDGE:
-        return pixels
     image = Image.fromarray(pixels)
     image.thumbnail((_EDGE, _EDGE), Image.Resampling.LANCZOS)
     return np.asarray(image)
