@@ -82,7 +82,18 @@ def command(
     same latents, drawn with --seed. Exits 5 if no setting reaches --at-least.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     settings = flags.settings or []
-    _check_points(points, flags)
+    flags.check()
+    needed = ""
+    if flags.generator is None and not points:
+        needed = "needed SETTING=FAKES, such as 0.7=samples/psi0.7, or --generator with --psi"
+    elif flags.generator is not None and points:
+        needed = "needed either SETTING=FAKES or --generator, found both"
+    elif flags.generator is not None and flags.settings is None:
+        needed = "--generator needs its settings, such as --psi 0.2:1:0.1"
+    elif len(dict(points)) < len(points):
+        needed = "each setting may be given once"
+    if needed:
+        raise click.UsageError(needed)
     output.check_several(len({*settings, *dict(points)}), "settings")
     check_sources(real)
     from genpr.checkpoints.generator import load_generator
@@ -112,22 +123,6 @@ def command(
         {names[setting]: images for setting, images in drawn.items()},
     )
     return code
-
-
-def _check_points(points: Points, flags: SweepFlags) -> None:
-    """Fakes for each setting, or a generator with its settings."""
-    flags.check()
-    needed = ""
-    if flags.generator is None and not points:
-        needed = "needed SETTING=FAKES, such as 0.7=samples/psi0.7, or --generator with --psi"
-    elif flags.generator is not None and points:
-        needed = "needed either SETTING=FAKES or --generator, found both"
-    elif flags.generator is not None and flags.settings is None:
-        needed = "--generator needs its settings, such as --psi 0.2:1:0.1"
-    elif len(dict(points)) < len(points):
-        needed = "each setting may be given once"
-    if needed:
-        raise click.UsageError(needed)
 
 
 def _tell(axis: str, done: int, total: int, setting: float, result: Result) -> None:

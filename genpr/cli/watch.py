@@ -81,41 +81,30 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
     with ScoreLog(flags.out or folder / "genpr.jsonl", by=flags.by) as log:
         try:
             with progress_bars(quiet=output.quiet) as bars:
-                _watch(real, folder, log, flags, replace(options, progress=bars), quiet=output.quiet)
+                from genpr.checkpoints.sampler import checkpoints_at
+                from genpr.checkpoints.watch import SourceOf, Watcher, samples_at
+                from genpr.evaluation.evaluator import Evaluator
+
+                evaluator = Evaluator.from_options(real, replace(options, progress=bars))
+                source_of: SourceOf = samples_at
+                if flags.generator is not None:
+                    source_of = checkpoints_at(flags.images_of(evaluator, options), pattern=flags.pattern)
+                watched = replace(flags, ignored=[Path(real)])
+                watcher = Watcher(
+                    evaluator,
+                    folder,
+                    log,
+                    watched,
+                    source_of=source_of,
+                    on_message=complain,
+                    on_record=partial(_tell, log, set(), quiet=output.quiet),
+                )
+                watcher.run(once=flags.once, until=flags.until, interval=flags.interval)
         except KeyboardInterrupt:  # as most watches end
             if not output.as_json:  # else stdout says that it was interrupted, and nothing else
                 _show(log, as_json=False)
             raise
         _show(log, as_json=output.as_json)
-
-
-def _watch(
-    real: str,
-    folder: Path,
-    log: ScoreLog,
-    flags: WatchFlags,
-    options: ScoreOptions,
-    *,
-    quiet: bool,
-) -> None:
-    from genpr.checkpoints.sampler import checkpoints_at
-    from genpr.checkpoints.watch import SourceOf, Watcher, samples_at
-    from genpr.evaluation.evaluator import Evaluator
-
-    evaluator = Evaluator.from_options(real, options)
-    source_of: SourceOf = samples_at
-    if flags.generator is not None:
-        source_of = checkpoints_at(flags.images_of(evaluator, options), pattern=flags.pattern)
-    watcher = Watcher(
-        evaluator,
-        folder,
-        log,
-        replace(flags, ignored=[Path(real)]),
-        source_of=source_of,
-        on_message=complain,
-        on_record=partial(_tell, log, set(), quiet=quiet),
-    )
-    watcher.run(once=flags.once, until=flags.until, interval=flags.interval)
 
 
 def _check(folder: Path, by: str, options: ScoreOptions) -> None:

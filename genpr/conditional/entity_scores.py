@@ -278,10 +278,8 @@ def _read_records(source: object, form: TableFormat, hint: str = "") -> Records:
     if not fields - {"id", "group"}:
         needed = " or ".join(field for field in form.fields if field not in {"id", "group", "excluded"})
         raise form.error(origin, f"it has no records with {needed}")
-    return rows, _ids(rows, form, origin) if "id" in fields else None, origin
-
-
-def _ids(rows: Sequence[TableRow], form: TableFormat, origin: str) -> list[str]:
+    if "id" not in fields:
+        return rows, None, origin
     values = [row.values.get("id") for row in rows]
     ids = [str(value).strip() if isinstance(value, str | int) else "" for value in values]
     if "" in ids:
@@ -291,7 +289,7 @@ def _ids(rows: Sequence[TableRow], form: TableFormat, origin: str) -> list[str]:
             f"{len(twice):,} ids come more than once ({some(twice)}); needed is one record for each image"
         )
         raise form.error(origin, reason, code="duplicate-ids")
-    return ids
+    return rows, ids, origin
 
 
 class Expectation(NamedTuple):
