@@ -183,7 +183,11 @@ def run_audit(
     number.
     """
     run = Run(grid, REPEATS[grid] if repeats is None else repeats, seed)
-    _check(families, checks or ())
+    if unknown := sorted(set(checks or ()) - set(CHECKS)):
+        raise UsageError(f"unknown checks: {some(unknown)}; known: {', '.join(CHECKS)}", code="unknown-check")
+    names = [name for family in families for name in family.kinds]
+    if doubled := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(f"two metrics are called {doubled[0]!r}; rename one", code="doubled-metric")
     if path is not None and path.exists() and not resume:
         text = f"{path} holds results already; continue with --resume, or choose another --out"
         raise UsageError(text, code="results-exist", path=str(path))
@@ -208,14 +212,6 @@ def run_audit(
         if progress is not None:
             progress("audit", done, len(todo))
     return results
-
-
-def _check(families: Sequence[Family], checks: Sequence[str]) -> None:
-    if unknown := sorted(set(checks) - set(CHECKS)):
-        raise UsageError(f"unknown checks: {some(unknown)}; known: {', '.join(CHECKS)}", code="unknown-check")
-    names = [name for family in families for name in family.kinds]
-    if doubled := sorted({name for name in names if names.count(name) > 1}):
-        raise UsageError(f"two metrics are called {doubled[0]!r}; rename one", code="doubled-metric")
 
 
 _Work = tuple[Case, tuple[Family, ...]]

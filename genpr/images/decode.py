@@ -13,7 +13,7 @@ import io
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
@@ -87,37 +87,34 @@ class PillowGuard:
     def __init__(self) -> None:
         self._lock = Lock()
         self._inside = 0
-        self._lenient = False
-        self._unlimited = False
-        self._muted: list[list[Any]] = []
+        self._restored = ExitStack()
 
     def __enter__(self) -> None:
         with self._lock:
             self._inside += 1
             if ImageFile.LOAD_TRUNCATED_IMAGES:
-                ImageFile.LOAD_TRUNCATED_IMAGES, self._lenient = False, True
+                ImageFile.LOAD_TRUNCATED_IMAGES = False
+                self._restored.callback(setattr, ImageFile, "LOAD_TRUNCATED_IMAGES", True)
             if Image.MAX_IMAGE_PIXELS is None:
-                Image.MAX_IMAGE_PIXELS, self._unlimited = MAX_PIXELS, True
+                Image.MAX_IMAGE_PIXELS = MAX_PIXELS
+                self._restored.callback(setattr, Image, "MAX_IMAGE_PIXELS", None)
             filters = cast("list[Any]", warnings.filters)
             if not filters or filters[0] is not _QUIET:
                 filters.insert(0, _QUIET)
-                self._muted.append(filters)
+                self._restored.callback(_unmute, filters)
 
     def __exit__(self, *exc_info: object) -> None:
         with self._lock:
             self._inside -= 1
-            if self._inside:
-                return
-            if self._lenient:
-                ImageFile.LOAD_TRUNCATED_IMAGES, self._lenient = True, False
-            if self._unlimited:
-                Image.MAX_IMAGE_PIXELS, self._unlimited = None, False
-            # A copy made meanwhile by `catch_warnings` holds the filter too, if it is still in use.
-            for filters in (*self._muted, cast("list[Any]", warnings.filters)):
-                for entry in [*filters]:
-                    if entry is _QUIET:
-                        filters.remove(entry)
-            self._muted.clear()
+            if not self._inside:
+                self._restored.close()
+                # A copy made meanwhile by `catch_warnings` holds the filter too, if it is still in use.
+                _unmute(cast("list[Any]", warnings.filters))
+
+
+def _unmute(filters: list[Any]) -> None:
+    while any(entry is _QUIET for entry in filters):
+        filters.remove(_QUIET)
 
 
 pillow_guard = PillowGuard()

@@ -18,7 +18,7 @@ from genpr.images.archive import open_tar, open_zip
 from genpr.images.arrays import is_tensor, open_array, open_array_file
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
 from genpr.images.folder import FileSource, open_folder, open_list
-from genpr.images.item import IMAGE_SUFFIXES, ImageSource, Item, PartSource, joined, suffix_of
+from genpr.images.item import IMAGE_SUFFIXES, ImageSource, Item, PartSource, joined, known_length, suffix_of
 from genpr.images.parquet import open_parquet, open_parquet_files, parquet_files
 from genpr.images.paths import expand, nothing_at, split_choice
 
@@ -140,9 +140,8 @@ def subset(source: ImageSource, max_images: int, seed: int) -> ImageSource:
 
     The first images of sorted class folders would be of one class. Images not chosen are never read.
     """
-    try:
-        total = len(source)
-    except TypeError:
+    total = known_length(source)
+    if total is None:
         return _First(source.name, source, max_images)
     chosen = choose_rows(total, max_images, seed)
     return source if len(chosen) == total else PartSource(source.name, source, tuple(chosen.tolist()))

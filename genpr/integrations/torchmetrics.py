@@ -186,7 +186,12 @@ class PrecisionRecallDensityCoverage(Metric):
             if self._is_synced and self._to_sync:
                 self.unsync()  # else the metric would keep everybody's rows as its own
             raise
-        return self._flat(self.result)
+        flat = dict.fromkeys((f"genpr/{name}" for name in self._names), math.nan)
+        flat |= self.result.to_flat_dict(intervals=self._intervals)
+        return {
+            name.removeprefix("genpr/"): torch.tensor(value, dtype=torch.float64, device=self.device)
+            for name, value in flat.items()
+        }
 
     def reset(self) -> None:
         """Forget the fakes; and the reals that came by `update`, unless `reset_real_features` is False."""
@@ -266,14 +271,6 @@ class PrecisionRecallDensityCoverage(Metric):
         if self._fitted is None or self._fitted[0] != key:
             self._fitted = (key, Evaluator.from_options(reals, self._options))
         return self._fitted[1]
-
-    def _flat(self, result: Result) -> dict[str, Tensor]:
-        names = ("genpr/" + name for name in self._names)
-        flat = dict.fromkeys(names, math.nan) | result.to_flat_dict(intervals=self._intervals)
-        return {
-            name.removeprefix("genpr/"): torch.tensor(value, dtype=torch.float64, device=self.device)
-            for name, value in flat.items()
-        }
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process: without networks and what was fitted, which are made again there."""
