@@ -19,7 +19,7 @@ from genpr.features.options import option
 from genpr.storage import replace_file, writing
 
 if TYPE_CHECKING:
-    from genpr.audit.runner import Family, Matrix, Results
+    from genpr.audit.runner import Matrix, Results
 
 Kind = Literal["fidelity", "diversity"]
 RESULTS, MARKDOWN = "results.jsonl", "matrix.md"
@@ -71,13 +71,17 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
 
     Prints which of the thirty demands of Räisä et al. 2025 each metric meets.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.audit.runner import judge, run_audit, shipped_kinds
+    from genpr.audit.runner import families_of, judge, run_audit, shipped_kinds, user_family
     from genpr.report.audit_report import audit_text, markdown
 
     os.environ["PYTHONSAFEPATH"] = "1"  # its processes import nothing from the working directory
     if flags.resume and flags.out is None:
         raise UsageError("--resume needs --out, the folder to go on from", code="bad-option")
-    families, folder = _families(flags), flags.out
+    if (flags.kind is None) == bool(flags.functions):
+        raise UsageError("--function and --kind are given together, or neither", code="bad-option")
+    own = [user_family(spec, flags.kind) for spec in flags.functions if flags.kind is not None]
+    families = (*families_of(flags.metrics or (() if own else shipped_kinds())), *own)
+    folder = flags.out
     if folder is not None:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -100,15 +104,6 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
         replace_file(folder / MARKDOWN, markdown(matrix, results.run))
         complain(f"wrote {MARKDOWN} and {RESULTS} to {folder}")
     output.show((), _as_json(matrix, results) if output.as_json else audit_text(matrix, results.run))
-
-
-def _families(flags: AuditFlags) -> tuple[Family, ...]:
-    from genpr.audit.runner import families_of, shipped_kinds, user_family
-
-    if (flags.kind is None) == bool(flags.functions):
-        raise UsageError("--function and --kind are given together, or neither", code="bad-option")
-    own = [user_family(spec, flags.kind) for spec in flags.functions if flags.kind is not None]
-    return (*families_of(flags.metrics or (() if own else shipped_kinds())), *own)
 
 
 def _as_json(matrix: Matrix, results: Results) -> str:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from genpr.cli.options import option_group, refuse_given
 from genpr.cli.output import PageOutput
-
-if TYPE_CHECKING:
-    from genpr.evaluation.compare import Comparison
 
 
 @click.command(name="compare")
@@ -49,16 +45,13 @@ def command(files: tuple[Path, ...], *, force: bool, output: PageOutput, samples
         text = f"--samples is given once per result, in their order: {len(results)} times, not {len(samples)}"
         raise click.UsageError(text)
     output.write_comparison(results, dict(zip(results, samples, strict=False)))
-    output.show([], _as_json(comparison) if output.as_json else side_by_side_table(comparison))
-
-
-def _as_json(comparison: Comparison) -> str:
-    """Values, differences in how they were made, and contrasts to the first result where an interval is known."""
-    metrics, results = comparison.metrics, comparison.results
+    if not output.as_json:
+        output.show([], side_by_side_table(comparison))
+        return
+    metrics, contrasts = comparison.metrics, {}
     values = {name: {metric: result[metric] for metric in metrics} for name, result in results.items()}
-    contrasts = {}
-    for name in list(results)[1:]:
+    for name in list(results)[1:]:  # contrasts to the first result, where an interval is known
         found = {metric: comparison.contrast(name, metric) for metric in metrics}
         contrasts[name] = {metric: asdict(each) for metric, each in found.items() if each is not None}
     record = {"values": values, "differences": list(comparison.differences), "contrasts": contrasts}
-    return json.dumps(record, allow_nan=False)
+    output.show([], json.dumps(record, allow_nan=False))

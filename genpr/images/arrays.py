@@ -221,18 +221,16 @@ def _opened(path: Path, *, is_any: bool = False) -> Iterator[tuple[IO[bytes], in
             members = archive.namelist()
             name = members[0] if is_any and len(members) == 1 else _MEMBER
             if name not in members:
-                raise _without_key(path, members)
+                keys = [member.removesuffix(".npy") for member in members]
+                cause = "np.savez(path, images) without a keyword writes it"
+                if {"mu", "sigma"} <= set(keys):
+                    cause = (
+                        "these look like FID statistics, from which no precision or recall can be computed"
+                    )
+                text = f"{path} needs the key 'arr_0' and has {some(keys, 5) or 'none'}; {cause}"
+                raise DataError(text, code="npz-key", path=str(path))
             with open_member(archive, name, is_streamed=True) as member:
                 yield member, archive.getinfo(name).file_size
-
-
-def _without_key(path: Path, members: Sequence[str]) -> DataError:
-    keys = [member.removesuffix(".npy") for member in members]
-    cause = "np.savez(path, images) without a keyword writes it"
-    if {"mu", "sigma"} <= set(keys):
-        cause = "these look like FID statistics, from which no precision or recall can be computed"
-    text = f"{path} needs the key 'arr_0' and has {some(keys, 5) or 'none'}; {cause}"
-    return DataError(text, code="npz-key", path=str(path))
 
 
 def open_array_file(path: Path, name: str) -> ArrayFileSource:
