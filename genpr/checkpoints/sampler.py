@@ -286,17 +286,10 @@ class CheckpointImages(CountedBatches):
         loaded = load_generator(self.spec, self.checkpoint, device=options.device)
         images = Sampler.of(loaded, n=self.n, **vars(options)).images(setting)
         del loaded
-        self._check_same(images.drawn_by)
-        try:
-            yield from images
-        finally:
-            self.notices = images.notices
-            del images
-            gc.collect()  # networks with reference cycles stay until the garbage collector runs
-
-    def _check_same(self, drawn_by: dict[str, object]) -> None:
-        """Check that the images are those of the previous pass: several networks read them in passes of their own."""
-        before = self.drawn_by or drawn_by
+        drawn_by = images.drawn_by
+        before = (
+            self.drawn_by or drawn_by
+        )  # of the last pass: several networks read the images in passes of their own
         if differing := [key for key in drawn_by if drawn_by[key] != before[key]]:
             raise DataError(
                 f"{self.name} has other {' and '.join(differing)} than when its images were read before; was it written to "
@@ -305,6 +298,12 @@ class CheckpointImages(CountedBatches):
                 path=os.fspath(self.checkpoint),
             )
         self.drawn_by = drawn_by
+        try:
+            yield from images
+        finally:
+            self.notices = images.notices
+            del images
+            gc.collect()  # networks with reference cycles stay until the garbage collector runs
 
 
 def checkpoints_at(

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from genpr.checkpoints.rank import Ranking
     from genpr.evaluation.result import Result
     from genpr.images.datasets import CountedBatches
-    from genpr.notices import Notice
 
 _OF_RESULTS = {"sources", "by", "from_results", "force", "html", "as_json", "quiet"}
 
@@ -99,10 +98,17 @@ def command(sources: tuple[str, ...], *, flags: RankFlags, options: ScoreOptions
                 images_of = flags.images_of(evaluator, options)
                 images = {name: images_of(Path(path)) for name, path in checkpoints.items()}
             ranking = rank_checkpoints(evaluator, images or checkpoints, by=flags.by, force=flags.force)
+    from genpr.evaluation.compare import notices_of
     from genpr.report.checkpoint_tables import ranking_table
 
     output.write_comparison(ranking.results, images, by="f1" if flags.by == PARETO else flags.by)
-    output.show(_notices(ranking.results), ranking.to_json() if output.as_json else ranking_table(ranking))
+    notices = [  # each once, with the names of those that it is about, if not all
+        item
+        if len(names) == len(ranking.results)
+        else replace(item, message=f"{some(names)}: {item.message}")
+        for item, names in notices_of(ranking.results).items()
+    ]
+    output.show(notices, ranking.to_json() if output.as_json else ranking_table(ranking))
 
 
 def _with_needed(options: ScoreOptions, by: str) -> ScoreOptions:
@@ -130,13 +136,3 @@ def _of_files(paths: Sequence[Path], flags: RankFlags) -> Ranking:
     for path, label in zip(paths, short_labels(paths), strict=True):
         results |= load_results(path, label=label.removesuffix(".json"))
     return rank_results(results, by=flags.by, force=flags.force)
-
-
-def _notices(results: Mapping[str, Result]) -> list[Notice]:
-    """Each once, with the names of those that it is about, if not all."""
-    from genpr.evaluation.compare import notices_of
-
-    return [
-        item if len(names) == len(results) else replace(item, message=f"{some(names)}: {item.message}")
-        for item, names in notices_of(results).items()
-    ]

@@ -72,7 +72,15 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
     genpr watch real/ runs/7/samples
     genpr watch real/ runs/7 --generator gan.py:load --n 2000 --psi 0.7
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    _check(folder, flags.by, options)
+    from genpr.checkpoints.criterion import check_computed, number_of
+    from genpr.checkpoints.watch import check_folder
+
+    # What can be wrong is reported before anything is computed: importing torch alone takes seconds.
+    number_of(flags.by)
+    plan = ScorePlan.of(options.protocol, None, options)
+    computed = (*plan.spaces, *(() if options.labels is None else options.labels.names))
+    check_computed(flags.by, computed, "this watch does not compute")
+    check_folder(folder)
     flags.check()
     if flags.generator is not None:
         refuse_given({"done_file"}, "is for samples, and --generator draws from checkpoint files")
@@ -105,18 +113,6 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
                 _show(log, as_json=False)
             raise
         _show(log, as_json=output.as_json)
-
-
-def _check(folder: Path, by: str, options: ScoreOptions) -> None:
-    """Report what can be wrong before anything is computed: importing torch alone takes seconds."""
-    from genpr.checkpoints.criterion import check_computed, number_of
-    from genpr.checkpoints.watch import check_folder
-
-    number_of(by)
-    plan = ScorePlan.of(options.protocol, None, options)
-    computed = (*plan.spaces, *(() if options.labels is None else options.labels.names))
-    check_computed(by, computed, "this watch does not compute")
-    check_folder(folder)
 
 
 def _show(log: ScoreLog, *, as_json: bool) -> None:

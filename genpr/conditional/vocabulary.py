@@ -38,16 +38,14 @@ def normalize_name(name: str) -> str:
         >>> normalize_name("  Ｎeil\u00a0ARMSTRONG, ") == normalize_name("neil armstrong")
         True
     """
-    return _normalize_short(name) if len(name) <= 200 else _normalize(name)
+    return _normalize(name) if len(name) <= 200 else _normalize.__wrapped__(name)
 
 
+@lru_cache(maxsize=2**16)  # the same names come with every image
 def _normalize(name: str) -> str:
     begun = normalize_text(name).lstrip(_BEFORE)
     # A bracket that closes what the name itself opens stays.
     return begun.rstrip(_AFTER + "".join(end for end, start in _BRACKETS.items() if start not in begun))
-
-
-_normalize_short = lru_cache(maxsize=2**16)(_normalize)  # the same names come with every image
 
 
 def normalize_text(text: str) -> str:
