@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
@@ -17,9 +17,6 @@ from genpr.cli.output import TextOutput
 from genpr.errors import UsageError
 from genpr.features.options import option
 from genpr.storage import replace_file, writing
-
-if TYPE_CHECKING:
-    from genpr.audit.runner import Matrix, Results
 
 Kind = Literal["fidelity", "diversity"]
 RESULTS, MARKDOWN = "results.jsonl", "matrix.md"
@@ -103,14 +100,11 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
     if folder is not None:
         replace_file(folder / MARKDOWN, markdown(matrix, results.run))
         complain(f"wrote {MARKDOWN} and {RESULTS} to {folder}")
-    output.show((), _as_json(matrix, results) if output.as_json else audit_text(matrix, results.run))
-
-
-def _as_json(matrix: Matrix, results: Results) -> str:
     names = ("metric", "mark", "published", "reason")
     cells = [
         {"check": cell.demand.check, "demand": cell.demand.desideratum}
         | {name: getattr(cell, name) for name in names}
         for cell in matrix.ordered
     ]
-    return json.dumps({**asdict(results.run), "cells": cells})
+    record = {**asdict(results.run), "cells": cells}
+    output.show((), json.dumps(record) if output.as_json else audit_text(matrix, results.run))

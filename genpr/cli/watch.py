@@ -73,7 +73,7 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
     genpr watch real/ runs/7 --generator gan.py:load --n 2000 --psi 0.7
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     from genpr.checkpoints.criterion import check_computed, number_of
-    from genpr.checkpoints.watch import check_folder
+    from genpr.checkpoints.watch import SourceOf, Watcher, check_folder, samples_at
 
     # What can be wrong is reported before anything is computed: importing torch alone takes seconds.
     number_of(flags.by)
@@ -90,7 +90,6 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
         try:
             with progress_bars(quiet=output.quiet) as bars:
                 from genpr.checkpoints.sampler import checkpoints_at
-                from genpr.checkpoints.watch import SourceOf, Watcher, samples_at
                 from genpr.evaluation.evaluator import Evaluator
 
                 evaluator = Evaluator.from_options(real, replace(options, progress=bars))

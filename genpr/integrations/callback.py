@@ -14,7 +14,6 @@ from torch import Tensor
 from genpr.checkpoints.generator import device_of, inference_context, seed_noise
 from genpr.errors import DataError, UsageError, some
 from genpr.evaluation.options import ScoreOptions
-from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Result
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.options import option, takes_options
@@ -206,9 +205,12 @@ class GenprCallback(Generic[Model]):
             extractor=chosen.extractor, metrics=chosen.metrics, intervals=chosen.intervals, control=False
         )
         self._evaluator = given_evaluator(real, of_score, of_evaluator=("extractor", "metrics"))
-        names = _score_names(self._evaluator.plan, intervals=chosen.intervals)
-        if chosen.monitor not in names:
-            text = f"monitor {chosen.monitor!r} is not computed; there are {some(names, 20)}"
+        names = list(self._evaluator.plan.spaces)
+        ends = [f"{name}_{end}" for name in names for end in ("low", "high")] if chosen.intervals else []
+        f1 = ["f1"] if set(names).issuperset(F_SCORE_METRICS) else []
+        told = [f"genpr/{name}" for name in [*names, *f1, *ends]]  # what `Result.to_flat_dict` may hold
+        if chosen.monitor not in told:
+            text = f"monitor {chosen.monitor!r} is not computed; there are {some(told, 20)}"
             raise UsageError(text, code="bad-option")
         self._generate = generate
         self._log = log
@@ -242,11 +244,3 @@ class GenprCallback(Generic[Model]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a history."""
         self.history.load(state)
-
-
-def _score_names(plan: ScorePlan, *, intervals: bool) -> list[str]:
-    """What `Result.to_flat_dict` may hold."""
-    names = list(plan.spaces)
-    ends = [f"{name}_{end}" for name in names for end in ("low", "high")] if intervals else []
-    f1 = ["f1"] if set(names).issuperset(F_SCORE_METRICS) else []
-    return [f"genpr/{name}" for name in [*names, *f1, *ends]]
