@@ -124,6 +124,13 @@ def test_threads_change_no_radius(case, masses, monkeypatch):
     assert torch.get_num_threads() == 3
 
 
+def test_masses_of_pairs_in_reach_by_codes_change_no_radius(rng, monkeypatch):
+    for name in ("_MASSES", "_MANY_PER_ROW", "_SPREAD_CODES"):
+        monkeypatch.setattr(nearest, name, 0)
+    features = rng.normal(size=(500, 4)).astype(np.float32)
+    check_radii(features, *place(features, kind="float16 codes"), [1])
+
+
 @kinds
 def test_ks_in_any_order_up_to_all_others(kind, rng):
     for features, ks in (
