@@ -14,7 +14,6 @@ from genpr.neighbors.distance import sq_distances
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import Frame, Placed, choose_frame, serves
 from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.search import Pairs
 
 pytestmark = pytest.mark.gpu
 
@@ -99,21 +98,3 @@ def test_nothing_found_is_on_the_gpu_too(copies, rng):
     counts = cross_counts(points, points, real_sq_radii=nothing, engine=Engine(16, 16))
     assert not counts.real_balls_per_fake.any()
     assert radii.is_cuda
-
-
-def test_bands_of_reach_on_the_gpu_find_what_the_cpu_finds(rng):
-    features = torch.from_numpy(rng.normal(size=(500, 8))).float()
-    of_real = torch.from_numpy(10.0 ** rng.uniform(-6, 6, (2, 500)))
-    results = []
-    for device in ("cpu", "cuda"):
-        points = Frame.around(features).place(features).frame
-        x = _moved(points, device).place(features.to(device))
-        counts = cross_counts(x, x, real_sq_radii=of_real.to(device), engine=Engine(64, 64))
-        results.append([counts.real_balls_per_fake.cpu(), counts.fakes_per_real_ball.cpu()])
-    _assert_equal(*results)
-
-
-def test_joined_pairs_stay_on_the_gpu():
-    index = torch.arange(3, device="cuda")
-    pairs = Pairs(index, index, index.double(), index.double())
-    assert Pairs.joined([pairs, pairs.part(slice(0, 0))]).i.is_cuda
