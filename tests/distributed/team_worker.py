@@ -198,16 +198,10 @@ def apart(_folder):
 
 
 def failing(_folder):
-    """One rank fails, and the other waits for it."""
-    communicator = current_communicator()
-    if communicator.rank == 1:
-        raise genpr.ResourceError("no room here", code="oom")
-    communicator.finish()
-
-
-def chosen(_folder):
-    """Where a score would be computed."""
-    return str(runtime.resolve_device())
+    """One rank fails, naming its device, and the other waits for it."""
+    if current_communicator().rank == 1:
+        raise genpr.ResourceError(str(runtime.resolve_device()), code="oom")
+    current_communicator().finish()
 
 
 COUNTS = "real_balls_per_fake", "fakes_per_real_ball", "fake_balls_per_real", "reals_per_fake_ball"
@@ -249,10 +243,7 @@ def sharded(_folder):
     return found
 
 
-PYTHON = {
-    each.__name__: each
-    for each in (scores, every_score, embedded, exchanged, sharded, apart, failing, chosen)
-}
+PYTHON = {each.__name__: each for each in (scores, every_score, embedded, exchanged, sharded, apart, failing)}
 
 
 def see_gpus(uuids, rank):

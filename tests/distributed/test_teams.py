@@ -108,11 +108,10 @@ def jobs(tmp_path_factory):
     # Each process sees one GPU, of which none can be used.
     jobs.add("exchanged", kind="python", name="exchanged", size=3, gpus=["a", "b", "c"])
     jobs.add("same-gpu", kind="python", name="exchanged", size=3, gpus=["a", "b", "a"])
-    jobs.add("on-cpu", kind="python", name="chosen", size=2, gpus=["a", "a"], device="cpu")
     for size in (1, 2, 3, 4):
         jobs.add(f"sharded-{size}", kind="python", name="sharded", size=size)
-    for name in ("apart", "failing"):
-        jobs.add(name, kind="python", name=name, size=2)
+    jobs.add("apart", kind="python", name="apart", size=2)
+    jobs.add("failing", kind="python", name="failing", size=2, gpus=["a", "a"], device="cpu")
     files = [str(folder / "real.npy"), str(folder / "fake.npy")]
     for size in (1, 2):
         table = str(folder / f"rows-{size}.csv")
@@ -174,7 +173,6 @@ def test_two_ranks_with_one_gpu_are_named(jobs):
     for code, message in jobs.found("same-gpu"):
         assert code == "no-cuda"
         assert "ranks 0 and 2 see the same GPU" in message
-    assert jobs.found("on-cpu") == ["cpu", "cpu"]
 
 
 def test_rows_divided_among_ranks_are_counted_as_those_of_one(jobs):
@@ -200,8 +198,8 @@ def test_ranks_that_are_not_at_one_point_are_told(jobs):
     assert jobs.found("apart") == ["ranks-apart", "ranks-apart"]
 
 
-def test_the_error_of_a_rank_is_raised_on_the_others(jobs):
-    assert jobs.found("failing") == [["rank-failed", "rank 1 failed: no room here"], ["oom", "no room here"]]
+def test_the_error_of_a_rank_is_raised_on_the_others_and_auto_is_their_device(jobs):
+    assert jobs.found("failing") == [["rank-failed", "rank 1 failed: cpu"], ["oom", "cpu"]]
 
 
 def test_the_command_prints_once_what_one_process_prints(jobs):

@@ -76,28 +76,21 @@ def test_batches_of_mixed_sizes_have_the_bits_of_single_images(rng, rule):
     assert torch.equal(resizing(rule, "cuda")(same).cpu(), expected[::5])
 
 
-class Converting(nn.Module):
-    """A user's network that takes images as they are, and tells their layout."""
-
-    dim, prepares_on_device, prepares_stacks = 3, True, True
-
-    def __init__(self):
-        super().__init__()
-        self.scale, self.layouts = nn.Parameter(torch.ones(1)), []
-
-    def prepare(self, images):
-        return images.float()
-
-    def forward(self, batch):
-        self.layouts.append(batch.stride())
-        return batch.mean((2, 3)) * self.scale
-
-
 @pytest.mark.gpu
 def test_filled_and_other_batches_have_one_layout(rng):
-    extractor = Converting().cuda()
-    genpr.embed(rng.integers(0, 256, (6, 5, 7, 3), dtype=np.uint8), extractor, batch_size=4)
-    assert extractor.layouts == [(105, 35, 7, 1)] * 2
+    class Converting:
+        dim, device, prepares_on_device, prepares_stacks = 3, "cuda", True, True
+        prepare = staticmethod(torch.Tensor.float)
+
+        def forward(self, batch):
+            layouts.append(batch.stride())
+            return batch.mean((2, 3))
+
+        __call__ = forward
+
+    layouts = []
+    genpr.embed(rng.integers(0, 256, (6, 5, 7, 3), dtype=np.uint8), Converting(), batch_size=4)
+    assert layouts == [(105, 35, 7, 1)] * 2
 
 
 @pytest.mark.gpu
