@@ -1,5 +1,6 @@
 """Fixtures for all tests: a private cache, no downloads, and small real images."""
 
+import gc
 from collections.abc import Callable, Iterator
 from itertools import count
 from os import environ
@@ -109,6 +110,12 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     data = load_digits()
     pixels = np.round(data.images * (255 / 16)).astype(np.uint8)
     return pixels.repeat(4, axis=1).repeat(4, axis=2), data.target
+
+
+def pytest_collection_finish() -> None:
+    """Whatever was imported stays: `gc.collect()`, which genpr calls, need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
