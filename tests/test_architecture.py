@@ -1,6 +1,7 @@
 """The layout: imports point downwards, the facade is complete, and light imports stay light."""
 
 import ast
+import functools
 import subprocess
 import sys
 from collections import defaultdict
@@ -54,8 +55,12 @@ ALLOWED: dict[str, set[str]] = {
 
 
 FILES = sorted(PACKAGE.rglob("*.py"))
-TREES = {path: ast.parse(path.read_text()) for path in FILES}
 PLACES = {path: path.relative_to(PACKAGE) for path in FILES}
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def module_of(path: Path) -> str:
@@ -68,7 +73,7 @@ MODULES = {module_of(path) for path in FILES}
 def imported_modules(path: Path) -> set[str]:
     """The modules of genpr that a file imports, anywhere in it."""
     found = set()
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -105,7 +110,7 @@ WHOLE_READERS = {"read_bytes", "read_text"}
 
 def test_files_of_strangers_are_read_through_the_limits():
     for path in FILES:
-        for node in ast.walk(TREES[path]):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 is_unlimited = ast.unparse(node.func) in READERS or node.func.attr in WHOLE_READERS
                 assert not is_unlimited or PLACES[path].as_posix() in UNLIMITED, (path, node.lineno)
@@ -124,7 +129,7 @@ def test_no_part_imports_another_in_a_circle(depth):
 
 def test_functions_are_short_and_have_few_parameters():
     for path in FILES:
-        for node in ast.walk(TREES[path]):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.FunctionDef):
                 body = node.body[1:] if ast.get_docstring(node) and len(node.body) > 1 else node.body
                 where = f"{PLACES[path]}: {node.name}"

@@ -74,7 +74,7 @@ def kernel_distance(
         >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> real, fake = rng.normal(size=(500, 8)), rng.normal(size=(400, 8))
-        >>> near, far = kernel_distance(real, fake), kernel_distance(real, fake + 1)
+        >>> near, far = (kernel_distance(real, each, subsets=20) for each in (fake, fake + 1))
         >>> near.subset_size, abs(near.mean) < 0.01 < far.mean
         (400, True)
     """

@@ -49,7 +49,9 @@ class _Hook:
         if not isinstance(path, str | bytes | os.PathLike):
             return True
         real = os.path.realpath(os.fsdecode(path))
-        return real == "/dev/null" or "/__pycache__/" in f"{real}/" or f"{real}/".startswith(f"{self.folder}/")
+        return (
+            real == "/dev/null" or "/__pycache__/" in f"{real}/" or f"{real}/".startswith(f"{self.folder}/")
+        )
 
 
 _HOOK = _Hook()

@@ -1,10 +1,10 @@
 """The one door: what is accepted, what is refused and how, and samples that depend on their seed only."""
 
 import itertools
-import logging
 import subprocess
 import sys
 from pathlib import Path
+from unittest import TestCase
 
 import numpy as np
 import pytest
@@ -136,7 +136,7 @@ def test_a_source_without_length_gives_its_first_images():
 # Files that are left out -------------------------------------------------------------------------------------
 
 
-def test_files_that_are_no_images_are_logged_and_nothing_more(tmp_path, make_zip, make_tar, caplog):
+def test_files_that_are_no_images_are_logged_and_nothing_more(tmp_path, make_zip, make_tar):
     members = dict.fromkeys(
         ["a.png", *(f"{index:02d}.txt" for index in range(21)), "\x1b[31mevil\nname"], b""
     )
@@ -145,11 +145,10 @@ def test_files_that_are_no_images_are_logged_and_nothing_more(tmp_path, make_zip
     for name in (*members, ".hidden"):
         (folder / name).touch()
     for path in (folder, make_zip(members), make_tar(members)):
-        with caplog.at_level(logging.INFO, "genpr"):
+        with TestCase().assertLogs("genpr", "INFO") as logged:
             assert len(open_source(path)) == 1
-        shown = f"{path}: 22 other files are left out: .txt (21), none (1)"
-        assert caplog.records[-1].getMessage() == shown
-    assert len(caplog.records) == 3
+        (record,) = logged.records
+        assert record.getMessage() == f"{path}: 22 other files are left out: .txt (21), none (1)"
 
 
 @pytest.mark.parametrize("kind", ["folder", "zip", "tar", "parquet"])

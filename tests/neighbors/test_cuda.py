@@ -55,7 +55,7 @@ def _assert_equal(on_cpu: list[torch.Tensor], on_cuda: list[torch.Tensor]) -> No
 
 
 @pytest.mark.filterwarnings("ignore:Please use the new API")  # of torch 2.9 and later, once in a process
-@pytest.mark.parametrize(("case", "kind"), [*zip(feature_cases.names(), cycle(SEARCH_KINDS))])
+@pytest.mark.parametrize(("case", "kind"), [*zip(feature_cases.names()[::2], cycle(SEARCH_KINDS))])
 def test_radii_and_counts_are_equal(case, kind):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
     frame = frame_of(real, kind)
@@ -66,7 +66,7 @@ def test_radii_and_counts_are_equal(case, kind):
         for device in ("cpu", "cuda"):
             moved = _moved(frame, device)
             x, y = moved.place(real.to(device)), moved.place(fake.to(device))
-            results.append(_everything(x, y, Engine() if device == "cpu" else Engine(64, 50)))
+            results.append(_everything(x, y, Engine() if device == "cpu" else Engine(96, 80)))
     finally:
         torch.set_float32_matmul_precision(before)
     _assert_equal(*results)

@@ -34,18 +34,17 @@ def clipped(radii: np.ndarray) -> np.ndarray:
     return np.minimum(radii, low if low == high else ((np.sqrt(low) + np.sqrt(high)) / 2) ** 2)
 
 
-def in_degrees(
-    sq: np.ndarray, balls: tuple[Ball, ...], largest: list[float]
-) -> dict[tuple[Ball, str], list[int]]:
+@oracle.once
+def in_degrees(sq: np.ndarray, largest: np.ndarray) -> dict[tuple[Ball, str], list[int]]:
     """Each row left out in turn, the balls of the others drawn without it."""
-    ks = [ball.k for ball in balls]
-    degrees = {(ball, ties): [] for ball in balls for ties in TIES}
+    ks = [ball.k for ball in BALLS]
+    degrees = {(ball, ties): [] for ball in BALLS for ties in TIES}
     for row in range(len(sq)):
         others = np.delete(np.delete(sq, row, axis=0), row, axis=1)
         np.fill_diagonal(others, np.inf)
         kth = np.partition(others, [k - 1 for k in ks], axis=1)
         to_row = np.delete(sq[row], row)
-        for ball, limit in zip(balls, largest, strict=True):
+        for ball, limit in zip(BALLS, largest, strict=True):
             radii = kth[:, ball.k - 1].clip(max=limit) if ball.clipped else kth[:, ball.k - 1]
             degrees[ball, "closed"].append(int((to_row <= radii).sum()))
             degrees[ball, "strict"].append(int((to_row < radii).sum()))
@@ -58,7 +57,7 @@ def check(features: np.ndarray, points, *, keep: int, engine=ONE_PROCESS) -> Non
     radii = {
         ball: clipped(others[:, ball.k - 1]) if ball.clipped else others[:, ball.k - 1] for ball in BALLS
     }
-    degrees = in_degrees(sq, BALLS, [each.max() for each in radii.values()])
+    degrees = in_degrees(sq, np.array([each.max() for each in radii.values()]))
     for ties in TIES:
         found = Neighborhood.of(points, BALLS, ties=ties, keep=keep, engine=engine)
         assert (found.sq_radii.dtype, found.in_degrees.dtype) == (torch.float64, torch.int64)
