@@ -301,7 +301,7 @@ def state_guard() -> Iterator[None]:
     import torch
 
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-    on_cpu, on_gpu = (torch.autocast(device_type, enabled=False) for device_type in ("cpu", "cuda"))
+    on_cpu, on_gpu = torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False)
     with cpu_by_default(), torch.random.fork_rng(devices=devices), on_cpu, on_gpu, _plain_settings():
         yield
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ class ScorePlan:
         names = recipe.choose_metrics(options.metrics, held_out=options.held_out is not None)
         ks = recipe.choose_ks(names, options.k)
         own = _own_space(options.extractor, recipe, real)
-        spaces = {name: space_of(name, own) for name in names}
+        spaces = dict(zip(names, map(partial(space_of, own=own), names), strict=True))
         if options.extractor is not None and own not in spaces.values():
             raise UsageError(
                 f"{', '.join(names)} would not use {_name(own)}, but {', '.join(map(_name, spaces.values()))}; leave the "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import filterfalse
 from pathlib import Path
 from typing import TypeVar, Unpack, cast
 
@@ -182,7 +183,7 @@ class SourceFeatures:
 
     def require(self, keys: Iterable[ExtractorKey], *, minimum: int) -> None:
         """Embed what is not known yet, each network once."""
-        missing = [key for key in dict.fromkeys(keys) if key not in self._known]
+        missing = list(filterfalse(self._known.__contains__, dict.fromkeys(keys)))
         if isinstance(self.opened, FeatureSet):
             for key in missing:
                 self._known[key] = self._checked(self.opened, key)
