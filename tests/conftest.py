@@ -1,12 +1,14 @@
 """Fixtures for all tests: a private cache, no downloads, and small real images."""
 
 import gc
+import os
 from collections.abc import Callable, Iterator
 from itertools import count
-from os import environ
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when numpy is imported; threads that wait take cores
 
 import numpy as np
 import pytest
@@ -68,7 +70,7 @@ def gpu(request: pytest.FixtureRequest, _has_gpu: bool) -> "Iterator[PracticeDev
     """A test marked gpu gets the GPU of this machine, else the practice GPU, whose counts are returned; others get none."""
     if request.node.get_closest_marker("gpu") is None:
         patches = {"is_available": lambda: False, "device_count": lambda: 0}
-        with patch.multiple("torch.cuda", **patches), patch.dict(environ, CUDA_VISIBLE_DEVICES=""):
+        with patch.multiple("torch.cuda", **patches), patch.dict(os.environ, CUDA_VISIBLE_DEVICES=""):
             yield None
     elif _has_gpu:
         yield None
