@@ -177,7 +177,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def _unwritable(path: Path, error: Exception) -> ResourceError:
     reason = getattr(error, "strerror", None) or error
-    text = f"{path} cannot be written ({reason}); is the disk full, or the folder somebody else's?"
+    text = f"{path} cannot be written ({reason}); check free space and the permissions of its folder"
     return ResourceError(text, code="unwritable", path=str(path))
 
 

@@ -110,7 +110,7 @@ def _open(cache_dir: Path | None) -> tuple[Path, list[CacheFolder]]:
     from genpr.runtime import cache_root
 
     if cache_dir is not None and not cache_dir.is_dir():
-        text = f"there is no folder {cache_dir}; is it misspelt?"
+        text = f"there is no folder {cache_dir}; check --cache-dir"
         raise UsageError(text, code="path-not-found", path=str(cache_dir))
     root = cache_dir or cache_root()
     return root, find_folders(root)

@@ -91,7 +91,7 @@ def _existing(alternatives: Sequence[str], text: str) -> tuple[Path, ...]:
         if not matches:
             missing.append(each)
     if not found:
-        message = f"nothing matches the pattern {text!r}; is it misspelt?"
+        message = f"nothing matches the pattern {text!r}; check its spelling"
         raise UsageError(message, code="path-not-found", path=text)
     if missing:
         first = min(missing, key=os.fsencode)

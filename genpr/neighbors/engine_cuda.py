@@ -108,7 +108,7 @@ class CodedSearch:
     def above(self, lowest: Tensor, columns: CodedView, *bands: Tensor) -> tuple[Tensor, ...]:
         """Every pair whose key may be at least `lowest`, (b, r) float64 for b `bands` of columns: as `ViewSearch.above`."""
         chunk = torch.cat(bands)
-        # Rounded either way, none passes a float32 value that was not below it.
+        # Rounding is monotone: a float32 value that reaches a threshold also reaches the rounded one.
         thresholds = (lowest.view(len(bands), -1) + self._floors).float()[:, :, None]
         values = self._tiles.of_codes(self._left, columns.at(chunk)).sub_(columns.half_floors[chunk])
         if len(bands) == 1:
