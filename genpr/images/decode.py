@@ -88,6 +88,7 @@ class PillowGuard:
         self._lock = Lock()
         self._inside = 0
         self._restored = ExitStack()
+        self._muted: list[list[Any]] = []
 
     def __enter__(self) -> None:
         with self._lock:
@@ -101,20 +102,19 @@ class PillowGuard:
             filters = cast("list[Any]", warnings.filters)
             if not filters or filters[0] is not _QUIET:
                 filters.insert(0, _QUIET)
-                self._restored.callback(_unmute, filters)
+                self._muted.append(filters)
 
     def __exit__(self, *exc_info: object) -> None:
         with self._lock:
             self._inside -= 1
-            if not self._inside:
-                self._restored.close()
-                # A copy made meanwhile by `catch_warnings` holds the filter too, if it is still in use.
-                _unmute(cast("list[Any]", warnings.filters))
-
-
-def _unmute(filters: list[Any]) -> None:
-    while any(entry is _QUIET for entry in filters):
-        filters.remove(_QUIET)
+            if self._inside:
+                return
+            self._restored.close()
+            # A copy made meanwhile by `catch_warnings` holds the filter too, if it is still in use.
+            for filters in (*self._muted, cast("list[Any]", warnings.filters)):
+                while any(entry is _QUIET for entry in filters):
+                    filters.remove(_QUIET)
+            self._muted.clear()
 
 
 pillow_guard = PillowGuard()
