@@ -195,8 +195,8 @@ class Communicator:
         steps, operations, numbers = torch.stack(found).T.tolist()
         if len({*zip(steps, operations, strict=True)}) > 1:
             raise ResourceError(
-                f"the ranks are not at the same point (this one at step {self._step}, {operation[:80]}); did they get the "
-                "same arguments and versions of genpr, and was an error of one of them caught?",
+                f"the ranks are not at the same point (this one at step {self._step}, {operation[:80]}); start all with the same "
+                "arguments and version of genpr, and do not catch an error on one of them only",
                 code="ranks-apart",
             )
         return [int(each) for each in numbers]

@@ -282,7 +282,9 @@ def _opened(path: Path) -> Iterator[Any]:
             raise OSError(errno.EMFILE, reason, str(path)) from error
         if isinstance(error, RuntimeError):
             raise
-        text = f"{path} is not a readable safetensors file ({error}); was it cut short or renamed?"
+        text = (
+            f"{path} is not a readable safetensors file ({error}); check that it is complete and not renamed"
+        )
         raise DataError(text, code="file-damaged", path=str(path)) from error
 
 

@@ -78,7 +78,7 @@ def check_same_width(x: Tensor, y: Tensor, *, names: tuple[str, str] = ("real", 
     if x.shape[1] != y.shape[1]:
         raise FeatureError(
             f"{names[0]} has {x.shape[1]} features per image but {names[1]} has {y.shape[1]}; "
-            "were they embedded with the same extractor?",
+            "embed both with the same extractor",
             code="width-mismatch",
         )
 
@@ -87,7 +87,7 @@ def check_rows(features: Tensor, name: str, *, k: int) -> None:
     """Refuse sets in which a row has no k-th neighbor; k = 0 asks for one row at least, k = 1 for any spread."""
     if len(features) < k + 1:
         why = f"at least k + 1 = {k + 1} rows" if k > 1 else ("at least 1 row", "at least 2 rows")[k]
-        text = f"{name} needs {why}, found {len(features)}; is this the full set?"
+        text = f"{name} needs {why}, found {len(features)}; check that the set is complete"
         raise FeatureError(text, code="too-few")
 
 

@@ -205,7 +205,7 @@ class _StyleRoute:
         batches = latents.view(-1, _MEAN_BATCH, self.latent_dim)
         total = reduce(torch.add, (self._map(z.to(self.device), labels).double().sum(0) for z in batches))
         if not total.isfinite().all():
-            text = f"the mapping of {self.who} gives NaN or infinite values; is it damaged, or did training diverge?"
+            text = f"the mapping of {self.who} gives NaN or infinite values; check that the file is intact and training did not diverge"
             raise DataError(text, code="generator-non-finite")
         return total / MEAN_LATENTS
 
@@ -349,7 +349,7 @@ def generator_errors(
         text = f"{who} failed: {type(error).__name__}: {' '.join(str(error).split())}"
         if checkpoint is None:
             raise UsageError(text, code=code) from error
-        text += f"; is {checkpoint} whole, and a checkpoint of this generator?"
+        text += f"; check that {checkpoint} is intact and belongs to this generator"
         raise DataError(text, code=code, path=str(checkpoint)) from error
 
 
@@ -384,7 +384,7 @@ def to_uint8(
                 code="generator-range",
             )
         if not images.isfinite().all():
-            text = f"{who} returned NaN or infinite values; is it damaged, or did training diverge?"
+            text = f"{who} returned NaN or infinite values; check that the file is intact and that training did not diverge"
             raise DataError(text, code="generator-non-finite")
         images, clamped = levels_of(images, image_range)
     # Cloned outside of inference mode, so that callers can use the images like any other tensor.

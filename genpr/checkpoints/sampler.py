@@ -292,8 +292,8 @@ class CheckpointImages(CountedBatches):
         )  # of the last pass: several networks read the images in passes of their own
         if differing := [key for key in drawn_by if drawn_by[key] != before[key]]:
             raise DataError(
-                f"{self.name} has other {' and '.join(differing)} than when its images were read before; was it written to "
-                "meanwhile, or does its factory leave weights to chance?",
+                f"{self.name} has other {' and '.join(differing)} than when its images were read before; do not write to "
+                "it during a run, and make its factory set all weights",
                 code="checkpoint-changed",
                 path=os.fspath(self.checkpoint),
             )

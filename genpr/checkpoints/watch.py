@@ -174,7 +174,7 @@ class Watcher:
         try:
             names = [entry.name for entry in os.scandir(self._folder) if not entry.name.startswith(".")]
         except OSError as error:
-            text = f"the watched folder {self._folder} cannot be listed ({error.strerror}); was it removed?"
+            text = f"the watched folder {self._folder} cannot be listed ({error.strerror}); check that it still exists"
             raise ResourceError(text, code="unreadable", path=str(self._folder)) from error
         new = [self._folder / name for name in sorted(names, key=natural_order) if name not in self._scored]
         paths = [path for path in new if os.path.realpath(path) not in self._ignored]

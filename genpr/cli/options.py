@@ -133,7 +133,7 @@ class LabelFlags:
         metavar="FILE",
     )
     fake_labels: str | None = option(None, "Classes of FAKE, likewise.", metavar="FILE")
-    per_class: bool = option(False, "Score each class within itself, too: which are worst?")
+    per_class: bool = option(False, "Score each class within itself, too, and list the worst.")
     min_per_class: int = option(50, "Images that a class needs on each side.", metavar="N")
 
     def chosen(self) -> LabelOptions | None:

@@ -173,7 +173,7 @@ class FittedReference:
                 undefined.append(name)
                 continue
             if not math.isfinite(value.value) or not math.isfinite(value.spread or 0):
-                text = f"{name} of these features is beyond the range of float64; are they scaled as the extractor gives them?"
+                text = f"{name} of these features is beyond the range of float64; check that they are scaled as the extractor returns them"
                 raise FeatureError(text, code="overflow")
             if value.null is None and self._control is not None and name in self._control.values:
                 value = replace(value, null=self._control.values[name], null_source="real halves")

@@ -154,7 +154,7 @@ def read_table(
     text = read_text(path, form.what, code=form.code, any_bytes=form.any_names)
     origin, suffix = str(path), path.suffix.lower()
     if "\0" in text:
-        raise form.error(origin, "it holds NUL characters; is it a text file?")
+        raise form.error(origin, "it holds NUL characters; expected a text file")
     if suffix in {".csv", ".tsv"}:
         rows = _csv_table(text, origin, delimiter_of(path), form)
     elif suffix == ".json":

@@ -144,5 +144,5 @@ def _files_in(folder: Path) -> Iterator[CacheFile]:
 
 
 def _unusable(path: Path, what: str, error: OSError) -> ResourceError:
-    text = f"{path} cannot be {what} ({error.strerror or error}); does it belong to somebody else?"
+    text = f"{path} cannot be {what} ({error.strerror or error}); check its owner and permissions"
     return ResourceError(text, code="cache-unusable", path=str(path))

@@ -158,7 +158,7 @@ class RankShare:
             if other != own:
                 raise DataError(
                     f"{printable(self._source.name)} is not the same everywhere: {what} are {own} on rank "
-                    f"{self._communicator.rank} and {other} on rank {rank}; do all machines see one file system?",
+                    f"{self._communicator.rank} and {other} on rank {rank}; all machines must see the same files",
                     code="ranks-differ",
                     path=self._source.name,
                 )
@@ -274,7 +274,7 @@ def _store(batch: Sequence[_Row], features: Tensor, embedded: EmbeddedImages, ca
     if not finite.all():
         wrong = (~finite).nonzero().flatten().tolist()
         first = images[min(wrong, key=lambda place: rows[place])].name
-        text = f"the extractor gives NaN or infinity for {first}; are its weights damaged, or is bfloat16 too coarse?"
+        text = f"the extractor gives NaN or infinity for {first}; check its weights, and use float32 if this is a @bfloat16 variant"
         raise FeatureError(text, code="non-finite", path=first)
     embedded.features[list(rows)] = features
     if cache is not None:

@@ -228,7 +228,7 @@ def _load_array(path: Path) -> Tensor:
                     raise ValueError(f"needed arr_0 or exactly one array, found {some(members, 5) or 'none'}")
                 array = read_array(archive, "arr_0.npy" if "arr_0.npy" in members else members[0])
     except (*DAMAGE, KeyError, OSError) as error:
-        text = f"{path} is not a readable array file ({error}); was it cut short, or does it hold pickled objects?"
+        text = f"{path} is not a readable array file ({error}); check that it is complete and holds no pickled objects"
         raise FeatureError(text, code="file-damaged", path=str(path)) from error
     if array.dtype.kind != "f" or array.ndim != 2:
         text = f"{path} holds {array.dtype} of shape {array.shape}; features are floats, (images, dimensions)"

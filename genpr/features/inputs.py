@@ -135,7 +135,7 @@ def source_rows(opened: OpenedInput, features: FeatureSet, total: int | None) ->
         rows = [places.get(name) for name in features.names]
     for name, row in zip(features.names, rows, strict=True):
         if row is None:
-            text = f"{printable(name)} was scored and is not in {printable(features.source)} any more; was the source changed?"
+            text = f"{printable(name)} was scored and is not in {printable(features.source)} any more; check that the source did not change"
             raise DataError(text, code="changed", path=features.source)
     return [row for row in rows if row is not None]
 

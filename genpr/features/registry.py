@@ -153,7 +153,7 @@ def canonical_name(name: str) -> str:
     known = BUILT_IN.get(parsed.base)
     if known is None and ":" not in name:
         close = get_close_matches(name, BUILT_IN, n=1)
-        meant = f"; did you mean {close[0]}?" if close else ""
+        meant = f" (similar: {close[0]})" if close else ""
         raise UsageError(
             f"unknown extractor {name!r}{meant}; known are {', '.join(BUILT_IN)}, timm:MODEL, open_clip:MODEL:PRETRAINED, "
             "and custom ones as path/to/file.py:factory or package.module:factory",

@@ -72,7 +72,7 @@ def damage_reported(
             message, code = f"{path} cannot be read ({error.strerror})", "unreadable"
         else:
             reason = short(str(error).partition("\n")[0], 200) or type(error).__name__
-            message = f"{path} is not an intact {kind} ({reason}); was it cut short or renamed?"
+            message = f"{path} is not an intact {kind} ({reason}); check that it is complete and not renamed"
         raise DataError(message, code=code, path=str(path)) from error
 
 
@@ -360,7 +360,9 @@ def _read_from_tar(path: Path, name: str, offset: int, size: int) -> bytes:
     except OSError as error:
         raise unreadable(name, error.strerror) from error
     if len(data) != size:
-        raise unreadable(name, f"{len(data):,} of {size:,} bytes are there; did the file change?")
+        raise unreadable(
+            name, f"{len(data):,} of {size:,} bytes are there; check that the file does not change"
+        )
     return data
 
 

@@ -70,7 +70,7 @@ def guess(data: bytes) -> str:
     """What a file may be that is no image of an accepted format."""
     start = data[:2048]
     if not data:
-        return "it is empty (0 bytes); was the disk full when it was written?"
+        return "it is empty (0 bytes); write it again, and check for a full disk"
     if data.startswith(b"version https://git-lfs"):
         return "not an image; it is a Git LFS pointer; run `git lfs pull`"
     if start.lstrip()[:5].lower() in {b"<html", b"<!doc"}:

@@ -60,7 +60,7 @@ def _without_braces(text: str) -> list[str]:
         choices.append(_choices(piece) if number % 2 else [piece])
         total *= len(choices[-1])
         if total > _MOST_PATHS:
-            raise _bad_pattern(text, f"stands for more than {_MOST_PATHS:,} paths; is a range misspelt?")
+            raise _bad_pattern(text, f"stands for more than {_MOST_PATHS:,} paths; check the ranges")
     return list(map("".join, product(*choices)))
 
 

@@ -103,8 +103,8 @@ class Drawn(Generic[Model]):
             if not isinstance(batch, Tensor | np.ndarray) or batch.ndim != 4:
                 came = f"{type(batch).__name__}{tuple(getattr(batch, 'shape', ())) or ''}"
                 raise DataError(
-                    f"generate must give batches of images, uint8 (b, 3, h, w), but gave {came}; does it return one batch "
-                    "instead of a list of batches?",
+                    f"generate must give batches of images, uint8 (b, 3, h, w), but gave {came}; return a list of "
+                    "batches, not one batch",
                     code="array-type",
                 )
             taken = (as_uint8(batch, self.image_range) if isinstance(batch, Tensor) else batch)[:left]

@@ -56,7 +56,9 @@ def as_uint8(images: Tensor, image_range: ImageRange | None) -> Tensor:
             code="image-range",
         )
     if not images.isfinite().all():
-        raise DataError("images hold NaN or infinite values; did the generator diverge?", code="non-finite")
+        raise DataError(
+            "images hold NaN or infinite values; check that training did not diverge", code="non-finite"
+        )
     levels, outside = levels_of(images.detach(), image_range)
     if outside > MOST_OUTSIDE:
         low, high = image_range

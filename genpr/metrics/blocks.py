@@ -76,7 +76,7 @@ def check_no_zero_rows(features: Tensor, name: str) -> None:
     zero = torch.cat([(block == 0).all(dim=1) for block in Blocks(features, features.device)])
     if zero.any():
         raise FeatureError(
-            f"row {int(zero.nonzero()[0])} of {name} (counted from 0) is all zeros and has no direction to normalize; was "
-            "its image embedded?",
+            f"row {int(zero.nonzero()[0])} of {name} (counted from 0) is all zeros and has no direction to normalize; "
+            "check that its image was embedded",
             code="zero-row",
         )

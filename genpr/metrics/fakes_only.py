@@ -126,7 +126,7 @@ def _check_probabilities(probabilities: Features) -> None:
             row = int(bad.nonzero()[0])
             raise FeatureError(
                 f"each row of probabilities must be at least 0 and sum to 1, but row {start + row} (counted from 0) has "
-                f"the least value {float(least[row]):.6g} and the sum {float(sums[row]):.6g}; are these logits?",
+                f"the least value {float(least[row]):.6g} and the sum {float(sums[row]):.6g}; expected probabilities, not logits",
                 code="not-probabilities",
             )
         start += len(block)

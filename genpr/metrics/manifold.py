@@ -169,7 +169,7 @@ class KNNManifold:
         try:
             features, sq_radii, k, ties = _checked(tensors, metadata)
         except (KeyError, TypeError, ValueError) as error:
-            text = f"{path} is not a manifold that KNNManifold.save wrote ({error}); is it a file of plain features?"
+            text = f"{path} is not a manifold that KNNManifold.save wrote ({error}); check that it is not a file of plain features"
             raise DataError(text, code="not-a-manifold", path=str(path)) from error
         where = resolve_device(device)
         points = Placed.of(features.to(where), k)

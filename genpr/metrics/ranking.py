@@ -364,7 +364,7 @@ def _check_ids(expected: object, retrieved: object) -> tuple[list[list[Id]], lis
         raise DataError(f"ids must be texts or numbers, not {wrong[0]!r:.60}", code="bad-ids")
     kinds = [{isinstance(one, str) for one in side} for side in ids]
     if all(kinds) and kinds[0].isdisjoint(kinds[1]):  # 1 and "1" are different ids
-        text = "ids of one side are texts and those of the other are not, so none can match; were numbers read as text?"
+        text = "ids of one side are texts and those of the other are not, so none can match; check whether numbers were read as text"
         raise DataError(text, code="bad-ids")
     return ours, both[1]
 

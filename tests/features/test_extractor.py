@@ -9,7 +9,7 @@ from genpr.features.registry import list_extractors, load_extractor
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(UsageError, match=r"'incepton'; did you mean inception\?.*vgg16") as caught:
+    with pytest.raises(UsageError, match=r"'incepton' \(similar: inception\).*vgg16") as caught:
         load_extractor("incepton")
     assert (caught.value.code, caught.value.exit_code) == ("unknown-extractor", 2)
 

@@ -182,10 +182,10 @@ def test_batches_of_other_kinds(evaluator):
     assert GenprCallback(evaluator, lambda _: [as_array])(0, None) == expected
     floats = GenprCallback(evaluator, lambda _: [images()[1] / 127.5 - 1], image_range=(-1, 1))
     assert floats(0, None) == expected
-    with pytest.raises(DataError, match="did the generator diverge"):
+    with pytest.raises(DataError, match="training did not diverge"):
         GenprCallback(evaluator, lambda _: [images()[1] * float("nan")], image_range=(-1, 1))(0, None)
     model, state = Fader().train(), torch.get_rng_state()
-    for batches, message in (([images()[1] / 255], "image_range"), (images()[1], "one batch instead of a")):
+    for batches, message in (([images()[1] / 255], "image_range"), (images()[1], "return a list of")):
         with pytest.raises(DataError, match=message):
             GenprCallback(evaluator, lambda _, batches=batches: batches)(0, model)
     assert model.training

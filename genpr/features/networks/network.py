@@ -161,5 +161,5 @@ def misfit(name: str, error: Exception) -> WeightsError:
 def unknown_model(library: str, model: str, known: Iterable[str], where: str) -> UsageError:
     """The error for a model that `library` does not have."""
     close = get_close_matches(model, list(known), n=3)
-    meant = f"; did you mean {' or '.join(close)}?" if close else ""
+    meant = f" (similar: {', '.join(close)})" if close else ""
     return UsageError(f"{library} has no model {model!r}{meant}; see {where}", code="unknown-model")
