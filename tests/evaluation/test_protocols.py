@@ -33,10 +33,13 @@ def pixels(rng):
     return [rng.integers(0, most, (n, 8, 8, 3), dtype=np.uint8) for n, most in ((N_REAL, 256), (N_FAKE, 200))]
 
 
-def definite(features):
-    """A Gaussian whose covariance Cholesky's method factors: of 2048 columns, eigenvalues take seconds."""
-    found = Gaussian.of(features)
-    return Gaussian.from_moments(found.mean, found.covariance + 0.01 * torch.eye(len(found.mean)))
+def moments_near(features):
+    """Those of no few images, with a covariance that Cholesky's method factors: eigenvalues of 2048 columns take seconds."""
+    x = features.double()
+    directions = (x - x.mean(dim=0)) / 3
+    return Gaussian.from_moments(
+        x.mean(dim=0) + 0.01, directions.T @ directions + 0.01 * torch.eye(x.shape[1])
+    )
 
 
 @pytest.fixture
@@ -123,21 +126,6 @@ def test_too_few_images_are_said(features):
 # Several in one run ------------------------------------------------------------------------------------------
 
 
-def test_protocols_of_one_extractor_embed_once(weights, pixels, write_images):
-    folders = [write_images(*pair) for pair in zip("rf", (pixels[0][:5], pixels[1]), strict=True)]
-    seen = []
-    options = {"metrics": ["precision", "recall", "is"], "weights": weights, "batch_size": BATCH}
-    results = score_protocols(
-        *folders, protocols=["adm", "genpr"], progress=lambda stage, *_: seen.append(stage), **options
-    )
-    assert (seen.count("real"), seen.count("fake")) == (5, 10)
-    assert list(results) == ["adm", "genpr"]
-    assert results["adm"].metrics["precision"].exact_value == results["genpr"]["precision"]
-    alone = genpr.score(*folders, **options)
-    assert alone.real.n_cached == 5, "pool3 was kept although it was embedded beside other layers"
-    assert alone.to_flat_dict() == results["genpr"].to_flat_dict()
-
-
 def distance_to_few(gaussian, features):
     """Fréchet distance to fewer images than features: their covariance has the nonzero eigenvalues of a small matrix."""
     x = features.double()
@@ -148,17 +136,14 @@ def distance_to_few(gaussian, features):
     return float((gaussian.mean - x.mean(dim=0)).square().sum() + traces - 2 * root)
 
 
-def test_adm_reports_five_numbers_from_one_pass(weights, pixels, tmp_path):
-    """P, R, FID, sFID, IS, of a reference batch that brings the mean and covariance of its whole dataset."""
+def test_two_protocols_of_one_extractor_embed_once(weights, pixels, tmp_path):
+    """P, R, FID, sFID, IS of ADM, of a reference batch that brings the mean and covariance of its whole dataset."""
     real, fake = pixels[0][:5], pixels[1]
     extractor = genpr.features.registry.load_joint(
         ["inception", "inception-spatial", "inception-softmax"], weights=weights, device="cpu"
     )
-    real_features, fake_features = (
-        genpr.embed(images, extractor, batch_size=BATCH).split([2048, 2023, 1008], dim=1)
-        for images in (real, fake)
-    )
-    whole = [definite(part + 0.01) for part in real_features[:2]]  # the dataset is not these few images
+    fake_features = genpr.embed(fake, extractor, batch_size=BATCH).split([2048, 2023, 1008], dim=1)
+    whole = [moments_near(part) for part in fake_features[:2]]
     moments = {
         f"{key}{end}": value.numpy()
         for end, each in zip(("", "_s"), whole, strict=True)
@@ -167,14 +152,23 @@ def test_adm_reports_five_numbers_from_one_pass(weights, pixels, tmp_path):
     np.savez(tmp_path / "VIRTUAL_reference.npz", arr_0=real, **moments)
     np.savez(tmp_path / "samples.npz", arr_0=fake)
     sides = (tmp_path / "VIRTUAL_reference.npz", tmp_path / "samples.npz")
-    result = genpr.score(*sides, protocol="adm", weights=weights, batch_size=BATCH, control=False)
-    assert list(result.metrics) == ["precision", "recall", "fid", "sfid", "is"]
+    seen, metrics = [], ["precision", "recall", "fid", "sfid", "is"]
+    options = {"weights": weights, "batch_size": BATCH, "control": False}
+    both = {"protocols": ["adm", "genpr"], "progress": lambda stage, *_: seen.append(stage)}
+    results = score_protocols(*sides, metrics=metrics, **both, **options)
+    assert (seen.count("real"), seen.count("fake")) == (5, 10)
+    assert list(results) == ["adm", "genpr"]
+    alone = genpr.score(*sides, metrics=["precision", "recall"], **options)
+    assert alone.real.n_cached == 5, "pool3 was kept although it was embedded beside other layers"
+    adm, plain = results.values()
+    for name in ("precision", "recall"):
+        assert adm.metrics[name].exact_value == plain[name] == alone[name]
+    assert list(adm.metrics) == list(plain.metrics) == metrics
     for name, gaussian, features in zip(("fid", "sfid"), whole, fake_features, strict=False):
-        assert result[name] == pytest.approx(distance_to_few(gaussian, features), rel=1e-6)
-    assert result["is"] == inception_score(fake_features[2], split_size=5000, seed=None).mean
-    exact = genpr.precision_recall(real_features[0], fake_features[0]).precision
-    assert result.metrics["precision"].exact_value == exact
-    assert result_of(json.loads(result.to_json())) == result
+        assert adm[name] == pytest.approx(distance_to_few(gaussian, features), rel=1e-6) != plain[name]
+    assert adm["is"] == inception_score(fake_features[2], split_size=5000, seed=None).mean
+    assert plain["is"] == inception_score(fake_features[2]).mean != adm["is"]
+    assert result_of(json.loads(adm.to_json())) == adm
 
 
 # What a reader is told ----------------------------------------------------------------------------------------
