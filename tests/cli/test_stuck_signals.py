@@ -33,6 +33,25 @@ class Net(torch.nn.Module):
                 libc.pthread_mutex_lock(mutex)
         return images.float().mean((2, 3))
 """
+# Commands that fork after the imports, which take most of the time; prints the id of each, and as it ends, its exit code.
+FORKING = """
+import json, os, sys, torch
+from genpr.__main__ import main
+from genpr.evaluation import evaluator
+commands = json.loads(sys.argv[1])
+for name, words, environment in commands:
+    if child := os.fork():
+        print(child, flush=True)
+        continue
+    for stream in (1, 2):
+        os.dup2(os.open(f"{name}.{stream}", os.O_CREAT | os.O_WRONLY, 0o600), stream)
+    os.environ.update(environment)
+    sys.argv[1:] = words
+    main()
+for _ in commands:
+    child, status = os.wait()
+    print(child, os.waitstatus_to_exitcode(status), flush=True)
+"""
 LONGEST_S = 2.0
 BUSY_S = 3.0  # what other tests on the same cores may take of the machine meanwhile
 
@@ -42,17 +61,31 @@ def scoring(folders, cache):
     return ["score", *map(str, folders), "--extractor", "stuck.py:Net", "--cache-dir", cache, *options]
 
 
-def started(folders, cache, **env):
-    """A score in the working folder, in a process that pytest's own handling of signals does not concern."""
-    Path("stuck.py").write_text(STUCK)
+def started(*command):
+    """A process that pytest's own handling of signals does not concern."""
     return subprocess.Popen(
-        [sys.executable, "-m", "genpr", *scoring(folders, cache)],
+        [sys.executable, *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"READY": cache + ".ready", "OMP_NUM_THREADS": "1"} | env,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
+
+
+class Forked:
+    """A command that `FORKING` started, as `subprocess` has them."""
+
+    def __init__(self, parent, name):
+        self.stdout, self.name, self.pid = parent.stdout, name, int(parent.stdout.readline())
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)  # fails if it has ended
+
+    def communicate(self, timeout):
+        ended, self.returncode = map(int, self.stdout.readline().split())
+        assert ended == self.pid
+        return [Path(f"{self.name}.{stream}").read_text() for stream in (1, 2)]
 
 
 def ended(process, *signals):
@@ -74,14 +107,22 @@ def ended(process, *signals):
 def test_a_signal_ends_a_command_that_is_deep_in_c(folders, genpr, tmp_path, monkeypatch):
     """At the second signal at once; and in Python with a valid cache."""
     monkeypatch.chdir(tmp_path)
-    stuck, twice = started(folders, "first", THREAD_SAFE="1"), started(folders, "other")
-    asleep = started(folders, "third", ASLEEP="1")
-    while not all(Path(f"{cache}.ready").exists() for cache in ("first", "other", "third")):
-        assert {each.poll() for each in (stuck, twice, asleep)} == {None}
+    Path("stuck.py").write_text(STUCK)
+    environments = {"first": {"THREAD_SAFE": "1"}, "other": {}, "third": {"ASLEEP": "1"}}
+    commands = [
+        (name, scoring(folders, name), {"READY": f"{name}.ready"} | each)
+        for name, each in environments.items()
+    ]
+    parent = started("-c", FORKING, json.dumps(commands))
+    stuck, twice, asleep = processes = [Forked(parent, name) for name in environments]
+    while not all(Path(f"{name}.ready").exists() for name in environments):
+        for process in processes:
+            process.send_signal(0)
         time.sleep(0.01)
     seconds = ended(twice, signal.SIGINT, signal.SIGINT)
     assert seconds < 0.8 * ended(stuck, signal.SIGTERM), "the second signal waits for nothing"
     ended(asleep, signal.SIGTERM)
+    assert parent.communicate() == ("", "")
     for cache, cached in (("first", None), ("third", 10)):
         code, out, _ = genpr(*scoring(folders, cache))
         real = json.loads(out)["real"]
@@ -94,6 +135,7 @@ def test_a_signal_ends_a_command_that_is_deep_in_c(folders, genpr, tmp_path, mon
 @pytest.mark.parametrize("wait", [0.2, 0.4, 0.8, 1.2, 1.6, 2.4])
 def test_a_signal_is_answered_while_torch_is_imported(folders, tmp_path, monkeypatch, wait):
     monkeypatch.chdir(tmp_path)
-    process = started(folders, "cache")
+    Path("stuck.py").write_text(STUCK)
+    process = started("-m", "genpr", *scoring(folders, "cache"))
     time.sleep(wait)
     ended(process, signal.SIGINT)

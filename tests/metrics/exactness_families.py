@@ -92,7 +92,7 @@ def counts_of_two_threads() -> Counts:
 def make_large(name: str) -> Sets:
     """Learned-like sets on a grid that float16 holds. "hard": copies, near-copies and outliers are among them."""
     rng = np.random.default_rng(12)
-    sizes = (6000, 3000) if name == "plain" else (4000, 3200)
+    sizes = (4500, 3000) if name == "plain" else (4000, 3200)
     real, fake = (np.round(128 * x).clip(-2047, 2047) / 128 for x in learned_like(rng, *sizes))
     if name == "hard":
         real[-300:] = real[0]

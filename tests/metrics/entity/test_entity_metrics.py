@@ -157,7 +157,7 @@ def test_intervals_are_not_of_more_images_than_there_are():
 def test_intervals_hold_the_truth():
     """A small simulation; docs/entities.md has the large one."""
     rng = np.random.default_rng(1)
-    truth = entity_set_metrics(*drawn(rng, 20_000)[:2], vocabulary={f"e{i}" for i in range(8)})
+    truth = entity_set_metrics(*drawn(rng, 8000)[:2], vocabulary={f"e{i}" for i in range(8)})
     held = dict.fromkeys(ENTITY_METRICS, 0)
     for seed in range(40):
         expected, found, _ = drawn(rng, 80)
