@@ -35,7 +35,7 @@ class Net(torch.nn.Module):
 """
 # Commands that fork after the imports, which take most of the time; prints the id of each, and as it ends, its exit code.
 FORKING = """
-import json, os, sys, torch
+import json, os, signal, sys, torch
 from genpr.__main__ import main
 from genpr.evaluation import evaluator
 commands = json.loads(sys.argv[1])
@@ -45,6 +45,7 @@ for name, words, environment in commands:
         continue
     for stream in (1, 2):
         os.dup2(os.open(f"{name}.{stream}", os.O_CREAT | os.O_WRONLY, 0o600), stream)
+    signal.alarm(100)  # whatever happens, it ends
     os.environ.update(environment)
     sys.argv[1:] = words
     main()
