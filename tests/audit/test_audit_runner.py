@@ -1,20 +1,23 @@
-"""Values equal an oracle; runs can be stopped, continued, added to, and judged."""
+"""Values equal an oracle; runs can be stopped, continued, added to, and judged; reports hold every cell, whatever its name."""
 
 import json
 import math
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from raising import raising
 
 import genpr
 from genpr.audit import runner
 from genpr.audit.checks import CHECKS, Case, Setting, cases, standardized
 from genpr.audit.runner import Family, Results, Run, Spread, families_of, judge, run_audit, shipped_kinds
+from genpr.cli.audit import command
 from genpr.errors import GenprError, UsageError
 from genpr.metrics.probabilistic import probabilistic_precision_recall
 from genpr.metrics.registry import BALLS
 from genpr.metrics.witnessed import witnessed
+from genpr.report.audit_report import agreement, audit_table, markdown
 
 CHECK = ("invention",)
 
@@ -160,3 +163,54 @@ def test_failure_is_measured_towards_the_published_pass_and_incomplete_curves_ar
     cell, unpublished = (matrix.cells["std / property", name] for name in ("recall", "mine"))
     assert (cell.mark, cell.published, unpublished.mark) == ("F", "H", "F")
     assert (cell.margin.value, unpublished.margin.value) == (pytest.approx(-0.2), pytest.approx(-0.1))
+
+
+HOSTILE = "<script>\"&'|*~$x$"
+
+
+def measured(kinds, checks=("std", "invention"), mean=0.5):
+    results = Results(Run("quick", 3, 0))
+    for case in cases(checks, "quick"):
+        results.add(case, {name: Spread(mean, 0.001) for name in kinds})
+    return judge(results, kinds), results
+
+
+def test_markdown_tables_have_equal_rows():
+    matrix, results = measured({"precision": "fidelity", "recall": "diversity", HOSTILE: "diversity"})
+    text = markdown(matrix, results.run)
+    assert "| check | recall | <script>\"&'\\|\\*\\~$x$ |" in text
+    assert "quick grids, 3 draws per point, seed 0" in text
+    rows = [line.replace("\\|", "") for line in text.splitlines() if line.startswith("|")]
+    assert {row.count("|") for row in rows} == {3, 4}
+    assert "0 of 4" in text
+
+
+def test_agreement_counts_cells_as_published():
+    matrix, results = measured({"precision": "fidelity", "mine": "fidelity"})
+    # std / bounds: the others are published as passes, and .5 everywhere fails them
+    assert agreement(matrix) == [("precision", "I-Prec", "1 of 4")]
+    assert markdown(matrix, results.run).count("F here, T published") == 3
+
+
+def test_text_fits_eighty_columns_and_shows_every_metric():
+    kinds = shipped_kinds()
+    matrix, _ = measured(kinds, tuple(CHECKS))
+    blocks = audit_table(matrix).split("\n\n")
+    assert max(len(line) for block in blocks for line in block.splitlines()) <= 80
+    assert len(blocks) > 1
+    assert all(len(block.splitlines()) == 33 for block in blocks)
+    assert " ".join(block.splitlines()[0] for block in blocks).split() == list(kinds)
+
+
+def test_the_command_writes_files_and_goes_on_from_them(tmp_path):
+    path, out = tmp_path / "mine.py", tmp_path / "new" / "out"
+    path.write_text("def good(real, fake):\n    return 1.0\n\ndef bad(real, fake):\n    return 0.0\n")
+    options = ["--kind", "fidelity", "--check", "invention", "--out", str(out), "-q"]
+    first = CliRunner().invoke(command, ["--function", f"{path}:good", *options])
+    assert first.stdout.splitlines()[0].split() == ["good"]
+    assert sorted(each.name for each in out.iterdir()) == ["matrix.md", "results.jsonl"]
+    again = ["--function", f"{path}:bad", *options, "--resume", "--json"]
+    cells = json.loads(CliRunner().invoke(command, again).stdout)["cells"]
+    assert [cell["mark"] for cell in cells] == ["F", "F"]
+    for wrong in (["--function", f"{path}:bad", *options], ["--kind", "fidelity"], ["--resume"]):
+        assert isinstance(CliRunner().invoke(command, wrong).exception, UsageError)

@@ -1,11 +1,16 @@
+"""Truncation: rules for latents, to the last bit, and w that moves towards its mean."""
+
 import math
 from types import SimpleNamespace
 
+import mpmath
+import numpy as np
 import pytest
 import torch
 from raising import raising
 from torch import nn
 
+from genpr.checkpoints.generator import RULES, check_psi, draw_latents
 from genpr.checkpoints.sampler import Sampler
 from genpr.errors import DataError, UsageError
 
@@ -178,3 +183,53 @@ def test_mappings_that_give_something_else_are_refused():
         assert caught.value.code in {"generator-output", "generator-non-finite"}
     with raising(UsageError, "generator-labels"):
         sampler(Style(Curved()), labels=[0] * 20)
+
+
+@pytest.fixture(scope="module")
+def z():
+    return draw_latents(2000, 10, seed=3)
+
+
+POINTS = [1e-30, 1e-10, 1e-4, 0.01, 0.3, 0.67, 0.7, 1.0, 2.0, 3.3, 5.0, 5.6, 6.5, 8.0]
+
+
+def test_scaling_and_clipping_are_what_they_say(z):
+    np.testing.assert_array_equal(RULES["z-scale"](z, 0.5).numpy(), z.numpy() * np.float32(0.5))
+    np.testing.assert_array_equal(RULES["z-clip"](z, 0.75).numpy(), np.clip(z.numpy(), -0.75, 0.75))
+    assert torch.equal(RULES["w-interpolate"](z, 0.3), z)
+
+
+@pytest.mark.parametrize("psi", [1e-8, 1e-3, 0.02, 0.3, 1.0, 1.5, 2.5, 5.0, 8.0, 40.0])
+def test_resampling_is_exact_to_the_last_bit_in_the_middle_and_in_the_tails(psi):
+    z = torch.tensor([POINTS, [-point for point in POINTS]])
+    with mpmath.workdps(60):
+        bound = mpmath.erf(mpmath.mpf(psi) / mpmath.sqrt(2))
+        exact = [
+            float(mpmath.sqrt(2) * mpmath.erfinv(mpmath.erf(mpmath.mpf(point) / mpmath.sqrt(2)) * bound))
+            for point in z[0].tolist()
+        ]
+    expected = torch.tensor([exact, [-x for x in exact]], dtype=torch.float64).float()
+    assert torch.equal(RULES["z-resample"](z, psi), expected)
+
+
+@pytest.mark.parametrize("rule", ["z-scale", "z-clip", "z-resample"])
+def test_psi_zero_is_the_middle_and_bounded_rules_keep_to_their_bound_and_order(z, rule):
+    before = z.clone()
+    assert not RULES[rule](z, 0.0).any()
+    for psi in (0.05, 0.7, 3.0) if rule != "z-scale" else ():
+        drawn = RULES[rule](z, psi)
+        assert drawn.dtype == torch.float32
+        assert drawn.abs().max() <= float(np.float32(psi))
+        assert (drawn[z[:, 0].argsort(), 0].diff() >= 0).all()
+    assert torch.equal(z, before)
+
+
+@pytest.mark.parametrize("psi", [math.nan, math.inf, True, "0.5", None, -0.5])
+def test_psi_must_be_a_finite_number_of_a_known_rule(psi):
+    check_psi("w-interpolate", -1)
+    for rule in RULES:
+        if (rule, psi) != ("w-interpolate", -0.5):
+            with raising(UsageError, "bad-psi"):
+                check_psi(rule, psi)
+    with raising(UsageError, "unknown-rule"):
+        check_psi("z-fold", 0.5)

@@ -1,3 +1,5 @@
+"""Replicates of halves, standard errors and intervals of them, and those of F-scores."""
+
 import math
 from dataclasses import replace
 
@@ -7,11 +9,16 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.spatial.distance import cdist
+from sklearn.metrics import fbeta_score
 
 from genpr.errors import UsageError
+from genpr.metrics import ranking_values as module
+from genpr.metrics.f_beta import beta_of, f_beta, resampled_f_beta
+from genpr.metrics.metric import family_of
 from genpr.metrics.neighbor_metrics import Replicates
+from genpr.metrics.ranking_values import halved
 from genpr.metrics.real_manifold import ENGINE
-from genpr.metrics.registry import BALLS
+from genpr.metrics.registry import ALL_METRICS, BALLS, CONDITIONAL, METRICS
 from genpr.metrics.uncertainty import Resampled, difference, interval_of, lower_part, standard_error
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
@@ -194,3 +201,103 @@ def test_intervals_hold_the_truth(d, shift):
     # .95 less three standard errors of 200 draws; for a truth that is no extreme, not all.
     assert (covered >= 0.9).all(), dict(zip(USUAL, covered, strict=True))
     assert (covered[(truth >= 0.05) & (truth <= 0.95)] <= 0.995).all(), dict(zip(USUAL, covered, strict=True))
+
+
+def mean_of(values):
+    return lambda weights: weights @ values / weights.sum(dim=1)
+
+
+def test_halves_are_of_half_the_units_and_complementary():
+    seen = []
+
+    def watch(weights):
+        seen.append(weights)
+        return weights.sum(dim=1)
+
+    assert (halved(watch, 30) == 15).all()
+    weights = torch.cat(seen)
+    assert weights.shape == (100, 30)
+    assert (weights[::2] + weights[1::2] == 1).all()
+    assert len({tuple(row.tolist()) for row in weights}) > 90
+
+
+def test_standard_error_of_a_mean_is_the_usual_one():
+    values = torch.randn(400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    usual = float(values.std()) / 20
+    assert standard_error(halved(mean_of(values), 400)) == pytest.approx(usual, rel=0.15)
+
+
+def test_batches_of_halves_change_nothing(monkeypatch):
+    values = torch.arange(50.0, dtype=torch.float64)
+    whole = halved(mean_of(values), 50, seed=3)
+    monkeypatch.setattr(module, "_MOST_WEIGHTS", 120)
+    assert torch.equal(halved(mean_of(values), 50, seed=3), whole)
+    assert not torch.equal(halved(mean_of(values), 50, seed=4), whole)
+
+
+def test_too_few_units_are_refused():
+    with pytest.raises(UsageError, match="at least 10 units, not 9"):
+        halved(mean_of(torch.ones(9, dtype=torch.float64)), 9)
+
+
+def test_families_are_told_by_name():
+    assert {family_of(name) for name in CONDITIONAL} == {"label", "retrieval", "alignment", "entity"}
+    assert {family_of(name) for name in METRICS} == {"manifold"}
+    assert set(ALL_METRICS) == {*METRICS, *CONDITIONAL}
+    assert all(len(info.meaning) <= 54 for info in ALL_METRICS.values())
+    assert all(info.kind == "conditional" for info in CONDITIONAL.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "beta"), [("f1", 1), ("f0.5", 0.5), ("f2", 2), ("f8.0", 8), ("f0.125", 0.125), ("f1000000", 1e6)]
+)
+def test_a_name_says_beta(name, beta):
+    assert beta_of(name) == beta
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["f8", "f1_8", "fd", "fid", "F1", "f", "f-1", "f1e3", "f1.", "f.5", "f1 ", "f١", "precision", "finf"],
+)
+def test_other_names_are_no_f_scores(name):
+    assert beta_of(name) is None
+
+
+@pytest.mark.parametrize("name", ["f0", "f0.0", "f1000001", "f" + "9" * 400])
+def test_an_impossible_beta_is_refused(name):
+    with pytest.raises(UsageError, match="beta must be positive") as caught:
+        beta_of(name)
+    assert caught.value.code == "bad-beta"
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
+def test_it_is_what_scikit_learn_computes(beta):
+    true, predicted = [1] * 6 + [0] * 4, [1, 1, 0, 0, 0, 0, 1, 0, 0, 0]  # precision 2 / 3, recall 1 / 3
+    assert f_beta(2 / 3, 1 / 3, beta) == pytest.approx(fbeta_score(true, predicted, beta=beta))
+    nothing = fbeta_score([1, 0], [0, 1], beta=beta, zero_division=0)
+    assert f_beta(0.0, 0.0, beta) == nothing == 0
+
+
+def resampled(value, replicates, **changed):
+    known = {"n": 100, "seed": 0, "n_real": 100, "k": 3, "real_identity": "abc"}
+    return Resampled(value, torch.tensor(replicates, dtype=torch.float64), **{**known, **changed})
+
+
+def test_each_replicate_is_of_the_pair_of_one_half():
+    found = resampled_f_beta(
+        resampled(0.5, [0.4, 0.6, 0.0, 1.0], n=70), resampled(0.25, [0.2, 0.3, 0.0, 0.5]), 2.0
+    )
+    assert found.value == f_beta(0.5, 0.25, 2.0)
+    pairs = [(0.4, 0.2), (0.6, 0.3), (0.0, 0.0), (1.0, 0.5)]
+    assert found.replicates.tolist() == [f_beta(*pair, 2.0) for pair in pairs]
+    assert found.replicates[2] == 0
+    assert (found.n, found.n_real, found.real_identity) == (70, 100, "abc")
+
+
+@pytest.mark.parametrize(
+    "changed", [{"seed": 1}, {"n_real": 9}, {"real_identity": "x"}, {"replicates": torch.ones(4)}]
+)
+def test_replicates_of_other_halves_make_no_f_score(changed):
+    precision = resampled(0.5, [0.4, 0.6])
+    with pytest.raises(UsageError, match="of the same halves"):
+        resampled_f_beta(precision, replace(precision, **changed), 1.0)

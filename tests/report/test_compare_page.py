@@ -1,18 +1,20 @@
-"""The page of several results: true to the intervals of the differences."""
+"""The page of several results: true to the intervals of the differences; plots are the same under any configuration."""
 
 import re
 from dataclasses import replace
 
+import matplotlib as mpl
 import pytest
 from page_results import HOSTILE, a_result, a_scored, a_side, elements, pair, section, text_of
 
-from genpr.checkpoints.rank import rank_results
+from genpr.checkpoints.rank import Objective, rank_results
+from genpr.checkpoints.sweep import Sweep, SweepPoint
 from genpr.errors import UsageError
 from genpr.evaluation.compare import compare
 from genpr.metrics.value import Control
 from genpr.report.compare_page import compare_report, lines_of, references_of
 from genpr.report.interpretation import interpret_comparison
-from genpr.report.plots import axis_of, plane
+from genpr.report.plots import axis_of, metric_curve, plane, sweep_plot
 
 EVEN = {"precision": 0.8, "recall": 0.8}
 
@@ -169,3 +171,34 @@ def test_the_plane_numbers_the_results_and_draws_the_front():
     assert len(re.findall(r">3</text>", svg)) == 1
     near = [(number, a_result({"precision": 0.5, "recall": 0.5 + 0.01 * number})) for number in (1, 2, 4)]
     assert len(re.findall(r">1, 2, 4</text>", plane(near))) == 1
+
+
+CONFIGURED = {
+    "text.usetex": True,  # starts latex
+    "axes.grid": True,
+    "lines.linewidth": 7.0,
+    "figure.dpi": 37.0,
+    "savefig.bbox": "tight",
+    "svg.image_inline": False,
+    "axes.titlesize": 30.0,
+    "font.family": ["monospace"],
+}
+
+
+RESULTS = list(pair({"precision": 1.0, "recall": 0.5}, {"precision": 0.6, "recall": 0.9}).values())
+SWEEP = Sweep("psi", tuple(SweepPoint(place, each) for place, each in zip((0.5, 1.0), RESULTS, strict=True)))
+PLOTS = {
+    "numbered plane": lambda: plane(list(enumerate(RESULTS, 1))),
+    "metric_curve": lambda: metric_curve("recall", RESULTS, axis_of(["psi=0.5", "psi=1"])),
+    "sweep_svg": lambda: sweep_plot(SWEEP, Objective("precision"), form="svg"),
+    "sweep_png": lambda: sweep_plot(SWEEP, Objective("precision"), form="png"),
+}
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_plot_is_the_same_under_any_configuration_which_stays_as_it_was(name):
+    expected = PLOTS[name]()
+    with mpl.rc_context(CONFIGURED):
+        before = {key: mpl.rcParams[key] for key in mpl.rcParams if key != "backend"}
+        assert PLOTS[name]() == expected
+        assert {key: mpl.rcParams[key] for key in mpl.rcParams if key != "backend"} == before

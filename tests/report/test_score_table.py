@@ -1,14 +1,16 @@
-"""What `genpr score` prints: one line per metric that can be read, on 80 columns."""
+"""What `genpr score` prints: one line per metric that can be read, and paragraphs, on 80 columns."""
 
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
 import genpr
 from genpr.cli.main import run
 from genpr.report.score_tables import score_table
+from genpr.report.text import cut, table, wrapped
 
 INTERVAL = re.compile(r"\d\.\d+ (?:to|-) \d\.\d+")
 
@@ -72,3 +74,32 @@ def test_a_gate_on_a_metric_without_a_value_is_missed(rng, tmp_path, capsys):
     assert run([*arguments, "--fail-under", "precision=0"]) == 0
     assert run([*arguments, "--fail-under", "rarity=1"]) == 5
     assert "missed: rarity" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", ["文" * 200, "a" + "文" * 200, "文 " * 100, "a文" * 100, "e\u0301" * 200], ids=range(5)
+)
+def test_columns_count_and_not_characters(name):
+    lines = wrapped(name).splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    assert max(map(cell_len, lines)) >= 39
+    assert "".join(line.strip() for line in lines).replace(" ", "") == name.replace(" ", "")
+
+
+@pytest.mark.parametrize("name", ["文" * 30, "n" * 31, "文n" * 20, "a\nb" * 20, "e\u0301" * 31], ids=range(5))
+@pytest.mark.parametrize("width", [6, 7, 30], ids=str)
+def test_a_cut_name_fits_and_keeps_both_ends(name, width):
+    found = cut(name, width)
+    assert cell_len(found) <= width
+    assert found[0] == name[0]
+    assert "…" in found
+    assert found.isprintable()
+
+
+def test_numbers_of_a_table_stay_whole_and_names_are_folded():
+    rows = [["n" * 200, "0.1234 ±0.0123"], ["\x1b[31m", "1"]]
+    lines = table(["name", "value"], rows).splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    assert sum("0.1234 ±0.0123" in line for line in lines) == 1
+    assert sum(line.count("n") for line in lines[2:]) == 200
+    assert "\\x1b[31m" in lines[-1]

@@ -1,3 +1,5 @@
+"""Counts and the four metrics: by hand, against the oracle, of saved manifolds, told as they go on, and without a trace."""
+
 import math
 
 import feature_cases
@@ -7,7 +9,8 @@ import pytest
 import torch
 from raising import raising
 
-from genpr.errors import FeatureError, UsageError
+import genpr
+from genpr.errors import DataError, FeatureError, UsageError
 from genpr.metrics import real_manifold
 from genpr.metrics.manifold import (
     KNNManifold,
@@ -16,8 +19,13 @@ from genpr.metrics.manifold import (
     manifold_metrics,
     precision_recall,
 )
+from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.real_manifold import RealManifold
+from genpr.neighbors import index
 from genpr.neighbors.balls import Ball
+from genpr.neighbors.engine import Engine
+from genpr.runtime import torch_threads
+from genpr.storage import save_tensors
 
 
 def _column(*values):
@@ -170,3 +178,150 @@ def test_impossible_sets_are_refused_before_anything_is_computed(real, fake, cod
 
 def test_one_row_more_than_k_is_enough():
     assert precision_recall(GOOD[:4], GOOD[:4]) == (1, 1)
+
+
+def _state():
+    return (
+        torch.get_float32_matmul_precision(),
+        torch.backends.cudnn.allow_tf32,
+        torch.backends.cudnn.benchmark,
+        torch.backends.cudnn.deterministic,
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_default_dtype(),
+        torch.is_grad_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        torch.get_num_threads(),
+        torch.get_rng_state().tolist(),
+        np.random.get_state()[1].tolist(),  # noqa: NPY002 - the global state is what must not change
+        np.geterr(),
+    )
+
+
+@pytest.mark.parametrize("precision", ["highest", "high", "medium"])
+def test_flags_and_random_streams_are_left_as_they_were(precision, rng):
+    real, fake = rng.normal(5, 0.05, (2, 80, 32))
+    plain = manifold_metrics(real, fake)
+    torch.set_float32_matmul_precision(precision)
+    torch.set_default_dtype(torch.float64)
+    torch.use_deterministic_algorithms(True)
+    try:
+        before = _state()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert manifold_metrics(real, fake) == plain
+            KNNManifold.fit(real).contains(fake)
+        assert _state() == before
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        torch.set_default_dtype(torch.float32)
+        torch.use_deterministic_algorithms(False)
+
+
+def test_inference_mode_gives_the_same(rng):
+    real, fake = torch.from_numpy(rng.normal(size=(2, 60, 8)))
+    with torch.inference_mode():
+        inside = manifold_metrics(real, fake)
+    assert inside == manifold_metrics(real, fake)
+
+
+def _learned(rng, n):
+    """Features whose search keeps directions and cells."""
+    spread = rng.normal(size=(12, 160)) * np.linspace(3, 1, 12)[:, None]
+    return (rng.normal(size=(n, 12)) @ spread + 0.05 * rng.normal(size=(n, 160))).astype(np.float32)
+
+
+@pytest.mark.parametrize("with_directions", [False, True])
+def test_what_is_loaded_answers_as_what_was_saved(with_directions, tmp_path, rng, monkeypatch):
+    monkeypatch.setattr(index, "_MIN_ROWS", 500)
+    real, fake = (_learned(rng, n) if with_directions else rng.normal(size=(n, 40)) for n in (900, 700))
+    saved = KNNManifold.fit(real, k=3, ties="strict")
+    saved.save(tmp_path / "real.safetensors")
+    loaded = KNNManifold.load(tmp_path / "real.safetensors")
+    assert (saved.side.points.frame.basis is not None) == with_directions
+    assert (loaded.side.points.cells is not None) == with_directions
+    assert (loaded.k, loaded.ties, len(loaded)) == (3, "strict", 900)
+    assert torch.equal(loaded.features, saved.features)
+    assert torch.equal(loaded.sq_radii, saved.sq_radii)
+    assert torch.equal(loaded.count(fake), saved.count(fake))
+    expected = genpr.manifold_metrics(real, fake, k=3, ties="strict")
+    assert genpr.manifold_metrics(loaded, fake, k=3, ties="strict") == expected
+    assert genpr.precision_recall(loaded, fake, k=3, ties="strict") == expected[:2]
+
+
+@pytest.mark.parametrize(("k", "ties"), [(4, "closed"), (5, "strict")])
+def test_another_recipe_than_the_fitted_one_is_refused(k, ties, rng):
+    manifold = KNNManifold.fit(rng.normal(size=(30, 5)), k=5)
+    with raising(UsageError, "k-not-fitted", r"fitted with k = 5 and ties = 'closed'"):
+        genpr.manifold_metrics(manifold, rng.normal(size=(30, 5)), k=k, ties=ties)
+
+
+def test_a_flipped_bit_is_noticed(tmp_path, rng):
+    path = tmp_path / "m"
+    KNNManifold.fit(rng.normal(size=(30, 5))).save(path)
+    data = bytearray(path.read_bytes())
+    data[-7] ^= 1
+    path.write_bytes(data)
+    with raising(DataError, "file-damaged", "does not match its own checksum"):
+        KNNManifold.load(path)
+
+
+def test_other_files_are_refused(tmp_path):
+    save_tensors(tmp_path / "features.safetensors", {"features": torch.ones(3, 2)}, {"format": "other"})
+    (tmp_path / "text").write_text("no tensors here")
+    with raising(DataError, "not-a-manifold", r"not a manifold .* plain features\?"):
+        KNNManifold.load(tmp_path / "features.safetensors")
+    with pytest.raises(DataError, match="not a readable safetensors file"):
+        KNNManifold.load(tmp_path / "text")
+    with pytest.raises(DataError, match="not a readable safetensors file"):
+        KNNManifold.load(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_pairs_are_counted_as_they_are_done_with_and_add_up(threads, rng, monkeypatch):
+    real, fake = rng.normal(size=(100, 5)), rng.normal(size=(70, 5))
+    seen = []
+    monkeypatch.setattr(real_manifold, "ENGINE", Engine(16, 16))
+    with torch_threads(threads):
+        genpr.manifold_metrics(real, fake, progress=lambda done, total: seen.append((done, total)))
+    totals = list(dict.fromkeys(total for _, total in seen))
+    assert totals == [100 * 99 // 2, 70 * 69 // 2 + 70 * 100]
+    for total in totals:
+        done = [done for done, of in seen if of == total]
+        assert len(done) > 3
+        assert (np.diff(done) > 0).all()
+        assert done[-1] == total
+
+
+def told_by_score(real, fake, ks, *, intervals):
+    """What a fitted side tells while it scores."""
+    options = {"ties": "closed", "intervals": intervals, "seed": 0, "device": torch.device("cpu")}
+    side = NeighborMetrics(torch.from_numpy(real).float(), ks=ks, **options)
+    told = []
+    side.score(torch.from_numpy(fake).float(), lambda done, total: told.append((done, total)))
+    assert len({total for _, total in told}) == 1, "one bar for all searches"
+    return [done for done, _ in told], told[0][1]
+
+
+CROSS, WITHIN = 90 * 60, (90 * 89 + 60 * 59) // 2
+PASSES = [
+    ({"precision": 3}, True, 0),  # replicates are counted on the way
+    ({"precision": 3, "recall": 3}, True, 0),
+    ({"authenticity": 1}, False, CROSS),
+    ({"realism": 3}, False, CROSS),
+    ({"p_precision": 4, "p_recall": 4}, False, CROSS + WITHIN),
+    ({"witnessed_support": 20}, False, 2 * CROSS + WITHIN),
+    ({"witnessed_support": 20}, True, 2 * CROSS + WITHIN + 20 * (2 * 45 * 30 + (45 * 44 + 30 * 29) // 2)),
+    ({"rarity": 3}, False, 0),
+    ({"precision": 60}, True, 0),  # halves are too small for replicates
+    ({"coverage": 5, "realism": 3, "p_recall": 4}, True, CROSS + CROSS + WITHIN),
+]
+
+
+@pytest.mark.parametrize(("ks", "intervals", "more"), PASSES, ids=lambda each: str(each))
+def test_every_search_behind_a_score_is_told_of(ks, intervals, more, rng):
+    real, fake = rng.normal(size=(90, 3)).astype(np.float32), rng.normal(size=(60, 3)).astype(np.float32)
+    done, total = told_by_score(real, fake, ks, intervals=intervals)
+    counting = CROSS + (60 * 59 // 2 if "recall" in ks else 0)
+    assert total == counting + more
+    assert done[-1] == total
+    assert (np.diff(done) > 0).all()
+    assert any(each == counting for each in done)
