@@ -3,6 +3,7 @@
 `python test_killed_scores.py REAL FAKE FOLDER TRIALS` is the process whose forks are killed; it prints one JSON line.
 """
 
+import gc
 import json
 import os
 import random
@@ -69,6 +70,7 @@ def main(sides, folder, trials):
     torch.set_num_threads(1)
     cache.SHARD_ROWS = 16
     run(["score", *sides, "--no-cache", *OPTIONS])  # imports what the forks need
+    gc.freeze()  # forks need neither look at what was imported nor copy it
     started = time.monotonic()
     plain = finished(sides, folder / "plain")
     longest, draw = time.monotonic() - started, random.Random(0)

@@ -4,13 +4,18 @@ They are forked after the imports, which take longer than all else.
 """
 
 import datetime
+import gc
 import json
+import logging
 import os
 import sys
 import time
 import traceback
 import warnings
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import torch
 import torch.distributed as dist
@@ -19,14 +24,21 @@ from training_images import OPTIONS, images
 import genpr
 from genpr.distributed import TrainingRanks
 from genpr.errors import GenprError, UsageError
-from genpr.integrations.torchmetrics import PrecisionRecallDensityCoverage
+
+# torchmetrics without its own metrics, whose imports take longer than all else.
+light = ModuleType("torchmetrics")
+light.__path__ = find_spec("torchmetrics").submodule_search_locations
+sys.modules["torchmetrics"] = light
+light._logger = logging.getLogger("torchmetrics")
+light.Metric = import_module("torchmetrics.utilities.checks").Metric
+ours = import_module("genpr.integrations.torchmetrics")
 
 warnings.simplefilter("error")
 
 
 def scored(rank, shards, **options):
     """What rank `rank` computes, where it has the rows `shards[rank]` of reals and fakes."""
-    metric = PrecisionRecallDensityCoverage(**{**OPTIONS, **options}, sync_timeout=60)
+    metric = ours.PrecisionRecallDensityCoverage(**{**OPTIONS, **options}, sync_timeout=60)
     for role, rows in zip((True, False), shards[rank], strict=True):
         for part in rows.split(64) if len(rows) else ():
             metric.update(images()[0 if role else 1][part], real=role)
@@ -56,7 +68,7 @@ def metric_scenario(rank):
     found["interleaved"] = scored(rank, [(real[0::2], nothing), (real[1::2], fake.flip(0))])[1]
     found["distances"] = scored(rank, contiguous, metrics=["fd", "kd"])[1]
     evaluator = genpr.Evaluator(images()[0], **OPTIONS, control=False)
-    given = PrecisionRecallDensityCoverage(evaluator, sync_timeout=60)
+    given = ours.PrecisionRecallDensityCoverage(evaluator, sync_timeout=60)
     given.update(images()[1][contiguous[rank][1]], real=False)
     found["given_real"] = {name: value.item() for name, value in given.compute().items()}
     own = [(real[:45], fake[:30]), (real[45:], fake[30:])]
@@ -69,7 +81,7 @@ def metric_scenario(rank):
     metric._sync_timeout = 60.0
     found["together_again"] = {name: value.item() for name, value in metric.compute().items()}
 
-    few = PrecisionRecallDensityCoverage(**OPTIONS, sync_timeout=60)
+    few = ours.PrecisionRecallDensityCoverage(**OPTIONS, sync_timeout=60)
     few.update(images()[0][:1], real=True)
     few.update(images()[1][:2], real=False)
     found["too_few"] = error_of(few.compute)
@@ -91,7 +103,7 @@ def metric_scenario(rank):
 
 def failing_scenario(rank, culprit):
     """The culprit raises before it computes."""
-    metric = PrecisionRecallDensityCoverage(**OPTIONS, sync_timeout=2)
+    metric = ours.PrecisionRecallDensityCoverage(**OPTIONS, sync_timeout=2)
     metric.update(images()[0][:20], real=True)
     dist.barrier()
     if rank == culprit:
@@ -133,5 +145,6 @@ def rank_of(scenario, rank, port, out):
 
 
 if __name__ == "__main__":
+    gc.freeze()  # forks need neither look at what was imported nor copy it
     ranks = [rank_of(sys.argv[1], rank, sys.argv[2], out) for rank, out in enumerate(sys.argv[3:])]
     print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in ranks]))
