@@ -8,14 +8,7 @@ import genpr
 from genpr import memory, runtime
 from genpr.errors import ResourceError, UsageError
 from genpr.features.embed import embed
-from genpr.memory import (
-    cgroup_memory_left,
-    empty_rows,
-    float_rows,
-    free_memory,
-    memory_limit,
-    parse_size,
-)
+from genpr.memory import cgroup_memory_left, empty_rows, float_rows, free_memory, memory_limit, parse_size
 
 
 @pytest.fixture

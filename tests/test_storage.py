@@ -9,13 +9,7 @@ from raising import raising
 from safetensors.torch import load_file, save_file
 
 from genpr.errors import DataError
-from genpr.storage import (
-    atomic_path,
-    load_tensors,
-    read_header,
-    replace_file,
-    save_tensors,
-)
+from genpr.storage import atomic_path, load_tensors, read_header, replace_file, save_tensors
 
 TENSORS = {
     "a": torch.arange(12, dtype=torch.float32).reshape(3, 4),

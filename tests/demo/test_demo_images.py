@@ -4,15 +4,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from genpr.demo import (
-    KINDS,
-    DemoSet,
-    ShapesGenerator,
-    build_demo,
-    contact_sheet,
-    draw_latents,
-    save_sets,
-)
+from genpr.demo import KINDS, DemoSet, ShapesGenerator, build_demo, contact_sheet, draw_latents, save_sets
 from genpr.errors import ResourceError, UsageError
 
 TWO = ShapesGenerator(kinds=("disc", "square"))
