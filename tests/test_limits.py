@@ -6,6 +6,7 @@ import sys
 import tracemalloc
 
 import pytest
+from raising import raised
 
 from genpr.errors import DataError
 from genpr.limits import check_json, csv_rows, parse_json, read_bytes
@@ -85,9 +86,7 @@ def test_a_stream_is_read_as_far_as_the_limit(tmp_path):
     assert read_bytes(Stream(b"12345"), 5, **about) == b"12345"
     assert read_bytes(Stream(b""), 5, **about) == b""
     stream = Stream(b"x" * 2**22)
-    with pytest.raises(DataError) as caught:
-        read_bytes(stream, 2**21, **about)
-    assert caught.value.code == "too-long"
+    assert raised(DataError, read_bytes, stream, 2**21, **about).code == "too-long"
     assert stream.tell() == 2**21 + 1
     (tmp_path / "x").write_bytes(b"123456")
     with (tmp_path / "x").open("rb") as file:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from raising import raised
 from torch import Tensor
 
 from genpr.demo import KINDS, DemoSet, ShapesGenerator, build_demo, contact_sheet, draw_latents, save_sets
@@ -75,9 +76,7 @@ def test_dropped_kinds_are_never_drawn(kind):
     ],
 )
 def test_impossible_kinds_and_latents_are_refused(call, code):
-    with pytest.raises(UsageError) as caught:
-        call()
-    assert caught.value.code == code
+    assert raised(UsageError, call).code == code
 
 
 def test_demo_is_fixed_by_its_seed():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from raising import raised, raising
 
 import genpr
 from genpr.errors import BadImagesError, UsageError
@@ -180,9 +181,7 @@ def test_only_new_and_changed_images_are_embedded_wherever_they_lie(write_images
     first, cache = embed_cached(folder, gabor, tmp_path / "cache")
     written = (cache.folder / "key.json").stat()
     second, _ = embed_cached(folder, gabor, tmp_path / "cache")
-    assert (
-        cache.folder / "key.json"
-    ).stat().st_mtime_ns == written.st_mtime_ns  # not written, which is slow, twice
+    assert (cache.folder / "key.json").stat().st_mtime_ns == written.st_mtime_ns, "writing is slow"
     assert (first.n_embedded, first.n_cached, second.n_embedded, second.n_cached) == (37, 0, 0, 37)
     assert torch.equal(first.features, second.features)
     assert (first.names, first.identities.tolist()) == (second.names, second.identities.tolist())
@@ -301,9 +300,7 @@ def test_pipes_in_the_cache_are_not_waited_for(tmp_path):
     again = opened(tmp_path)
     assert again.get(rows(1)[0][0]) is None
     assert [each.code for each in again.notices] == ["cache-unreadable"]
-    with pytest.raises(UsageError) as caught:  # neither says that genpr wrote it
-        find_folders(tmp_path)
-    assert caught.value.code == "not-a-cache"
+    assert raised(UsageError, find_folders, tmp_path).code == "not-a-cache"  # neither is of genpr
 
 
 # Pruning
@@ -438,9 +435,8 @@ def test_a_folder_that_is_no_cache_is_refused(tmp_path):
     (project / "features").mkdir(parents=True)
     (project / "features" / "model.py").touch()
     for folder in (project, project / "features"):
-        with pytest.raises(UsageError, match="no cache of genpr") as caught:
+        with raising(UsageError, "not-a-cache", "no cache of genpr"):
             find_folders(folder)
-        assert caught.value.code == "not-a-cache"
 
 
 def test_an_evaluator_may_leave_the_fakes_of_one_score_out_of_the_cache(write_images, rng, tmp_path):

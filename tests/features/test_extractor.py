@@ -2,6 +2,7 @@ import sys
 
 import numpy as np
 import pytest
+from raising import raising
 
 from genpr.errors import ResourceError, UsageError
 from genpr.features.known_weights import INCEPTION_2015
@@ -28,9 +29,8 @@ def test_the_list_says_what_each_needs(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["gabor", "some/file.py:load"])
 def test_weights_for_an_extractor_without_a_weights_file_are_refused(name):
-    with pytest.raises(UsageError, match="takes no weights file") as caught:
+    with raising(UsageError, "weights-unused", "takes no weights file"):
         load_extractor(name, weights="vgg.pth")
-    assert caught.value.code == "weights-unused"
 
 
 def test_without_torchvision_what_needs_none_works_and_the_rest_says_what_to_do(
@@ -43,9 +43,8 @@ def test_without_torchvision_what_needs_none_works_and_the_rest_says_what_to_do(
     result = genpr.score(folder, folder, extractor="gabor", device="cpu", control=False, intervals=False, k=3)
     assert result["precision"] == 1
     monkeypatch.setitem(sys.modules, "timm", None)  # which imports torchvision
-    with pytest.raises(ResourceError, match=r"timm.*torchvision") as caught:
+    with raising(ResourceError, "broken-library", r"timm.*torchvision"):
         load_extractor("timm:resnet18", device="cpu")
-    assert caught.value.code == "broken-library"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 import torch
 from feature_files import save
 from PIL import Image
+from raising import raised, raising
 
 from genpr.cli.main import run
 from genpr.errors import BadImagesError, FeatureError, UsageError
@@ -116,9 +117,8 @@ def test_missing_shards_are_named(files, tmp_path):
         (tmp_path / "parts" / f"part_{index}.safetensors").unlink()
     with pytest.raises(FeatureError, match=r"is shard 2/20 of 46 images, and no others"):
         load_features(tmp_path / "parts" / "part_2.safetensors")
-    with pytest.raises(FeatureError, match=r"17 of 20 shards; .* missing: 1, 7, 20") as caught:
+    with raising(FeatureError, "shards-missing", r"17 of 20 shards; .* missing: 1, 7, 20"):
         open_input(str(tmp_path / "parts" / "*.safetensors"), "real")
-    assert caught.value.code == "shards-missing"
 
 
 def test_a_claim_of_very_many_shards_takes_no_memory(tmp_path):
@@ -136,9 +136,7 @@ def test_what_does_not_belong_together_is_refused(images, files, tmp_path):
         folder.mkdir()
         for number, path in enumerate(paths):
             shutil.copy(path, folder / f"{number}.safetensors")
-        with pytest.raises(FeatureError) as caught:
-            open_input(str(folder / "*.safetensors"), "real")
-        assert caught.value.code == code
+        assert raised(FeatureError, open_input, str(folder / "*.safetensors"), "real").code == code
 
     def second_of(source=images, *, extractor="pixels", more=()):
         options = ["--shard", "2/2", "--extractor", extractor, "--on-bad", "skip", "--max-bad", "1", *more]
@@ -217,9 +215,8 @@ def test_what_a_shard_says_of_itself_is_not_trusted(files, tmp_path, edited):
     save_tensors(tmp_path / "part_1.safetensors", tensors, metadata)
     for index in (2, 3):
         shutil.copy(files / "of-3" / f"part_{index}.safetensors", tmp_path)
-    with pytest.raises(FeatureError) as caught:
+    with raising(FeatureError, "features-differ" if edited == {"count": 10**9} else "file-damaged"):
         open_input(str(tmp_path / "part_*.safetensors"), "real")
-    assert caught.value.code == ("features-differ" if edited == {"count": 10**9} else "file-damaged")
 
 
 def test_shards_of_other_blocks_or_with_rows_left_out_are_refused(files, tmp_path):
@@ -233,9 +230,8 @@ def test_shards_of_other_blocks_or_with_rows_left_out_are_refused(files, tmp_pat
             name: tensor for name, tensor in (tensors | changed).items() if name != "names" or not changed
         }
         save_tensors(tmp_path / "part_1.safetensors", kept, metadata | {"shard": json.dumps(place_of)})
-        with pytest.raises(FeatureError) as caught:
+        with raising(FeatureError, "features-differ"):
             open_input(str(tmp_path / "part_*.safetensors"), "real")
-        assert caught.value.code == "features-differ"
 
 
 def test_a_join_holds_the_features_once(tmp_path, small_blocks):
@@ -270,9 +266,8 @@ def test_other_feature_files_are_not_joined(tmp_path):
         np.save(tmp_path / f"{name}.npy", np.zeros((5, 4), np.float32))
     np.save(tmp_path / "images.npy", np.zeros((2, 4, 4, 3), np.uint8))
     for wrong in ("*.safetensors", "[ab].npy"):
-        with pytest.raises(FeatureError, match="is no shard") as caught:
+        with raising(FeatureError, "features-differ", "is no shard"):
             open_input(str(tmp_path / wrong), "real")
-        assert caught.value.code == "features-differ"
     with pytest.raises(UsageError, match=r"feature files and others, such as .*images.npy"):
         open_input(str(tmp_path / "*.npy"), "real")
     alone = open_input(str(tmp_path / "b.n[p]y"), "real")

@@ -3,13 +3,13 @@
 import io
 import struct
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
+from raising import raised
 
 from genpr.errors import DataError, ImageError
 from genpr.images.decode import Decoded, decode
@@ -133,31 +133,22 @@ def decoded(data: bytes | np.ndarray, max_pixels: int = MAX_PIXELS) -> Decoded:
     return decode(data, name="x.png", policy=DecodePolicy(max_pixels))
 
 
-def raised(kind: type[Exception], call: Callable, *arguments, **options):
-    """The error of a call."""
-    with pytest.raises(kind) as caught:
-        call(*arguments, **options)
-    return caught.value
-
-
 def refused_image(data: bytes | np.ndarray, max_pixels: int = MAX_PIXELS) -> ImageError:
     """The error that `data` gives, after a look at what all of them must have."""
-    with pytest.raises(ImageError) as caught:
-        decoded(data, max_pixels)
-    assert caught.value.path == "x.png"
-    assert str(caught.value).startswith("x.png: ")
-    assert "\n" not in str(caught.value)
-    return caught.value
+    error = raised(ImageError, decoded, data, max_pixels)
+    assert error.path == "x.png"
+    assert str(error).startswith("x.png: ")
+    assert "\n" not in str(error)
+    return error
 
 
 def refused_source(source: object) -> DataError:
     """The error that opening `source` gives, after a look at what all of them must have."""
-    with pytest.raises(DataError) as caught:
-        open_source(source)
-    assert "\n" not in str(caught.value)
+    error = raised(DataError, open_source, source)
+    assert "\n" not in str(error)
     if isinstance(source, Path):
-        assert source.name in str(caught.value)
-    return caught.value
+        assert source.name in str(error)
+    return error
 
 
 def names(source: Iterable[Item]) -> list[str]:

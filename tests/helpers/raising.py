@@ -1,6 +1,6 @@
 """Errors by their class and code."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -15,3 +15,10 @@ def raising(kind: type[GenprError], code: str, match: str | None = None) -> Iter
         yield
     assert caught.value.code == code
     assert "\n" not in str(caught.value)
+
+
+def raised(kind: type[Exception], call: Callable, *arguments, **options):
+    """The error of a call."""
+    with pytest.raises(kind) as caught:
+        call(*arguments, **options)
+    return caught.value

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from feature_files import save
+from raising import raised
 
 import genpr
 from genpr.checkpoints.score_log import ScoreLog, scored_record
@@ -67,9 +68,7 @@ def changed(path, **others):
 )
 def test_feature_files_of_another_form_are_refused(tmp_path, others):
     path = changed(save(tmp_path / "x.safetensors", features()), **others)
-    with pytest.raises(FeatureError) as caught:
-        load_features(path)
-    assert caught.value.code == "file-damaged"
+    assert raised(FeatureError, load_features, path).code == "file-damaged"
 
 
 @pytest.mark.parametrize(
@@ -145,9 +144,7 @@ def test_numbers_of_a_log_that_no_score_can_have_are_refused(tmp_path, result, c
     path = tmp_path / "genpr.jsonl"
     line = scored_record("a", "0" * 64, result, seconds=1.0, timestamp=1.0)
     path.write_text(json.dumps(line | change) + "\n")
-    with pytest.raises(DataError) as caught:
-        ScoreLog(path)
-    assert caught.value.code == "file-damaged"
+    assert raised(DataError, ScoreLog, path).code == "file-damaged"
 
 
 IMPOSSIBLE = [
@@ -205,9 +202,7 @@ def test_results_that_no_score_can_give_are_refused(tmp_path, record, place, val
 def test_settings_of_a_sweep_are_different_finite_numbers(tmp_path, record, points):
     content = {"axis": "psi", "points": [{"setting": each, "result": record} for each in points]}
     (tmp_path / "x.json").write_text(json.dumps(content))
-    with pytest.raises(DataError) as caught:
-        load_results(tmp_path / "x.json")
-    assert caught.value.code == "not-a-result"
+    assert raised(DataError, load_results, tmp_path / "x.json").code == "not-a-result"
 
 
 def test_a_feature_file_names_no_code_to_run(tmp_path, write_images, rng):

@@ -201,9 +201,7 @@ def test_an_array_file_that_is_written_to_while_it_is_read_is_an_error(tmp_path,
         file.seek(-60, os.SEEK_END)
         file.write(b"\1")
     os.utime(path, ns=(0, 0))  # for file systems of coarse times
-    with pytest.raises(DataError) as caught:
-        next(items)
-    assert caught.value.code == "array-damaged"
+    assert raised(DataError, next, items).code == "array-damaged"
 
 
 def test_chosen_images_of_an_npy_are_read_alone(tmp_path, monkeypatch):

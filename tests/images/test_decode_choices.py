@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from image_files import SMALL, encode, exif, noise
 from PIL import Image, ImageOps
+from raising import raised
 
 from genpr.errors import UsageError
 from genpr.images.decode import decode
@@ -130,9 +131,7 @@ def test_images_of_a_dataset_obey_the_choices_and_tell_what_is_lost(format_name)
     [{"alpha": "red"}, {"alpha": "#fff"}, {"alpha": "#gggggg"}, {"alpha": None}, {"exif": "rotate"}],
 )
 def test_other_choices_are_refused(choices):
-    with pytest.raises(UsageError) as caught:
-        DecodePolicy(**choices)
-    assert caught.value.code == "bad-option"
+    assert raised(UsageError, DecodePolicy, **choices).code == "bad-option"
 
 
 def test_only_what_is_chosen_is_recorded_and_equal_choices_alike():

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from raising import raised, raising
 from random_weights import random_state
 from torch import nn
 
@@ -57,9 +58,7 @@ def test_tables_that_are_not_published_are_computed_and_all_others_have_to_fit(i
     assert extractor_info(extractor).resize == "open_clip-bilinear-1.0-squash-384"
     assert extractor(images[:1]).isfinite().all()
     for changed in (state | {"visual.ln_extra.bias": torch.zeros(1)}, dict(list(state.items())[:-1])):
-        with pytest.raises(WeightsError) as caught:
-            build(model, changed, name)
-        assert caught.value.code == "weights-mismatch"
+        assert raised(WeightsError, build, model, changed, name).code == "weights-mismatch"
 
 
 def test_every_pair_of_open_clip_has_a_rule_and_weights_that_are_no_program():
@@ -119,6 +118,5 @@ def test_what_genpr_does_not_know_is_refused(monkeypatch):
     ],
 )
 def test_unknown_pairs_are_refused_and_similar_ones_named(name, close):
-    with pytest.raises(UsageError, match=close) as caught:
+    with raising(UsageError, "unknown-model", close):
         load_extractor(name, device="cpu")
-    assert caught.value.code == "unknown-model"

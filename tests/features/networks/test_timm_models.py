@@ -3,6 +3,7 @@ import hashlib
 import numpy as np
 import pytest
 import torch
+from raising import raised, raising
 from random_weights import random_state
 
 from genpr.errors import UsageError, WeightsError
@@ -92,9 +93,8 @@ def test_weights_without_a_published_hash_are_told(tmp_path, write_images, rng):
 def test_weights_that_do_not_fit_are_refused_whole(change, tmp_path):
     state = state_of(MODEL if change == "missing" else "test_vit2.r160_in1k")
     state.pop("norm.bias" if change == "missing" else "head.bias")
-    with pytest.raises(WeightsError, match=r"not of timm:test_vit\.r160_in1k") as caught:
+    with raising(WeightsError, "weights-mismatch", r"not of timm:test_vit\.r160_in1k"):
         load_extractor(f"timm:{MODEL}", weights=save(state, tmp_path / "w.safetensors"), device="cpu")
-    assert caught.value.code == "weights-mismatch"
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,7 @@ def test_a_wrong_file_is_not_replaced_by_another_one(tmp_path):
     weights_folder().mkdir(mode=0o700)
     (weights_folder() / FILES[0].name).write_bytes(b"a page")
     torch.save({"x": torch.zeros(2)}, weights_folder() / FILES[1].name)
-    with pytest.raises(WeightsError) as caught:
-        load_any_weights(FILES)
-    assert caught.value.code == "weights-format"
+    assert raised(WeightsError, load_any_weights, FILES).code == "weights-format"
 
 
 @pytest.mark.parametrize("letter", DINOV2)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from raising import raised, raising
 from weights_server import CONTENT, checkpoint, left_behind, put
 
 from genpr.errors import ResourceError, WeightsError
@@ -44,9 +45,8 @@ def test_one_changed_byte_in_the_cached_file_is_found_at_every_load(server):
     path = put(weights_folder() / "tiny.pth")
     assert find_or_fetch(server.entry()) == path
     put(path, CONTENT[:-1] + b"\0")
-    with pytest.raises(WeightsError, match="damaged or replaced") as caught:
+    with raising(WeightsError, "weights-hash", "damaged or replaced"):
         find_or_fetch(server.entry())
-    assert caught.value.code == "weights-hash"
     assert server.requests == []
 
 
@@ -58,9 +58,7 @@ def test_a_file_on_this_machine_is_used_where_it_lies_if_it_is_the_same(server, 
         assert put(path) == find_or_fetch(entry, offline=True) == cached_path(entry)
     put(weights_folder() / entry.name).unlink()
     put(torch_hub_file(entry), CONTENT[:-1] + b"\0")
-    with pytest.raises(WeightsError) as caught:
-        find_or_fetch(entry, offline=True)
-    assert caught.value.code == "weights-missing"
+    assert raised(WeightsError, find_or_fetch, entry, offline=True).code == "weights-missing"
     put(torch_hub_file(entry), b"short")
     assert cached_path(entry) is None
     monkeypatch.delenv("TORCH_HOME")
@@ -107,9 +105,8 @@ except WeightsError as error:
 def test_a_silent_server_is_given_up_soon(server, monkeypatch):
     monkeypatch.setattr(weights_module, "_TIMEOUT_S", 0.2)
     server.delay = 1.0
-    with pytest.raises(WeightsError, match=r"timed out.*--weights PATH") as caught:
+    with raising(WeightsError, "weights-missing", r"timed out.*--weights PATH"):
         find_or_fetch(server.entry())
-    assert caught.value.code == "weights-missing"
     assert left_behind() == []
 
 
@@ -138,9 +135,8 @@ def test_a_download_is_kept_privately_and_used_again(server):
 def test_a_wrong_answer_is_refused_and_nothing_is_kept(answer, server):
     server.answer = answer
     received = [0]
-    with pytest.raises(WeightsError, match=server.entry().sha256) as caught:
+    with raising(WeightsError, "weights-hash", server.entry().sha256):
         find_or_fetch(server.entry(), progress=lambda done, _total: received.append(done))
-    assert caught.value.code == "weights-hash"
     assert max(received) <= len(CONTENT) + 1
     assert left_behind() == []
 
@@ -155,9 +151,7 @@ def entry(request, server):
 
 
 def refused(entry, code, **how) -> None:
-    with pytest.raises(WeightsError) as caught:
-        find_or_fetch(entry, **how)
-    assert caught.value.code == code
+    assert raised(WeightsError, find_or_fetch, entry, **how).code == code
 
 
 def test_a_download_is_used_with_the_hash_that_it_has(entry, server):
@@ -182,17 +176,14 @@ def test_what_does_not_look_like_weights_is_not_used(answer, server):
 def test_a_file_that_others_can_replace_is_refused(entry, folder):
     find_or_fetch(entry)
     folder().chmod(0o777)
-    with pytest.raises(ResourceError) as caught:
-        find_or_fetch(entry, offline=True)
-    assert caught.value.code == "cache-unusable"
+    assert raised(ResourceError, find_or_fetch, entry, offline=True).code == "cache-unusable"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
 def test_a_file_of_another_user_is_refused(entry):
     os.chown(find_or_fetch(entry), 12345, 12345)
-    with pytest.raises(ResourceError, match="another user") as caught:
+    with raising(ResourceError, "cache-unusable", "another user"):
         find_or_fetch(entry, offline=True)
-    assert caught.value.code == "cache-unusable"
 
 
 # Hugging Face
