@@ -104,6 +104,13 @@ def write_images(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
+@pytest.fixture
+def sides(write_images: Callable[..., Path], rng: np.random.Generator) -> list[Path]:
+    """Two folders of thirty images of noise."""
+    pixels = rng.integers(0, 256, (2, 30, 8, 8, 3), dtype=np.uint8)
+    return [write_images(name, side) for name, side in zip(("real", "fake"), pixels, strict=True)]
+
+
 @pytest.fixture(scope="session")
 def digits() -> tuple[np.ndarray, np.ndarray]:
     """scikit-learn's handwritten digits: uint8 (1797, 32, 32) pixels and their labels 0 to 9."""

@@ -4,6 +4,13 @@ import pytest
 import torch
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _offline():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield
+
+
 @pytest.fixture(scope="session")
 def images() -> list[torch.Tensor]:
     from sklearn.datasets import load_sample_images

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from emulation import emulated_memberships
+from peers import by_piq, by_prdc
 
 from genpr.metrics.manifold import manifold_metrics, precision_recall
 from genpr.metrics.registry import BALLS
 
-METRICS = ("precision", "recall", "density", "coverage")
 NOISE = 2.01 / 200
 
 
@@ -53,31 +53,27 @@ def sets(make, n, m, rng):
 # prdc, and dgm-eval, which is prdc on float64 features --------------------------------------------------------
 
 
-def _prdc(real, fake, k):
-    prdc = pytest.importorskip("prdc")
-    values = prdc.compute_prdc(real, fake, nearest_k=k)
-    return tuple(float(values[name]) for name in METRICS)
-
-
 @EXACT
 @SIZES
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_prdc_to_the_last_count(sets, dtype):
     real, fake = (features.astype(dtype) for features in sets)
-    assert manifold_metrics(real, fake, k=5, ties="strict") == pytest.approx(_prdc(real, fake, 5), abs=1e-12)
+    assert manifold_metrics(real, fake, k=5, ties="strict") == pytest.approx(
+        by_prdc(real, fake, 5), abs=1e-12
+    )
 
 
 @FLOAT
 @SIZES
 def test_dgm_eval_to_the_last_count(sets):
-    expected = _prdc(*(features.astype(np.float64) for features in sets), 5)
+    expected = by_prdc(*(features.astype(np.float64) for features in sets), 5)
     assert manifold_metrics(*sets, k=5, ties="strict") == pytest.approx(expected, abs=1e-12)
 
 
 @FLOAT
 @SIZES
 def test_prdc_in_float32_but_for_a_few_rows(sets):
-    assert manifold_metrics(*sets, k=5, ties="strict") == pytest.approx(_prdc(*sets, 5), abs=NOISE)
+    assert manifold_metrics(*sets, k=5, ties="strict") == pytest.approx(by_prdc(*sets, 5), abs=NOISE)
 
 
 # torch-fidelity 0.4: its first input is the fakes ---------------------------------------------------------------
@@ -116,24 +112,17 @@ def test_torch_fidelity_in_float32_but_for_a_few_rows(sets):
 # piq; its recall has a bug, see test_peer_defects ----------------------------------------------------------------
 
 
-def _piq(real, fake, k):
-    pr = pytest.importorskip("piq.pr")
-    return tuple(
-        map(float, pr.PR(nearest_k=k).compute_metric(torch.from_numpy(real), torch.from_numpy(fake)))
-    )
-
-
 @EXACT
 @SIZES
 def test_the_precision_of_piq_to_the_last_count(sets):
     # Its tolerance of 1e-5 makes balls closed. Roots of different integers this small differ by more.
-    assert precision_recall(*sets, k=5).precision == pytest.approx(_piq(*sets, 5)[0], abs=1e-6)
+    assert precision_recall(*sets, k=5).precision == pytest.approx(by_piq(*sets, 5)[0], abs=1e-6)
 
 
 @FLOAT
 @SIZES
 def test_the_precision_of_piq_in_float32_but_for_a_few_rows(sets):
-    assert precision_recall(*sets, k=5).precision == pytest.approx(_piq(*sets, 5)[0], abs=NOISE)
+    assert precision_recall(*sets, k=5).precision == pytest.approx(by_piq(*sets, 5)[0], abs=NOISE)
 
 
 @SIZES
@@ -141,7 +130,7 @@ def test_the_recall_of_piq_where_no_distance_is_near_any_radius(n, m, rng):
     # Squared distances within a set are multiples of 4, and between the sets odd.
     real, fake = (2 * rng.integers(0, 8, (rows, 5)).astype(np.float32) for rows in (n, m))
     fake[:, 0] += 1
-    assert precision_recall(real, fake, k=5) == pytest.approx(_piq(real, fake, 5), abs=1e-6)
+    assert precision_recall(real, fake, k=5) == pytest.approx(by_piq(real, fake, 5), abs=1e-6)
 
 
 # The tools that compute in float16 -------------------------------------------------------------------------------

@@ -9,16 +9,9 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from peers import by_piq, by_prdc
 
 from genpr.metrics.manifold import manifold_metrics, precision_recall
-
-METRICS = ("precision", "recall", "density", "coverage")
-
-
-def _prdc(real, fake, k):
-    prdc = pytest.importorskip("prdc")
-    values = prdc.compute_prdc(real, fake, nearest_k=k)
-    return tuple(float(values[name]) for name in METRICS)
 
 
 def _torch_fidelity(real, fake, k=3):
@@ -26,13 +19,6 @@ def _torch_fidelity(real, fake, k=3):
     options = {"prc_neighborhood": k, "prc_batch_size": 1000, "save_cpu_ram": False, "verbose": False}
     values = metric_prc.prc_features_to_metric(torch.from_numpy(fake), torch.from_numpy(real), **options)
     return values["precision"], values["recall"]
-
-
-def _piq(real, fake, k):
-    pr = pytest.importorskip("piq.pr")
-    return tuple(
-        map(float, pr.PR(nearest_k=k).compute_metric(torch.from_numpy(real), torch.from_numpy(fake)))
-    )
 
 
 # Balls ------------------------------------------------------------------------------------------------------------
@@ -43,7 +29,7 @@ def test_piq_compares_recall_with_the_radii_of_the_reals_too():
     # the sphere of the real ball, far outside every fake ball.
     real = np.array([[0.0], [2], [4], [6]], dtype=np.float32)
     fake = np.array([[8.0], [8.5], [9]], dtype=np.float32)
-    assert _piq(real, fake, 1)[1] == 0.25
+    assert by_piq(real, fake, 1)[1] == 0.25
     assert precision_recall(real, fake, k=1).recall == 0
 
 
@@ -51,14 +37,14 @@ def test_prdc_loses_points_on_the_sphere():
     same = np.full((20, 4), 2.5)
     sixfold = np.repeat(np.arange(10.0)[:, None], 6, axis=0)  # all radii are 0
     for features, density in ((same, 20 / 5), (sixfold, 6 / 5)):
-        assert _prdc(features, features, 5) == (0, 0, 0, 0)
+        assert by_prdc(features, features, 5) == (0, 0, 0, 0)
         assert manifold_metrics(features, features, k=5) == (1, 1, density, 1)
 
 
 def test_prdc_needs_one_row_more_than_the_definition(rng):
     real, fake = rng.normal(size=(2, 6, 3))
     with pytest.raises((IndexError, ValueError)):
-        _prdc(real, fake, 5)
+        by_prdc(real, fake, 5)
     assert manifold_metrics(real, fake, k=5, ties="strict") == oracle.manifold_metrics(
         real.astype(np.float32), fake.astype(np.float32), 5, "strict"
     )
@@ -73,7 +59,7 @@ def _off_center(rng):
 def test_float32_products_lose_what_is_far_from_the_origin(peer, rng):
     real, fake = _off_center(rng)
     exact = oracle.manifold_metrics(real, fake, 3)[:2]
-    theirs = {"torch-fidelity": _torch_fidelity, "piq": _piq}[peer](real, fake, 3)
+    theirs = {"torch-fidelity": _torch_fidelity, "piq": by_piq}[peer](real, fake, 3)
     assert max(abs(one - other) for one, other in zip(theirs, exact, strict=True)) > 0.05
     assert precision_recall(real, fake, k=3) == exact
 

@@ -16,13 +16,6 @@ from genpr.features.weights import Weights
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _offline():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        yield
-
-
 def reference_network(activation: str):
     from transformers import CLIPVisionConfig, CLIPVisionModelWithProjection
 

@@ -18,13 +18,6 @@ from genpr.features.weights import Weights
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _offline():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        yield
-
-
 def published_state(width: int, depth: int, *, swiglu: int = 0) -> dict[str, torch.Tensor]:
     """Random weights under the names and in the shapes of the authors' files."""
     shapes = {

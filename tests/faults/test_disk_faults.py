@@ -19,13 +19,6 @@ OPTIONS = {"extractor": "pixels", "device": "cpu", "control": False, "intervals"
 QUICK = ("--extractor", "pixels", "--device", "cpu", "--no-control", "--no-intervals", "-q", "--json")
 
 
-@pytest.fixture
-def sides(write_images, rng):
-    return [
-        write_images(name, rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)) for name in ("real", "fake")
-    ]
-
-
 def codes(result):
     return {item.code for item in result.notices if item.code.startswith("cache")}
 

@@ -13,12 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from safetensors import safe_open
 
-N = 60
-OPTIONS = "--extractor pixels --batch-size 8 --device cpu --no-control --no-intervals -q --json".split()  # noqa: SIM905
+OPTIONS = "--extractor pixels --batch-size 4 --device cpu --no-control --no-intervals -q --json".split()  # noqa: SIM905
 
 
 def start(sides, root):
@@ -68,7 +66,7 @@ def main(sides, folder, trials):
     from genpr.features import cache
 
     torch.set_num_threads(1)
-    cache.SHARD_ROWS = 16
+    cache.SHARD_ROWS = 8
     run(["score", *sides, "--no-cache", *OPTIONS])  # imports what the forks need
     gc.freeze()  # forks need neither look at what was imported nor copy it
     started = time.monotonic()
@@ -79,10 +77,7 @@ def main(sides, folder, trials):
 
 
 @pytest.mark.parametrize("trials", [3, pytest.param(50, marks=pytest.mark.slow)])
-def test_a_score_that_was_killed_goes_on_where_it_was(write_images, rng, tmp_path, trials):
-    sides = [
-        write_images(name, rng.integers(0, 256, (N, 8, 8, 3), dtype=np.uint8)) for name in ("real", "fake")
-    ]
+def test_a_score_that_was_killed_goes_on_where_it_was(sides, tmp_path, trials):
     caches = tmp_path / "caches"
     caches.mkdir()
     command = [sys.executable, __file__, *map(str, sides), str(caches), str(trials)]

@@ -49,26 +49,14 @@ class Hungry:
         return images.float().mean((2, 3))
 
 
-@pytest.fixture
-def images(write_images, rng):
-    return write_images("images", rng.integers(0, 256, (50, 8, 8, 3), dtype=np.uint8))
-
-
-@pytest.fixture
-def sides(write_images, rng):
-    return [
-        write_images(name, rng.integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)) for name in ("real", "fake")
-    ]
-
-
 @pytest.mark.parametrize("name", ERRORS)
 @pytest.mark.parametrize("thread_safe", [False, True])
-def test_batches_are_halved_whatever_says_that_memory_ran_out(images, monkeypatch, name, thread_safe):
+def test_batches_are_halved_whatever_says_that_memory_ran_out(sides, monkeypatch, name, thread_safe):
     monkeypatch.setattr("genpr.features.embed.usable_cores", lambda: 4)
     extractor = Hungry(3, ERRORS[name], thread_safe=thread_safe)
     with collect_notices() as told:
-        found = embed_source(open_source(images), wrap_extractor(extractor), batch_size=16)
-    plain = embed_source(open_source(images), wrap_extractor(Hungry(99, None)), batch_size=2)
+        found = embed_source(open_source(sides[0]), wrap_extractor(extractor), batch_size=16)
+    plain = embed_source(open_source(sides[0]), wrap_extractor(Hungry(99, None)), batch_size=2)
     assert torch.equal(found.features, plain.features)
     assert {2} <= set(extractor.sizes) <= {16, 8, 4, 2}
     (notice,) = told
@@ -78,9 +66,9 @@ def test_batches_are_halved_whatever_says_that_memory_ran_out(images, monkeypatc
     )
 
 
-def test_too_little_for_one_image_is_said_in_one_line(images):
+def test_too_little_for_one_image_is_said_in_one_line(sides):
     with raising(ResourceError, "oom", r"no memory left for one image of \(8, 8\) pixels; free it"):
-        embed_source(open_source(images), wrap_extractor(Hungry(0, ERRORS["cpu"])), batch_size=4)
+        embed_source(open_source(sides[0]), wrap_extractor(Hungry(0, ERRORS["cpu"])), batch_size=4)
 
 
 def counts(result):

@@ -259,10 +259,7 @@ only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give a fi
 
 
 @pytest.mark.parametrize("whose", ["nobody's", "everyone's", pytest.param("another user's", marks=only_root)])
-def test_a_folder_that_cannot_be_used_costs_the_cache_but_not_the_score(write_images, rng, tmp_path, whose):
-    sides = [
-        write_images(name, rng.integers(0, 256, (8, 8, 8, 3), dtype=np.uint8)) for name in ("real", "fake")
-    ]
+def test_a_folder_that_cannot_be_used_costs_the_cache_but_not_the_score(sides, tmp_path, whose):
     folder = tmp_path / "cache"
     if whose == "nobody's":
         folder.write_text("a file")
@@ -381,12 +378,9 @@ def test_a_shard_that_vanishes_is_a_miss(tmp_path, shards, is_indexed, monkeypat
     assert FeatureCache(tmp_path, INFO, "cpu").get(rows(1005)[0][0]).features.tolist() == [0.0] * 3
 
 
-def test_a_score_survives_a_prune_at_every_look(write_images, rng, monkeypatch, tmp_path):
+def test_a_score_survives_a_prune_at_every_look(sides, monkeypatch, tmp_path):
     monkeypatch.setattr(cache_module, "SHARD_ROWS", 7)
     options = {"extractor": "gabor", "device": "cpu", "cache_dir": tmp_path / "cache"}
-    sides = [
-        write_images(name, rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)) for name in ("real", "fake")
-    ]
     expected = genpr.score(*sides, **options)
     load = cache_module.load_tensors
 
@@ -397,7 +391,7 @@ def test_a_score_survives_a_prune_at_every_look(write_images, rng, monkeypatch, 
     monkeypatch.setattr(cache_module, "load_tensors", pruned)
     result = genpr.score(*sides, **options)
     assert result.to_flat_dict() == expected.to_flat_dict()
-    assert (result.real.n_embedded, result.fake.n_embedded) == (20, 20)
+    assert (result.real.n_embedded, result.fake.n_embedded) == (30, 30)
     assert not [item for item in result.notices if item.code.startswith("cache")]
 
 
@@ -439,21 +433,17 @@ def test_a_folder_that_is_no_cache_is_refused(tmp_path):
             find_folders(folder)
 
 
-def test_an_evaluator_may_leave_the_fakes_of_one_score_out_of_the_cache(write_images, rng, tmp_path):
-    real, one = (
-        write_images(name, rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)) for name in ("r", "a")
-    )
-
+def test_an_evaluator_may_leave_the_fakes_of_one_score_out_of_the_cache(sides, tmp_path):
     def rows():
         return sum(folder.count_rows() for folder in find_folders(tmp_path / "cache"))
 
     options = {"extractor": "gabor", "device": "cpu", "cache_dir": tmp_path / "cache"}
-    evaluator = genpr.Evaluator(real, **options)
-    assert rows() == 20
-    left_out = evaluator.score(one, cache=False)
-    assert rows() == 20
-    kept = evaluator.score(one)
-    assert rows() == 40
-    assert evaluator.score(one, cache=False).fake.n_embedded == 20
-    assert evaluator.score(one, cache=True).fake.n_cached == 20
+    evaluator = genpr.Evaluator(sides[0], **options)
+    assert rows() == 30
+    left_out = evaluator.score(sides[1], cache=False)
+    assert rows() == 30
+    kept = evaluator.score(sides[1])
+    assert rows() == 60
+    assert evaluator.score(sides[1], cache=False).fake.n_embedded == 30
+    assert evaluator.score(sides[1], cache=True).fake.n_cached == 30
     assert left_out.to_flat_dict() == kept.to_flat_dict()

@@ -1,6 +1,7 @@
 """Packages that a few tests need, imported when a test uses them: every worker imports all files of tests."""
 
 import pytest
+import torch
 
 
 class Peer:
@@ -13,3 +14,15 @@ class Peer:
         if attribute.startswith("_"):  # pytest asks each name of a file whether it is a fixture
             raise AttributeError(attribute)
         return getattr(pytest.importorskip(self._name), attribute)
+
+
+def by_prdc(real, fake, k):
+    """Precision, recall, density and coverage."""
+    values = pytest.importorskip("prdc").compute_prdc(real, fake, nearest_k=k)
+    return tuple(float(values[name]) for name in ("precision", "recall", "density", "coverage"))
+
+
+def by_piq(real, fake, k):
+    """Precision and recall."""
+    metric = pytest.importorskip("piq.pr").PR(nearest_k=k)
+    return tuple(map(float, metric.compute_metric(torch.from_numpy(real), torch.from_numpy(fake))))

@@ -4,7 +4,6 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hostile.valid_files import tar_of, zip_of
 from image_files import encode, noise
@@ -15,14 +14,6 @@ from genpr.errors import GenprError
 from genpr.notices import Notice
 
 CHEAP = ["--extractor", "pixels", "--no-intervals", "--no-control", "-q"]
-
-
-@pytest.fixture
-def sides(write_images, rng):
-    return [
-        str(write_images(name, rng.integers(0, 256, (8, 8, 8, 3), dtype=np.uint8)))
-        for name in ("real", "fake")
-    ]
 
 
 NAMES = [
@@ -37,9 +28,8 @@ def test_names_in_archives_are_labels_in_every_output(tmp_path, sides, kind, cap
     path.write_bytes((zip_of if kind == "zip" else tar_of)(files))
     before = {each for each in tmp_path.rglob("*") if "cache" not in str(each)}
     page, table = tmp_path / "page.html", tmp_path / "rows.csv"
-    assert (
-        run(["score", sides[0], str(path), *CHEAP, "--html", str(page), "--csv", str(table), "--json"]) == 0
-    )
+    args = ["score", sides[0], path, *CHEAP, "--html", page, "--csv", table, "--json"]
+    assert run([*map(str, args)]) == 0
     assert {each for each in tmp_path.rglob("*") if "cache" not in str(each)} - before == {page, table}
     out, err = capsys.readouterr()
     assert all(c.isprintable() or c == "\n" for c in out + err)
