@@ -152,16 +152,8 @@ def test_facade_types_match_runtime():
 
 
 HEAVY = [
-    "torch",
-    "torchvision",
-    "faiss",
-    "scipy",
-    "matplotlib",
-    "PIL",
-    "torchmetrics",
-    "lightning",
-    "tensorboard",
-    "jinja2",
+    *("torch", "torchvision", "faiss", "scipy", "matplotlib"),
+    *("PIL", "torchmetrics", "lightning", "tensorboard", "jinja2"),
 ]
 
 

@@ -54,13 +54,17 @@ def pixels(rng):
     return rng.integers(0, 256, (37, 9, 7, 3), dtype=np.uint8)
 
 
+@pytest.fixture
+def folder(write_images, pixels):
+    return write_images("a", pixels)
+
+
 @devices
 @pytest.mark.parametrize("batch_size", [1, 5, 37, 64])
-def test_rows_follow_the_source_for_any_batch_size(write_images, pixels, batch_size, device):
+def test_rows_follow_the_source_for_any_batch_size(folder, pixels, batch_size, device):
     extractor = Counting().to(device)
     seen = []
     progress = lambda done, total: seen.append((done, total))  # noqa: E731
-    folder = write_images("a", pixels)
     features = genpr.embed(folder, extractor, batch_size=batch_size, progress=progress)
     assert features.device.type == "cpu"
     assert seen == [(done, 37) for done in range(1, 38)]
@@ -81,8 +85,7 @@ def test_mixed_sizes_keep_their_order(tmp_path, rng, device):
 
 
 @devices
-def test_out_of_memory_halves_the_batch_and_keeps_the_answer(write_images, pixels, device):
-    folder = write_images("a", pixels)
+def test_out_of_memory_halves_the_batch_and_keeps_the_answer(folder, pixels, device):
     extractor = Counting().to(device)
     shrink = lambda done, _: setattr(extractor, "memory", 3 if done > 20 else 99)  # noqa: E731
     features = genpr.embed(folder, extractor, batch_size=16, progress=shrink)
@@ -95,8 +98,7 @@ def test_out_of_memory_halves_the_batch_and_keeps_the_answer(write_images, pixel
 
 
 @devices
-def test_wrong_shape_and_nan_are_refused(write_images, pixels, device):
-    folder = write_images("a", pixels)
+def test_wrong_shape_and_nan_are_refused(folder, device):
 
     class Narrow(Counting):
         def forward(self, images):
@@ -130,8 +132,7 @@ def test_batches_before_one_that_fails_reach_the_cache(write_images, pixels, dev
     np.testing.assert_allclose(rows, expected(pixels[:15]), rtol=1e-6)
 
 
-def test_skipping_leaves_out_exactly_the_bad_ones(write_images, pixels):
-    folder = write_images("a", pixels)
+def test_skipping_leaves_out_exactly_the_bad_ones(folder, pixels):
     for name in ("00002.png", "00035.png"):
         (folder / name).write_bytes((folder / name).read_bytes()[:60])
     policy = BadImagePolicy("skip", max_share=2 / 37)
@@ -187,8 +188,7 @@ def test_thread_safe_extractors_run_in_parallel_with_the_same_rows(
     assert alone.threads == {threading.main_thread().ident}
 
 
-def test_the_autocast_of_a_training_loop_does_not_reach_the_features(write_images, pixels):
-    folder = write_images("a", pixels)
+def test_the_autocast_of_a_training_loop_does_not_reach_the_features(folder):
     plain = genpr.embed(folder, Counting())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = genpr.embed(folder, Counting())

@@ -33,6 +33,10 @@ def features(n=20, seed=0):
     return torch.randn(n, 8, generator=torch.Generator().manual_seed(seed))
 
 
+def one_at_a_time(changes):
+    return [{name: value} for name, values in changes.items() for value in values]
+
+
 def changed(path, **others):
     """The file at `path` with other tensors (None for none) or other facts, and its checksum right again."""
     tensors, facts = load_tensors(path)
@@ -46,46 +50,39 @@ def changed(path, **others):
     return path
 
 
-@pytest.mark.parametrize(
-    "others",
-    [
-        {"features": None},
-        {"features": torch.zeros(())},
-        {"names": torch.zeros(3)},
-        {"identities": torch.zeros(20, 31, dtype=torch.uint8)},
-        {"extractor": None},
-        {"extractor": '{"name": 1}'},
-        {"extractor": "[" * 100_000},
-        {"extractor": json.dumps(EXTRACTOR | {"dim": 9})},
-        {"extractor": json.dumps(EXTRACTOR | {"name": 5})},
-        {"flags": '{"no-such-flag": 1}'},
-        {"flags": '{"alpha-dropped": 1e999}'},
-        {"skipped": '[["a", "b"]]'},
-        {"decoder": '{"pillow": 1}'},
-        {"facts": '{"n_sizes": ' + "9" * 30 + "}"},
-    ],
-    ids=lambda others: "-".join(others)[:20],
-)
+FEATURE_FILES = {
+    "features": (None, torch.zeros(())),
+    "names": (torch.zeros(3),),
+    "identities": (torch.zeros(20, 31, dtype=torch.uint8),),
+    "extractor": (
+        None,
+        '{"name": 1}',
+        "[" * 100_000,
+        *(json.dumps(EXTRACTOR | {each: 9}) for each in ("dim", "name")),
+    ),
+    "flags": ('{"no-such-flag": 1}', '{"alpha-dropped": 1e999}'),
+    "skipped": ('[["a", "b"]]',),
+    "decoder": ('{"pillow": 1}',),
+    "facts": ('{"n_sizes": ' + "9" * 30 + "}",),
+}
+
+
+@pytest.mark.parametrize("others", one_at_a_time(FEATURE_FILES), ids=lambda others: "-".join(others)[:20])
 def test_feature_files_of_another_form_are_refused(tmp_path, others):
     path = changed(save(tmp_path / "x.safetensors", features()), **others)
     assert raised(FeatureError, load_features, path).code == "file-damaged"
 
 
-@pytest.mark.parametrize(
-    "others",
-    [
-        {"features": None},
-        {"flags": None},
-        {"features": torch.zeros(3, 9)},
-        {"features": torch.zeros(3, 8, dtype=torch.float64)},
-        {"flags": torch.zeros(2, dtype=torch.int32)},
-        {"sizes": torch.zeros(3, 3, dtype=torch.int32)},
-        {"identities": torch.zeros(3, 31, dtype=torch.uint8)},
-        {"identities": torch.zeros(3, 32, dtype=torch.bfloat16)},
-        {"other": torch.zeros(3)},
-    ],
-    ids=count(),
-)
+SHARDS = {
+    "features": (None, torch.zeros(3, 9), torch.zeros(3, 8, dtype=torch.float64)),
+    "flags": (None, torch.zeros(2, dtype=torch.int32)),
+    "sizes": (torch.zeros(3, 3, dtype=torch.int32),),
+    "identities": (torch.zeros(3, 31, dtype=torch.uint8), torch.zeros(3, 32, dtype=torch.bfloat16)),
+    "other": (torch.zeros(3),),
+}
+
+
+@pytest.mark.parametrize("others", one_at_a_time(SHARDS), ids=count())
 def test_shards_of_the_cache_of_another_form_are_discarded(tmp_path, others):
     cached = FeatureCache(tmp_path, INFO, "cpu")
     cached.add(IDENTITIES, list(map(CachedImage, features(3))))
@@ -98,20 +95,15 @@ def test_shards_of_the_cache_of_another_form_are_discarded(tmp_path, others):
     assert not shard.exists()
 
 
-@pytest.mark.parametrize(
-    "others",
-    [
-        {"features": None},
-        {"features": torch.full((20, 8), math.nan)},
-        {"sq_radii": torch.zeros(3, dtype=torch.float64)},
-        {"sq_radii": torch.full((20,), -1.0, dtype=torch.float64)},
-        {"k": '"x"'},
-        {"k": "0"},
-        {"ties": '"loose"'},
-        {"ties": "[" * 100_000},
-    ],
-    ids=count(),
-)
+MANIFOLDS = {
+    "features": (None, torch.full((20, 8), math.nan)),
+    "sq_radii": (torch.zeros(3, dtype=torch.float64), torch.full((20,), -1.0, dtype=torch.float64)),
+    "k": ('"x"', "0"),
+    "ties": ('"loose"', "[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("others", one_at_a_time(MANIFOLDS), ids=count())
 def test_manifolds_of_another_form_are_refused(tmp_path, others):
     path = tmp_path / "x.safetensors"
     KNNManifold.fit(features(), k=3).save(path)
@@ -147,46 +139,37 @@ def test_numbers_of_a_log_that_no_score_can_have_are_refused(tmp_path, result, c
     assert raised(DataError, ScoreLog, path).code == "file-damaged"
 
 
-IMPOSSIBLE = [
-    ("metrics.recall.value", -0.5),  # precision .5 and recall -.5 have no harmonic mean
-    ("metrics.recall.value", 1.5),
-    ("metrics.recall.value", math.nan),
-    ("metrics.recall.value", "0.5"),
-    ("metrics.density.value", 1e308),
-    ("metrics.precision.n_counted", 0),
-    ("metrics.precision.n_counted", -5),
-    ("metrics.precision.k", 0),
-    ("metrics.precision.k", 10**30),
-    ("metrics.precision.null", -1.0),
-    ("metrics.precision.exact_value", 2.0),
-    ("metrics.precision.interval", [0.9, 0.1]),
-    ("metrics.precision.interval", [0.1]),
-    ("metrics.precision.interval", ["a", None]),
-    ("metrics.precision.replicates", [0.5]),
-    ("metrics.precision.replicates", [1e308, -1e308]),
-    ("metrics.precision.replicates", [math.inf] * 50),
-    ("metrics.precision.spread", -1.0),
-    ("metrics.precision.pool", 0),
-    ("metrics.<script>", {"value": 1.0, "k": None}),
-    ("real.n", 0),
-    ("real.n", 1e400),
-    ("real.skipped", [["a"]]),
-    ("fake.n", -1),
-    ("n_shared", -1),
-    ("real.flags", {"alpha-dropped": -1}),
-    ("control", {"n_real": 9, "n_fake": 9, "values": {"precision": -1.0}, "nulls": {}}),
-    ("notices", [{"code": "x", "level": "error", "message": "m"}]),
-    ("versions", {"genpr": {}}),
-    ("extractor", "inception"),
-    ("schema", "a\nb"),
-]
+IMPOSSIBLE = {
+    "metrics.recall.value": (-0.5, 1.5, math.nan, "0.5"),  # precision .5 and recall -.5 have no harmonic mean
+    "metrics.density.value": (1e308,),
+    "metrics.precision.n_counted": (0, -5),
+    "metrics.precision.k": (0, 10**30),
+    "metrics.precision.null": (-1.0,),
+    "metrics.precision.exact_value": (2.0,),
+    "metrics.precision.interval": ([0.9, 0.1], [0.1], ["a", None]),
+    "metrics.precision.replicates": ([0.5], [1e308, -1e308], [math.inf] * 50),
+    "metrics.precision.spread": (-1.0,),
+    "metrics.precision.pool": (0,),
+    "metrics.<script>": ({"value": 1.0, "k": None},),
+    "real.n": (0, 1e400),
+    "real.skipped": ([["a"]],),
+    "fake.n": (-1,),
+    "n_shared": (-1,),
+    "real.flags": ({"alpha-dropped": -1},),
+    "control": ({"n_real": 9, "n_fake": 9, "values": {"precision": -1.0}, "nulls": {}},),
+    "notices": ([{"code": "x", "level": "error", "message": "m"}],),
+    "versions": ({"genpr": {}},),
+    "extractor": ("inception",),
+    "schema": ("a\nb",),
+}
 
 
-@pytest.mark.parametrize(("place", "value"), IMPOSSIBLE, ids=count())
-def test_results_that_no_score_can_give_are_refused(tmp_path, record, place, value):
+@pytest.mark.parametrize("others", one_at_a_time(IMPOSSIBLE), ids=count())
+def test_results_that_no_score_can_give_are_refused(tmp_path, record, others):
     """In every form in which results are read."""
     bad = json.loads(json.dumps(record))
     bad["metrics"]["precision"]["value"] = 0.5
+    ((place, value),) = others.items()
     *keys, last = place.split(".")
     functools.reduce(operator.getitem, keys, bad)[last] = value
     sweep = {"axis": "psi", "points": [{"setting": 0.5, "result": bad}]}
