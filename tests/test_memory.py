@@ -3,6 +3,7 @@ import errno
 import numpy as np
 import pytest
 import torch
+from raising import raising
 
 import genpr
 from genpr import memory, runtime
@@ -30,10 +31,8 @@ def test_sizes(text, expected):
 
 @pytest.mark.parametrize("text", ["", "8 apples", "-8G", "1e9", True, 0, "255MiB", 2.5, "9" * 400, "１GiB"])
 def test_what_is_no_size_is_refused(text):
-    with pytest.raises(UsageError) as error:
+    with raising(UsageError, "bad-option", "MiB|8GiB"):
         parse_size(text)
-    assert error.value.code == "bad-option"
-    assert "MiB" in str(error.value) or "8GiB" in str(error.value)
 
 
 def test_a_limit_holds_for_a_while_and_the_least_counts():
@@ -79,9 +78,8 @@ def test_rows_are_held_while_there_is_memory_and_then_mapped(scratch, monkeypatc
 
 
 def test_a_full_disk_is_said_before_anything_is_written(scratch):
-    with pytest.raises(ResourceError, match=r"need 4000000\.0 GB, .* GENPR_CACHE") as error:
+    with raising(ResourceError, "no-scratch", r"need 4000000\.0 GB, .* GENPR_CACHE"):
         empty_rows(10**12, 1000, torch.float32)
-    assert error.value.code == "no-scratch"
     assert not list(scratch.iterdir())
 
 

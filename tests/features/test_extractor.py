@@ -1,6 +1,5 @@
 import sys
 
-import numpy as np
 import pytest
 from raising import raising
 
@@ -33,14 +32,12 @@ def test_weights_for_an_extractor_without_a_weights_file_are_refused(name):
         load_extractor(name, weights="vgg.pth")
 
 
-def test_without_torchvision_what_needs_none_works_and_the_rest_says_what_to_do(
-    monkeypatch, write_images, rng
-):
+def test_without_torchvision_what_needs_none_works_and_the_rest_says_what_to_do(monkeypatch, sides):
     import genpr
 
     monkeypatch.setitem(sys.modules, "torchvision", None)  # its import fails from here on
-    folder = write_images("a", rng.integers(0, 256, (8, 8, 8, 3), dtype=np.uint8))
-    result = genpr.score(folder, folder, extractor="gabor", device="cpu", control=False, intervals=False, k=3)
+    options = {"device": "cpu", "control": False, "intervals": False, "k": 3}
+    result = genpr.score(sides[0], sides[0], extractor="gabor", **options)
     assert result["precision"] == 1
     monkeypatch.setitem(sys.modules, "timm", None)  # which imports torchvision
     with raising(ResourceError, "broken-library", r"timm.*torchvision"):

@@ -17,34 +17,21 @@ from genpr.features.options import EmbedKeywords, EmbedOptions, SourceKeywords, 
 from genpr.integrations.callback import CallbackKeywords, CallbackOptions, GenprCallback
 
 RECORDS = [
-    (SourceOptions, SourceKeywords),
-    (EmbedOptions, EmbedKeywords),
-    (ScoreOptions, ScoreKeywords),
-    (ModesOptions, ModesKeywords),
-    (AlignOptions, AlignKeywords),
-    (SamplerOptions, SamplerKeywords),
+    *((SourceOptions, SourceKeywords), (EmbedOptions, EmbedKeywords), (ScoreOptions, ScoreKeywords)),
+    *((ModesOptions, ModesKeywords), (AlignOptions, AlignKeywords), (SamplerOptions, SamplerKeywords)),
     (CallbackOptions, CallbackKeywords),
 ]
 FUNCTIONS = [
-    (genpr.score, ScoreOptions, set()),
-    (genpr.Evaluator, ScoreOptions, set()),
-    (genpr.find_modes, ModesOptions, set()),
-    (genpr.align, AlignOptions, set()),
+    *((genpr.score, ScoreOptions, set()), (genpr.Evaluator, ScoreOptions, set())),
+    *((genpr.find_modes, ModesOptions, set()), (genpr.align, AlignOptions, set())),
     (genpr.score_entities_in_images, EntityOptions, {"by"}),
-    (genpr.truncation_sweep, SamplerOptions, set()),
-    (GenprCallback, CallbackOptions, set()),
+    *((genpr.truncation_sweep, SamplerOptions, set()), (GenprCallback, CallbackOptions, set())),
 ]
 COMMANDS = [
     (score, ScoreOptions, {"protocol"}),  # --protocol may be repeated
-    (rank, ScoreOptions, {"held_out"}),
-    (sweep, ScoreOptions, {"held_out"}),
-    (watch, ScoreOptions, {"held_out"}),
-    (modes, ModesOptions, set()),
-    (align, AlignOptions, set()),
-    (entities, EntityOptions, set()),
-    (features, EmbedOptions, set()),
-    (pack, SourceOptions, set()),
-    (watch, WatchOptions, set()),
+    *((command, ScoreOptions, {"held_out"}) for command in (rank, sweep, watch)),
+    *((modes, ModesOptions, set()), (align, AlignOptions, set()), (entities, EntityOptions, set())),
+    *((features, EmbedOptions, set()), (pack, SourceOptions, set()), (watch, WatchOptions, set())),
 ]
 
 

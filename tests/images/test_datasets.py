@@ -153,8 +153,7 @@ def test_a_generator_is_read_once_and_only_as_far_as_needed():
 def test_batches_that_are_no_images_stop_the_iteration(batch, code, cause):
     items = iter(open_source(Again([IMAGES[:2], batch])))
     assert [next(items).name, next(items).name] == ["[0]", "[1]"]
-    with pytest.raises(DataError) as caught:
-        next(items)
-    assert caught.value.code == code
-    assert cause in str(caught.value)
-    assert "batch 1" in str(caught.value)
+    error = raised(DataError, next, items)
+    assert error.code == code
+    assert cause in str(error)
+    assert "batch 1" in str(error)

@@ -159,20 +159,13 @@ def test_the_best_is_the_first_of_the_best_or_the_lowest(evaluator):
 
 
 @pytest.mark.parametrize(
-    "state",
-    [
-        {},
-        {"records": 3},
-        {"records": [{"step": 1}]},
-        {"records": [{"step": 1, "scores": {"a": "b"}}]},
-        {"records": [{"step": 1, "scores": {"a": float("nan")}}]},
-    ],
+    "records", [None, 3, [{"step": 1}], *([{"step": 1, "scores": {"a": a}}] for a in ("b", float("nan")))]
 )
-def test_what_is_no_history_is_refused(state, evaluator):
+def test_what_is_no_history_is_refused(records, evaluator):
     callback = GenprCallback(evaluator, generate)
     callback.history.add(0, {"genpr/f1": 0.5})
     with pytest.raises(DataError, match="no history of scores"):
-        callback.load_state_dict(state)
+        callback.load_state_dict({} if records is None else {"records": records})
     assert len(callback.history.records) == 1
 
 

@@ -12,20 +12,13 @@ from weights_server import CONTENT, checkpoint, left_behind, put
 
 from genpr.errors import ResourceError, WeightsError
 from genpr.features import weights as weights_module
-from genpr.features.weights import (
-    WeightsFile,
-    cached_path,
-    find_or_fetch,
-    hub_file,
-    load_weights,
-    weights_folder,
-)
+from genpr.features.weights import cached_path, find_or_fetch, hub_file, load_weights, weights_folder
 
 GOOD, OTHER = checkpoint(1.0), checkpoint(2.0)
 DIGEST = hashlib.sha256(GOOD).hexdigest()
 
 
-def torch_hub_file(entry: WeightsFile) -> Path:
+def torch_hub_file(entry) -> Path:
     return Path(os.environ["TORCH_HOME"]) / "hub" / "checkpoints" / entry.name
 
 

@@ -11,6 +11,7 @@ from urllib.error import URLError
 from urllib.request import HTTPRedirectHandler, Request
 
 import pytest
+from raising import raised
 from weights_server import CONTENT, checkpoint, left_behind
 
 from genpr.errors import WeightsError
@@ -25,9 +26,7 @@ def unpinned(server):
 
 
 def refused(entry, code="weights-missing") -> None:
-    with pytest.raises(WeightsError) as caught:
-        find_or_fetch(entry)
-    assert (caught.value.code, left_behind()) == (code, [])
+    assert (raised(WeightsError, find_or_fetch, entry).code, left_behind()) == (code, [])
 
 
 def test_redirects_are_followed_but_not_for_ever_and_never_out_of_the_web(server):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from raising import raising
+from raising import raised, raising
 from safetensors.torch import save
 from weights_server import checkpoint, left_behind, put
 
@@ -40,11 +40,10 @@ def published(name: str, content: bytes) -> WeightsFile:
 
 
 def refused(entry: WeightsFile, path: Path, code: str) -> str:
-    with pytest.raises(WeightsError) as caught:
-        load_weights(entry, path)
-    assert caught.value.code == code
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    error = raised(WeightsError, load_weights, entry, path)
+    assert error.code == code
+    assert "\n" not in str(error)
+    return str(error)
 
 
 @pytest.mark.parametrize("make", [published, lambda name, _content: unpinned(name)])
