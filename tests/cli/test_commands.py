@@ -219,7 +219,7 @@ sweep real.npy 0.5=fake.npy 1=more.npy
 features real real.safetensors GABOR
 pack real real.npz
 demo --n 50 --device cpu
-audit --metric precision --check invention
+audit --metric precision --check scaling
 watch NOW real.npy scored
 """
 

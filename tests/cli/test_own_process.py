@@ -51,7 +51,7 @@ def started(*command, redirected="", folder=None, **environment):
     )
 
 
-STREAMS = [(">&-", 4), ("> /dev/full", 4), ("2>&-", 0), ("2> /dev/full", 0), ("<&- >&- 2>&-", 4)]
+STREAMS = [(">&-", 4), ("2>&-", 0), ("2> /dev/full", 0), ("<&- >&- 2>&-", 4)]
 CASES = [*(("compare a.json b.json", *each) for each in STREAMS), ("--help", "> /dev/full", 4)]
 
 
