@@ -31,7 +31,7 @@ def codes(result):
 @pytest.fixture(scope="module")
 def digit_scores(digits):
     """Sets of digits against each other."""
-    pixels, labels = (each[:700] for each in digits)
+    pixels, labels = (each[:500] for each in digits)
     features = genpr.embed(pixels[..., None].repeat(3, axis=3), genpr.load_extractor("gabor", device="cpu"))
     odd = np.arange(len(pixels)) % 2 == 1
     sets = {"odd": features[odd], "even": features[~odd], "even without 4": features[~odd & (labels != 4)]}

@@ -60,16 +60,16 @@ def test_values_that_follow_by_hand(sets, k, ties, expected):
 def test_every_count_is_the_oracles(case, ties):
     real, fake = feature_cases.make(case)
     for k in (3, 5):
-        expected = oracle.manifold_metrics(real, fake, k, ties)
-        assert manifold_metrics(real, fake, k=k, ties=ties) == expected
-        assert precision_recall(real, fake, k=k, ties=ties) == expected[:2]
+        assert manifold_metrics(real, fake, k=k, ties=ties) == oracle.manifold_metrics(real, fake, k, ties)
 
 
 @pytest.mark.parametrize("case", feature_cases.names())
 def test_swapping_the_sets_swaps_precision_and_recall(case):
     real, fake = feature_cases.make(case)
-    precision, recall = precision_recall(real, fake)
-    assert precision_recall(fake, real) == (recall, precision)
+    for k, ties in ((3, "closed"), (5, "strict")):
+        precision, recall, *_ = oracle.manifold_metrics(real, fake, k, ties)
+        assert precision_recall(real, fake, k=k, ties=ties) == (precision, recall)
+        assert precision_recall(fake, real, k=k, ties=ties) == (recall, precision)
 
 
 @pytest.mark.parametrize("case", feature_cases.names())
@@ -267,7 +267,7 @@ def test_a_flipped_bit_is_noticed(tmp_path, rng):
 def test_other_files_are_refused(tmp_path):
     save_tensors(tmp_path / "features.safetensors", {"features": torch.ones(3, 2)}, {"format": "other"})
     (tmp_path / "text").write_text("no tensors here")
-    with raising(DataError, "not-a-manifold", r"not a manifold .* plain features\?"):
+    with raising(DataError, "not-a-manifold"):
         KNNManifold.load(tmp_path / "features.safetensors")
     with pytest.raises(DataError, match="not a readable safetensors file"):
         KNNManifold.load(tmp_path / "text")
