@@ -1,7 +1,5 @@
 """What holds for every extractor that genpr has: how it is called, what it leaves alone, how it is described; and pixels."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -147,13 +145,3 @@ def test_several_layers_are_one_record():
     assert (both.name, both.dim, both.comparable) == ("small+b", 200, False)
     keys = {joint_info(parts).cache_key for parts in ([part], [part, b], [part, c], [b, part], [part, b, c])}
     assert len(keys - {"b", "c", None}) == 5
-
-
-def test_libraries_of_networks_are_imported_by_their_networks_only():
-    code = """
-import sys, genpr, genpr.features.custom
-from genpr.features.networks import clip, inception, timm_models, weight_free
-print({"timm", "open_clip", "transformers", "torchvision", "faiss", "scipy", "matplotlib"} & set(sys.modules))
-"""
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "set()"
