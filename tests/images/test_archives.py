@@ -60,9 +60,7 @@ def test_archives_that_were_cut_are_refused(make, keep):
     path = make({f"{index}.png": os.urandom(3000) for index in range(20)})
     data = path.read_bytes()
     path.write_bytes(data[: int(keep * len(data))])
-    error = refused_source(path)
-    assert error.code == "archive-damaged"
-    assert "cut short" in str(error)
+    assert refused_source(path).code == "archive-damaged"
 
 
 def test_a_broken_tar_header_does_not_end_the_archive_in_silence(make_tar):
