@@ -160,7 +160,7 @@ upscaled warning
     compare with images of the same size only
 decoded-unlike warning
     the two sides were decoded in different ways: reals with {real}, fakes with {fake}
-    embed both with the same --alpha and --exif, unless only one side needs them
+    embed both with the same --alpha, --exif and --prepare, unless only one side needs them
 multi-frame warning
     {count} of {total} {role} images are animated or multi-page; frame 0 was used
     split them if every frame is a sample
@@ -176,6 +176,9 @@ alpha-dropped warning
 exif-orientation warning
     {count} of {total} {role} images are stored turned, with an EXIF orientation, which was ignored
     --exif apply turns them, if the generator was trained on turned ones
+enlarged warning
+    {count} of {total} {role} images have a side below that of --prepare, which enlarged them
+    what was interpolated is compared with real detail; prepare for a smaller size, or leave them out
 """  # code and level of each notice; its message; its hint, if it has one
 
 

@@ -124,6 +124,7 @@ class SourceKeywords(TypedDict, total=False):
     max_pixels: int
     alpha: str
     exif: Literal["ignore", "apply"]
+    prepare: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +160,14 @@ class SourceOptions:
         "Orientation in EXIF: take pixels as stored (ignore), as reference loaders do, or turn them (apply).",
         choices=("ignore", "apply"),
     )
+    prepare: str | None = option(
+        None,
+        "Make every decoded image N x N pixels: center-crop:N (ADM's crop), square-crop:N (NVIDIA's: the middle square, then "
+        "Lanczos), resize:N (bicubic, does not keep the aspect), or none.",
+        unset="what the protocol pins, or none",
+        parse=lambda text: DecodePolicy(prepare=text).prepare,
+        metavar="RULE:N",
+    )
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -182,7 +191,8 @@ class SourceOptions:
     @cached_property
     def decoding(self) -> DecodePolicy:
         """How images are decoded."""
-        return DecodePolicy(max_pixels=self.max_pixels, alpha=self.alpha, exif=self.exif)
+        prepare = "none" if self.prepare is None else self.prepare
+        return DecodePolicy(self.max_pixels, self.alpha, self.exif, prepare)
 
 
 class EmbedKeywords(SourceKeywords, total=False):

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from threading import Lock
 from typing import Any, cast
 
@@ -46,6 +46,7 @@ from genpr.images.formats import (
 )
 from genpr.images.item import ImageData
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
+from genpr.images.prepare import prepare_pixels
 
 _LEAST_LIMIT = 2**24  # pixels that the passes over a JPEG may come to, however low the limit
 _MOST_SCANS = 40  # times the limit that they may come to; about 8 s at the default limit
@@ -175,8 +176,19 @@ class Decoded:
 def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
     """Decode one image completely, or raise an `ImageError` with `path=name`; safe to call from several threads.
 
-    Pixels (h, w, 3) are passed through, and copied only if they are not C-contiguous or not writable.
+    Pixels (h, w, 3) are passed through, and copied only if they are not C-contiguous or not writable; then all are prepared.
     """
+    found = _decode(data, name, policy)
+    if policy.preparation is None:
+        return found
+    rule, side = policy.preparation
+    check = partial(_check_size, name=name, policy=policy, what=f"{rule}:{side} makes it ")
+    flags = (*found.flags, *(["enlarged"] if min(found.pixels.shape[:2]) < side else []))
+    return Decoded(prepare_pixels(found.pixels, rule, side, check_size=check), flags)
+
+
+def _decode(data: ImageData, name: str, policy: DecodePolicy) -> Decoded:
+    """Pixels as they are stored."""
     if isinstance(data, np.ndarray):
         return _pass_through(data, name, policy)
     if isinstance(data, Image.Image):
@@ -399,14 +411,15 @@ def _pass_through(pixels: NDArray[np.uint8], name: str, policy: DecodePolicy) ->
     return Decoded(np.require(pixels, requirements=["C", "W"]), ())
 
 
-def _check_size(size: tuple[int, int], name: str, policy: DecodePolicy) -> None:
+def _check_size(size: tuple[int, int], name: str, policy: DecodePolicy, *, what: str = "") -> None:
     width, height = size
     if width * height > policy.max_pixels:
-        facts = f"{width} x {height} = {width * height:,} pixels"
+        facts = f"{what}{width} x {height} = {width * height:,} pixels"
         raise _too_large(name, facts, policy.max_pixels)
     if max(size) > _LONGEST_SIDE:
-        facts = f"{width} x {height} pixels, with a side longer than {_LONGEST_SIDE:,}; cut it into pieces"
-        raise _error(name, facts, "image-too-large")
+        facts = f"{what}{width} x {height} pixels"
+        longest = f"a side longer than {_LONGEST_SIDE:,}; cut it into pieces"
+        raise _error(name, f"{facts}, with {longest}", "image-too-large")
 
 
 def _check_tiles(tile: tuple[int, int], size: tuple[int, int], name: str, policy: DecodePolicy) -> None:
@@ -431,7 +444,7 @@ def _check_python_codec(image: ImageFile.ImageFile, data: bytes) -> None:
 
 
 def _too_large(name: str, facts: str, limit: int) -> ImageError:
-    hint = "a decompression bomb? If it is genuine, raise max_pixels"
+    hint = "raise max_pixels if the image is genuine and no decompression bomb"
     return _error(name, f"{facts}, more than the limit of {limit:,}; {hint}", "image-too-large")
 
 

@@ -10,12 +10,14 @@ from typing import Literal
 from genpr.errors import BadImagesError, ImageError, UsageError
 
 # Stable order: cache files store flags as bits, so new ones go to the end.
-FLAGS = ("multi-frame", "16bit-scaled", "cmyk-converted", "alpha-dropped", "exif-orientation")
+FLAGS = ("multi-frame", "16bit-scaled", "cmyk-converted", "alpha-dropped", "exif-orientation", "enlarged")
 # Where Pillow begins to warn (a quarter of a gigabyte of RGB). Twice as much, which it still opens, includes
 # the common 100-megapixel bombs, while generative models make images of a few megapixels.
 MAX_PIXELS = 89_478_485
 _NAMED = {"white": "#ffffff", "black": "#000000"}
 _COLOR = re.compile(r"#[0-9a-f]{6}")
+_PREPARE = re.compile(r"(center-crop|square-crop|resize):([0-9]{1,5})")
+_MOST_SIDE = 8192
 
 
 def in_order(flags: Mapping[str, int]) -> dict[str, int]:
@@ -28,14 +30,17 @@ class DecodePolicy:
     """What the user may choose about decoding; any other choice is a `UsageError` ("bad-option").
 
     `alpha` is "drop", so that hidden colors show as with the loaders of the reference implementations, or a color that images
-    are laid on: "white", "black" or "#rrggbb", which is `background` as numbers. `choices` are those that change pixels, by
-    name; equal choices have equal words.
+    are laid on: "white", "black" or "#rrggbb", which is `background` as numbers. `prepare` is "none" or a rule of
+    `genpr.images.prepare` and a side of 1 to 8192 pixels, such as "center-crop:256", which is `preparation` as a pair.
+    `choices` are those that change pixels, by name; equal choices have equal words.
     """
 
     max_pixels: int = MAX_PIXELS
     alpha: str = "drop"
     exif: Literal["ignore", "apply"] = "ignore"
+    prepare: str = "none"
     background: tuple[int, int, int] | None = field(init=False, repr=False, compare=False, default=None)
+    preparation: tuple[str, int] | None = field(init=False, repr=False, compare=False, default=None)
     choices: dict[str, str] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -50,11 +55,25 @@ class DecodePolicy:
             raise UsageError(f"exif must be 'ignore' or 'apply', not {self.exif!r}", code="bad-option")
         if self.exif != "ignore":
             self.choices["exif"] = self.exif
+        if self.prepare != "none":
+            self._parse_prepare()
+
+    def _parse_prepare(self) -> None:
+        found = _PREPARE.fullmatch(str(self.prepare))
+        side = int(found[2]) if found else 0
+        if found is None or not 1 <= side <= _MOST_SIDE:
+            needed = f"'none', 'center-crop:N', 'square-crop:N' or 'resize:N' with N from 1 to {_MOST_SIDE}"
+            raise UsageError(f"prepare must be {needed}, not {self.prepare!r}", code="bad-option")
+        if side * side > self.max_pixels:
+            text = f"prepare {self.prepare} makes {side * side:,} pixels, more than max_pixels = {self.max_pixels:,}"
+            raise UsageError(text, code="bad-option")
+        object.__setattr__(self, "preparation", (found[1], side))
+        self.choices["prepare"] = f"{found[1]}:{side}"
 
 
 def choices_in(decoder: Mapping[str, str]) -> dict[str, str]:
     """The choices among what is recorded of a decoder, which are versions otherwise."""
-    return {name: decoder[name] for name in ("alpha", "exif") if name in decoder}
+    return {name: decoder[name] for name in ("alpha", "exif", "prepare") if name in decoder}
 
 
 @dataclass(frozen=True, slots=True)
