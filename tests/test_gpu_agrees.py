@@ -9,7 +9,17 @@ from public_calls import FAKE, PUBLIC, REAL, fields_of, of_score
 
 pytestmark = pytest.mark.gpu
 # Sums in another order; all others are of counts, or of sums in one order.
-ROUNDED = {"cmmd", "extractor", "frechet", "frechet infinity", "images", "inception", "kernel", "moments"}
+ROUNDED = {
+    "cmmd",
+    "extractor",
+    "frechet",
+    "frechet infinity",
+    "images",
+    "inception",
+    "kernel",
+    "mind",
+    "moments",
+}
 ROUNDED |= {"probabilistic", "score", "vendi"}
 
 

@@ -39,6 +39,7 @@ _BINKOWSKI = "Bińkowski et al. 2018, arXiv:1801.01401"
 _STEIN = "Stein et al. 2023, arXiv:2306.04675"
 _JAYASUMANA = "Jayasumana et al. 2024, arXiv:2401.09603"
 _CHONG = "Chong and Forsyth 2020, arXiv:1911.07023"
+_BERTHET = "Berthet et al. 2026, arXiv:2605.06797"
 _ROUNDING = 1e-6  # of shares that are means of float32
 _LARGEST = 1e100  # beyond it, sums and axes of plots overflow
 
@@ -66,6 +67,14 @@ def _kernel(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricV
     if size == len(real) == len(fake):  # every subset is the whole of both sets
         return MetricValue(distance.mean, None, variant=variant)
     return MetricValue(distance.mean, None, distance.std, "subsets", variant=variant)
+
+
+def _mind(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
+    from genpr.metrics.mind import monge_inception_distance
+
+    value, size = monge_inception_distance(real, fake, device=options.device), min(len(real), len(fake))
+    variant = None if len(real) == len(fake) else f"{size:,} images of each side"
+    return MetricValue(value, None, variant=variant)
 
 
 def _inception_score(_real: object, fake: Tensor, options: DistributionOptions) -> MetricValue:
@@ -156,6 +165,7 @@ DISTRIBUTION_METRICS: list[Metric] = [
         least=3,
     ),
     _distance("kd", "kernel distance of the chosen features", _BINKOWSKI, _kernel),
+    _distance("mind", "sliced Wasserstein distance of the chosen features", _BERTHET, _mind),
     DistributionMetric(
         name="is",
         meaning="Inception Score: sharp and varied classes",

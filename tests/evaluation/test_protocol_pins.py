@@ -69,6 +69,7 @@ def test_protocols_stand_for_what_was_published(name, metrics, counted, extracto
         ("fd", None, "lower"),
         ("fd_infinity", None, "lower"),
         ("kd", None, "lower"),
+        ("mind", None, "lower"),
         ("is", "inception-softmax", "higher"),
         ("vendi", None, "higher"),
         ("nn_accuracy", None, "at null"),

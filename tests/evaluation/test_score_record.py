@@ -6,6 +6,7 @@ from genpr.images.source import choose_rows
 from genpr.metrics.fakes_only import inception_score, vendi_score
 from genpr.metrics.frechet import frechet_distance, frechet_infinity
 from genpr.metrics.kernel import cmmd, kernel_distance
+from genpr.metrics.mind import monge_inception_distance
 from genpr.metrics.registry import METRICS
 
 
@@ -22,6 +23,7 @@ EXPECTED_COMPANIONS = {
     "fd": frechet_distance,
     "fd_infinity": frechet_infinity,
     "kd": lambda real, fake: kernel_distance(real, fake).mean,
+    "mind": monge_inception_distance,
     "is": lambda _, fake: inception_score(fake).mean,
     "vendi": lambda _, fake: vendi_score(fake),
 }

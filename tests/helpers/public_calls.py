@@ -13,6 +13,7 @@ from genpr.integrations.callback import GenprCallback
 from genpr.metrics.copy_detection import copy_detection
 from genpr.metrics.frechet import Gaussian, frechet_infinity
 from genpr.metrics.kernel import cmmd
+from genpr.metrics.mind import monge_inception_distance
 from genpr.metrics.modes import modes_of
 from genpr.metrics.witnessed import witnessed
 
@@ -79,6 +80,7 @@ PUBLIC = {
     "kernel": lambda on, _: genpr.kernel_distance(REAL, FAKE, subsets=2, subset_size=20, **on),
     "manifold": of_manifold,
     "metrics": lambda on, _: genpr.manifold_metrics(REAL, FAKE, k=3, **on),
+    "mind": lambda on, _: monge_inception_distance(REAL, FAKE, **on),
     "modes": lambda on, _: str(modes_of(REAL, FAKE, clusters=3, **on)),
     "moments": lambda on, _: genpr.frechet_distance(Gaussian.from_moments(REAL[0], np.eye(16)), FAKE, **on),
     "precision": lambda on, _: genpr.precision_recall(REAL, FAKE, k=3, **on),

@@ -11,6 +11,7 @@ from genpr.metrics import blocks
 from genpr.metrics.fakes_only import inception_score, vendi_score
 from genpr.metrics.frechet import frechet_distance, frechet_infinity
 from genpr.metrics.kernel import cmmd, kernel_distance
+from genpr.metrics.mind import monge_inception_distance
 from genpr.metrics.probabilistic import probabilistic_precision_recall
 
 pytestmark = pytest.mark.gpu
@@ -27,6 +28,7 @@ FUNCTIONS = {
     "fd_infinity": frechet_infinity,
     "kid": partial(kernel_distance, subsets=3, subset_size=97),
     "cmmd": cmmd,
+    "mind": partial(monge_inception_distance, directions=20),
     "vendi": lambda _, fake, device: vendi_score(fake, device=device),
     "inception_score": inception,
     "probabilistic": probabilistic_precision_recall,
@@ -51,7 +53,8 @@ def test_gpu_finds_the_values_of_the_cpu(name, d, fits, rng, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "most_waits"), [("fd", 13), ("kid", 5), ("cmmd", 8), ("vendi", 5), ("inception_score", 12)]
+    ("name", "most_waits"),
+    [("fd", 13), ("kid", 5), ("cmmd", 8), ("mind", 4), ("vendi", 5), ("inception_score", 12)],
 )
 def test_a_set_is_uploaded_once_and_awaited_seldom(name, most_waits, gpu, rng, monkeypatch):
     if gpu is None:
