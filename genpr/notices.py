@@ -45,6 +45,15 @@ duplicates warning
 near-duplicates warning
     {sides} are near-duplicates of others in their own set (groups of about {size}); they take the places of nearest neighbors, so metrics fall below their nulls even for a perfect generator
     keep one image of each group, such as one frame per burst or video shot, and score again
+class-ordered-samples warning
+    the inception score is {value} in parts of {chunk} images in order, and {shuffled} in the same parts of shuffled images; the fakes seem to be sorted by class, and a part holds few of the classes
+    shuffle the images and score again: published scores are of labels in random order
+unbalanced-labels warning
+    {protocol} expects equally many images of each class, but of {classes} classes {smallest} has {least} and {largest} has {most} fakes
+    generate as many images of each class; between balanced and random labels, FID differs by about 0.1
+vendi-not-converged note
+    vendi of {n} fakes grows with their number and may not have converged below {needed} (arXiv:2410.21719)
+    compare it at equal numbers of images only, or score at least {needed}
 no-intervals note
     no interval for {names}: {reason}
     {remedy}; --no-intervals leaves all of them out

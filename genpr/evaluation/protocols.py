@@ -41,6 +41,7 @@ class EvaluationProtocol:
     # whether Fréchet distances use the mean and covariance that an .npz of reals brings along
     reference_statistics: bool = False
     inception_score_chunk: int | None = None  # images per chunk of the Inception Score, in order
+    balanced_labels: bool = False  # whether it expects equally many fakes of each class
     # what may be chosen all the same: "extractor", "metrics", "k", "ties", "sizes"
     free: frozenset[str] = field(default_factory=frozenset)
     equals: str = ""  # what its numbers equal, and what is known to differ

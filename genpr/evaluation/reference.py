@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from genpr import __version__
 from genpr.distributed import current_communicator
 from genpr.errors import FeatureError
-from genpr.evaluation.diagnostics import notices_of
+from genpr.evaluation.diagnostics import notices_of, notices_of_fakes
 from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, control_of
 from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedLabels
 from genpr.evaluation.per_image import PerImageScores
@@ -192,17 +192,22 @@ class FittedReference:
         if neighbors is not None and neighbors.diagnostics is not None:
             facts = asdict(neighbors.diagnostics.hubness)
             hubs = HubSummary(largest_name=reals.name_of(facts.pop("largest_row")), **facts)
-        find = partial(
-            notices_of,
-            reals,
-            fakes,
-            (self._identities, fake_ids),
-            metrics,
-            plan=plan,
-            deviations=deviations,
-            neighbors=neighbors,
-            kinds=self._real_kinds,
-        )
+
+        def find() -> tuple[Notice, ...]:
+            labels = None if self._labels is None else self._labels.options.fake_labels
+            device = embedder.device
+            return notices_of(
+                reals,
+                fakes,
+                (self._identities, fake_ids),
+                metrics,
+                of_fakes=notices_of_fakes(fake, fakes, metrics, plan=plan, fake_labels=labels, device=device),
+                plan=plan,
+                deviations=deviations,
+                neighbors=neighbors,
+                kinds=self._real_kinds,
+            )
+
         return Result(
             metrics=metrics,
             protocol=plan.protocol.name,

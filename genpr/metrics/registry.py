@@ -129,6 +129,25 @@ C_T = HeldOutMetric(
     better="at null",
 )
 
+INCEPTION_SCORE = DistributionMetric(
+    name="is",
+    meaning="Inception Score: sharp and varied classes",
+    kind="fakes-only",
+    reference="Salimans et al. 2016, arXiv:1606.03498",
+    space="inception-softmax",
+    least=10,
+    upper=None,
+    compute=_inception_score,
+)
+VENDI = DistributionMetric(
+    name="vendi",
+    meaning="effective number of different fakes",
+    kind="fakes-only",
+    upper=None,
+    reference="Friedman and Dieng 2023, arXiv:2210.02410",
+    compute=_plain("fakes_only", "vendi_score", of_fakes=True),
+)
+
 DISTRIBUTION_METRICS: list[Metric] = [
     C_T,
     _distance(
@@ -166,24 +185,8 @@ DISTRIBUTION_METRICS: list[Metric] = [
     ),
     _distance("kd", "kernel distance of the chosen features", _BINKOWSKI, _kernel),
     _distance("mind", "sliced Wasserstein distance of the chosen features", _BERTHET, _mind),
-    DistributionMetric(
-        name="is",
-        meaning="Inception Score: sharp and varied classes",
-        kind="fakes-only",
-        reference="Salimans et al. 2016, arXiv:1606.03498",
-        space="inception-softmax",
-        least=10,
-        upper=None,
-        compute=_inception_score,
-    ),
-    DistributionMetric(
-        name="vendi",
-        meaning="effective number of different fakes",
-        kind="fakes-only",
-        upper=None,
-        reference="Friedman and Dieng 2023, arXiv:2210.02410",
-        compute=_plain("fakes_only", "vendi_score", of_fakes=True),
-    ),
+    INCEPTION_SCORE,
+    VENDI,
 ]
 """In display order."""
 

@@ -1,0 +1,141 @@
+"""Notices of the order, the classes and the number of fakes: that they appear, and that they do not."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import genpr
+from genpr.cli.main import run
+from genpr.evaluation import protocols
+from genpr.evaluation.protocols import find_protocol
+from genpr.features.extractor import ExtractorInfo
+from genpr.features.feature_set import FeatureSet
+
+CHUNK = 200
+
+
+@pytest.fixture
+def change_protocol(monkeypatch):
+    def change(name, **fields):
+        changed = {**protocols.PROTOCOLS, name: replace(find_protocol(name), **fields)}
+        monkeypatch.setattr(protocols, "PROTOCOLS", changed)
+
+    return change
+
+
+def notice_of(result, code):
+    found = [item.message for item in result.notices if item.code == code]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+# The order of classes ----------------------------------------------------------------------------------------
+
+
+def probabilities(labels, rng, classes=20):
+    logits = rng.normal(size=(len(labels), classes)) + 6.0 * np.eye(classes)[labels]
+    logits = np.exp(logits)
+    return logits / logits.sum(axis=1, keepdims=True)
+
+
+def score_in_parts(p):
+    """The definition in float64."""
+    parts = [p[start : start + CHUNK] for start in range(0, len(p), CHUNK)]
+    scores = [np.exp((part * np.log(part / part.mean(axis=0))).sum(axis=1).mean()) for part in parts]
+    return np.mean(scores)
+
+
+@pytest.fixture
+def inception_score_of(change_protocol):
+    """Score probabilities under adm, with small parts and no numbers of images."""
+    space = "inception-softmax"
+    change_protocol("adm", extractor=space, inception_score_chunk=CHUNK, n_real=None, n_fake=None)
+
+    def score(p):
+        info = ExtractorInfo(space, p.shape[1], "none", None, comparable=True, cache_key="0" * 64)
+        sets = (FeatureSet(torch.from_numpy(p), "s", info) for _ in range(2))
+        return genpr.score(*sets, protocol="adm", metrics=["is"], control=False, device="cpu")
+
+    return score
+
+
+def test_samples_in_the_order_of_their_classes_are_told_with_both_scores(inception_score_of, rng):
+    labels = np.sort(np.arange(5 * CHUNK) % 20)
+    p = probabilities(labels, rng)
+    told = notice_of(inception_score_of(p), "class-ordered-samples")
+    shuffled = score_in_parts(p[np.random.RandomState(2020).permutation(len(p))])
+    assert f"is {score_in_parts(p):.4g} in parts of 200" in told
+    assert f"{shuffled:.4g} in the same parts of shuffled images" in told
+    assert shuffled > 3 * score_in_parts(p)
+
+
+def test_samples_in_random_order_are_not_told_nor_those_of_one_part(inception_score_of, rng):
+    labels = np.arange(2 * CHUNK) % 20
+    for _ in range(6):
+        random = probabilities(rng.permutation(labels), rng)
+        assert notice_of(inception_score_of(random), "class-ordered-samples") is None
+    ends = np.concatenate([random, random[random.argmax(axis=1) == 3][:8]])
+    assert notice_of(inception_score_of(ends), "class-ordered-samples") is None, "a part of 8 of one class"
+    ordered = probabilities(np.arange(2 * CHUNK - 1) // 20, rng)
+    assert notice_of(inception_score_of(ordered), "class-ordered-samples") is None, "one whole part"
+
+
+# The balance of classes --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def score_labeled(change_protocol, rng, tmp_path):
+    """Score fakes with labels in arr_1 under a protocol that expects balanced ones."""
+
+    def score(stated, *, balanced=True, **options):
+        change_protocol("prdc", balanced_labels=balanced)
+        images = rng.integers(0, 256, (len(stated), 8, 8, 3), dtype=np.uint8)
+        np.savez(tmp_path / "fakes.npz", arr_0=images, arr_1=stated)
+        reals = rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
+        np.savez(tmp_path / "reals.npz", arr_0=reals)
+        sides = tmp_path / "reals.npz", tmp_path / "fakes.npz"
+        options = {"extractor": "pixels", "control": False, "device": "cpu", **options}
+        return notice_of(genpr.score(*sides, protocol="prdc", **options), "unbalanced-labels")
+
+    return score
+
+
+def test_classes_of_unequal_size_are_told_where_the_protocol_expects_equal_ones(score_labeled, tmp_path):
+    told = score_labeled(np.repeat([0, 1, 2], [10, 7, 13]))
+    assert "prdc expects" in told
+    assert "of 3 classes 1 has 7 and 2 has 13 fakes" in told
+    (tmp_path / "labels.csv").write_text("".join(f"[{row}],{row < 12}\n" for row in range(30)))
+    given = genpr.LabelOptions(fake_labels=tmp_path / "labels.csv", real_labels=["True", "False"] * 10)
+    assert "False has 18" in score_labeled(np.arange(30) % 3, labels=given)
+
+
+def test_balanced_unknown_or_unasked_classes_are_not_told(score_labeled):
+    assert score_labeled(np.arange(31) % 3) is None, "11, 10 and 10 cannot be more equal"
+    assert score_labeled(np.repeat([0, 1], [10, 20]), balanced=False) is None
+    assert score_labeled(np.zeros((20, 2))) is None, "no labels, and no metric needs any"
+
+
+# Vendi -------------------------------------------------------------------------------------------------------
+
+
+def test_vendi_of_few_images_is_told(rng):
+    fewer, enough = (genpr_score_vendi(rng, n) for n in (19_999, 20_000))
+    assert "19,999" in notice_of(fewer, "vendi-not-converged")
+    assert notice_of(enough, "vendi-not-converged") is None
+
+
+def genpr_score_vendi(rng, n):
+    sides = rng.normal(size=(10, 3)), rng.normal(size=(n, 3))
+    return genpr.score(*sides, metrics=["vendi"], control=False, device="cpu")
+
+
+def test_the_command_tells_of_few_images_for_vendi(capsys, rng, tmp_path):
+    for name in "rf":
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(30, 3)))
+    sides = map(str, (tmp_path / "r.npy", tmp_path / "f.npy"))
+    assert run(["score", *sides, "--metrics", "vendi,precision", "--json"]) == 0
+    notices = json.loads(capsys.readouterr().out)["notices"]
+    assert "vendi-not-converged" in {item["code"] for item in notices}
