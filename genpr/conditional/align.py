@@ -106,7 +106,7 @@ def align(images: object, prompts: object, **options: Unpack[AlignKeywords]) -> 
         ...         return torch.tensor([known[text] for text in texts])
         >>> images = torch.zeros(3, 3, 8, 8, dtype=torch.uint8)
         >>> images[[0, 1, 2], [0, 1, 2]] = 255
-        >>> result = align(images, ["red", "green", "green"], extractor=Colors(), device="cpu")
+        >>> result = align(images, ["red", "green", "green"], extractor=Colors(), prefix="", device="cpu")
         >>> round(result["retrieval.r_precision"], 3), result.alignment.pool
         (0.833, 2)
         >>> worst = result.alignment.failures[0]

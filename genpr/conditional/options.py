@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from genpr.conditional.vocabulary import Words
 
 
+CLIP_SCORE_PREFIX = "A photo depicts "
+"""What the authors of CLIPScore put in front of every caption (Hessel et al. 2021, arXiv:2104.08718)."""
+
+
 def _check_extractor(extractor: object) -> None:
     if isinstance(extractor, str):
         check_has_text(extractor)
@@ -53,8 +57,8 @@ class AlignOptions(EmbedOptions):
         least=1,
     )
     prefix: str = option(
-        "",
-        'Put in front of every prompt, such as "A photo depicts " for the CLIPScore of its authors.',
+        CLIP_SCORE_PREFIX,
+        'Put in front of every prompt, for CLIPScore and for all rankings; "" leaves it out.',
         metavar="TEXT",
     )
     copies_of: object = option(

@@ -143,6 +143,8 @@ def test_table_page_and_ranks(genpr, tmp_path, folder, prompts):
     arguments = ("align", folder, "--prompts", prompts, "--extractor", TOY, "--csv", table, "--html", page)
     code, out, err = genpr(*arguments)
     assert code == 0
+    assert "alignment.clip_score: prompts begin with 'A photo depicts '" in out
+    assert "begin with" not in genpr(*arguments[:6], "--prefix", "")[1]
     assert all(len(line) <= 80 for line in out.splitlines() if "/" not in line), "paths stay in one piece"
     row = next(line for line in out.splitlines() if line.startswith("retrieval.r_precision"))
     assert row.split()[1] == f"{(N - WRONG) / N:.4f}"

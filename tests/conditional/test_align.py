@@ -154,16 +154,29 @@ def test_what_the_encoder_cannot_tell_apart_or_cuts_is_said():
     assert "prompts-truncated" in {item.code for item in longer.notices}
 
 
-def test_a_prefix_is_read_counted_and_said(matched):
+@pytest.mark.parametrize(
+    ("given", "prefix"),
+    [
+        ({}, "A photo depicts "),
+        ({"prefix": ""}, ""),
+        ({"prefix": "On a sheet of paper, far away: "}, "On a sheet of paper, far away: "),
+    ],
+    ids=["default", "none", "own"],
+)
+def test_a_prefix_is_read_counted_and_said(matched, given, prefix):
+    """The default is that of Hessel et al. 2021, with its space."""
     pair, heard = ToyPair(), []
     pair.encode_text = lambda texts: heard.extend(texts) or ToyPair.encode_text(pair, texts)
-    result = align(IMAGES, PROMPTS, prefix="A photo depicts ", extractor=pair)
-    assert sorted(heard) == sorted(f"A photo depicts {text}" for text in PROMPTS)
-    assert result.alignment.prefix == "A photo depicts "
-    assert result.alignment.n_truncated > 0
-    assert result.metrics["retrieval.mrr"].variant == "prompts begin with 'A photo depicts '"
-    with pytest.raises(DataError, match="A photo depicts"):
-        genpr.compare({"with": result, "without": matched})
+    result = align(IMAGES, PROMPTS, extractor=pair, **given)
+    assert sorted(heard) == sorted(f"{prefix}{text}" for text in PROMPTS)
+    assert result.alignment.prefix == prefix
+    assert (result.alignment.n_truncated > 0) == (len(prefix) > 16)
+    variants = {metric.variant for metric in result.metrics.values()}
+    assert variants == {f"prompts begin with {prefix!r}" if prefix else None}
+    assert (result.fingerprint == matched.fingerprint) == (not given)
+    if given:
+        with raising(DataError, "not-alike", "A photo depicts"):
+            genpr.compare({"other": result, "default": matched})
 
 
 def test_the_same_prompts_in_another_order_are_paired(matched):

@@ -65,7 +65,7 @@ def cosines(whole, images, texts):
 def test_it_is_what_open_clip_gives_for_both_towers(weights, images):
     path, whole = weights
     result = genpr.align(images, PROMPTS, extractor=NAME, weights=path, device="cpu", distractors=11)
-    cosine = cosines(whole, images, PROMPTS).double()
+    cosine = cosines(whole, images, [f"A photo depicts {prompt}" for prompt in PROMPTS]).double()
     own = cosine.diag()
     ranks = (cosine > own[:, None]).sum(dim=1) + 1
     back = (cosine > own[None]).sum(dim=0) + 1

@@ -49,10 +49,10 @@ def drawings(scenes) -> np.ndarray:
 
 
 class ToyPair:
-    """Embeds an image as the mean colors of its 9 cells, and a prompt as what these would be; it reads 75 letters."""
+    """Embeds an image as the mean colors of its 9 cells, and a prompt as what these would be; it reads 91 letters."""
 
     dim = 27
-    context = 75
+    context = 91
     tokenizer = "letters"
 
     def __call__(self, images):
