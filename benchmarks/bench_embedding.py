@@ -41,7 +41,7 @@ def rates(extractor: FeatureExtractor, folder: Path, *, batch_size: int, rounds:
     passes = -(-len(pixels) // batch_size)
 
     def decode() -> None:
-        for _ in read_ahead(enumerate(source), forward.prepare_on_host, None, DecodePolicy()):
+        for _ in read_ahead(enumerate(source), [(forward.prepare_on_host, None)], DecodePolicy()):
             pass
 
     def network() -> None:

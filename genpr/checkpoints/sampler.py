@@ -287,9 +287,7 @@ class CheckpointImages(CountedBatches):
         images = Sampler.of(loaded, n=self.n, **vars(options)).images(setting)
         del loaded
         drawn_by = images.drawn_by
-        before = (
-            self.drawn_by or drawn_by
-        )  # of the last pass: several networks read the images in passes of their own
+        before = self.drawn_by or drawn_by  # of the last pass, if the images were read before
         if differing := [key for key in drawn_by if drawn_by[key] != before[key]]:
             raise DataError(
                 f"{self.name} has other {' and '.join(differing)} than when its images were read before; do not write to "

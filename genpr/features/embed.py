@@ -1,4 +1,6 @@
-"""Images through an extractor: threads read, decode and prepare; the device embeds batches of fixed size.
+"""Images through extractors: threads read, decode and prepare; the device embeds batches of fixed size.
+
+One pass serves any number of extractors: an image is read and decoded once, and batches of all of them take turns.
 
 Every forward pass has the same batch size (the last of a block of 2,048 images is padded), because convolution kernels
 may round differently for different batch sizes: so adding files to a folder never changes the features of the others.
@@ -28,7 +30,7 @@ from genpr.features.custom import evaluation_mode, extractor_device, wrap_extrac
 from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureExtractor, PreparingExtractor
 from genpr.features.feature_set import FeatureSet, ImageFacts
 from genpr.features.uploads import Uploads
-from genpr.images.decode import content_sha256, decode, decoder_versions
+from genpr.images.decode import Decoded, content_sha256, decode, decoder_versions
 from genpr.images.formats import codec_name
 from genpr.images.item import ImageSource, Item, known_length, printable
 from genpr.images.policy import BadImagePolicy, DecodePolicy, in_order
@@ -70,49 +72,56 @@ def embed(
         BadImagesError: The source holds unusable images.
         UsageError: There is no such source.
     """
-    wrapped = wrap_extractor(extractor)
-    return embed_source(open_source(source), wrapped, batch_size=batch_size, progress=progress).features
+    chosen = [(wrap_extractor(extractor), None)]
+    (found,) = embed_source(open_source(source), chosen, batch_size=batch_size, progress=progress)
+    return found.features
 
 
 def embed_source(
     source: ImageSource,
-    extractor: DescribedExtractor,
+    extractors: Sequence[tuple[DescribedExtractor, Cache | None]],
     *,
     batch_size: int = 64,
-    cache: Cache | None = None,
     decode_policy: DecodePolicy | None = None,
     bad_images: BadImagePolicy | None = None,
     progress: Progress | None = None,
-) -> FeatureSet:
-    """Embed all images of `source`, taking from and adding to `cache`, and keep the record of what happened."""
+) -> list[FeatureSet]:
+    """Embed all images of `source` by each extractor, taking from and adding to its cache; with a record of what happened.
+
+    The features are those of one extractor alone, to the last bit: batches are never shared.
+    """
     started = time.perf_counter()
     policy = decode_policy or DecodePolicy()
     communicator = current_communicator()
     share = RankShare(source, communicator)
-    embedded = EmbeddedImages(empty_rows(share.most or 1024, extractor.dim, torch.float32))
-    forward = ForwardPass(extractor, batch_size)
-    mixed = forward.mixes_sizes
-    with (
-        state_guard(),
-        evaluation_mode(extractor),
-        closing(read_ahead(share, forward.prepare_on_host, cache, policy)) as images,
-        closing(_batches(images, batch_size, embedded, share, progress, mixed=mixed)) as batches,
-        closing(forward.of_batches(batches)) as done,
-    ):
+    rows = share.most or 1024
+    runs = [
+        _ExtractorRun(extractor, cache, batch_size=batch_size, rows=rows) for extractor, cache in extractors
+    ]
+    readers = [(run.forward.prepare_on_host, run.cache) for run in runs]
+    with ExitStack() as stack:
+        stack.enter_context(state_guard())
+        for run in runs:
+            stack.enter_context(evaluation_mode(run.extractor))
+        images = stack.enter_context(closing(read_ahead(share, readers, policy)))
+        batches = stack.enter_context(closing(_batches(images, runs, share, progress)))
         try:
-            for batch, features in done:
-                _store(batch, features, embedded, cache)
+            for run, batch, features in stack.enter_context(closing(_embedded(batches, runs))):
+                run.store(batch, features)
         finally:  # however it ends, before anything else that is under way is waited for
-            if cache is not None:
-                cache.flush()
+            for run in runs:
+                run.flush()
     if not communicator.is_single_process:
         share.check_names()
-        embedded = embedded.of_all(communicator)
-    if embedded.bad:
-        total = source.total if isinstance(source, ShardSource) else len(share.names)
-        (bad_images or BadImagePolicy()).check(list(embedded.bad.values()), total=total, source=source.name)
-    found = embedded.feature_set(source.name, share.names, extractor.info)
-    return replace(found, seconds=time.perf_counter() - started, decoder=decoder_versions() | policy.choices)
+    total, found = source.total if isinstance(source, ShardSource) else len(share.names), []
+    for run in runs:
+        embedded = run.embedded if communicator.is_single_process else run.embedded.of_all(communicator)
+        if embedded.bad:
+            bad = list(embedded.bad.values())
+            (bad_images or BadImagePolicy()).check(bad, total=total, source=source.name)
+        found.append(embedded.feature_set(source.name, share.names, run.extractor.info))
+    seconds, decoder = time.perf_counter() - started, decoder_versions() | policy.choices
+    return [replace(features, seconds=seconds, decoder=decoder) for features in found]
 
 
 class RankShare:
@@ -184,19 +193,20 @@ class LoadedImage:
 
 
 _Row = tuple[int, LoadedImage, Tensor]  # a row of features, its image, and the pixels of that
+_Reader = tuple[Preparation | None, Cache | None]  # what an extractor needs of an image
 
 
 def read_ahead(
-    items: Iterable[tuple[int, Item]], prepare: Preparation | None, cache: Cache | None, policy: DecodePolicy
-) -> Generator[LoadedImage]:
-    """Load items with their positions in threads, a bounded distance ahead, and yield them in order."""
+    items: Iterable[tuple[int, Item]], readers: Sequence[_Reader], policy: DecodePolicy
+) -> Generator[list[LoadedImage]]:
+    """Load items with their positions in threads, a bounded distance ahead; yield each in order, once for each reader."""
     threads = max(1, min(32, usable_cores() - 1))  # one core is busy with the network
     pool = ThreadPoolExecutor(threads, thread_name_prefix="genpr-decode")
-    waiting: deque[Future[list[LoadedImage]]] = deque()
+    waiting: deque[Future[list[list[LoadedImage]]]] = deque()
     iterator = iter(items)
     try:
         while chunk := tuple(islice(iterator, _CHUNK)):
-            waiting.append(pool.submit(_load, chunk, prepare, cache, policy))
+            waiting.append(pool.submit(_load, chunk, readers, policy))
             if len(waiting) > threads * _CHUNKS_AHEAD:
                 yield from waiting.popleft().result()
         while waiting:
@@ -206,81 +216,53 @@ def read_ahead(
 
 
 def _load(
-    items: Iterable[tuple[int, Item]], prepare: Preparation | None, cache: Cache | None, policy: DecodePolicy
-) -> list[LoadedImage]:
-    """Read, look up in the cache, decode and prepare images."""
+    items: Iterable[tuple[int, Item]], readers: Sequence[_Reader], policy: DecodePolicy
+) -> list[list[LoadedImage]]:
+    """Read images, look them up in the caches, and decode each at most once, for all readers that do not know it."""
     loaded = []
     for at, item in items:
+        decoded = None
         try:
             data = item.read()
             identity = bytes.fromhex(content_sha256(data))
-            known = None if cache is None else cache.get(identity)
+            known = [None if cache is None else cache.get(identity) for _, cache in readers]
             codec = codec_name(data) if isinstance(data, bytes) else None
-            if known is not None:
-                facts = (known.flags, codec, known.size)
-                loaded.append(LoadedImage(at, item.name, identity, *facts, features=known.features))
-                continue
-            decoded = decode(data, name=item.name, policy=policy)
-            pixels = torch.from_numpy(decoded.pixels).permute(2, 0, 1)
-            if prepare is not None:
-                with torch.inference_mode():  # each thread has its own mode
-                    pixels = prepare(pixels)
+            if any(each is None for each in known):
+                decoded = decode(data, name=item.name, policy=policy)
         except ImageError as error:
-            error.path = item.name
-            loaded.append(LoadedImage(at, item.name, error=error.detached()))
+            loaded.append([_unusable(at, item, error)] * len(readers))
             continue
-        height, width, _ = decoded.pixels.shape
-        size = None if codec is None else (width, height)
-        loaded.append(LoadedImage(at, item.name, identity, decoded.flags, codec, size, pixels=pixels))
+        image = LoadedImage(at, item.name, identity, format=codec)
+        loaded.append([])
+        for (prepare, _), row in zip(readers, known, strict=True):
+            if row is not None:
+                one = replace(image, flags=row.flags, size=row.size, features=row.features)
+            else:
+                assert decoded is not None
+                one = _prepared(image, item, decoded, prepare, own=len(readers) == 1)
+            loaded[-1].append(one)
     return loaded
 
 
-def _batches(
-    images: Iterable[LoadedImage],
-    size: int,
-    embedded: EmbeddedImages,
-    share: RankShare,
-    progress: Progress | None,
-    *,
-    mixed: bool,
-) -> Generator[list[_Row]]:
-    """Record each image, and yield batches to embed, of one block of the source and one size (unless `mixed`)."""
-    waiting: dict[torch.Size | None, list[_Row]] = {}
-    block = 0
-    for number, image in enumerate(images, 1):
-        if image.position // BLOCK != block:
-            block = image.position // BLOCK
-            yield from waiting.values()
-            waiting = {}
-        row = embedded.add(image)
-        if image.pixels is not None:
-            key = None if mixed else image.pixels.shape
-            batch = waiting.setdefault(key, [])
-            batch.append((row, image, image.pixels))
-            if len(batch) == size:
-                yield waiting.pop(key)
-            elif not mixed and sum(map(len, waiting.values())) >= _WAITING_BATCHES * size:
-                yield waiting.pop(max(waiting, key=lambda key: len(waiting[key])))
-        if progress is not None:
-            done = number * share.size  # by all ranks, if they are as fast
-            progress(done if share.total is None else min(done, share.total), share.total)
-    yield from waiting.values()
+def _prepared(
+    image: LoadedImage, item: Item, decoded: Decoded, prepare: Preparation | None, *, own: bool
+) -> LoadedImage:
+    """An image with its pixels; `own` are those that no other extractor sees, so that a `prepare` may change them."""
+    pixels = torch.from_numpy(decoded.pixels).permute(2, 0, 1)
+    if prepare is not None:
+        try:
+            with torch.inference_mode():  # each thread has its own mode
+                pixels = prepare(pixels if own else pixels.clone())
+        except ImageError as error:
+            return _unusable(image.position, item, error)
+    height, width, _ = decoded.pixels.shape
+    size = None if image.format is None else (width, height)
+    return replace(image, flags=decoded.flags, size=size, pixels=pixels)
 
 
-def _store(batch: Sequence[_Row], features: Tensor, embedded: EmbeddedImages, cache: Cache | None) -> None:
-    """Put the features of a batch into their rows and the cache."""
-    rows, images, _ = zip(*batch, strict=True)
-    finite = features.isfinite().all(dim=1)
-    if not finite.all():
-        wrong = (~finite).nonzero().flatten().tolist()
-        first = images[min(wrong, key=lambda place: rows[place])].name
-        text = f"the extractor gives NaN or infinity for {first}; check its weights, and use float32 if this is a @bfloat16 variant"
-        raise FeatureError(text, code="non-finite", path=first)
-    embedded.features[list(rows)] = features
-    if cache is not None:
-        pairs = zip(features, images, strict=True)
-        known = [CachedImage(row, image.flags, image.size) for row, image in pairs]
-        cache.add([image.identity for image in images], known)
+def _unusable(at: int, item: Item, error: ImageError) -> LoadedImage:
+    error.path = item.name
+    return LoadedImage(at, item.name, error=error.detached())
 
 
 @dataclass
@@ -381,10 +363,122 @@ def _in_order(rows: Tensor, counts: dict[int, int], communicator: Communicator) 
     return every
 
 
-def _results(running: deque[tuple[list[_Row], Callable[[], Tensor]]]) -> Iterator[tuple[list[_Row], Tensor]]:
+class _ExtractorRun:
+    """One extractor in a pass over images: its cache, the images that wait for others of their size, and its rows."""
+
+    def __init__(
+        self, extractor: DescribedExtractor, cache: Cache | None, *, batch_size: int, rows: int
+    ) -> None:
+        self.extractor, self.cache, self._size = extractor, cache, batch_size
+        self.forward = ForwardPass(extractor, batch_size)
+        self.embedded = EmbeddedImages(empty_rows(rows, extractor.dim, torch.float32))
+        self._waiting: dict[torch.Size | None, list[_Row]] = {}
+
+    def add(self, image: LoadedImage) -> list[_Row]:
+        """Record the next image; a batch to embed, of one size (unless sizes are mixed), or nothing."""
+        row, waiting, size = self.embedded.add(image), self._waiting, self._size
+        if image.pixels is None:
+            return []
+        key = None if self.forward.mixes_sizes else image.pixels.shape
+        batch = waiting.setdefault(key, [])
+        batch.append((row, image, image.pixels))
+        if len(batch) == size:
+            return waiting.pop(key)
+        if key is not None and sum(map(len, waiting.values())) >= _WAITING_BATCHES * size:
+            return waiting.pop(max(waiting, key=lambda key: len(waiting[key])))
+        return []
+
+    def rest(self) -> Iterable[list[_Row]]:
+        """What still waits."""
+        waiting, self._waiting = self._waiting, {}
+        return waiting.values()
+
+    def store(self, batch: Sequence[_Row], features: Tensor) -> None:
+        """Put the features of a batch into their rows and the cache."""
+        rows, images, _ = zip(*batch, strict=True)
+        finite = features.isfinite().all(dim=1)
+        if not finite.all():
+            wrong = (~finite).nonzero().flatten().tolist()
+            first = images[min(wrong, key=lambda place: rows[place])].name
+            text = f"the extractor gives NaN or infinity for {first}; check its weights, and use float32 if this is a @bfloat16 variant"
+            raise FeatureError(text, code="non-finite", path=first)
+        self.embedded.features[list(rows)] = features
+        if self.cache is not None:
+            pairs = zip(features, images, strict=True)
+            known = [CachedImage(row, image.flags, image.size) for row, image in pairs]
+            self.cache.add([image.identity for image in images], known)
+
+    def flush(self) -> None:
+        """Write what the cache has not written, and say if batches became smaller."""
+        if self.cache is not None:
+            self.cache.flush()
+        self.forward.report()
+
+
+def _batches(
+    images: Iterable[Sequence[LoadedImage]],
+    runs: Sequence[_ExtractorRun],
+    share: RankShare,
+    progress: Progress | None,
+) -> Generator[tuple[_ExtractorRun, list[_Row]]]:
+    """Record each image for all extractors, and yield batches to embed, of one block of the source."""
+    block = 0
+    for number, of_runs in enumerate(images, 1):
+        if of_runs[0].position // BLOCK != block:
+            block = of_runs[0].position // BLOCK
+            yield from ((run, batch) for run in runs for batch in run.rest())
+        for run, image in zip(runs, of_runs, strict=True):
+            if batch := run.add(image):
+                yield run, batch
+        if progress is not None:
+            done = number * share.size  # by all ranks, if they are as fast
+            progress(done if share.total is None else min(done, share.total), share.total)
+    yield from ((run, batch) for run in runs for batch in run.rest())
+
+
+def _embedded(
+    batches: Iterable[tuple[_ExtractorRun, list[_Row]]], runs: Sequence[_ExtractorRun]
+) -> Generator[tuple[_ExtractorRun, list[_Row], Tensor]]:
+    """Each batch with its features (n, dim), float32 on the CPU, in order.
+
+    A CUDA device is given the next batches while it works on one. Thread-safe extractors run several batches side by side
+    on a CPU, each on its share of the cores: one on all cores is up to 5 times as slow where other processes compete.
+    """
+    workers = min(usable_cores(), _MAX_WORKERS)
+    parallel = workers > 1 and any(run.forward.runs_in_threads for run in runs)
+    ahead = _BATCHES_AHEAD if any(run.forward.is_on_gpu for run in runs) else 0
+    running: deque[tuple[_ExtractorRun, list[_Row], Callable[[], Tensor]]] = deque()
+    with ExitStack() as stack:
+        pool, own = None, torch.get_num_threads()
+        if parallel:
+            count = usable_cores() // workers
+            stack.enter_context(torch_threads(count))
+            pool = ThreadPoolExecutor(workers, "genpr-embed", _use_threads, (count,))
+            ahead = max(ahead, workers)
+            stack.callback(pool.shutdown, cancel_futures=True)
+        for run, batch in batches:
+            try:
+                running.append((run, batch, run.forward.start(batch, pool, own)))
+            except Exception:
+                yield from _results(running)
+                raise
+            if len(running) > ahead:
+                yield from islice(_results(running), 1)
+        yield from _results(running)
+
+
+def _use_threads(count: int) -> None:
+    """Let torch use so many threads in the calling thread, whatever others choose for themselves later."""
+    torch.get_num_threads()  # sets what is the default of all threads now; the first operation would do that later
+    torch.set_num_threads(count)
+
+
+def _results(
+    running: deque[tuple[_ExtractorRun, list[_Row], Callable[[], Tensor]]],
+) -> Iterator[tuple[_ExtractorRun, list[_Row], Tensor]]:
     while running:
-        batch, features = running.popleft()
-        yield batch, features()
+        run, batch, features = running.popleft()
+        yield run, batch, features()
 
 
 class ForwardPass:
@@ -396,7 +490,7 @@ class ForwardPass:
 
     def __init__(self, extractor: FeatureExtractor, batch_size: int) -> None:
         self._extractor, self._device = extractor, extractor_device(extractor)
-        self.batch_size = batch_size
+        self.batch_size = self._asked = batch_size
         self._run: Callable[[Tensor], Tensor] = extractor
         self._prepare: Preparation | None = None
         self.prepare_on_host: Preparation | None = None
@@ -407,42 +501,32 @@ class ForwardPass:
             else:
                 self.prepare_on_host = extractor.prepare
         self.mixes_sizes = self._prepare is not None
-        self._uploads = Uploads(self._device) if self._device.type == "cuda" else None
+        self.is_on_gpu = self._device.type == "cuda"
+        self._uploads = Uploads(self._device) if self.is_on_gpu else None
+        self.runs_in_threads = self._device.type == "cpu" and getattr(extractor, "thread_safe", False)
 
-    def of_batches(self, batches: Iterable[list[_Row]]) -> Generator[tuple[list[_Row], Tensor]]:
-        """Each batch with its features (n, dim), float32 on the CPU, in order.
+    def start(self, batch: list[_Row], pool: ThreadPoolExecutor | None, threads: int) -> Callable[[], Tensor]:
+        """Begin with a batch; what is returned waits for its features.
 
-        A CUDA device is given the next batches while it works on one. A thread-safe extractor runs several batches side by
-        side on a CPU, each on its share of the cores: one on all cores is up to 5 times as slow where other processes compete.
+        `pool` runs thread-safe extractors on a CPU; others take `threads` cores in the calling thread.
         """
-        asked = self.batch_size
-        parallel = self._device.type == "cpu" and getattr(self._extractor, "thread_safe", False)
-        workers = min(usable_cores(), _MAX_WORKERS) if parallel else 1
-        ahead, pool = 0 if self._uploads is None else _BATCHES_AHEAD, None
-        running: deque[tuple[list[_Row], Callable[[], Tensor]]] = deque()
-        try:
-            with ExitStack() as stack:
-                if workers > 1:
-                    stack.enter_context(torch_threads(usable_cores() // workers))
-                    ahead, pool = workers, ThreadPoolExecutor(workers, "genpr-embed")
-                    stack.callback(pool.shutdown, cancel_futures=True)
-                for batch in batches:
-                    features: Callable[[], Tensor] = partial(self._embed, batch)
-                    try:
-                        if pool is not None:
-                            features = pool.submit(features).result
-                        elif self._uploads is not None:
-                            features = self._issue(batch)
-                        running.append((batch, features))
-                    except Exception:
-                        yield from _results(running)
-                        raise
-                    if len(running) > ahead:
-                        yield from islice(_results(running), 1)
-                yield from _results(running)
-        finally:
-            if self.batch_size < asked:
-                emit_notice("oom-smaller-batches", device=self._device, asked=asked, size=self.batch_size)
+        if self.is_on_gpu:
+            return self._issue(batch)
+        if pool is None:
+            return partial(self._embed, batch)
+        if self.runs_in_threads:
+            return pool.submit(self._embed, batch).result
+        return partial(self._embed_alone, batch, threads)
+
+    def report(self) -> None:
+        """Say if batches became smaller."""
+        if self.batch_size < self._asked:
+            emit_notice("oom-smaller-batches", device=self._device, asked=self._asked, size=self.batch_size)
+
+    def _embed_alone(self, batch: Sequence[_Row], threads: int) -> Tensor:
+        """In the calling thread, on as many cores as without a pool."""
+        with torch_threads(threads):
+            return self._embed(batch)
 
     def _issue(self, batch: list[_Row]) -> Callable[[], Tensor]:
         """Give a CUDA device the work of a batch; what is returned waits for its features."""
@@ -459,7 +543,7 @@ class ForwardPass:
     def _embed(self, batch: Sequence[_Row]) -> Tensor:
         """Embed n images, of one size unless `mixes_sizes`, as float32 (n, dim); from CUDA still to be copied to pinned memory."""
         _, _, images = zip(*batch, strict=True)
-        shape, pinned = (len(images), self._extractor.dim), self._device.type == "cuda"
+        shape, pinned = (len(images), self._extractor.dim), self.is_on_gpu
         # Both modes belong to a thread; a training loop's autocast would turn features into bfloat16.
         with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
             while True:
@@ -487,7 +571,7 @@ class ForwardPass:
         if self._uploads is None:
             padded = [*images, *[images[-1]] * (size - len(images))]
             if self._prepare is not None:
-                padded = [self._prepare(image.to(self._device)) for image in padded]
+                padded = [self._prepare(image.to(self._device, copy=True)) for image in padded]
             batch = torch.stack(padded).to(self._device)
         else:
             batch = self._uploaded(images, size, self._uploads)

@@ -1,4 +1,4 @@
-"""Features of one source: embedded once per network, on the CPU where a GPU has too little memory."""
+"""Features of one source: by all networks in one pass, on the CPU where a GPU has too little memory."""
 
 from __future__ import annotations
 
@@ -75,36 +75,35 @@ class Embedder:
         return self._loaded[names]
 
     def embed(
-        self, images: OpenedImages, role: str, keys: Sequence[ExtractorKey], limit: int | None
+        self, images: OpenedImages, role: str, groups: Sequence[Sequence[ExtractorKey]], limit: int | None
     ) -> list[FeatureSet]:
-        """The features of `images` in each of `keys`, which share a network; of at most `limit` images."""
+        """The features of at most `limit` images by each key; those of a group share a network.
+
+        Each image is decoded once. All networks are on the device at the same time, and batches of one size take turns.
+        """
         options = self.options
         source = images.source if limit is None else subset(images.source, limit, options.seed)
-        extractor = self.load(keys)
-        parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", ()) or (extractor.info,)
-        cache, notices = self._open_cache(parts) if images.on_disk and options.cache else (None, [])
-        if isinstance(keys[0], str) and open_family(keys[0]):
-            given = weights_of(keys[0], options.weights)
-            if given is None or Path(given).is_dir():
-                notices.append(notice("weights-unpinned", extractor=keys[0], sha256=parts[0].weights_sha256))
-        features = embed_source(
+        opened = [_Opened.of(self, keys, with_cache=images.on_disk and options.cache) for keys in groups]
+        found = embed_source(
             source,
-            extractor,
+            [(each.extractor, each.cache) for each in opened],
             batch_size=options.batch_size,
-            cache=cache,
             decode_policy=options.decoding,
             bad_images=options.bad_images,
             progress=None if options.progress is None else partial(options.progress, role),
         )
-        if cache is not None:
-            notices += cache.notices
-        everywhere = notices_of_all_ranks(notices)  # each has opened the cache for itself
-        features = replace(features, notices=(*everywhere, *getattr(images.source, "notices", ())))
-        return [features] if len(parts) == 1 else features.split(parts)
+        sets: list[FeatureSet] = []
+        for features, each in zip(found, opened, strict=True):
+            of_cache = () if each.cache is None else each.cache.notices
+            everywhere = notices_of_all_ranks((*each.notices, *of_cache))  # each opened the cache for itself
+            told = replace(features, notices=(*everywhere, *getattr(images.source, "notices", ())))
+            sets += [told] if len(each.parts) == 1 else told.split(each.parts)
+        return sets
 
-    def _open_cache(
+    def open_cache(
         self, parts: Sequence[ExtractorInfo]
     ) -> tuple[FeatureCache | JoinedCache | None, list[Notice]]:
+        """The cache of an extractor, of which `parts` are the layers; or None, and why."""
         for info in parts:
             if info.cache_key is None:
                 reason = info.uncached_reason
@@ -116,6 +115,28 @@ class Embedder:
         except ResourceError as error:
             return None, [notice("cache-unusable", reason=error)]
         return (caches[0] if len(caches) == 1 else JoinedCache(caches)), []
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """An extractor before a pass over images."""
+
+    extractor: DescribedExtractor
+    parts: Sequence[ExtractorInfo]
+    cache: FeatureCache | JoinedCache | None
+    notices: Sequence[Notice]
+
+    @classmethod
+    def of(cls, embedder: Embedder, keys: Sequence[ExtractorKey], *, with_cache: bool) -> _Opened:
+        """Loaded, with its cache opened."""
+        extractor = embedder.load(keys)
+        parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", ()) or (extractor.info,)
+        cache, notices = embedder.open_cache(parts) if with_cache else (None, [])
+        if isinstance(keys[0], str) and open_family(keys[0]):
+            given = weights_of(keys[0], embedder.options.weights)
+            if given is None or Path(given).is_dir():
+                notices.append(notice("weights-unpinned", extractor=keys[0], sha256=parts[0].weights_sha256))
+        return cls(extractor, parts, cache, notices)
 
 
 def notices_of_all_ranks(notices: Iterable[Notice]) -> tuple[Notice, ...]:
@@ -182,7 +203,7 @@ class SourceFeatures:
         self._total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
 
     def require(self, keys: Iterable[ExtractorKey], *, minimum: int) -> None:
-        """Embed what is not known yet, each network once."""
+        """Embed what is not known yet, by each network once, in one pass over the images."""
         missing = list(filterfalse(self._known.__contains__, dict.fromkeys(keys)))
         if isinstance(self.opened, FeatureSet):
             for key in missing:
@@ -192,24 +213,33 @@ class SourceFeatures:
                 self._check_number(self.opened.source.name, self._total, minimum)
             if (weights := self._embedder.options.weights) is not None:
                 check_weights_used(missing, weights)
-            groups = group_by_network(missing)
-            is_one_shot = isinstance(self.opened.source, BatchSource) and self.opened.source.is_one_shot
-            if len(groups) > 1 and is_one_shot:
-                text = f"{self.opened.source.name} gives its images once, but several networks need them; pass a list or a folder"
-                raise UsageError(text, code="one-shot")
-            for group in groups:
-                can_move = isinstance(group[0], str) and not is_one_shot
-                # Features of a CPU differ from those of a GPU in their last bits, so all images are embedded again.
-                work = partial(
-                    Embedder.embed, images=self.opened, role=self.role, keys=group, limit=self._limit
-                )
-                sets, notices = with_cpu_fallback(
-                    self._embedder, work, f"for {self.role} images", can_move=can_move
-                )
-                for key, found in zip(group, sets, strict=True):
-                    self._known[key] = replace(found, notices=(*found.notices, *notices))
+            if groups := group_by_network(missing):
+                self._known |= self._embedded(groups)
         for key in missing:
             self._check_number(self._known[key].source, len(self._known[key]), minimum)
+
+    def _embedded(self, groups: Sequence[Sequence[ExtractorKey]]) -> dict[ExtractorKey, FeatureSet]:
+        """The features by every key: by all networks at once, or where memory is too small for that by one after another."""
+        opened, together = self.opened, len(groups) > 1
+        assert isinstance(opened, OpenedImages)
+        is_one_shot = isinstance(opened.source, BatchSource) and opened.source.is_one_shot
+        # Features of a CPU differ from those of a GPU in their last bits, so all images are embedded again.
+        can_move = isinstance(groups[0][0], str) and not is_one_shot and not together
+        work = partial(Embedder.embed, images=opened, role=self.role, groups=groups, limit=self._limit)
+        try:
+            sets, notices = with_cpu_fallback(
+                self._embedder, work, f"for {self.role} images", can_move=can_move
+            )
+        except Exception as error:
+            is_single = current_communicator().is_single_process
+            if not together or is_one_shot or not (is_out_of_memory(error) and is_single):
+                raise
+        else:
+            keys = [key for group in groups for key in group]
+            told = [replace(found, notices=(*found.notices, *notices)) for found in sets]
+            return dict(zip(keys, told, strict=True))
+        torch.cuda.empty_cache()  # here, where the error no longer holds memory
+        return {key: found for group in groups for key, found in self._embedded([group]).items()}
 
     def __getitem__(self, key: ExtractorKey) -> FeatureSet:
         """The features by an extractor that was required."""

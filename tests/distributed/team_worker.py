@@ -262,7 +262,7 @@ def see_gpus(uuids, rank):
 
 def break_rank(how, rank):
     """Let one rank fail, or talk, while it embeds."""
-    before = embed._store
+    before = embed._ExtractorRun.store
 
     def store(*given):
         before(*given)
@@ -275,7 +275,7 @@ def break_rank(how, rank):
                 return
             raise genpr.ResourceError("no room here", code="oom")
 
-    embed._store = store
+    embed._ExtractorRun.store = store
 
 
 def run(job, rank):

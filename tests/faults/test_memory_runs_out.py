@@ -55,8 +55,8 @@ def test_batches_are_halved_whatever_says_that_memory_ran_out(sides, monkeypatch
     monkeypatch.setattr("genpr.features.embed.usable_cores", lambda: 4)
     extractor = Hungry(3, ERRORS[name], thread_safe=thread_safe)
     with collect_notices() as told:
-        found = embed_source(open_source(sides[0]), wrap_extractor(extractor), batch_size=16)
-    plain = embed_source(open_source(sides[0]), wrap_extractor(Hungry(99, None)), batch_size=2)
+        (found,) = embed_source(open_source(sides[0]), [(wrap_extractor(extractor), None)], batch_size=16)
+    (plain,) = embed_source(open_source(sides[0]), [(wrap_extractor(Hungry(99, None)), None)], batch_size=2)
     assert torch.equal(found.features, plain.features)
     assert {2} <= set(extractor.sizes) <= {16, 8, 4, 2}
     (notice,) = told
@@ -68,7 +68,7 @@ def test_batches_are_halved_whatever_says_that_memory_ran_out(sides, monkeypatch
 
 def test_too_little_for_one_image_is_said_in_one_line(sides):
     with raising(ResourceError, "oom", r"no memory left for one image of \(8, 8\) pixels; free it"):
-        embed_source(open_source(sides[0]), wrap_extractor(Hungry(0, ERRORS["cpu"])), batch_size=4)
+        embed_source(open_source(sides[0]), [(wrap_extractor(Hungry(0, ERRORS["cpu"])), None)], batch_size=4)
 
 
 def counts(result):

@@ -173,7 +173,7 @@ def gabor():
 
 def embed_cached(folder, extractor, root):
     cache = FeatureCache(root, extractor_info(extractor), "cpu")
-    return embed_source(open_source(folder), extractor, cache=cache), cache
+    return embed_source(open_source(folder), [(extractor, cache)])[0], cache
 
 
 def test_only_new_and_changed_images_are_embedded_wherever_they_lie(write_images, pixels, gabor, tmp_path):
@@ -191,7 +191,7 @@ def test_only_new_and_changed_images_are_embedded_wherever_they_lie(write_images
     Image.fromarray(255 - pixels[5]).save(moved / "00005.png")
     result, _ = embed_cached(moved, gabor, tmp_path / "cache")
     assert (result.n_embedded, result.n_cached) == (1, 36)
-    assert torch.equal(result.features, embed_source(open_source(moved), gabor).features)
+    assert torch.equal(result.features, embed_source(open_source(moved), [(gabor, None)])[0].features)
 
 
 def test_decoding_flags_survive_the_cache(tmp_path, gabor):

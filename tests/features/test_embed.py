@@ -127,7 +127,7 @@ def test_batches_before_one_that_fails_reach_the_cache(write_images, pixels, dev
     kept = Mock(spec=FeatureCache, **{"get.return_value": None})
     source, extractor = open_source(write_images("a", pixels)), wrap_extractor(Failing().to(device))
     with pytest.raises(RuntimeError, match="planted"):
-        embed_source(source, extractor, batch_size=5, cache=kept)
+        embed_source(source, [(extractor, kept)], batch_size=5)
     rows = torch.stack([entry.features for call in kept.add.mock_calls for entry in call.args[1]])
     np.testing.assert_allclose(rows, expected(pixels[:15]), rtol=1e-6)
 
@@ -136,13 +136,14 @@ def test_skipping_leaves_out_exactly_the_bad_ones(folder, pixels):
     for name in ("00002.png", "00035.png"):
         (folder / name).write_bytes((folder / name).read_bytes()[:60])
     policy = BadImagePolicy("skip", max_share=2 / 37)
-    result = embed_source(open_source(folder), wrap_extractor(Counting()), bad_images=policy, batch_size=8)
+    chosen = [(wrap_extractor(Counting()), None)]
+    (result,) = embed_source(open_source(folder), chosen, bad_images=policy, batch_size=8)
     np.testing.assert_allclose(result.features, expected(np.delete(pixels, [2, 35], axis=0)), rtol=1e-6)
     assert [error.path for error in result.skipped] == ["00002.png", "00035.png"]
     assert len(result.names) == len(result) == 35
     for policy in (BadImagePolicy(), BadImagePolicy("skip", max_share=0.05)):
         with pytest.raises(BadImagesError, match="2 of 37 images") as caught:
-            embed_source(open_source(folder), wrap_extractor(Counting()), bad_images=policy)
+            embed_source(open_source(folder), chosen, bad_images=policy)
         assert [bad.path for bad in caught.value.bad] == ["00002.png", "00035.png"]
 
 
