@@ -48,6 +48,11 @@ RESIZE_NAMES = (
 )
 """The rules of `genpr.features.resize`, which needs torch."""
 
+POOLINGS = ("cls", "mean", "map")
+"""Of `timm:MODEL`: the class token, the mean over positions or patch tokens, the model's attention pool."""
+
+_LARGEST_SIDE = 4096  # pixels that a model of timm may be shown
+
 
 @dataclass(frozen=True, slots=True)
 class ExtractorName:
@@ -56,28 +61,43 @@ class ExtractorName:
     base: str
     resize: str | None = None
     precision: Precision = "float32"
+    side: int | None = None  # in pixels, of the square that a model of timm is shown; None for its own
+    pooling: str | None = None  # of `POOLINGS`; None for what timm gives without a classifier
 
     @classmethod
     def parse(cls, text: str) -> ExtractorName:
         """Take `NAME[@VARIANT]...` apart; UsageError "unknown-variant" where two contradict each other or one is unknown."""
         base, *variants = text.split("@")
-        name = cls(base)
+        name, is_timm = cls(base), base.startswith("timm:")
         for variant in variants:
-            if variant == "bfloat16" and name.precision == "float32":
+            if is_timm and variant in POOLINGS and name.pooling is None:
+                name = replace(name, pooling=variant)
+            elif is_timm and _side(variant) and name.side is None:
+                name = replace(name, side=_side(variant))
+            elif variant == "bfloat16" and name.precision == "float32":
                 name = replace(name, precision="bfloat16")
             elif variant in RESIZE_NAMES and name.resize is None:
                 name = replace(name, resize=variant)
             else:
-                rules = ", ".join(RESIZE_NAMES)
+                known = ["bfloat16", *RESIZE_NAMES]
+                if is_timm:
+                    known += [*POOLINGS, f"a side of 1 to {_LARGEST_SIDE} pixels"]
                 message = (
-                    f"extractor {text!r}: {variant!r} is no further variant; known are bfloat16, {rules}"
+                    f"extractor {text!r}: {variant!r} is no further variant; known are {some(known, 20)}"
                 )
                 raise UsageError(message, code="unknown-variant")
         return name
 
     def __str__(self) -> str:
-        resize = f"@{self.resize}" if self.resize else ""
-        return f"{self.base}{resize}{'' if self.precision == 'float32' else '@' + self.precision}"
+        precision = None if self.precision == "float32" else self.precision
+        variants = (self.side, self.pooling, self.resize, precision)
+        return "@".join([self.base, *(str(each) for each in variants if each is not None)])
+
+
+def _side(variant: str) -> int | None:
+    """The side that a variant such as "256" stands for."""
+    is_number = variant.isascii() and variant.isdecimal() and len(variant) <= len(str(_LARGEST_SIDE))
+    return int(variant) if is_number and 1 <= int(variant) <= _LARGEST_SIDE else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +295,8 @@ def load_extractor(
 
     Args:
         name: A built-in one (see `list_extractors`); "timm:MODEL"; "open_clip:MODEL:PRETRAINED"; any of these with
-            "@bfloat16" or "@RESIZE-RULE" behind it; or a custom one as "package.module:factory" or
+            "@bfloat16" or "@RESIZE-RULE" behind it; of timm also with "@SIDE" in pixels and "@cls", "@mean" or "@map"
+            (`POOLINGS`); or a custom one as "package.module:factory" or
             "path/to/file.py:factory" (see `genpr.features.custom`).
         weights: File that holds the published weights, if it is in neither genpr's nor torch.hub's cache.
         device: "auto", "cpu", "cuda", "cuda:1" or a `torch.device`.

@@ -12,6 +12,8 @@ from genpr.features.registry import ExtractorName, canonical_name, group_by_netw
         ("vgg16@clip", ExtractorName("vgg16", resize="clip")),
         ("vgg16@bfloat16@clip", ExtractorName("vgg16", "clip", "bfloat16")),
         ("timm:resnet18.a1_in1k@bfloat16", ExtractorName("timm:resnet18.a1_in1k", precision="bfloat16")),
+        ("timm:vit@256@cls", ExtractorName("timm:vit", side=256, pooling="cls")),
+        ("timm:vit@clip@map@1@bfloat16", ExtractorName("timm:vit", "clip", "bfloat16", 1, "map")),
     ],
 )
 def test_names_are_taken_apart(text, name):
@@ -20,7 +22,19 @@ def test_names_are_taken_apart(text, name):
 
 
 @pytest.mark.parametrize(
-    "text", ["vgg16@", "vgg16@half", "vgg16@bfloat16@bfloat16", "vgg16@clip@tf1-bilinear"]
+    "text",
+    [
+        *(
+            "vgg16@",
+            "vgg16@half",
+            "vgg16@bfloat16@bfloat16",
+            "vgg16@clip@tf1-bilinear",
+            "vgg16@cls",
+            "vgg16@256",
+        ),
+        *("timm:vit@0", "timm:vit@4097", "timm:vit@-8", "timm:vit@²", "timm:vit@1@2", "timm:vit@cls@mean"),
+        *("timm:vit@" + 5000 * "1", "open_clip:a:b@224"),
+    ],
 )
 def test_unknown_and_contradicting_variants_are_refused(text):
     with pytest.raises(UsageError, match="no further variant") as caught:
@@ -34,6 +48,7 @@ def test_unknown_and_contradicting_variants_are_refused(text):
         ("inception@tf1-bilinear", "inception"),
         ("inception@bfloat16@tf1-bilinear", "inception@bfloat16"),
         ("inception@bfloat16@clip", "inception@clip@bfloat16"),
+        ("timm:vit@clip@mean@0256", "timm:vit@256@mean@clip"),
         ("some@place/file.py:load", "some@place/file.py:load"),
     ],
 )

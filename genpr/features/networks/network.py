@@ -110,7 +110,9 @@ def describe_part(
     weights_sha256 = None if weights is None else weights.sha256
     identity = f"network {_VERSION} {name} {rule.name} {rule.mean} {rule.std} {weights_sha256}"
     known = BUILT_IN.get(name.base)
-    rules = (None, *(known.published if known else ()))
+    # FD-loss and DiffusionBench name the pooling of models of timm, and resize images by this rule.
+    others = known.published if known else ("torch-bicubic-antialias",) if name.pooling else ()
+    rules = (None, *others)
     is_published = name.precision == "float32" and name.resize in rules
     return ExtractorInfo(
         name=str(name),

@@ -1,7 +1,9 @@
 """Networks of timm: DINOv2, and any other model by its name, `timm:MODEL`.
 
 The features of `timm:MODEL` are what timm calls pooled: the input of the classifier, which is taken off. Images are shown as
-by the model's own evaluation transform. DINOv2 gives its class token at 224 pixels. It was trained at 518 pixels, a grid of
+by the model's own evaluation transform. `@cls`, `@mean` and `@map` pool what timm's `forward_features` gives instead, and
+`@SIDE` shows a square of another size: a vision transformer pads it on the right and at the bottom to whole patches, with
+zeros after normalization, and resamples its position embeddings (timm's `dynamic_img_size` and `dynamic_img_pad`). DINOv2 gives its class token at 224 pixels. It was trained at 518 pixels, a grid of
 37 x 37 patches; for 16 x 16 patches the position embeddings are resampled as in the authors' code: bicubic, by the factor
 (16 + 0.1) / 37, without antialiasing. timm antialiases and transformers leaves out the 0.1; both give other features.
 
@@ -15,7 +17,8 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +36,7 @@ from genpr.features.networks.network import (
     misfit,
     unknown_model,
 )
-from genpr.features.registry import BUILT_IN, ExtractorName
+from genpr.features.registry import BUILT_IN, POOLINGS, ExtractorName
 from genpr.features.resize import find_rule, pillow_rule
 from genpr.features.weights import Weights, WeightsFile, hub_file
 from genpr.runtime import state_guard
@@ -49,6 +52,7 @@ _DINOV2: Mapping[str, str] = MappingProxyType(
         "dinov2-vitg14": "vit_giant_patch14_dinov2",
     }
 )
+_ANY_SIDE: Mapping[str, Any] = {"dynamic_img_size": True, "dynamic_img_pad": True}  # of vision transformers
 _PATCH = 14
 _OFFSET = 0.1  # the authors keep it for compatibility with DINO
 
@@ -60,7 +64,9 @@ def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.dev
         network = dinov2(_DINOV2[name.base], weights.tensors, side=BUILT_IN[name.base].side)
         return built_in(network, name, weights=weights, device=device)
     model = name.base.partition(":")[2]
-    network = classifier_free(model, weights.tensors)
+    network = classifier_free(model, weights.tensors, any_side=name.side is not None)
+    if name.pooling:
+        network = _Pooled(network, name)
     rule = input_rule(name, network)
     dim = feature_dim(network, rule.side, model)
     return NetworkExtractor(network, names, [dim], rule=rule, weights=weights, device=device)
@@ -127,16 +133,20 @@ def _pretrained_config(model: str) -> PretrainedCfg:
     return timm.models.PretrainedCfg() if config is None else config
 
 
-def classifier_free(model: str, state: Mapping[str, Tensor]) -> nn.Module:
+def classifier_free(model: str, state: Mapping[str, Tensor], *, any_side: bool = False) -> nn.Module:
     """The model with the weights in `state`, loaded with the classifier, since timm does not mind missing weights otherwise."""
     import timm
 
     _pretrained_config(model)
+    create = partial(
+        timm.create_model, model, pretrained=True, pretrained_cfg_overlay={"state_dict": dict(state)}
+    )
     try:
         with state_guard():  # timm draws random weights first
-            network: nn.Module = timm.create_model(
-                model, pretrained=True, pretrained_cfg_overlay={"state_dict": dict(state)}
-            )
+            try:
+                network: nn.Module = create(**_ANY_SIDE) if any_side else create()
+            except TypeError:  # not a vision transformer
+                network = create()
     except (RuntimeError, KeyError) as error:
         raise misfit(f"timm:{model}", error) from error
     config: Any = network.pretrained_cfg
@@ -146,11 +156,46 @@ def classifier_free(model: str, state: Mapping[str, Tensor]) -> nn.Module:
     return network.eval()
 
 
+class _Pooled(nn.Module):
+    """What `forward_features` of a network gives, pooled as the name says."""
+
+    def __init__(self, network: nn.Module, name: ExtractorName) -> None:
+        super().__init__()
+        self.network, self.name = network, name
+        self.pretrained_cfg = network.pretrained_cfg
+
+    def forward(self, images: Tensor) -> Tensor:
+        network: Any = self.network
+        features = network.forward_features(images)
+        ways: dict[str, Callable[[], Tensor]] = {}
+        if isinstance(features, Tensor) and features.ndim == 4:
+            axes = (1, 2) if getattr(network, "output_fmt", "NCHW") == "NHWC" else (2, 3)
+            ways["mean"] = lambda: features.mean(axes)
+        has_cls = isinstance(getattr(network, "cls_token", None), Tensor)
+        prefix = getattr(network, "num_prefix_tokens", None if has_cls else 0)
+        if isinstance(features, Tensor) and features.ndim == 3 and prefix is not None:
+            if has_cls:  # registers alone are prefix tokens, too
+                ways["cls"] = lambda: features[:, 0]
+            ways["mean"] = lambda: features[:, prefix:].mean(dim=1)
+            if getattr(network, "attn_pool", None) is not None and hasattr(network, "pool"):
+                ways["map"] = lambda: network.pool(features)
+        if self.name.pooling not in ways:
+            has = f"has {' and '.join(ways)}" if ways else "has none of them"
+            text = f"{self.name.base} has no pooling {self.name.pooling!r}; of {', '.join(POOLINGS)} it {has}"
+            raise UsageError(text, code="unsupported-model")
+        return ways[self.name.pooling]()
+
+
 def feature_dim(network: nn.Module, side: int, name: str) -> int:
     """Length of the features of `network`, which is run with shapes alone; UsageError where it gives no vector per image."""
     shapes = {key: value.to("meta") for key, value in (*network.named_parameters(), *network.named_buffers())}
-    with torch.no_grad():
-        features = functional_call(network, shapes, (torch.empty(2, 3, side, side, device="meta"),))
+    try:
+        with torch.no_grad():
+            features = functional_call(network, shapes, (torch.empty(2, 3, side, side, device="meta"),))
+    except (AssertionError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        text = f"{name!r} cannot be shown {side} x {side} pixels: {reason}; leave the size out"
+        raise UsageError(text, code="unsupported-model") from error
     if not isinstance(features, Tensor) or features.ndim != 2:
         raise UsageError(f"{name!r} does not give one vector per image", code="unsupported-model")
     return features.shape[1]
@@ -171,4 +216,6 @@ def input_rule(name: ExtractorName, network: nn.Module) -> InputRule:
         resize = find_rule(name.resize)
     else:
         resize = pillow_rule("timm", config["interpolation"], crop=config["crop_pct"], squash=squash)
-    return InputRule(resize, height, mean=gray_levels(config["mean"]), std=gray_levels(config["std"]))
+    return InputRule(
+        resize, name.side or height, mean=gray_levels(config["mean"]), std=gray_levels(config["std"])
+    )

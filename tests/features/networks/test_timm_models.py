@@ -3,6 +3,7 @@ import hashlib
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from raising import raised, raising
 from random_weights import random_state
 
@@ -68,6 +69,83 @@ def test_it_gives_what_timm_gives_without_a_classifier(model, state, weights, im
     assert info.resize in {"timm-bicubic-0.95-160", "timm-bilinear-0.95-160"}
     assert info.weights_sha256 == hashlib.sha256(weights.read_bytes()).hexdigest()
     assert not info.comparable, "nobody vouches for a file of the user's own"
+
+
+def described(features: torch.Tensor, network, pooling: str) -> torch.Tensor:
+    if features.ndim == 4:
+        return features.mean((2, 3))
+    pooled = {"cls": features[:, 0], "mean": features[:, network.num_prefix_tokens :].mean(1)}
+    return network.attn_pool(features) if pooling == "map" else pooled[pooling]
+
+
+@pytest.mark.parametrize(
+    ("model", "poolings"),
+    [
+        ("test_vit", "cls mean"),
+        ("test_vit3", "mean map"),
+        ("test_convnext", "mean"),
+        ("test_resnet", "mean"),
+    ],
+)
+@pytest.mark.parametrize("side", [None, 160, 100])
+def test_size_and_pooling_are_those_of_fd_loss(model, poolings, side, tmp_path, rng):
+    import timm
+
+    state = state_of(model)
+    weights = save(state, tmp_path / "mine.safetensors")
+    flags = {"dynamic_img_size": True, "dynamic_img_pad": True} if "vit" in model else {}
+    network = timm.create_model(model, num_classes=0, **flags).eval()
+    network.load_state_dict({key: state[key] for key in network.state_dict()})
+    images = torch.from_numpy(rng.integers(0, 256, (3, 3, 100, 100), dtype=np.uint8))
+    shown, config = images / 255, timm.data.resolve_model_data_config(network)
+    if side != 100:
+        shown = F.interpolate(shown, (side or 160,) * 2, mode="bicubic", antialias=True)
+    mean, std = (torch.tensor(config[each]).view(3, 1, 1) for each in ("mean", "std"))
+    keys = set()
+    for pooling in poolings.split():
+        with torch.inference_mode():
+            expected = described(network.forward_features((shown - mean) / std), network, pooling)
+        variants = [f"timm:{model}", *([str(side)] if side else []), pooling, "torch-bicubic-antialias"]
+        extractor = load_extractor("@".join(variants), weights=weights, device="cpu")
+        spread = float(expected.max() - expected.min())
+        torch.testing.assert_close(extractor(images), expected, rtol=0, atol=1e-5 * spread)
+        assert (extractor.info.name, extractor.dim) == ("@".join(variants), expected.shape[1])
+        keys.add(extractor.info.cache_key)
+    assert len(keys) == len(poolings.split())
+
+
+def test_a_vision_transformer_is_padded_to_whole_patches(tmp_path, rng):
+    import timm
+
+    state = state_of("test_vit")
+    name = "timm:test_vit@100@cls@torch-bicubic-antialias"
+    extractor = load_extractor(name, weights=save(state, tmp_path / "w.safetensors"), device="cpu")
+    images = torch.from_numpy(rng.integers(0, 256, (2, 3, 100, 100), dtype=np.uint8))
+    network = timm.create_model("test_vit", num_classes=0, img_size=112).eval()  # 7 x 7 patches of 16 pixels
+    grid = timm.layers.resample_abs_pos_embed(state["pos_embed"], [7, 7], num_prefix_tokens=1, antialias=True)
+    network.load_state_dict({key: {**state, "pos_embed": grid}[key] for key in network.state_dict()})
+    padded = F.pad((images / 255 - 0.5) / 0.5, (0, 12, 0, 12))
+    with torch.inference_mode():
+        torch.testing.assert_close(extractor(images), network.forward_features(padded)[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("model", "variant", "has"),
+    [
+        ("test_vit", "map", "has cls and mean"),
+        ("test_resnet", "cls", "has mean"),
+        ("test_efficientnet", "map", "has mean"),
+        ("pvt_v2_b0", "cls", "has mean"),
+        ("test_vit3", "cls", "has mean and map"),  # its prefix token is a register
+        ("pit_ti_224", "mean", "has none"),
+        ("convit_tiny", "160", "160 x 160 pixels"),
+    ],
+)
+def test_a_pooling_or_size_that_a_model_lacks_is_refused(model, variant, has, tmp_path):
+    weights = save(state_of(model), tmp_path / "w.safetensors")
+    with pytest.raises(UsageError, match=has) as caught:
+        load_extractor(f"timm:{model}@{variant}", weights=weights, device="cpu")
+    assert caught.value.code == "unsupported-model"
 
 
 def test_weights_without_a_published_hash_are_told(tmp_path, write_images, rng):
