@@ -109,10 +109,13 @@ class PageOutput(TextOutput):
             complain(f"no page {self.html}: there is one result, and nothing to compare it with")
         elif self.html is not None:
             from genpr.evaluation.compare import compare
+            from genpr.images.policy import policy_of
             from genpr.report.compare_page import compare_report, side_by_side
 
             with progress_bars(quiet=True):
-                galleries = [side_by_side({name: drawn[name] for name in results})] if drawn else []
+                how = {name: policy_of(each.fake.decoder) for name, each in results.items()}
+                shown = {name: drawn[name] for name in results} if drawn else {}
+                galleries = [side_by_side(shown, policies=how)] if shown else []
             self.write_page(partial(compare_report, compare(results, force=True), galleries, by=by))
 
 

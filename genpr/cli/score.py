@@ -14,7 +14,7 @@ from genpr.cli.console import progress_bars
 from genpr.cli.options import LabelFlags, check_sources, follow_symlinks, option_group
 from genpr.cli.output import ScoreOutput
 from genpr.evaluation.options import ScoreOptions
-from genpr.evaluation.plan import ScorePlan, check_weights
+from genpr.evaluation.plan import ScorePlan, check_weights, with_pinned
 
 if TYPE_CHECKING:
     from genpr.evaluation.per_class import ClassOptions, ClassScores
@@ -58,7 +58,8 @@ def command(
     'real_{1..8}.safetensors', is one source.
     """
     protocols = tuple(dict.fromkeys(protocols))
-    options, classes = replace(options, labels=labels.chosen()), labels.classes()
+    options = with_pinned(replace(options, labels=labels.chosen()), protocols)
+    classes = labels.classes()
     plans = [ScorePlan.of(protocol, None, options) for protocol in protocols]
     computed = dict.fromkeys(name for plan in plans for name in plan.spaces)
     output.check([*computed, *(() if options.labels is None else options.labels.names)])

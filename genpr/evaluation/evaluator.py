@@ -13,8 +13,7 @@ from genpr.evaluation.label_metrics import LabelConfig
 from genpr.evaluation.options import ScoreKeywords, ScoreOptions
 from genpr.evaluation.per_class import ClassOptions, ClassScorer, ClassScores
 from genpr.evaluation.per_image import PerImageScores, check_samples
-from genpr.evaluation.plan import ScorePlan
-from genpr.evaluation.protocols import find_protocol
+from genpr.evaluation.plan import ScorePlan, with_pinned
 from genpr.evaluation.reference import FittedReference
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
@@ -62,8 +61,7 @@ def score_with(
 
     A protocol that needs fewer images than another takes a random part of what is embedded.
     """
-    for name in protocols:
-        find_protocol(name)  # before anything is opened
+    options = with_pinned(options, protocols)  # before anything is opened
     embedder = Embedder(options)
     with memory_limit(options.max_memory):
         opened_real, opened_fake = open_input(real, "real"), open_input(fake, "fake")
@@ -164,7 +162,7 @@ class Evaluator:
         return evaluator
 
     def _fit(self, real: object, options: ScoreOptions) -> None:
-        find_protocol(options.protocol)
+        options = with_pinned(options, [options.protocol])
         self._options = options
         self._embedder = Embedder(options)
         with memory_limit(options.max_memory, trim=True):

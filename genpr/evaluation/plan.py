@@ -6,7 +6,7 @@ Importing this module does not import torch, so that what is impossible is said 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,6 +106,16 @@ class ScorePlan:
             "real": SourceNeeds(spaces=of_reals, least=least_real, most=recipe.n_real or recipe.max_real),
             "fake": SourceNeeds(spaces=every, least=least_fake, most=recipe.n_fake or recipe.max_fake),
         }
+
+
+def with_pinned(options: ScoreOptions, protocols: Iterable[str]) -> ScoreOptions:
+    """The options of a score by some protocols, with the preparation of images that these pin for what embeds them once."""
+    found = {name: find_protocol(name).choose_prepare(options.prepare) for name in protocols}
+    if len(set(found.values())) > 1:
+        pinned = ", ".join(f"{prepare} by {name}" for name, prepare in found.items() if prepare)
+        text = f"images are embedded once for all protocols, but not all prepare them alike ({pinned}); score by one at a time"
+        raise UsageError(text, code="protocol-pinned")
+    return replace(options, prepare=found.popitem()[1] if found else options.prepare)
 
 
 def space_of(metric: str, own: ExtractorKey) -> ExtractorKey:

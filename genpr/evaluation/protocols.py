@@ -42,6 +42,7 @@ class EvaluationProtocol:
     reference_statistics: bool = False
     inception_score_chunk: int | None = None  # images per chunk of the Inception Score, in order
     balanced_labels: bool = False  # whether it expects equally many fakes of each class
+    prepare: str | None = None  # how decoded images of both sides are made equal in size; None leaves it free
     # what may be chosen all the same: "extractor", "metrics", "k", "ties", "sizes"
     free: frozenset[str] = field(default_factory=frozenset)
     equals: str = ""  # what its numbers equal, and what is known to differ
@@ -109,6 +110,12 @@ class EvaluationProtocol:
         if ties != self.ties and "ties" not in self.free:
             raise self._pinned("ties", ties, self.ties)
         return ties
+
+    def choose_prepare(self, prepare: str | None) -> str | None:
+        """The requested preparation of images, where it is free or the recipe's; the recipe's, if none is requested."""
+        if self.prepare is not None and prepare not in {None, self.prepare}:
+            raise self._pinned("prepare", prepare, self.prepare)
+        return self.prepare or prepare
 
     def check_extractor(self, name: str, *, built_in: bool = True) -> None:
         """Refuse another extractor than the recipe's where that is pinned, even one that calls itself so."""

@@ -100,7 +100,7 @@ class SideSummary:
     n_duplicates: int  # rows beyond the first of each set of byte-identical images (or feature rows)
     skipped: tuple[tuple[str, str], ...]  # (name, code) of each image that was left out
     flags: Mapping[str, int]  # images per decoding flag, such as "alpha-dropped"
-    # versions of the image decoder, and what was chosen of it that is not the default: "alpha", "exif"
+    # versions of the image decoder, and what was chosen of it that is not the default: "alpha", "exif", "prepare"
     decoder: Mapping[str, str]
     seconds: float  # time spent embedding
     content: str  # sha256 over the contents of all images (or feature rows), whatever their order and names

@@ -195,6 +195,8 @@ class SourceFeatures:
     ) -> None:
         self.opened = opened
         self.role = role
+        if isinstance(opened, FeatureSet) and (asked := embedder.options.prepare) is not None:
+            _check_prepared(opened, asked)
         self._declared = declared
         self._embedder = embedder
         most = embedder.options.max_images
@@ -315,6 +317,19 @@ class SourceFeatures:
         if n < minimum:
             text = f"{self.role} has {n} images in {source}, but at least {minimum} are needed; give more, or choose a smaller k"
             raise DataError(text, code="too-few-images", path=source)
+
+
+def _check_prepared(features: FeatureSet, asked: str) -> None:
+    """Refuse features of images that were prepared in another way, or do not say how."""
+    found = features.decoder.get("prepare", "none")
+    if found != asked:
+        source = printable(features.source)
+        raise UsageError(
+            f"{source} holds features of images with prepare = {found}, which cannot be prepared by {asked} any more; leave "
+            "--prepare out, or give the images",
+            code="features-prepared",
+            path=features.source,
+        )
 
 
 def features_for_file(

@@ -84,7 +84,7 @@ def pack_source(
             if image.pixels.shape != shape:
                 (h, w, _), (height, width, _) = image.pixels.shape, shape
                 sizes = f"{name} is {w} x {h} pixels, but {first} is {width} x {height}"
-                text = f"{source.name} has images of different sizes: {sizes}; resize them first"
+                text = f"{source.name} has images of different sizes: {sizes}; make them equal with --prepare"
                 raise DataError(text, code="mixed-sizes", path=name)
             flags.update(image.flags)
             file.write(image.pixels.data)

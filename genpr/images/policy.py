@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from genpr.errors import BadImagesError, ImageError, UsageError
 
@@ -16,7 +16,7 @@ FLAGS = ("multi-frame", "16bit-scaled", "cmyk-converted", "alpha-dropped", "exif
 MAX_PIXELS = 89_478_485
 _NAMED = {"white": "#ffffff", "black": "#000000"}
 _COLOR = re.compile(r"#[0-9a-f]{6}")
-_PREPARE = re.compile(r"(center-crop|square-crop|resize):([0-9]{1,5})")
+_PREPARE = re.compile(r"(center-crop|square-crop|resize):([1-9][0-9]{0,4})")
 _MOST_SIDE = 8192
 
 
@@ -61,19 +61,25 @@ class DecodePolicy:
     def _parse_prepare(self) -> None:
         found = _PREPARE.fullmatch(str(self.prepare))
         side = int(found[2]) if found else 0
-        if found is None or not 1 <= side <= _MOST_SIDE:
+        if found is None or side > _MOST_SIDE:
             needed = f"'none', 'center-crop:N', 'square-crop:N' or 'resize:N' with N from 1 to {_MOST_SIDE}"
             raise UsageError(f"prepare must be {needed}, not {self.prepare!r}", code="bad-option")
         if side * side > self.max_pixels:
             text = f"prepare {self.prepare} makes {side * side:,} pixels, more than max_pixels = {self.max_pixels:,}"
             raise UsageError(text, code="bad-option")
         object.__setattr__(self, "preparation", (found[1], side))
-        self.choices["prepare"] = f"{found[1]}:{side}"
+        self.choices["prepare"] = self.prepare
 
 
 def choices_in(decoder: Mapping[str, str]) -> dict[str, str]:
     """The choices among what is recorded of a decoder, which are versions otherwise."""
     return {name: decoder[name] for name in ("alpha", "exif", "prepare") if name in decoder}
+
+
+def policy_of(decoder: Mapping[str, str]) -> DecodePolicy:
+    """The policy that made what is recorded of a decoder, with the default limit."""
+    choices: dict[str, Any] = {**choices_in(decoder)}
+    return DecodePolicy(**choices)
 
 
 @dataclass(frozen=True, slots=True)

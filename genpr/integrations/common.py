@@ -12,7 +12,7 @@ from torch import Tensor
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.options import ScoreOptions
-from genpr.evaluation.plan import ScorePlan
+from genpr.evaluation.plan import ScorePlan, with_pinned
 from genpr.features.inputs import OpenedImages
 from genpr.features.options import changed_options
 from genpr.features.source_features import Embedder
@@ -37,6 +37,7 @@ def given_evaluator(real: object, options: ScoreOptions, *, of_evaluator: Collec
 
 def planned(options: ScoreOptions) -> tuple[ScorePlan, Embedder]:
     """What will be computed of images, and how they are embedded, before there are any."""
+    options = with_pinned(options, [options.protocol])
     nothing = ArraySource("<real images>", torch.empty(0, 3, 1, 1, dtype=torch.uint8, device="cpu"))
     plan = ScorePlan.of(options.protocol, OpenedImages(nothing, on_disk=False), options)
     return plan, Embedder(replace(options, cache=False))

@@ -26,6 +26,7 @@ from genpr.features.inputs import OpenedImages
 from genpr.features.options import takes_options
 from genpr.features.source_features import FROM_FILE, Embedder, ExtractorKey
 from genpr.images.arrays import ImageRange, checked_range
+from genpr.images.decode import decoder_versions
 from genpr.images.source import open_source
 from genpr.integrations.common import as_uint8, given_evaluator, planned
 from genpr.metrics.registry import METRICS
@@ -65,7 +66,7 @@ def _space_of(plan: ScorePlan) -> ExtractorKey:
 
 _OF_EVALUATOR = (
     *("extractor", "protocol", "metrics", "k", "ties"),
-    *("seed", "device", "batch_size", "weights", "offline"),
+    *("seed", "device", "batch_size", "weights", "offline", "prepare"),
 )
 
 
@@ -262,6 +263,7 @@ class PrecisionRecallDensityCoverage(Metric):
             extractor=self._info or extractor_info(self._embedder.load(self._spaces)),
             identities=rows[:, :_HASH].contiguous(),
             n_embedded=len(rows),
+            decoder=decoder_versions() | self._embedder.options.decoding.choices,
         )
 
     def _fitted_to(self, reals: FeatureSet) -> Evaluator:

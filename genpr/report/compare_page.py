@@ -22,6 +22,7 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import Pictures, open_input
 from genpr.images.datasets import BatchSource, CountedBatches
 from genpr.images.item import ImageSource, known_length
+from genpr.images.policy import DecodePolicy
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
 from genpr.metrics.value import MetricValue
@@ -196,13 +197,19 @@ _NOISE = ("batch_size", "device")  # its streams start anew for each batch
 _NAME = 40  # characters of a result's name
 
 
-def side_by_side(sources: Mapping[str, object], *, rows: int = MOST_ROWS) -> Gallery:
+def side_by_side(
+    sources: Mapping[str, object],
+    *,
+    rows: int = MOST_ROWS,
+    policies: Mapping[str, DecodePolicy] | None = None,
+) -> Gallery:
     """A row of images for each of some latents, or names of images, with one image of each source.
 
     Args:
         sources: Images by what to call them: what `Sampler.images` gives, `CheckpointImages`, or anything else that
             `genpr.score` takes as images. Each is read once more.
         rows: At most so many: the first of what generators make, else spread evenly over the names that all have.
+        policies: How images of each source are decoded; None for the defaults.
 
     Returns:
         For `genpr.compare_report`; its sentence says what is known of the latents.
@@ -230,7 +237,11 @@ def side_by_side(sources: Mapping[str, object], *, rows: int = MOST_ROWS) -> Gal
     count = min(rows, len(names))
     # Spread evenly, so that folders by class give more than one class.
     chosen = names[:rows] if is_generated else [names[index * len(names) // count] for index in range(count)]
-    found = [Pictures(each, chosen, keep=made_small).read(range(len(chosen))) for each in opened.values()]
+    how = {name: (policies or {}).get(name, DecodePolicy()) for name in opened}
+    found = [
+        Pictures(each, chosen, policy=how[name], keep=made_small).read(range(len(chosen)))
+        for name, each in opened.items()
+    ]
     complete = [index for index in range(len(chosen)) if all(index in each for each in found)]
     title, sentence = _about(sources, is_generated=is_generated)
     if missing := len(chosen) - len(complete):

@@ -31,6 +31,8 @@ score real fake GABOR --fail-under presicion=0.5                            2 us
 score real fake GABOR --metrics label.gan_test                              2 metric-of-other-family
 score real fake GABOR --metrics c_t                                         2 held-out-missing
 score real fake GABOR --held-out more.npy --protocol prdc                   2 protocol-pinned
+score real.npy fake.npy GABOR --prepare resize:8                            2 features-prepared
+score real fake GABOR --prepare crop:8                                      2 usage
 score real fake GABOR --k 0                                                 2 bad-k
 score real fake GABOR --html nowhere/page.html                              2 path-not-found
 score real fake GABOR --html folder.csv                                     2 is-a-folder

@@ -35,6 +35,7 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
         "max_pixels": 1000,
         "alpha": "white",
         "exif": "apply",
+        "prepare": "resize:9",
         "max_memory": "8GiB",
         "intervals": False,
         "control": False,
@@ -44,7 +45,7 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
     arguments = (
         "--protocol prdc --protocol genpr --metrics recall,density --k 4 --ties strict --extractor gabor "
         "--max-images 9 --seed 5 --device cpu --batch-size 3 --offline --no-cache --on-bad skip --max-bad 5% "
-        f"--no-intervals --no-control --labels --fake-labels folders --max-pixels 1000 --alpha white --exif apply --max-memory 8GiB --weights {folder} --cache-dir {folder}"
+        f"--no-intervals --no-control --labels --fake-labels folders --max-pixels 1000 --alpha white --exif apply --prepare resize:9 --max-memory 8GiB --weights {folder} --cache-dir {folder}"
     )
     assert genpr("score", *folders, *arguments.split())[0] == 130
     assert seen.pop("sides") == tuple(map(str, folders))

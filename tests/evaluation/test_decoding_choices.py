@@ -5,13 +5,15 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
+from raising import raising
 
 import genpr
 from genpr.cli.main import run
+from genpr.errors import UsageError
 from genpr.evaluation.result import recipe_of
 
 OPTIONS = {"extractor": "gabor", "device": "cpu", "control": False, "intervals": False, "k": 1}
-CHOSEN = {"alpha": "#ffffff", "exif": "apply"}
+CHOSEN = {"alpha": "#ffffff", "exif": "apply", "prepare": "center-crop:8"}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def results(folders, tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
 
     def both():
-        choices = {}, {"alpha": "white", "exif": "apply"}
+        choices = {}, CHOSEN | {"alpha": "white"}
         return [genpr.score(*folders, **OPTIONS, **each, cache_dir=cache) for each in choices]
 
     return both(), both()
@@ -65,7 +67,7 @@ def test_results_of_other_choices_do_not_compare(results):
 
 
 def test_feature_files_say_it_too_and_sides_that_differ_are_told(folders, tmp_path, capsys, results):
-    chosen = ("--alpha", "white", "--exif", "apply")
+    chosen = ("--alpha", "white", "--exif", "apply", "--prepare", "center-crop:8")
     embed = ("features", str(folders[0]), str(tmp_path / "real.safetensors"), "--extractor", "gabor", "-q")
     assert run([*embed, *chosen]) == 0
     assert run(["features", str(folders[1]), str(tmp_path / "fake.safetensors"), *embed[3:]]) == 0
@@ -75,6 +77,13 @@ def test_feature_files_say_it_too_and_sides_that_differ_are_told(folders, tmp_pa
     record = json.loads(capsys.readouterr().out)
     assert CHOSEN.items() <= record["real"]["decoder"].items()
     (told,) = [notice for notice in record["notices"] if notice["code"] == "decoded-unlike"]
-    assert told["message"].endswith("reals with alpha #ffffff, exif apply, fakes with the defaults")
+    assert told["message"].endswith(
+        "reals with alpha #ffffff, exif apply, prepare center-crop:8, fakes with the defaults"
+    )
     (_, alike), _ = results
     assert "decoded-unlike" not in {notice.code for notice in alike.notices}
+    sames = [sides[0], sides[0]]
+    assert genpr.score(*sames, prepare="center-crop:8", k=1).real.decoder["prepare"] == "center-crop:8"
+    for files, rule in ((sames, "none"), (sames, "resize:8"), (sides, "center-crop:8")):
+        with raising(UsageError, "features-prepared"):
+            genpr.score(*files, prepare=rule, k=1)

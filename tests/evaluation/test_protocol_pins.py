@@ -54,6 +54,7 @@ def test_protocols_stand_for_what_was_published(name, metrics, counted, extracto
     assert (protocol.max_real, protocol.max_fake, protocol.max_rows) == (*most, rows)
     assert protocol.free == set(free.split())
     assert protocol.reference_statistics == (name == "adm")
+    assert protocol.prepare is None
     assert protocol.inception_score_chunk == (5_000 if name == "adm" else None)
 
 
@@ -112,6 +113,22 @@ def test_the_seed_chooses_what_a_protocol_takes_of_what_another_embedded(with_li
     found = score_protocols(real, fake, **options)["kynkaanniemi2019"]
     expected = oracle.manifold_metrics(real[choose_rows(70, 40, 3)], fake[choose_rows(70, 30, 3)], k=3)
     assert found["precision"] == expected[0]
+
+
+def test_a_pinned_preparation_is_used_and_no_other(with_limits, pixels):
+    with_limits("prdc", prepare="resize:6")
+    options = {"extractor": "gabor", "device": "cpu", "control": False}
+    free, pinned = (genpr.score(*pixels, protocol=name, **options) for name in ("genpr", "prdc"))
+    assert "prepare" not in free.real.decoder
+    assert [side.decoder["prepare"] for side in (pinned.real, pinned.fake)] == ["resize:6"] * 2
+    assert genpr.score(*pixels, protocol="prdc", prepare="resize:6", **options)["recall"] == pinned["recall"]
+    both = score_protocols(*pixels, protocols=["genpr", "prdc"], prepare="resize:6", **options)
+    assert both["prdc"]["recall"] == pinned["recall"]
+    for refused in ({"prepare": "none"}, {"prepare": "resize:7"}):
+        with raising(UsageError, "protocol-pinned"):
+            genpr.Evaluator(pixels[0], protocol="prdc", **refused, **options)
+    with raising(UsageError, "protocol-pinned"):
+        score_protocols(*pixels, protocols=["genpr", "prdc"], **options)
 
 
 @pytest.fixture

@@ -101,7 +101,6 @@ def test_mixed_sizes_name_the_first_odd_one(out, make_zip):
     assert error.code == "mixed-sizes"
     assert error.path == "050.png"
     assert "050.png is 9 x 7 pixels, but 000.png is 6 x 5" in str(error)
-    assert "resize" in str(error)
 
 
 @pytest.mark.parametrize("bad", [("000.png",), ("122.png",), ("000.png", "017.png", "122.png")])

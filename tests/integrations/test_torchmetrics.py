@@ -47,6 +47,13 @@ def evaluator():
     return genpr.Evaluator(images()[0], **OPTIONS, control=False, intervals=False)
 
 
+def test_images_are_prepared_and_the_result_says_how():
+    chosen = {"prepare": "square-crop:16"}
+    metric = fill(metric_of(**chosen))
+    assert floats(metric.compute()) == expected(options=OPTIONS | chosen) != expected()
+    assert chosen.items() <= metric.result.fake.decoder.items()
+
+
 def test_metric_callback_evaluator_and_command_line_give_the_same_numbers(write_images, capsys):
     numbers = expected(options=GABOR)
     values = fill(INTEGRATION.PrecisionRecallDensityCoverage(**GABOR), batch=64).compute()

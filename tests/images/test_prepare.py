@@ -1,0 +1,166 @@
+"""Preparation: the pixels of ADM's and NVIDIA's data tools, bit for bit, from every kind of source."""
+
+import math
+import zipfile
+from itertools import islice, product
+
+import numpy as np
+import pytest
+import torch
+from image_files import encode, noise
+from PIL import Image
+from raising import raising
+
+import genpr
+from genpr.errors import ImageError, UsageError
+from genpr.images.decode import decode
+from genpr.images.policy import DecodePolicy
+from genpr.report.compare_page import side_by_side
+from genpr.report.page import thumbnail
+
+N = 16
+SIDES = (1, 3, 7, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 101)
+SIZES = [*islice(product(SIDES, SIDES), 195), (5, 700), (700, 5), (33, 900), (900, 33), (129, 131)]
+MODES = ("RGB", "L", "RGBA", "LA", "P")
+OPTIONS = {"extractor": "gabor", "device": "cpu", "control": False, "intervals": False, "k": 3}
+
+
+def prepared(data, rule, **limits):
+    return decode(data, name="x.png", policy=DecodePolicy(prepare=rule, **limits))
+
+
+def stored(number, size):
+    """A PNG of some size and mode, and its pixels in RGB."""
+    width, height = size
+    mode = MODES[number % len(MODES)]
+    bands = {"L": 1, "P": 1, "LA": 2, "RGB": 3, "RGBA": 4}[mode]
+    values = np.random.default_rng(number).integers(0, 256, (height, width, bands), dtype=np.uint8)
+    image = Image.fromarray(values[..., 0] if bands == 1 else values)
+    image = image if mode != "P" else image.convert("P")
+    return encode(image), image.convert("RGB")
+
+
+def adm_crop(image, side):
+    """`center_crop_arr` as it is described: halves by box filter, then bicubic, then the middle."""
+    width, height = image.size
+    if min(width, height) // side >= 2:
+        return adm_crop(image.resize((width // 2, height // 2), Image.Resampling.BOX), side)
+    scale = side / min(width, height)
+    image = image.resize((round(width * scale), round(height * scale)), Image.Resampling.BICUBIC)
+    return middle(np.asarray(image), side)
+
+
+def middle(pixels, side):
+    top, left = (math.floor((length - side) / 2) for length in pixels.shape[:2])
+    return pixels[top : top + side, left : left + side]
+
+
+def nvidia_crop(image, side):
+    square = Image.fromarray(np.ascontiguousarray(middle(np.asarray(image), min(image.size))))
+    return np.asarray(square.resize((side, side), Image.Resampling.LANCZOS))
+
+
+def resized(image, side):
+    return np.asarray(image.resize((side, side), Image.Resampling.BICUBIC))
+
+
+@pytest.mark.parametrize(
+    ("rule", "reference", "sizes"),
+    [
+        ("center-crop", adm_crop, SIZES),
+        ("square-crop", nvidia_crop, SIZES[::7]),
+        ("resize", resized, SIZES[::7]),
+    ],
+)
+def test_pixels_are_those_of_the_tools(rule, reference, sizes):
+    for number, size in enumerate(sizes):
+        data, image = stored(number, size)
+        found = prepared(data, f"{rule}:{N}")
+        np.testing.assert_array_equal(found.pixels, reference(image, N), err_msg=f"{size}")
+        assert ("enlarged" in found.flags) == (min(size) < N)
+        assert found.pixels.flags.c_contiguous
+        assert found.pixels.flags.writeable
+
+
+def test_even_halves_are_means_rounded_half_up_along_rows_and_then_columns():
+    pixels = noise(4 * N, 4 * N)
+    halved = pixels.astype(int)
+    for _ in range(2):
+        rows = (halved[:, ::2] + halved[:, 1::2] + 1) // 2
+        halved = (rows[::2] + rows[1::2] + 1) // 2
+    np.testing.assert_array_equal(prepared(pixels, f"center-crop:{N}").pixels, halved)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rule"),
+    [((1, 1000), "center-crop:64"), ((1000, 1), "center-crop:64"), ((4000, 2), "resize:300")],
+)
+def test_what_grows_too_large_in_between_is_refused(shape, rule):
+    limit = {"max_pixels": 1_000_000}
+    with raising(ImageError, "image-too-large", match="x.png: .* makes it "):
+        prepared(noise(*shape), rule, **limit)
+    assert prepared(noise(shape[0] // 5 or 1, shape[1] // 5 or 1), rule, **limit).flags == ("enlarged",)
+
+
+@pytest.mark.parametrize(
+    "rule", ["", "crop:8", "center-crop", "resize:0", "resize:08", "resize:-8", "resize:8193", "resize: 8", 8]
+)
+def test_other_rules_and_sides_are_refused(rule):
+    with raising(UsageError, "bad-option"):
+        genpr.score(noise(9, 9)[None], noise(9, 9)[None], prepare=rule)
+
+
+def test_a_side_above_the_limit_of_pixels_is_refused():
+    with raising(UsageError, "bad-option"):
+        DecodePolicy(prepare="resize:10", max_pixels=99)
+
+
+# Sources ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pixels():
+    return np.random.default_rng(0).integers(0, 256, (12, 21, 34, 3), dtype=np.uint8)
+
+
+@pytest.fixture(scope="module")
+def expected(pixels, tmp_path_factory):
+    """The score of images that were prepared before, and stored."""
+    root = tmp_path_factory.mktemp("before")
+    for side, images in (("real", np.roll(pixels, 7, 2)), ("fake", pixels)):
+        (root / side).mkdir()
+        for row, image in enumerate(images):
+            Image.fromarray(adm_crop(Image.fromarray(image), N)).save(root / side / f"{row:02d}.png")
+    return genpr.score(root / "real", root / "fake", **OPTIONS)
+
+
+def zipped(pixels, path):
+    with zipfile.ZipFile(path / "x.zip", "w") as archive:
+        for row, image in enumerate(pixels):
+            archive.writestr(f"{row:02d}.png", encode(image))
+    return path / "x.zip"
+
+
+KINDS = {
+    "array": lambda pixels, _: pixels,
+    "tensor": lambda pixels, _: torch.from_numpy(pixels).movedim(3, 1),
+    "pillow": lambda pixels, _: [(Image.fromarray(each), 0) for each in pixels],
+    "batches": lambda pixels, _: [pixels[:5], pixels[5:]],
+    "npz": lambda pixels, path: np.savez(path / "x.npz", pixels) or path / "x.npz",
+    "zip": zipped,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_preparing_equals_scoring_what_was_prepared_before(kind, pixels, expected, tmp_path):
+    fake, rule = KINDS[kind](pixels, tmp_path), f"center-crop:{N}"
+    found = genpr.score(np.roll(pixels, 7, 2), fake, **OPTIONS, cache=False, prepare=rule)
+    assert found.to_flat_dict() == expected.to_flat_dict()
+    assert (found.real.decoder["prepare"], found.fake.decoder["prepare"]) == (rule, rule)
+
+
+def test_images_side_by_side_are_prepared(pixels):
+    how = {"b": DecodePolicy(prepare="square-crop:8")}
+    gallery = side_by_side({"a": pixels, "b": pixels}, rows=1, policies=how)
+    small = nvidia_crop(Image.fromarray(pixels[0]), 8)
+    assert [each.data for each in gallery.pictures] == [thumbnail(pixels[0]), thumbnail(small)]
