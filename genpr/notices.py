@@ -27,6 +27,12 @@ protocol-not-met warning
 unlabeled-features note
     {source} does not say which extractor made it
     write features with `genpr features`, which records it
+statistics-unlabeled note
+    {source} does not say which extractor made its mean and covariance; they are taken for those of {extractor}
+    `genpr stats` records it; statistics of another resize rule give other distances
+statistics-alone note
+    {source} has no images, so only distances to its mean and covariance are computed
+    give images of reals as REAL, and this file with --reference-statistics, for precision and recall
 small-sample note
     only {n} images on one side: below 1,000 these numbers depend strongly on how many there are
     compare scores at equal numbers of images only

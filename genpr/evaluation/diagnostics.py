@@ -62,6 +62,7 @@ def notices_of(
 ) -> tuple[Notice, ...]:
     """Everything worth saying about a score, most important first."""
     found = input_notices(reals, fakes, *identities, protocol=plan.protocol.name, deviations=deviations)
+    found += _statistics_notices(reals, fakes, plan)
     copying = []
     if C_T.name in metrics and (z := metrics[C_T.name].value) < _COPYING_Z:
         copying.append(notice("copying", z=f"{z:.1f}"))
@@ -140,6 +141,23 @@ def label_notices(opened: OpenedInput, features: FeatureSet, given: object, *, p
     return [notice("unbalanced-labels", protocol=protocol, **facts, **names)]
 
 
+def _statistics_notices(reals: FeatureSet, fakes: FeatureSet, plan: ScorePlan) -> tuple[Notice, ...]:
+    """What is not known of reference statistics, and what cannot be computed from them."""
+    if plan.statistics is None:
+        return ()
+    source, found = plan.statistics.source, list[Notice]()
+    if reals.statistics is not None:
+        found.append(notice("statistics-alone", source=source))
+    spaces = [plan.spaces[name] for name, each in plan.given.items() if each.extractor is None]
+    if spaces and not plan.protocol.reference_statistics:
+        info = fakes.extractor
+        names = dict.fromkeys(
+            each if isinstance(each, str) and info is not None else "the fakes" for each in spaces
+        )
+        found.append(notice("statistics-unlabeled", source=source, extractor=" and ".join(names)))
+    return tuple(found)
+
+
 def input_notices(
     real: FeatureSet,
     fake: FeatureSet,
@@ -163,7 +181,7 @@ def input_notices(
     if ours != theirs:
         shown = {"real": _choices_shown(ours), "fake": _choices_shown(theirs)}
         notices.append(notice("decoded-unlike", **shown))
-    n_real, n_fake = len(real), len(fake)
+    n_real, n_fake = len(real) or len(fake), len(fake)  # there may be statistics and no reals
     if min(n_real, n_fake) < _SMALL:
         notices.append(notice("small-sample", n=min(n_real, n_fake)))
     if max(n_real, n_fake) > _UNEQUAL * min(n_real, n_fake):

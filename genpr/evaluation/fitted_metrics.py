@@ -30,7 +30,7 @@ from genpr.metrics.value import Control, MetricValue
 from genpr.runtime import all_cores
 
 Moments = Mapping[str, Gaussian]
-"""Mean and covariance that a protocol takes from a file, by metric."""
+"""Mean and covariance that come from a file, by metric."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class FittedMetrics:
                 for name, space in self._distribution_spaces.items():
                     metric = METRICS[name]
                     if isinstance(metric, DistributionMetric) and metric.uses_reals:
-                        reals = given.get(name, real[space].features)
+                        reals = given[name] if name in given else real[space].features
                         self._distributions[name] = metric.fit(reals, self._options)
         self._distribution_seconds = time.perf_counter() - started
         started = time.perf_counter()

@@ -6,12 +6,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from genpr.errors import UsageError
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.options import EmbedKeywords, EmbedOptions, option
 from genpr.validation import check_count, check_ties
+
+if TYPE_CHECKING:
+    from genpr.features.statistics import ReferenceStatistics
 
 _EXTRACTOR = (
     "Name (see `genpr list extractors`), package.module:factory, or path/file.py:factory; in Python also an object that "
@@ -89,6 +92,7 @@ class ScoreKeywords(EmbedKeywords, total=False):
     intervals: bool
     control: bool
     held_out: object
+    reference_statistics: str | os.PathLike[str] | ReferenceStatistics | None
     labels: LabelOptions | None
 
 
@@ -135,6 +139,12 @@ class ScoreOptions(EmbedOptions):
         "More reals, of the same kind, that the generator was not trained on, where the real side is what it was trained "
         "on; adds c_t, a test for copying.",
         metavar="SOURCE",
+    )
+    reference_statistics: str | os.PathLike[str] | ReferenceStatistics | None = option(
+        None,
+        "Mean and covariance of reference images (.npz with mu and sigma, EDM2's .pkl, or what `genpr stats` writes), to which "
+        "Fréchet distances are computed; all other metrics compare with the images of the real side.",
+        metavar="FILE",
     )
     labels: LabelOptions | None = option(
         None,

@@ -6,25 +6,35 @@ Importing this module does not import torch, so that what is impossible is said 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genpr.errors import GenprError, UsageError, WeightsError
+from genpr.errors import FeatureError, GenprError, UsageError, WeightsError, some
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.protocols import EvaluationProtocol, Ties, find_protocol
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.options import EmbedOptions
 from genpr.features.registry import (
     canonical_name,
+    dim_of,
     group_by_network,
+    parse_name,
     require_weights,
     weights_of,
     with_variants_of,
 )
+from genpr.features.statistics import (
+    FeatureMoments,
+    ReferenceStatistics,
+    find_statistics,
+    holds_statistics,
+    read_statistics,
+)
 from genpr.images.arrays import peek_array
 from genpr.images.paths import expand
+from genpr.metrics.metric import DistributionMetric
 from genpr.metrics.registry import METRICS
 
 if TYPE_CHECKING:
@@ -53,15 +63,27 @@ class ScorePlan:
     intervals: bool = True  # whether to find intervals, where any are known
     control: bool = True  # whether to score one half of the reals against the other
     k: int | None = None  # as it was requested; None for the protocol's
+    statistics: ReferenceStatistics | None = None  # mean and covariance of reference images, from a file
+    # those of them that stand for the reals, by metric
+    given: Mapping[str, FeatureMoments] = field(default_factory=dict)
 
     @classmethod
     def of(cls, protocol: str, real: OpenedInput | None, options: ScoreOptions) -> ScorePlan:
         """The plan of a score."""
         recipe = find_protocol(protocol)
-        names = recipe.choose_metrics(options.metrics, held_out=options.held_out is not None)
-        ks = recipe.choose_ks(names, options.k)
         own = _own_space(options.extractor, recipe, real)
+        statistics = _statistics_of(real, recipe, options)
+        has_reals = real is None or getattr(real, "statistics", None) is None
+        asked = options.metrics
+        if statistics is not None and not has_reals and asked is None:
+            asked = _possible(statistics, recipe, own)
+        names = recipe.choose_metrics(asked, held_out=options.held_out is not None)
+        ks = recipe.choose_ks(names, options.k)
         spaces = dict(zip(names, map(partial(space_of, own=own), names), strict=True))
+        given = {} if statistics is None else given_moments(statistics, spaces, own)
+        if statistics is not None:
+            is_needed = options.reference_statistics is not None or not has_reals
+            _check_given(statistics, spaces, given, is_needed=is_needed, has_reals=has_reals)
         if options.extractor is not None and own not in spaces.values():
             raise UsageError(
                 f"{', '.join(names)} would not use {_name(own)}, but {', '.join(map(_name, spaces.values()))}; leave the "
@@ -77,6 +99,8 @@ class ScorePlan:
             intervals=options.intervals,
             control=options.control,
             k=options.k,
+            statistics=statistics if given else None,
+            given=given,
         )
 
     @property
@@ -95,7 +119,7 @@ class ScorePlan:
         compared: dict[ExtractorKey, None] = {}  # in order, each once
         for name, space in self.spaces.items():
             least_fake = max(least_fake, METRICS[name].least)
-            if METRICS[name].kind != "fakes-only":
+            if METRICS[name].uses_reals and name not in self.given:
                 least_real = max(least_real, METRICS[name].least)
                 compared[space] = None
         every = tuple(dict.fromkeys(self.spaces.values()))
@@ -124,6 +148,115 @@ def space_of(metric: str, own: ExtractorKey) -> ExtractorKey:
     if space is None:
         return own
     return with_variants_of(space, own) if isinstance(own, str) else space
+
+
+def given_moments(
+    statistics: ReferenceStatistics, spaces: Mapping[str, ExtractorKey], own: ExtractorKey
+) -> dict[str, FeatureMoments]:
+    """The moments of a file by the metric that they serve, of the metrics in `spaces`; their widths are checked if known.
+
+    What a file does not name is taken for the features of `fid`, or for the score's own where that is not computed.
+    """
+    primary, found = spaces.get("fid", own), dict[str, FeatureMoments]()
+    for name in filter(_takes_moments, spaces):
+        space = spaces[name]
+        fitting = [each for each in statistics.moments if each.is_of(space, primary)]
+        if fitting:
+            dim = dim_of(space) if isinstance(space, str) else space.dim
+            check_width(statistics, fitting[0], dim, name)
+            found[name] = fitting[0]
+    return found
+
+
+def check_width(
+    statistics: ReferenceStatistics, moments: FeatureMoments, dim: int | None, metric: str
+) -> None:
+    """Refuse moments of features of another width ("statistics-shape")."""
+    if dim not in {None, len(moments.mean)}:
+        text = (
+            f"{moments.key} in {statistics.source} has {len(moments.mean)} entries, but the features of {metric} have {dim}; "
+            "were the statistics made by another extractor"
+        )
+        raise FeatureError(f"{text} (--extractor)", code="statistics-shape", path=statistics.source)
+
+
+def _takes_moments(metric: str) -> bool:
+    found = METRICS[metric]
+    return isinstance(found, DistributionMetric) and found.uses_moments
+
+
+def _statistics_of(
+    real: OpenedInput | None, recipe: EvaluationProtocol, options: ScoreOptions
+) -> ReferenceStatistics | None:
+    """The reference statistics of a score: those that were asked for, or that the real side is or brings along."""
+    own = getattr(real, "statistics", None)
+    if options.reference_statistics is not None:
+        if own is not None:
+            text = f"{own.source} is a file of statistics itself; give the images of the reals as REAL, or leave one out"
+            raise UsageError(text, code="no-images-in-statistics", path=own.source)
+        found = read_statistics(options.reference_statistics)
+        return None if real is None else found  # of which features the reals are is not known yet
+    if own is not None or real is None or not recipe.reference_statistics:
+        return own
+    return statistics_beside(real)
+
+
+def statistics_beside(side: OpenedInput) -> ReferenceStatistics | None:
+    """The statistics in the .npz file of a side's images."""
+    from genpr.features.inputs import OpenedImages  # which imports torch
+
+    if not isinstance(side, OpenedImages) or not side.on_disk:
+        return None
+    return find_statistics(Path(side.source.name))
+
+
+def _possible(statistics: ReferenceStatistics, recipe: EvaluationProtocol, own: ExtractorKey) -> list[str]:
+    """The protocol's metrics that can be computed without images of reals; of the own features' distance, if none."""
+    spaces = {name: space_of(name, own) for name in recipe.metrics}
+    given = given_moments(statistics, spaces, own)
+    names = [name for name in spaces if name in given or not METRICS[name].uses_reals]
+    if names or "metrics" not in recipe.free:
+        return names or list(recipe.metrics)
+    return ["fid" if space_of("fid", own) == own else "fd"]
+
+
+def _check_given(
+    statistics: ReferenceStatistics,
+    spaces: Mapping[str, ExtractorKey],
+    given: Mapping[str, FeatureMoments],
+    *,
+    is_needed: bool,
+    has_reals: bool,
+) -> None:
+    """Refuse statistics of other features, those that serve no metric, and metrics that need images where none are."""
+    source = statistics.source
+    networks = {
+        parse_name(each.extractor).base: each.extractor for each in statistics.moments if each.extractor
+    }
+    for name in filter(_takes_moments, spaces):
+        space = spaces[name]
+        theirs = networks.get(parse_name(space).base) if isinstance(space, str) else None
+        if theirs is not None and name not in given:
+            text = f"{source} has the moments of {theirs}, but {name} is on {space}; choose --extractor {theirs}, or images"
+            raise FeatureError(text, code="other-extractor", path=source)
+    lacking = [name for name in spaces if METRICS[name].uses_reals and name not in given]
+    if lacking and not has_reals:
+        raise UsageError(
+            f"{some(lacking)} cannot be computed from {source}, which has {_held(statistics)} and no images; give images as "
+            "REAL and this file with --reference-statistics",
+            code="no-images-in-statistics",
+            path=source,
+        )
+    if is_needed and not given:
+        text = f"{source} has {_held(statistics)}, which none of {some(list(spaces), 5)} uses; add --metrics fid, or leave it out"
+        raise UsageError(text, code="statistics-unused", path=source)
+
+
+def _held(statistics: ReferenceStatistics) -> str:
+    names = {
+        each.extractor or f"{each.key} of {len(each.mean)} features": None for each in statistics.moments
+    }
+    return f"mean and covariance of {some(list(names))}"
 
 
 def check_weights(
@@ -166,7 +299,7 @@ def _may_hold_images(source: str) -> bool:
 def _may_be_images(path: Path) -> bool:
     suffix = path.suffix.lower()
     if suffix not in {".npy", ".npz"}:
-        return suffix != ".safetensors"
+        return suffix != ".safetensors" and not holds_statistics(path)
     try:
         header = peek_array(path) if path.is_file() else None
     except GenprError:
@@ -206,9 +339,24 @@ def _space_of_side(real: OpenedInput, recipe: EvaluationProtocol) -> ExtractorKe
 
     if not isinstance(real, FeatureSet):
         return recipe.extractor
+    if real.statistics is not None:
+        return _space_of_statistics(real.statistics, recipe)
     if real.extractor is None:
         return FROM_FILE
     info = real.extractor
     name = canonical_name(info.name) if info.comparable else info.name
     recipe.check_extractor(name, built_in=info.comparable)
     return name
+
+
+def _space_of_statistics(statistics: ReferenceStatistics, recipe: EvaluationProtocol) -> ExtractorKey:
+    """What the file names first; else the protocol's, unless they have another width."""
+    from genpr.features.source_features import FROM_FILE
+
+    main = statistics.moments[0]
+    if "extractor" not in recipe.free:
+        return recipe.extractor
+    if main.extractor is not None:
+        is_built_in = dim_of(main.extractor) is not None
+        return canonical_name(main.extractor) if is_built_in else main.extractor
+    return recipe.extractor if dim_of(recipe.extractor) == len(main.mean) else FROM_FILE

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from genpr import __version__
@@ -17,13 +16,19 @@ from genpr.evaluation.diagnostics import notices_of, notices_of_fakes
 from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, control_of
 from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedLabels
 from genpr.evaluation.per_image import PerImageScores
-from genpr.evaluation.plan import ScorePlan
-from genpr.evaluation.result import HubSummary, Identities, Result, SideSummary, package_versions
-from genpr.features.extractor import ExtractorInfo
-from genpr.features.feature_set import FeatureSet
+from genpr.evaluation.plan import ScorePlan, check_width, given_moments, statistics_beside
+from genpr.evaluation.result import (
+    HubSummary,
+    Identities,
+    Result,
+    SideSummary,
+    StatisticsSummary,
+    package_versions,
+)
+from genpr.features.extractor import ExtractorInfo, check_same_extractor
 from genpr.features.inputs import check_same_weights
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
-from genpr.images.arrays import read_statistics
+from genpr.features.statistics import FeatureMoments, ReferenceStatistics
 from genpr.images.policy import choices_in
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.metric import DistributionMetric
@@ -60,6 +65,10 @@ class FittedReference:
         self._embedder, self._held_out, self._labels = embedder, held_out, labels
         self._identities = Identities.of(self.reals)
         self._real_summary = SideSummary.of(self.reals, self._identities)
+        if self.reals.statistics is not None:
+            content = self.reals.statistics.content
+            self._real_summary = replace(self._real_summary, content=content, order=content)
+        self._statistics_summary = StatisticsSummary.of(plan.statistics, plan.given)
         self._held_out_summary = None
         if held_out is not None:
             kept = held_out[plan.own]
@@ -98,6 +107,7 @@ class FittedReference:
             "real": self._real_summary.order,
             "held_out": None if held_out is None else held_out.order,
             **({} if self._label_scorer is None else {"labels": self._label_scorer.recipe}),
+            **({} if plan.statistics is None else {"statistics": plan.statistics.content}),
         }
 
     def score(self, fake: SourceFeatures) -> Result:
@@ -120,7 +130,7 @@ class FittedReference:
         self._fitted = self._label_scorer = None  # they hold memory
         self._embedder = embedder
         plan = self.plan
-        given = self._given_moments(self.real) if plan.protocol.reference_statistics else {}
+        given = {} if plan.statistics is None else _gaussians(plan.given, plan.statistics)
         self._fitted = FittedMetrics(plan, self.real, embedder, given=given, held_out=self._held_out)
         started = time.perf_counter()
         self._control = control_of(plan, self.real, embedder) if plan.control else None
@@ -139,8 +149,9 @@ class FittedReference:
         fakes = fake if most is None else fake.cut(most)
         for space in self.plan.needs["real"].spaces:
             check_same_weights(self.real[space], fakes[space])
-        given = self._given_moments(fakes) if self.plan.protocol.reference_statistics else {}
-        scores = self._fitted.score(fakes, given)
+        if self.plan.statistics is not None:
+            self._check_fakes(fakes, self.plan.statistics, self.plan.given)
+        scores = self._fitted.score(fakes, self._moments_of_fakes(fakes))
         result = self._result(fakes, scores)
         if self._label_scorer is None:
             return result, scores, None
@@ -185,9 +196,7 @@ class FittedReference:
         metrics, extractors, undefined = self._values(fake, scores.values)
         reals, fakes = self.reals, fake[self._main]
         fake_ids = Identities.of(fakes)
-        deviations = plan.protocol.deviations(len(reals), len(fakes))
-        if "metrics" not in plan.protocol.free:
-            deviations += self._unmet(metrics)
+        deviations = self._deviations(metrics, len(fakes))
         hubs = None
         if neighbors is not None and neighbors.diagnostics is not None:
             facts = asdict(neighbors.diagnostics.hubness)
@@ -229,36 +238,39 @@ class FittedReference:
             control=self._control,
             held_out=self._held_out_summary,
             undefined=undefined,
+            reference_statistics=self._statistics_summary,
         )
 
-    def _given_moments(self, side: SourceFeatures) -> Moments:
-        """Mean and covariance by metric, where the protocol takes them from a source's file."""
-        opened = side.opened
-        if isinstance(opened, FeatureSet) or not opened.on_disk:
-            return {}
-        path = Path(opened.source.name)
-        found = read_statistics(path) if path.suffix.lower() == ".npz" else None
+    def _check_fakes(
+        self, fakes: SourceFeatures, statistics: ReferenceStatistics, given: Mapping[str, FeatureMoments]
+    ) -> None:
+        """Refuse moments of other features than those of the fakes, as far as either side says what they are."""
+        for name, moments in given.items():
+            features = fakes[self.plan.spaces[name]]
+            check_width(statistics, moments, features.features.shape[1], name)
+            if (
+                moments.info is not None
+                and features.extractor is not None
+                and features.extractor.resize != "unknown"
+            ):
+                check_same_extractor(statistics.source, moments.info, features.source, features.extractor)
+
+    def _moments_of_fakes(self, fakes: SourceFeatures) -> Moments:
+        """Mean and covariance by metric that the file of the fakes brings along, where the protocol takes them."""
+        found = statistics_beside(fakes.opened) if self.plan.protocol.reference_statistics else None
         if found is None:
             return {}
-        moments: dict[str, Gaussian] = {}
-        for name, space in self.plan.spaces.items():
-            metric = METRICS[name]
-            if not isinstance(metric, DistributionMetric) or metric.file_moments is None:
-                continue
-            mean, covariance = (found.get(key) for key in metric.file_moments)
-            if mean is None or covariance is None:
-                continue
-            dim = side[space].features.shape[1]
-            if len(mean) != dim:
-                text = f"the mean in {path} has {len(mean)} entries, but the features of {name} have {dim}"
-                raise FeatureError(text, code="statistics-shape", path=str(path))
-            moments[name] = Gaussian.from_moments(mean, covariance)
-        return moments
+        given = given_moments(found, self.plan.spaces, self.plan.own)
+        self._check_fakes(fakes, found, given)
+        return _gaussians(given, found)
 
-    def _unmet(self, metrics: Mapping[str, MetricValue]) -> tuple[str, ...]:
-        """Where a pinned protocol could not be met except for the numbers of images, in words."""
+    def _deviations(self, metrics: Mapping[str, MetricValue], n_fake: int) -> tuple[str, ...]:
+        """Where the protocol could not be met, in words."""
         protocol = self.plan.protocol
-        unmet = []
+        n_real = len(self.reals) if self.reals.statistics is None else protocol.n_real  # of neighbors only
+        unmet = list(protocol.deviations(n_real or 0, n_fake))
+        if "metrics" in protocol.free:
+            return tuple(unmet)
         if "extractor" not in protocol.free and any(metric.extractor is None for metric in metrics.values()):
             unmet.append(f"features of unknown origin where {protocol.name} needs {protocol.extractor}")
         for name, value in metrics.items():
@@ -267,6 +279,13 @@ class FittedReference:
             if samples_subsets and value.variant is not None:
                 unmet.append(f"{name} on {value.variant} where {protocol.name} needs 1,000")
         return tuple(unmet)
+
+
+def _gaussians(given: Mapping[str, FeatureMoments], statistics: ReferenceStatistics) -> Moments:
+    return {
+        name: Gaussian.from_moments(each.mean, each.covariance, n=statistics.count)
+        for name, each in given.items()
+    }
 
 
 def _from_rank0(find: Callable[[], tuple[Notice, ...]]) -> tuple[Notice, ...]:

@@ -27,6 +27,7 @@ from genpr.storage import from_dict
 
 if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
+    from genpr.features.statistics import FeatureMoments, ReferenceStatistics
 
 SCHEMA = 5
 _MAY_BE_NEGATIVE, _POSITIVE = {"seed"}, {"k", "n_counted", "pool"}
@@ -124,6 +125,36 @@ class SideSummary:
             seconds=features.seconds,
             content=identities.content,
             order=order,
+        )
+
+
+@dataclass(frozen=True)
+class StatisticsSummary:
+    """The file of reference statistics that some metrics compare with."""
+
+    source: str  # the file, as the user wrote it
+    metrics: Mapping[str, str]  # what the file calls the mean, such as "mu", by the metrics that use it
+    extractors: Mapping[str, str | None]  # of which features, by the same metrics; None where nothing says it
+    count: int | None  # images that they are of; None where the file does not say
+    sha256: str | None  # of the file; None for what is no file, or a large one
+    content: str  # sha256 of mean and covariance, however they are written
+    known: str | None  # which published file it is
+
+    @classmethod
+    def of(
+        cls, statistics: ReferenceStatistics | None, given: Mapping[str, FeatureMoments]
+    ) -> StatisticsSummary | None:
+        """Of a plan's statistics."""
+        if statistics is None:
+            return None
+        return cls(
+            source=statistics.source,
+            metrics={name: each.key for name, each in given.items()},
+            extractors={name: each.extractor for name, each in given.items()},
+            count=statistics.count,
+            sha256=statistics.sha256,
+            content=statistics.content,
+            known=None if statistics.known is None else statistics.known.name,
         )
 
 
@@ -316,6 +347,7 @@ class Result:
         labels: Requested against recognized labels; None if they were not compared.
         alignment: Images against their prompts, likewise.
         entities: Expected against found entities, likewise.
+        reference_statistics: The file whose mean and covariance stand for the reals in some metrics; None if none does.
     """
 
     metrics: Mapping[str, MetricValue]
@@ -341,6 +373,7 @@ class Result:
     labels: LabelSummary | None = None
     alignment: AlignmentSummary | None = None
     entities: EntitySummary | None = None
+    reference_statistics: StatisticsSummary | None = None
 
     def __getitem__(self, metric: str) -> float:
         """The value of one metric: `result["precision"]`, which is `result["manifold.precision"]`, too."""
@@ -481,7 +514,7 @@ def result_of(record: Mapping[str, Any]) -> Result:
     for name, count in _counts(result):
         if count < 0 or (count == 0 and name in _POSITIVE):
             raise ValueError(f"{name} is {count}")
-    if min(result.real.n, result.fake.n) < 1:
+    if result.fake.n < 1 or (result.real.n < 1 and result.reference_statistics is None):
         raise ValueError("a side has no rows")
     return result
 

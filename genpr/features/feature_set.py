@@ -16,6 +16,7 @@ from torch import Tensor
 
 from genpr.errors import FeatureError, ImageError, UsageError, printable, some
 from genpr.features.extractor import ExtractorInfo, check_same_extractor
+from genpr.features.statistics import ReferenceStatistics
 from genpr.images.archive import DAMAGE
 from genpr.images.arrays import read_array, read_npy
 from genpr.images.policy import FLAGS, BadImagePolicy, in_order
@@ -96,6 +97,13 @@ class FeatureSet:
     origin: str = ""  # what was embedded, where `source` is the file that the features were read from
     sizes: Mapping[tuple[int, int], int] = field(default_factory=dict)  # files of each (width, height)
     shard: ShardPlace | None = None  # which share of a whole this is; None for the whole
+    statistics: ReferenceStatistics | None = None  # what stands for reals of which no rows are known
+
+    @classmethod
+    def without_rows(cls, statistics: ReferenceStatistics) -> FeatureSet:
+        """Reals of which only mean and covariance are known."""
+        rows, decoder = torch.empty(0, 1), statistics.decoder
+        return cls(rows, statistics.source, decoder=decoder, statistics=statistics)
 
     def __len__(self) -> int:
         return len(self.features)

@@ -17,6 +17,7 @@ from torch import Tensor
 from genpr.errors import DataError, FeatureError, ImageError, UsageError
 from genpr.features.extractor import check_same_extractor
 from genpr.features.feature_set import FeatureSet, load_features, load_joined
+from genpr.features.statistics import ReferenceStatistics, holds_statistics, read_statistics
 from genpr.images.arrays import peek_array
 from genpr.images.datasets import BatchSource
 from genpr.images.decode import content_sha256, decode
@@ -44,12 +45,17 @@ _PLACE = re.compile(r"\[[0-9]+\]")
 def open_input(source: object, role: str) -> OpenedInput:
     """Find `source` and say whether it is images or features, reading as little as possible.
 
-    A 2-D array of floats is features, a 4-D array of uint8 is images; `.safetensors` is features.
+    A 2-D array of floats is features, a 4-D array of uint8 is images; `.safetensors` is features. Where the `role` is "real",
+    a file of mean and covariance without images gives a set without rows.
     """
     if isinstance(source, OpenedImages | FeatureSet):
         return source
+    if role == "real" and isinstance(source, ReferenceStatistics):
+        return FeatureSet.without_rows(source)
     if isinstance(source, str | os.PathLike):
         text = os.fsdecode(source)
+        if role == "real" and holds_statistics(Path(text)):
+            return FeatureSet.without_rows(read_statistics(text))
         is_folder = os.path.isdir(text)  # noqa: PTH112 - a Path raises for names that are too long
         features = None if is_folder else _open_features(text)
         if features is None:
@@ -96,7 +102,9 @@ def holds_features(path: Path) -> bool:
 def check_same_kind(real: OpenedInput, fake: OpenedInput) -> None:
     """Refuse features against images, and features of different extractors."""
     for features, images in ((real, fake), (fake, real)):
-        if isinstance(features, FeatureSet) and isinstance(images, OpenedImages):
+        if not isinstance(features, FeatureSet) or features.statistics is not None:
+            continue
+        if isinstance(images, OpenedImages):
             text = f"{features.source} holds features but {images.source.name} holds images; embed these with `genpr features`"
             raise FeatureError(text, code="features-against-images")
     if isinstance(real, FeatureSet) and isinstance(fake, FeatureSet) and real.extractor and fake.extractor:

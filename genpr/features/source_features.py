@@ -195,7 +195,9 @@ class SourceFeatures:
     ) -> None:
         self.opened = opened
         self.role = role
-        if isinstance(opened, FeatureSet) and (asked := embedder.options.prepare) is not None:
+        is_unknown = isinstance(opened, FeatureSet) and opened.statistics is not None and not opened.decoder
+        asked = embedder.options.prepare
+        if isinstance(opened, FeatureSet) and asked is not None and not is_unknown:
             _check_prepared(opened, asked)
         self._declared = declared
         self._embedder = embedder
@@ -211,6 +213,11 @@ class SourceFeatures:
             for key in missing:
                 self._known[key] = self._checked(self.opened, key)
         else:
+            if FROM_FILE in missing:
+                text = (
+                    "the reference statistics do not say which extractor made them; name it with --extractor"
+                )
+                raise FeatureError(text, code="unlabeled-features", path=self.opened.source.name)
             if self._total is not None:
                 self._check_number(self.opened.source.name, self._total, minimum)
             if (weights := self._embedder.options.weights) is not None:
@@ -218,7 +225,8 @@ class SourceFeatures:
             if groups := group_by_network(missing):
                 self._known |= self._embedded(groups)
         for key in missing:
-            self._check_number(self._known[key].source, len(self._known[key]), minimum)
+            if self._known[key].statistics is None:
+                self._check_number(self._known[key].source, len(self._known[key]), minimum)
 
     def _embedded(self, groups: Sequence[Sequence[ExtractorKey]]) -> dict[ExtractorKey, FeatureSet]:
         """The features by every key: by all networks at once, or where memory is too small for that by one after another."""
@@ -284,6 +292,8 @@ class SourceFeatures:
 
     def _checked(self, features: FeatureSet, key: ExtractorKey) -> FeatureSet:
         """Features from a file, if they are by `key`; what a file does not say, the user has to declare."""
+        if features.statistics is not None:
+            return features
         check_features(features.features, features.source)
         info = features.extractor
         if info is None:

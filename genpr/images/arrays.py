@@ -1,4 +1,4 @@
-"""Images in one array: numpy arrays and torch tensors in memory, .npy and .npz files; and statistics in .npz files.
+"""Images in one array: numpy arrays and torch tensors in memory, .npy and .npz files.
 
 Nothing is ever unpickled. The header of a file is read before its data, and believed only as far as the file goes: an .npz
 of 261 kB can declare 256 MB, and black images do so in earnest. So images are read in batches.
@@ -24,7 +24,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from genpr.errors import DataError, UsageError, some
-from genpr.images.archive import DAMAGE, damage_reported, open_member
+from genpr.images.archive import damage_reported, open_member
 from genpr.images.item import IndexedSource, Item
 from genpr.images.policy import MAX_PIXELS
 from genpr.storage import open_regular
@@ -43,8 +43,6 @@ _HEADER_BYTES_MAX = 10_000  # numpy's own limit, which it checks after reading
 _IMAGE_BYTES_MAX = 3 * MAX_PIXELS  # a batch holds at least one image, so none may be a bomb
 _MEMBER = "arr_0.npy"
 _OBJECTS = "holds Python objects, which only pickle can load and which could then run code"
-_STATISTICS_BYTES_MAX = 8 * 4096**2 + 2**14  # a sigma of 128 MiB, four times OpenAI's
-_ASYMMETRY_MAX = 1e-6  # of the largest entry; a covariance in float32 is symmetric to rounding
 
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:
@@ -224,9 +222,7 @@ def _opened(path: Path, *, is_any: bool = False) -> Iterator[tuple[IO[bytes], in
                 keys = [member.removesuffix(".npy") for member in members]
                 cause = "np.savez(path, images) without a keyword writes it"
                 if {"mu", "sigma"} <= set(keys):
-                    cause = (
-                        "these look like FID statistics, from which no precision or recall can be computed"
-                    )
+                    cause = "these look like FID statistics, which stand for reals only: as REAL, or --reference-statistics"
                 text = f"{path} needs the key 'arr_0' and has {some(keys, 5) or 'none'}; {cause}"
                 raise DataError(text, code="npz-key", path=str(path))
             with open_member(archive, name, is_streamed=True) as member:
@@ -329,59 +325,3 @@ def _check_header(file: IO[bytes], file_bytes: int, check: Callable[[Header], No
         raise ValueError(f"it {_OBJECTS}")
     if header.total_bytes > file_bytes:
         raise ValueError(f"shape {header.shape} declares {header.total_bytes:,} bytes, not {file_bytes:,}")
-
-
-# --- statistics -----------------------------------------------------------------------------------------------------
-
-
-def read_statistics(path: Path | str) -> dict[str, NDArray[np.float64]] | None:
-    """The statistics of features in an .npz file as OpenAI publishes them (github.com/openai/guided-diffusion, evaluations).
-
-    By key: mean `mu` (d,) and covariance `sigma` (d, d) of pooled features, and `mu_s`, `sigma_s` of spatial ones where the
-    file has them. `None` if the file is whole and holds no `mu` with a `sigma`; a `DataError` ("statistics-damaged") if not.
-    """
-    path = Path(path)
-    with (
-        damage_reported(path, "file of statistics", code="statistics-damaged"),
-        zipfile.ZipFile(path) as archive,
-    ):
-        keys = {name.removesuffix(".npy") for name in archive.namelist()}
-        if not {"mu", "sigma"} <= keys:
-            return None
-        found = _read_moments(archive, "mu", "sigma")
-        return found | _read_moments(archive, "mu_s", "sigma_s") if {"mu_s", "sigma_s"} & keys else found
-
-
-def _read_moments(archive: zipfile.ZipFile, mean: str, covariance: str) -> dict[str, NDArray[np.float64]]:
-    """A mean and its covariance, checked."""
-    mu, sigma = (_read_floats(archive, key) for key in (mean, covariance))
-    if mu.ndim != 1 or not len(mu) or sigma.shape != mu.shape * 2:
-        raise ValueError(f"{mean!r} must be (d,) and {covariance!r} (d, d), got {mu.shape} and {sigma.shape}")
-    if not (np.isfinite(mu).all() and np.isfinite(sigma).all()):
-        raise ValueError(f"{mean!r} or {covariance!r} holds NaN or infinity")
-    allowed = _ASYMMETRY_MAX * float(np.abs(sigma).max())
-    with np.errstate(over="ignore"):
-        asymmetry = np.abs(sigma - sigma.T).max()
-    if asymmetry > allowed or sigma.diagonal().min() < -allowed:
-        raise ValueError(f"{covariance!r} is no covariance: not symmetric, or with a negative variance")
-    return {mean: mu, covariance: sigma}
-
-
-def _read_floats(archive: zipfile.ZipFile, key: str) -> NDArray[np.float64]:
-    """The array of a key, if its header promises floats within the limit."""
-    member = f"{key}.npy"
-    if member not in archive.namelist():
-        raise ValueError(f"it has no {key!r}")
-    if archive.getinfo(member).file_size > _STATISTICS_BYTES_MAX:
-        raise ValueError(f"{key!r} is larger than any statistics need; a decompression bomb?")
-
-    def check(header: Header) -> None:
-        if header.dtype.kind != "f" or header.dtype.itemsize > 8:
-            raise ValueError(f"needs floats in {key!r}, got {header.dtype}")
-        if header.total_bytes != archive.getinfo(member).file_size:
-            raise ValueError(f"{key!r} is cut short")
-
-    try:
-        return np.ascontiguousarray(read_array(archive, member, check=check), dtype=np.float64)
-    except DAMAGE as error:
-        raise ValueError(f"at its key {key!r}: {error}") from error

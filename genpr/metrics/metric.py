@@ -168,9 +168,8 @@ class DistributionMetric(Metric):
     """A metric of two distributions, or of the fakes alone, without neighbors."""
 
     compute: Callable[..., MetricValue]  # from what `fit` returned, fake features or moments, and options
-    uses_moments: bool = False  # whether it depends on mean and covariance alone
+    uses_moments: bool = False  # whether mean and covariance are all that it needs of the reals
     samples_subsets: bool = False  # whether it is a mean over random subsets whose size the references fix
-    file_moments: tuple[str, str] | None = None  # arrays of reference files that hold its mean and covariance
 
     def fit(self, real: Tensor | Gaussian, options: DistributionOptions) -> Tensor | Gaussian:
         """What it needs to know of real features (n, d), so that each set of fakes costs only its own share."""

@@ -56,6 +56,7 @@ def _plain(module: str, function: str, *, of_fakes: bool = False) -> Callable[..
 
 
 _frechet = _plain("frechet", "frechet_distance")
+_frechet_infinity = _plain("frechet", "frechet_infinity")
 
 
 def _kernel(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
@@ -113,7 +114,7 @@ def _distance(
         better="lower",
         lower=None,
         upper=None,
-        uses_moments=compute is _frechet,
+        uses_moments=compute in (_frechet, _frechet_infinity),
         samples_subsets=compute is _kernel,
         **fields,  # type: ignore[arg-type]
     )
@@ -150,21 +151,13 @@ VENDI = DistributionMetric(
 
 DISTRIBUTION_METRICS: list[Metric] = [
     C_T,
-    _distance(
-        "fid",
-        "Fréchet distance of Inception features",
-        _HEUSEL,
-        _frechet,
-        space="inception",
-        file_moments=("mu", "sigma"),
-    ),
+    _distance("fid", "Fréchet distance of Inception features", _HEUSEL, _frechet, space="inception"),
     _distance(
         "sfid",
         "Fréchet distance of Inception feature maps",
         "Nash et al. 2021, arXiv:2103.03841",
         _frechet,
         space="inception-spatial",
-        file_moments=("mu_s", "sigma_s"),
     ),
     _distance("kid", "kernel distance of Inception features", _BINKOWSKI, _kernel, space="inception"),
     _distance("fd_dinov2", "Fréchet distance of DINOv2 features", _STEIN, _frechet, space="dinov2-vitl14"),
@@ -180,7 +173,7 @@ DISTRIBUTION_METRICS: list[Metric] = [
         "fd_infinity",
         "the same, extrapolated to endless fakes",
         _CHONG,
-        _plain("frechet", "frechet_infinity"),
+        _frechet_infinity,
         least=3,
     ),
     _distance("kd", "kernel distance of the chosen features", _BINKOWSKI, _kernel),

@@ -243,6 +243,8 @@ def provenance_of(result: Result) -> list[tuple[str, dict[str, str]]]:
         if each is not None:
             left_out = [f"{shown(path)} ({code})" for path, code in each.skipped]
             groups.append((capital(role), asdict(each) | {"left_out": left_out or None}))
+    if result.reference_statistics is not None:
+        groups.append(("Reference statistics", asdict(result.reference_statistics)))
     if result.hubness is not None:
         groups.append(("Hubness of the reals", asdict(result.hubness)))
     if result.alignment is not None:

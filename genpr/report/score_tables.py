@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from genpr.errors import printable
 from genpr.evaluation.compare import Comparison
-from genpr.evaluation.result import Result
+from genpr.evaluation.result import Result, StatisticsSummary
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
@@ -147,7 +147,10 @@ def _footer(result: Result) -> str:
     for role, summary in zip(result.roles, (result.real, result.fake), strict=True):
         skipped = f", {len(summary.skipped):,} left out" if summary.skipped else ""
         # A path stays in one piece.
-        lines.append(f"{role:<{width}}  {summary.n:,} {summary.what} of {printable(summary.source)}{skipped}")
+        counted = f"{summary.n:,} {summary.what}" if summary.n else "mean and covariance"
+        lines.append(f"{role:<{width}}  {counted} of {printable(summary.source)}{skipped}")
+    if result.reference_statistics is not None:
+        lines.append(wrapped(statistics_text(result.reference_statistics)))
     features, info = features_of(result), result.extractor
     if info is not None:
         features = f"{info.name} ({info.dim}-d, resize {info.resize})"
@@ -155,6 +158,17 @@ def _footer(result: Result) -> str:
     parts = [*([features] if features else []), f"protocol {result.protocol}", *balls, result.device]
     lines += [wrapped(", ".join(parts)), f"fingerprint {result.fingerprint}"]
     return "\n".join([*lines, *["not comparable with published numbers"] * (not result.comparable)])
+
+
+def statistics_text(summary: StatisticsSummary) -> str:
+    """Which metrics compare with reference statistics, and which these are."""
+    known = [summary.known] if summary.known else []
+    count = [f"of {summary.count:,} images"] if summary.count else []
+    of = f" ({'; '.join([*known, *count])})" if known or count else ""
+    keys = ", ".join(dict.fromkeys(summary.metrics.values()))
+    return (
+        f"{', '.join(summary.metrics)} from mean and covariance ({keys}) of {printable(summary.source)}{of}"
+    )
 
 
 def comparison_table(results: Mapping[str, Result], captions: Mapping[str, str]) -> str:

@@ -15,7 +15,8 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
         raise KeyboardInterrupt
 
     monkeypatch.setattr("genpr.evaluation.evaluator.score_with", record)
-    folder = str(tmp_path)
+    folder, statistics = str(tmp_path), str(tmp_path / "s.npz")
+    np.savez(statistics, mu=np.zeros(2), sigma=np.eye(2))
     expected = {
         "protocols": ("prdc", "genpr"),
         "metrics": ["recall", "density"],
@@ -40,12 +41,13 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
         "intervals": False,
         "control": False,
         "held_out": None,
+        "reference_statistics": statistics,
         "labels": LabelOptions(fake_labels="folders"),
     }
     arguments = (
         "--protocol prdc --protocol genpr --metrics recall,density --k 4 --ties strict --extractor gabor "
         "--max-images 9 --seed 5 --device cpu --batch-size 3 --offline --no-cache --on-bad skip --max-bad 5% "
-        f"--no-intervals --no-control --labels --fake-labels folders --max-pixels 1000 --alpha white --exif apply --prepare resize:9 --max-memory 8GiB --weights {folder} --cache-dir {folder}"
+        f"--no-intervals --no-control --labels --fake-labels folders --reference-statistics {statistics} --max-pixels 1000 --alpha white --exif apply --prepare resize:9 --max-memory 8GiB --weights {folder} --cache-dir {folder}"
     )
     assert genpr("score", *folders, *arguments.split())[0] == 130
     assert seen.pop("sides") == tuple(map(str, folders))

@@ -22,7 +22,7 @@ from genpr.errors import DataError
 from genpr.evaluation.compare import load_results
 from genpr.evaluation.labels import open_labels
 from genpr.features.feature_set import load_features
-from genpr.images.arrays import read_statistics
+from genpr.features.statistics import read_statistics
 from genpr.images.source import open_source
 
 MOST_BYTES = 100 * 2**20

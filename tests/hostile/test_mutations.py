@@ -36,6 +36,7 @@ from genpr.evaluation.labels import open_labels
 from genpr.features.cache import FeatureCache
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import open_input
+from genpr.features.statistics import read_statistics
 from genpr.features.weights import WeightsFile, load_weights
 from genpr.images.arrays import peek_array
 from genpr.images.decode import decode
@@ -171,6 +172,8 @@ def kinds() -> dict[str, tuple[str, Sequence[bytes], Read]]:
         "prompts.jsonl": ("x.jsonl", [json_lines(*prompts)], open_prompts),
         "answers": ("x.jsonl", [json_lines(*answers)], read_answers),
         "results": ("x.json", valid.results(), read_results),
+        "statistics": ("x.npz", [valid.statistics(4)[0]], read_statistics),
+        "pickle": ("x.pkl", [valid.statistics(protocol)[1] for protocol in (2, 4, 5)], read_statistics),
         "log": ("genpr.jsonl", [valid.log()], read_log),
     }
 

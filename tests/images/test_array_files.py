@@ -8,11 +8,11 @@ import zipfile
 import numpy as np
 import pytest
 import torch
-from image_files import raised, refused_source, stack
+from image_files import refused_source, stack
 
 from genpr.errors import DataError
 from genpr.images import arrays
-from genpr.images.arrays import peek_array, read_statistics
+from genpr.images.arrays import peek_array
 from genpr.images.source import open_source
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (23, 5, 6, 3), dtype=np.uint8)
@@ -225,45 +225,3 @@ def test_peek_tells_features_from_images(tmp_path):
     expected = {"f": ((7, 4), np.dtype(np.float32)), "i": ((23, 5, 6, 3), np.dtype(np.uint8))}
     for name in ("f.npy", "f.npz", "i.npy", "i.npz"):
         assert peek_array(tmp_path / name) == expected[name[0]]
-
-
-# Statistics -------------------------------------------------------------------------------------------------
-
-SIGMA = np.cov(np.random.default_rng(1).normal(size=(50, 8)), rowvar=False)
-STATISTICS = {"mu": np.arange(8.0), "sigma": SIGMA, "mu_s": np.arange(2.0), "sigma_s": np.eye(2)}
-
-
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_statistics_are_read_as_they_were_written(tmp_path, save):
-    save(tmp_path / "x.npz", arr_0=IMAGES, **STATISTICS)
-    found = read_statistics(tmp_path / "x.npz")
-    assert found.keys() == STATISTICS.keys()
-    for key, expected in STATISTICS.items():
-        np.testing.assert_array_equal(found[key], expected)
-    np.testing.assert_array_equal(stack(open_source(tmp_path / "x.npz")), IMAGES)
-    np.savez(tmp_path / "images.npz", IMAGES)
-    assert read_statistics(tmp_path / "images.npz") is None
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"mu": np.zeros(7)},
-        {"mu": np.zeros(0), "sigma": np.zeros((0, 0))},
-        {"sigma_s": np.eye(3)},
-        {"mu": np.array([0.0] * 7 + [np.nan])},
-        {"sigma": np.eye(8) + np.eye(8, k=2) / 8},
-        {"sigma": np.diag([1.0, 1, -2, 1, 1, 1, 1, 1])},
-        {"mu": np.zeros(8, int)},
-        {"sigma": np.full((8, 8), None)},
-        {"sigma": np.zeros((6000, 6000), np.float32)},
-    ],
-    ids=["shape", "empty", "spatial", "nan", "asymmetric", "negative", "integers", "objects", "bomb"],
-)
-def test_wrong_statistics_are_refused(tmp_path, changes):
-    np.savez_compressed(tmp_path / "x.npz", **(STATISTICS | changes))
-    error = raised(DataError, read_statistics, tmp_path / "x.npz")
-    assert error.code == "statistics-damaged"
-    path = tmp_path / "cut.npz"
-    path.write_bytes((tmp_path / "x.npz").read_bytes()[:-30])
-    assert raised(DataError, read_statistics, path).code == "statistics-damaged"

@@ -1,0 +1,222 @@
+"""Dicts of numbers, texts and NumPy arrays in a pickle, read by an interpreter that imports and calls nothing.
+
+A pickle is a program. `pickletools` of the standard library takes it apart into opcodes without executing any; those that
+NumPy's arrays need are interpreted here, and everything else is refused. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickletools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+MOST_BYTES = 2**28
+"""Of the file, and of all arrays in it together: ten times what EDM2 publishes."""
+_MOST_OPCODES, _MOST_MARKS, _MOST_AXES = 100_000, 16, 8
+_DTYPES = {"f4", "f8", "i4", "i8", "u1"}
+_NAMES = {
+    *("numpy ndarray", "numpy dtype", "_codecs encode"),
+    *(f"numpy.{core}.multiarray {name}" for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
+    *(f"numpy.{core}.numeric _frombuffer" for core in ("core", "_core")),
+}
+
+
+@dataclass(frozen=True)
+class _Name:
+    """The last part of one of `_NAMES`, which stands for nothing but itself."""
+
+    what: str
+
+
+@dataclass(eq=False)
+class _Dtype:
+    """The type of an array's numbers; its byte order comes later."""
+
+    kind: str
+    order: str = "<"
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        return np.dtype(self.order + self.kind)
+
+
+@dataclass(eq=False)
+class _Array:
+    """An array, empty until its content comes."""
+
+    values: Any = None
+
+
+class _Mark:
+    """Where a group of values begins on the stack."""
+
+
+def read_plain_pickle(data: bytes) -> object:
+    """The dict, number, text or array in a pickle of protocol 2 to 5, or a `ValueError`; arrays are views of the data.
+
+    The keys of dicts are texts. Nothing is imported, called or executed, whatever the pickle says.
+    """
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"it has {len(data):,} bytes, of at most {MOST_BYTES:,}")
+    reader = _Reader()
+    try:
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(io.BytesIO(data))):
+            if count > _MOST_OPCODES:
+                raise ValueError(f"it has more than {_MOST_OPCODES:,} opcodes")
+            if opcode.name == "STOP":
+                break
+            reader.step(opcode.name, argument)
+        value = reader.pop()
+    except (IndexError, KeyError) as error:  # an empty stack, or a number that was never kept
+        raise ValueError(f"its opcodes do not fit together ({type(error).__name__})") from error
+    return value.values if isinstance(value, _Array) else value
+
+
+class _Reader:
+    """The stack and the memo of an unpickler."""
+
+    def __init__(self) -> None:
+        self._stack: list[Any] = []
+        self._memo: dict[int, Any] = {}
+        self._marks = 0
+        self._left = MOST_BYTES  # for arrays
+
+    def pop(self) -> Any:  # noqa: ANN401 - whatever a pickle holds
+        """The topmost value."""
+        value = self._stack.pop()
+        if isinstance(value, _Mark):
+            raise IndexError
+        return value
+
+    def step(self, name: str, argument: Any) -> None:  # noqa: ANN401 - of the opcode
+        """Interpret one opcode."""
+        if name in _VALUES:
+            self._stack.append(argument)
+        elif name in _CONSTANTS:
+            self._stack.append(_CONSTANTS[name])
+        elif name in _STEPS:
+            _STEPS[name](self, _COUNTS.get(name, argument))
+        elif name not in {"PROTO", "FRAME"}:
+            _refuse(f"opcode {name}")
+
+    def _mark(self, _argument: object) -> None:
+        self._marks += 1
+        if self._marks > _MOST_MARKS:
+            raise ValueError("it is nested too deeply")
+        self._stack.append(_Mark())
+
+    def _pop_to_mark(self) -> list[Any]:
+        values: list[Any] = []
+        while not isinstance(value := self._stack.pop(), _Mark):
+            values.append(value)
+        self._marks -= 1
+        return values[::-1]
+
+    def _keep(self, argument: int | None) -> None:
+        value = self.pop()
+        self._stack.append(value)
+        self._memo[len(self._memo) if argument is None else argument] = value
+
+    def _recall(self, argument: int) -> None:
+        self._stack.append(self._memo[argument])
+
+    def _new_dict(self, _argument: object) -> None:
+        self._stack.append({})
+
+    def _tuple(self, count: int | None) -> None:
+        values = self._pop_to_mark() if count is None else [self.pop() for _ in range(count)][::-1]
+        self._stack.append(tuple(values))
+
+    def _set_items(self, count: int | None) -> None:
+        values = self._pop_to_mark() if count is None else [self.pop(), self.pop()][::-1]
+        held = self._stack[-1]
+        if type(held) is not dict or len(values) % 2:
+            _refuse("items of what is no dict")
+        for key, value in zip(values[::2], values[1::2], strict=True):
+            if type(key) is not str:  # to hash nested tuples may take forever
+                _refuse(f"a key that is no text, but {type(key).__name__}")
+            held[key] = value.values if isinstance(value, _Array) else value
+
+    def _global(self, argument: str | None) -> None:
+        if argument is None:
+            name, module = self.pop(), self.pop()
+            argument = f"{module} {name}" if type(name) is type(module) is str else "what is no text"
+        if argument not in _NAMES:
+            _refuse(argument)
+        self._stack.append(_Name(argument.rpartition(" ")[2]))
+
+    def _reduce(self, _argument: object) -> None:
+        given, function = self.pop(), self.pop()
+        if not isinstance(function, _Name) or type(given) is not tuple:
+            _refuse("a call")
+        match (function.what, *given):
+            case ("_reconstruct", _Name("ndarray"), (0,), bytes()):
+                self._stack.append(_Array())
+            case ("dtype", str(kind), int(), int()) if kind in _DTYPES:
+                self._stack.append(_Dtype(kind))
+            case ("encode", str(text), "latin1"):
+                self._take(len(text))
+                self._stack.append(text.encode("latin1"))
+            case (
+                "_frombuffer",
+                bytes() | bytearray() as data,
+                _Dtype() as dtype,
+                tuple(shape),
+                "C" | "F" as order,
+            ):
+                self._stack.append(_Array(self._array(data, dtype, shape, order)))
+            case ("scalar", _Dtype() as dtype, bytes(data)):
+                self._stack.append(self._array(data, dtype, (), "C").item())
+            case (what, *_):
+                _refuse(f"{what} with such arguments")
+
+    def _build(self, _argument: object) -> None:
+        state, held = self.pop(), self._stack[-1]
+        match (held, state):
+            case (_Dtype(), (int(), "<" | ">" | "|" as order, None, None, None, int(), int(), int())):
+                held.order = order
+            case (_Array(), (int(), tuple(shape), _Dtype() as dtype, int(fortran), bytes(data))):
+                held.values = self._array(data, dtype, shape, "F" if fortran else "C")
+            case _:
+                _refuse(f"a state of {type(held).__name__.strip('_')}")
+
+    def _array(self, data: bytes | bytearray, dtype: _Dtype, shape: tuple[Any, ...], order: str) -> Any:  # noqa: ANN401
+        if len(shape) > _MOST_AXES or any(type(side) is not int or side < 0 for side in shape):
+            raise ValueError("an array has an impossible shape")
+        needed = math.prod(shape) * dtype.numpy.itemsize
+        if needed != len(data):
+            raise ValueError(f"an array of shape {shape} needs {needed:,} bytes and has {len(data):,}")
+        self._take(needed)
+        return np.frombuffer(data, dtype.numpy).reshape(shape, order="F" if order == "F" else "C")
+
+    def _take(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise ValueError(f"its arrays have more than {MOST_BYTES:,} bytes")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise ValueError(f"it is no pickle of plain arrays: it holds {what[:100]}; nothing of it was executed")
+
+
+_VALUES = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"}
+_VALUES |= {"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"}
+_VALUES |= {"SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "BYTEARRAY8"}
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
+_COUNTS = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "SETITEM": 1}
+_STEPS: dict[str, Callable[[_Reader, Any], None]] = {
+    "MARK": _Reader._mark,
+    "EMPTY_DICT": _Reader._new_dict,
+    **dict.fromkeys(("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"), _Reader._tuple),
+    **dict.fromkeys(("SETITEM", "SETITEMS"), _Reader._set_items),
+    **dict.fromkeys(("MEMOIZE", "BINPUT", "LONG_BINPUT"), _Reader._keep),
+    **dict.fromkeys(("BINGET", "LONG_BINGET"), _Reader._recall),
+    **dict.fromkeys(("GLOBAL", "STACK_GLOBAL"), _Reader._global),
+    "REDUCE": _Reader._reduce,
+    "BUILD": _Reader._build,
+}

@@ -1,0 +1,280 @@
+"""Files of reference statistics: what is read of those that repositories publish, and that no pickle is executed."""
+
+import datetime
+import hashlib
+import os
+import pickle
+
+import numpy as np
+import pytest
+from raising import raising
+
+from genpr.errors import DataError, UsageError
+from genpr.features import known_statistics
+from genpr.features.known_statistics import KnownStatistics
+from genpr.features.plain_pickle import read_plain_pickle
+from genpr.features.statistics import find_statistics, holds_statistics, read_statistics
+
+D = 8
+ROWS = np.random.default_rng(1).normal(size=(50, D)) + 3
+MU, SIGMA = ROWS.mean(axis=0), np.cov(ROWS, rowvar=False)
+STATISTICS = {"mu": MU, "sigma": SIGMA, "mu_s": np.arange(2.0), "sigma_s": np.eye(2)}
+EDM2 = {
+    "num_images": 50,
+    "fid": {"mu": MU, "sigma": np.asfortranarray(SIGMA)},
+    "fd_dinov2": {"mu": MU[:3].astype(">f4"), "sigma": SIGMA[:3, :3].astype(">f8")},
+}
+
+
+def saved(tmp_path, save=np.savez, **arrays):
+    save(tmp_path / "x.npz", **arrays)
+    return tmp_path / "x.npz"
+
+
+def pickled(tmp_path, data):
+    (tmp_path / "x.pkl").write_bytes(data)
+    return tmp_path / "x.pkl"
+
+
+def moments(found):
+    return {each.key: (each.mean, each.covariance) for each in found.moments}
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("prefix", ["", "ref_"])
+@pytest.mark.parametrize("kind", ["<f8", "<f4", ">f8", ">f4", "F"])
+def test_moments_are_read_as_they_were_written(tmp_path, save, prefix, kind):
+    mu, sigma = (np.asfortranarray(x) if kind == "F" else x.astype(kind) for x in (MU, SIGMA))
+    extra = {"mu_clip": np.zeros(3), "labels": np.arange(4)}
+    path = saved(tmp_path, save, **{f"{prefix}mu": mu, f"{prefix}sigma": sigma}, **extra)
+    found = read_statistics(path)
+    [(mean, covariance)] = moments(found).values()
+    np.testing.assert_array_equal(mean, mu)
+    np.testing.assert_array_equal(covariance, sigma)
+    assert (mean.dtype, covariance.dtype) == (np.float64, np.float64)
+    assert covariance.flags.c_contiguous
+    assert (found.known, found.count, found.has_images) == (None, None, False)
+    assert holds_statistics(path)
+
+
+def test_spatial_moments_and_images_may_stand_beside_others(tmp_path):
+    path = saved(tmp_path, arr_0=np.zeros((2, 4, 4, 3), np.uint8), **STATISTICS)
+    found = read_statistics(path)
+    assert found.has_images
+    assert not holds_statistics(path)
+    assert moments(found).keys() == {"mu", "mu_s"}
+    np.testing.assert_array_equal(moments(found)["mu_s"][1], np.eye(2))
+    only_images = saved(tmp_path, arr_0=np.zeros((2, 4, 4, 3), np.uint8))
+    assert find_statistics(only_images) is None
+    with raising(DataError, "no-statistics"):
+        read_statistics(only_images)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mu": np.zeros(7)},
+        {"mu": np.zeros((1, D))},
+        {"mu": np.zeros(0), "sigma": np.zeros((0, 0))},
+        {"sigma_s": np.eye(3)},
+        {"mu": np.array([0.0] * 7 + [np.nan])},
+        {"sigma": np.diag([np.inf] * D)},
+        {"sigma": np.eye(D) + np.eye(D, k=2) / 8},
+        {"sigma": np.diag([1.0, 1, -2, 1, 1, 1, 1, 1])},
+        {"sigma": SIGMA.astype(complex)},
+        {"mu": np.zeros(D, int)},
+        {"sigma": np.full((D, D), None)},
+        {"sigma": np.zeros((6000, 6000), np.float32)},
+        {"genpr": np.array("{")},
+        {"genpr": np.array('{"format": "genpr.statistics/9"}')},
+        {"genpr": np.zeros(3)},
+    ],
+    ids=[
+        "shape",
+        "row",
+        "empty",
+        "spatial",
+        "nan",
+        "inf",
+        "asymmetric",
+        "negative",
+        "complex",
+        "integers",
+        "objects",
+        "bomb",
+        "json",
+        "later",
+        "floats",
+    ],
+)
+def test_wrong_statistics_are_refused(tmp_path, changes):
+    path = saved(tmp_path, np.savez_compressed, **(STATISTICS | changes))
+    with raising(DataError, "statistics-damaged"):
+        read_statistics(path)
+
+
+def test_a_file_that_is_cut_short_is_refused_wherever(tmp_path):
+    path = saved(tmp_path, **STATISTICS)
+    data = path.read_bytes()
+    for end in range(0, len(data) - 1, 97):
+        path.write_bytes(data[:end])
+        with raising(DataError, "statistics-damaged"):
+            read_statistics(path)
+
+
+def test_what_is_no_file_of_statistics_is_a_wrong_call(tmp_path):
+    np.save(tmp_path / "x.npy", MU)
+    for source, code in (
+        (tmp_path / "x.npy", "source-kind"),
+        (tmp_path / "none.npz", "path-not-found"),
+        (3, "source-kind"),
+    ):
+        with raising(UsageError, code):
+            read_statistics(source)
+
+
+@pytest.mark.parametrize("kind", ["sha256", "git-sha1"])
+def test_published_files_are_known_by_either_digest(tmp_path, monkeypatch, kind):
+    path = saved(tmp_path, mu=MU, sigma=SIGMA)
+    digests = {  # of `git hash-object` and `sha256sum`
+        "git-sha1": hashlib.sha1(b"blob %d\0" % path.stat().st_size + path.read_bytes()).hexdigest(),
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    }
+    record = KnownStatistics("a file", f"{kind}:{digests[kind]}", "here")
+    monkeypatch.setattr(known_statistics, "KNOWN_STATISTICS", (record,))
+    found = read_statistics(path)
+    assert found.known is record
+    assert found.moments[0].extractor == "inception"
+    assert found.sha256 == digests["sha256"]
+
+
+# Pickles ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_pickle_of_edm2_is_read_without_executing_it(tmp_path, protocol):
+    path = pickled(tmp_path, pickle.dumps(EDM2, protocol=protocol))
+    found = read_statistics(path)
+    assert holds_statistics(path)
+    assert found.count == 50
+    names = ["inception", "dinov2-vitl14@torch-bicubic-antialias"]
+    assert [each.extractor for each in found.moments] == names
+    for key, (mean, covariance) in moments(found).items():
+        np.testing.assert_array_equal(mean, EDM2[key]["mu"])
+        np.testing.assert_array_equal(covariance, EDM2[key]["sigma"])
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_plain_pickle_is_what_pickle_makes_of_it(protocol):
+    values = {
+        "a": 1,
+        "b": (1.5, None, True, "x", b"y"),
+        "c": {"d": np.int64(7), "e": SIGMA[::2, ::3]},
+        "f": -3,
+    }
+    found = read_plain_pickle(pickle.dumps(values, protocol=protocol))
+    assert (found["a"], found["f"], found["c"]["d"]) == (1, -3, 7)
+    assert found["b"][:4] == values["b"][:4]
+    np.testing.assert_array_equal(found["c"]["e"], SIGMA[::2, ::3])
+    assert len(read_plain_pickle(pickle.dumps({"fid": EDM2["fid"]}, protocol=protocol))["fid"]) == 2
+
+
+class Call:
+    """Pickled as a call."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+class Built:
+    def __init__(self):
+        self.x = 1
+
+
+MARKED = "executed"
+RECONSTRUCT = b"cnumpy.core.multiarray\n_reconstruct\n"
+EMPTY = RECONSTRUCT + b"(cnumpy\nndarray\nK\0\x85C\1btR"
+DTYPE = b"cnumpy\ndtype\n(X\2\0\0\0f8\x89\x88tR(K\3X\1\0\0\0<NNNK\1K\1K\0tb"
+
+
+def array_of(shape, dtype, data):
+    """An array's opcodes with a shape, dtype and bytes of choice."""
+    sides = b"(" + b"".join(b"J" + side.to_bytes(4, "little") for side in shape) + b"t"
+    return b"\x80\3" + EMPTY + b"(K\1" + sides + dtype + b"\x89C" + bytes([len(data)]) + data + b"tb."
+
+
+def laughs(depth=40):
+    """A tuple that stands for 2^depth others, as the key of a dict, where it would be hashed."""
+    return b"\x80\3})" + b"q\0h\0\x86" * depth + b"K\1s."
+
+
+def test_the_opcodes_of_an_array_are_an_array():
+    """What the hostile ones below are variants of."""
+    np.testing.assert_array_equal(read_plain_pickle(array_of((2,), DTYPE, np.arange(2.0).tobytes())), [0, 1])
+
+
+HOSTILE = {
+    "GLOBAL": pickle.dumps(Call(os.mkdir, MARKED), 2),
+    "STACK_GLOBAL": pickle.dumps(Call(os.mkdir, MARKED), 4),
+    "in a dict": pickle.dumps({"fid": EDM2["fid"], "x": Call(os.mkdir, MARKED)}, 4),
+    "nested": pickle.dumps({"fid": {"mu": MU, "sigma": Call(np.asarray, Call(os.mkdir, MARKED))}}, 4),
+    "getattr": pickle.dumps(Call(getattr, "x", "upper"), 4),
+    "another function of numpy": pickle.dumps(Call(np.fromfile, "x"), 2),
+    "BUILD": pickle.dumps(Built(), 4),
+    "BUILD of a dict": b"\x80\3}}b.",
+    "INST": b"(S'executed'\nios\nmkdir\n.",
+    "OBJ": b"(cos\nmkdir\nS'executed'\no.",
+    "NEWOBJ": pickle.dumps(datetime.timezone(datetime.timedelta(0)), 4),
+    "PERSID": b"Pexecuted\n.",
+    "BINPERSID": b"X\1\0\0\0xQ.",
+    "EXT": b"\x80\2\x82\1.",
+    "REDUCE of no name": b"\x80\3X\1\0\0\0x)R.",
+    "the name of a type": b"\x80\3cnumpy\nndarray\n.",
+    "objects": pickle.dumps({"fid": {"mu": MU.astype(object), "sigma": SIGMA}}, 4),
+    "complex": pickle.dumps({"fid": {"mu": MU.astype(complex), "sigma": SIGMA}}, 4),
+    "integers": pickle.dumps({"fid": {"mu": np.arange(D), "sigma": SIGMA}}, 4),
+    "lists": pickle.dumps({"fid": {"mu": list(MU), "sigma": SIGMA}}, 4),
+    "nothing": pickle.dumps({"fid": 1}, 4),
+    "no dict": pickle.dumps(MU, 4),
+    "too few bytes": array_of((2,), DTYPE, bytes(8)),
+    "too many bytes": array_of((2,), DTYPE, bytes(24)),
+    "a huge shape": array_of((2**31 - 1, 2**31 - 1), DTYPE, bytes(8)),
+    "many axes": array_of((1,) * 40, DTYPE, bytes(8)),
+    "a dtype that is none": array_of((1,), b"N", bytes(8)),
+    "laughs": laughs(),
+    "a memo of nothing": b"\x80\3h\7.",
+    "an empty stack": b"\x80\3.",
+    "items without a dict": b"\x80\3K\1K\2s.",
+    "deep": b"\x80\3" + b"(" * 5000 + b".",
+    "many opcodes": b"\x80\3" + b"N" * 200_000 + b".",
+    "a length of 2^62": b"\x80\4\x8e" + (2**62).to_bytes(8, "little") + b"x.",
+    "no pickle": b"\x89PNG\r\n\x1a\n",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_pickles_are_refused_and_nothing_runs(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    path = pickled(tmp_path, HOSTILE[name])
+    with raising(DataError, "statistics-damaged"):
+        read_statistics(path)
+    assert [each.name for each in tmp_path.iterdir()] == ["x.pkl"]
+
+
+def test_arrays_of_one_text_are_counted_each_time():
+    """Encoded again and again, a kept text of a megabyte would fill any memory."""
+    text = b"X" + (2**20).to_bytes(4, "little") + b"a" * 2**20 + b"q\1"
+    again = b"0c_codecs\nencode\n(h\1X\6\0\0\0latin1tR"
+    with pytest.raises(ValueError, match="more than"):
+        read_plain_pickle(b"\x80\2" + text + again.replace(b"0", b"", 1) * 300 + b".")
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_pickle_that_is_cut_short_is_refused_wherever(tmp_path, protocol):
+    data = pickle.dumps(EDM2, protocol=protocol)
+    for end in range(0, len(data) - 1, 97):
+        with raising(DataError, "statistics-damaged"):
+            read_statistics(pickled(tmp_path, data[:end]))
