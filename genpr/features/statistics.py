@@ -24,6 +24,7 @@ from genpr.features.extractor import ExtractorInfo
 from genpr.features.known_statistics import KnownStatistics, find_known
 from genpr.features.plain_pickle import MOST_BYTES, read_plain_pickle
 from genpr.features.registry import is_same_extractor, parse_name
+from genpr.features.representations import FDR6
 from genpr.images.archive import DAMAGE, damage_reported
 from genpr.images.arrays import Header, read_array
 from genpr.images.paths import check_there
@@ -37,7 +38,11 @@ _FORMAT = "genpr.statistics/1"
 _PICKLES = (".pkl", ".pickle")
 _PAIRS = (("mu", "sigma"), ("ref_mu", "ref_sigma"))
 _SPATIAL = ("mu_s", "sigma_s")
-_PICKLED = {"fid": "inception", "fd_dinov2": "dinov2-vitl14@torch-bicubic-antialias"}
+_PICKLED = {
+    "fid": "inception",
+    "fd_dinov2": "dinov2-vitl14@torch-bicubic-antialias",
+    **{each.statistics: each.extractor for each in FDR6},
+}
 _ARRAY_BYTES_MAX = 8 * 4096**2 + 2**14  # a sigma of 128 MiB, four times OpenAI's
 _PROVENANCE_BYTES_MAX = 2**18
 _ASYMMETRY_MAX = 1e-6  # of the largest entry; a covariance in float32 is symmetric to rounding

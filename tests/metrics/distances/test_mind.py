@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from genpr import score
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics import mind
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.mind import monge_inception_distance
-from genpr.metrics.registry import METRICS
 
 on_each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 
@@ -66,8 +66,6 @@ def test_a_shift_costs_three_times_its_square(rng):
 
 
 def test_a_score_says_how_many_images_were_compared(rng):
-    from genpr import score
-
     real, fake = drawn(rng, 60, 45, 4)
     found = score(real, fake, metrics=["mind"], device="cpu").metrics["mind"]
     assert found.value == pytest.approx(by_directions(real, fake), rel=1e-6)
@@ -75,7 +73,14 @@ def test_a_score_says_how_many_images_were_compared(rng):
     halves = score(real, real[:60], metrics=["mind"], device="cpu")
     assert halves.metrics["mind"].variant is None
     assert halves.metrics["mind"].null == halves.control.values["mind"] > 0
-    assert not METRICS["mind"].uses_moments
+
+
+def test_a_mean_and_a_covariance_do_not_suffice(rng, tmp_path):
+    real, fake = drawn(rng, 60, 45, 4)
+    np.savez(tmp_path / "real.npz", mu=real.mean(axis=0), sigma=np.cov(real, rowvar=False))
+    with pytest.raises(UsageError) as caught:
+        score(tmp_path / "real.npz", fake, metrics=["fd", "mind"])
+    assert caught.value.code == "no-images-in-statistics"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,58 @@
+"""FDr6 of FD-loss: the mean, over six representations, of the Fréchet distance as a ratio to that of held-out reals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from genpr.errors import UsageError, some
+from genpr.features.representations import FDR6, ROUNDING
+
+
+@dataclass(frozen=True)
+class FrechetRatios:
+    """FDr of each representation, and what their mean may be where the published constants were not rounded."""
+
+    ratios: Mapping[str, float]  # FDr by the name of the representation
+    mean: float  # FDr6
+    low: float  # of FDr6, over all constants that round to the published ones
+    high: float
+
+
+def frechet_ratios(distances: Mapping[str, float]) -> FrechetRatios:
+    """FDr = FD / (FD of ImageNet's validation images) of six representations, and FDr6, their arithmetic mean (arXiv:2604.28190).
+
+    The published constants have two decimals: MAE's, .04, may be anything from .035 to .045, which moves its ratio by
+    -11 to 14 %. `low` and `high` say what this does to FDr6.
+
+    Args:
+        distances: Fréchet distances to the moments of ImageNet's training images at 256 pixels, by the names of
+            `genpr.features.representations.FDR6`: inception, convnext, dinov2, mae, siglip and clip.
+
+    Raises:
+        UsageError: One is missing or not known ("fdr-incomplete"), or is no number that a distance can be ("bad-option").
+
+    Example:
+        >>> found = frechet_ratios({each.name: 2 * each.validation_fd for each in FDR6})
+        >>> round(found.mean, 6)
+        2.0
+    """
+    names = {each.name for each in FDR6}
+    if distances.keys() != names:
+        missing, other = names - distances.keys(), distances.keys() - names
+        text = f"missing {some(sorted(missing), 6)}" if missing else f"unknown {some(sorted(other))}"
+        raise UsageError(
+            f"FDr6 needs the distances of {some(sorted(names), 6)}: {text}", code="fdr-incomplete"
+        )
+    for name, value in distances.items():
+        if not (math.isfinite(value) and value >= 0):
+            raise UsageError(
+                f"the distance of {name} must be a number of at least 0, got {value}", code="bad-option"
+            )
+    exact, low, high = (_ratios(distances, shift) for shift in (0, ROUNDING, -ROUNDING))
+    return FrechetRatios(exact, *(math.fsum(each.values()) / len(FDR6) for each in (exact, low, high)))
+
+
+def _ratios(distances: Mapping[str, float], shift: float) -> dict[str, float]:
+    return {each.name: distances[each.name] / (each.validation_fd + shift) for each in FDR6}
