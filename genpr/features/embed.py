@@ -177,8 +177,8 @@ class RankShare:
 class LoadedImage:
     """One image on its way: its input to the network, or its known features (d,), or its error.
 
-    `identity` is the sha256 of its bytes; `format` and `size` are of its file, None for what came as pixels; `pixels` are
-    uint8 (3, h, w), or float32 (3, s, s) from the extractor's `prepare`, unless that runs on its device.
+    `identity` is the sha256 of its bytes; `format` and `size` are of its file, as prepared, None for what came as pixels; `pixels`
+    are uint8 (3, h, w), or float32 (3, s, s) from the extractor's `prepare`, unless that runs on its device.
     """
 
     position: int

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from genpr.errors import printable
 from genpr.evaluation.compare import Comparison
 from genpr.evaluation.result import Result, StatisticsSummary
+from genpr.images.policy import choices_in
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
@@ -145,10 +146,11 @@ def _footer(result: Result) -> str:
     """What was compared, a line for each set, and how."""
     width, lines = max(map(len, result.roles)), []
     for role, summary in zip(result.roles, (result.real, result.fake), strict=True):
+        chosen = "".join(f", {name} {value}" for name, value in choices_in(summary.decoder).items())
         skipped = f", {len(summary.skipped):,} left out" if summary.skipped else ""
         # A path stays in one piece.
         counted = f"{summary.n:,} {summary.what}" if summary.n else "mean and covariance"
-        lines.append(f"{role:<{width}}  {counted} of {printable(summary.source)}{skipped}")
+        lines.append(f"{role:<{width}}  {counted} of {printable(summary.source + chosen)}{skipped}")
     if result.reference_statistics is not None:
         lines.append(wrapped(statistics_text(result.reference_statistics)))
     features, info = features_of(result), result.extractor

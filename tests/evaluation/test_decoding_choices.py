@@ -11,6 +11,7 @@ import genpr
 from genpr.cli.main import run
 from genpr.errors import UsageError
 from genpr.evaluation.result import recipe_of
+from genpr.report.score_tables import score_table
 
 OPTIONS = {"extractor": "gabor", "device": "cpu", "control": False, "intervals": False, "k": 1}
 CHOSEN = {"alpha": "#ffffff", "exif": "apply", "prepare": "center-crop:8"}
@@ -56,6 +57,7 @@ def test_results_say_what_was_chosen_and_notices_what_was_not(results):
     assert told <= {notice.code for notice in plain.notices}
     assert not told & {notice.code for notice in chosen.notices}
     assert not CHOSEN.keys() & plain.real.decoder.keys()
+    assert "real, alpha #ffffff, exif apply, prepare center-crop:8\n" in score_table(chosen)
     for side in (chosen.real, chosen.fake):
         assert CHOSEN.items() <= side.decoder.items()
 

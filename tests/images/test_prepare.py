@@ -31,12 +31,8 @@ def prepared(data, rule, **limits):
 
 def stored(number, size):
     """A PNG of some size and mode, and its pixels in RGB."""
-    width, height = size
-    mode = MODES[number % len(MODES)]
-    bands = {"L": 1, "P": 1, "LA": 2, "RGB": 3, "RGBA": 4}[mode]
-    values = np.random.default_rng(number).integers(0, 256, (height, width, bands), dtype=np.uint8)
-    image = Image.fromarray(values[..., 0] if bands == 1 else values)
-    image = image if mode != "P" else image.convert("P")
+    values = np.random.default_rng(number).integers(0, 256, (*size[::-1], 4), dtype=np.uint8)
+    image = Image.fromarray(values).convert(MODES[number % len(MODES)])
     return encode(image), image.convert("RGB")
 
 
@@ -102,17 +98,15 @@ def test_what_grows_too_large_in_between_is_refused(shape, rule):
     assert prepared(noise(shape[0] // 5 or 1, shape[1] // 5 or 1), rule, **limit).flags == ("enlarged",)
 
 
+BAD = ("", "crop:8", "center-crop", "resize:0", "resize:08", "resize:-8", "resize:8193", "resize: 8", 8)
+
+
 @pytest.mark.parametrize(
-    "rule", ["", "crop:8", "center-crop", "resize:0", "resize:08", "resize:-8", "resize:8193", "resize: 8", 8]
+    "how", [*({"prepare": rule} for rule in BAD), {"prepare": "resize:9", "max_pixels": 80}]
 )
-def test_other_rules_and_sides_are_refused(rule):
+def test_other_rules_and_sides_are_refused(how):
     with raising(UsageError, "bad-option"):
-        genpr.score(noise(9, 9)[None], noise(9, 9)[None], prepare=rule)
-
-
-def test_a_side_above_the_limit_of_pixels_is_refused():
-    with raising(UsageError, "bad-option"):
-        DecodePolicy(prepare="resize:10", max_pixels=99)
+        genpr.score(noise(9, 9)[None], noise(9, 9)[None], **how)
 
 
 # Sources ----------------------------------------------------------------------------------------------------
