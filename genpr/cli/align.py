@@ -33,10 +33,12 @@ def command(images: str, prompts: str, *, options: AlignOptions, output: ScoreOu
 
     IMAGES is a folder, an archive, an .npz file, or features of that extractor.
     """
-    from genpr.conditional.prompts import open_prompts
+    from genpr.conditional.prompts import check_number, open_prompts
 
     output.check(options.names)
-    open_prompts(prompts)  # what is wrong with them is told before anything is downloaded
+    check_number(
+        open_prompts(prompts), options.recipe
+    )  # what is wrong with them is told before anything is downloaded
     check_weights([options.extractor], [images], options, of_features=True)
 
     from genpr.conditional.align import align_with

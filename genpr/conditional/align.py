@@ -25,7 +25,7 @@ from genpr.conditional.prompt_ranking import (
     rank_pools,
     worst_first,
 )
-from genpr.conditional.prompts import Captions, Prompts, open_prompts
+from genpr.conditional.prompts import Captions, Prompts, check_number, open_prompts
 from genpr.conditional.shared import conditional_result, embed_matched, metric_value, text_side
 from genpr.errors import DataError, short
 from genpr.evaluation.diagnostics import decoding_notices
@@ -45,7 +45,6 @@ from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 from genpr.validation import entry_point
 
-PROTOCOL = "align"
 _MOST_FAILURES = 200
 
 
@@ -127,6 +126,7 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
     if isinstance(extractor, str):
         extractor = canonical_name(extractor)
     opened, table = open_input(images, "fake"), open_prompts(prompts)
+    check_number(table, options.recipe)
     train = None if options.copies_of is None else open_input(options.copies_of, "real")
     features, captions = embed_matched(
         opened, "images", table, extractor, embedder, check=lambda captions: _assignment(captions, table)
@@ -147,19 +147,18 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
         lambda on: None if train is None else _find_copies(features, train, options.threshold, extractor, on),
         "for copies",
     )
-    variant = f"prompts begin with {options.prefix!r}" if options.prefix else None
-    values = {name: replace(each, variant=variant) for name, each in ranked.values.items()}
-    if copies is not None:
-        variant = f"cosine above {options.threshold:g} to one of {len(copies.names):,} training images"
-        null = copies.found.null.value
-        values["retrieval.copy_rate"] = metric_value(copies.found.rate, null=null, variant=variant)
     summary = _summary(ranked, assignment, texts, options.prefix, encoder)
-    said = _notices(summary, vectors, encoder, options.distractors + 1, features)
+    deviations = () if options.recipe is None else options.recipe.deviations(None, len(features))
+    said = [notice("protocol-not-met", protocol=options.protocol, what="; ".join(deviations))][
+        : len(deviations)
+    ]
+    said += _notices(summary, vectors, encoder, options.distractors + 1, features)
     result = conditional_result(
         features.extractor,
-        protocol=PROTOCOL,
+        protocol=options.protocol,
+        deviations=deviations,
         ties="expected",
-        metrics={name: replace(each, extractor=encoder.name) for name, each in values.items()},
+        metrics=_values(ranked, copies, options, encoder.name),
         undefined=tuple(ranked.undefined),
         notices=tuple(dict.fromkeys((*said, *notices, *copy_notices))),
         real=_prompt_side(assignment, table.origin, encoded - started),
@@ -229,6 +228,19 @@ def _find_copies(
     both = images.features.float(), train.features.float()
     found = copy_detection(*both, threshold=threshold, seed=embedder.options.seed, device=embedder.device)
     return Copies(found, [train.name_of(row) for row in range(len(train))], _hashes(train))
+
+
+def _values(
+    ranked: _Ranked, copies: Copies | None, options: AlignOptions, encoder: str
+) -> dict[str, MetricValue]:
+    """The metrics of rankings and, if they were looked for, of copies, with what was done differently."""
+    variant = f"prompts begin with {options.prefix!r}" if options.prefix else None
+    values = {name: replace(each, variant=variant, extractor=encoder) for name, each in ranked.values.items()}
+    if copies is not None:
+        variant = f"cosine above {options.threshold:g} to one of {len(copies.names):,} training images"
+        fields = {"null": copies.found.null.value, "variant": variant, "extractor": encoder}
+        values["retrieval.copy_rate"] = metric_value(copies.found.rate, **fields)
+    return values
 
 
 def _prompt_side(assignment: PromptAssignment, origin: str, seconds: float) -> SideSummary:

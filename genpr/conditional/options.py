@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError
+from genpr.evaluation.protocols import CLIP_SCORE_PREFIX, EvaluationProtocol, find_protocol
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.options import EmbedKeywords, EmbedOptions, option
 from genpr.features.registry import check_has_text
@@ -14,10 +15,6 @@ from genpr.metrics.registry import CONDITIONAL
 
 if TYPE_CHECKING:
     from genpr.conditional.vocabulary import Words
-
-
-CLIP_SCORE_PREFIX = "A photo depicts "
-"""What the authors of CLIPScore put in front of every caption (Hessel et al. 2021, arXiv:2104.08718)."""
 
 
 def _check_extractor(extractor: object) -> None:
@@ -34,6 +31,7 @@ class AlignKeywords(EmbedKeywords, total=False):
     """The fields of `AlignOptions` as keyword arguments."""
 
     extractor: str | FeatureExtractor
+    protocol: str
     distractors: int
     prefix: str
     copies_of: object
@@ -49,6 +47,11 @@ class AlignOptions(EmbedOptions):
         "A CLIP model (see `genpr list extractors`), package.module:factory, or path/file.py:factory; in Python also an "
         "object that has `encode_text`: see `genpr.features.text.load_text_encoder`.",
         check=_check_extractor,
+        metavar="NAME",
+    )
+    protocol: str = option(
+        "align",
+        "A recipe that pins model, prefix and number of images with one prompt each: coco30k.",
         metavar="NAME",
     )
     distractors: int = option(
@@ -74,9 +77,23 @@ class AlignOptions(EmbedOptions):
     )
 
     def __post_init__(self) -> None:
+        if self.recipe is not None:
+            self.recipe.check_prompts(self.extractor, self.prefix)
+            object.__setattr__(self, "prepare", self.recipe.choose_prepare(self.prepare))
         super().__post_init__()
         if not isinstance(self.prefix, str):
             raise UsageError(f"prefix must be a text, not {self.prefix!r}", code="bad-option")
+
+    @property
+    def recipe(self) -> EvaluationProtocol | None:
+        """The protocol; None for plain alignment, which pins nothing."""
+        if self.protocol == "align":
+            return None
+        found = find_protocol(self.protocol)
+        if found.clip is None:
+            text = f"protocol {found.name} has no prompts, it is one of genpr score; leave it out, or use coco30k"
+            raise UsageError(text, code="protocol-without-prompts")
+        return found
 
     @property
     def names(self) -> list[str]:

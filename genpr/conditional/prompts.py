@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from genpr.errors import short
+from genpr.errors import DataError, printable, short
+from genpr.evaluation.protocols import EvaluationProtocol
 from genpr.evaluation.tables import (
     ImageValues,
     TableFormat,
@@ -57,6 +58,16 @@ def open_prompts(prompts: object) -> Prompts:
         return _joined(rows, str(path))
     rows, origin = read_records(prompts, _FORMAT, lambda value: _coco(value, str(path)))
     return _joined(rows, origin)
+
+
+def check_number(prompts: Prompts, recipe: EvaluationProtocol | None) -> None:
+    """Refuse other prompts than one for each of the images that a protocol needs ("prompt-count")."""
+    captions = prompts.values if prompts.by_name is None else prompts.by_name.values()
+    n, images = sum(map(len, captions)), len(captions)
+    if recipe is not None and (n, images) != (recipe.n_fake, recipe.n_fake):
+        message = f"{printable(prompts.origin)} holds {n:,} prompts of {images:,} images, but protocol {recipe.name} needs "
+        message += f"{recipe.n_fake:,} prompts, one for each of as many images"
+        raise DataError(message, code="prompt-count", path=prompts.origin)
 
 
 def _lines(path: Path, most: int = TEXT_BYTES) -> list[str]:

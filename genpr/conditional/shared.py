@@ -68,13 +68,18 @@ def text_side(source: str, what: str, *, n: int, content: str, order: str) -> Si
     return SideSummary(source=source, n=n, content=content, order=order, what=what, **of_images)
 
 
-def conditional_result(extractor: ExtractorInfo | None, **fields: Any) -> Result:  # noqa: ANN401 - the other fields
+def conditional_result(
+    extractor: ExtractorInfo | None,
+    *,
+    deviations: tuple[str, ...] = (),
+    **fields: Any,  # noqa: ANN401 - the other fields
+) -> Result:
     """A result of metrics that compare with prompts or entities."""
     return Result(
         extractor=extractor,
         extractors={} if extractor is None else {extractor.name: extractor},
         distances="exact",
-        deviations=(),
+        deviations=deviations,
         n_shared=0,
         versions=package_versions(),
         **fields,

@@ -20,6 +20,9 @@ from genpr.validation import check_k
 Ties = Literal["closed", "strict"]
 Distances = Literal["exact", "adm-float16", "stylegan3-float16"]
 
+CLIP_SCORE_PREFIX = "A photo depicts "
+"""What the authors of CLIPScore put in front of every prompt (Hessel et al. 2021, arXiv:2104.08718)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationProtocol:
@@ -43,6 +46,7 @@ class EvaluationProtocol:
     inception_score_chunk: int | None = None  # images per chunk of the Inception Score, in order
     balanced_labels: bool = False  # whether it expects equally many fakes of each class
     prepare: str | None = None  # how decoded images of both sides are made equal in size; None leaves it free
+    clip: str | None = None  # what embeds fakes and prompts under `genpr align`; None if it has no prompts
     # what may be chosen all the same: "extractor", "metrics", "k", "ties", "sizes"
     free: frozenset[str] = field(default_factory=frozenset)
     equals: str = ""  # what its numbers equal, and what is known to differ
@@ -123,16 +127,23 @@ class EvaluationProtocol:
             came = f"a custom {name!r}" if name == self.extractor else name
             raise self._pinned("extractor", came, self.extractor)
 
-    def deviations(self, n_real: int, n_fake: int) -> tuple[str, ...]:
-        """Where these numbers of images do not meet the protocol, in words."""
+    def check_prompts(self, extractor: object, prefix: str) -> None:
+        """Refuse other embeddings of prompts than the recipe's; the prefix is CLIPScore's."""
+        if extractor != self.clip:
+            raise self._pinned("extractor", extractor, self.clip)
+        if prefix != CLIP_SCORE_PREFIX:
+            raise self._pinned("prefix", repr(prefix), repr(CLIP_SCORE_PREFIX))
+
+    def deviations(self, n_real: int | None, n_fake: int) -> tuple[str, ...]:
+        """Where these numbers of images, of reals None without any, do not meet the protocol, in words."""
         found = []
         for role, n, needed in (("real", n_real, self.n_real), ("fake", n_fake, self.n_fake)):
-            if needed is not None and n != needed:
+            if n is not None and needed is not None and n != needed:
                 found.append(f"{n:,} {role} images where {self.name} needs {needed:,}")
         return tuple(found)
 
     def _pinned(self, what: str, came: object, own: object) -> UsageError:
-        text = f"protocol {self.name} pins {what} = {own}, but {came} is asked for; leave it out, or use --protocol genpr"
+        text = f"protocol {self.name} pins {what} = {own}, but {came} is asked for; leave it out, or score without --protocol {self.name}"
         return UsageError(text, code="protocol-pinned")
 
 
@@ -221,6 +232,19 @@ _ALL = (
         max_rows=10_000,
         equals="dgm-eval's counts on the same rows; its random subset of 10,000 is another one",
         reference="Stein et al. 2023, arXiv:2306.04675; layer6ai-labs/dgm-eval",
+    ),
+    EvaluationProtocol(
+        name="coco30k",
+        extractor="inception@pil-bicubic-float",
+        metrics=("fid",),
+        k=_ks(3),
+        n_real=40_504,
+        n_fake=30_000,
+        prepare="square-crop:256",
+        clip="clip-vit-b-32",
+        equals="GigaGAN's FID and CLIP score on COCO 2014 (the latter is alignment.clip_score / 2.5), up to one pixel where the "
+        "middle of an image is cropped; no other definition of COCO-30k",
+        reference="Kang et al. 2023, arXiv:2303.05511; mingukkang/GigaGAN/evaluation",
     ),
 )
 

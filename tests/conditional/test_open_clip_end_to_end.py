@@ -1,14 +1,18 @@
 """Mechanics with a real architecture: both towers of one small open_clip model with random weights, from one file."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from raising import raising
 from torch import nn
 
 import genpr
 from genpr.cli.main import run
-from genpr.errors import FeatureError
+from genpr.errors import DataError, FeatureError, UsageError
+from genpr.evaluation import protocols
 from genpr.features.networks import clip
 from genpr.metrics.presence import calibrate
 
@@ -75,6 +79,49 @@ def test_it_is_what_open_clip_gives_for_both_towers(weights, images):
     assert result["alignment.clip_score"] == pytest.approx(2.5 * float(own.clamp(min=0).mean()), abs=1e-5)
     assert (result.extractor.name, result.comparable) == (NAME, False)
     assert (result.alignment.context, result.alignment.n_truncated) == (77, 0)
+
+
+@pytest.fixture
+def of_twelve(monkeypatch):
+    """The protocol coco30k, but of 12 images and the small model."""
+    recipe = replace(protocols.find_protocol("coco30k"), n_fake=12, clip=NAME)
+    monkeypatch.setattr(protocols, "PROTOCOLS", protocols.PROTOCOLS | {"coco30k": recipe})
+
+
+def test_coco30k_is_of_square_images_and_prompts_with_the_prefix(of_twelve, weights):
+    wide = np.random.default_rng(0).integers(0, 256, (len(PROMPTS), 30, 40, 3), dtype=np.uint8)
+    squares = [Image.fromarray(each[:, 5:35]).resize((256, 256), Image.Resampling.LANCZOS) for each in wide]
+    options = {"extractor": NAME, "weights": weights[0], "device": "cpu"}
+    result = genpr.align(wide, PROMPTS, protocol="coco30k", **options)
+    expected = genpr.align(np.stack(squares), PROMPTS, prefix="A photo depicts ", **options)
+    assert result.to_flat_dict() == expected.to_flat_dict()
+    assert (result.protocol, result.deviations) == ("coco30k", ())
+    assert result.fingerprint != expected.fingerprint, "prepared by genpr, and by another"
+    fewer = genpr.align(wide, PROMPTS, protocol="coco30k", max_images=11, **options)
+    assert fewer.deviations == ("11 fake images where coco30k needs 12",)
+    assert "protocol-not-met" in {item.code for item in fewer.notices}
+
+
+def test_coco30k_refuses_other_numbers_of_prompts_and_other_recipes(of_twelve, weights, tmp_path, capsys):
+    wide = np.zeros((12, 8, 8, 3), np.uint8)
+    np.save(tmp_path / "images.npy", wide)
+    (tmp_path / "prompts.txt").write_text("\n".join(PROMPTS[:11]))
+    options = {"extractor": NAME, "weights": weights[0], "device": "cpu", "protocol": "coco30k"}
+    for prompts in (PROMPTS[:11], [*PROMPTS, "more"], [[each, f"{each}s"] for each in PROMPTS]):
+        with raising(DataError, "prompt-count", "coco30k needs 12 prompts"):
+            genpr.align(wide, prompts, **options)
+    for other, code in (
+        ({"prefix": ""}, "protocol-pinned"),
+        ({"prepare": "none"}, "protocol-pinned"),
+        ({"extractor": "clip-vit-l-14"}, "protocol-pinned"),
+        ({"protocol": "adm"}, "protocol-without-prompts"),
+        ({"protocol": "coco"}, "unknown-protocol"),
+    ):
+        with raising(UsageError, code):
+            genpr.align(wide, PROMPTS, **options | other)
+    sides = str(tmp_path / "images.npy"), "--prompts", str(tmp_path / "prompts.txt")
+    assert run(["align", *sides, "--protocol", "coco30k", "--extractor", NAME]) == 3
+    assert "holds 11 prompts of 11 images, but protocol coco30k needs 12" in capsys.readouterr().err
 
 
 def test_features_of_other_weights_are_refused(weights, images, tmp_path):

@@ -27,6 +27,7 @@ def pixels(rng):
 
 
 EXACT_3, STRICT_5 = ({3}, "closed", "exact"), ({5}, "strict", "exact")  # k, ties and distances
+NONE = (set(), "closed", "exact")
 ADM, STYLEGAN3 = ({3}, "closed", "adm-float16"), ({3}, "closed", "stylegan3-float16")
 FREE, LARGE, COUNTS = (None, None), (50_000, 50_000), "precision recall density coverage"
 
@@ -41,6 +42,7 @@ FREE, LARGE, COUNTS = (None, None), (50_000, 50_000), "precision recall density 
         ("torch-fidelity", "precision recall fid kid is", EXACT_3, "vgg16", FREE, FREE, None, ""),
         ("prdc", COUNTS, STRICT_5, "vgg16", FREE, FREE, None, "extractor k"),
         ("dgm-eval", f"{COUNTS} fd fd_infinity kd vendi", STRICT_5, "dinov2-vitl14", FREE, LARGE, 10_000, ""),
+        ("coco30k", "fid", NONE, "inception@pil-bicubic-float", (40_504, 30_000), FREE, None, ""),
     ],
 )
 def test_protocols_stand_for_what_was_published(name, metrics, counted, extractor, needed, most, rows, free):
@@ -54,7 +56,8 @@ def test_protocols_stand_for_what_was_published(name, metrics, counted, extracto
     assert (protocol.max_real, protocol.max_fake, protocol.max_rows) == (*most, rows)
     assert protocol.free == set(free.split())
     assert protocol.reference_statistics == (name == "adm")
-    assert protocol.prepare is None
+    of_coco = "square-crop:256", "clip-vit-b-32"
+    assert (protocol.prepare, protocol.clip) == (of_coco if name == "coco30k" else (None, None))
     assert protocol.inception_score_chunk == (5_000 if name == "adm" else None)
 
 

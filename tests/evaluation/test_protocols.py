@@ -1,17 +1,21 @@
 """Protocols: what they pin, what they say when they cannot be met, and several of them in one run."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import oracle
 import pytest
 import torch
 from emulation import emulated_memberships
+from PIL import Image
 from protocol_cases import replaced_inception, score_protocols
 from raising import raising
 
 import genpr
+from genpr.cli.main import run
 from genpr.errors import FeatureError, UsageError
+from genpr.evaluation import protocols
 from genpr.evaluation.protocols import PROTOCOLS, find_protocol
 from genpr.evaluation.result import result_of
 from genpr.metrics.fakes_only import inception_score
@@ -169,6 +173,35 @@ def test_two_protocols_of_one_extractor_embed_once(weights, pixels, tmp_path):
     assert adm["is"] == inception_score(fake_features[2], split_size=5000, seed=None).mean
     assert plain["is"] == inception_score(fake_features[2]).mean != adm["is"]
     assert result_of(json.loads(adm.to_json())) == adm
+
+
+def frechet_of_few(real, fake):
+    """With the nuclear norm of centered rows, which is that of the root of the product of both covariances."""
+    sides = [(each - each.mean(dim=0)) / (len(each) - 1) ** 0.5 for each in (real, fake)]
+    norm = torch.linalg.matrix_norm(sides[0] @ sides[1].T, "nuc")
+    shift = (real.mean(dim=0) - fake.mean(dim=0)).square().sum()
+    return float(shift + sum(each.square().sum() for each in sides) - 2 * norm)
+
+
+def test_coco30k_is_the_fid_of_clean_fid_on_middle_squares(weights, tmp_path, rng, monkeypatch, capsys):
+    recipe = replace(find_protocol("coco30k"), n_real=2)
+    monkeypatch.setattr(protocols, "PROTOCOLS", {**PROTOCOLS, "coco30k": recipe})
+    extractor = genpr.load_extractor("inception@pil-bicubic-float", weights=weights, device="cpu")
+    features = []
+    for name, n, most in (("r", 2, 256), ("f", 4, 200)):
+        wide = rng.integers(0, most, (n, 20, 30, 3), dtype=np.uint8)
+        np.savez(tmp_path / f"{name}.npz", arr_0=wide)
+        middle = [
+            Image.fromarray(each[:, 5:25]).resize((256, 256), Image.Resampling.LANCZOS) for each in wide
+        ]
+        features.append(genpr.embed(np.stack(middle), extractor, batch_size=2).double())
+    sides = str(tmp_path / "r.npz"), str(tmp_path / "f.npz")
+    options = "--weights", str(weights), "--batch-size", "2", "--no-control", "--json"
+    assert run(["score", *sides, "--protocol", "coco30k", *options]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["metrics"]["fid"]["value"] == pytest.approx(frechet_of_few(*features), rel=1e-6)
+    assert result["deviations"] == ["4 fake images where coco30k needs 30,000"]
+    assert result["fake"]["decoder"]["prepare"] == "square-crop:256"
 
 
 # What a reader is told ----------------------------------------------------------------------------------------
