@@ -52,6 +52,7 @@ pack real x.npz --on-bad ignore                                             2 us
 modes real.npy fake.npy --clusters 1                                        2 usage
 align drawings TOY --extractor inception                                    2 no-text-encoder
 align drawings TOY --extractor clip-vit-b-32 --offline                      4 weights-missing
+align drawings --prompts prompts.csv --protocol coco30k --offline           3 prompt-count
 align drawings TOY --distractors 0                                          2 usage
 align drawings TOY --fail-under precision=.5                                2 usage
 align drawings TOY --fail-under retrieval.copy_rate=.5                      2 usage

@@ -13,6 +13,7 @@ from genpr.evaluation import protocols
 from genpr.evaluation.protocols import find_protocol
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
+from genpr.images.source import choose_rows
 
 CHUNK = 200
 
@@ -91,7 +92,7 @@ def score_labeled(change_protocol, rng, tmp_path):
     """Score fakes with labels in arr_1 under a protocol that expects balanced ones."""
 
     def score(stated, *, balanced=True, **options):
-        change_protocol("prdc", balanced_labels=balanced)
+        change_protocol("prdc", balanced_labels=balanced, max_fake=60)
         images = rng.integers(0, 256, (len(stated), 8, 8, 3), dtype=np.uint8)
         np.savez(tmp_path / "fakes.npz", arr_0=images, arr_1=stated)
         reals = rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
@@ -110,6 +111,10 @@ def test_classes_of_unequal_size_are_told_where_the_protocol_expects_equal_ones(
     (tmp_path / "labels.csv").write_text("".join(f"[{row}],{row < 12}\n" for row in range(30)))
     given = genpr.LabelOptions(fake_labels=tmp_path / "labels.csv", real_labels=["True", "False"] * 10)
     assert "False has 18" in score_labeled(np.arange(30) % 3, labels=given)
+    drawn = np.bincount(choose_rows(90, 60, 0) // 45)
+    assert f"1 has {drawn[1]} and 0 has {drawn[0]} fakes" in score_labeled(np.arange(90) // 45), (
+        "those in use"
+    )
 
 
 def test_balanced_unknown_or_unasked_classes_are_not_told(score_labeled):
