@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from genpr.evaluation.evaluator import score as score
     from genpr.evaluation.modes import find_modes as find_modes
     from genpr.evaluation.options import LabelOptions as LabelOptions
+    from genpr.evaluation.reconstruction import reconstruct as reconstruct
     from genpr.evaluation.result import Result as Result
     from genpr.features.embed import embed as embed
     from genpr.features.extractor import FeatureExtractor as FeatureExtractor
@@ -74,6 +75,7 @@ _NAMES = {
     "evaluation.evaluator": "Evaluator score",
     "evaluation.modes": "find_modes",
     "evaluation.options": "LabelOptions",
+    "evaluation.reconstruction": "reconstruct",
     "evaluation.result": "Result",
     "features.embed": "embed",
     "features.extractor": "FeatureExtractor",

@@ -99,8 +99,10 @@ class ImageError(DataError):
 class BadImagesError(DataError):
     """A source holds images that cannot be used."""
 
-    def __init__(self, message: str, *, bad: Sequence[ImageError], path: str | None = None) -> None:
-        super().__init__(message, code="bad-images", path=path)
+    def __init__(
+        self, message: str, *, bad: Sequence[ImageError], path: str | None = None, code: str = "bad-images"
+    ) -> None:
+        super().__init__(message, code=code, path=path)
         self.bad = tuple(bad)
 
 

@@ -45,6 +45,12 @@ same-input warning
 copied-reals warning
     {count} of {total} fakes are byte-identical copies of real images and count as perfect
     leave training images out of the generated set
+identical-pairs note
+    {count} of {total} pairs are identical: their PSNR is infinite and in no mean
+    read the PSNR beside this number; identical pairs may also be originals that were given twice
+unlike-pairs warning
+    {count} of {total} reconstructions are farther from their original than that of another image is: {shown}
+    check that both sides have the same order or the same names
 duplicates warning
     {count} of {total} {role} images repeat another one; repeated images shrink the balls around them
     remove repeats, or check why the generator makes them

@@ -23,6 +23,7 @@ from genpr.runtime import is_out_of_files, is_out_of_memory, is_out_of_threads
 _COMMANDS = {
     "score": "Precision, recall, density and coverage of generated images.",
     "align": "Do images show what their prompts say: R-precision, hit rates, CLIPScore.",
+    "reconstruct": "PSNR, SSIM, LPIPS, rFID of reconstructed images, paired with their originals.",
     "modes": "Kinds of images that a generator misses, and those that it invents.",
     "sweep": "What truncation, guidance or any other setting trades for what.",
     "watch": "Score what a training run writes, samples or checkpoints; keep the best.",

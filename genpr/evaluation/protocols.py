@@ -68,7 +68,8 @@ class EvaluationProtocol:
         if found := sorted(names & CONDITIONAL.keys()):
             raise UsageError(
                 f"{some(found)} cannot be found from features alone: label.* come with labels (--labels), retrieval.* and "
-                "alignment.* with prompts (genpr align), entity.* with entities (genpr entities)",
+                "alignment.* with prompts (genpr align), entity.* with entities (genpr entities), reconstruction.* with pairs "
+                "(genpr reconstruct)",
                 code="metric-of-other-family",
             )
         if not names or names - METRICS.keys():

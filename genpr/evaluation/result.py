@@ -318,6 +318,15 @@ class EntitySummary:
 
 
 @dataclass(frozen=True)
+class ReconstructionSummary:
+    """Reconstructions against their originals."""
+
+    n_pairs: int  # that were compared
+    n_identical: int  # of these, pairs of equal pixels, whose PSNR is infinite and in no mean
+    paired_by: str  # "name", or "order" for arrays
+
+
+@dataclass(frozen=True)
 class Result:
     """One score.
 
@@ -348,6 +357,7 @@ class Result:
         alignment: Images against their prompts, likewise.
         entities: Expected against found entities, likewise.
         reference_statistics: The file whose mean and covariance stand for the reals in some metrics; None if none does.
+        reconstruction: Reconstructions against their originals, likewise.
     """
 
     metrics: Mapping[str, MetricValue]
@@ -374,6 +384,7 @@ class Result:
     alignment: AlignmentSummary | None = None
     entities: EntitySummary | None = None
     reference_statistics: StatisticsSummary | None = None
+    reconstruction: ReconstructionSummary | None = None
 
     def __getitem__(self, metric: str) -> float:
         """The value of one metric: `result["precision"]`, which is `result["manifold.precision"]`, too."""
@@ -404,7 +415,8 @@ class Result:
 
         Never for weight-free or unknown features, nor where the protocol could not be met.
         """
-        known = self.extractor is not None and all(info.comparable for info in self.extractors.values())
+        is_known = self.extractor is not None or self.reconstruction is not None
+        known = is_known and all(info.comparable for info in self.extractors.values())
         return known and not self.deviations
 
     @property

@@ -332,7 +332,7 @@ class EmbeddedImages:
             n_cached=sum(each["n_cached"] for each in records),
         )
 
-    def feature_set(self, source: str, names: Sequence[str], info: ExtractorInfo) -> FeatureSet:
+    def feature_set(self, source: str, names: Sequence[str], info: ExtractorInfo | None) -> FeatureSet:
         """All rows, called by the `names` of all images of the source."""
         if self.bad:
             names = [name for position, name in enumerate(names) if position not in self.bad]

@@ -27,8 +27,35 @@ VGG16 = WeightsFile(
     size=553_433_881,
     sha256="397923af8e79cdbb6a7127f12361acd7a2f83e06b05044ddf496e83de57a5bf0",
     license="BSD-3-Clause",
-    used_by=("vgg16",),
+    used_by=("vgg16", "lpips-vgg"),
 )
+
+# sha256 and length: several public repositories agree, such as those that ship LPIPS 0.1 with its digests.
+ALEXNET = WeightsFile(
+    name="alexnet-owt-7be5be79.pth",
+    url="https://download.pytorch.org/models/alexnet-owt-7be5be79.pth",
+    size=244_408_911,
+    sha256="7be5be791159472b1fbf3c69796f7cb30dca7ad8466c2df70058c37116cdee02",
+    license="BSD-3-Clause",
+    used_by=("lpips-alex",),
+)
+
+
+def _lpips(net: str, size: int, sha256: str) -> WeightsFile:
+    commit = "richzhang/PerceptualSimilarity/082bb24f84c091ea94de2867d34c4544f68e0963"
+    url = f"https://raw.githubusercontent.com/{commit}/lpips/weights/v0.1/{net}.pth"
+    return WeightsFile(f"lpips_v0.1_{net}.pth", url, size, sha256, "BSD-2-Clause", (f"lpips-{net}",))
+
+
+# sha256 of the files in that commit; torchmetrics ships the same bytes.
+LPIPS = {
+    "alex": (
+        ALEXNET,
+        _lpips("alex", 6_009, "df73285e35b22355a2df87cdb6b70b343713b667eddbda73e1977e0c860835c0"),
+    ),
+    "vgg": (VGG16, _lpips("vgg", 7_289, "a78928a0af1e5f0fcb1f3b9e8f8c3a2a5a3de244d830ad5c1feddc79b8432868")),
+}
+"""Backbone and linear layers of LPIPS 0.1, by the network."""
 
 
 def _dinov2(letter: str, size: int, sha256: str) -> WeightsFile:
@@ -74,5 +101,8 @@ _CLIP = {
 CLIP = {model: _clip(model, *facts) for model, facts in _CLIP.items()}
 """OpenAI's CLIP, by architecture."""
 
-KNOWN_WEIGHTS: tuple[WeightsFile, ...] = (INCEPTION_2015, VGG16, *CLIP.values(), *DINOV2.values())
+KNOWN_WEIGHTS: tuple[WeightsFile, ...] = (
+    *(INCEPTION_2015, VGG16, *CLIP.values(), *DINOV2.values(), ALEXNET),
+    *(linear for _, linear in LPIPS.values()),
+)
 """Every published file that genpr can fetch by name, in the order in which they are listed."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from genpr.conditional.align import Copies
     from genpr.conditional.prompt_ranking import ImageRank
     from genpr.evaluation.per_image import PerImageScores
+    from genpr.evaluation.reconstruction import Reconstructed
 
 _SCORES = ("inside", "n_balls", "realism", "rarity", "rarity_percentile", "authentic")
 _OF_FAKES = (*_SCORES, "asked", "recognized")
@@ -87,6 +88,15 @@ def write_ranks(path: Path, ranks: Sequence[ImageRank], copies: Copies | None = 
         rows.append(row)
     _write_table(path, columns, rows)
     return len(ranks)
+
+
+def write_pairs(path: Path, found: Reconstructed) -> int:
+    """Write a CSV file with the values of each pair, and return the number of rows; `inf` is the PSNR of identical pairs."""
+    names = (map(cell_of, side.names) for side in found.sides)
+    rows = zip(*names, *(column.tolist() for column in found.values.values()), strict=True)
+    heads = ["row", "original", "reconstruction", *found.values]
+    _write_table(path, heads, ([row, *cells] for row, cells in enumerate(rows)))
+    return len(found.sides[0])
 
 
 def _write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:

@@ -19,7 +19,7 @@ from genpr.metrics import ball_metrics as metrics
 from genpr.metrics.metric import BallMetric
 from genpr.metrics.uncertainty import Difference
 from genpr.metrics.value import MetricValue
-from genpr.report.text import capital, cut, percent
+from genpr.report.text import capital, cut, number, percent
 
 SLACK = 0.03
 """A certain loss below this is ignored."""
@@ -221,6 +221,10 @@ def _conditional(result: Result) -> list[str]:
     if entities is not None and entities.unreadable:
         bad, total = len(entities.unreadable), entities.n_answers
         found.append(f"{bad:,} of {total:,} answers could not be read, and are in no score.")
+    pairs = result.reconstruction
+    if pairs is not None:
+        shown = [f"{name.partition('.')[2]} is {number(each.value)}" for name, each in result.metrics.items()]
+        found.append(f"Over {pairs.n_pairs:,} pairs of originals and reconstructions, {listed(shown)}.")
     return [text for text in found if text]
 
 

@@ -100,7 +100,7 @@ def metric_rows(result: Result, names: Iterable[str]) -> list[dict[str, Any]]:
         low, high = metric.interval or (metric.value, metric.value)
         line = [None if each is None else _position(each) for each in (metric.value, low, high, mark)]
         is_manifold = name in result.families.get(MANIFOLD, ())
-        is_share = texts["relative"] != "-" if is_manifold else name != "alignment.clip_score"
+        is_share = texts["relative"] != "-" if is_manifold else info.upper == 1
         row = {
             **{column: _DASH if text == "-" else text for column, text in texts.items()},
             "name": name,

@@ -19,11 +19,11 @@ THRESHOLDS = {"fixed": "one for all detections", "labeled": "chosen on labeled i
 
 
 def features_of(result: Result) -> str | None:
-    """What computed the features; None where there are none, as between answers and what was expected."""
+    """What computed the features; None where no one did, as between answers and what was expected, or several."""
     if result.extractor is not None:
         return result.extractor.name
     is_of_answers = result.entities is not None and set(result.families) <= {"entity"}
-    return None if is_of_answers else "features of an unknown extractor"
+    return None if is_of_answers or result.reconstruction is not None else "features of an unknown extractor"
 
 
 def remarks_of(result: Result, name: str) -> list[str]:
@@ -33,7 +33,8 @@ def remarks_of(result: Result, name: str) -> list[str]:
         found.append(f"{result.distances} arithmetic; the exact value is {metric.exact_value:.4f}")
     if metric.spread is not None:
         found.append(f"standard deviation {metric.spread:.4g} over {metric.spread_over}")
-    if metric.extractor is not None and result.extractor and metric.extractor != result.extractor.name:
+    own = result.extractor.name if result.extractor else None
+    if metric.extractor not in {None, own} and (own or result.reconstruction):
         found.append(f"on {metric.extractor} features")
     if metric.variant is not None:
         found.append(metric.variant)

@@ -56,6 +56,10 @@ align drawings --prompts prompts.csv --protocol coco30k --offline           3 pr
 align drawings TOY --distractors 0                                          2 usage
 align drawings TOY --fail-under precision=.5                                2 usage
 align drawings TOY --fail-under retrieval.copy_rate=.5                      2 usage
+reconstruct real half --metrics psnr                                        3 no-partner
+reconstruct real fake --offline                                             4 weights-missing
+reconstruct real fake --metrics mse                                         2 unknown-metric
+reconstruct real fake --metrics psnr --fail-under reconstruction.ssim=.5    2 usage
 entities expected.csv answers.jsonl --fail-under recall=.1                  2 usage
 entities expected.csv answers.jsonl --max-images 3                          2 usage
 entities expected.csv stripes                                               2 records-kind
@@ -174,7 +178,7 @@ def test_a_mistake_is_one_error_and_leaves_nothing(genpr, world, monkeypatch, li
     assert ("No such" in error["message"]) == is_unknown
     *details, last = err.splitlines()
     assert last.startswith("error: ")
-    assert bool(details) == (error["code"] == "bad-images")
+    assert bool(details) == (error["code"] in {"bad-images", "bad-pairs"})
     assert "Traceback" not in err
     assert listed(world) == before
 
@@ -215,6 +219,7 @@ score real fake GABOR
 score real.npy fake.npy --protocol genpr --protocol prdc
 modes big.npy big.npy
 align drawings TOY
+reconstruct real fake --metrics psnr
 entities expected.csv answers.jsonl
 entities expected.csv stripes BYdetector
 rank real.npy fake.npy more.npy

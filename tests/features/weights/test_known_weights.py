@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from genpr.features.known_weights import CLIP, KNOWN_WEIGHTS, VGG16
+from genpr.features.known_weights import ALEXNET, CLIP, KNOWN_WEIGHTS, VGG16
 from genpr.features.weights import hub_file
 
 
@@ -13,11 +13,15 @@ def test_every_entry_is_complete_and_its_digest_begins_as_the_published_name():
     for entry in KNOWN_WEIGHTS:
         assert urlsplit(entry.url).scheme == "https"
         assert re.fullmatch(r"[0-9a-f]{64}", entry.sha256)
-        assert entry.size > 10_000_000
-        assert entry.license in {"Apache-2.0", "BSD-3-Clause", "MIT"}
+        assert entry.size > (5_000 if entry.name.startswith("lpips_") else 10_000_000)
+        assert entry.license in {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "MIT"}
         assert entry.used_by
         named = re.search(r"-([0-9a-f]{8})\.pth$", entry.name)
-        assert entry.sha256.startswith(named[1]) if named else entry.hub_address or "dinov2" in entry.name
+        assert (
+            entry.sha256.startswith(named[1])
+            if named
+            else entry.hub_address or entry.name.startswith(("dinov2", "lpips"))
+        )
 
 
 def test_clip_comes_from_where_open_clip_finds_it():
@@ -33,9 +37,10 @@ def test_clip_comes_from_where_open_clip_finds_it():
 
 def test_torchvision_agrees_about_addresses_and_lengths():
     models = pytest.importorskip("torchvision.models")
-    published = models.VGG16_Weights.IMAGENET1K_V1
-    assert published.url == VGG16.url
-    assert round(VGG16.size / 2**20, 3) == published.meta["_file_size"]
+    for ours, theirs in ((VGG16, models.VGG16_Weights), (ALEXNET, models.AlexNet_Weights)):
+        published = theirs.IMAGENET1K_V1
+        assert published.url == ours.url
+        assert round(ours.size / 2**20, 3) == published.meta["_file_size"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,95 @@
+"""Images of two sources in pairs: by their names, or by their order where they have none."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from genpr.errors import BadImagesError, DataError, ImageError, printable, some
+from genpr.images.item import ImageSource, Item, PartSource, known_length, stem_of
+
+PairedBy = Literal["name", "order"]
+_PLACE = re.compile(r"(?:.*/)?\[[0-9]+\]")  # what images of arrays are called
+
+
+@dataclass(frozen=True)
+class OrderedPart(PartSource):
+    """The images at some indices of a source, in any order."""
+
+    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices of the part."""
+        rows = [self.rows[index] for index in indices]
+        if all(map(int.__lt__, rows, rows[1:])):
+            return self.source.pick(rows)
+        return (next(self.source.pick([row])) for row in rows)
+
+    def __iter__(self) -> Iterator[Item]:
+        return self.pick(range(len(self)))
+
+    def names(self) -> Iterator[str] | None:
+        """Of the part, if the source knows."""
+        listed = self.source.names()
+        names = None if listed is None else list(listed)
+        return None if names is None else (names[row] for row in self.rows)
+
+    def at(self, places: Sequence[int]) -> OrderedPart:
+        """A part of the part."""
+        return OrderedPart(self.name, self.source, [self.rows[place] for place in places])
+
+
+def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[OrderedPart, OrderedPart, PairedBy]:
+    """Two sources in one order: as they come if neither names its images, else by relative names without suffix.
+
+    Raises:
+        BadImagesError: Names without a partner, or several images of one name ("bad-pairs"; `bad` has all of them).
+        DataError: Other numbers of images ("pair-count"), or names on one side only ("pair-names").
+    """
+    names = [_names(real), _names(fake)]
+    labels = [printable(each.name) for each in (real, fake)]
+    numbered = [all(map(_PLACE.fullmatch, each)) for each in names]
+    if numbered[0] is not numbered[1]:
+        text = f"{labels[numbered[0]]} has named images and {labels[numbered[1]]} numbered ones, which cannot be paired; "
+        text += "`genpr pack` writes a folder as an array in the order of its names"
+        raise DataError(text, code="pair-names", path=fake.name)
+    if all(numbered) and len(names[0]) != len(names[1]):
+        text = f"{labels[1]} has {len(names[1]):,} images, and {labels[0]} {len(names[0]):,}; images of arrays are paired by "
+        raise DataError(f"{text}their order, so both need the same number", code="pair-count", path=fake.name)
+    rows: Sequence[int] = range(len(names[1]))
+    if not all(numbered):
+        keys = [list(map(stem_of, each)) for each in names]
+        _check_names(names, keys, labels)
+        places = {key: row for row, key in enumerate(keys[1])}
+        rows = [places[key] for key in keys[0]]
+    parts = OrderedPart(real.name, real, range(len(rows))), OrderedPart(fake.name, fake, rows)
+    return *parts, "order" if all(numbered) else "name"
+
+
+def _names(source: ImageSource) -> list[str]:
+    names, total = source.names(), known_length(source)
+    if names is not None:
+        return list(names)
+    return [f"[{row}]" for row in range(sum(1 for _ in source) if total is None else total)]
+
+
+def _check_names(
+    names: Sequence[Sequence[str]], keys: Sequence[Sequence[str]], labels: Sequence[str]
+) -> None:
+    """Refuse names without a partner, and names that occur more than once."""
+    bad, reasons = [], []
+    for side, role in enumerate(("reconstruction", "original")):
+        others, counts = set(keys[1 - side]), Counter(keys[side])
+        both = list(zip(names[side], keys[side], strict=True))
+        missing = [name for name, key in both if key not in others]
+        alike = [name for name, key in both if counts[key] > 1]
+        for found, code, reason in (
+            (missing, "no-partner", f"no {role} in {labels[1 - side]}"),
+            (alike, "ambiguous-name", f"the name of another one in {labels[side]} but for the suffix"),
+        ):
+            bad += [ImageError(f"{name} has {reason}", code=code, path=name) for name in found]
+            reasons += [f"{len(found):,} images have {reason}: {some(found, 5)}"] * bool(found)
+    if bad:
+        text = f"{'; '.join(reasons)}. Names count relative to their source, without suffix"
+        raise BadImagesError(text, bad=bad, code="bad-pairs", path=labels[1])

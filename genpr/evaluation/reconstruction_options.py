@@ -1,0 +1,90 @@
+"""Options of reconstruction as a record. Importing this module does not import torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from genpr.errors import UsageError, some
+from genpr.evaluation.options import parse_names
+from genpr.features.extractor import FeatureExtractor
+from genpr.features.options import EmbedKeywords, EmbedOptions, option
+from genpr.features.registry import canonical_name
+
+FAMILY = "reconstruction."
+OF_PIXELS = ("psnr", "ssim", "lpips")
+"""Metrics of the pixels of a pair."""
+_METRICS = (*OF_PIXELS, "rfid", "clip_i", "dino_i")
+_DEFAULT = (*OF_PIXELS, "rfid")
+
+
+def _check_metrics(metrics: object) -> None:
+    given = [metrics] if isinstance(metrics, str) else list(metrics)  # type: ignore[call-overload]
+    unknown = [str(name) for name in given if str(name).removeprefix(FAMILY) not in _METRICS]
+    if unknown or not given:
+        text = f"unknown metrics: {some(unknown) or 'none'}; known: {', '.join(_METRICS)}"
+        raise UsageError(text, code="unknown-metric")
+
+
+def _check_extractor(extractor: object) -> None:
+    if isinstance(extractor, str):
+        canonical_name(extractor)
+
+
+class ReconstructKeywords(EmbedKeywords, total=False):
+    """The fields of `ReconstructOptions` as keyword arguments."""
+
+    metrics: Sequence[str]
+    lpips_net: Literal["vgg", "alex"]
+    inception: str | FeatureExtractor
+    clip: str | FeatureExtractor
+    dino: str | FeatureExtractor
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReconstructOptions(EmbedOptions):
+    """Which metrics compare reconstructions with their originals, and by which networks."""
+
+    metrics: Sequence[str] = option(
+        _DEFAULT,
+        f"Of {', '.join(_METRICS)}. Only psnr and ssim need no weights.  [default: {','.join(_DEFAULT)}]",
+        parse=parse_names,
+        check=_check_metrics,
+        metavar="A,B",
+        show_default=False,
+    )
+    lpips_net: Literal["vgg", "alex"] = option(
+        "vgg",
+        "Network of lpips: vgg, as papers about tokenizers have it, or alex, the default of the library lpips.",
+        choices=("vgg", "alex"),
+    )
+    inception: str | FeatureExtractor = option(
+        "inception",
+        "Extractor of rfid; inception@torch-bilinear is that of pytorch-fid.",
+        check=_check_extractor,
+        metavar="NAME",
+    )
+    clip: str | FeatureExtractor = option(
+        "clip-vit-b-32", "Extractor of clip_i.", check=_check_extractor, metavar="NAME"
+    )
+    dino: str | FeatureExtractor = option(
+        "timm:vit_small_patch16_224.dino", "Extractor of dino_i.", check=_check_extractor, metavar="NAME"
+    )
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The requested metrics without the prefix of their family, in display order."""
+        given = [self.metrics] if isinstance(self.metrics, str) else self.metrics
+        names = {name.removeprefix(FAMILY) for name in given}
+        return tuple(name for name in _METRICS if name in names)
+
+    @property
+    def spaces(self) -> dict[str, str | FeatureExtractor]:
+        """The extractor of each requested metric that is computed from features."""
+        every = {"rfid": self.inception, "clip_i": self.clip, "dino_i": self.dino}
+        return {
+            name: canonical_name(space) if isinstance(space, str) else space
+            for name, space in every.items()
+            if name in self.chosen
+        }

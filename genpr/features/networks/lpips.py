@@ -1,0 +1,114 @@
+"""LPIPS 0.1: how far apart two images are in the layers of AlexNet or VGG16.
+
+Activations of five layers are scaled to length 1 over their channels; their squared differences are weighted by channel,
+averaged over the image and summed over the layers.
+
+References:
+    R. Zhang et al., The Unreasonable Effectiveness of Deep Features as a Perceptual Metric, 2018, arXiv:1801.03924.
+    richzhang/PerceptualSimilarity (BSD-2-Clause), lpips 0.1.4, which publishes the weights of the channels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from genpr.features import known_weights
+from genpr.features.extractor import ExtractorInfo
+from genpr.features.weights import Weights, find_or_fetch, load_weights
+
+_EPS = 1e-10  # beside the length of the activations
+_PIXELS = 2**20  # of the images that pass the network at once
+
+
+@dataclass(frozen=True)
+class _Backbone:
+    constructor: str  # of torchvision.models
+    layers: tuple[int, ...]  # of its `features`, each a ReLU
+    least: int  # pixels of the shorter side, below which the last of them has no output
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+_BACKBONES = {
+    "alex": _Backbone("alexnet", (1, 4, 7, 9, 11), 31),
+    "vgg": _Backbone("vgg16", (3, 8, 15, 22, 29), 16, {"init_weights": False}),
+}
+
+
+def least_side(net: str) -> int:
+    """Pixels that the shorter side of an image must have for the network "alex" or "vgg"."""
+    return _BACKBONES[net].least
+
+
+def own_weights(net: str, weights: str | os.PathLike[str] | None) -> list[Path | None]:
+    """The files of a network that the option `weights` names, or that are in the folder that it names."""
+    found: list[Path | None] = []
+    for entry in known_weights.LPIPS[net]:
+        path = Path(weights or "")
+        path = path / entry.name if path.is_dir() else path
+        found.append(path if weights is not None and path.name == entry.name and path.is_file() else None)
+    return found
+
+
+def find_weights(net: str, weights: str | os.PathLike[str] | None, *, offline: bool) -> list[Path]:
+    """The verified files of the backbone and of the linear layers, downloaded if need be; WeightsError if there are none."""
+    files = zip(known_weights.LPIPS[net], own_weights(net, weights), strict=True)
+    return [find_or_fetch(entry, weights=path, offline=offline) for entry, path in files]
+
+
+class PerceptualDistance:
+    """LPIPS of pairs of images by the network `net`, "alex" or "vgg", with the tensors of both of its files."""
+
+    def __init__(self, net: str, backbone: Weights, linear: Weights, device: torch.device) -> None:
+        from torchvision import models
+
+        spec = _BACKBONES[net]
+        with torch.device("meta"):  # the published tensors become the parameters
+            layers: nn.Sequential = getattr(models, spec.constructor)(weights=None, **spec.options).features
+        parts = [(name.partition("features.")[2], tensor) for name, tensor in backbone.tensors.items()]
+        layers.load_state_dict({name: tensor for name, tensor in parts if name}, strict=True, assign=True)
+        layers.requires_grad_(False).eval().to(device)
+        self._parts = [layers[a + 1 : b + 1] for a, b in pairwise((-1, *spec.layers))]
+        names = [f"lin{place}.model.1.weight" for place in range(len(spec.layers))]
+        self._channels = [linear.tensors[name].float().to(device) for name in names]
+        # Of values from -1 to 1, as lpips has them: rounded from the mean and standard deviation of ImageNet.
+        color = torch.tensor([[-0.030, -0.088, -0.188], [0.458, 0.448, 0.450]], dtype=torch.float32)
+        self._shift, self._scale = color.view(2, 1, 3, 1, 1).to(device)
+        self.device, self.least = device, spec.least
+        digest = hashlib.sha256(f"{backbone.sha256} {linear.sha256}".encode()).hexdigest()
+        self.info = ExtractorInfo(
+            f"lpips-{net}", 1, "none", digest, comparable=backbone.is_published and linear.is_published
+        )
+
+    @classmethod
+    def from_files(cls, net: str, paths: Sequence[Path], device: torch.device) -> PerceptualDistance:
+        """From the files of `find_weights`."""
+        backbone, linear = map(load_weights, known_weights.LPIPS[net], paths)
+        return cls(net, backbone, linear, device)
+
+    def __call__(self, real: Tensor, fake: Tensor) -> Tensor:
+        """Distances (n,) float64 of images uint8 (n, 3, h, w) and (n, 3, h, w), no side below `least`."""
+        count = max(1, _PIXELS // real[0, 0].numel())
+        with torch.inference_mode():
+            parts = zip(torch.split(real, count), torch.split(fake, count), strict=True)
+            return torch.cat([self._distance(torch.cat(part)) for part in parts])
+
+    def _distance(self, both: Tensor) -> Tensor:
+        """Of the first half of the images to the second."""
+        x = (both.to(self.device).float() / 127.5 - 1 - self._shift) / self._scale
+        total = torch.zeros(len(x) // 2, dtype=torch.float64, device=self.device)
+        for layers, channels in zip(self._parts, self._channels, strict=True):
+            x = layers(x)
+            unit = x / (x.square().sum(dim=1, keepdim=True).sqrt() + _EPS)
+            first, second = unit.chunk(2)
+            weighted = (first - second).square_().mul_(channels).sum(dim=1)
+            total += weighted.double().mean(dim=(1, 2))
+        return total

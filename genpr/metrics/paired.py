@@ -1,0 +1,93 @@
+"""Metrics of an image and its reconstruction: squared error, PSNR, SSIM and the cosine of features.
+
+References:
+    Z. Wang et al., Image Quality Assessment: From Error Visibility to Structural Similarity, 2004.
+    torchmetrics 1.4.2 and later (`structural_similarity_index_measure` with data_range=255), whose border rule SSIM follows.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import cosine_similarity, pad
+
+from genpr.metrics.uncertainty import Interval
+
+RANGE = 255.0
+WINDOW = 11
+"""Pixels of the side of SSIM's Gaussian window, which an image must have at least."""
+
+_SIGMA, _K1, _K2 = 1.5, 0.01, 0.03
+_PIXELS = 2**18  # of the planes that are filtered at once: what a cache of a processor holds
+
+
+def squared_error(real: Tensor, fake: Tensor) -> Tensor:
+    """Sums (n,) int64 of squared differences of images uint8 (n, 3, h, w)."""
+    difference = real.to(torch.int32) - fake
+    return difference.square_().sum(dim=(1, 2, 3))
+
+
+def psnr(error: Tensor, pixels: int) -> Tensor:
+    """Peak signal-to-noise ratios (n,) in dB, float64, of the `squared_error` of images of so many pixels; infinite for 0."""
+    return 10 * torch.log10(RANGE**2 * 3 * pixels / error.double())
+
+
+def ssim(real: Tensor, fake: Tensor) -> Tensor:
+    """Structural similarities (n,) float64 of images uint8 (n, 3, h, w), no side below `WINDOW`.
+
+    With means, variances and covariance under a Gaussian window of 11 x 11 pixels and sigma 1.5, at every pixel of every
+    channel, beyond borders by reflection: the mean of
+
+        (2 mx my + c1) (2 cov + c2) / ((mx^2 + my^2 + c1) (vx + vy + c2)),  c1 = (.01 * 255)^2,  c2 = (.03 * 255)^2.
+    """
+    count = max(1, _PIXELS // real[0, 0].numel())
+    planes = [torch.split(each.flatten(0, 1), count) for each in (real, fake)]
+    means = [_ssim_of_planes(*each) for each in zip(*planes, strict=True)]
+    return torch.cat(means).view(len(real), -1).mean(dim=1)
+
+
+def _ssim_of_planes(real: Tensor, fake: Tensor) -> Tensor:
+    """Means (p,) over planes (p, h, w)."""
+    x, y = real.double(), fake.double()
+    mean_x, mean_y, squares, products = (_blurred(each) for each in (x, y, x * x + y * y, x * y))
+    c1, c2 = (_K1 * RANGE) ** 2, (_K2 * RANGE) ** 2
+    mean_product, mean_squares = mean_x * mean_y, mean_x.square() + mean_y.square()
+    above = (2 * mean_product + c1) * (2 * (products - mean_product) + c2)
+    below = (mean_squares + c1) * (squares - mean_squares + c2)
+    return (above / below).mean(dim=(1, 2))
+
+
+def _blurred(planes: Tensor) -> Tensor:
+    """Planes (p, h, w) under the Gaussian window: a weighted sum of shifted planes, first down and then across."""
+    half = WINDOW // 2
+    weights = [math.exp(-((step / _SIGMA) ** 2) / 2) for step in range(-half, half + 1)]
+    wide = pad(planes, (half,) * 4, mode="reflect")
+    for dim in (1, 2):
+        size = planes.shape[dim]
+        total = wide.narrow(dim, 0, size) * (weights[0] / sum(weights))
+        for start, weight in enumerate(weights[1:], 1):
+            total.add_(wide.narrow(dim, start, size), alpha=weight / sum(weights))
+        wide = total
+    return wide
+
+
+def cosines(real: Tensor, fake: Tensor) -> NDArray[np.float64]:
+    """Cosines (n,) of the rows of two feature sets (n, d), in float64; 0 where a row is all zeros."""
+    pairs = zip(torch.split(real, 4096), torch.split(fake, 4096), strict=True)
+    found = torch.cat([cosine_similarity(a.double(), b.double(), eps=1e-300) for a, b in pairs])
+    return found.clamp(-1, 1).numpy()
+
+
+def interval_of_mean(values: NDArray[np.float64]) -> Interval | None:
+    """Student's 95 % interval of the mean of independent values (n,); None for fewer than 2."""
+    if len(values) < 2:
+        return None
+    from scipy.special import stdtrit  # scipy.stats takes seconds to import
+
+    mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
+    half = float(stdtrit(len(values) - 1, 0.975)) * error
+    return Interval(mean - half, mean + half)

@@ -1,0 +1,89 @@
+"""`genpr reconstruct` from the command line: text, JSON, table, page and gates."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+METRICS = (
+    "--metrics",
+    "psnr,ssim,rfid,dino_i",
+    "--inception",
+    "gabor",
+    "--dino",
+    "pixels",
+    "--device",
+    "cpu",
+)
+
+
+@pytest.fixture
+def pairs(tmp_path, rng):
+    """12 images and their reconstructions, the later the worse; the last has a hostile name."""
+    for row in range(12):
+        name = f"{row:02d}" if row < 11 else "=cmd|<b>x"
+        pixels = rng.integers(50, 200, (24, 24, 3), dtype=np.uint8)
+        for side, shown, suffix in (("real", pixels, "png"), ("recon", pixels + np.uint8(row + 1), "webp")):
+            (tmp_path / side).mkdir(exist_ok=True)
+            Image.fromarray(shown).save(tmp_path / side / f"{name}.{suffix}", lossless=True)
+    return tmp_path / "real", tmp_path / "recon"
+
+
+def test_text_table_and_page(genpr, tmp_path, pairs):
+    table, page = tmp_path / "pairs.csv", tmp_path / "page.html"
+    code, out, _ = genpr("reconstruct", *pairs, *METRICS, "--csv", table, "--html", page)
+    assert code == 0
+    assert all(len(line) <= 80 for line in out.splitlines() if "/" not in line)
+    expected = 20 * np.log10(255 / np.arange(1, 13))
+    values = {
+        line.split()[0]: line.split()[1] for line in out.splitlines() if line.startswith("reconstruction.")
+    }
+    assert values["reconstruction.psnr"] == f"{expected.mean():.2f}"
+    assert "reconstruction.rfid: on gabor features" in out
+    assert "reconstruction.dino_i: on pixels features" in out
+    assert "12 reconstructions of" in out
+    assert "not comparable" in out
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert list(rows[0]) == ["row", "original", "reconstruction", "psnr", "ssim", "dino_i"]
+    np.testing.assert_allclose([float(row["psnr"]) for row in rows], expected)
+    assert rows[-1]["original"] == "'=cmd|<b>x.png"
+    html = page.read_text()
+    assert html.count("data:image/jpeg") == 3 * 2 * 12, "each pair in the gallery of each metric of pairs"
+    worst = html[html.index("Worst pairs by psnr") :]
+    assert worst.index("&lt;b&gt;x.png: psnr 26.55") < worst.index("10.png: psnr 27.30")
+    assert "<b>x" not in html
+
+
+def test_json_is_the_record_and_gates_decide_the_exit_code(genpr, pairs):
+    gates = ("--fail-under", "reconstruction.psnr=99", "--fail-over", "reconstruction.rfid=1e9")
+    code, out, err = genpr("reconstruct", *pairs, *METRICS, *gates, "--json", "-q")
+    record = json.loads(out)
+    assert code == 5
+    assert err.startswith("missed: reconstruction.psnr is 33.66")
+    assert len(err.splitlines()) == 1
+    assert record["reconstruction"] == {"n_pairs": 12, "n_identical": 0, "paired_by": "name"}
+    assert len(record["metrics"]["reconstruction.ssim"]["interval"]) == 2
+    assert record["real"]["decoder"]["pillow"]
+    assert record["extractors"]["gabor"]
+
+
+def test_missing_partners_are_named(genpr, pairs):
+    (pairs[1] / "05.webp").unlink()
+    code, out, err = genpr("reconstruct", *pairs, "--metrics", "psnr", "--json")
+    record = json.loads(out)["error"]
+    assert (code, record["code"]) == (3, "bad-pairs")
+    assert [bad["path"] for bad in record["bad"]] == ["05.png"]
+    assert "05.png" in err.splitlines()[0]
+
+
+def test_prepare_makes_sizes_equal(genpr, pairs):
+    with Image.open(pairs[0] / "00.png") as image:
+        image.resize((48, 30)).save(pairs[0] / "00.png")
+    assert genpr("reconstruct", *pairs, "--metrics", "psnr")[0] == 3
+    code, out, _ = genpr(
+        "reconstruct", *pairs, "--metrics", "psnr", "--prepare", "center-crop:16", "--json", "-q"
+    )
+    assert code == 0
+    assert json.loads(out)["fake"]["decoder"]["prepare"] == "center-crop:16"
