@@ -148,6 +148,8 @@ def _statistics_notices(reals: FeatureSet, fakes: FeatureSet, plan: ScorePlan) -
     source, found = plan.statistics.source, list[Notice]()
     if reals.statistics is not None:
         found.append(notice("statistics-alone", source=source))
+    elif reals.decoder != plan.statistics.decoder:
+        found += _decoded_unlike(plan.statistics.decoder, fakes.decoder)
     spaces = [plan.spaces[name] for name, each in plan.given.items() if each.extractor is None]
     if spaces and not plan.protocol.reference_statistics:
         info = fakes.extractor
@@ -174,13 +176,7 @@ def input_notices(
     info = fake.extractor or real.extractor
     if info is not None and not info.comparable:
         notices.append(notice("not-comparable", extractor=info.name))
-    if real.decoder and fake.decoder and real.decoder != fake.decoder:
-        ours, theirs = choices_in(real.decoder), choices_in(fake.decoder)
-    else:
-        ours = theirs = {}
-    if ours != theirs:
-        shown = {"real": _choices_shown(ours), "fake": _choices_shown(theirs)}
-        notices.append(notice("decoded-unlike", **shown))
+    notices += _decoded_unlike(real.decoder, fake.decoder)
     n_real, n_fake = len(real) or len(fake), len(fake)  # there may be statistics and no reals
     if min(n_real, n_fake) < _SMALL:
         notices.append(notice("small-sample", n=min(n_real, n_fake)))
@@ -202,6 +198,14 @@ def input_notices(
             notices.append(notice("upscaled", role=role, **small))
         notices += features.notices
     return tuple(dict.fromkeys(notices))
+
+
+def _decoded_unlike(real: Mapping[str, str], fake: Mapping[str, str]) -> list[Notice]:
+    """The notice of choices that differ, where they are known of both sides."""
+    ours, theirs = choices_in(real), choices_in(fake)
+    if not real or not fake or ours == theirs:
+        return []
+    return [notice("decoded-unlike", real=_choices_shown(ours), fake=_choices_shown(theirs))]
 
 
 def _choices_shown(choices: Mapping[str, str]) -> str:

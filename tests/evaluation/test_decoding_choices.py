@@ -89,3 +89,19 @@ def test_feature_files_say_it_too_and_sides_that_differ_are_told(folders, tmp_pa
     for files, rule in ((sames, "none"), (sames, "resize:8"), (sides, "center-crop:8")):
         with raising(UsageError, "features-prepared"):
             genpr.score(*files, prepare=rule, k=1)
+
+
+def test_reference_statistics_of_other_choices_are_told(folders, tmp_path):
+    record = {
+        "format": "genpr.statistics/1",
+        "source": "x",
+        "count": 9,
+        "extractors": {},
+        "images_sha256": None,
+    }
+    record = json.dumps(record | {"decoder": {"pillow": "1", "prepare": "resize:8"}})
+    np.savez(tmp_path / "x.npz", mu=np.zeros(736), sigma=np.eye(736), genpr=np.array(record))
+    options = OPTIONS | {"k": None, "metrics": ["fd"], "reference_statistics": tmp_path / "x.npz"}
+    for rule, is_told in (("none", True), ("resize:8", False), ("resize:9", True)):
+        found = genpr.score(*folders, **options, prepare=rule)
+        assert ("decoded-unlike" in {notice.code for notice in found.notices}) == is_told
