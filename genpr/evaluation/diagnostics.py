@@ -151,7 +151,7 @@ def _statistics_notices(reals: FeatureSet, fakes: FeatureSet, plan: ScorePlan) -
     elif reals.decoder != plan.statistics.decoder:
         found += _decoded_unlike(plan.statistics.decoder, fakes.decoder)
     spaces = [plan.spaces[name] for name, each in plan.given.items() if each.extractor is None]
-    if spaces and not plan.protocol.reference_statistics:
+    if spaces and plan.protocol.reference_statistics != "beside images":
         info = fakes.extractor
         names = dict.fromkeys(
             each if isinstance(each, str) and info is not None else "the fakes" for each in spaces

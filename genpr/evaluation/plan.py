@@ -79,8 +79,8 @@ class ScorePlan:
             asked = _possible(statistics, recipe, own)
         names = recipe.choose_metrics(asked, held_out=options.held_out is not None)
         ks = recipe.choose_ks(names, options.k)
-        spaces = dict(zip(names, map(partial(space_of, own=own), names), strict=True))
-        given = {} if statistics is None else given_moments(statistics, spaces, own)
+        spaces = dict(zip(names, map(partial(space_of, own=own, recipe=recipe), names), strict=True))
+        given = {} if statistics is None else given_moments(statistics, spaces, own, recipe)
         if statistics is not None:
             is_needed = options.reference_statistics is not None or not has_reals
             _check_given(statistics, spaces, given, is_needed=is_needed, has_reals=has_reals)
@@ -142,8 +142,10 @@ def with_pinned(options: ScoreOptions, protocols: Iterable[str]) -> ScoreOptions
     return replace(options, prepare=found.popitem()[1] if found else options.prepare)
 
 
-def space_of(metric: str, own: ExtractorKey) -> ExtractorKey:
+def space_of(metric: str, own: ExtractorKey, recipe: EvaluationProtocol) -> ExtractorKey:
     """The features of `metric` in a score whose own are `own`: of the same variant, if they are of the same network."""
+    if metric in recipe.spaces:
+        return recipe.spaces[metric]
     space = METRICS[metric].space
     if space is None:
         return own
@@ -151,16 +153,20 @@ def space_of(metric: str, own: ExtractorKey) -> ExtractorKey:
 
 
 def given_moments(
-    statistics: ReferenceStatistics, spaces: Mapping[str, ExtractorKey], own: ExtractorKey
+    statistics: ReferenceStatistics,
+    spaces: Mapping[str, ExtractorKey],
+    own: ExtractorKey,
+    recipe: EvaluationProtocol,
 ) -> dict[str, FeatureMoments]:
     """The moments of a file by the metric that they serve, of the metrics in `spaces`; their widths are checked if known.
 
     What a file does not name is taken for the features of `fid`, or for the score's own where that is not computed.
     """
     primary, found = spaces.get("fid", own), dict[str, FeatureMoments]()
-    for name in filter(_takes_moments, spaces):
+    for name in filter(takes_moments, spaces):
         space = spaces[name]
-        fitting = [each for each in statistics.moments if each.is_of(space, primary)]
+        theirs = recipe.statistics_of.get(name, space)
+        fitting = [each for each in statistics.moments if each.is_of(theirs, primary)]
         if fitting:
             dim = dim_of(space) if isinstance(space, str) else space.dim
             check_width(statistics, fitting[0], dim, name)
@@ -180,7 +186,8 @@ def check_width(
         raise FeatureError(f"{text} (--extractor)", code="statistics-shape", path=statistics.source)
 
 
-def _takes_moments(metric: str) -> bool:
+def takes_moments(metric: str) -> bool:
+    """Whether mean and covariance are all that `metric` needs of the reals."""
     found = METRICS[metric]
     return isinstance(found, DistributionMetric) and found.uses_moments
 
@@ -212,12 +219,12 @@ def statistics_beside(side: OpenedInput) -> ReferenceStatistics | None:
 
 def _possible(statistics: ReferenceStatistics, recipe: EvaluationProtocol, own: ExtractorKey) -> list[str]:
     """The protocol's metrics that can be computed without images of reals; of the own features' distance, if none."""
-    spaces = {name: space_of(name, own) for name in recipe.metrics}
-    given = given_moments(statistics, spaces, own)
+    spaces = {name: space_of(name, own, recipe) for name in recipe.metrics}
+    given = given_moments(statistics, spaces, own, recipe)
     names = [name for name in spaces if name in given or not METRICS[name].uses_reals]
     if names or "metrics" not in recipe.free:
         return names or list(recipe.metrics)
-    return ["fid" if space_of("fid", own) == own else "fd"]
+    return ["fid" if space_of("fid", own, recipe) == own else "fd"]
 
 
 def _check_given(
@@ -233,7 +240,7 @@ def _check_given(
     networks = {
         parse_name(each.extractor).base: each.extractor for each in statistics.moments if each.extractor
     }
-    for name in filter(_takes_moments, spaces):
+    for name in filter(takes_moments, spaces):
         space = spaces[name]
         theirs = networks.get(parse_name(space).base) if isinstance(space, str) else None
         if theirs is not None and name not in given:

@@ -18,6 +18,7 @@ from genpr.metrics.registry import CONDITIONAL, DEFAULT_METRICS, HELD_OUT, METRI
 from genpr.validation import check_k
 
 Ties = Literal["closed", "strict"]
+Statistics = Literal["beside images", "published"]
 Distances = Literal["exact", "adm-float16", "stylegan3-float16"]
 
 CLIP_SCORE_PREFIX = "A photo depicts "
@@ -41,8 +42,14 @@ class EvaluationProtocol:
     max_fake: int | None = None  # fake images it uses at most, likewise
     # images of each side among which neighbors are counted: at most so many, equally many of both
     max_rows: int | None = None
-    # whether Fréchet distances use the mean and covariance that an .npz of reals brings along
-    reference_statistics: bool = False
+    # whose mean and covariance Fréchet distances use instead of images': "beside images" are those that an .npz of either side
+    # brings along; "published" are those of reals alone, from a file without which a score deviates
+    reference_statistics: Statistics | None = None
+    spaces: Mapping[str, str] = field(
+        default_factory=dict
+    )  # features of metrics that it does not have on their own
+    # features that its moments are published of, by metric, where it compares them with others all the same
+    statistics_of: Mapping[str, str] = field(default_factory=dict)
     inception_score_chunk: int | None = None  # images per chunk of the Inception Score, in order
     balanced_labels: bool = False  # whether it expects equally many fakes of each class
     prepare: str | None = None  # how decoded images of both sides are made equal in size; None leaves it free
@@ -158,6 +165,7 @@ def _ks(number: int) -> Mapping[str, int]:
 
 
 _PR = ("precision", "recall")
+_EDM2_DINO = "dinov2-vitl14@torch-bicubic-antialias"
 
 _ALL = (
     EvaluationProtocol(
@@ -188,10 +196,57 @@ _ALL = (
         distances="adm-float16",
         n_real=10_000,
         n_fake=50_000,
-        reference_statistics=True,
+        reference_statistics="beside images",
         inception_score_chunk=5_000,
         equals="guided-diffusion's evaluator to about 3 decimals: its float16 distances depend on the GPU",
         reference="Dhariwal and Nichol 2021, arXiv:2105.05233; openai/guided-diffusion/evaluations",
+    ),
+    EvaluationProtocol(
+        name="mar",
+        extractor="inception",
+        metrics=(*_PR, "fid", "is"),
+        k=_ks(3),
+        n_real=10_000,
+        n_fake=50_000,
+        reference_statistics="published",
+        balanced_labels=True,
+        equals="LTH14's fork of torch-fidelity (input1 = real, Inception features) up to its float32 distances",
+        reference="Li et al. 2024, arXiv:2406.11838; LTH14/mar, precision and recall as in its issue 91",
+    ),
+    EvaluationProtocol(
+        name="jit",
+        extractor="inception",
+        metrics=("fid", "is"),
+        k=_ks(3),
+        n_fake=50_000,
+        reference_statistics="published",
+        balanced_labels=True,
+        equals="LTH14's fork of torch-fidelity, by the statistics of the same file",
+        reference="Li and He 2025, arXiv:2511.13720; LTH14/JiT",
+    ),
+    EvaluationProtocol(
+        name="edm2",
+        extractor="inception",
+        metrics=("fid", "fd_dinov2"),
+        k=_ks(3),
+        n_fake=50_000,
+        reference_statistics="published",
+        spaces=MappingProxyType({"fd_dinov2": _EDM2_DINO}),
+        equals="calculate_metrics.py by its img64.pkl or img512.pkl; papers state the least of three sets of 50,000",
+        reference="Karras et al. 2024, arXiv:2312.02696; NVlabs/edm2",
+    ),
+    EvaluationProtocol(
+        name="guidance-interval",
+        extractor="dinov2-vitl14",
+        metrics=(*_PR, "fid", "fd_dinov2"),
+        k=_ks(3),
+        n_real=50_000,
+        n_fake=50_000,
+        reference_statistics="published",
+        statistics_of=MappingProxyType({"fd_dinov2": _EDM2_DINO}),
+        equals="the distances of calculate_metrics.py; precision and recall as its first author describes them, of which no "
+        "code was published",
+        reference="Kynkäänniemi et al. 2024, arXiv:2404.07724; kynkaat/guidance-interval and its issue 4",
     ),
     EvaluationProtocol(
         name="stylegan3",

@@ -16,7 +16,7 @@ from genpr.evaluation.diagnostics import notices_of, notices_of_fakes
 from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, control_of
 from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedLabels
 from genpr.evaluation.per_image import PerImageScores
-from genpr.evaluation.plan import ScorePlan, check_width, given_moments, statistics_beside
+from genpr.evaluation.plan import ScorePlan, check_width, given_moments, statistics_beside, takes_moments
 from genpr.evaluation.result import (
     HubSummary,
     Identities,
@@ -130,7 +130,7 @@ class FittedReference:
         self._fitted = self._label_scorer = None  # they hold memory
         self._embedder = embedder
         plan = self.plan
-        given = {} if plan.statistics is None else _gaussians(plan.given, plan.statistics)
+        given = _gaussians(plan.given)
         self._fitted = FittedMetrics(plan, self.real, embedder, given=given, held_out=self._held_out)
         started = time.perf_counter()
         self._control = control_of(plan, self.real, embedder) if plan.control else None
@@ -257,12 +257,13 @@ class FittedReference:
 
     def _moments_of_fakes(self, fakes: SourceFeatures) -> Moments:
         """Mean and covariance by metric that the file of the fakes brings along, where the protocol takes them."""
-        found = statistics_beside(fakes.opened) if self.plan.protocol.reference_statistics else None
+        is_used = self.plan.protocol.reference_statistics == "beside images"
+        found = statistics_beside(fakes.opened) if is_used else None
         if found is None:
             return {}
-        given = given_moments(found, self.plan.spaces, self.plan.own)
+        given = given_moments(found, self.plan.spaces, self.plan.own, self.plan.protocol)
         self._check_fakes(fakes, found, given)
-        return _gaussians(given, found)
+        return _gaussians(given)
 
     def _deviations(self, metrics: Mapping[str, MetricValue], n_fake: int) -> tuple[str, ...]:
         """Where the protocol could not be met, in words."""
@@ -273,6 +274,12 @@ class FittedReference:
             return tuple(unmet)
         if "extractor" not in protocol.free and any(metric.extractor is None for metric in metrics.values()):
             unmet.append(f"features of unknown origin where {protocol.name} needs {protocol.extractor}")
+        if protocol.reference_statistics == "published":
+            unmet += [
+                f"{name} of the images of reals where {protocol.name} needs published statistics (--reference-statistics)"
+                for name in filter(takes_moments, metrics)
+                if name not in self.plan.given
+            ]
         for name, value in metrics.items():
             metric = METRICS.get(name)
             samples_subsets = isinstance(metric, DistributionMetric) and metric.samples_subsets
@@ -281,11 +288,9 @@ class FittedReference:
         return tuple(unmet)
 
 
-def _gaussians(given: Mapping[str, FeatureMoments], statistics: ReferenceStatistics) -> Moments:
-    return {
-        name: Gaussian.from_moments(each.mean, each.covariance, n=statistics.count)
-        for name, each in given.items()
-    }
+def _gaussians(given: Mapping[str, FeatureMoments]) -> Moments:
+    """Without the number of images that a file states, which would bound the rank of what may have been regularized."""
+    return {name: Gaussian.from_moments(each.mean, each.covariance) for name, each in given.items()}
 
 
 def _from_rank0(find: Callable[[], tuple[Notice, ...]]) -> tuple[Notice, ...]:

@@ -38,6 +38,19 @@ FREE, LARGE, COUNTS = (None, None), (50_000, 50_000), "precision recall density 
         ("genpr", COUNTS, None, "inception", FREE, FREE, None, "extractor metrics k ties"),
         ("kynkaanniemi2019", "precision recall", EXACT_3, "vgg16", (50_000, 50_000), FREE, None, ""),
         ("adm", "precision recall fid sfid is", ADM, "inception", (10_000, 50_000), FREE, None, ""),
+        ("mar", "precision recall fid is", EXACT_3, "inception", (10_000, 50_000), FREE, None, ""),
+        ("jit", "fid is", None, "inception", (None, 50_000), FREE, None, ""),
+        ("edm2", "fid fd_dinov2", None, "inception", (None, 50_000), FREE, None, ""),
+        (
+            "guidance-interval",
+            "precision recall fid fd_dinov2",
+            EXACT_3,
+            "dinov2-vitl14",
+            LARGE,
+            FREE,
+            None,
+            "",
+        ),
         ("stylegan3", "precision recall", STYLEGAN3, "vgg16", (None, 50_000), (200_000, None), None, ""),
         ("torch-fidelity", "precision recall fid kid is", EXACT_3, "vgg16", FREE, FREE, None, ""),
         ("prdc", COUNTS, STRICT_5, "vgg16", FREE, FREE, None, "extractor k"),
@@ -55,7 +68,9 @@ def test_protocols_stand_for_what_was_published(name, metrics, counted, extracto
     assert (protocol.n_real, protocol.n_fake) == needed
     assert (protocol.max_real, protocol.max_fake, protocol.max_rows) == (*most, rows)
     assert protocol.free == set(free.split())
-    assert protocol.reference_statistics == (name == "adm")
+    published = dict.fromkeys(("mar", "jit", "edm2", "guidance-interval"), "published")
+    assert protocol.reference_statistics == {"adm": "beside images", **published}.get(name)
+    assert protocol.balanced_labels == (name in {"mar", "jit"})
     of_coco = "square-crop:256", "clip-vit-b-32"
     assert (protocol.prepare, protocol.clip) == (of_coco if name == "coco30k" else (None, None))
     assert protocol.inception_score_chunk == (5_000 if name == "adm" else None)

@@ -1,6 +1,7 @@
 """Protocols: what they pin, what they say when they cannot be met, and several of them in one run."""
 
 import json
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -18,8 +19,10 @@ from genpr.errors import FeatureError, UsageError
 from genpr.evaluation import protocols
 from genpr.evaluation.protocols import PROTOCOLS, find_protocol
 from genpr.evaluation.result import result_of
+from genpr.features.extractor import ExtractorInfo
+from genpr.features.feature_set import FeatureSet
 from genpr.metrics.fakes_only import inception_score
-from genpr.metrics.frechet import Gaussian
+from genpr.metrics.frechet import Gaussian, frechet_distance
 from genpr.metrics.registry import BALLS, DEFAULT_METRICS, METRICS
 
 
@@ -71,7 +74,7 @@ def test_what_a_protocol_pins_cannot_be_changed(options, what, pixels):
 
 
 def test_a_feature_file_of_another_extractor_is_refused(pixels, tmp_path):
-    from genpr.features.feature_set import FeatureSet, save_features
+    from genpr.features.feature_set import save_features
 
     extractor = genpr.load_extractor("gabor", device="cpu")
     for name, images in zip("rf", pixels, strict=True):
@@ -173,6 +176,16 @@ def test_two_protocols_of_one_extractor_embed_once(weights, pixels, tmp_path):
     assert adm["is"] == inception_score(fake_features[2], split_size=5000, seed=None).mean
     assert plain["is"] == inception_score(fake_features[2]).mean != adm["is"]
     assert result_of(json.loads(adm.to_json())) == adm
+    results = score_protocols(*sides, protocols=["adm", "mar", "jit"], **options)
+    mar = results["mar"]
+    assert list(results["adm"].metrics) == metrics
+    assert [mar["fid"], mar["is"]] == [adm["fid"], plain["is"]]
+    for name in ("precision", "recall"):
+        assert mar.metrics[name].exact_value == adm.metrics[name].exact_value
+    assert {name: results["jit"][name] for name in results["jit"].metrics} == {
+        name: mar[name] for name in ("fid", "is")
+    }
+    assert results["jit"].deviations == (f"{N_FAKE} fake images where jit needs 50,000",)
 
 
 def frechet_of_few(real, fake):
@@ -202,6 +215,31 @@ def test_coco30k_is_the_fid_of_clean_fid_on_middle_squares(weights, tmp_path, rn
     assert result["metrics"]["fid"]["value"] == pytest.approx(frechet_of_few(*features), rel=1e-6)
     assert result["deviations"] == ["4 fake images where coco30k needs 30,000"]
     assert result["fake"]["decoder"]["prepare"] == "square-crop:256"
+
+
+def test_edm2_and_guidance_interval_read_the_same_moments_for_features_of_two_resize_rules(rng, tmp_path):
+    own, published = "dinov2-vitl14", "dinov2-vitl14@torch-bicubic-antialias"
+    rows = rng.normal(size=(30, 1024)).astype(np.float32)
+    moments = {"mu": rows[:20].mean(axis=0, dtype=np.float64), "sigma": np.cov(rows[:20].T) + np.eye(1024)}
+    (tmp_path / "img512.pkl").write_bytes(pickle.dumps({"num_images": 20, "fd_dinov2": moments}))
+    given = Gaussian.from_moments(*map(torch.from_numpy, moments.values()))
+    for protocol, name, other in (("edm2", published, own), ("guidance-interval", own, published)):
+        fake, foreign = (
+            FeatureSet(
+                torch.from_numpy(rows),
+                each,
+                ExtractorInfo(each, 1024, "any", None, comparable=True, cache_key="0" * 64),
+            )
+            for each in (name, other)
+        )
+        options = {"protocol": protocol, "metrics": ["fd_dinov2"], "control": False}
+        result = genpr.score(tmp_path / "img512.pkl", fake, **options)
+        assert result["fd_dinov2"] == frechet_distance(given, fake.features)
+        assert result.deviations == (f"30 fake images where {protocol} needs 50,000",)
+        with raising(FeatureError, "other-extractor"):
+            genpr.score(tmp_path / "img512.pkl", foreign, **options)
+    result = genpr.score(fake, fake, **options)
+    assert "fd_dinov2 of the images of reals" in result.deviations[-1]
 
 
 # What a reader is told ----------------------------------------------------------------------------------------
