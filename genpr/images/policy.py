@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from genpr.errors import BadImagesError, ImageError, UsageError
+from genpr.errors import BadImagesError, DataError, ImageError, UsageError
 
 # Stable order: cache files store flags as bits, so new ones go to the end.
 FLAGS = ("multi-frame", "16bit-scaled", "cmyk-converted", "alpha-dropped", "exif-orientation", "enlarged")
@@ -77,9 +77,12 @@ def choices_in(decoder: Mapping[str, str]) -> dict[str, str]:
 
 
 def policy_of(decoder: Mapping[str, str]) -> DecodePolicy:
-    """The policy that made what is recorded of a decoder, with the default limit."""
+    """The policy that made what is recorded of a decoder, with the default limit; DataError if there is none."""
     choices: dict[str, Any] = {**choices_in(decoder)}
-    return DecodePolicy(**choices)
+    try:
+        return DecodePolicy(**choices)
+    except UsageError as error:
+        raise DataError(f"what is recorded of decoding cannot be: {error}", code="not-a-result") from error
 
 
 @dataclass(frozen=True, slots=True)

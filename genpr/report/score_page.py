@@ -14,7 +14,7 @@ from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import label_location, open_input
-from genpr.images.policy import BadImagePolicy, DecodePolicy
+from genpr.images.policy import BadImagePolicy, DecodePolicy, policy_of
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report import selections
@@ -156,7 +156,7 @@ def evidence_report(
         real_labels: Classes of the reals, which name the missed modes: as of `genpr.find_modes`. None takes what `real`
             has.
         fake_labels: Likewise of the fakes.
-        policy: How images are decoded; None for the default limits.
+        policy: How images are decoded; None for the choices of the score, with the default limits.
         device: Where modes are searched for.
         progress: Called with "kinds", what is done of the search for modes, and the total.
 
@@ -173,7 +173,8 @@ def evidence_report(
     """
     reals, fakes = evidence.real, evidence.fake
     pictures = open_pictures(
-        {"real": (real, reals.names, reals.identities), "fake": (fake, fakes.names, fakes.identities)}, policy
+        {"real": (real, reals.names, reals.identities), "fake": (fake, fakes.names, fakes.identities)},
+        policy or policy_of(evidence.result.fake.decoder),
     )
     labels = (
         _labels(real, evidence.sides[0], "real", real_labels),
@@ -215,7 +216,7 @@ def align_report(
     sources: dict[Role, tuple[object, Sequence[str], Any]] = {"fake": (images, names, aligned.identities)}
     if copies is not None:
         sources["real"] = (train, copies.names, copies.identities)
-    pictures, galleries = open_pictures(sources, policy), []
+    pictures, galleries = open_pictures(sources, policy or policy_of(aligned.result.fake.decoder)), []
     if pictures:
         chosen = [selections.select_by_prompt(aligned)]
         chosen += [] if copies is None else [selections.select_copies(names, copies)]

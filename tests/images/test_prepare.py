@@ -1,6 +1,9 @@
 """Preparation: the pixels of ADM's and NVIDIA's data tools, bit for bit, from every kind of source."""
 
+import base64
+import io
 import math
+import re
 import zipfile
 from itertools import islice, product
 
@@ -12,11 +15,12 @@ from PIL import Image
 from raising import raising
 
 import genpr
-from genpr.errors import ImageError, UsageError
+from genpr.errors import DataError, ImageError, UsageError
 from genpr.images.decode import decode
-from genpr.images.policy import DecodePolicy
+from genpr.images.policy import DecodePolicy, policy_of
 from genpr.report.compare_page import side_by_side
 from genpr.report.page import thumbnail
+from genpr.report.score_page import evidence_report
 
 N = 16
 SIDES = (1, 3, 7, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 101)
@@ -154,7 +158,17 @@ def test_preparing_equals_scoring_what_was_prepared_before(kind, pixels, expecte
 
 
 def test_images_side_by_side_are_prepared(pixels):
-    how = {"b": DecodePolicy(prepare="square-crop:8")}
+    how = {"b": policy_of({"pillow": "1", "prepare": "square-crop:8"})}
     gallery = side_by_side({"a": pixels, "b": pixels}, rows=1, policies=how)
     small = nvidia_crop(Image.fromarray(pixels[0]), 8)
     assert [each.data for each in gallery.pictures] == [thumbnail(pixels[0]), thumbnail(small)]
+    with raising(DataError, "not-a-result"):
+        policy_of({"prepare": "crop"})
+
+
+def test_a_page_shows_what_was_scored(pixels):
+    reals = np.roll(pixels, 7, 2)
+    found = genpr.Evaluator(reals, **OPTIONS, prepare="resize:8").evidence(pixels)
+    page = evidence_report(found, reals, pixels, device="cpu")
+    shown = [base64.b64decode(each) for each in re.findall(r'image/jpeg;base64,([^"]+)', page)]
+    assert {Image.open(io.BytesIO(each)).size for each in shown} == {(8, 8)}
