@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from genpr.evaluation.evaluator import score as score
     from genpr.evaluation.modes import find_modes as find_modes
     from genpr.evaluation.options import LabelOptions as LabelOptions
+    from genpr.evaluation.panel import PanelResult as PanelResult
+    from genpr.evaluation.panel import score_panel as score_panel
     from genpr.evaluation.reconstruction import reconstruct as reconstruct
     from genpr.evaluation.result import Result as Result
     from genpr.features.embed import embed as embed
@@ -75,6 +77,7 @@ _NAMES = {
     "evaluation.evaluator": "Evaluator score",
     "evaluation.modes": "find_modes",
     "evaluation.options": "LabelOptions",
+    "evaluation.panel": "PanelResult score_panel",
     "evaluation.reconstruction": "reconstruct",
     "evaluation.result": "Result",
     "features.embed": "embed",

@@ -53,4 +53,4 @@ def command(images: str, prompts: str, *, options: AlignOptions, output: ScoreOu
     copies_of = None if options.copies_of is None else str(options.copies_of)
     output.write_page(partial(align_report, found, policy=options.decoding), images, copies_of)
     output.show(result.notices, result.to_json() if output.as_json else result_text(result))
-    return output.exit_code([result])
+    return output.exit_code({result.protocol: result})

@@ -58,4 +58,4 @@ def command(expected: Path, found: str, *, options: EntityOptions, output: Score
 
     output.show(result.notices, result.to_json() if output.as_json else result_text(result))
     output.write_page(partial(html_report, result))
-    return output.exit_code([result])
+    return output.exit_code({result.protocol: result})

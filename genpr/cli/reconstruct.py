@@ -45,4 +45,4 @@ def command(real: str, reconstructed: str, *, options: ReconstructOptions, outpu
     output.write_table(partial(write_pairs, found=found))
     output.write_page(partial(reconstruction_report, found, policy=options.decoding), real, reconstructed)
     output.show(result.notices, result.to_json() if output.as_json else result_text(result))
-    return output.exit_code([result])
+    return output.exit_code({result.protocol: result})

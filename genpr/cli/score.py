@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,13 +13,15 @@ import click
 from genpr.cli.console import progress_bars
 from genpr.cli.options import LabelFlags, check_sources, follow_symlinks, option_group
 from genpr.cli.output import ScoreOutput
-from genpr.evaluation.options import ScoreOptions
+from genpr.evaluation.options import EXTRACTOR, ScoreOptions
+from genpr.evaluation.panel import named_extractors, panel_plans, score_panel_with
 from genpr.evaluation.plan import ScorePlan, check_weights, with_pinned
 
 if TYPE_CHECKING:
     from genpr.evaluation.per_class import ClassOptions, ClassScores
     from genpr.evaluation.per_image import PerImageScores
     from genpr.evaluation.result import Result
+    from genpr.features.source_features import ExtractorKey
 
     Scored: TypeAlias = tuple[Sequence[Result], ClassScores | None, PerImageScores | None]
     """A result per protocol, and of the only one the score by class and of each image, if requested."""
@@ -37,7 +39,15 @@ if TYPE_CHECKING:
     show_default=True,
     help="Named recipe (see `genpr list protocols`); may be repeated.",
 )
-@option_group(ScoreOptions, without={"protocol"})
+@click.option(
+    "--extractor",
+    "extractors",
+    metavar="NAME",
+    multiple=True,
+    help=f"{EXTRACTOR} Several are a panel: a result for each, and each image is decoded once.  "
+    "[default: the protocol's, or that of the feature files]",
+)
+@option_group(ScoreOptions, without={"protocol", "extractor"})
 @follow_symlinks
 @option_group(LabelFlags, "labels")
 @option_group(ScoreOutput, "output")
@@ -46,6 +56,7 @@ def command(
     fake: str,
     *,
     protocols: tuple[str, ...],
+    extractors: tuple[str, ...],
     options: ScoreOptions,
     labels: LabelFlags,
     output: ScoreOutput,
@@ -58,6 +69,14 @@ def command(
     'real_{1..8}.safetensors', is one source.
     """
     protocols = tuple(dict.fromkeys(protocols))
+    if len(extractors) > 1:
+        if len(protocols) > 1 or labels.labels or labels.per_class or output.table:
+            raise click.UsageError(
+                "several --extractor take one --protocol, and no --labels, --per-class and --csv"
+            )
+        options = replace(options, protocol=protocols[0])
+        return _score_panel((real, fake), named_extractors(extractors), options, output)
+    options = replace(options, extractor=extractors[0] if extractors else None)
     options = with_pinned(replace(options, labels=labels.chosen()), protocols)
     classes = labels.classes()
     plans = [ScorePlan.of(protocol, None, options) for protocol in protocols]
@@ -87,7 +106,35 @@ def command(
         _write_files(scored, (real, fake), labels, options, output)
     finally:  # a file that cannot be written does not cost the score, and a closed stdout does not cost the files
         output.show([item for result in results for item in result.notices], text)
-    return output.exit_code(results)
+    return output.exit_code({each.protocol: each for each in results})
+
+
+def _score_panel(
+    sources: tuple[str, str],
+    extractors: Mapping[str, ExtractorKey],
+    options: ScoreOptions,
+    output: ScoreOutput,
+) -> int:
+    """Score by several extractors."""
+    plans = panel_plans(extractors, None, options)
+    output.check([name for plan in plans for name in plan.spaces])
+    check_sources(*sources)
+    check_weights([space for plan in plans for space in plan.spaces.values()], sources, options)
+
+    from genpr.distributed import rank_zero_only
+
+    with progress_bars(quiet=output.quiet) as progress:
+        panel = score_panel_with(*sources, extractors, replace(options, progress=progress))
+    if not rank_zero_only():
+        return 0
+    from genpr.report.panel_page import panel_report, panel_text
+
+    try:
+        output.write_page(panel_report, panel)
+    finally:
+        notices = [item for result in panel.every.values() for item in result.notices]
+        output.show(notices, panel.to_json() if output.as_json else panel_text(panel))
+    return output.exit_code(panel.every)
 
 
 def _score(

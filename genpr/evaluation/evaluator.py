@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import Any, NamedTuple, Self, Unpack
 
 from genpr.errors import GenprError
 from genpr.evaluation.label_metrics import LabelConfig
@@ -21,6 +21,7 @@ from genpr.features.inputs import OpenedInput, check_same_kind, open_input
 from genpr.features.options import takes_options
 from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures
 from genpr.memory import memory_limit
+from genpr.metrics.registry import HELD_OUT
 from genpr.validation import entry_point
 
 
@@ -62,11 +63,39 @@ def score_with(
     A protocol that needs fewer images than another takes a random part of what is embedded.
     """
     options = with_pinned(options, protocols)  # before anything is opened
+    found = score_plans(
+        real,
+        fake,
+        lambda opened: list(map(partial(ScorePlan.of, real=opened, options=options), protocols)),
+        options,
+    )
+    return {each.result.protocol: each.result for each in found}
+
+
+class Scored(NamedTuple):
+    """What one plan finds."""
+
+    result: Result
+    held_out: Result | None = None  # of the held-out reals, if these are scored like fakes
+
+
+def score_plans(
+    real: object,
+    fake: object,
+    planned: Callable[[OpenedInput], Sequence[ScorePlan]],
+    options: ScoreOptions,
+    *,
+    score_held_out: bool = False,
+) -> list[Scored]:
+    """Score the same two sets by every plan that `planned` makes for the reals.
+
+    With `score_held_out` the held-out reals are scored, too, like fakes: at most as many as there are fakes.
+    """
     embedder = Embedder(options)
     with memory_limit(options.max_memory):
         opened_real, opened_fake = open_input(real, "real"), open_input(fake, "fake")
         check_same_kind(opened_real, opened_fake)
-        plans = list(map(partial(ScorePlan.of, real=opened_real, options=options), protocols))
+        plans = planned(opened_real)
         labels = None
         if options.labels is not None:
             labels = LabelConfig.of(options.labels, opened_real, options.bad_images)
@@ -75,11 +104,17 @@ def score_with(
         fakes = _embed(opened_fake, "fake", plans, embedder)
         held_out = None
         if options.held_out is not None:
-            held_out = _embed_held_out(options.held_out, opened_real, plans, embedder)
-        results = {}
+            like_fakes = score_held_out
+            held_out = _embed_held_out(options.held_out, opened_real, plans, embedder, like_fakes=like_fakes)
+        results = []
         for plan in plans:
-            reference = FittedReference(plan, reals, embedder, held_out, labels)
-            results[plan.protocol.name] = reference.score(fakes)
+            kept = held_out if HELD_OUT.intersection(plan.spaces) else None
+            reference = FittedReference(plan, reals, embedder, kept, labels)
+            as_fakes = None
+            result = reference.score(fakes)
+            if score_held_out and held_out is not None:
+                as_fakes = reference.score(held_out.cut(fakes.n))
+            results.append(Scored(result, as_fakes))
         return results
 
 
@@ -114,14 +149,22 @@ def _embed(opened: OpenedInput, role: str, plans: Sequence[ScorePlan], embedder:
 
 
 def _embed_held_out(
-    source: object, real: OpenedInput, plans: Sequence[ScorePlan], embedder: Embedder
+    source: object,
+    real: OpenedInput,
+    plans: Sequence[ScorePlan],
+    embedder: Embedder,
+    *,
+    like_fakes: bool = False,
 ) -> SourceFeatures:
-    """The held-out reals by each plan's own extractor."""
+    """The held-out reals by each plan's own extractor, or by all that its fakes need."""
     opened = open_input(source, "held-out")
     check_same_kind(real, opened)
-    own = [plan.own for plan in plans]
-    features = SourceFeatures(opened, "held-out", embedder, declared=own)
-    features.require(own, minimum=1)
+    spaces, least = [plan.own for plan in plans], 1
+    features = SourceFeatures(opened, "held-out", embedder, declared=spaces)
+    if like_fakes:
+        needs = [plan.needs["fake"] for plan in plans]
+        spaces, least = [space for need in needs for space in need.spaces], max(need.least for need in needs)
+    features.require(spaces, minimum=least)
     return features
 
 

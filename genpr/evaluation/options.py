@@ -16,7 +16,7 @@ from genpr.validation import check_count, check_ties
 if TYPE_CHECKING:
     from genpr.features.statistics import ReferenceStatistics
 
-_EXTRACTOR = (
+EXTRACTOR = (
     "Name (see `genpr list extractors`), package.module:factory, or path/file.py:factory; in Python also an object that "
     "follows the `FeatureExtractor` protocol."
 )
@@ -104,7 +104,7 @@ class ScoreOptions(EmbedOptions):
     """
 
     extractor: str | FeatureExtractor | None = option(
-        None, _EXTRACTOR, unset="the protocol's, or that of the feature files", metavar="NAME"
+        None, EXTRACTOR, unset="the protocol's, or that of the feature files", metavar="NAME"
     )
     protocol: str = option(
         "genpr",
@@ -137,7 +137,7 @@ class ScoreOptions(EmbedOptions):
     held_out: object = option(
         None,
         "More reals, of the same kind, that the generator was not trained on, where the real side is what it was trained "
-        "on; adds c_t, a test for copying.",
+        "on; adds c_t, a test for copying. Several extractors score them like the fakes, too, and divide fd by theirs.",
         metavar="SOURCE",
     )
     reference_statistics: str | os.PathLike[str] | ReferenceStatistics | None = option(
@@ -168,7 +168,7 @@ class ModesKeywords(EmbedKeywords, total=False):
 class ModesOptions(EmbedOptions):
     """How missed and invented modes are found."""
 
-    extractor: str | FeatureExtractor | None = option(None, _EXTRACTOR, unset="inception", metavar="NAME")
+    extractor: str | FeatureExtractor | None = option(None, EXTRACTOR, unset="inception", metavar="NAME")
     k: int | None = option(
         None, "Neighbors that set a ball's radius.", unset="5 for uncovered reals, 3 for fakes outside"
     )

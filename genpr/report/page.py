@@ -128,7 +128,11 @@ def load_images(pictures: Mapping[Role, Pictures], galleries: Sequence[Gallery])
     return loaded
 
 
-_STYLES = {"report.html": ("report.css",), "compare.html": ("report.css", "compare.css")}
+_STYLES = {
+    "report.html": ("report.css",),
+    "compare.html": ("report.css", "compare.css"),
+    "panel.html": ("report.css",),
+}
 """Style sheets of each page."""
 _LONGEST = 2000  # of a paragraph; names are cut shorter
 

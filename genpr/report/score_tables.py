@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from genpr.errors import printable
 from genpr.evaluation.compare import Comparison
-from genpr.evaluation.result import Result, StatisticsSummary
+from genpr.evaluation.result import Result, SideSummary, StatisticsSummary
 from genpr.images.policy import choices_in
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
@@ -143,15 +143,20 @@ def _family_table(result: Result) -> str:
     return "\n".join([text, *[wrapped("; ".join(lines))] * bool(lines)])
 
 
-def _footer(result: Result) -> str:
-    """What was compared, a line for each set, and how."""
-    width, lines = max(map(len, result.roles)), []
-    for role, summary in zip(result.roles, (result.real, result.fake), strict=True):
+def sides_text(sides: Mapping[str, SideSummary]) -> list[str]:
+    """A line for each set by its role; a path stays in one piece."""
+    width, lines = max(map(len, sides)), []
+    for role, summary in sides.items():
         chosen = "".join(f", {name} {value}" for name, value in choices_in(summary.decoder).items())
         skipped = f", {len(summary.skipped):,} left out" if summary.skipped else ""
-        # A path stays in one piece.
         counted = f"{summary.n:,} {summary.what}" if summary.n else "mean and covariance"
         lines.append(f"{role:<{width}}  {counted} of {printable(summary.source + chosen)}{skipped}")
+    return lines
+
+
+def _footer(result: Result) -> str:
+    """What was compared, a line for each set, and how."""
+    lines = sides_text(dict(zip(result.roles, (result.real, result.fake), strict=True)))
     if result.reference_statistics is not None:
         lines.append(wrapped(statistics_text(result.reference_statistics)))
     features, info = features_of(result), result.extractor

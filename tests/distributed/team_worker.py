@@ -119,28 +119,30 @@ def every_score(_folder):
 def embedded(folder):
     """Images of all kinds through a network."""
     options = {
-        "extractor": "gabor",
         "device": "cpu",
         "batch_size": 6,
         "cache_dir": folder / f"cache-{current_communicator().size}",
     }
-    scored = genpr.score(folder / "real", folder / "fake", on_bad="skip", max_bad=0.5, **options)
+    sides, bad = (folder / "real", folder / "fake"), {"on_bad": "skip", "max_bad": 0.5}
+    metrics = ["precision", "recall", "density", "coverage"]
+    panel = genpr.score_panel(*sides, extractors=["gabor", "pixels"], metrics=metrics, **bad, **options)
+    options["extractor"] = "gabor"
     few = {"metrics": ["precision"], "control": False}
-    again = genpr.score(folder / "real", folder / "fake", on_bad="skip", max_bad=0.5, **options, **few)
+    again = genpr.score(*sides, **bad, **options, **few)
     try:
-        genpr.score(folder / "real", folder / "fake", **options, **few)
+        genpr.score(*sides, **options, **few)
     except BadImagesError as error:
-        bad = [[str(error), each.code, each.path] for each in error.bad]
+        named = [[str(error), each.code, each.path] for each in error.bad]
     pixels = np.random.default_rng(0).integers(0, 256, (70, 16, 16, 3), dtype=np.uint8)
     batches = iter([pixels[:33], pixels[33:40], pixels[40:]])
     gabor = genpr.load_extractor("gabor", device="cpu")
     rows = genpr.embed(batches, gabor, batch_size=6)
     few = genpr.embed(pixels[:3], gabor, batch_size=6)
     return {
-        "scored": told(scored),
+        "scored": [*map(told, panel.values())],
         "again": {name: value.value for name, value in again.metrics.items()},
         "cached": [again.real.n_cached, again.fake.n_cached, again.real.n_embedded],
-        "bad": bad,
+        "bad": named,
         "rows": rows.tolist(),
         "few": few.tolist(),
     }

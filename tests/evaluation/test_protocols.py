@@ -133,6 +133,25 @@ def test_too_few_images_are_said(features):
 # Several in one run ------------------------------------------------------------------------------------------
 
 
+def test_a_panel_computes_once_what_is_on_features_of_its_own(weights, pixels, write_images):
+    options = {"control": False, "k": 2, "weights": weights.parent, "batch_size": BATCH}
+    sides = [write_images(*pair) for pair in zip("rf", (pixels[0][:5], pixels[1]), strict=True)]
+    seen, metrics = [], ["precision", "is"]
+    panel = genpr.score_panel(
+        *sides,
+        extractors=["gabor", "pixels"],
+        metrics=metrics,
+        progress=lambda stage, *_: seen.append(stage),
+        **options,
+    )
+    assert (seen.count("real"), seen.count("fake")) == (5, 10)
+    assert [list(each.metrics) for each in panel.every.values()] == [["precision"], ["precision"], ["is"]]
+    alone = genpr.score(*sides, extractor="gabor", metrics=metrics, **options)
+    assert (alone["precision"], alone["is"]) == (panel["gabor"]["precision"], panel.others["is"])
+    with raising(UsageError, "extractor-unused"):
+        genpr.score_panel(*sides, extractors=["gabor", "pixels"], metrics=["is"])
+
+
 def distance_to_few(gaussian, features):
     """Fréchet distance to fewer images than features: their covariance has the nonzero eigenvalues of a small matrix."""
     x = features.double()

@@ -1,0 +1,213 @@
+"""One score in several representations: a panel, with a result per extractor.
+
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Unpack
+
+from genpr.errors import UsageError
+from genpr.evaluation.options import ScoreKeywords, ScoreOptions
+from genpr.evaluation.plan import ScorePlan, with_pinned
+from genpr.evaluation.protocols import find_protocol
+from genpr.evaluation.result import Result
+from genpr.features.options import takes_options
+from genpr.features.registry import canonical_name
+from genpr.metrics.registry import HELD_OUT, METRICS
+from genpr.validation import entry_point
+
+if TYPE_CHECKING:
+    from genpr.features.inputs import OpenedInput
+    from genpr.features.source_features import ExtractorKey
+
+RATIO = "fd"
+"""The metric that is divided by what it is for held-out reals."""
+
+
+@dataclass(frozen=True)
+class PanelResult(Mapping[str, Result]):
+    """The results of a panel by representation, in the order in which these were given.
+
+    Attributes:
+        results: By the name of a representation; what a score with this extractor alone finds.
+        held_out: The held-out reals scored like the fakes, against the same reals; empty if none were given.
+        others: The metrics that no representation changes, since each is defined on features of its own, such as `fid`; None
+            if there are none.
+        others_held_out: The same of the held-out reals.
+    """
+
+    results: Mapping[str, Result]
+    held_out: Mapping[str, Result]
+    others: Result | None = None
+    others_held_out: Result | None = None
+
+    def __getitem__(self, name: str) -> Result:
+        """The result of one representation."""
+        return self.results[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the representations."""
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        """How many representations there are."""
+        return len(self.results)
+
+    @property
+    def every(self) -> dict[str, Result]:
+        """All results: also of the metrics on features of their own."""
+        return {**self.results, **({} if self.others is None else {"features of their own": self.others})}
+
+    @property
+    def ratios(self) -> dict[str, float | None]:
+        """FD over the FD of held-out reals, by representation; over that of the control, if none were given.
+
+        The control compares halves of the reals. FD is larger the fewer images there are, so that this ratio is smaller than one
+        to as many held-out reals as there are fakes. None where either is not known, or where the latter is not above 0.
+        """
+        return {name: self._ratio(name, result) for name, result in self.results.items()}
+
+    def _ratio(self, name: str, result: Result) -> float | None:
+        found, base = result.metrics.get(RATIO), None
+        if name in self.held_out:
+            base = self.held_out[name].metrics[RATIO].value if found else None
+        elif result.control is not None:
+            base = result.control.values.get(RATIO)
+        return None if found is None or base is None or base <= 0 else found.value / base
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain JSON types; `genpr.load_results` reads the results of the representations from it."""
+        others = {"fake": self.others, "held_out": self.others_held_out}
+        return {
+            "results": {name: result.to_dict() for name, result in self.results.items()},
+            "held_out": {name: result.to_dict() for name, result in self.held_out.items()},
+            "others": {role: None if each is None else each.to_dict() for role, each in others.items()},
+            "ratios": self.ratios,
+        }
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """`to_dict` as text; NaN and infinities cannot occur."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+
+def panel_plans(
+    extractors: Mapping[str, ExtractorKey], real: OpenedInput | None, options: ScoreOptions
+) -> list[ScorePlan]:
+    """A plan for each extractor, of the protocol's metrics and FD if none are asked for; perhaps one for metrics on others.
+
+    Raises:
+        UsageError: An option is impossible, or the protocol pins another extractor.
+    """
+    recipe, held_out = find_protocol(options.protocol), options.held_out is not None
+    default = (*recipe.metrics, *{RATIO}.intersection(recipe.allowed_metrics))
+    names = recipe.choose_metrics(options.metrics or default, held_out=held_out)
+    # Without metrics of the representations, the first plan says what is wrong.
+    rows = [name for name in names if METRICS[name].space is None and name not in recipe.spaces] or names
+    choices = [replace(options, extractor=key, metrics=rows) for key in extractors.values()]
+    if rest := [name for name in names if name not in rows]:
+        choices.append(replace(options, extractor=None, metrics=rest, held_out=None, k=None))
+    return [ScorePlan.of(options.protocol, real, each) for each in choices]
+
+
+@takes_options(ScoreOptions, without={"extractor", "labels"})
+@entry_point
+def score_panel(
+    real: object,
+    fake: object,
+    *,
+    extractors: Sequence[ExtractorKey] | Mapping[str, ExtractorKey],
+    **options: Unpack[ScoreKeywords],
+) -> PanelResult:
+    """Score one fake set against one real set in several representations, each image decoded once.
+
+    Each result is what `genpr.score` finds with this extractor alone. Features of all representations are kept in memory
+    together, and all networks are on the device together where they fit.
+
+    Args:
+        real: Real images, as for `Evaluator`.
+        fake: Generated images.
+        extractors: At least one, each as for `genpr.score`; a mapping gives them names of the user's.
+        **options: The fields of `ScoreOptions`.
+
+    Raises:
+        UsageError: A path or name does not exist, an extractor is given twice, or an option is impossible.
+        DataError: A side cannot be used, or the two do not belong together.
+        ResourceError: Weights, device or memory are missing.
+
+    Example:
+        >>> import numpy as np
+        >>> real, fake = np.random.default_rng(0).integers(0, 256, (2, 40, 8, 8, 3), dtype=np.uint8)
+        >>> panel = score_panel(real, fake, extractors=["pixels", "gabor"], device="cpu")
+        >>> list(panel), list(panel["gabor"].metrics)
+        (['pixels', 'gabor'], ['precision', 'recall', 'density', 'coverage', 'fd'])
+    """
+    return score_panel_with(real, fake, named_extractors(extractors), ScoreOptions(**options))
+
+
+def score_panel_with(
+    real: object, fake: object, extractors: Mapping[str, ExtractorKey], options: ScoreOptions
+) -> PanelResult:
+    """As `score_panel`."""
+    from genpr.evaluation.evaluator import score_plans  # imports torch
+
+    if options.extractor is not None or options.labels is not None:
+        text = "a panel takes extractors, not extractor, and no labels; score these with one extractor"
+        raise UsageError(text, code="bad-option")
+    options = with_pinned(options, [options.protocol])
+    panel_plans(extractors, None, options)  # before anything is opened
+
+    def planned(opened: OpenedInput) -> list[ScorePlan]:
+        if isinstance(opened.source, str) and getattr(opened, "statistics", None) is None:  # of a FeatureSet
+            text = f"{opened.source} holds features; a panel embeds images by several extractors"
+            raise UsageError(text, code="already-features", path=opened.source)
+        return panel_plans(extractors, opened, options)
+
+    found = score_plans(real, fake, planned, options, score_held_out=True)
+    rows = dict(zip(extractors, found, strict=False))
+    others = found[-1] if len(found) > len(rows) else None
+    return PanelResult(
+        {name: each.result for name, each in rows.items()},
+        {name: _comparing(each.held_out) for name, each in rows.items() if each.held_out is not None},
+        None if others is None else others.result,
+        None if others is None else others.held_out,
+    )
+
+
+def _comparing(result: Result) -> Result:
+    """Held-out reals without the metrics that compare fakes with them."""
+    metrics = {name: value for name, value in result.metrics.items() if name not in HELD_OUT}
+    return replace(result, metrics=metrics)
+
+
+def named_extractors(
+    extractors: Sequence[ExtractorKey] | Mapping[str, ExtractorKey],
+) -> dict[str, ExtractorKey]:
+    """The extractors of a panel by their names.
+
+    Raises:
+        UsageError: There are none, one is given twice, or two have one name.
+    """
+    given = extractors.items() if isinstance(extractors, Mapping) else [("", each) for each in extractors]
+    named: dict[str, ExtractorKey] = {}
+    for label, each in given:
+        key = canonical_name(each) if isinstance(each, str) else each
+        name = label or _name_of(key)
+        if name in named or key in named.values():
+            text = f"extractor {name} is given twice; give each once, or a mapping where two objects have one name"
+            raise UsageError(text, code="extractor-twice")
+        named[name] = key
+    if not named:
+        raise UsageError("a panel needs at least one extractor", code="bad-option")
+    return named
+
+
+def _name_of(key: ExtractorKey) -> str:
+    if isinstance(key, str):
+        return key
+    from genpr.features.custom import extractor_info  # imports torch
+
+    return extractor_info(key).name

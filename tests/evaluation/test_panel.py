@@ -1,0 +1,135 @@
+"""Panels: several extractors in one run find what each finds alone, and decode each image once."""
+
+import json
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import torch
+from raising import raising
+
+import genpr
+from genpr.errors import ResourceError, UsageError
+from genpr.evaluation.compare import load_results
+from genpr.features import embed
+
+METRICS = ["precision", "recall", "density", "coverage", "fd"]
+
+
+class RandomNetwork:
+    """A random projection of 3 x 3 pixels, which finds no memory for its first batches."""
+
+    name, dim, cache_key = "random", 5, "1"
+
+    def __init__(self, failures=0):
+        self.failures = failures
+        self.weights = torch.randn(27, 5, generator=torch.Generator().manual_seed(0))
+
+    def __call__(self, images):
+        if self.failures:
+            self.failures -= 1
+            raise torch.OutOfMemoryError("CUDA out of memory (planted)")
+        return images[:, :, 2:5, 2:5].float().flatten(1) @ self.weights
+
+
+@pytest.fixture
+def sides(write_images, rng):
+    """40 reals, 36 fakes and as many held-out reals."""
+    levels = {"real": (40, 256), "fake": (36, 200), "held-out": (36, 256)}
+    return [
+        write_images(name, rng.integers(0, most, (n, 8, 9, 3), dtype=np.uint8))
+        for name, (n, most) in levels.items()
+    ]
+
+
+@pytest.fixture
+def decode(monkeypatch):
+    """Counts what is decoded."""
+    counted = Mock(wraps=embed.decode)
+    monkeypatch.setattr(embed, "decode", counted)
+    return counted
+
+
+def record(result):
+    """Everything but times."""
+    found = result.to_dict()
+    for part in (found, *filter(None, map(found.get, ("real", "fake", "held_out")))):
+        del part["seconds"]
+    return found
+
+
+@pytest.mark.parametrize("is_held_out", [False, True])
+def test_each_result_is_that_of_its_extractor_alone(sides, decode, is_held_out, tmp_path):
+    real, fake, kept = sides
+    extractors = ["pixels", "gabor", RandomNetwork()]
+    options = {"device": "cpu", "cache": False, "intervals": not is_held_out}
+    options |= {"held_out": kept if is_held_out else None}
+    panel = genpr.score_panel(real, fake, extractors=extractors, **options)
+    assert decode.call_count == 76 + 36 * is_held_out
+    assert list(panel) == ["pixels", "gabor", "random"]
+    assert list(panel.held_out) == list(panel) * is_held_out
+    for extractor, (name, result) in zip(extractors, panel.items(), strict=True):
+        assert list(result.metrics) == [*METRICS[:4], *["c_t"] * is_held_out, "fd"]
+        alone = genpr.score(real, fake, extractor=extractor, metrics=METRICS, **options)
+        assert record(result) == record(alone)
+        base = result.control.values["fd"]
+        if is_held_out:
+            apart = genpr.score(
+                real, kept, extractor=extractor, **options | {"metrics": METRICS, "held_out": None}
+            )
+            assert record(panel.held_out[name])["metrics"] == record(apart)["metrics"]
+            base = apart["fd"]
+        assert panel.ratios[name] == result["fd"] / base
+    path = tmp_path / "panel.json"
+    path.write_text(panel.to_json())
+    assert load_results(path) == dict(panel)
+    assert json.loads(path.read_text())["ratios"] == panel.ratios
+
+
+def test_more_held_out_reals_than_fakes_are_cut(sides):
+    real, kept, fake = sides[0], sides[1], sides[2]
+    few = {"metrics": ["fd"], "control": False, "device": "cpu"}
+    (fake / "00007.png").unlink()
+    panel = genpr.score_panel(real, fake, extractors=["pixels"], held_out=kept, **few)
+    assert [each.fake.n for each in (panel["pixels"], panel.held_out["pixels"])] == [35, 35]
+    assert genpr.score_panel(real, fake, extractors=["pixels"], **few).ratios == {"pixels": None}
+    same = genpr.score_panel(real, fake, extractors=["pixels"], held_out=real, **few)
+    assert same.held_out["pixels"].n_shared == 35
+
+
+def test_networks_that_do_not_fit_together_take_turns(sides, decode):
+    real, fake, _ = sides
+    options = {"metrics": ["precision"], "device": "cpu", "cache": False, "batch_size": 4}
+    plain = genpr.score_panel(real, fake, extractors=["gabor", RandomNetwork()], **options)
+    decode.reset_mock()
+    crowded = {"gabor": "gabor", "own": RandomNetwork(failures=3)}  # batches of 4, 2 and 1 images
+    panel = genpr.score_panel(real, fake, extractors=crowded, **options)
+    assert decode.call_count > 76 + 40
+    assert [each["precision"] for each in panel.values()] == [each["precision"] for each in plain.values()]
+    with raising(ResourceError, "oom"):
+        crowded = ["gabor", RandomNetwork(failures=6)]
+        genpr.score_panel(real, fake, extractors=crowded, **options)
+
+
+@pytest.mark.parametrize(
+    ("extractors", "options", "code"),
+    [
+        (["gabor", "pixels", "gabor"], {}, "extractor-twice"),
+        (["inception", "inception@tf1-bilinear"], {}, "extractor-twice"),
+        ([RandomNetwork(), RandomNetwork()], {}, "extractor-twice"),
+        ({"one": "gabor", "other": "gabor"}, {}, "extractor-twice"),
+        ([], {}, "bad-option"),
+        (["gabor", "pixels"], {"extractor": "gabor"}, "bad-option"),
+        (["gabor", "pixels"], {"labels": genpr.LabelOptions()}, "bad-option"),
+        (["gabor", "pixels"], {"protocol": "kynkaanniemi2019"}, "protocol-pinned"),
+        (["gabor", "unheard-of"], {}, "unknown-extractor"),
+    ],
+)
+def test_impossible_panels_are_refused_before_anything_is_opened(extractors, options, code):
+    with raising(UsageError, code):
+        genpr.score_panel("no such folder", "neither", extractors=extractors, **options)
+
+
+def test_features_have_no_other_representation(rng):
+    with raising(UsageError, "already-features"):
+        genpr.score_panel(*rng.normal(size=(2, 20, 736)), extractors=["gabor", "pixels"])

@@ -1,0 +1,63 @@
+"""The table and the page of a panel."""
+
+from dataclasses import replace
+
+import pytest
+from page_results import HOSTILE, a_result, a_side, elements, text_of
+
+from genpr.evaluation.panel import PanelResult
+from genpr.metrics.value import Control, MetricValue
+from genpr.report.panel_page import panel_report, panel_text
+
+VALUES = {"precision": 1.0, "recall": 0.5}
+
+
+def a_row(fd, *, half=None, **changes):
+    """A result with precision, recall and FD, and this FD of one half of the reals to the other."""
+    result = a_result(VALUES, **changes)
+    control = None if half is None else Control(500, 500, {"precision": 0.9, "fd": half}, {})
+    return replace(result, metrics={**result.metrics, "fd": MetricValue(fd, None)}, control=control)
+
+
+def words(panel):
+    return [line.split() for line in panel_text(panel).splitlines()]
+
+
+def test_rows_of_a_panel_are_followed_by_what_they_are_compared_with():
+    rows = {"a": a_row(3.0, half=2.0), "b": a_row(5.0, half=0.0)}
+    found = words(PanelResult(rows, {}))
+    assert found[0] == ["representation", "precision", "recall", "fd", "fd/halves"]
+    assert found[2:8] == [
+        ["a", "0.9000", "0.4500", "3.0000", "1.5000"],
+        ["null", "0.9000", "0.9000", "-", "-"],
+        ["real", "v.", "real", "0.9000", "-", "2.0000", "-"],
+        ["b", "0.9000", "0.4500", "5.0000", "-"],
+        ["null", "0.9000", "0.9000", "-", "-"],
+        ["real", "v.", "real", "0.9000", "-", "0.0000", "-"],
+    ]
+
+
+def test_held_out_reals_have_a_row_and_divide_fd():
+    kept = {"a": replace(a_row(1.5), fake=a_side("kept", 700), n_shared=3)}
+    panel = PanelResult(
+        {"a": a_row(3.0, half=2.0)}, kept, replace(a_row(7.0), metrics={"fid": MetricValue(7.0, None)})
+    )
+    found = words(panel)
+    assert found[2] == ["a", "0.9000", "0.4500", "3.0000", "2.0000"]
+    assert ["held-out", "reals", "0.9000", "0.4500", "1.5000", "-"] in found
+    assert ["fid", "7.0000", "-"] in found
+    text = panel_text(panel)
+    assert "held-out  700 images of kept, 3 of which are among the reals" in text
+    assert "fewer held-out reals than fakes" in text
+
+
+@pytest.mark.parametrize("names", [("pixels", "gabor"), HOSTILE])
+def test_the_page_shows_the_tables_and_hides_what_names_may_hold(names):
+    panel = PanelResult({name: a_row(3.0, half=2.0, codes=["small-sample"]) for name in names}, {})
+    page = panel_report(panel)
+    rows = [text_of(row).split() for row in elements(page, "tr")]
+    assert rows[0] == ["representation", "precision", "recall", "fd", "fd/halves"]
+    assert len(rows) == 1 + 3 * len(names)
+    assert rows[1][-4:] == ["0.9000", "0.4500", "3.0000", "1.5000"]
+    assert "<script>alert" not in page
+    assert page.count("<script>") == 1
