@@ -1,0 +1,144 @@
+"""docs/protocols.md: every line of genpr runs, on stand-in files and with small random networks for the published ones."""
+
+import json
+import pickle
+import re
+import shlex
+import shutil
+import sys
+from dataclasses import replace
+from types import MappingProxyType, SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from lpips_state import lpips_state
+from named_tests import ROOT
+from PIL import Image
+from torch import nn
+
+from genpr.cli.main import run
+from genpr.conditional import align
+from genpr.evaluation import protocols
+from genpr.features import registry
+from genpr.features.known_weights import LPIPS
+from genpr.features.networks import lpips
+from genpr.features.networks.network import InputRule, NetworkExtractor
+from genpr.features.resize import find_rule
+from genpr.features.weights import Weights
+
+TABLE = (ROOT / "docs" / "protocols.md").read_text().partition("| verified how |")[2].partition("\n\n")[0]
+ROWS = re.findall(r"^\| .+ \|$", TABLE, re.MULTILINE)
+LINES = re.findall(r"`(genpr [^`]+)`", TABLE)
+WIDTH, N, SIDE = 6, 12, 16
+
+
+class Projection(nn.Module):
+    """Random features of mean colors; those called softmax sum to 1."""
+
+    def __init__(self, names):
+        super().__init__()
+        self.names = names
+        weight = torch.randn(len(names), 12, WIDTH, generator=torch.Generator().manual_seed(0))
+        self.register_buffer("weight", weight)
+
+    def forward(self, images):
+        means = nn.functional.adaptive_avg_pool2d(images, 2).flatten(1)
+        parts = [
+            found.softmax(1) if "softmax" in name else found.relu()
+            for name, found in zip(self.names, means @ self.weight, strict=True)
+        ]
+        return torch.cat(parts, dim=1)
+
+
+def build(_weights, *, names, device):
+    known = registry.BUILT_IN[names[0].base]
+    rule = InputRule(find_rule(names[0].resize or known.resize), known.side, (0.5,) * 3, (0.2,) * 3)
+    network = Projection([name.base for name in names])
+    return NetworkExtractor(network, names, [WIDTH] * len(names), rule=rule, weights=None, device=device)
+
+
+class Words:
+    name, dim = "clip-vit-b-32", WIDTH
+    info = SimpleNamespace(
+        name=name, dim=dim, tokenizer="none", context=None, weights_sha256=None, comparable=False
+    )
+
+    def encode_text(self, texts, **_):
+        return torch.tensor([[float(text.count(letter)) for letter in "abcdef"] for text in texts]) + 0.1
+
+    def truncated(self, texts):
+        return [False] * len(texts)
+
+
+@pytest.fixture(scope="module")
+def of_lpips():
+    return dict(zip(LPIPS["vgg"], lpips_state("vgg"), strict=True))
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch, of_lpips):
+    """Networks without weights, and a protocol whose captions are few."""
+    for network in {each.network for each in registry.BUILT_IN.values()}:
+        monkeypatch.setitem(sys.modules, f"genpr.features.networks.{network}", SimpleNamespace(build=build))
+    known = {name: replace(each, dim=WIDTH, side=32) for name, each in registry.BUILT_IN.items()}
+    monkeypatch.setattr(registry, "BUILT_IN", MappingProxyType(known))
+    monkeypatch.setattr(registry, "find_or_fetch", lambda *_, **__: None)
+    monkeypatch.setattr(lpips, "find_or_fetch", lambda entry, **_: entry)
+    monkeypatch.setattr(lpips, "load_weights", lambda entry, _: Weights(of_lpips[entry], ""))
+    coco = replace(protocols.find_protocol("coco30k"), n_fake=N)
+    monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, "coco30k": coco})
+    monkeypatch.setattr(align, "text_encoder_for", lambda *_: Words())
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Everything that the lines name."""
+    folder, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(0)
+    pixels = {
+        name: rng.integers(0, most, (N, SIDE, SIDE, 3), dtype=np.uint8)
+        for name, most in (("real", 256), ("fake", 220))
+    }
+    moments = {"mu": np.zeros(WIDTH, np.float32), "sigma": np.eye(WIDTH)}
+    for name in ("adm10k", "imagenet-val-prc", "train50k", "val2014", "real", "val", "samples", "recon"):
+        (folder / name).mkdir()
+        for row, image in enumerate(pixels["fake" if name in ("samples", "recon") else "real"]):
+            Image.fromarray(image).save(folder / name / f"{row:05d}.png")
+    reals = {"arr_0": pixels["real"], "mu_s": moments["mu"], "sigma_s": moments["sigma"], **moments}
+    np.savez(folder / "VIRTUAL_imagenet256_labeled.npz", **reals)
+    np.savez(folder / "samples.npz", arr_0=pixels["fake"])
+    for name in ("adm_in256_stats", "jit_in256_stats", "imagenet-64x64"):
+        np.savez(folder / f"{name}.npz", **moments)
+    np.savez(folder / "imagenet_256_fid_stats.npz", **{f"ref_{key}": each for key, each in moments.items()})
+    both = {"num_images": 9, "fid": dict(moments), "fd_dinov2": dict(moments)}
+    (folder / "img512.pkl").write_bytes(pickle.dumps(both))
+    for name in ("real", "fake"):
+        np.save(folder / f"{name}.npy", rng.normal(size=(N, WIDTH)))
+    shutil.make_archive(str(folder / "data"), "zip", folder / "real")
+    (folder / "captions.txt").write_text(
+        "\n".join(f"{'abcdef'[row % 6]}{'fade'[row % 4]} {row}" for row in range(N))
+    )
+    return folder
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_the_line_of_a_repository_runs(line, files, monkeypatch, capsys):
+    monkeypatch.chdir(files)
+    asked = shlex.split(line)[1:]
+    assert run([*asked, "--json"]) == 0, capsys.readouterr().err
+    result = json.loads(capsys.readouterr().out)
+    assert all(np.isfinite(metric["value"]) for metric in result["metrics"].values())
+    if "--protocol" in asked and asked[0] == "score":
+        name = asked[asked.index("--protocol") + 1]
+        needed = set(protocols.find_protocol(name).metrics)
+        assert needed == result["metrics"].keys()
+
+
+def test_every_repository_has_a_line_and_says_how_it_was_verified():
+    assert len(ROWS) >= 17
+    for row in ROWS:
+        repository, original, line, verified = row.strip("| ").split(" | ")
+        assert repository
+        assert original.startswith("`")
+        assert line.startswith("`genpr ")
+        assert verified.startswith("a")
