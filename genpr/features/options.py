@@ -162,8 +162,8 @@ class SourceOptions:
     )
     prepare: str | None = option(
         None,
-        "Make every decoded image N x N pixels: center-crop:N (ADM's crop), square-crop:N (NVIDIA's: the middle square, then "
-        "Lanczos), resize:N (bicubic, does not keep the aspect), or none.",
+        "Make decoded images N x N: center-crop:N as ADM does, square-crop:N as NVIDIA's tools do (Lanczos), resize:N (bicubic, "
+        "the aspect ratio is not kept), or none.",
         unset="what the protocol pins, or none",
         parse=lambda text: DecodePolicy(prepare=text).prepare,
         metavar="RULE:N",
