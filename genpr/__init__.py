@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from genpr.evaluation.panel import score_panel as score_panel
     from genpr.evaluation.reconstruction import reconstruct as reconstruct
     from genpr.evaluation.result import Result as Result
+    from genpr.evaluation.write_statistics import reference_statistics as reference_statistics
     from genpr.features.embed import embed as embed
     from genpr.features.extractor import FeatureExtractor as FeatureExtractor
     from genpr.features.registry import list_extractors as list_extractors
@@ -80,6 +81,7 @@ _NAMES = {
     "evaluation.panel": "PanelResult score_panel",
     "evaluation.reconstruction": "reconstruct",
     "evaluation.result": "Result",
+    "evaluation.write_statistics": "reference_statistics",
     "features.embed": "embed",
     "features.extractor": "FeatureExtractor",
     "features.registry": "list_extractors load_extractor",

@@ -31,6 +31,7 @@ _COMMANDS = {
     "rank": "Checkpoints by their generated images: the best, and those that are statistically tied with it.",
     "entities": "Which of the expected entities answers about images name, however they are written.",
     "features": "Embed images once, and keep the features in a file.",
+    "stats": "Write mean and covariance of features, to which Fréchet distances are computed.",
     "pack": "Write images of one size to one .npz file, as OpenAI's evaluator reads them.",
     "demo": "See what the four numbers mean, on images drawn for the purpose.",
     "audit": "Hold metrics against sanity checks with known answers.",

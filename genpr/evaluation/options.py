@@ -1,4 +1,4 @@
-"""Options of a score and of modes as records. Importing this module does not import torch."""
+"""Options of a score, of statistics and of modes as records. Importing this module does not import torch."""
 
 from __future__ import annotations
 
@@ -152,6 +152,28 @@ class ScoreOptions(EmbedOptions):
         "and `Result.labels`.",
         in_cli=False,
     )
+
+
+class StatisticsKeywords(EmbedKeywords, total=False):
+    """The fields of `StatisticsOptions` as keyword arguments."""
+
+    extractor: str | FeatureExtractor | Sequence[str | FeatureExtractor]
+    spatial: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatisticsOptions(EmbedOptions):
+    """Of which features the statistics are."""
+
+    extractor: str | FeatureExtractor | Sequence[str | FeatureExtractor] = option(
+        (),
+        "See `genpr list extractors`; may be repeated. The first becomes mu and sigma, each other NAME/mu and NAME/sigma.",
+        unset="inception, or that of the feature files",
+        metavar="NAME",
+        multiple=True,
+        show_default=False,
+    )
+    spatial: bool = option(False, "Add mu_s and sigma_s of Inception's feature maps, for sFID.")
 
 
 class ModesKeywords(EmbedKeywords, total=False):

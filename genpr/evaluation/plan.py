@@ -275,8 +275,11 @@ def check_weights(
 ) -> None:
     """Refuse missing weights before any image is listed, and without importing torch.
 
-    A source that is missing, empty or of another kind is the likelier mistake, and reported first.
+    A source that is missing, empty or of another kind is the likelier mistake, and reported first. Statistics in place of reals
+    may name another extractor, so that nothing is known yet.
     """
+    if any(holds_statistics(Path(source)) for source in sources):
+        return
     images = [source for source in sources if _may_hold_images(source)]
     names = [space for space in spaces if isinstance(space, str)]
     try:
@@ -306,7 +309,7 @@ def _may_hold_images(source: str) -> bool:
 def _may_be_images(path: Path) -> bool:
     suffix = path.suffix.lower()
     if suffix not in {".npy", ".npz"}:
-        return suffix != ".safetensors" and not holds_statistics(path)
+        return suffix != ".safetensors"
     try:
         header = peek_array(path) if path.is_file() else None
     except GenprError:

@@ -248,12 +248,9 @@ class FittedReference:
         for name, moments in given.items():
             features = fakes[self.plan.spaces[name]]
             check_width(statistics, moments, features.features.shape[1], name)
-            if (
-                moments.info is not None
-                and features.extractor is not None
-                and features.extractor.resize != "unknown"
-            ):
-                check_same_extractor(statistics.source, moments.info, features.source, features.extractor)
+            ours, theirs = moments.info, features.extractor
+            if ours is not None and theirs is not None and "unknown" not in {ours.resize, theirs.resize}:
+                check_same_extractor(statistics.source, ours, features.source, theirs)
 
     def _moments_of_fakes(self, fakes: SourceFeatures) -> Moments:
         """Mean and covariance by metric that the file of the fakes brings along, where the protocol takes them."""

@@ -45,16 +45,17 @@ _PLACE = re.compile(r"\[[0-9]+\]")
 def open_input(source: object, role: str) -> OpenedInput:
     """Find `source` and say whether it is images or features, reading as little as possible.
 
-    A 2-D array of floats is features, a 4-D array of uint8 is images; `.safetensors` is features. Where the `role` is "real",
-    a file of mean and covariance without images gives a set without rows.
+    A 2-D array of floats is features, a 4-D array of uint8 is images; `.safetensors` is features. Where the `role` is "real"
+    or "reference", a file of mean and covariance without images gives a set without rows.
     """
     if isinstance(source, OpenedImages | FeatureSet):
         return source
-    if role == "real" and isinstance(source, ReferenceStatistics):
+    may_lack_rows = role in {"real", "reference"}
+    if may_lack_rows and isinstance(source, ReferenceStatistics):
         return FeatureSet.without_rows(source)
     if isinstance(source, str | os.PathLike):
         text = os.fsdecode(source)
-        if role == "real" and holds_statistics(Path(text)):
+        if may_lack_rows and holds_statistics(Path(text)):
             return FeatureSet.without_rows(read_statistics(text))
         is_folder = os.path.isdir(text)  # noqa: PTH112 - a Path raises for names that are too long
         features = None if is_folder else _open_features(text)

@@ -201,11 +201,16 @@ def _keys_of(archive: zipfile.ZipFile) -> set[str]:
 
 
 def _pairs_in(keys: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The keys of mean and covariance of pooled features: the main ones, and those that `genpr stats` wrote besides."""
+    """The keys of mean and covariance of pooled features, the main ones first; `genpr stats` writes others."""
     present = set(keys)
     yield from [pair for pair in _PAIRS if present.issuperset(pair)][:1]
     for mean in sorted(each for each in present if each.endswith("/mu")):
-        yield mean, re.sub("mu$", "sigma", mean)
+        yield mean, covariance_key(mean)
+
+
+def covariance_key(mean: str) -> str:
+    """The key of the covariance beside a mean of `genpr stats`: "mu", "mu_s" or "NAME/mu"."""
+    return re.sub(r"mu(_s)?$", r"sigma\1", mean)
 
 
 def _of_npz(archive: zipfile.ZipFile, mean: str, covariance: str) -> FeatureMoments:

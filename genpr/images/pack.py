@@ -47,7 +47,9 @@ class Packed:
 def check_output(path: Path) -> None:
     """Refuse a path that is there, or that no file can be written to, before anything is read."""
     if path.suffix.lower() != ".npz":
-        raise UsageError(f"{path} must end in .npz, the only format genpr packs into", code="output-suffix")
+        raise UsageError(
+            f"{path} must end in .npz, the only format that is written here", code="output-suffix"
+        )
     check_place(path)
     if os.path.lexists(path):
         text = f"{path} exists; remove it, or write to another file"

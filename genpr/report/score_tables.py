@@ -158,7 +158,7 @@ def _footer(result: Result) -> str:
     """What was compared, a line for each set, and how."""
     lines = sides_text(dict(zip(result.roles, (result.real, result.fake), strict=True)))
     if result.reference_statistics is not None:
-        lines.append(wrapped(statistics_text(result.reference_statistics)))
+        lines += statistics_lines(result.reference_statistics)
     features, info = features_of(result), result.extractor
     if info is not None:
         features = f"{info.name} ({info.dim}-d, resize {info.resize})"
@@ -168,15 +168,15 @@ def _footer(result: Result) -> str:
     return "\n".join([*lines, *["not comparable with published numbers"] * (not result.comparable)])
 
 
-def statistics_text(summary: StatisticsSummary) -> str:
+def statistics_lines(summary: StatisticsSummary) -> list[str]:
     """Which metrics compare with reference statistics, and which these are."""
-    known = [summary.known] if summary.known else []
-    count = [f"of {summary.count:,} images"] if summary.count else []
-    of = f" ({'; '.join([*known, *count])})" if known or count else ""
     keys = ", ".join(dict.fromkeys(summary.metrics.values()))
-    return (
-        f"{', '.join(summary.metrics)} from mean and covariance ({keys}) of {printable(summary.source)}{of}"
-    )
+    names = ", ".join(summary.metrics)
+    facts = [summary.known] if summary.known else []
+    facts += [f"of {summary.count:,} images"] if summary.count else []
+    # A path stays in one piece.
+    first = f"{names} from mean and covariance ({keys}) of {printable(summary.source)}"
+    return [first, *[wrapped(", ".join(facts), first="  ")] * bool(facts)]
 
 
 def comparison_table(results: Mapping[str, Result], captions: Mapping[str, str]) -> str:

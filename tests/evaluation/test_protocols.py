@@ -205,6 +205,12 @@ def test_two_protocols_of_one_extractor_embed_once(weights, pixels, tmp_path):
         name: mar[name] for name in ("fid", "is")
     }
     assert results["jit"].deviations == (f"{N_FAKE} fake images where jit needs 50,000",)
+    np.savez(tmp_path / "moments.npz", **moments)
+    given = genpr.score(tmp_path / "moments.npz", sides[1], protocol="adm", **options)
+    assert given.to_flat_dict() == {f"genpr/{name}": adm[name] for name in ("fid", "sfid", "is")}
+    beside = {"reference_statistics": sides[0], "metrics": ["precision", "fid", "sfid"]}
+    both = genpr.score(*sides, **beside, **options)
+    assert [both[name] for name in beside["metrics"]] == [alone["precision"], adm["fid"], adm["sfid"]]
 
 
 def frechet_of_few(real, fake):

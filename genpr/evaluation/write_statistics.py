@@ -1,0 +1,176 @@
+"""Reference statistics of images or features: computed once, written in the form that other tools read, too."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Unpack
+
+import numpy as np
+
+from genpr.distributed import rank_zero_only
+from genpr.errors import FeatureError, UsageError, some
+from genpr.evaluation.diagnostics import decoding_notices
+from genpr.evaluation.options import StatisticsKeywords, StatisticsOptions
+from genpr.evaluation.protocols import find_protocol
+from genpr.evaluation.result import Identities
+from genpr.features.extractor import ExtractorInfo
+from genpr.features.feature_set import FeatureSet
+from genpr.features.inputs import open_input
+from genpr.features.options import takes_options
+from genpr.features.registry import canonical_name, parse_name, with_variants_of
+from genpr.features.source_features import (
+    FROM_FILE,
+    Embedder,
+    ExtractorKey,
+    SourceFeatures,
+    with_cpu_fallback,
+)
+from genpr.features.statistics import (
+    PROVENANCE,
+    FeatureMoments,
+    ReferenceStatistics,
+    covariance_key,
+    provenance_of,
+)
+from genpr.images.pack import check_output
+from genpr.memory import memory_limit
+from genpr.metrics.frechet import Gaussian
+from genpr.notices import Notice
+from genpr.storage import atomic_path, writing
+from genpr.validation import entry_point
+
+_MAIN, _SPATIAL = "mu", "mu_s"
+
+
+@takes_options(StatisticsOptions)
+@entry_point
+def reference_statistics(
+    source: object, out: str | os.PathLike[str] | None = None, **options: Unpack[StatisticsKeywords]
+) -> ReferenceStatistics:
+    """Mean and covariance of the features of some images, for `genpr.score(..., reference_statistics=...)`.
+
+    Args:
+        source: Images or features, as for `genpr.Evaluator`; or a file of statistics, such as EDM2's .pkl, to convert.
+        out: An .npz file that is not there yet, to write them to: `mu` (d,) float32 and `sigma` (d, d) float64, over n - 1,
+            which pytorch-fid and torch-fidelity take, and `genpr`, a JSON text with extractors, number and decoding of images.
+        **options: The fields of `StatisticsOptions`.
+
+    Returns:
+        What the file holds. Means are rounded to float32 in any case, so that a score by either is the same.
+
+    Raises:
+        UsageError: A path or name does not exist, `out` exists, or an option is impossible.
+        DataError: The source cannot be used.
+        ResourceError: Weights, device or memory are missing.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> statistics = reference_statistics(rng.normal(size=(200, 4)))
+        >>> [(each.key, each.covariance.shape) for each in statistics.moments]
+        [('mu', (4, 4))]
+    """
+    path = None if out is None else Path(out)
+    if path is not None:
+        check_output(path)
+    found, _ = compute_statistics(source, StatisticsOptions(**options))
+    if path is not None and rank_zero_only():
+        save_statistics(path, found)
+    return found
+
+
+def compute_statistics(
+    source: object, options: StatisticsOptions
+) -> tuple[ReferenceStatistics, tuple[Notice, ...]]:
+    """The statistics of a source, and what should be known of its images."""
+    given = options.extractor
+    asked = [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
+    keys = [canonical_name(each) if isinstance(each, str) else each for each in asked]
+    with memory_limit(options.max_memory):
+        opened = open_input(source, "reference")
+        if isinstance(opened, FeatureSet) and opened.statistics is not None:
+            return _converted(opened.statistics, keys), ()
+        if not keys:
+            keys = [FROM_FILE if isinstance(opened, FeatureSet) else find_protocol("genpr").extractor]
+        spatial = _spatial_of(keys) if options.spatial else None
+        spaces = [*keys, *([] if spatial is None else [spatial])]
+        embedder = Embedder(options)
+        features = SourceFeatures(opened, "images", embedder, declared=spaces)
+        features.require(spaces, minimum=2)
+        moments, notices = list[FeatureMoments](), list[Notice]()
+        for key in dict.fromkeys(spaces):
+            found = features[key]
+            work = partial(_gaussian_of, found)
+            gaussian, more = with_cpu_fallback(embedder, work, "for mean and covariance")
+            mean = gaussian.mean.cpu().numpy().astype(np.float32).astype(np.float64)
+            info = found.extractor
+            name = _key_of(info, is_spatial=key == spatial, is_main=not moments)
+            covariance = gaussian.covariance.cpu().numpy()
+            named = None if info is None else info.name
+            moments.append(FeatureMoments(name, mean, covariance, named, info))
+            notices += [*decoding_notices("source", found), *found.notices, *more]
+    main = features[spaces[0]]
+    statistics = ReferenceStatistics(
+        main.source,
+        tuple(moments),
+        count=len(main),
+        decoder=main.decoder,
+        images_sha256=None if main.identities is None else Identities.of(main).content,
+    )
+    return statistics, tuple(dict.fromkeys(notices))
+
+
+def save_statistics(path: Path, statistics: ReferenceStatistics) -> None:
+    """Write statistics to an .npz file, whole or not at all; nothing in it is pickled."""
+    arrays: dict[str, np.ndarray] = {}
+    for each in statistics.moments:
+        arrays[each.key] = each.mean.astype(np.float32)
+        arrays[covariance_key(each.key)] = each.covariance
+    arrays[PROVENANCE] = np.array(json.dumps(provenance_of(statistics)))
+    with writing(path), atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def _gaussian_of(features: FeatureSet, embedder: Embedder) -> Gaussian:
+    return Gaussian.of(features.features, name=features.source, device=embedder.device)
+
+
+def _spatial_of(keys: Sequence[ExtractorKey]) -> str:
+    """The feature maps of the Inception among the extractors."""
+    for key in keys:
+        if isinstance(key, str) and parse_name(key).base == "inception":
+            return with_variants_of("inception-spatial", key)
+    raise UsageError("mu_s and sigma_s are of Inception: add --extractor inception", code="bad-option")
+
+
+def _key_of(info: ExtractorInfo | None, *, is_spatial: bool = False, is_main: bool = False) -> str:
+    if is_spatial:
+        return _SPATIAL
+    return _MAIN if is_main or info is None else f"{info.name}/{_MAIN}"
+
+
+def _converted(statistics: ReferenceStatistics, keys: Sequence[ExtractorKey]) -> ReferenceStatistics:
+    """The same statistics, or those of some extractors, by the keys that are written here."""
+    chosen = list(statistics.moments)
+    if keys:
+        chosen = [
+            each for key in keys for each in statistics.moments if each.extractor and each.is_of(key, key)
+        ]
+    if len(chosen) < len(keys):
+        names = [each.extractor or each.key for each in statistics.moments]
+        text = f"{statistics.source} has the moments of {some(names, 6)}, not of all that --extractor names"
+        raise FeatureError(text, code="other-extractor", path=statistics.source)
+    moments = list[FeatureMoments]()
+    for each in chosen:
+        info = each.info
+        if info is None and each.extractor is not None:
+            info = ExtractorInfo(each.extractor, len(each.mean), "unknown", None, comparable=False)
+        key = _key_of(info, is_spatial=each.key == _SPATIAL, is_main=not moments)
+        mean = each.mean.astype(np.float32).astype(np.float64)
+        moments.append(replace(each, key=key, mean=mean, info=info))
+    return replace(statistics, moments=tuple(moments), sha256=None, known=None, has_images=False)

@@ -1,0 +1,178 @@
+"""Scores against reference statistics: alone, beside images, and refused where they are of other features."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from raising import raising
+
+import genpr
+from genpr.errors import DataError, FeatureError, UsageError
+from genpr.evaluation.result import result_of
+from genpr.features.extractor import ExtractorInfo
+from genpr.features.feature_set import FeatureSet, save_features
+from genpr.features.statistics import read_statistics
+from genpr.report.score_tables import score_table
+
+D = 6
+MIXED = ["precision", "recall", "coverage", "fd", "kd", "vendi"]
+
+
+@pytest.fixture
+def real(rng):
+    return (rng.normal(size=(120, D)) + 2).astype(np.float32)
+
+
+@pytest.fixture
+def fake(rng):
+    return (rng.normal(size=(90, D)) + 2.2).astype(np.float32)
+
+
+@pytest.fixture
+def whole(rng, tmp_path):
+    """Statistics of another, larger set."""
+    rows = rng.normal(size=(1000, D)) + 2.1
+    np.savez(tmp_path / "whole.npz", mu=rows.mean(axis=0), sigma=np.cov(rows, rowvar=False))
+    return tmp_path / "whole.npz"
+
+
+def labeled(rows, tmp_path, name, extractor="inception-64", weights="a" * 64, **changes):
+    """A feature file of an extractor."""
+    info = ExtractorInfo(extractor, rows.shape[1], "tf1-bilinear-299", weights, comparable=True)
+    path = tmp_path / f"{name}.safetensors"
+    save_features(path, FeatureSet(torch.from_numpy(rows), name, info, **changes))
+    return path
+
+
+def codes(result):
+    return {item.code for item in result.notices}
+
+
+def test_distances_come_from_the_file_and_all_else_from_the_images(real, fake, whole):
+    both = genpr.score(real, fake, metrics=MIXED, reference_statistics=whole)
+    alone, images = genpr.score(whole, fake), genpr.score(real, fake, metrics=MIXED)
+    assert list(alone.metrics) == ["fd"]
+    assert both["fd"] == alone["fd"] != images["fd"]
+    for name in set(MIXED) - {"fd"}:
+        assert both.metrics[name] == images.metrics[name]
+    assert both.reference_statistics.metrics == {"fd": "mu"}
+    assert (both.real.n, alone.real.n) == (120, 0)
+    for result in (both, alone):
+        assert result_of(json.loads(result.to_json())) == result
+        assert f"\nfd from mean and covariance (mu) of {whole}\n" in score_table(result)
+        assert "whole.npz" in genpr.html_report(result)
+        assert "statistics-unlabeled" in codes(result)
+    assert "statistics-alone" in codes(alone) - codes(both)
+    assert both.fingerprint != images.fingerprint
+
+
+def test_an_evaluator_and_a_ranking_take_statistics_once(real, fake, whole):
+    evaluator = genpr.Evaluator(whole, metrics=["fd", "fd_infinity", "vendi"])
+    for samples in (fake, real):
+        assert evaluator.score(samples)["fd"] == genpr.score(whole, samples)["fd"]
+        assert evaluator.score(samples)["vendi"] == genpr.score(real, samples, metrics=["vendi"])["vendi"]
+    ranking = genpr.rank_checkpoints(evaluator, {"a": fake, "b": fake + 1}, by="fd")
+    assert ranking.entries[0].name == "a"
+    held = read_statistics(whole)
+    assert (
+        genpr.Evaluator(held).score(fake)["fd"]
+        == genpr.score(real, fake, metrics=["fd"], reference_statistics=held)["fd"]
+    )
+
+
+class Thumbnail:
+    """A few pixels of each image."""
+
+    def __init__(self, name, dim):
+        self.name, self.dim = name, dim
+
+    def __call__(self, images):
+        return images.flatten(1)[:, : self.dim].float()
+
+
+def test_one_file_may_hold_the_moments_of_several_extractors(rng):
+    sides = rng.integers(0, 256, (2, 40, 8, 8, 3), dtype=np.uint8)
+    first, second = Thumbnail("first", 5), Thumbnail("second", 7)
+    statistics = genpr.reference_statistics(sides[0], extractor=[first, second])
+    assert [(each.key, each.extractor) for each in statistics.moments] == [
+        ("mu", "first"),
+        ("second/mu", "second"),
+    ]
+    for extractor in (first, second):
+        options = {"extractor": extractor, "metrics": ["fd", "precision"]}
+        found = genpr.score(*sides, reference_statistics=statistics, **options)
+        assert found["fd"] == pytest.approx(genpr.score(*sides, **options)["fd"], rel=1e-6)
+        assert statistics.images_sha256 == found.real.content
+        assert not codes(found) & {"statistics-unlabeled", "statistics-alone"}
+
+
+@pytest.mark.parametrize("name", ["precision", "kd", "c_t", "authenticity"])
+def test_without_images_only_distances_can_be_had(fake, whole, name):
+    held_out = {"held_out": fake} if name == "c_t" else {}
+    with raising(UsageError, "no-images-in-statistics", "give images"):
+        genpr.score(whole, fake, metrics=["fd", name], **held_out)
+
+
+def test_statistics_that_serve_nothing_are_refused(real, fake, whole):
+    with raising(UsageError, "statistics-unused"):
+        genpr.score(real, fake, reference_statistics=whole)
+    with raising(UsageError, "no-images-in-statistics"):
+        genpr.score(whole, fake, reference_statistics=whole)
+    with raising(UsageError, "no-images-in-statistics"):
+        genpr.score(whole, fake, protocol="prdc")
+    with raising(DataError, "npz-key"):
+        genpr.score(real, whole)
+
+
+def test_statistics_of_another_width_are_refused(rng, fake, tmp_path, write_images):
+    np.savez(tmp_path / "s.npz", mu=np.zeros(768), sigma=np.eye(768))
+    folder = write_images("fake", rng.integers(0, 256, (3, 8, 8, 3), dtype=np.uint8))
+    for extractor, metric in (("inception", "fid"), ("dinov2-vitl14", "fd"), ("gabor", "fd")):
+        with raising(FeatureError, "statistics-shape"):
+            genpr.score(tmp_path / "s.npz", folder, extractor=extractor, metrics=[metric])
+    with raising(FeatureError, "statistics-shape"):
+        genpr.score(tmp_path / "s.npz", fake)
+    with raising(FeatureError, "unlabeled-features"):
+        genpr.score(tmp_path / "s.npz", folder)
+
+
+def test_statistics_of_other_features_are_refused(rng, tmp_path):
+    rows = rng.normal(size=(100, 64)).astype(np.float32)
+    fakes, layer = labeled(rows, tmp_path, "fake"), "inception-64"
+    statistics = genpr.reference_statistics(labeled(rows, tmp_path, "real"), tmp_path / "s.npz")
+    assert genpr.score(tmp_path / "s.npz", fakes)["fd"] == pytest.approx(0, abs=1e-9)
+    assert statistics.moments[0].extractor == layer
+    for other in ({"weights": "b" * 64}, {"extractor": f"{layer}@torch-bilinear"}):
+        file = labeled(rows, tmp_path, "other", **other)
+        held = genpr.reference_statistics(file)
+        for options in ({}, {"extractor": layer, "metrics": ["fd"]}):
+            with raising(FeatureError, "other-extractor"):
+                genpr.score(held, fakes, **options)
+        with raising(FeatureError, "other-extractor"):
+            genpr.score(fakes, fakes, metrics=["fd", "precision"], reference_statistics=held)
+
+
+def test_what_edm2_publishes_serves_the_metrics_that_it_is_of(rng, tmp_path):
+    sizes = {"fid": 2048, "fd_dinov2": 1024}
+    moments = {name: {"mu": np.zeros(d), "sigma": np.eye(d)} for name, d in sizes.items()}
+    (tmp_path / "img.pkl").write_bytes(pickle.dumps({"num_images": 5000, **moments}))
+    fakes = labeled(np.ones((3, 2048), np.float32), tmp_path, "fake", "inception")
+    found = genpr.score(tmp_path / "img.pkl", fakes)
+    assert found["fid"] == pytest.approx(2048 + 2048)  # the means', and the trace beside a covariance of 0
+    assert found.reference_statistics.count == 5000
+    converted = genpr.reference_statistics(tmp_path / "img.pkl", tmp_path / "img.npz")
+    keys = ["mu", "dinov2-vitl14@torch-bicubic-antialias/mu"]
+    assert [each.key for each in converted.moments] == keys
+    assert {each.key for each in read_statistics(tmp_path / "img.npz").moments} == {*keys}
+    assert genpr.score(tmp_path / "img.npz", fakes)["fid"] == pytest.approx(found["fid"], rel=1e-6)
+    only = genpr.reference_statistics(tmp_path / "img.pkl", extractor=keys[1].removesuffix("/mu"))
+    assert [(each.key, len(each.mean)) for each in only.moments] == [("mu", 1024)]
+    with raising(FeatureError, "other-extractor"):
+        genpr.reference_statistics(tmp_path / "img.pkl", extractor="vgg16")
+
+
+def test_spatial_statistics_need_inception(real):
+    with raising(UsageError, "bad-option"):
+        genpr.reference_statistics(np.zeros((2, 8, 8, 3), np.uint8), extractor="gabor", spatial=True)
