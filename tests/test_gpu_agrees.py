@@ -20,7 +20,7 @@ ROUNDED = {
     "mind",
     "moments",
 }
-ROUNDED |= {"probabilistic", "score", "vendi"}
+ROUNDED |= {"probabilistic", "reconstruct", "score", "vendi"}
 
 
 def plain(value):

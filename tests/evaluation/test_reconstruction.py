@@ -75,12 +75,19 @@ def test_files_are_paired_by_name_whatever_their_order_and_suffix(tmp_path, pair
     with tarfile.open(tmp_path / "fake.tar", "w") as tar:
         for path in sorted(fake.rglob("*.webp"), reverse=True):
             tar.add(path, path.relative_to(fake))
+    names = sorted((str(path.relative_to(fake)) for path in fake.rglob("*.webp")), reverse=True)
+    (fake / "list.txt").write_text("\n".join(names))
     with zipfile.ZipFile(tmp_path / "real.zip", "w") as file:
         for path in real.rglob("*.png"):
             file.write(path, path.relative_to(real))
     whole = measured(*pairs)
     by_name = {f"class {row}/{row:03d}": value for row, value in enumerate(whole.values["psnr"])}
-    for sides in ((real, fake), (real, tmp_path / "fake.tar"), (tmp_path / "real.zip", fake)):
+    for sides in (
+        (real, fake),
+        (real, tmp_path / "fake.tar"),
+        (tmp_path / "real.zip", fake),
+        (real, fake / "list.txt"),
+    ):
         found = measured(*sides, metrics=["psnr", "clip_i", "dino_i"], clip="pixels", dino="gabor")
         stems = [name[:-4] for name in found.sides[0].names]
         assert dict(zip(stems, found.values["psnr"], strict=True)) == by_name

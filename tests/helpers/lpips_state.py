@@ -17,13 +17,14 @@ def lpips_state(net):
     build, options = (models.vgg16, {"init_weights": False}) if net == "vgg" else (models.alexnet, {})
     with torch.device("meta"):
         shapes = build(**options).features.state_dict()
-    backbone = {f"features.{name}": value for name, value in random_state(shapes).items()}
     channels = (64, 128, 256, 512, 512) if net == "vgg" else (64, 192, 384, 256, 256)
-    generator = torch.Generator().manual_seed(1)
-    linear = {
-        f"lin{place}.model.1.weight": torch.rand(1, count, 1, 1, generator=generator)
-        for place, count in enumerate(channels)
-    }
+    with torch.device("cpu"):
+        backbone = {f"features.{name}": value for name, value in random_state(shapes).items()}
+        generator = torch.Generator().manual_seed(1)
+        linear = {
+            f"lin{place}.model.1.weight": torch.rand(1, count, 1, 1, generator=generator)
+            for place, count in enumerate(channels)
+        }
     return backbone, linear
 
 

@@ -6,6 +6,7 @@ import functools
 import numpy as np
 import pytest
 import torch
+from lpips_state import replaced_lpips
 
 import genpr
 from genpr.demo import ShapesGenerator
@@ -59,6 +60,14 @@ def of_score(*sides, **options):
     return values
 
 
+def of_pairs(on, folder):
+    real = IMAGES.repeat(1, 1, 2, 2)
+    options = {"metrics": ["psnr", "ssim", "lpips", "rfid", "clip_i"], "inception": "gabor", "clip": "pixels"}
+    with pytest.MonkeyPatch.context() as patch:
+        options |= {"lpips_net": "alex", "weights": replaced_lpips(folder, patch)}
+        return genpr.reconstruct(real, real.flip(0), **options, **on).metrics
+
+
 def fields_of(record):
     return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
 
@@ -86,6 +95,7 @@ PUBLIC = {
     "precision": lambda on, _: genpr.precision_recall(REAL, FAKE, k=3, **on),
     "probabilistic": lambda on, _: genpr.probabilistic_precision_recall(REAL, FAKE, **on),
     "ranking": lambda on, _: dict(genpr.ranking_metrics((FAKE, REAL), range(160), ks=[1], **on)),
+    "reconstruct": of_pairs,
     "sampler": lambda on, _: [*genpr.Sampler.of(ShapesGenerator(), n=4, **on).images(0.7)],
     "score": of_score(REAL, FAKE, metrics=["precision", "clipped_density", "witnessed_fidelity", "p_recall"]),
     "sweep": of_truncations,
