@@ -102,7 +102,8 @@ def notices_of_fakes(
     """What the order, the classes and the number of the fakes do to metrics of them alone and to a protocol."""
     chunk, name, found = plan.protocol.inception_score_chunk, INCEPTION_SCORE.name, list[Notice]()
     if chunk is not None and name in metrics:
-        found += order_notices(fakes[plan.spaces[name]].features, chunk=chunk, device=device)
+        probabilities = fakes[plan.spaces[name]].features
+        found += order_notices(probabilities, metrics[name].value, chunk=chunk, device=device)
     if plan.protocol.balanced_labels:
         found += label_notices(fakes.opened, features, fake_labels, protocol=plan.protocol.name)
     if VENDI.name in metrics and len(features) < _CONVERGED:
@@ -110,13 +111,14 @@ def notices_of_fakes(
     return found
 
 
-def order_notices(probabilities: Tensor, *, chunk: int, device: torch.device) -> list[Notice]:
+def order_notices(probabilities: Tensor, score: float, *, chunk: int, device: torch.device) -> list[Notice]:
     """The notice of an Inception Score in parts of `chunk` images that their order lowers, at most one."""
     whole = len(probabilities) // chunk * chunk
     if whole < 2 * chunk:
         return []
-    score = partial(inception_score, probabilities[:whole], split_size=chunk, device=device)
-    in_order, shuffled = score(seed=None).mean, score().mean
+    of_whole = partial(inception_score, probabilities[:whole], split_size=chunk, device=device)
+    in_order = score if whole == len(probabilities) else of_whole(seed=None).mean
+    shuffled = of_whole().mean
     if in_order >= _ORDERED * shuffled:
         return []
     facts = {"value": f"{in_order:.4g}", "shuffled": f"{shuffled:.4g}", "chunk": f"{chunk:,}"}
