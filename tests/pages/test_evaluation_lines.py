@@ -100,7 +100,17 @@ def files(tmp_path_factory):
         for name, most in (("real", 256), ("fake", 220))
     }
     moments = {"mu": np.zeros(WIDTH, np.float32), "sigma": np.eye(WIDTH)}
-    for name in ("adm10k", "imagenet-val-prc", "train50k", "val2014", "real", "val", "samples", "recon"):
+    for name in (
+        "adm10k",
+        "imagenet-val-prc",
+        "train50k",
+        "val2014",
+        "real",
+        "train",
+        "val",
+        "samples",
+        "recon",
+    ):
         (folder / name).mkdir()
         for row, image in enumerate(pixels["fake" if name in ("samples", "recon") else "real"]):
             Image.fromarray(image).save(folder / name / f"{row:05d}.png")
@@ -127,6 +137,10 @@ def test_the_line_of_a_repository_runs(line, files, monkeypatch, capsys):
     asked = shlex.split(line)[1:]
     assert run([*asked, "--json"]) == 0, capsys.readouterr().err
     result = json.loads(capsys.readouterr().out)
+    if asked[0] == "stats":
+        assert {moments["dim"] for moments in result["moments"]} == {WIDTH}
+        assert result["n"] == N
+        return
     assert all(np.isfinite(metric["value"]) for metric in result["metrics"].values())
     if "--protocol" in asked and asked[0] == "score":
         name = asked[asked.index("--protocol") + 1]
