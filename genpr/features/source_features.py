@@ -195,9 +195,8 @@ class SourceFeatures:
     ) -> None:
         self.opened = opened
         self.role = role
-        is_unknown = isinstance(opened, FeatureSet) and opened.statistics is not None and not opened.decoder
         asked = embedder.options.prepare
-        if isinstance(opened, FeatureSet) and asked is not None and not is_unknown:
+        if isinstance(opened, FeatureSet) and opened.statistics is None and asked is not None:
             _check_prepared(opened, asked)
         self._declared = declared
         self._embedder = embedder
