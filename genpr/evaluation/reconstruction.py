@@ -26,7 +26,7 @@ from genpr.features.embed import EmbeddedImages, LoadedImage, read_ahead
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages, open_input
-from genpr.features.networks.lpips import PerceptualDistance, find_weights, least_side, own_weights
+from genpr.features.networks.lpips import LEAST_SIDE, PerceptualDistance, find_weights, own_weights
 from genpr.features.options import takes_options
 from genpr.features.registry import check_weights_used, require_weights, weights_of
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
@@ -62,9 +62,7 @@ class Reconstructed:
     """A result with what is known of each pair that could be used, in the order of the originals."""
 
     result: Result
-    sides: tuple[
-        FeatureSet, FeatureSet
-    ]  # names and hashes of originals and of reconstructions, without features
+    sides: tuple[FeatureSet, FeatureSet]  # names and hashes of both images of each pair, without features
     # (n,) float64 of each metric of pairs, without the prefix; psnr is infinite for identical pairs
     values: Mapping[str, Floats]
 
@@ -152,12 +150,12 @@ class _Measured:
 
     parts: Sequence[OrderedPart]
     seen: Sequence[EmbeddedImages]  # of both sides, without features
+    # (n,) bool: of equal pixels; and those whose reconstruction is farther away than that of another pair
+    identical: NDArray[np.bool_]
+    unlike: NDArray[np.bool_]
     names: list[tuple[str, str]] = field(default_factory=list)
     places: list[int] = field(default_factory=list)  # in `parts`, of which some could not be used
     values: dict[str, Floats] = field(default_factory=dict)
-    # (n,) bool: of equal pixels; and those whose reconstruction is farther away than that of another pair
-    identical: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
-    unlike: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
     extractors: dict[str, ExtractorInfo] = field(default_factory=dict)  # by metric
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -165,12 +163,12 @@ class _Measured:
 def _measured(embedder: Embedder, parts: Sequence[OrderedPart], options: ReconstructOptions) -> _Measured:
     """Decode all pairs once, and compute the metrics of pixels."""
     n, chosen, distance = len(parts[0]), options.chosen, None
-    found = _Measured(parts, [EmbeddedImages(torch.empty(n, 0)) for _ in _ROLES])
+    seen = [EmbeddedImages(torch.empty(n, 0)) for _ in _ROLES]
+    found = _Measured(parts, seen, np.zeros(n, bool), np.zeros(n, bool))
     if "lpips" in chosen:
         paths = find_weights(options.lpips_net, options.weights, offline=options.offline)
         distance = PerceptualDistance.from_files(options.lpips_net, paths, embedder.device)
     columns = {name: np.empty(n) for name in chosen if name in {"psnr", "ssim", "lpips"}}
-    identical, unlike = np.zeros((2, n), bool)
     with state_guard(), torch.inference_mode():
         for batch in _batches(found, options):
             rows = [row for row, _, _ in batch]
@@ -178,17 +176,15 @@ def _measured(embedder: Embedder, parts: Sequence[OrderedPart], options: Reconst
                 torch.stack(each).to(embedder.device) for each in list(zip(*batch, strict=True))[1:]
             )
             error = squared_error(real, fake)
-            identical[rows] = (error == 0).cpu()
-            unlike[rows] = (error > squared_error(real, fake.roll(1, 0))).cpu()
+            found.identical[rows] = (error == 0).cpu()
+            found.unlike[rows] = (error > squared_error(real, fake.roll(1, 0))).cpu()
             for name, column in columns.items():
                 if name == "psnr":
                     values = psnr(error, real[0, 0].numel())
                 else:
                     values = ssim(real, fake) if distance is None or name == "ssim" else distance(real, fake)
                 column[rows] = values.cpu()
-    n = len(found.names)
-    found.values = {name: column[:n] for name, column in columns.items()}
-    found.identical, found.unlike = identical[:n], unlike[:n]
+    found.values = {name: column[: len(found.names)] for name, column in columns.items()}
     if distance is not None:
         found.extractors["lpips"] = distance.info
     return found
@@ -201,7 +197,7 @@ def _batches(found: _Measured, options: ReconstructOptions) -> Iterator[_Batch]:
     pairs = chain.from_iterable(((place, item) for item in pair) for place, pair in items)
     images = (image for [image] in read_ahead(pairs, [(None, None)], options.decoding))
     misfits: list[ImageError] = []
-    leasts = {"ssim": WINDOW, "lpips": least_side(options.lpips_net)}
+    leasts = {"ssim": WINDOW, "lpips": LEAST_SIDE[options.lpips_net]}
     least = max((side for metric, side in leasts.items() if metric in options.chosen), default=1)
     waiting: dict[torch.Size, list[tuple[int, Tensor, Tensor]]] = {}
     for place, (real, fake) in enumerate(zip(images, images, strict=True)):
@@ -269,19 +265,13 @@ def _add_features(
     for name, space in options.spaces.items():
         real, fake = (side[space].features for side in sides)
         if name == "rfid":
-            work = partial(_frechet, real=real, fake=fake)
-            distance, said = with_cpu_fallback(embedder, work, "for the Fréchet distance")
-            found.values[name], notices = np.array([distance]), [*notices, *said]
+            found.values[name] = np.array([frechet_distance(real, fake, device=embedder.device)])
         else:
             found.values[name] = cosines(real, fake)
         if (info := sides[1][space].extractor) is not None:
             found.extractors[name] = info
     found.seconds["features"] = time.perf_counter() - started
     return notices
-
-
-def _frechet(embedder: Embedder, real: Tensor, fake: Tensor) -> float:
-    return frechet_distance(real, fake, device=embedder.device)
 
 
 def _metric_value(name: str, column: Floats, extractor: ExtractorInfo | None, seed: int) -> MetricValue:

@@ -13,10 +13,8 @@ from genpr.features.options import EmbedKeywords, EmbedOptions, option
 from genpr.features.registry import canonical_name
 
 FAMILY = "reconstruction."
-OF_PIXELS = ("psnr", "ssim", "lpips")
-"""Metrics of the pixels of a pair."""
-_METRICS = (*OF_PIXELS, "rfid", "clip_i", "dino_i")
-_DEFAULT = (*OF_PIXELS, "rfid")
+_METRICS = ("psnr", "ssim", "lpips", "rfid", "clip_i", "dino_i")
+_DEFAULT = _METRICS[:4]
 
 
 def _check_metrics(metrics: object) -> None:
@@ -35,7 +33,7 @@ def _check_extractor(extractor: object) -> None:
 class ReconstructKeywords(EmbedKeywords, total=False):
     """The fields of `ReconstructOptions` as keyword arguments."""
 
-    metrics: Sequence[str]
+    metrics: Sequence[str] | None
     lpips_net: Literal["vgg", "alex"]
     inception: str | FeatureExtractor
     clip: str | FeatureExtractor
@@ -46,13 +44,13 @@ class ReconstructKeywords(EmbedKeywords, total=False):
 class ReconstructOptions(EmbedOptions):
     """Which metrics compare reconstructions with their originals, and by which networks."""
 
-    metrics: Sequence[str] = option(
-        _DEFAULT,
-        f"Of {', '.join(_METRICS)}. Only psnr and ssim need no weights.  [default: {','.join(_DEFAULT)}]",
+    metrics: Sequence[str] | None = option(
+        None,
+        f"Of {', '.join(_METRICS)}. Only psnr and ssim need no weights.",
+        unset=",".join(_DEFAULT),
         parse=parse_names,
         check=_check_metrics,
         metavar="A,B",
-        show_default=False,
     )
     lpips_net: Literal["vgg", "alex"] = option(
         "vgg",
@@ -75,7 +73,7 @@ class ReconstructOptions(EmbedOptions):
     @property
     def chosen(self) -> tuple[str, ...]:
         """The requested metrics without the prefix of their family, in display order."""
-        given = [self.metrics] if isinstance(self.metrics, str) else self.metrics
+        given = [self.metrics] if isinstance(self.metrics, str) else self.metrics or _DEFAULT
         names = {name.removeprefix(FAMILY) for name in given}
         return tuple(name for name in _METRICS if name in names)
 

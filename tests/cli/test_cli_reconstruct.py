@@ -69,21 +69,19 @@ def test_json_is_the_record_and_gates_decide_the_exit_code(genpr, pairs):
     assert record["extractors"]["gabor"]
 
 
-def test_missing_partners_are_named(genpr, pairs):
-    (pairs[1] / "05.webp").unlink()
-    code, out, err = genpr("reconstruct", *pairs, "--metrics", "psnr", "--json")
-    record = json.loads(out)["error"]
-    assert (code, record["code"]) == (3, "bad-pairs")
-    assert [bad["path"] for bad in record["bad"]] == ["05.png"]
-    assert "05.png" in err.splitlines()[0]
-
-
-def test_prepare_makes_sizes_equal(genpr, pairs):
+def test_partners_and_sizes_that_do_not_fit_are_named(genpr, pairs):
     with Image.open(pairs[0] / "00.png") as image:
         image.resize((48, 30)).save(pairs[0] / "00.png")
-    assert genpr("reconstruct", *pairs, "--metrics", "psnr")[0] == 3
-    code, out, _ = genpr(
-        "reconstruct", *pairs, "--metrics", "psnr", "--prepare", "center-crop:16", "--json", "-q"
+    code, out, err = genpr("reconstruct", *pairs, "--metrics", "psnr", "--json")
+    bad = json.loads(out)["error"]["bad"]
+    assert (code, [(each["path"], each["code"]) for each in bad]) == (3, [("00.webp", "sizes-differ")])
+    assert "00.webp" in err
+    prepared = ("--metrics", "psnr", "--prepare", "center-crop:16", "--json", "-q")
+    assert (
+        json.loads(genpr("reconstruct", *pairs, *prepared)[1])["fake"]["decoder"]["prepare"]
+        == "center-crop:16"
     )
-    assert code == 0
-    assert json.loads(out)["fake"]["decoder"]["prepare"] == "center-crop:16"
+    (pairs[1] / "05.webp").unlink()
+    code, out, err = genpr("reconstruct", *pairs, *prepared)
+    assert (code, json.loads(out)["error"]["bad"][0]["path"]) == (3, "05.png")
+    assert "05.png" in err

@@ -9,7 +9,6 @@ from lpips_state import lpips_state
 from peers import Peer
 from torch.nn.functional import pad
 
-import genpr
 from genpr.features.networks.lpips import PerceptualDistance
 from genpr.features.weights import Weights
 from genpr.metrics.paired import psnr, squared_error, ssim
@@ -94,14 +93,3 @@ def test_lpips_equals_torchmetrics_and_piq(net, pairs, monkeypatch):
             reduction="none",
         )
         torch.testing.assert_close(found.float(), peer(*(each / 255 for each in pairs)), rtol=1e-5, atol=0)
-
-
-def test_the_mean_of_a_result_is_that_of_torchmetrics(pairs):
-    found = genpr.reconstruct(*pairs, metrics=["psnr", "ssim"], device="cpu")
-    assert found["reconstruction.ssim"] == pytest.approx(
-        float(
-            functional.structural_similarity_index_measure(
-                pairs[1].double(), pairs[0].double(), data_range=255.0
-            )
-        )
-    )

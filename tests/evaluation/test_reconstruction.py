@@ -16,7 +16,7 @@ from genpr.evaluation.compare import compare
 from genpr.evaluation.reconstruction import reconstruct_with
 from genpr.evaluation.reconstruction_options import ReconstructOptions
 from genpr.evaluation.result import result_of
-from genpr.features.networks.lpips import PerceptualDistance, least_side
+from genpr.features.networks.lpips import LEAST_SIDE, PerceptualDistance
 from genpr.features.weights import Weights
 
 PIXELS = {"metrics": ["psnr", "ssim"], "device": "cpu"}
@@ -147,12 +147,6 @@ def test_what_has_no_pixels_or_names_only_on_one_side_is_refused(tmp_path, pairs
     assert small.reconstruction.n_pairs == 30
 
 
-def test_prepare_makes_sizes_equal_and_is_recorded(pairs):
-    result = genpr.reconstruct(pairs[0], pairs[1][:, :, 2:18], prepare="center-crop:12", **PIXELS)
-    assert result.real.decoder["prepare"] == "center-crop:12"
-    assert result.fingerprint != genpr.reconstruct(*pairs, **PIXELS).fingerprint
-
-
 def test_an_order_that_is_off_by_one_is_noticed(pairs, rng):
     for shift in (1, -1):
         result = genpr.reconstruct(pairs[0], np.roll(pairs[1], shift, 0), **PIXELS)
@@ -233,7 +227,7 @@ def test_lpips_with_weights_from_a_folder(tmp_path, pairs, monkeypatch):
 @pytest.mark.parametrize("net", ["alex", "vgg"])
 def test_the_least_side_is_the_smallest_that_the_network_takes(net):
     distance = PerceptualDistance(net, *(Weights(each, "") for each in lpips_state(net)), torch.device("cpu"))
-    side = least_side(net)
+    side = LEAST_SIDE[net]
     assert distance(*torch.zeros(2, 1, 3, side, side, dtype=torch.uint8)) == 0
     with pytest.raises(RuntimeError):
         distance(*torch.zeros(2, 1, 3, side - 1, 40, dtype=torch.uint8))

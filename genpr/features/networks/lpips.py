@@ -13,10 +13,8 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,23 +27,10 @@ _EPS = 1e-10  # beside the length of the activations
 _PIXELS = 2**20  # of the images that pass the network at once
 
 
-@dataclass(frozen=True)
-class _Backbone:
-    constructor: str  # of torchvision.models
-    layers: tuple[int, ...]  # of its `features`, each a ReLU
-    least: int  # pixels of the shorter side, below which the last of them has no output
-    options: dict[str, Any] = field(default_factory=dict)
-
-
-_BACKBONES = {
-    "alex": _Backbone("alexnet", (1, 4, 7, 9, 11), 31),
-    "vgg": _Backbone("vgg16", (3, 8, 15, 22, 29), 16, {"init_weights": False}),
-}
-
-
-def least_side(net: str) -> int:
-    """Pixels that the shorter side of an image must have for the network "alex" or "vgg"."""
-    return _BACKBONES[net].least
+_BACKBONES = {"alex": ("alexnet", (1, 4, 7, 9, 11)), "vgg": ("vgg16", (3, 8, 15, 22, 29))}
+"""The network in torchvision, and which of its `features` are the layers, each a ReLU."""
+LEAST_SIDE = {"alex": 31, "vgg": 16}
+"""Pixels of the shorter side of an image, below which the last layer has no output."""
 
 
 def own_weights(net: str, weights: str | os.PathLike[str] | None) -> list[Path | None]:
@@ -70,19 +55,19 @@ class PerceptualDistance:
     def __init__(self, net: str, backbone: Weights, linear: Weights, device: torch.device) -> None:
         from torchvision import models
 
-        spec = _BACKBONES[net]
+        name, taps = _BACKBONES[net]
         with torch.device("meta"):  # the published tensors become the parameters
-            layers: nn.Sequential = getattr(models, spec.constructor)(weights=None, **spec.options).features
+            layers: nn.Sequential = getattr(models, name)().features
         parts = [(name.partition("features.")[2], tensor) for name, tensor in backbone.tensors.items()]
         layers.load_state_dict({name: tensor for name, tensor in parts if name}, strict=True, assign=True)
         layers.requires_grad_(False).eval().to(device)
-        self._parts = [layers[a + 1 : b + 1] for a, b in pairwise((-1, *spec.layers))]
-        names = [f"lin{place}.model.1.weight" for place in range(len(spec.layers))]
+        self._parts = [layers[a + 1 : b + 1] for a, b in pairwise((-1, *taps))]
+        names = [f"lin{place}.model.1.weight" for place in range(len(taps))]
         self._channels = [linear.tensors[name].float().to(device) for name in names]
         # Of values from -1 to 1, as lpips has them: rounded from the mean and standard deviation of ImageNet.
         color = torch.tensor([[-0.030, -0.088, -0.188], [0.458, 0.448, 0.450]], dtype=torch.float32)
         self._shift, self._scale = color.view(2, 1, 3, 1, 1).to(device)
-        self.device, self.least = device, spec.least
+        self.device = device
         digest = hashlib.sha256(f"{backbone.sha256} {linear.sha256}".encode()).hexdigest()
         self.info = ExtractorInfo(
             f"lpips-{net}", 1, "none", digest, comparable=backbone.is_published and linear.is_published
@@ -95,7 +80,7 @@ class PerceptualDistance:
         return cls(net, backbone, linear, device)
 
     def __call__(self, real: Tensor, fake: Tensor) -> Tensor:
-        """Distances (n,) float64 of images uint8 (n, 3, h, w) and (n, 3, h, w), no side below `least`."""
+        """Distances (n,) float64 of images uint8 (n, 3, h, w) and (n, 3, h, w), no side below `LEAST_SIDE`."""
         count = max(1, _PIXELS // real[0, 0].numel())
         with torch.inference_mode():
             parts = zip(torch.split(real, count), torch.split(fake, count), strict=True)
