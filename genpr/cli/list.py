@@ -55,6 +55,7 @@ def _protocols() -> list[Record]:
             "fakes": _count(item.n_fake, item.max_fake),
             "rows": item.max_rows,
             "free": sorted(item.free),
+            "panel": dict(item.panel),
         }
         for item in PROTOCOLS.values()
     ]
@@ -65,6 +66,7 @@ def _protocol_row(record: Record) -> Record:
     others = "; any other if asked for" if "metrics" in record["free"] else ""
     return {
         **{key: record[key] for key in ("name", "extractor", "ties", "distances", "reference")},
+        **({"extractor": f"panel of {len(record['panel'])}"} if record["panel"] else {}),
         "k": "/".join(str(k) for k in sorted(set(record["k"].values()))),
         "images": f"{record['reals']} reals, {record['fakes']} fakes{rows}",
         "metrics": ", ".join(record["metrics"]) + others,

@@ -16,6 +16,7 @@ from genpr.cli.output import ScoreOutput
 from genpr.evaluation.options import EXTRACTOR, ScoreOptions
 from genpr.evaluation.panel import named_extractors, panel_plans, score_panel_with
 from genpr.evaluation.plan import ScorePlan, check_weights, with_pinned
+from genpr.evaluation.protocols import find_protocol
 
 if TYPE_CHECKING:
     from genpr.evaluation.per_class import ClassOptions, ClassScores
@@ -69,13 +70,14 @@ def command(
     'real_{1..8}.safetensors', is one source.
     """
     protocols = tuple(dict.fromkeys(protocols))
-    if len(extractors) > 1:
+    panel = find_protocol(protocols[0]).panel if len(protocols) == 1 and not extractors else {}
+    if len(extractors) > 1 or panel:
         if len(protocols) > 1 or labels.labels or labels.per_class or output.table:
             raise click.UsageError(
                 "several --extractor take one --protocol, and no --labels, --per-class and --csv"
             )
         options = replace(options, protocol=protocols[0])
-        return _score_panel((real, fake), named_extractors(extractors), options, output)
+        return _score_panel((real, fake), named_extractors(panel or extractors), options, output)
     options = replace(options, extractor=extractors[0] if extractors else None)
     options = with_pinned(replace(options, labels=labels.chosen()), protocols)
     classes = labels.classes()

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from genpr.errors import UsageError
+from genpr.evaluation.fdr import FrechetRatios, frechet_ratios
 from genpr.evaluation.options import ScoreKeywords, ScoreOptions
 from genpr.evaluation.plan import ScorePlan, with_pinned
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import Result
 from genpr.features.options import takes_options
 from genpr.features.registry import canonical_name
+from genpr.features.representations import FDR6
 from genpr.metrics.registry import HELD_OUT, METRICS
 from genpr.validation import entry_point
 
@@ -79,6 +81,16 @@ class PanelResult(Mapping[str, Result]):
             base = result.control.values.get(RATIO)
         return None if found is None or base is None or base <= 0 else found.value / base
 
+    @property
+    def fdr6(self) -> FrechetRatios | None:
+        """FDr and FDr6 of FD-loss, under protocol `fdr6` with the distances of all its representations."""
+        distances = {
+            name: each.metrics[RATIO].value for name, each in self.results.items() if RATIO in each.metrics
+        }
+        is_asked = all(each.protocol == "fdr6" for each in self.results.values())
+        is_whole = distances.keys() == {each.name for each in FDR6}
+        return frechet_ratios(distances) if is_asked and is_whole else None
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain JSON types; `genpr.load_results` reads the results of the representations from it."""
         others = {"fake": self.others, "held_out": self.others_held_out}
@@ -87,6 +99,7 @@ class PanelResult(Mapping[str, Result]):
             "held_out": {name: result.to_dict() for name, result in self.held_out.items()},
             "others": {role: None if each is None else each.to_dict() for role, each in others.items()},
             "ratios": self.ratios,
+            "fdr6": None if self.fdr6 is None else asdict(self.fdr6),
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -119,7 +132,7 @@ def score_panel(
     real: object,
     fake: object,
     *,
-    extractors: Sequence[ExtractorKey] | Mapping[str, ExtractorKey],
+    extractors: Sequence[ExtractorKey] | Mapping[str, ExtractorKey] | None = None,
     **options: Unpack[ScoreKeywords],
 ) -> PanelResult:
     """Score one fake set against one real set in several representations, each image decoded once.
@@ -130,7 +143,8 @@ def score_panel(
     Args:
         real: Real images, as for `Evaluator`.
         fake: Generated images.
-        extractors: At least one, each as for `genpr.score`; a mapping gives them names of the user's.
+        extractors: At least one, each as for `genpr.score`; a mapping gives them names of the user's. Protocol "fdr6" has its
+            own.
         **options: The fields of `ScoreOptions`.
 
     Raises:
@@ -145,7 +159,9 @@ def score_panel(
         >>> list(panel), list(panel["gabor"].metrics)
         (['pixels', 'gabor'], ['precision', 'recall', 'density', 'coverage', 'fd'])
     """
-    return score_panel_with(real, fake, named_extractors(extractors), ScoreOptions(**options))
+    found = ScoreOptions(**options)
+    chosen = (find_protocol(found.protocol).panel or ()) if extractors is None else extractors
+    return score_panel_with(real, fake, named_extractors(chosen), found)
 
 
 def score_panel_with(

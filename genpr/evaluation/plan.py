@@ -330,6 +330,10 @@ def _own_space(
 ) -> ExtractorKey:
     """The space of the metrics that are not defined on one of their own."""
     if extractor is None:
+        if recipe.panel:
+            names = ", ".join(recipe.panel)
+            text = f"protocol {recipe.name} scores several representations, {names}: use genpr.score_panel, or `genpr score` alone"
+            raise UsageError(text, code="protocol-panel")
         return recipe.extractor if real is None else _space_of_side(real, recipe)
     if not isinstance(extractor, str):
         from genpr.features.custom import extractor_info  # which imports torch

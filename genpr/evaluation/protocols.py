@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from genpr.errors import UsageError, some
+from genpr.features.representations import FDR6
 from genpr.metrics.metric import plain_name
 from genpr.metrics.registry import CONDITIONAL, DEFAULT_METRICS, HELD_OUT, METRICS, NEIGHBORS
 from genpr.validation import check_k
@@ -32,6 +33,7 @@ class EvaluationProtocol:
     name: str  # what is printed with every score
     extractor: str  # features of the metrics that are not defined on others
     metrics: tuple[str, ...]  # what it reports unless some of them are asked for
+    panel: Mapping[str, str] = field(default_factory=dict)  # extractors by name, if it has several
     k: Mapping[str, int]  # neighbors per metric; the image itself is never counted
     ties: Ties = "closed"  # "closed" counts a point on the sphere as inside the ball, "strict" does not
     # "exact", or the inexact arithmetic of the tool it stands for, shown beside exact values
@@ -62,6 +64,8 @@ class EvaluationProtocol:
     @cached_property
     def allowed_metrics(self) -> tuple[str, ...]:
         """Every metric that can be had under this protocol."""
+        if self.panel:
+            return tuple(filter(_is_on_own_features, METRICS))
         return tuple(METRICS) if "metrics" in self.free else self.metrics
 
     def choose_metrics(
@@ -131,9 +135,10 @@ class EvaluationProtocol:
 
     def check_extractor(self, name: str, *, built_in: bool = True) -> None:
         """Refuse another extractor than the recipe's where that is pinned, even one that calls itself so."""
-        if "extractor" not in self.free and (name != self.extractor or not built_in):
-            came = f"a custom {name!r}" if name == self.extractor else name
-            raise self._pinned("extractor", came, self.extractor)
+        pinned = (*self.panel.values(),) or (self.extractor,)
+        if "extractor" not in self.free and (name not in pinned or not built_in):
+            came = f"a custom {name!r}" if name in pinned else name
+            raise self._pinned("extractor", came, some(pinned, 6, longest=200))
 
     def check_prompts(self, extractor: object, prefix: str) -> None:
         """Refuse other embeddings of prompts than the recipe's; the prefix is CLIPScore's."""
@@ -301,6 +306,18 @@ _ALL = (
         equals="GigaGAN's FID and CLIP score on COCO 2014 (the latter is alignment.clip_score / 2.5), up to one pixel where the "
         "middle of an image is cropped; no other definition of COCO-30k",
         reference="Kang et al. 2023, arXiv:2303.05511; mingukkang/GigaGAN/evaluation",
+    ),
+    EvaluationProtocol(
+        name="fdr6",
+        extractor="inception",
+        metrics=("fd",),
+        panel=MappingProxyType({each.name: each.extractor for each in FDR6}),
+        k=_ks(3),
+        n_fake=50_000,
+        reference_statistics="published",
+        prepare="center-crop:256",
+        equals="FDr6 of FD-loss and DiffusionBench to about 3 digits: they compute in bfloat16; FD-loss' Inception differs",
+        reference="Yang et al. 2026, arXiv:2604.28190; Jiawei-Yang/FD-loss",
     ),
 )
 

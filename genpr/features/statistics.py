@@ -11,7 +11,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,8 @@ class ReferenceStatistics:
 
 def holds_statistics(path: Path) -> bool:
     """Whether a file is one of moments without images, by its name and the keys in it; nothing damaged is reported."""
+    if os.path.isdir(path):  # noqa: PTH112 - a Path raises for names that are too long
+        return any((path / each.statistics).is_file() for each in FDR6)
     if path.suffix.lower() in _PICKLES:
         return path.is_file()
     if path.suffix.lower() != ".npz" or not path.is_file():
@@ -130,7 +132,8 @@ def read_statistics(source: object) -> ReferenceStatistics:
     """Read a file of reference statistics; what is one already is returned.
 
     `.npz` with `mu` and `sigma` or `ref_mu` and `ref_sigma`, of pooled features, and `mu_s` and `sigma_s` of spatial ones where
-    it has them, other keys being ignored; or `.pkl` of a dict of dicts with `mu` and `sigma`, as EDM2 publishes them.
+    it has them, other keys being ignored; `.pkl` of a dict of dicts with `mu` and `sigma`, as EDM2 and FD-loss publish them; or a
+    folder of FD-loss' `.npz` files (`genpr.features.representations.FDR6`).
 
     Raises:
         UsageError: There is no such file, or it is of another kind.
@@ -143,6 +146,8 @@ def read_statistics(source: object) -> ReferenceStatistics:
         raise UsageError(text, code="source-kind")
     path = Path(os.fsdecode(source))
     check_there(str(path))
+    if holds_statistics(path) and path.is_dir():
+        return _of_folder(path)
     if path.suffix.lower() not in {".npz", *_PICKLES}:
         text = f"{path} is no file of reference statistics; needed is .npz with mu and sigma, or EDM2's .pkl"
         raise UsageError(text, code="source-kind", path=str(path))
@@ -151,6 +156,16 @@ def read_statistics(source: object) -> ReferenceStatistics:
         text = f"{path} holds no mu with a sigma; `genpr stats SOURCE OUT.npz` writes them"
         raise DataError(text, code="no-statistics", path=str(path))
     return found
+
+
+def _of_folder(path: Path) -> ReferenceStatistics:
+    """The main moments of FD-loss' files, whose names say of which features they are."""
+    moments = []
+    for each in FDR6:
+        if (path / each.statistics).is_file():
+            main = read_statistics(path / each.statistics).moments[0]
+            moments.append(replace(main, key=each.statistics, extractor=each.extractor))
+    return ReferenceStatistics(str(path), tuple(moments))
 
 
 def _read(path: Path) -> ReferenceStatistics | None:

@@ -43,6 +43,10 @@ def panel_tables(panel: PanelResult) -> list[DetailTable]:
         heads.append(f"{RATIO}/{'held-out' if panel.held_out else 'halves'}")
         for name, ratio in ratios.items():
             lines[name][""][heads[-1]] = number(ratio)
+    if panel.fdr6 is not None:
+        heads.append("FDr")
+        for name, ratio in panel.fdr6.ratios.items():
+            lines[name][""]["FDr"] = number(ratio)
     tables = []
     for names in blocks_of(heads, [max(len(each), 6) + 2 for each in heads], WIDTH - _NAMES):
         rows = [
@@ -108,6 +112,12 @@ def _legend(panel: PanelResult, titles: Iterable[str]) -> list[str]:
     if any(ratio is not None for ratio in panel.ratios.values()) and kept is None:
         text = "distances of fewer images are larger, so a perfect generator has a ratio below 1; give held-out reals"
         lines.append(f"{RATIO}/halves: {RATIO} over that of real v. real; {text}")
+    if panel.fdr6 is not None:
+        found = panel.fdr6
+        lines.append(
+            f"FDr6 {number(found.mean)}, the mean of FDr: {RATIO} over that of ImageNet's validation to its training images, which is "
+            f"published with two decimals, so that FDr6 is {number(found.low)} to {number(found.high)}"
+        )
     return lines
 
 

@@ -1,9 +1,21 @@
-import pytest
+import pickle
+from dataclasses import replace
 
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from raising import raising
+
+from genpr import Evaluator, score, score_panel
+from genpr.cli.main import run
 from genpr.errors import UsageError
+from genpr.evaluation import protocols
 from genpr.evaluation.fdr import frechet_ratios
-from genpr.features.registry import canonical_name, parse_name
+from genpr.evaluation.protocols import find_protocol
+from genpr.features.registry import canonical_name, load_extractor, parse_name
 from genpr.features.representations import FDR6
+from genpr.features.statistics import read_statistics
 
 # FDR_VALIDATION_FD of FD-loss, eval_all_fds.py, and what timm's configurations must say of its models.
 PUBLISHED = {"inception": 1.68, "convnext": 56.87, "dinov2": 14.19, "mae": 0.04, "siglip": 0.60, "clip": 5.60}
@@ -46,3 +58,112 @@ def test_representations_are_those_of_fd_loss(found):
     assert (name.side, name.pooling) == (sides[found.name], poolings.get(found.name, "cls"))
     assert (name.resize, name.precision) == ("torch-bicubic-antialias", "float32")
     assert f"_t{name.side}_" in found.statistics
+
+
+@pytest.mark.parametrize("kind", ["pickle", "folder"])
+def test_moments_of_fd_loss_are_found_by_their_names(kind, tmp_path):
+    arrays = {each.statistics: {"mu": np.full(3, i), "sigma": np.eye(3)} for i, each in enumerate(FDR6)}
+    arrays = {name: {key: value * 1.0 for key, value in part.items()} for name, part in arrays.items()}
+    path = tmp_path / "paper_ref_stats.pkl"
+    if kind == "pickle":
+        arrays["jit_in256_stats.npz"] = {"mu": np.ones(3), "sigma": np.eye(3)}
+        path.write_bytes(pickle.dumps(arrays))
+    else:
+        path = tmp_path
+        for name, part in arrays.items():
+            np.savez(path / name, **part)
+    found = read_statistics(path)
+    moments = [next(each for each in found.moments if each.is_of(one.extractor, None)) for one in FDR6]
+    assert [each.mean[0] for each in moments] == list(range(6))
+
+
+def test_the_protocol_takes_its_own_extractors_only():
+    protocol = find_protocol("fdr6")
+    assert dict(protocol.panel) == {each.name: each.extractor for each in FDR6}
+    protocol.check_extractor(FDR6[-1].extractor)
+    for other in ("vgg16", "timm:vit_large_patch16_224.mae", "mae"):
+        with raising(UsageError, "protocol-pinned"):
+            protocol.check_extractor(other)
+    with raising(UsageError, "protocol-pinned"):
+        protocol.choose_metrics(["fid"])
+
+
+FACTORY = """
+import torch
+
+class Projection:
+    def __init__(self, seed):
+        self.name, self.dim, self.cache_key = f"projection {seed}", 4, str(seed)
+        self.weights = torch.randn(3 * 16 * 16, 4, generator=torch.Generator().manual_seed(seed)) / 400
+
+    def __call__(self, images):
+        return images.flatten(1).float() @ self.weights + 8
+
+"""
+
+
+@pytest.fixture
+def small_fdr6(monkeypatch, tmp_path):
+    """The protocol on six random projections; these by name, as (n, 4) float64 features of images."""
+    code = [FACTORY, *(f"def of_{seed}():\n    return Projection({seed})\n" for seed in range(6))]
+    path = tmp_path / "six.py"
+    path.write_text("\n".join(code))
+    panel = {name: f"{path}:of_{seed}" for seed, name in enumerate(PUBLISHED)}
+    changed = replace(find_protocol("fdr6"), panel=panel, prepare=None)
+    monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, "fdr6": changed})
+    return {name: load_extractor(each, device="cpu") for name, each in panel.items()}, panel
+
+
+def moments_of(features):
+    return features.mean(axis=0), np.cov(features, rowvar=False)
+
+
+def frechet(real, fake):
+    """The formula of Dowson and Landau 1982 by scipy's matrix square root."""
+    (mu_r, s_r), (mu_f, s_f) = moments_of(real), moments_of(fake)
+    root = scipy.linalg.sqrtm(s_r @ s_f).real
+    return ((mu_r - mu_f) ** 2).sum() + np.trace(s_r + s_f - 2 * root)
+
+
+def test_fdr6_of_a_file_of_moments(small_fdr6, write_images, rng, tmp_path, capsys):
+    extractors, panel = small_fdr6
+    sides = [rng.integers(0, most, (n, 16, 16, 3), dtype=np.uint8) for n, most in ((30, 256), (40, 200))]
+    expected, arrays = {}, {}
+    for name, extractor in extractors.items():
+        images = (torch.from_numpy(side).permute(0, 3, 1, 2) for side in sides)
+        real, fake = (extractor(each).double().numpy() for each in images)
+        expected[name] = frechet(real, fake) / PUBLISHED[name]
+        mu, sigma = moments_of(real)
+        arrays[f"{panel[name]}.npz"] = {"mu": mu, "sigma": sigma, "avg_mu": mu, "avg_sigma": sigma}
+    path, fakes, page = tmp_path / "stats.pkl", write_images("fake", sides[1]), tmp_path / "page.html"
+    path.write_bytes(pickle.dumps(arrays))
+    command = ["score", "--protocol", "fdr6", path, fakes, "--device", "cpu", "--html", page]
+    assert run([*map(str, command)]) == 0
+    shown = capsys.readouterr().out
+    assert f"FDr6 {np.mean([*expected.values()]):.4g}"[:9] in shown
+    assert "FDr6" in page.read_text()
+    found = score_panel(path, fakes, protocol="fdr6", device="cpu")
+    assert found.fdr6.ratios == pytest.approx(expected, rel=1e-6)
+    assert found.to_dict()["fdr6"]["mean"] == pytest.approx(np.mean([*expected.values()]), rel=1e-6)
+    beside = write_images("real", sides[0])
+    both = score_panel(
+        beside, fakes, protocol="fdr6", device="cpu", metrics=["fd", "mind"], reference_statistics=path
+    )
+    assert both.fdr6 == found.fdr6
+    assert all(each["mind"] > 0 for each in both.values())
+    own = score_panel(beside, fakes, protocol="fdr6", device="cpu", control=False)
+    assert own.fdr6.mean == pytest.approx(found.fdr6.mean, rel=1e-6)
+    told = [each.message for each in own["mae"].notices if each.code == "protocol-not-met"]
+    assert "published statistics" in told[0]
+    part = score_panel(path, fakes, extractors={"mae": panel["mae"]}, protocol="fdr6", device="cpu")
+    assert part.fdr6 is None
+
+
+def test_fdr6_is_a_panel_of_its_own_extractors(rng):
+    images = rng.integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
+    with raising(UsageError, "protocol-panel"):
+        score(images, images, protocol="fdr6")
+    with raising(UsageError, "protocol-panel"):
+        Evaluator(images, protocol="fdr6")
+    with raising(UsageError, "protocol-pinned"):
+        score_panel(images, images, protocol="fdr6", extractors=["gabor"])

@@ -54,6 +54,7 @@ FREE, LARGE, COUNTS = (None, None), (50_000, 50_000), "precision recall density 
         ("stylegan3", "precision recall", STYLEGAN3, "vgg16", (None, 50_000), (200_000, None), None, ""),
         ("torch-fidelity", "precision recall fid kid is", EXACT_3, "vgg16", FREE, FREE, None, ""),
         ("prdc", COUNTS, STRICT_5, "vgg16", FREE, FREE, None, "extractor k"),
+        ("fdr6", "fd", (set(), "closed", "exact"), "inception", (None, 50_000), FREE, None, ""),
         ("dgm-eval", f"{COUNTS} fd fd_infinity kd vendi", STRICT_5, "dinov2-vitl14", FREE, LARGE, 10_000, ""),
         ("coco30k", "fid", NONE, "inception@pil-bicubic-float", (40_504, 30_000), FREE, None, ""),
     ],
@@ -68,11 +69,11 @@ def test_protocols_stand_for_what_was_published(name, metrics, counted, extracto
     assert (protocol.n_real, protocol.n_fake) == needed
     assert (protocol.max_real, protocol.max_fake, protocol.max_rows) == (*most, rows)
     assert protocol.free == set(free.split())
-    published = dict.fromkeys(("mar", "jit", "edm2", "guidance-interval"), "published")
+    published = dict.fromkeys(("mar", "jit", "edm2", "guidance-interval", "fdr6"), "published")
     assert protocol.reference_statistics == {"adm": "beside images", **published}.get(name)
     assert protocol.balanced_labels == (name in {"mar", "jit"})
-    of_coco = "square-crop:256", "clip-vit-b-32"
-    assert (protocol.prepare, protocol.clip) == (of_coco if name == "coco30k" else (None, None))
+    prepared = {"coco30k": ("square-crop:256", "clip-vit-b-32"), "fdr6": ("center-crop:256", None)}
+    assert (protocol.prepare, protocol.clip) == prepared.get(name, (None, None))
     assert protocol.inception_score_chunk == (5_000 if name == "adm" else None)
 
 
