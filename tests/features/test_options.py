@@ -28,7 +28,7 @@ FUNCTIONS = [
     *((genpr.truncation_sweep, SamplerOptions, set()), (GenprCallback, CallbackOptions, set())),
 ]
 COMMANDS = [
-    (score, ScoreOptions, {"protocol"}),  # --protocol may be repeated
+    (score, ScoreOptions, {"protocol", "extractor"}),  # which may be repeated
     *((command, ScoreOptions, {"held_out"}) for command in (rank, sweep, watch)),
     *((modes, ModesOptions, set()), (align, AlignOptions, set()), (entities, EntityOptions, set())),
     *((features, EmbedOptions, set()), (pack, SourceOptions, set()), (watch, WatchOptions, set())),
