@@ -169,3 +169,14 @@ def test_public_functions_report_a_full_gpu_in_one_way(gpu, tmp_path, name):
     gpu.limit = 2000
     with raising(ResourceError, "oom"):
         PUBLIC[name]({"device": "cuda"}, tmp_path)
+
+
+@pytest.mark.gpu
+def test_each_network_of_a_panel_goes_on_on_the_cpu(sides, full_gpu):
+    options = {"extractors": ["pixels", "gabor"], "metrics": ["precision"], "k": 3, "cache": False}
+    plain = genpr.score_panel(*sides, device="cpu", **options)
+    full_gpu()
+    panel = genpr.score_panel(*sides, device="auto", **options)
+    for name, result in panel.items():
+        assert counts(result) == counts(plain[name])
+        assert "oom-cpu" in {item.code for item in result.notices}

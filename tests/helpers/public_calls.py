@@ -68,6 +68,11 @@ def of_pairs(on, folder):
         return genpr.reconstruct(real, real.flip(0), **options, **on).metrics
 
 
+def of_panel(on, _folder):
+    options = {"extractors": ["pixels", "gabor"], "metrics": ["recall"], "k": 3}
+    return {name: each["recall"] for name, each in genpr.score_panel(IMAGES, IMAGES, **options, **on).items()}
+
+
 def fields_of(record):
     return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
 
@@ -92,6 +97,7 @@ PUBLIC = {
     "mind": lambda on, _: monge_inception_distance(REAL, FAKE, **on),
     "modes": lambda on, _: str(modes_of(REAL, FAKE, clusters=3, **on)),
     "moments": lambda on, _: genpr.frechet_distance(Gaussian.from_moments(REAL[0], np.eye(16)), FAKE, **on),
+    "panel": of_panel,
     "precision": lambda on, _: genpr.precision_recall(REAL, FAKE, k=3, **on),
     "probabilistic": lambda on, _: genpr.probabilistic_precision_recall(REAL, FAKE, **on),
     "ranking": lambda on, _: dict(genpr.ranking_metrics((FAKE, REAL), range(160), ks=[1], **on)),
