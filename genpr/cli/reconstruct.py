@@ -27,8 +27,8 @@ def command(real: str, reconstructed: str, *, options: ReconstructOptions, outpu
     center-crop:256, for example, makes all sizes equal.
 
     \b
-    genpr reconstruct val/ recon/                      PSNR, SSIM, LPIPS (VGG16) and rFID
-    genpr reconstruct val/ recon/ --metrics psnr,ssim  what needs no weights
+    genpr reconstruct val/ recon/                       PSNR, SSIM, LPIPS, rFID
+    genpr reconstruct val/ recon/ --metrics psnr,ssim   needs no weights
     genpr reconstruct val.npz recon.npz --csv pairs.csv --html pairs.html
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     output.check([FAMILY + name for name in options.chosen])
