@@ -332,7 +332,7 @@ def _own_space(
     if extractor is None:
         if recipe.panel:
             names = ", ".join(recipe.panel)
-            text = f"protocol {recipe.name} scores several representations, {names}: use genpr.score_panel, or `genpr score` alone"
+            text = f"protocol {recipe.name} scores several representations, {names}: use genpr.score_panel, or `genpr score` with this protocol alone"
             raise UsageError(text, code="protocol-panel")
         return recipe.extractor if real is None else _space_of_side(real, recipe)
     if not isinstance(extractor, str):

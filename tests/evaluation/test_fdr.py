@@ -17,9 +17,17 @@ from genpr.features.registry import canonical_name, load_extractor, parse_name
 from genpr.features.representations import FDR6
 from genpr.features.statistics import read_statistics
 
-# FDR_VALIDATION_FD of FD-loss, eval_all_fds.py, and what timm's configurations must say of its models.
-PUBLISHED = {"inception": 1.68, "convnext": 56.87, "dinov2": 14.19, "mae": 0.04, "siglip": 0.60, "clip": 5.60}
-COLORS = {"siglip": (0.5, 0.5, 0.5), "clip": (0.48145466, 0.4578275, 0.40821073)}
+# eval_all_fds.py of FD-loss: FDR_VALIDATION_FD and sizes; what is pooled, and the mean that timm's configurations must have.
+IMAGENET, CLIP = (0.485, 0.456, 0.406), (0.48145466, 0.4578275, 0.40821073)
+RECIPES = {
+    "inception": (1.68, None, None, None),
+    "convnext": (56.87, 224, "mean", IMAGENET),
+    "dinov2": (14.19, 256, "cls", IMAGENET),
+    "mae": (0.04, 224, "cls", IMAGENET),
+    "siglip": (0.60, 224, "map", (0.5, 0.5, 0.5)),
+    "clip": (5.60, 256, "cls", CLIP),
+}
+PUBLISHED = {name: recipe[0] for name, recipe in RECIPES.items()}
 DISTANCES = {"inception": 3.36, "convnext": 56.87, "dinov2": 28.38, "mae": 0.02, "siglip": 0.3, "clip": 0.0}
 
 
@@ -45,25 +53,19 @@ def test_fdr6_needs_six_distances(change):
 def test_representations_are_those_of_fd_loss(found):
     import timm
 
-    assert found.validation_fd == PUBLISHED[found.name]
+    name, model = parse_name(found.extractor), found.extractor.partition("@")[0].removeprefix("timm:")
+    config = timm.get_pretrained_cfg(model) if name.side else None
+    mean = None if config is None else config.mean
+    assert (found.validation_fd, name.side, name.pooling, mean) == RECIPES[found.name]
     assert canonical_name(found.extractor) == found.extractor
-    name = parse_name(found.extractor)
-    if found.name == "inception":
-        return
-    config = timm.get_pretrained_cfg(name.base.removeprefix("timm:"))
-    assert config is not None
-    assert config.mean == COLORS.get(found.name, (0.485, 0.456, 0.406))
-    sides = {"convnext": 224, "dinov2": 256, "mae": 224, "siglip": 224, "clip": 256}
-    poolings = {"convnext": "mean", "siglip": "map"}
-    assert (name.side, name.pooling) == (sides[found.name], poolings.get(found.name, "cls"))
-    assert (name.resize, name.precision) == ("torch-bicubic-antialias", "float32")
-    assert f"_t{name.side}_" in found.statistics
+    if name.side:
+        assert (name.resize, name.precision) == ("torch-bicubic-antialias", "float32")
+        assert f"_t{name.side}_" in found.statistics
 
 
 @pytest.mark.parametrize("kind", ["pickle", "folder"])
 def test_moments_of_fd_loss_are_found_by_their_names(kind, tmp_path):
-    arrays = {each.statistics: {"mu": np.full(3, i), "sigma": np.eye(3)} for i, each in enumerate(FDR6)}
-    arrays = {name: {key: value * 1.0 for key, value in part.items()} for name, part in arrays.items()}
+    arrays = {each.statistics: {"mu": np.full(3, 1.0 * i), "sigma": np.eye(3)} for i, each in enumerate(FDR6)}
     path = tmp_path / "paper_ref_stats.pkl"
     if kind == "pickle":
         arrays["jit_in256_stats.npz"] = {"mu": np.ones(3), "sigma": np.eye(3)}
@@ -75,17 +77,6 @@ def test_moments_of_fd_loss_are_found_by_their_names(kind, tmp_path):
     found = read_statistics(path)
     moments = [next(each for each in found.moments if each.is_of(one.extractor, None)) for one in FDR6]
     assert [each.mean[0] for each in moments] == list(range(6))
-
-
-def test_the_protocol_takes_its_own_extractors_only():
-    protocol = find_protocol("fdr6")
-    assert dict(protocol.panel) == {each.name: each.extractor for each in FDR6}
-    protocol.check_extractor(FDR6[-1].extractor)
-    for other in ("vgg16", "timm:vit_large_patch16_224.mae", "mae"):
-        with raising(UsageError, "protocol-pinned"):
-            protocol.check_extractor(other)
-    with raising(UsageError, "protocol-pinned"):
-        protocol.choose_metrics(["fid"])
 
 
 FACTORY = """
@@ -165,5 +156,11 @@ def test_fdr6_is_a_panel_of_its_own_extractors(rng):
         score(images, images, protocol="fdr6")
     with raising(UsageError, "protocol-panel"):
         Evaluator(images, protocol="fdr6")
-    with raising(UsageError, "protocol-pinned"):
-        score_panel(images, images, protocol="fdr6", extractors=["gabor"])
+    assert dict(find_protocol("fdr6").panel) == {each.name: each.extractor for each in FDR6}
+    for other in (
+        {"extractors": ["gabor"]},
+        {"extractors": ["timm:vit_large_patch16_224.mae"]},
+        {"metrics": ["fid"]},
+    ):
+        with raising(UsageError, "protocol-pinned"):
+            score_panel(images, images, protocol="fdr6", **other)

@@ -134,7 +134,6 @@ def test_a_vision_transformer_is_padded_to_whole_patches(tmp_path, rng):
     [
         ("test_vit", "map", "has cls and mean"),
         ("test_resnet", "cls", "has mean"),
-        ("test_efficientnet", "map", "has mean"),
         ("pvt_v2_b0", "cls", "has mean"),
         ("test_vit3", "cls", "has mean and map"),  # its prefix token is a register
         ("pit_ti_224", "mean", "has none"),
