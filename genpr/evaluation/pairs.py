@@ -86,10 +86,11 @@ def _check_names(
         alike = [name for name, key in both if counts[key] > 1]
         for found, code, reason in (
             (missing, "no-partner", f"no {role} in {labels[1 - side]}"),
-            (alike, "ambiguous-name", f"the name of another one in {labels[side]} but for the suffix"),
+            (alike, "ambiguous-name", "the name of another one but for the suffix"),
         ):
             bad += [ImageError(f"{name} has {reason}", code=code, path=name) for name in found]
-            reasons += [f"{len(found):,} images have {reason}: {some(found, 5)}"] * bool(found)
+            count = f"{len(found):,} of {len(both):,} images in {labels[side]}"
+            reasons += [f"{count} have {reason}: {some(found, 5)}"] * bool(found)
     if bad:
         text = f"{'; '.join(reasons)}. Names count relative to their source, without suffix"
         raise BadImagesError(text, bad=bad, code="bad-pairs", path=labels[1])
