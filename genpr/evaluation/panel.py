@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 RATIO = "fd"
 """The metric that is divided by what it is for held-out reals."""
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class PanelResult(Mapping[str, Result]):
         """FD over the FD of held-out reals, by representation; over that of the control, if none were given.
 
         The control compares halves of the reals. FD is larger the fewer images there are, so that this ratio is smaller than one
-        to as many held-out reals as there are fakes. None where either is not known, or where the latter is not above 0.
+        to as many held-out reals as there are fakes. None where either is not known, or the latter is 0 but for rounding.
         """
         return {name: self._ratio(name, result) for name, result in self.results.items()}
 
@@ -79,7 +80,9 @@ class PanelResult(Mapping[str, Result]):
             base = self.held_out[name].metrics[RATIO].value if found else None
         elif result.control is not None:
             base = result.control.values.get(RATIO)
-        return None if found is None or base is None or base <= 0 else found.value / base
+        if found is None or base is None or base <= _ROUNDING * found.value:
+            return None
+        return found.value / base
 
     @property
     def fdr6(self) -> FrechetRatios | None:

@@ -34,8 +34,11 @@ def panel_text(panel: PanelResult) -> str:
     return "\n\n".join([*map(str, panel_tables(panel)), "\n".join([*_sides(panel), *lines])])
 
 
-def panel_tables(panel: PanelResult) -> list[DetailTable]:
-    """The metrics of all representations, in as many tables as they need, then those on features of their own."""
+def panel_tables(panel: PanelResult, mark: str = "  ") -> list[DetailTable]:
+    """The metrics of all representations, in as many tables as they need, then those on features of their own.
+
+    `mark` stands before the names of what a representation is compared with.
+    """
     first, ratios = next(iter(panel.values())), panel.ratios
     lines = {name: _lines_of(result, panel.held_out.get(name)) for name, result in panel.items()}
     heads = list(first.metrics)
@@ -50,7 +53,7 @@ def panel_tables(panel: PanelResult) -> list[DetailTable]:
     tables = []
     for names in blocks_of(heads, [max(len(each), 6) + 2 for each in heads], WIDTH - _NAMES):
         rows = [
-            (f"  {title}" if title else name, *(texts.get(each, "-") for each in names))
+            (f"{mark}{title}" if title else name, *(texts.get(each, "-") for each in names))
             for name, of_result in lines.items()
             for title, texts in of_result.items()
             if not title or not texts.keys().isdisjoint(names)
@@ -80,7 +83,7 @@ def panel_report(panel: PanelResult) -> str:
         version=next(iter(results.values())).versions.get("genpr", ""),
         names=list(panel),
         sides=_sides(panel),
-        tables=panel_tables(panel),
+        tables=panel_tables(panel, "- "),
         warnings=[entry for entry in notices if entry[0].level == "warning"],
         notes=[entry for entry in notices if entry[0].level == "note"],
         n_results=len(results),

@@ -95,6 +95,8 @@ def test_more_held_out_reals_than_fakes_are_cut(sides):
     assert genpr.score_panel(real, fake, extractors=["pixels"], **few).ratios == {"pixels": None}
     same = genpr.score_panel(real, fake, extractors=["pixels"], held_out=real, **few)
     assert same.held_out["pixels"].n_shared == 35
+    same = genpr.score_panel(fake, kept, extractors=["pixels", RandomNetwork()], held_out=fake, **few)
+    assert same.ratios == {"pixels": None, "random": None}
 
 
 def test_networks_that_do_not_fit_together_take_turns(sides, decode):

@@ -58,6 +58,7 @@ def test_the_page_shows_the_tables_and_hides_what_names_may_hold(names):
     rows = [text_of(row).split() for row in elements(page, "tr")]
     assert rows[0] == ["representation", "precision", "recall", "fd", "fd/halves"]
     assert len(rows) == 1 + 3 * len(names)
+    assert rows[2][:2] == ["-", "null"]
     assert rows[1][-4:] == ["0.9000", "0.4500", "3.0000", "1.5000"]
     assert "<script>alert" not in page
     assert page.count("<script>") == 1
