@@ -254,6 +254,11 @@ def _check_given(
             code="no-images-in-statistics",
             path=source,
         )
+    distances = list(filter(takes_moments, spaces))
+    if is_needed and distances and not given:
+        space = _name(spaces[distances[0]])
+        text = f"{source} has {_held(statistics)}, but {distances[0]} is on {space} features; choose the extractor of the file, or another file"
+        raise FeatureError(text, code="other-extractor", path=source)
     if is_needed and not given:
         text = f"{source} has {_held(statistics)}, which none of {some(list(spaces), 5)} uses; add --metrics fid, or leave it out"
         raise UsageError(text, code="statistics-unused", path=source)

@@ -66,7 +66,7 @@ def _space_of(plan: ScorePlan) -> ExtractorKey:
 
 _OF_EVALUATOR = (
     *("extractor", "protocol", "metrics", "k", "ties"),
-    *("seed", "device", "batch_size", "weights", "offline", "prepare"),
+    *("seed", "device", "batch_size", "weights", "offline", "prepare", "reference_statistics"),
 )
 
 

@@ -59,6 +59,7 @@ def test_distances_come_from_the_file_and_all_else_from_the_images(real, fake, w
         assert both.metrics[name] == images.metrics[name]
     assert both.reference_statistics.metrics == {"fd": "mu"}
     assert (both.real.n, alone.real.n) == (120, 0)
+    assert alone.real.content == alone.reference_statistics.content == both.reference_statistics.content
     for result in (both, alone):
         assert result_of(json.loads(result.to_json())) == result
         assert f"\nfd from mean and covariance (mu) of {whole}\n" in score_table(result)
@@ -144,6 +145,9 @@ def test_statistics_of_other_features_are_refused(rng, tmp_path):
     statistics = genpr.reference_statistics(labeled(rows, tmp_path, "real"), tmp_path / "s.npz")
     assert genpr.score(tmp_path / "s.npz", fakes)["fd"] == pytest.approx(0, abs=1e-9)
     assert statistics.moments[0].extractor == layer
+    of_another = genpr.reference_statistics(labeled(rows, tmp_path, "other", extractor="timm:other"))
+    with raising(FeatureError, "other-extractor"):
+        genpr.score(fakes, fakes, metrics=["fd"], reference_statistics=of_another)
     for other in ({"weights": "b" * 64}, {"extractor": f"{layer}@torch-bilinear"}):
         file = labeled(rows, tmp_path, "other", **other)
         held = genpr.reference_statistics(file)

@@ -54,6 +54,14 @@ def test_images_are_prepared_and_the_result_says_how():
     assert chosen.items() <= metric.result.fake.decoder.items()
 
 
+def test_distances_come_from_statistics_alone_or_beside_images():
+    moments = genpr.reference_statistics(images()[0] // 2, **OPTIONS)
+    beside = fill(metric_of(metrics=["precision", "fd"], reference_statistics=moments)).compute()
+    alone = fill(metric_of(moments), real=False).compute()
+    assert list(alone) == ["fd"]
+    assert (beside["fd"], beside["precision"].item()) == (alone["fd"], expected()["precision"])
+
+
 def test_metric_callback_evaluator_and_command_line_give_the_same_numbers(write_images, capsys):
     numbers = expected(options=GABOR)
     values = fill(INTEGRATION.PrecisionRecallDensityCoverage(**GABOR), batch=64).compute()
