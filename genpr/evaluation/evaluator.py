@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Self, Unpack
+from typing import Any, Self, Unpack
 
 from genpr.errors import GenprError
 from genpr.evaluation.label_metrics import LabelConfig
@@ -69,14 +69,7 @@ def score_with(
         lambda opened: list(map(partial(ScorePlan.of, real=opened, options=options), protocols)),
         options,
     )
-    return {each.result.protocol: each.result for each in found}
-
-
-class Scored(NamedTuple):
-    """What one plan finds."""
-
-    result: Result
-    held_out: Result | None = None  # of the held-out reals, if these are scored like fakes
+    return {result.protocol: result for result, _ in found}
 
 
 def score_plans(
@@ -86,10 +79,10 @@ def score_plans(
     options: ScoreOptions,
     *,
     score_held_out: bool = False,
-) -> list[Scored]:
+) -> list[tuple[Result, Result | None]]:
     """Score the same two sets by every plan that `planned` makes for the reals.
 
-    With `score_held_out` the held-out reals are scored, too, like fakes: at most as many as there are fakes.
+    With `score_held_out` each result comes with that of held-out reals, scored like fakes: at most as many as there are fakes.
     """
     embedder = Embedder(options)
     with memory_limit(options.max_memory):
@@ -102,19 +95,17 @@ def score_plans(
             labels.check(opened_fake)
         reals = _embed(opened_real, "real", plans, embedder)
         fakes = _embed(opened_fake, "fake", plans, embedder)
-        held_out = None
+        held_out = like_fakes = None
         if options.held_out is not None:
-            like_fakes = score_held_out
-            held_out = _embed_held_out(options.held_out, opened_real, plans, embedder, like_fakes=like_fakes)
+            given = options.held_out, opened_real, plans, embedder
+            held_out = _embed_held_out(*given, like_fakes=score_held_out)
+            like_fakes = held_out.cut(fakes.n) if score_held_out else None
         results = []
         for plan in plans:
             kept = held_out if HELD_OUT.intersection(plan.spaces) else None
             reference = FittedReference(plan, reals, embedder, kept, labels)
-            as_fakes = None
-            result = reference.score(fakes)
-            if score_held_out and held_out is not None:
-                as_fakes = reference.score(held_out.cut(fakes.n))
-            results.append(Scored(result, as_fakes))
+            found = reference.score(fakes)
+            results.append((found, None if like_fakes is None else reference.score(like_fakes)))
         return results
 
 

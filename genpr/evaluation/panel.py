@@ -187,13 +187,9 @@ def score_panel_with(
 
     found = score_plans(real, fake, planned, options, score_held_out=True)
     rows = dict(zip(extractors, found, strict=False))
-    others = found[-1] if len(found) > len(rows) else None
-    return PanelResult(
-        {name: each.result for name, each in rows.items()},
-        {name: _comparing(each.held_out) for name, each in rows.items() if each.held_out is not None},
-        None if others is None else others.result,
-        None if others is None else others.held_out,
-    )
+    results = {name: result for name, (result, _) in rows.items()}
+    held_out = {name: _comparing(kept) for name, (_, kept) in rows.items() if kept is not None}
+    return PanelResult(results, held_out, *(found[-1] if len(found) > len(rows) else ()))
 
 
 def _comparing(result: Result) -> Result:
@@ -213,8 +209,13 @@ def named_extractors(
     given = extractors.items() if isinstance(extractors, Mapping) else [("", each) for each in extractors]
     named: dict[str, ExtractorKey] = {}
     for label, each in given:
-        key = canonical_name(each) if isinstance(each, str) else each
-        name = label or _name_of(key)
+        if isinstance(each, str):
+            key: ExtractorKey = canonical_name(each)
+            name = label or str(key)
+        else:
+            from genpr.features.custom import extractor_info  # imports torch
+
+            key, name = each, label or extractor_info(each).name
         if name in named or key in named.values():
             text = f"extractor {name} is given twice; give each once, or a mapping where two objects have one name"
             raise UsageError(text, code="extractor-twice")
@@ -222,11 +223,3 @@ def named_extractors(
     if not named:
         raise UsageError("a panel needs at least one extractor", code="bad-option")
     return named
-
-
-def _name_of(key: ExtractorKey) -> str:
-    if isinstance(key, str):
-        return key
-    from genpr.features.custom import extractor_info  # imports torch
-
-    return extractor_info(key).name
