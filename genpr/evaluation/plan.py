@@ -179,11 +179,9 @@ def check_width(
 ) -> None:
     """Refuse moments of features of another width ("statistics-shape")."""
     if dim not in {None, len(moments.mean)}:
-        text = (
-            f"{moments.key} in {statistics.source} has {len(moments.mean)} entries, but the features of {metric} have {dim}; "
-            "were the statistics made by another extractor"
-        )
-        raise FeatureError(f"{text} (--extractor)", code="statistics-shape", path=statistics.source)
+        found = f"{moments.key} in {statistics.source} has {len(moments.mean)} entries"
+        text = f"{found}, but the features of {metric} have {dim}; choose the extractor that made them (--extractor)"
+        raise FeatureError(text, code="statistics-shape", path=statistics.source)
 
 
 def takes_moments(metric: str) -> bool:
