@@ -170,7 +170,6 @@ def test_what_edm2_publishes_serves_the_metrics_that_it_is_of(rng, tmp_path):
     keys = ["mu", "dinov2-vitl14@torch-bicubic-antialias/mu"]
     assert [each.key for each in converted.moments] == keys
     assert {each.key for each in read_statistics(tmp_path / "img.npz").moments} == {*keys}
-    assert genpr.score(tmp_path / "img.npz", fakes)["fid"] == pytest.approx(found["fid"], rel=1e-6)
     only = genpr.reference_statistics(tmp_path / "img.pkl", extractor=keys[1].removesuffix("/mu"))
     assert [(each.key, len(each.mean)) for each in only.moments] == [("mu", 1024)]
     with raising(FeatureError, "other-extractor"):
