@@ -173,4 +173,4 @@ def _converted(statistics: ReferenceStatistics, keys: Sequence[ExtractorKey]) ->
         key = _key_of(info, is_spatial=each.key == _SPATIAL, is_main=not moments)
         mean = each.mean.astype(np.float32).astype(np.float64)
         moments.append(replace(each, key=key, mean=mean, info=info))
-    return replace(statistics, moments=tuple(moments), sha256=None, known=None, has_images=False)
+    return replace(statistics, moments=tuple(moments), sha256=None, known=None)

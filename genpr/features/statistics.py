@@ -94,7 +94,6 @@ class ReferenceStatistics:
     count: int | None = None  # images that they are of; None where the file does not say
     sha256: str | None = None  # of the file; None for one of more than 256 MiB
     known: KnownStatistics | None = None  # which published file it is
-    has_images: bool = False  # whether the file holds images, too
     decoder: Mapping[str, str] = field(default_factory=dict)  # as of a `FeatureSet`, from `genpr stats`
     images_sha256: str | None = None  # of the contents of all images, likewise
 
@@ -179,7 +178,6 @@ def _read(path: Path) -> ReferenceStatistics | None:
                     moments.append(_of_npz(archive, *_SPATIAL))
                 if PROVENANCE in keys:
                     moments, facts = _with_provenance(archive, moments)
-            facts["has_images"] = "arr_0" in keys
         else:
             with open_regular(path) as file:
                 data = read_bytes(file, MOST_BYTES, name=str(path), what="statistics", code=_DAMAGED)

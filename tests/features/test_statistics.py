@@ -53,14 +53,13 @@ def test_moments_are_read_as_they_were_written(tmp_path, save, prefix, kind):
     np.testing.assert_array_equal(covariance, sigma)
     assert (mean.dtype, covariance.dtype) == (np.float64, np.float64)
     assert covariance.flags.c_contiguous
-    assert (found.known, found.count, found.has_images) == (None, None, False)
+    assert (found.known, found.count) == (None, None)
     assert holds_statistics(path)
 
 
 def test_spatial_moments_and_images_may_stand_beside_others(tmp_path):
     path = saved(tmp_path, arr_0=np.zeros((2, 4, 4, 3), np.uint8), **STATISTICS)
     found = read_statistics(path)
-    assert found.has_images
     assert not holds_statistics(path)
     assert moments(found).keys() == {"mu", "mu_s"}
     np.testing.assert_array_equal(moments(found)["mu_s"][1], np.eye(2))
