@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from genpr.errors import GenprError, ResourceError, UsageError, some
 from genpr.features.extractor import DescribedExtractor, FeatureExtractor
-from genpr.features.known_weights import CLIP, DINOV2, INCEPTION_2015, VGG16
+from genpr.features.known_weights import CLIP, DINOV2, INCEPTION_2015, KNOWN_WEIGHTS, VGG16
 from genpr.features.weights import (
     Progress,
     Weights,
@@ -395,7 +395,7 @@ def weights_of(name: str, weights: _Path | None) -> _Path | None:
         if own is None and open_family(name):
             return weights  # its library knows the name of the file
         return path / own if own is not None and (path / own).is_file() else None
-    others = {each.weights.name for each in BUILT_IN.values() if each.weights}
+    others = {each.name for each in KNOWN_WEIGHTS}
     return None if path.name in others - {own} else weights
 
 
