@@ -10,6 +10,7 @@ from typing import Literal
 
 from genpr.errors import BadImagesError, DataError, ImageError, printable, some
 from genpr.images.item import ImageSource, Item, PartSource, known_length, stem_of
+from genpr.unicode_forms import normalize
 
 PairedBy = Literal["name", "order"]
 _PLACE = re.compile(r"(?:.*/)?\[[0-9]+\]")  # what images of arrays are called
@@ -35,10 +36,6 @@ class OrderedPart(PartSource):
         names = None if listed is None else list(listed)
         return None if names is None else (names[row] for row in self.rows)
 
-    def at(self, places: Sequence[int]) -> OrderedPart:
-        """A part of the part."""
-        return OrderedPart(self.name, self.source, [self.rows[place] for place in places])
-
 
 def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[OrderedPart, OrderedPart, PairedBy]:
     """Two sources in one order: as they come if neither names its images, else by relative names without suffix.
@@ -59,7 +56,7 @@ def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[OrderedPart, Ord
         raise DataError(f"{text}their order, so both need the same number", code="pair-count", path=fake.name)
     rows: Sequence[int] = range(len(names[1]))
     if not all(numbered):
-        keys = [list(map(stem_of, each)) for each in names]
+        keys = [[normalize("NFC", stem_of(name)) for name in each] for each in names]
         _check_names(names, keys, labels)
         places = {key: row for row, key in enumerate(keys[1])}
         rows = [places[key] for key in keys[0]]
@@ -78,19 +75,19 @@ def _check_names(
     names: Sequence[Sequence[str]], keys: Sequence[Sequence[str]], labels: Sequence[str]
 ) -> None:
     """Refuse names without a partner, and names that occur more than once."""
-    bad, reasons = [], []
+    bad = []
     for side, role in enumerate(("reconstruction", "original")):
         others, counts = set(keys[1 - side]), Counter(keys[side])
-        both = list(zip(names[side], keys[side], strict=True))
-        missing = [name for name, key in both if key not in others]
-        alike = [name for name, key in both if counts[key] > 1]
-        for found, code, reason in (
-            (missing, "no-partner", f"no {role} in {labels[1 - side]}"),
-            (alike, "ambiguous-name", "the name of another one but for the suffix"),
-        ):
-            bad += [ImageError(f"{name} has {reason}", code=code, path=name) for name in found]
-            count = f"{len(found):,} of {len(both):,} images in {labels[side]}"
-            reasons += [f"{count} have {reason}: {some(found, 5)}"] * bool(found)
+        for name, key in zip(names[side], keys[side], strict=True):
+            if counts[key] > 1:
+                code, reason = "ambiguous-name", "the name of another one but for the suffix"
+            elif key not in others:
+                code, reason = "no-partner", f"no {role} in {labels[1 - side]}"
+            else:
+                continue
+            bad.append(ImageError(f"{name} has {reason}", code=code, path=name))
     if bad:
-        text = f"{'; '.join(reasons)}. Names count relative to their source, without suffix"
+        total = f"{len(names[0]):,} originals and {len(names[1]):,} reconstructions"
+        text = f"of {total}, {len(bad):,} cannot be paired: {some([str(each) for each in bad], 5, longest=100)}. "
+        text += "Images are paired by their path relative to the source, without suffix"
         raise BadImagesError(text, bad=bad, code="bad-pairs", path=labels[1])

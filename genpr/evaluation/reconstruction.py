@@ -5,11 +5,13 @@ Images are decoded once for the metrics of pixels, a bounded number at a time, a
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Unpack
 
 import numpy as np
@@ -17,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.errors import BadImagesError, DataError, ImageError, UsageError, WeightsError, printable, some
+from genpr.errors import DataError, ImageError, UsageError, WeightsError, printable, some
 from genpr.evaluation.diagnostics import decoding_notices
 from genpr.evaluation.pairs import OrderedPart, pair_sources
 from genpr.evaluation.reconstruction_options import FAMILY, ReconstructKeywords, ReconstructOptions
@@ -28,15 +30,16 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages, open_input
 from genpr.features.networks.lpips import LEAST_SIDE, PerceptualDistance, find_weights, own_weights
 from genpr.features.options import takes_options
-from genpr.features.registry import check_weights_used, require_weights, weights_of
+from genpr.features.registry import require_weights, weights_of
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
 from genpr.images.decode import decoder_versions
 from genpr.images.source import choose_rows
 from genpr.memory import memory_limit
 from genpr.metrics.frechet import frechet_distance
-from genpr.metrics.paired import WINDOW, cosines, interval_of_mean, psnr, squared_error, ssim
+from genpr.metrics.paired import WINDOW, cosines, psnr, squared_error, ssim
 from genpr.metrics.ranking_values import LEAST_UNITS, halved
 from genpr.metrics.registry import ALL_METRICS
+from genpr.metrics.uncertainty import standard_error, student_quantile
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 from genpr.runtime import state_guard
@@ -44,17 +47,13 @@ from genpr.validation import entry_point
 
 Floats = NDArray[np.float64]
 PROTOCOL = "reconstruct"
-_ROLES = ("originals", "reconstructions")
+_ROLES = ("original", "reconstruction")
 _PIXELS = 2**22  # of the images of one side that are compared at once
-_WAITING_BATCHES = 4  # of pairs of different sizes
-_MOST_MISFITS = 100  # pairs that cannot be compared, before the others are not looked at
 _SMALL = 1000  # images, below which a Fréchet distance depends strongly on their number
 _VARIANTS = {
     "psnr": "of uint8 pixels; identical pairs are left out",
     "ssim": "Gaussian window of 11 pixels, sigma 1.5, reflected borders",
-    "lpips": "version 0.1",
 }
-_Batch = Sequence[tuple[int, Tensor, Tensor]]  # rows of pairs with both images uint8 (3, h, w)
 
 
 @dataclass(frozen=True)
@@ -81,12 +80,14 @@ def reconstruct(real: object, reconstructed: object, **options: Unpack[Reconstru
         **options: The fields of `ReconstructOptions`.
 
     Returns:
-        A result with metrics `reconstruction.*`: means over pairs with Student's 95 % interval, and the Fréchet distance.
+        A result with metrics `reconstruction.*`: means over pairs with 95 % intervals (of 10 pairs and more), and the Fréchet
+        distance.
         `reconstruction` says how images were paired, and how many pairs are identical.
 
     Raises:
         UsageError: A path or name does not exist, or an option is impossible.
-        BadImagesError: Images without a partner, of other sizes or too small ("bad-pairs"; `bad` lists them), or unusable.
+        BadImagesError: Images without a partner ("bad-pairs"), or that cannot be used or compared ("bad-images"), such as those
+            of another size than their original; `bad` lists them.
         DataError: Other numbers of images in arrays ("pair-count").
         ResourceError: Weights, device or memory are missing.
 
@@ -108,15 +109,14 @@ def reconstruct_with(real: object, reconstructed: object, options: ReconstructOp
         *parts, paired_by = pair_sources(opened[0].source, opened[1].source)
         if options.max_images is not None:
             rows = choose_rows(len(parts[0]), options.max_images, options.seed).tolist()
-            parts = [part.at(rows) for part in parts]
-        _check_weights(options)
-        started = time.perf_counter()
-        found, notices = with_cpu_fallback(
-            embedder, partial(_measured, parts=parts, options=options), "for the pairs"
-        )
+            parts = [OrderedPart(part.name, part, rows) for part in parts]
+        weights, started = _find_weights(options), time.perf_counter()
+        work = partial(_measured, parts=parts, weights=weights, options=options)
+        found, notices = with_cpu_fallback(embedder, work, "for the pairs")
         found.seconds["pixels"] = time.perf_counter() - started
         notices = (*notices, *_add_features(found, [each.on_disk for each in opened], embedder, options))
-        summary = ReconstructionSummary(len(found.names), int(found.identical.sum()), paired_by)
+        n_identical = int(np.isinf(found.values["psnr"]).sum())
+        summary = ReconstructionSummary(len(found.names), n_identical, paired_by)
         return _result(found, notices, summary, embedder, options)
 
 
@@ -128,17 +128,20 @@ def _opened(source: object, role: str) -> OpenedImages:
     return opened
 
 
-def _check_weights(options: ReconstructOptions) -> None:
-    """Refuse missing weights before any image is read, and weights that nothing uses."""
+def _find_weights(options: ReconstructOptions) -> list[Path]:
+    """The files of LPIPS; missing weights and those that nothing uses are refused before any image is read."""
     names = [space for space in options.spaces.values() if isinstance(space, str)]
-    is_lpips, net = "lpips" in options.chosen, options.lpips_net
-    if not (is_lpips and any(own_weights(net, options.weights))):
-        check_weights_used(names, options.weights)
+    net, weights = options.lpips_net if "lpips" in options.chosen else None, options.weights
+    given = [*(own_weights(net, weights) if net else ()), *(weights_of(name, weights) for name in names)]
+    if weights is not None and not any(given) and not Path(weights).is_dir():
+        text = (
+            f"weights {os.fspath(weights)!r} belong to no network of the metrics {', '.join(options.chosen)}"
+        )
+        raise UsageError(text, code="weights-unused")
     try:
-        if is_lpips:
-            find_weights(net, options.weights, offline=options.offline)
         for name in names:
-            require_weights(name, weights=weights_of(name, options.weights), offline=options.offline)
+            require_weights(name, weights=weights_of(name, weights), offline=options.offline)
+        return [] if net is None else find_weights(net, weights, offline=options.offline)
     except WeightsError as error:
         text = f"{error}. Metrics that need no weights: --metrics psnr,ssim"
         raise WeightsError(text, code=error.code, path=error.path) from error
@@ -150,102 +153,88 @@ class _Measured:
 
     parts: Sequence[OrderedPart]
     seen: Sequence[EmbeddedImages]  # of both sides, without features
-    # (n,) bool: of equal pixels; and those whose reconstruction is farther away than that of another pair
-    identical: NDArray[np.bool_]
-    unlike: NDArray[np.bool_]
     names: list[tuple[str, str]] = field(default_factory=list)
     places: list[int] = field(default_factory=list)  # in `parts`, of which some could not be used
+    # of the reconstructions that are farther from their original than that of another pair
+    unlike: list[str] = field(default_factory=list)
     values: dict[str, Floats] = field(default_factory=dict)
     extractors: dict[str, ExtractorInfo] = field(default_factory=dict)  # by metric
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def _measured(embedder: Embedder, parts: Sequence[OrderedPart], options: ReconstructOptions) -> _Measured:
-    """Decode all pairs once, and compute the metrics of pixels."""
-    n, chosen, distance = len(parts[0]), options.chosen, None
-    seen = [EmbeddedImages(torch.empty(n, 0)) for _ in _ROLES]
-    found = _Measured(parts, seen, np.zeros(n, bool), np.zeros(n, bool))
-    if "lpips" in chosen:
-        paths = find_weights(options.lpips_net, options.weights, offline=options.offline)
-        distance = PerceptualDistance.from_files(options.lpips_net, paths, embedder.device)
-    columns = {name: np.empty(n) for name in chosen if name in {"psnr", "ssim", "lpips"}}
+def _measured(
+    embedder: Embedder, parts: Sequence[OrderedPart], weights: Sequence[Path], options: ReconstructOptions
+) -> _Measured:
+    """Decode all pairs once, and compute the metrics of pixels; PSNR always, since it tells identical pairs."""
+    found = _Measured(parts, [EmbeddedImages(torch.empty(len(part), 0)) for part in parts])
+    measures: dict[str, Callable[[Tensor, Tensor], Tensor]] = (
+        {"ssim": ssim} if "ssim" in options.chosen else {}
+    )
+    if weights:
+        distance = PerceptualDistance.from_files(options.lpips_net, weights, embedder.device)
+        measures["lpips"], found.extractors["lpips"] = distance, distance.info
+    columns: dict[str, list[float]] = {name: [] for name in ("psnr", *measures)}
     with state_guard(), torch.inference_mode():
         for batch in _batches(found, options):
-            rows = [row for row, _, _ in batch]
-            real, fake = (
-                torch.stack(each).to(embedder.device) for each in list(zip(*batch, strict=True))[1:]
-            )
+            real, fake = (torch.stack(each).to(embedder.device) for each in zip(*batch, strict=True))
             error = squared_error(real, fake)
-            found.identical[rows] = (error == 0).cpu()
-            found.unlike[rows] = (error > squared_error(real, fake.roll(1, 0))).cpu()
-            for name, column in columns.items():
-                if name == "psnr":
-                    values = psnr(error, real[0, 0].numel())
-                else:
-                    values = ssim(real, fake) if distance is None or name == "ssim" else distance(real, fake)
-                column[rows] = values.cpu()
-    found.values = {name: column[: len(found.names)] for name, column in columns.items()}
-    if distance is not None:
-        found.extractors["lpips"] = distance.info
+            unlike = (error > squared_error(real, fake.roll(1, 0))).tolist()
+            names = found.names[len(columns["psnr"]) :]
+            found.unlike += [name for (_, name), is_unlike in zip(names, unlike, strict=True) if is_unlike]
+            columns["psnr"] += psnr(error, real[0, 0].numel()).tolist()
+            for name, measure in measures.items():
+                columns[name] += measure(real, fake).tolist()
+    found.values = {name: np.array(column) for name, column in columns.items()}
     return found
 
 
-def _batches(found: _Measured, options: ReconstructOptions) -> Iterator[_Batch]:
-    """Usable pairs, those of one size together; what is known of them is recorded in `found`."""
-    total, name = len(found.parts[0]), found.parts[1].name
-    items = enumerate(zip(*found.parts, strict=True))
-    pairs = chain.from_iterable(((place, item) for item in pair) for place, pair in items)
-    images = (image for [image] in read_ahead(pairs, [(None, None)], options.decoding))
-    misfits: list[ImageError] = []
+def _batches(found: _Measured, options: ReconstructOptions) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """Usable pairs, neighbors of one size together; what is known of them is recorded in `found`."""
     leasts = {"ssim": WINDOW, "lpips": LEAST_SIDE[options.lpips_net]}
     least = max((side for metric, side in leasts.items() if metric in options.chosen), default=1)
-    waiting: dict[torch.Size, list[tuple[int, Tensor, Tensor]]] = {}
-    for place, (real, fake) in enumerate(zip(images, images, strict=True)):
+    items = enumerate(chain.from_iterable(zip(*found.parts, strict=True)))
+    images = (image for [image] in read_ahead(items, [(None, None)], options.decoding))
+    batch: list[tuple[Tensor, Tensor]] = []
+    for place, pair in enumerate(zip(images, images, strict=True)):
         if options.progress is not None:
-            options.progress("pairs", place + 1, total)
+            options.progress("pairs", place + 1, len(found.parts[0]))
+        real, fake = pair[0], _checked(*pair, least)
         if real.pixels is None or fake.pixels is None:
             for seen, image in zip(found.seen, (real, fake), strict=True):
                 if image.error is not None:
                     seen.add(image)
             continue
+        full = min(options.batch_size, _PIXELS // real.pixels[0].numel())
+        if batch and (len(batch) >= full or batch[0][0].shape != real.pixels.shape):
+            if options.on_bad == "skip" or not any(seen.bad for seen in found.seen):
+                yield batch
+            batch = []
+        batch.append((real.pixels, fake.pixels))
         found.places.append(place)
         found.names.append((real.name, fake.name))
-        row, _ = found.seen[0].add(real), found.seen[1].add(fake)
-        misfits += _misfits(real, fake, least)
-        if len(misfits) == _MOST_MISFITS:
-            break
-        shape = real.pixels.shape
-        waiting.setdefault(shape, []).append((row, real.pixels, fake.pixels))
-        full = max(1, min(options.batch_size, _PIXELS // shape[1:].numel()))
-        if misfits:
-            waiting.clear()
-        elif len(waiting[shape]) >= full:
-            yield waiting.pop(shape)
-        elif sum(map(len, waiting.values())) >= _WAITING_BATCHES * full:
-            yield waiting.pop(max(waiting, key=lambda key: len(waiting[key])))
-    if misfits:
-        count = f"{'at least ' * (len(misfits) == _MOST_MISFITS)}{len(misfits):,} of {total:,}"
-        text = f"{count} pairs cannot be compared ({some([each.path or '' for each in misfits], 5)}); the first: "
-        text += f"{misfits[0]}. --prepare center-crop:N or resize:N gives all images one size"
-        raise BadImagesError(text, bad=misfits, code="bad-pairs", path=name)
+        for seen, image in zip(found.seen, (real, fake), strict=True):
+            seen.add(image)
     for seen, part in zip(found.seen, found.parts, strict=True):
-        options.bad_images.check(list(seen.bad.values()), total=total, source=part.name)
-    if not found.names:
+        options.bad_images.check(list(seen.bad.values()), total=len(part), source=part.name)
+    if not batch:
+        name = found.parts[1].name
         raise DataError(f"none of the pairs of {printable(name)} can be used", code="no-images", path=name)
-    yield from waiting.values()
+    yield batch
 
 
-def _misfits(real: LoadedImage, fake: LoadedImage, least: int) -> list[ImageError]:
-    """Why a pair cannot be compared, if it cannot."""
-    assert real.pixels is not None
-    assert fake.pixels is not None
+def _checked(real: LoadedImage, fake: LoadedImage, least: int) -> LoadedImage:
+    """The reconstruction, as one that cannot be used where the pair cannot be compared."""
+    if real.pixels is None or fake.pixels is None:
+        return fake
     sizes = [f"{each.shape[2]} x {each.shape[1]}" for each in (real.pixels, fake.pixels)]
-    code, reason = "sizes-differ", f"its original {printable(real.name)} {sizes[0]}"
-    if sizes[0] == sizes[1]:
+    if sizes[0] != sizes[1]:
+        code, reason = "sizes-differ", f"its original {printable(real.name)} {sizes[0]}"
+    elif min(fake.pixels.shape[1:]) < least:
         code, reason = "image-too-small", f"the metrics need sides of at least {least}"
-        if min(fake.pixels.shape[1:]) >= least:
-            return []
-    return [ImageError(f"{fake.name} has {sizes[1]} pixels, {reason}", code=code, path=fake.name)]
+    else:
+        return fake
+    text = f"{fake.name} has {sizes[1]} pixels, {reason} (--prepare center-crop:N gives all images one size)"
+    return replace(fake, pixels=None, error=ImageError(text, code=code, path=fake.name))
 
 
 def _add_features(
@@ -258,7 +247,7 @@ def _add_features(
     is_used = any(weights_of(space, options.weights) for space in spaces if isinstance(space, str))
     own = embedder.with_options(max_images=None, weights=options.weights if is_used else None)
     for part, is_file, role in zip(found.parts, on_disk, _ROLES, strict=True):
-        side = SourceFeatures(OpenedImages(part.at(found.places), is_file), role, own)
+        side = SourceFeatures(OpenedImages(OrderedPart(part.name, part, found.places), is_file), role, own)
         side.require(spaces, minimum=2 if "rfid" in options.spaces else 1)
         sides.append(side)
     notices = [each for side in sides for space in spaces for each in side[space].notices]
@@ -277,28 +266,31 @@ def _add_features(
 def _metric_value(name: str, column: Floats, extractor: ExtractorInfo | None, seed: int) -> MetricValue:
     """The mean of a column with a finite value, or the only value of a metric of all pairs."""
     finite, metric = column[np.isfinite(column)], ALL_METRICS[FAMILY + name]
+    value, replicates, interval = float(finite.mean()), _replicates(column, seed), None
     low, high = metric.lower or 0.0, metric.upper or np.inf
-    ends = interval_of_mean(finite)
+    if replicates is not None:
+        half = student_quantile(len(replicates)) * standard_error(replicates)
+        interval = max(value - half, low), min(value + half, high)
     return MetricValue(
-        min(float(finite.mean()), high),
+        min(value, high),
         None,
         extractor=None if extractor is None else extractor.name,
         variant=_VARIANTS.get(name),
-        interval=None if ends is None else (max(ends.low, low), min(ends.high, high)),
-        replicates=_replicates(column, seed),
+        interval=interval,
+        replicates=None if replicates is None else tuple(replicates.tolist()),
         n_counted=None if name == "rfid" else len(finite),
     )
 
 
-def _replicates(column: Floats, seed: int) -> tuple[float, ...] | None:
-    """Means over halves of the pairs, for comparisons; None where there are too few."""
+def _replicates(column: Floats, seed: int) -> Tensor | None:
+    """Means over halves of the pairs; None where there are too few."""
     if len(column) < LEAST_UNITS:
         return None
     is_finite = np.isfinite(column)
     both = torch.from_numpy(np.stack([np.where(is_finite, column, 0), is_finite], axis=1))
     totals = halved(lambda weights: weights @ both, len(column), seed=seed)
     replicates = totals[:, 0] / totals[:, 1]
-    return tuple(replicates.tolist()) if replicates.isfinite().all() else None
+    return replicates if replicates.isfinite().all() else None
 
 
 def _result(
@@ -311,9 +303,8 @@ def _result(
     facts, said = {"total": f"{summary.n_pairs:,}"}, list[Notice]()
     if summary.n_identical:
         said.append(notice("identical-pairs", count=f"{summary.n_identical:,}", **facts))
-    if found.unlike.any():
-        shown = [found.names[row][1] for row in np.flatnonzero(found.unlike)]
-        said.append(notice("unlike-pairs", count=f"{len(shown):,}", shown=some(shown), **facts))
+    if found.unlike:
+        said.append(notice("unlike-pairs", count=f"{len(found.unlike):,}", shown=some(found.unlike), **facts))
     if "rfid" in found.values and summary.n_pairs < _SMALL:
         said.append(notice("small-sample", n=summary.n_pairs))
     sides, summaries = [], []
@@ -324,7 +315,7 @@ def _result(
         side = replace(seen.feature_set(part.name, (), None), names=names, decoder=decoder)
         said += [*decoding_notices(role, side), *part.notices]
         sides.append(side)
-        summaries.append(replace(SideSummary.of(side, Identities.of(side)), what=role))
+        summaries.append(replace(SideSummary.of(side, Identities.of(side)), what=f"{role}s"))
     columns = {name: found.values[name] for name in options.chosen}
     defined = [name for name, column in columns.items() if np.isfinite(column).any()]
     result = Result(

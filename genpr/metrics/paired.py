@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, pad
 
-from genpr.metrics.uncertainty import Interval
-
 RANGE = 255.0
 WINDOW = 11
 """Pixels of the side of SSIM's Gaussian window, which an image must have at least."""
@@ -80,14 +78,3 @@ def cosines(real: Tensor, fake: Tensor) -> NDArray[np.float64]:
     pairs = zip(torch.split(real, 4096), torch.split(fake, 4096), strict=True)
     found = torch.cat([cosine_similarity(a.double(), b.double(), eps=1e-300) for a, b in pairs])
     return found.clamp(-1, 1).numpy()
-
-
-def interval_of_mean(values: NDArray[np.float64]) -> Interval | None:
-    """Student's 95 % interval of the mean of independent values (n,); None for fewer than 2."""
-    if len(values) < 2:
-        return None
-    from scipy.special import stdtrit  # scipy.stats takes seconds to import
-
-    mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
-    half = float(stdtrit(len(values) - 1, 0.975)) * error
-    return Interval(mean - half, mean + half)

@@ -2,6 +2,7 @@
 
 import shutil
 import tarfile
+import unicodedata
 import zipfile
 
 import numpy as np
@@ -56,8 +57,11 @@ def test_psnr_is_the_mean_over_pairs_that_differ(pairs):
     assert metric.value == pytest.approx(finite.mean(), rel=1e-13)
     assert found.result.reconstruction.n_identical == np.isinf(expected).sum() > 0
     assert metric.n_counted == len(finite)
-    half = 2.05 * finite.std(ddof=1) / np.sqrt(len(finite))
-    assert metric.interval == pytest.approx((finite.mean() - half, finite.mean() + half), rel=2e-3)
+    half = 2.05 * finite.std(ddof=1) / np.sqrt(len(finite))  # Student's, which halves of pairs estimate
+    assert (metric.value - metric.interval[0], metric.interval[1] - metric.value) == pytest.approx(
+        (half, half), rel=0.2
+    )
+    assert measured(*(each[:9] for each in pairs)).result.metrics["reconstruction.psnr"].interval is None
     codes = {item.code for item in found.result.notices}
     assert "identical-pairs" in codes
     assert "unlike-pairs" not in codes
@@ -120,7 +124,7 @@ def test_a_hundred_names_without_partner_are_all_told(tmp_path):
     ("cut", "kind", "code"),
     [
         (lambda fake: fake[1:], DataError, "pair-count"),
-        (lambda fake: fake[:, 1:], BadImagesError, "bad-pairs"),
+        (lambda fake: fake[:, 1:], BadImagesError, "bad-images"),
     ],
 )
 def test_arrays_need_equal_numbers_and_sizes(pairs, cut, kind, code):
@@ -130,6 +134,12 @@ def test_arrays_need_equal_numbers_and_sizes(pairs, cut, kind, code):
     if kind is BadImagesError:
         assert [bad.path for bad in refused.value.bad] == [f"[{row}]" for row in range(30)]
         assert {bad.code for bad in refused.value.bad} == {"sizes-differ"}
+
+
+def test_composed_and_decomposed_names_are_equal(tmp_path, pairs):
+    real = save(tmp_path / "real", pairs[0], unicodedata.normalize("NFC", "é/ü{}.png"))
+    fake = save(tmp_path / "fake", pairs[1], unicodedata.normalize("NFD", "é/ü{}.png"))
+    assert measured(real, fake).result.reconstruction.n_pairs == 30
 
 
 def test_what_has_no_pixels_or_names_only_on_one_side_is_refused(tmp_path, pairs):
@@ -169,17 +179,23 @@ def test_a_damaged_image_takes_its_partner_along(tmp_path, pairs):
     real, fake = save(tmp_path / "real", pairs[0]), save(tmp_path / "fake", pairs[1])
     (real / "003.png").write_bytes(b"")
     (fake / "007.png").write_bytes((fake / "007.png").read_bytes()[:60])
+    save(fake, pairs[1][:, :15], rows=[11])
     with pytest.raises(BadImagesError) as refused:
         measured(real, fake)
-    assert refused.value.code == "bad-images"
+    assert [(bad.path, bad.code) for bad in refused.value.bad] == [("003.png", "image-unreadable")]
+    (real / "003.png").write_bytes((real / "000.png").read_bytes())
+    with pytest.raises(BadImagesError) as refused:
+        measured(real, fake)
+    assert [bad.path for bad in refused.value.bad] == ["007.png", "011.png"]
+    (real / "003.png").write_bytes(b"")
     options = {"metrics": ["psnr", "rfid", "clip_i"], "inception": "gabor", "clip": "pixels"}
     found = measured(real, fake, on_bad="skip", max_bad=0.1, **options)
-    kept = np.delete(np.arange(30), [3, 7])
+    kept = np.delete(np.arange(30), [3, 7, 11])
     np.testing.assert_allclose(found.values["psnr"], psnrs(*pairs)[kept], rtol=1e-13)
     alone = measured(*(each[kept] for each in pairs), **options)
     assert found.result["reconstruction.rfid"] == alone.result["reconstruction.rfid"]
     np.testing.assert_array_equal(found.values["clip_i"], alone.values["clip_i"])
-    assert [len(side.skipped) for side in (found.result.real, found.result.fake)] == [1, 1]
+    assert [len(side.skipped) for side in (found.result.real, found.result.fake)] == [1, 2]
 
 
 def test_a_part_is_of_pairs(pairs):
@@ -222,6 +238,9 @@ def test_lpips_with_weights_from_a_folder(tmp_path, pairs, monkeypatch):
     assert found.result.comparable
     with pytest.raises(BadImagesError):
         measured(*(each[:, :30] for each in large), **options)
+    with pytest.raises(WeightsError) as missing:
+        measured(*large, metrics=["lpips", "rfid"], lpips_net="alex", weights=folder / "lpips_v0.1_alex.pth")
+    assert "alexnet-owt" in missing.value.path or "inception" in missing.value.path
 
 
 @pytest.mark.parametrize("net", ["alex", "vgg"])
@@ -240,11 +259,16 @@ def test_missing_weights_are_told_before_any_image_is_read(tmp_path, pairs):
         with pytest.raises(WeightsError) as refused:
             genpr.reconstruct(real, fake, **{} if metrics is None else {"metrics": metrics})
         assert refused.value.code == "weights-missing"
-    weights = tmp_path / "vgg16-397923af.pth"
-    weights.write_bytes(b"x")
-    with pytest.raises(UsageError) as unused:
-        genpr.reconstruct(real, fake, metrics=["rfid"], weights=weights)
-    assert unused.value.code == "weights-unused"
+    for name, metrics in (
+        ("vgg16-397923af.pth", "rfid"),
+        ("lpips_v0.1_vgg.pth", "rfid"),
+        ("x.pth", "psnr"),
+        ("x.pth", "lpips"),
+    ):
+        (tmp_path / name).write_bytes(b"x")
+        with pytest.raises(UsageError) as unused:
+            genpr.reconstruct(real, fake, metrics=[metrics], weights=tmp_path / name)
+        assert unused.value.code == "weights-unused"
 
 
 @pytest.mark.parametrize(

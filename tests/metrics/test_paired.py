@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from genpr.metrics.paired import cosines, interval_of_mean, psnr, squared_error, ssim
+from genpr.metrics.paired import cosines, psnr, squared_error, ssim
 
 
 def ssim_by_definition(x, y):
@@ -82,10 +82,3 @@ def test_cosines_are_of_rows_far_from_the_origin_too(rng):
     found = cosines(torch.from_numpy(left), torch.from_numpy(right))
     np.testing.assert_allclose(found, np.minimum(expected, 1), rtol=0, atol=1e-14)
     assert cosines(torch.zeros(1, 3), torch.ones(1, 3)) == [0]
-
-
-def test_the_interval_of_a_mean_is_students():
-    found = interval_of_mean(np.array([1.0, 2, 3, 4]))
-    half = 3.182446305284263 * np.sqrt(5 / 3) / 2  # t of 3 degrees of freedom
-    assert (found.low, found.high) == pytest.approx((2.5 - half, 2.5 + half))
-    assert interval_of_mean(np.array([1.0])) is None

@@ -23,7 +23,7 @@ from genpr.features import known_weights
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.weights import Weights, find_or_fetch, load_weights
 
-_EPS = 1e-10  # beside the length of the activations
+_EPS = 1e-10  # added to the length of the activations
 _PIXELS = 2**20  # of the images that pass the network at once
 
 
