@@ -17,51 +17,37 @@ functional = Peer("torchmetrics.functional.image")
 image = Peer("torchmetrics.image.lpip")
 piq = Peer("piq")
 pytestmark = pytest.mark.filterwarnings("ignore")
+RANGE = {"data_range": 255.0, "reduction": "none"}
 
 
 @pytest.fixture(scope="module")
 def pairs(images):
     """Crops of odd sizes in gray and color, with errors of many sizes."""
-    real = torch.stack(
-        [images[0][:, 5:72, 9:102], images[1][:, 40:107, 61:154], images[0][:1, :67, :93].expand(3, -1, -1)]
-    )
+    gray = images[0][:1, :67, :93].expand(3, -1, -1)
+    real = torch.stack([images[0][:, 5:72, 9:102], images[1][:, 40:107, 61:154], gray])
     noise = torch.randint(-40, 41, real.shape, generator=torch.Generator().manual_seed(2))
     scale = torch.tensor([1.0, 0.3, 3.0]).view(3, 1, 1, 1)
     return real, (real + noise * scale).clamp(0, 255).to(torch.uint8)
 
 
+def close(found, expected):
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
 def test_psnr_equals_torchmetrics_and_piq(pairs):
-    real, fake = pairs
-    error = squared_error(real, fake)
+    error, (real, fake) = squared_error(*pairs), (each.double() for each in pairs)
     ours = psnr(error, real[0, 0].numel())
-    double = real.double(), fake.double()
-    theirs = functional.peak_signal_noise_ratio(
-        double[1], double[0], data_range=255.0, dim=(1, 2, 3), reduction="none"
-    )
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
-    assert abs(float(functional.peak_signal_noise_ratio(*double, data_range=255.0)) - ours.mean()) > 0.1, (
-        "one error over the batch is another number"
-    )
+    close(ours, functional.peak_signal_noise_ratio(fake, real, dim=(1, 2, 3), **RANGE))
     mse = error.double() / (255**2 * real[0].numel())
-    with_epsilon = piq.psnr(double[1], double[0], data_range=255.0, reduction="none")
-    torch.testing.assert_close(-10 * torch.log10(mse + 1e-8), with_epsilon, rtol=0, atol=1e-5)
+    close(-10 * torch.log10(mse + 1e-8), piq.psnr(fake, real, **RANGE))
 
 
-def test_ssim_equals_torchmetrics(pairs):
-    real, fake = (each.double() for each in pairs)
-    theirs = functional.structural_similarity_index_measure(fake, real, data_range=255.0, reduction="none")
-    torch.testing.assert_close(ssim(*pairs), theirs, rtol=0, atol=1e-5)
-
-
-def test_piq_equals_it_on_images_whose_border_is_reflected_once_more(pairs):
-    """piq's window stays inside, so it sees all that ours sees if the border is added to the image first."""
-    real, fake = (pad(each.double(), (5, 5, 5, 5), mode="reflect") for each in pairs)
-    theirs = piq.ssim(fake, real, data_range=255.0, downsample=False, reduction="none")
-    torch.testing.assert_close(ssim(*pairs), theirs, rtol=0, atol=1e-5)
-    valid = piq.ssim(
-        pairs[1].double(), pairs[0].double(), data_range=255.0, downsample=False, reduction="none"
-    )
-    assert (ssim(*pairs) - valid).abs().max() > 1e-4, "the documented difference"
+def test_ssim_equals_torchmetrics_and_piq_with_reflected_borders(pairs):
+    ours, (real, fake) = ssim(*pairs), (each.double() for each in pairs)
+    close(ours, functional.structural_similarity_index_measure(fake, real, **RANGE))
+    wide = (pad(each, (5, 5, 5, 5), mode="reflect") for each in (fake, real))
+    close(ours, piq.ssim(*wide, downsample=False, **RANGE))
+    assert (ours - piq.ssim(fake, real, downsample=False, **RANGE)).abs().max() > 1e-4, "as documented"
 
 
 @pytest.mark.parametrize("net", ["alex", "vgg"])
@@ -74,7 +60,7 @@ def test_lpips_equals_torchmetrics_and_piq(net, pairs, monkeypatch):
     tensors = {name.removeprefix("features."): value for name, value in backbone.items()}
     network.features.load_state_dict(tensors, assign=True)
     ours = PerceptualDistance(net, Weights(backbone, "a"), Weights(linear, "b"), torch.device("cpu"))
-    found = ours(*pairs)
+    found = ours(*pairs).float()
     assert found.min() > 1e-4
     assert found.max() > 2 * found.min()
 
@@ -82,14 +68,11 @@ def test_lpips_equals_torchmetrics_and_piq(net, pairs, monkeypatch):
     theirs = image.LearnedPerceptualImagePatchSimilarity(net_type=net)
     theirs.net.load_state_dict(linear, strict=False)
     values = [each / 127.5 - 1 for each in pairs]
-    each = [float(theirs(*(value[[row]] for value in values))) for row in range(3)]
-    torch.testing.assert_close(found, torch.tensor(each).double(), rtol=1e-5, atol=0)
+    each = [theirs(*(value[[row]] for value in values)) for row in range(3)]
+    torch.testing.assert_close(found, torch.stack(each), rtol=1e-5, atol=0)
     if net == "vgg":
+        weights, layers = list(linear.values()), ["3", "8", "15", "22", "29"]
         peer = piq.ContentLoss(
-            network.features,
-            layers=["3", "8", "15", "22", "29"],
-            weights=list(linear.values()),
-            normalize_features=True,
-            reduction="none",
+            network.features, layers=layers, weights=weights, normalize_features=True, reduction="none"
         )
-        torch.testing.assert_close(found.float(), peer(*(each / 255 for each in pairs)), rtol=1e-5, atol=0)
+        torch.testing.assert_close(found, peer(*(each / 255 for each in pairs)), rtol=1e-5, atol=0)
