@@ -4,40 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Literal
 
 from genpr.errors import BadImagesError, DataError, ImageError, printable, some
-from genpr.images.item import ImageSource, Item, PartSource, known_length, stem_of
+from genpr.images.item import ImageSource, PartSource, known_length, stem_of
 from genpr.unicode_forms import normalize
 
 PairedBy = Literal["name", "order"]
-_PLACE = re.compile(r"(?:.*/)?\[[0-9]+\]")  # what images of arrays are called
+_PLACE = re.compile(r"(?:.*/)?\[[0-9]+\]")  # names of images of arrays
 
 
-@dataclass(frozen=True)
-class OrderedPart(PartSource):
-    """The images at some indices of a source, in any order."""
-
-    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at some indices of the part."""
-        rows = [self.rows[index] for index in indices]
-        if all(map(int.__lt__, rows, rows[1:])):
-            return self.source.pick(rows)
-        return (next(self.source.pick([row])) for row in rows)
-
-    def __iter__(self) -> Iterator[Item]:
-        return self.pick(range(len(self)))
-
-    def names(self) -> Iterator[str] | None:
-        """Of the part, if the source knows."""
-        listed = self.source.names()
-        names = None if listed is None else list(listed)
-        return None if names is None else (names[row] for row in self.rows)
-
-
-def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[OrderedPart, OrderedPart, PairedBy]:
+def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[PartSource, PartSource, PairedBy]:
     """Two sources in one order: as they come if neither names its images, else by relative names without suffix.
 
     Raises:
@@ -60,7 +38,7 @@ def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[OrderedPart, Ord
         _check_names(names, keys, labels)
         places = {key: row for row, key in enumerate(keys[1])}
         rows = [places[key] for key in keys[0]]
-    parts = OrderedPart(real.name, real, range(len(rows))), OrderedPart(fake.name, fake, rows)
+    parts = PartSource(real.name, real, range(len(rows))), PartSource(fake.name, fake, rows)
     return *parts, "order" if all(numbered) else "name"
 
 

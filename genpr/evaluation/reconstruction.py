@@ -21,7 +21,7 @@ from torch import Tensor
 
 from genpr.errors import DataError, ImageError, UsageError, WeightsError, printable, some
 from genpr.evaluation.diagnostics import decoding_notices
-from genpr.evaluation.pairs import OrderedPart, pair_sources
+from genpr.evaluation.pairs import pair_sources
 from genpr.evaluation.reconstruction_options import FAMILY, ReconstructKeywords, ReconstructOptions
 from genpr.evaluation.result import Identities, ReconstructionSummary, Result, SideSummary, package_versions
 from genpr.features.embed import EmbeddedImages, LoadedImage, read_ahead
@@ -33,6 +33,7 @@ from genpr.features.options import takes_options
 from genpr.features.registry import require_weights, weights_of
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
 from genpr.images.decode import decoder_versions
+from genpr.images.item import PartSource
 from genpr.images.source import choose_rows
 from genpr.memory import memory_limit
 from genpr.metrics.frechet import frechet_distance
@@ -58,7 +59,7 @@ _VARIANTS = {
 
 @dataclass(frozen=True)
 class Reconstructed:
-    """A result with what is known of each pair that could be used, in the order of the originals."""
+    """A result with the names and values of all pairs that could be used, in the order of the originals."""
 
     result: Result
     sides: tuple[FeatureSet, FeatureSet]  # names and hashes of both images of each pair, without features
@@ -72,10 +73,10 @@ def reconstruct(real: object, reconstructed: object, **options: Unpack[Reconstru
     """Compare images with their reconstructions, as papers about tokenizers and autoencoders do.
 
     Images from files are paired by their names relative to the source, without suffix. Images of arrays are paired by their
-    order, which cannot be checked; their number is. Both images of a pair must have one size: see `prepare`.
+    order, of which only their number can be checked. Both images of a pair must have one size: see `prepare`.
 
     Args:
-        real: The originals: anything with images that `genpr.score` takes, except iterators.
+        real: The originals: any images that `genpr.score` takes, except iterators.
         reconstructed: Their reconstructions, likewise.
         **options: The fields of `ReconstructOptions`.
 
@@ -103,13 +104,13 @@ def reconstruct(real: object, reconstructed: object, **options: Unpack[Reconstru
 
 
 def reconstruct_with(real: object, reconstructed: object, options: ReconstructOptions) -> Reconstructed:
-    """As `reconstruct`, with what is known of each pair."""
+    """As `reconstruct`, with the values of each pair."""
     with memory_limit(options.max_memory):
         embedder, opened = Embedder(options), (_opened(real, "real"), _opened(reconstructed, "reconstructed"))
         *parts, paired_by = pair_sources(opened[0].source, opened[1].source)
         if options.max_images is not None:
             rows = choose_rows(len(parts[0]), options.max_images, options.seed).tolist()
-            parts = [OrderedPart(part.name, part, rows) for part in parts]
+            parts = [PartSource(part.name, part, rows) for part in parts]
         weights, started = _find_weights(options), time.perf_counter()
         work = partial(_measured, parts=parts, weights=weights, options=options)
         found, notices = with_cpu_fallback(embedder, work, "for the pairs")
@@ -149,9 +150,9 @@ def _find_weights(options: ReconstructOptions) -> list[Path]:
 
 @dataclass
 class _Measured:
-    """Pairs of which both images could be used, and what is known of them, in their order."""
+    """Pairs of which both images could be used, with their values, in their order."""
 
-    parts: Sequence[OrderedPart]
+    parts: Sequence[PartSource]
     seen: Sequence[EmbeddedImages]  # of both sides, without features
     names: list[tuple[str, str]] = field(default_factory=list)
     places: list[int] = field(default_factory=list)  # in `parts`, of which some could not be used
@@ -163,7 +164,7 @@ class _Measured:
 
 
 def _measured(
-    embedder: Embedder, parts: Sequence[OrderedPart], weights: Sequence[Path], options: ReconstructOptions
+    embedder: Embedder, parts: Sequence[PartSource], weights: Sequence[Path], options: ReconstructOptions
 ) -> _Measured:
     """Decode all pairs once, and compute the metrics of pixels; PSNR always, since it tells identical pairs."""
     found = _Measured(parts, [EmbeddedImages(torch.empty(len(part), 0)) for part in parts])
@@ -189,7 +190,7 @@ def _measured(
 
 
 def _batches(found: _Measured, options: ReconstructOptions) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Usable pairs, neighbors of one size together; what is known of them is recorded in `found`."""
+    """Batches of usable consecutive pairs of one size; names and facts of the images are recorded in `found`."""
     leasts = {"ssim": WINDOW, "lpips": LEAST_SIDE[options.lpips_net]}
     least = max((side for metric, side in leasts.items() if metric in options.chosen), default=1)
     items = enumerate(chain.from_iterable(zip(*found.parts, strict=True)))
@@ -223,7 +224,7 @@ def _batches(found: _Measured, options: ReconstructOptions) -> Iterator[list[tup
 
 
 def _checked(real: LoadedImage, fake: LoadedImage, least: int) -> LoadedImage:
-    """The reconstruction, as one that cannot be used where the pair cannot be compared."""
+    """The reconstruction, with an error if it cannot be compared with its original."""
     if real.pixels is None or fake.pixels is None:
         return fake
     sizes = [f"{each.shape[2]} x {each.shape[1]}" for each in (real.pixels, fake.pixels)]
@@ -240,14 +241,14 @@ def _checked(real: LoadedImage, fake: LoadedImage, least: int) -> LoadedImage:
 def _add_features(
     found: _Measured, on_disk: Sequence[bool], embedder: Embedder, options: ReconstructOptions
 ) -> list[Notice]:
-    """Add the metrics of features, and give what was noticed."""
+    """Add the metrics of features, and return the notices about them."""
     if not options.spaces:
         return []
     started, spaces, sides = time.perf_counter(), list(options.spaces.values()), []
     is_used = any(weights_of(space, options.weights) for space in spaces if isinstance(space, str))
-    own = embedder.with_options(max_images=None, weights=options.weights if is_used else None)
+    own = embedder.with_options(weights=options.weights if is_used else None)
     for part, is_file, role in zip(found.parts, on_disk, _ROLES, strict=True):
-        side = SourceFeatures(OpenedImages(OrderedPart(part.name, part, found.places), is_file), role, own)
+        side = SourceFeatures(OpenedImages(PartSource(part.name, part, found.places), is_file), role, own)
         side.require(spaces, minimum=2 if "rfid" in options.spaces else 1)
         sides.append(side)
     notices = [each for side in sides for space in spaces for each in side[space].notices]

@@ -181,7 +181,7 @@ def images_among(files: Iterable[T], name_of: Callable[[T], str], container: str
 
 @dataclass(frozen=True)
 class PartSource(ImageSource):
-    """The images at some ascending indices of a source."""
+    """The images at some indices of a source, ascending unless the source reaches any image by its index."""
 
     name: str
     source: ImageSource
@@ -199,9 +199,9 @@ class PartSource(ImageSource):
 
     def names(self) -> Iterator[str] | None:
         """Of the part, if the source knows."""
-        names = self.source.names()
-        numbered = enumerate(names or ())
-        return names and (next(name for index, name in numbered if index == row) for row in self.rows)
+        names, rows = self.source.names(), set(self.rows)
+        known = {row: name for row, name in enumerate(names or ()) if row in rows}
+        return names and map(known.__getitem__, self.rows)
 
     @property
     def notices(self) -> tuple[Notice, ...]:

@@ -1,4 +1,4 @@
-"""Pairs of images and their reconstructions: who belongs to whom, what is refused, and the means."""
+"""Pairs of images and their reconstructions: pairing, what is refused, and values."""
 
 import shutil
 import tarfile
@@ -15,13 +15,15 @@ from raising import raising
 import genpr
 from genpr.errors import BadImagesError, DataError, UsageError, WeightsError
 from genpr.evaluation.compare import compare
+from genpr.evaluation.pairs import pair_sources
 from genpr.evaluation.reconstruction import reconstruct_with
 from genpr.evaluation.reconstruction_options import ReconstructOptions
 from genpr.evaluation.result import result_of
 from genpr.features.networks.lpips import LEAST_SIDE, PerceptualDistance
 from genpr.features.weights import Weights
+from genpr.images.source import open_source
 
-PIXELS = {"metrics": ["psnr", "ssim"], "device": "cpu"}
+PIXELS = {"metrics": ["psnr", "reconstruction.ssim"], "device": "cpu"}
 
 
 @pytest.fixture
@@ -74,14 +76,24 @@ def test_psnr_is_the_mean_over_pairs_that_differ(pairs):
     codes = {item.code for item in found.result.notices}
     assert "identical-pairs" in codes
     assert "unlike-pairs" not in codes
-    few = measured(*(each[:9] for each in pairs)).result
-    assert few.metrics["reconstruction.psnr"].interval is None
+    few = measured(*(each[:9] for each in pairs), batch_size=2)
+    np.testing.assert_array_equal(few.values["psnr"], found.values["psnr"][:9])
+    assert few.result.metrics["reconstruction.psnr"].interval is None
+
+
+def test_an_interval_stays_within_the_bounds_of_its_metric():
+    black = np.zeros((12, 16, 16, 3), np.uint8)
+    white = np.where(np.arange(12)[:, None, None, None] == 0, np.uint8(1), ~black)
+    low, high = genpr.reconstruct(black, white, **PIXELS).metrics["reconstruction.psnr"].interval
+    assert low == 0 < high
 
 
 def test_no_value_where_all_pairs_are_identical(pairs):
     result = genpr.reconstruct(pairs[0], pairs[0], **PIXELS)
     assert result.undefined == ("reconstruction.psnr",)
     assert result["reconstruction.ssim"] == 1
+    same = genpr.reconstruct(*(each[:1].repeat(9, 0) for each in pairs), **PIXELS)
+    assert [item.code for item in same.notices] == ["identical-pairs"]
 
 
 def test_files_are_paired_by_name_whatever_their_order_and_suffix(tmp_path, pairs):
@@ -109,6 +121,8 @@ def test_files_are_paired_by_name_whatever_their_order_and_suffix(tmp_path, pair
         rows = [int(name[-7:-4]) for name in found.sides[0].names]
         assert rows == [int(name[-8:-5]) for name in found.sides[1].names]
         assert found.result.reconstruction.paired_by == "name"
+        parts = pair_sources(*map(open_source, map(str, sides)))[:2]
+        assert [list(part.names()) for part in parts] == [[item.name for item in part] for part in parts]
         for name, values in whole.values.items():
             np.testing.assert_array_equal(found.values[name], values[rows], name)
 
@@ -138,10 +152,15 @@ def test_images_that_cannot_be_compared_are_refused(pairs, folders):
         with raising(UsageError, code):
             genpr.reconstruct(*sides, **PIXELS)
     names = [f"[{row}]" for row in range(30)]
-    assert bad_in(real, fake[:, 1:]) == ("bad-images", {(name, "sizes-differ") for name in names})
+    for sides in ((real, fake[:, 1:]), (real[:, 1:], fake), (real, fake[:, :, 1:])):
+        assert bad_in(*sides) == ("bad-images", {(name, "sizes-differ") for name in names})
+    prepared = measured(real, fake[:, 1:], prepare="center-crop:12").result
+    assert (prepared.reconstruction.n_pairs, prepared.fake.decoder["prepare"]) == (30, "center-crop:12")
     small = [each[:, :10] for each in pairs]
     assert bad_in(*small) == ("bad-images", {(name, "image-too-small") for name in names})
-    assert measured(*small, metrics=["psnr"]).result.reconstruction.n_pairs == 30
+    for least, metrics in ((10, ["psnr"]), (11, ["ssim"])):
+        found = measured(*(each[:, :least] for each in pairs), metrics=metrics)
+        assert found.result.reconstruction.n_pairs == 30
 
 
 def test_a_pair_with_an_image_that_cannot_be_used_is_left_out(pairs, folders):
@@ -243,13 +262,12 @@ def test_missing_weights_are_reported_before_any_image_is_read(folders, metrics)
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        ({"metrics": ["mse"]}, "unknown-metric"),
         ({"metrics": []}, "unknown-metric"),
         ({"clip": "clap"}, "unknown-extractor"),
         ({"metrics": ["rfid"], "weights": "vgg16-397923af.pth"}, "weights-unused"),
         ({"metrics": ["rfid"], "weights": "lpips_v0.1_vgg.pth"}, "weights-unused"),
-        ({"metrics": ["psnr"], "weights": "x.pth"}, "weights-unused"),
-        ({"metrics": ["lpips"], "weights": "x.pth"}, "weights-unused"),
+        ({"metrics": ["psnr"], "weights": __file__}, "weights-unused"),
+        ({"metrics": ["lpips"], "weights": __file__}, "weights-unused"),
     ],
 )
 def test_impossible_options_are_refused(pairs, options, code):

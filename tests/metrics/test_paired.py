@@ -43,4 +43,5 @@ def test_cosines_are_of_rows_far_from_the_origin_too(rng):
     expected = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     found = cosines(torch.from_numpy(left), torch.from_numpy(right))
     np.testing.assert_allclose(found, np.minimum(expected, 1), rtol=0, atol=1e-14)
+    assert cosines(torch.from_numpy(left), torch.from_numpy(left)).max() == 1
     assert cosines(torch.zeros(1, 3), torch.ones(1, 3)) == [0]
