@@ -46,10 +46,10 @@ copied-reals warning
     {count} of {total} fakes are byte-identical copies of real images and count as perfect
     leave training images out of the generated set
 identical-pairs note
-    {count} of {total} pairs are identical: their PSNR is infinite and in no mean
-    read the PSNR beside this number; identical pairs may also be originals that were given twice
+    {count} of {total} pairs are identical; their PSNR is infinite and left out of the mean
+    report this number with the PSNR; if it is unexpected, check that REAL was not given as RECONSTRUCTED, too
 unlike-pairs warning
-    {count} of {total} reconstructions are farther from their original than that of another image is: {shown}
+    {count} of {total} reconstructions are farther from their original than the reconstruction of another image: {shown}
     check that both sides have the same order or the same names
 duplicates warning
     {count} of {total} {role} images repeat another one; repeated images shrink the balls around them
@@ -198,8 +198,8 @@ exif-orientation warning
     {count} of {total} {role} images are stored turned, with an EXIF orientation, which was ignored
     --exif apply turns them, if the generator was trained on turned ones
 enlarged warning
-    {count} of {total} {role} images have a side below that of --prepare, which enlarged them
-    what was interpolated is compared with real detail; prepare for a smaller size, or leave them out
+    {count} of {total} {role} images are smaller than the size of --prepare and were enlarged
+    enlarged images lack fine detail, which changes scores; choose a smaller size, or leave them out
 """  # code and level of each notice; its message; its hint, if it has one
 
 

@@ -46,7 +46,7 @@ class ReconstructOptions(EmbedOptions):
 
     metrics: Sequence[str] | None = option(
         None,
-        f"Of {', '.join(_METRICS)}. Only psnr and ssim need no weights.",
+        f"Among {', '.join(_METRICS)}. Only psnr and ssim need no weights.",
         unset=",".join(_DEFAULT),
         parse=parse_names,
         check=_check_metrics,
@@ -54,12 +54,12 @@ class ReconstructOptions(EmbedOptions):
     )
     lpips_net: Literal["vgg", "alex"] = option(
         "vgg",
-        "Network of lpips: vgg, as papers about tokenizers have it, or alex, the default of the library lpips.",
+        "Network of lpips: vgg, as in papers about tokenizers, or alex, the default of the library lpips.",
         choices=("vgg", "alex"),
     )
     inception: str | FeatureExtractor = option(
         "inception",
-        "Extractor of rfid; inception@torch-bilinear is that of pytorch-fid.",
+        "Extractor of rfid; inception@torch-bilinear is the one of pytorch-fid.",
         check=_check_extractor,
         metavar="NAME",
     )

@@ -164,7 +164,7 @@ class SourceOptions:
         None,
         "Make decoded images N x N: center-crop:N as ADM does, square-crop:N as NVIDIA's tools do (Lanczos), resize:N (bicubic, "
         "the aspect ratio is not kept), or none.",
-        unset="what the protocol pins, or none",
+        unset="the protocol's rule, or none",
         parse=lambda text: DecodePolicy(prepare=text).prepare,
         metavar="RULE:N",
     )

@@ -176,7 +176,7 @@ class Decoded:
 def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
     """Decode one image completely, or raise an `ImageError` with `path=name`; safe to call from several threads.
 
-    Pixels (h, w, 3) are passed through, and copied only if they are not C-contiguous or not writable; then all are prepared.
+    Pixels (h, w, 3) are passed through, and copied only if they are not C-contiguous or not writable. `policy.prepare` is applied last.
     """
     found = _decode(data, name, policy)
     if policy.preparation is None:

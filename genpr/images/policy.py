@@ -72,17 +72,19 @@ class DecodePolicy:
 
 
 def choices_in(decoder: Mapping[str, str]) -> dict[str, str]:
-    """The choices among what is recorded of a decoder, which are versions otherwise."""
+    """The decoding options in the record of a decoder, which otherwise holds versions."""
     return {name: decoder[name] for name in ("alpha", "exif", "prepare") if name in decoder}
 
 
 def policy_of(decoder: Mapping[str, str]) -> DecodePolicy:
-    """The policy that made what is recorded of a decoder, with the default limit; DataError if there is none."""
+    """The policy in the record of a decoder, with the default limit of pixels; DataError if it is not valid."""
     choices: dict[str, Any] = {**choices_in(decoder)}
     try:
         return DecodePolicy(**choices)
     except UsageError as error:
-        raise DataError(f"what is recorded of decoding cannot be: {error}", code="not-a-result") from error
+        raise DataError(
+            f"the recorded options of decoding are not valid: {error}", code="not-a-result"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

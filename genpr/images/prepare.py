@@ -36,7 +36,7 @@ def prepare_pixels(
 
 
 def _scaled_sizes(size: Size, side: int) -> list[Size]:
-    """What ADM's crop scales to, one after another: halves while the shorter side has two of `side`, then `side` itself."""
+    """The sizes of ADM's crop, one after another: halves while the shorter side is at least 2 * side, then `side` itself."""
     sizes = []
     while min(size) >= 2 * side:
         size = (size[0] // 2, size[1] // 2)
@@ -46,6 +46,6 @@ def _scaled_sizes(size: Size, side: int) -> list[Size]:
 
 
 def _center(image: Image.Image, side: int) -> Image.Image:
-    """The middle (side, side); of an odd rest the larger part is cut off at the right and at the bottom."""
+    """The central (side, side); of an odd surplus, one pixel more is cut off at the right and at the bottom."""
     left, top = (image.width - side) // 2, (image.height - side) // 2
     return image.crop((left, top, left + side, top + side))

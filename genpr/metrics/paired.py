@@ -17,10 +17,10 @@ from torch.nn.functional import cosine_similarity, pad
 
 RANGE = 255.0
 WINDOW = 11
-"""Pixels of the side of SSIM's Gaussian window, which an image must have at least."""
+"""Side of SSIM's Gaussian window in pixels, the smallest side of an image."""
 
 _SIGMA, _K1, _K2 = 1.5, 0.01, 0.03
-_PIXELS = 2**18  # of the planes that are filtered at once: what a cache of a processor holds
+_PIXELS = 2**18  # of the planes that are filtered at once, which fit into a cache of the processor
 
 
 def squared_error(real: Tensor, fake: Tensor) -> Tensor:

@@ -46,5 +46,5 @@ def _worst(found: Reconstructed, metric: str) -> Gallery:
         )
         for row in np.argsort(sign * values, kind="stable")[:_SHOWN].tolist()
     ]
-    sentence = f"Each original is shown beside its reconstruction, the worst of {len(values):,} pairs first."
+    sentence = f"Each original with its reconstruction, the worst of {len(values):,} pairs first."
     return Gallery(f"Worst pairs by {metric}", sentence, tuple(pictures))

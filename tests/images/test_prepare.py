@@ -9,7 +9,6 @@ from itertools import islice, product
 
 import numpy as np
 import pytest
-import torch
 from image_files import encode, noise
 from PIL import Image
 from raising import raising
@@ -79,15 +78,6 @@ def test_pixels_are_those_of_the_tools(rule, reference, sizes):
         assert found.pixels.flags.writeable
 
 
-def test_even_halves_are_means_rounded_half_up_along_rows_and_then_columns():
-    pixels = noise(4 * N, 4 * N)
-    halved = pixels.astype(int)
-    for _ in range(2):
-        rows = (halved[:, ::2] + halved[:, 1::2] + 1) // 2
-        halved = (rows[::2] + rows[1::2] + 1) // 2
-    np.testing.assert_array_equal(prepared(pixels, f"center-crop:{N}").pixels, halved)
-
-
 @pytest.mark.parametrize(
     ("shape", "rule"),
     [((1, 1000), "center-crop:64"), ((1000, 1), "center-crop:64"), ((4000, 2), "resize:300")],
@@ -138,10 +128,7 @@ def zipped(pixels, path):
 
 KINDS = {
     "array": lambda pixels, _: pixels,
-    "tensor": lambda pixels, _: torch.from_numpy(pixels).movedim(3, 1),
     "pillow": lambda pixels, _: [(Image.fromarray(each), 0) for each in pixels],
-    "batches": lambda pixels, _: [pixels[:5], pixels[5:]],
-    "npz": lambda pixels, path: np.savez(path / "x.npz", pixels) or path / "x.npz",
     "zip": zipped,
 }
 

@@ -1,4 +1,4 @@
-"""LPIPS 0.1: how far apart two images are in the layers of AlexNet or VGG16.
+"""LPIPS 0.1: the distance of two images in the layers of AlexNet or VGG16.
 
 Activations of five layers are scaled to length 1 over their channels; their squared differences are weighted by channel,
 averaged over the image and summed over the layers.
@@ -64,7 +64,7 @@ class PerceptualDistance:
         self._parts = [layers[a + 1 : b + 1] for a, b in pairwise((-1, *taps))]
         names = [f"lin{place}.model.1.weight" for place in range(len(taps))]
         self._channels = [linear.tensors[name].float().to(device) for name in names]
-        # Of values from -1 to 1, as lpips has them: rounded from the mean and standard deviation of ImageNet.
+        # For values from -1 to 1: lpips' rounded mean and standard deviation of ImageNet.
         color = torch.tensor([[-0.030, -0.088, -0.188], [0.458, 0.448, 0.450]], dtype=torch.float32)
         self._shift, self._scale = color.view(2, 1, 3, 1, 1).to(device)
         self.device = device
