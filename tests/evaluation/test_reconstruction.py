@@ -144,8 +144,11 @@ def test_a_hundred_names_without_partner_are_listed(tmp_path):
 
 def test_images_that_cannot_be_compared_are_refused(pairs, folders):
     real, fake = pairs
-    with raising(DataError, "pair-count"):
-        genpr.reconstruct(real, fake[1:], **PIXELS)
+    for sides in ((real, fake[1:]), (real[1:], fake)):
+        with raising(DataError, "pair-count"):
+            genpr.reconstruct(*sides, **PIXELS)
+    with raising(DataError, "too-few-images"):
+        genpr.reconstruct(real[:1], fake[:1], metrics=["rfid"], inception="gabor", device="cpu")
     with raising(DataError, "pair-names"):
         genpr.reconstruct(folders[0], fake, **PIXELS)
     for sides, code in (((np.ones((5, 3)),) * 2, "needs-images"), ((iter([real]), fake), "one-shot")):
@@ -237,11 +240,15 @@ def test_lpips_with_weights_from_a_folder_or_file(tmp_path, pairs, monkeypatch):
     assert found.result.extractors["lpips-alex"].weights_sha256
     assert found.result.comparable
     assert bad_in(*(each[:, :30] for each in large), **options)[0] == "bad-images"
-    # A file of LPIPS is not taken for that of another network, and the others are still needed.
+    # A file of LPIPS is not taken for that of another network.
+    monkeypatch.setenv("GENPR_CACHE", str(tmp_path))
+    options["weights"] = folder / "lpips_v0.1_alex.pth"
+    (tmp_path / "weights").mkdir()
+    shutil.move(folder / "alexnet-owt-7be5be79.pth", tmp_path / "weights")
+    again = measured(*large, **options | {"metrics": ["lpips", "clip_i"], "clip": "pixels"})
+    np.testing.assert_array_equal(again.values["lpips"], found.values["lpips"])
     with raising(WeightsError, "weights-missing"):
-        measured(
-            *large, **options | {"metrics": ["lpips", "rfid"], "weights": folder / "lpips_v0.1_alex.pth"}
-        )
+        measured(*large, **options | {"metrics": ["lpips", "rfid"]})
 
 
 @pytest.mark.parametrize("net", ["alex", "vgg"])
