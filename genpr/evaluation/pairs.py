@@ -12,7 +12,7 @@ from genpr.images.item import ImageSource, PartSource, known_length, stem_of
 from genpr.unicode_forms import normalize
 
 PairedBy = Literal["name", "order"]
-_PLACE = re.compile(r"(?:.*/)?\[[0-9]+\]")  # names of images of arrays
+_PLACE = re.compile(r"\[[0-9]+\]")  # the last part of names of images of arrays
 
 
 def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[PartSource, PartSource, PairedBy]:
@@ -24,7 +24,7 @@ def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[PartSource, Part
     """
     names = [_names(real), _names(fake)]
     labels = [printable(each.name) for each in (real, fake)]
-    numbered = [all(map(_PLACE.fullmatch, each)) for each in names]
+    numbered = [all(_PLACE.fullmatch(name.rpartition("/")[2]) for name in each) for each in names]
     if numbered[0] is not numbered[1]:
         text = f"{labels[numbered[0]]} has named images and {labels[numbered[1]]} numbered ones, which cannot be paired; "
         text += "`genpr pack` writes a folder as an array in the order of its names"

@@ -236,7 +236,7 @@ def _read_floats(archive: zipfile.ZipFile, key: str) -> Floats:
     if member not in archive.namelist():
         raise ValueError(f"it has no {key!r}")
     if archive.getinfo(member).file_size > _ARRAY_BYTES_MAX:
-        raise ValueError(f"{key!r} is larger than any statistics need; a decompression bomb?")
+        raise ValueError(f"{key!r} is larger than any statistics need")
 
     def check(header: Header) -> None:
         if header.total_bytes != archive.getinfo(member).file_size:
@@ -265,7 +265,9 @@ def _with_provenance(
 
     record = parse_json(str(read_array(archive, f"{PROVENANCE}.npy", check=check)[()]))
     if record["format"] != _FORMAT:
-        raise ValueError(f"its format is {record['format']!r} instead of {_FORMAT!r}; made by a later genpr?")
+        raise ValueError(
+            f"its format is {record['format']!r} instead of {_FORMAT!r}; update genpr if a later one wrote it"
+        )
     infos = from_dict(Mapping[str, ExtractorInfo | None], record["extractors"])
     found = []
     for each in moments:

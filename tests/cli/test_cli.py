@@ -130,3 +130,14 @@ def test_the_json_of_a_packed_file_says_all(genpr, folders, tmp_path):
     assert "1 of 20 source images could not be used and were left out" in err
     out.unlink()
     assert genpr(*arguments, "-q")[2] == ""
+
+
+def test_images_of_several_sizes_are_prepared(genpr, write_images, tmp_path, rng):
+    pixels = [rng.integers(0, 256, (20 + row, 20 + row // 2, 3), dtype=np.uint8) for row in range(24)]
+    sides = [write_images("a", pixels[::2]), write_images("b", pixels[1::2])]
+    packed, how = [tmp_path / "a.npz", tmp_path / "b.npz"], ("--prepare", "square-crop:16")
+    for side, out in zip(sides, packed, strict=True):
+        assert genpr("pack", side, out, *how)[1].startswith("packed 12 images of 16 x 16 into")
+    found = json.loads(genpr("score", *sides, *how, *GABOR, "--json")[1])
+    assert found["metrics"] == json.loads(genpr("score", *packed, *GABOR, "--json")[1])["metrics"]
+    assert found["real"]["decoder"]["prepare"] == how[1]

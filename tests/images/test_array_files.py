@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from image_files import refused_source, stack
+from raising import raised
 
 from genpr.errors import DataError
 from genpr.images import arrays

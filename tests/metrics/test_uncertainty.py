@@ -241,7 +241,8 @@ def test_too_few_units_are_refused():
 
 
 def test_families_are_told_by_name():
-    assert {family_of(name) for name in CONDITIONAL} == {"label", "retrieval", "alignment", "entity"}
+    families = {"label", "retrieval", "alignment", "entity", "reconstruction"}
+    assert {family_of(name) for name in CONDITIONAL} == families
     assert {family_of(name) for name in METRICS} == {"manifold"}
     assert set(ALL_METRICS) == {*METRICS, *CONDITIONAL}
     assert all(len(info.meaning) <= 54 for info in ALL_METRICS.values())

@@ -7,13 +7,13 @@ import shlex
 import shutil
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from lpips_state import lpips_state
-from named_tests import ROOT
 from PIL import Image
 from torch import nn
 
@@ -28,6 +28,7 @@ from genpr.features.representations import FDR6
 from genpr.features.resize import find_rule
 from genpr.features.weights import Weights
 
+ROOT = Path(__file__).parents[2]
 TABLE = (ROOT / "docs" / "protocols.md").read_text().partition("| verified how |")[2].partition("\n\n")[0]
 ROWS = re.findall(r"^\| .+ \|$", TABLE, re.MULTILINE)
 LINES = re.findall(r"`(genpr [^`]+)`", TABLE)
