@@ -54,6 +54,7 @@ def _protocols() -> list[Record]:
             "reals": _count(item.n_real, item.max_real),
             "fakes": _count(item.n_fake, item.max_fake),
             "rows": item.max_rows,
+            "statistics": item.reference_statistics,
             "free": sorted(item.free),
             "panel": dict(item.panel),
         }
@@ -63,12 +64,13 @@ def _protocols() -> list[Record]:
 
 def _protocol_row(record: Record) -> Record:
     rows = f", neighbors among {record['rows']:,} of each" if record["rows"] else ""
+    moments = "; published statistics of reals" if record["statistics"] == "published" else ""
     others = "; any other if asked for" if "metrics" in record["free"] else ""
     return {
         **{key: record[key] for key in ("name", "extractor", "ties", "distances", "reference")},
         **({"extractor": f"panel of {len(record['panel'])}"} if record["panel"] else {}),
         "k": "/".join(str(k) for k in sorted(set(record["k"].values()))),
-        "images": f"{record['reals']} reals, {record['fakes']} fakes{rows}",
+        "images": f"{record['reals']} reals, {record['fakes']} fakes{rows}{moments}",
         "metrics": ", ".join(record["metrics"]) + others,
         "equals": f"equals {record['equals']}",
     }

@@ -74,7 +74,7 @@ def command(
     if len(extractors) > 1 or panel:
         if len(protocols) > 1 or labels.labels or labels.per_class or output.table:
             raise click.UsageError(
-                "several --extractor take one --protocol, and no --labels, --per-class and --csv"
+                "several extractors take one --protocol, and no --labels, --per-class and --csv"
             )
         options = replace(options, protocol=protocols[0])
         return _score_panel((real, fake), named_extractors(panel or extractors), options, output)

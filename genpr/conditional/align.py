@@ -149,10 +149,9 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
     )
     summary = _summary(ranked, assignment, texts, options.prefix, encoder)
     deviations = () if options.recipe is None else options.recipe.deviations(None, len(features))
-    said = [notice("protocol-not-met", protocol=options.protocol, what="; ".join(deviations))][
-        : len(deviations)
-    ]
-    said += _notices(summary, vectors, encoder, options.distractors + 1, features)
+    said = list(_notices(summary, vectors, encoder, options.distractors + 1, features))
+    if deviations:
+        said.insert(0, notice("protocol-not-met", protocol=options.protocol, what="; ".join(deviations)))
     result = conditional_result(
         features.extractor,
         protocol=options.protocol,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 
 from genpr.errors import UsageError, some
 from genpr.features.representations import FDR6, ROUNDING
@@ -46,13 +47,12 @@ def frechet_ratios(distances: Mapping[str, float]) -> FrechetRatios:
             f"FDr6 needs the distances of {some(sorted(names), 6)}: {text}", code="fdr-incomplete"
         )
     for name, value in distances.items():
-        if not (math.isfinite(value) and value >= 0):
-            raise UsageError(
-                f"the distance of {name} must be a number of at least 0, got {value}", code="bad-option"
-            )
+        if not (isinstance(value, Real) and math.isfinite(value) and value >= 0):
+            text = f"the distance of {name} must be a finite number of at least 0, got {value!r}"
+            raise UsageError(text, code="bad-option")
     exact, low, high = (_ratios(distances, shift) for shift in (0, ROUNDING, -ROUNDING))
     return FrechetRatios(exact, *(math.fsum(each.values()) / len(FDR6) for each in (exact, low, high)))
 
 
 def _ratios(distances: Mapping[str, float], shift: float) -> dict[str, float]:
-    return {each.name: distances[each.name] / (each.validation_fd + shift) for each in FDR6}
+    return {each.name: float(distances[each.name]) / (each.validation_fd + shift) for each in FDR6}

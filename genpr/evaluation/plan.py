@@ -246,9 +246,10 @@ def _check_given(
             raise FeatureError(text, code="other-extractor", path=source)
     lacking = [name for name in spaces if METRICS[name].uses_reals and name not in given]
     if lacking and not has_reals:
+        features = some(list(dict.fromkeys(_name(spaces[name]) for name in lacking)), longest=200)
         raise UsageError(
-            f"{some(lacking)} cannot be computed from {source}, which has {_held(statistics)} and no images; give images as "
-            "REAL and this file with --reference-statistics",
+            f"{some(lacking)} of {features} features cannot be computed from {source}, which has {_held(statistics)} and no "
+            "images; give images as REAL and this file with --reference-statistics",
             code="no-images-in-statistics",
             path=source,
         )

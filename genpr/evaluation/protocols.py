@@ -326,6 +326,6 @@ PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType({protocol.name: p
 
 def find_protocol(name: str) -> EvaluationProtocol:
     """The protocol called `name`."""
-    if name not in PROTOCOLS:
+    if not isinstance(name, str) or name not in PROTOCOLS:
         raise UsageError(f"unknown protocol {name!r}; known: {', '.join(PROTOCOLS)}", code="unknown-protocol")
     return PROTOCOLS[name]

@@ -264,9 +264,11 @@ class FittedReference:
 
     def _deviations(self, metrics: Mapping[str, MetricValue], n_fake: int) -> tuple[str, ...]:
         """Where the protocol could not be met, in words."""
-        protocol = self.plan.protocol
-        n_real = len(self.reals) if self.reals.statistics is None else protocol.n_real  # of neighbors only
-        unmet = list(protocol.deviations(n_real or 0, n_fake))
+        protocol, statistics = self.plan.protocol, self.plan.statistics
+        n_real = len(self.reals) if self.reals.statistics is None else None
+        if statistics is not None and protocol.reference_statistics is None:
+            n_real = statistics.count  # its moments are those of the images that the protocol counts
+        unmet = list(protocol.deviations(n_real, n_fake))
         if "metrics" in protocol.free:
             return tuple(unmet)
         if "extractor" not in protocol.free and any(metric.extractor is None for metric in metrics.values()):

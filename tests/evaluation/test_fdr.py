@@ -42,7 +42,9 @@ def test_ratios_and_their_mean_are_those_computed_by_hand():
     assert (6 * found.low, 6 * found.high) == pytest.approx((low, high), rel=1e-12)
 
 
-@pytest.mark.parametrize("change", [{"mae": None}, {"vgg16": 1.0}, {"mae": float("nan")}, {"clip": -1e-3}])
+@pytest.mark.parametrize(
+    "change", [{"mae": None}, {"vgg16": 1.0}, {"mae": float("nan")}, {"clip": -1e-3}, {"clip": "1"}]
+)
 def test_fdr6_needs_six_distances(change):
     distances = {name: value for name, value in {**DISTANCES, **change}.items() if value is not None}
     with pytest.raises(UsageError):

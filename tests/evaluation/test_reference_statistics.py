@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from raising import raising
 
 import genpr
 from genpr.errors import DataError, FeatureError, UsageError
+from genpr.evaluation import protocols
+from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import result_of
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, save_features
@@ -156,6 +159,25 @@ def test_statistics_of_other_features_are_refused(rng, tmp_path):
                 genpr.score(held, fakes, **options)
         with raising(FeatureError, "other-extractor"):
             genpr.score(fakes, fakes, metrics=["fd", "precision"], reference_statistics=held)
+
+
+def test_moments_of_fewer_images_than_a_protocol_needs_do_not_meet_it(rng, tmp_path, monkeypatch):
+    changes = {"extractor": "inception-64", "metrics": ("fd",), "prepare": None, "n_fake": 90}
+    own = {name: replace(find_protocol(name), **changes) for name in ("coco30k", "mar")}
+    monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, **own})
+    rows = rng.normal(size=(90, 64)).astype(np.float32)
+    images = labeled(rows, tmp_path, "images")
+    held = genpr.reference_statistics(labeled(rows[:70], tmp_path, "real"))
+    for name, sides, n in (
+        ("coco30k", {"real": held}, "70 real images where coco30k needs 40,504"),
+        (
+            "coco30k",
+            {"real": images, "reference_statistics": held},
+            "70 real images where coco30k needs 40,504",
+        ),
+        ("mar", {"real": images, "reference_statistics": held}, "90 real images where mar needs 10,000"),
+    ):
+        assert genpr.score(**sides, fake=images, protocol=name).deviations == (n,)
 
 
 def test_what_edm2_publishes_serves_the_metrics_that_it_is_of(rng, tmp_path):
