@@ -18,7 +18,7 @@ from genpr.conditional.prompts import Captions
 from genpr.conditional.shared import metric_value
 from genpr.evaluation.result import Misranked
 from genpr.metrics.ranking import ranking_metrics, unit_pools
-from genpr.metrics.ranking_values import LEAST_UNITS, QueryMetrics, halved
+from genpr.metrics.ranking_values import LEAST_UNITS, QueryMetrics, halved_means
 from genpr.metrics.real_manifold import PairProgress
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.uncertainty import interval_of
@@ -162,13 +162,7 @@ def clip_score(assignment: PromptAssignment, similarity: FeaturePairs, *, seed: 
     if n_units < LEAST_UNITS:
         return plain
     unit = assignment.unit_of_image
-    both = torch.from_numpy(np.stack([np.bincount(unit, of_image), np.bincount(unit)], axis=1))
-
-    def means(weights: Tensor) -> Tensor:
-        total = weights @ both
-        return total[:, 0] / total[:, 1]
-
-    replicates = halved(means, n_units, seed=seed)
+    replicates = halved_means(np.bincount(unit, of_image), np.bincount(unit), seed=seed)
     found = interval_of(value, replicates, n=n_units, upper=None)
     interval = found.low, min(found.high, _CLIP_SCALE)
     return replace(plain, interval=interval, replicates=tuple(replicates.tolist()))

@@ -135,7 +135,7 @@ def _embed(opened: OpenedInput, role: str, plans: Sequence[ScorePlan], embedder:
         spaces += needs.spaces
         least = max(least, needs.least)
     features = SourceFeatures(opened, role, embedder, limit=limit, declared=declared)
-    features.require(spaces, minimum=least)
+    features.require(spaces, minimum=least, elsewhere=_all_spaces(plans))
     return features
 
 
@@ -155,8 +155,12 @@ def _embed_held_out(
     if like_fakes:
         needs = [plan.needs["fake"] for plan in plans]
         spaces, least = [space for need in needs for space in need.spaces], max(need.least for need in needs)
-    features.require(spaces, minimum=least)
+    features.require(spaces, minimum=least, elsewhere=_all_spaces(plans))
     return features
+
+
+def _all_spaces(plans: Sequence[ScorePlan]) -> list[ExtractorKey]:
+    return [space for plan in plans for space in plan.spaces.values()]
 
 
 @takes_options(ScoreOptions)

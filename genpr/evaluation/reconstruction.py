@@ -38,7 +38,7 @@ from genpr.images.source import choose_rows
 from genpr.memory import memory_limit
 from genpr.metrics.frechet import frechet_distance
 from genpr.metrics.paired import WINDOW, cosines, psnr, squared_error, ssim
-from genpr.metrics.ranking_values import LEAST_UNITS, halved
+from genpr.metrics.ranking_values import LEAST_UNITS, halved_means
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import standard_error, student_quantile
 from genpr.metrics.value import MetricValue
@@ -107,7 +107,7 @@ def reconstruct_with(real: object, reconstructed: object, options: ReconstructOp
     """As `reconstruct`, with the values of each pair."""
     with memory_limit(options.max_memory):
         embedder, opened = Embedder(options), (_opened(real, "real"), _opened(reconstructed, "reconstructed"))
-        *parts, paired_by = pair_sources(opened[0].source, opened[1].source)
+        *parts, paired_by = pair_sources(*(each.source for each in opened))
         if options.max_images is not None:
             rows = choose_rows(len(parts[0]), options.max_images, options.seed).tolist()
             parts = [PartSource(part.name, part, rows) for part in parts]
@@ -135,9 +135,8 @@ def _find_weights(options: ReconstructOptions) -> list[Path]:
     net, weights = options.lpips_net if "lpips" in options.chosen else None, options.weights
     given = [*(own_weights(net, weights) if net else ()), *(weights_of(name, weights) for name in names)]
     if weights is not None and not any(given) and not Path(weights).is_dir():
-        text = (
-            f"weights {os.fspath(weights)!r} belong to no network of the metrics {', '.join(options.chosen)}"
-        )
+        file, metrics = os.fspath(weights), ", ".join(options.chosen)
+        text = f"weights {file!r} belong to no network of the metrics {metrics}"
         raise UsageError(text, code="weights-unused")
     try:
         for name in names:
@@ -156,7 +155,7 @@ class _Measured:
     seen: Sequence[EmbeddedImages]  # of both sides, without features
     names: list[tuple[str, str]] = field(default_factory=list)
     places: list[int] = field(default_factory=list)  # in `parts`, of which some could not be used
-    # of the reconstructions that are farther from their original than that of another pair
+    # of the reconstructions that are farther from their original than the previous reconstruction
     unlike: list[str] = field(default_factory=list)
     values: dict[str, Floats] = field(default_factory=dict)
     extractors: dict[str, ExtractorInfo] = field(default_factory=dict)  # by metric
@@ -168,18 +167,22 @@ def _measured(
 ) -> _Measured:
     """Decode all pairs once, and compute the metrics of pixels; PSNR always, since it tells identical pairs."""
     found = _Measured(parts, [EmbeddedImages(torch.empty(len(part), 0)) for part in parts])
-    measures: dict[str, Callable[[Tensor, Tensor], Tensor]] = (
-        {"ssim": ssim} if "ssim" in options.chosen else {}
-    )
+    measures = dict[str, Callable[[Tensor, Tensor], Tensor]]()
+    if "ssim" in options.chosen:
+        measures["ssim"] = ssim
     if weights:
         distance = PerceptualDistance.from_files(options.lpips_net, weights, embedder.device)
         measures["lpips"], found.extractors["lpips"] = distance, distance.info
     columns: dict[str, list[float]] = {name: [] for name in ("psnr", *measures)}
+    previous = torch.empty(0)  # the last reconstruction of the batch before
     with state_guard(), torch.inference_mode():
         for batch in _batches(found, options):
             real, fake = (torch.stack(each).to(embedder.device) for each in zip(*batch, strict=True))
             error = squared_error(real, fake)
-            unlike = (error > squared_error(real, fake.roll(1, 0))).tolist()
+            if previous.shape[1:] != fake.shape[1:]:
+                previous = fake[:1]
+            others, previous = torch.cat([previous, fake[:-1]]), fake[-1:]
+            unlike = (error > squared_error(real, others)).tolist()
             names = found.names[len(columns["psnr"]) :]
             found.unlike += [name for (_, name), is_unlike in zip(names, unlike, strict=True) if is_unlike]
             columns["psnr"] += psnr(error, real[0, 0].numel()).tolist()
@@ -229,12 +232,13 @@ def _checked(real: LoadedImage, fake: LoadedImage, least: int) -> LoadedImage:
         return fake
     sizes = [f"{each.shape[2]} x {each.shape[1]}" for each in (real.pixels, fake.pixels)]
     if sizes[0] != sizes[1]:
-        code, reason = "sizes-differ", f"its original {printable(real.name)} {sizes[0]}"
+        advice = "--prepare center-crop:N gives all images one size"
+        code, reason = "sizes-differ", f"its original {printable(real.name)} {sizes[0]} ({advice})"
     elif min(fake.pixels.shape[1:]) < least:
-        code, reason = "image-too-small", f"the metrics need sides of at least {least}"
+        code, reason = "image-too-small", f"but the metrics need sides of at least {least} (psnr takes any)"
     else:
         return fake
-    text = f"{fake.name} has {sizes[1]} pixels, {reason} (--prepare center-crop:N gives all images one size)"
+    text = f"{fake.name} has {sizes[1]} pixels, {reason}"
     return replace(fake, pixels=None, error=ImageError(text, code=code, path=fake.name))
 
 
@@ -266,32 +270,23 @@ def _add_features(
 
 def _metric_value(name: str, column: Floats, extractor: ExtractorInfo | None, seed: int) -> MetricValue:
     """The mean of a column with a finite value, or the only value of a metric of all pairs."""
-    finite, metric = column[np.isfinite(column)], ALL_METRICS[FAMILY + name]
-    value, replicates, interval = float(finite.mean()), _replicates(column, seed), None
-    low, high = metric.lower or 0.0, metric.upper or np.inf
-    if replicates is not None:
-        half = student_quantile(len(replicates)) * standard_error(replicates)
-        interval = max(value - half, low), min(value + half, high)
+    is_finite, metric = np.isfinite(column), ALL_METRICS[FAMILY + name]
+    value, low, high = float(column[is_finite].mean()), metric.lower or 0.0, metric.upper or np.inf
+    interval = replicates = None
+    if len(column) >= LEAST_UNITS:
+        found = halved_means(np.where(is_finite, column, 0), is_finite, seed=seed)
+        if found.isfinite().all():
+            half = student_quantile(len(found)) * standard_error(found)
+            interval, replicates = (max(value - half, low), min(value + half, high)), tuple(found.tolist())
     return MetricValue(
         min(value, high),
         None,
         extractor=None if extractor is None else extractor.name,
         variant=_VARIANTS.get(name),
         interval=interval,
-        replicates=None if replicates is None else tuple(replicates.tolist()),
-        n_counted=None if name == "rfid" else len(finite),
+        replicates=replicates,
+        n_counted=None if name == "rfid" else int(is_finite.sum()),
     )
-
-
-def _replicates(column: Floats, seed: int) -> Tensor | None:
-    """Means over halves of the pairs; None where there are too few."""
-    if len(column) < LEAST_UNITS:
-        return None
-    is_finite = np.isfinite(column)
-    both = torch.from_numpy(np.stack([np.where(is_finite, column, 0), is_finite], axis=1))
-    totals = halved(lambda weights: weights @ both, len(column), seed=seed)
-    replicates = totals[:, 0] / totals[:, 1]
-    return replicates if replicates.isfinite().all() else None
 
 
 def _result(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +18,7 @@ _DEFAULT = _METRICS[:4]
 
 
 def _check_metrics(metrics: object) -> None:
-    given = [metrics] if isinstance(metrics, str) else list(metrics)  # type: ignore[call-overload]
+    given = metrics if isinstance(metrics, Collection) and not isinstance(metrics, str) else [metrics]
     unknown = [str(name) for name in given if str(name).removeprefix(FAMILY) not in _METRICS]
     if unknown or not given:
         text = f"unknown metrics: {some(unknown) or 'none'}; known: {', '.join(_METRICS)}"

@@ -176,6 +176,9 @@ class SourceOptions:
                 continue
             if each.metadata["check"] is not None:
                 each.metadata["check"](value)
+            if (choices := each.metadata["choices"]) and value not in choices:
+                text = f"{each.name} must be {' or '.join(map(repr, choices))}, not {value!r}"
+                raise UsageError(text, code="bad-option")
             if least is None:
                 continue
             if not isinstance(value, Integral) or not least <= int(value) <= (most or _MOST):

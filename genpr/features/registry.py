@@ -386,7 +386,10 @@ def read_weights(
 
 
 def weights_of(name: str, weights: _Path | None) -> _Path | None:
-    """The weights file of an extractor: in a folder by its name, else the file, unless that has the name of another's."""
+    """The weights file of an extractor: in a folder by its name, else the file, unless that has the name of another's.
+
+    None for extractors without weights.
+    """
     if weights is None:
         return None
     path, known = Path(weights), BUILT_IN.get(parse_name(name).base)
@@ -396,7 +399,8 @@ def weights_of(name: str, weights: _Path | None) -> _Path | None:
             return weights  # its library knows the name of the file
         return path / own if own is not None and (path / own).is_file() else None
     others = {each.name for each in KNOWN_WEIGHTS}
-    return None if path.name in others - {own} else weights
+    has_none = known is not None and own is None
+    return None if has_none or path.name in others - {own} else weights
 
 
 def check_weights_used(extractors: Iterable[object], weights: _Path | None) -> None:

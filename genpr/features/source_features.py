@@ -205,8 +205,13 @@ class SourceFeatures:
         self._known: dict[ExtractorKey, FeatureSet] = {}
         self._total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
 
-    def require(self, keys: Iterable[ExtractorKey], *, minimum: int) -> None:
-        """Embed what is not known yet, by each network once, in one pass over the images."""
+    def require(
+        self, keys: Iterable[ExtractorKey], *, minimum: int, elsewhere: Iterable[ExtractorKey] = ()
+    ) -> None:
+        """Embed what is not known yet, by each network once, in one pass over the images.
+
+        A weights file may also belong to an extractor that is needed `elsewhere`, of other sources only.
+        """
         missing = list(filterfalse(self._known.__contains__, dict.fromkeys(keys)))
         if isinstance(self.opened, FeatureSet):
             for key in missing:
@@ -220,7 +225,7 @@ class SourceFeatures:
             if self._total is not None:
                 self._check_number(self.opened.source.name, self._total, minimum)
             if (weights := self._embedder.options.weights) is not None:
-                check_weights_used(missing, weights)
+                check_weights_used([*missing, *elsewhere], weights)
             if groups := group_by_network(missing):
                 self._known |= self._embedded(groups)
         for key in missing:
@@ -324,7 +329,8 @@ class SourceFeatures:
 
     def _check_number(self, source: str, n: int, minimum: int) -> None:
         if n < minimum:
-            text = f"{self.role} has {n} images in {source}, but at least {minimum} are needed; give more, or choose a smaller k"
+            advice = ", or choose a smaller k" * (minimum > 2)  # two are needed for a covariance
+            text = f"{self.role} has {n} images in {source}, but at least {minimum} are needed; give more{advice}"
             raise DataError(text, code="too-few-images", path=source)
 
 
@@ -334,8 +340,8 @@ def _check_prepared(features: FeatureSet, asked: str) -> None:
     if found != asked:
         source = printable(features.source)
         raise UsageError(
-            f"{source} holds features of images with prepare = {found}, which cannot be prepared by {asked} any more; leave "
-            "--prepare out, or give the images",
+            f"{source} holds features of images with prepare = {found}, but {asked} is requested, and only images can be "
+            "prepared; leave --prepare out, or give the images",
             code="features-prepared",
             path=features.source,
         )

@@ -332,7 +332,7 @@ def _missing(entry: WeightsFile, reason: str) -> WeightsError:
     target = weights_folder() / entry.name
     return WeightsError(
         f"the weights {entry.name} are not on this machine and {reason}; get {entry.url} ({entry.identity}) and put it "
-        f"at {target} or pass --weights PATH. Without weights: `genpr demo`, or --extractor gabor",
+        f"at {target} or pass --weights PATH. Without weights: `genpr demo`, or the extractor gabor",
         code="weights-missing",
         path=str(target),
     )

@@ -28,6 +28,7 @@ Images = Tensor | np.ndarray[Any, np.dtype[np.uint8]]
 Generate = Callable[[Model], Iterable[Images]]
 Log = Callable[[dict[str, float], int], object]
 Mode = Literal["max", "min"]
+_OF_EVALUATOR = ("extractor", "metrics", "prepare")
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,7 @@ class CallbackKeywords(TypedDict, total=False):
     seed: int
     extractor: str | FeatureExtractor | None
     metrics: Sequence[str] | None
+    prepare: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,9 +148,10 @@ class CallbackOptions:
     image_range: ImageRange | None = option(None, "What float images run from and to, such as (-1, 1).")
     seed: int = option(0, "Seed of random numbers while drawing.")
     extractor: str | FeatureExtractor | None = option(
-        None, "See `genpr.Evaluator`; it belongs to it if `real` is one, and so do metrics."
+        None, "See `genpr.Evaluator`; it belongs to it if `real` is one, and so do metrics and prepare."
     )
     metrics: Sequence[str] | None = option(None, "Names.")
+    prepare: str | None = option(None, "Crop or resize images of both sides, such as center-crop:256.")
 
     def __post_init__(self) -> None:
         check_count(self.every, "every", least=1)
@@ -201,10 +204,9 @@ class GenprCallback(Generic[Model]):
     ) -> None:
         chosen = CallbackOptions(**options)
         self.history = History(chosen.monitor, chosen.mode)
-        of_score = ScoreOptions(
-            extractor=chosen.extractor, metrics=chosen.metrics, intervals=chosen.intervals, control=False
-        )
-        self._evaluator = given_evaluator(real, of_score, of_evaluator=("extractor", "metrics"))
+        own = {name: getattr(chosen, name) for name in _OF_EVALUATOR}
+        of_score = ScoreOptions(**own, intervals=chosen.intervals, control=False)
+        self._evaluator = given_evaluator(real, of_score, of_evaluator=_OF_EVALUATOR)
         names = list(self._evaluator.plan.spaces)
         ends = [f"{name}_{end}" for name in names for end in ("low", "high")] if chosen.intervals else []
         f1 = ["f1"] if set(names).issuperset(F_SCORE_METRICS) else []

@@ -372,6 +372,17 @@ def _replicates(columns: Sequence[Numbers], unit: Counts, seed: int) -> list[Ten
     return list(halved(means, n, seed=seed).unbind(dim=1))
 
 
+def halved_means(totals: NDArray[Any], counts: NDArray[Any], *, seed: int) -> Tensor:
+    """Means (100,) over halves of n units, at least 10, of whose values `totals` (n,) are the sums and `counts` (n,) the numbers."""
+    both = torch.from_numpy(np.stack([totals, counts], axis=1))
+
+    def means(weights: Tensor) -> Tensor:
+        total = weights @ both
+        return total[:, 0] / total[:, 1]
+
+    return halved(means, len(totals), seed=seed)
+
+
 def halved(statistic: Callable[[Tensor], Tensor], n: int, *, seed: int = 0) -> Tensor:
     """A statistic of 100 halves of n units, at least 10: (100,) float64, complementary ones side by side.
 

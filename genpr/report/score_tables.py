@@ -68,7 +68,7 @@ def metric_texts(result: Result, name: str, *, between: str = " - ", label: str 
     is_share = metric.relative is not None and ALL_METRICS[name].better == "higher"
     return {
         "value": value_text(metric),
-        "interval": interval(metric.interval, between),
+        "interval": interval(metric.interval, between, as_values=result.reconstruction is not None),
         "null": number(known_null(metric)),
         "relative": f"{metric.relative:.0%}" if is_share else "-",
         "k": "-" if metric.k is None else str(metric.k),

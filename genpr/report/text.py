@@ -71,9 +71,15 @@ def number(value: float | None, missing: str = "-") -> str:
     return f"{value:.4f}" if size < 10 else f"{value:.2f}" if size < 1e6 else f"{value:.4g}"
 
 
-def interval(ends: tuple[float, float] | None, between: str = " - ", missing: str = "-") -> str:
-    """Both ends with three decimals."""
-    return missing if ends is None else between.join(f"{end:.3f}" for end in ends)
+def interval(
+    ends: tuple[float, float] | None,
+    between: str = " - ",
+    missing: str = "-",
+    *,
+    as_values: bool = False,
+) -> str:
+    """Both ends with three decimals, or as `number` writes values."""
+    return missing if ends is None else between.join(map(number if as_values else "{:.3f}".format, ends))
 
 
 def plus_minus(value: float | None, ends: tuple[float, float] | None, digits: int = 2) -> str:

@@ -182,9 +182,9 @@ def test_a_pair_with_an_image_that_cannot_be_used_is_left_out(pairs, folders):
     assert [len(side.skipped) for side in (found.result.real, found.result.fake)] == [1, 2]
 
 
-@pytest.mark.parametrize("shift", [1, -1])
-def test_an_order_that_is_off_by_one_is_noticed(pairs, shift):
-    result = genpr.reconstruct(pairs[0], np.roll(pairs[1], shift, 0), **PIXELS)
+@pytest.mark.parametrize(("shift", "batch_size"), [(1, 64), (-1, 1)])
+def test_an_order_that_is_off_by_one_is_noticed(pairs, shift, batch_size):
+    result = genpr.reconstruct(pairs[0], np.roll(pairs[1], shift, 0), batch_size=batch_size, **PIXELS)
     assert [item.level for item in result.notices if item.code == "unlike-pairs"] == ["warning"]
 
 
@@ -270,6 +270,8 @@ def test_missing_weights_are_reported_before_any_image_is_read(folders, metrics)
     ("options", "code"),
     [
         ({"metrics": []}, "unknown-metric"),
+        ({"metrics": 1}, "unknown-metric"),
+        ({"lpips_net": "squeeze"}, "bad-option"),
         ({"clip": "clap"}, "unknown-extractor"),
         ({"metrics": ["rfid"], "weights": "vgg16-397923af.pth"}, "weights-unused"),
         ({"metrics": ["rfid"], "weights": "lpips_v0.1_vgg.pth"}, "weights-unused"),

@@ -3,7 +3,7 @@ import sys
 import pytest
 from raising import raising
 
-from genpr.errors import ResourceError, UsageError
+from genpr.errors import ResourceError, UsageError, WeightsError
 from genpr.features.known_weights import INCEPTION_2015
 from genpr.features.registry import list_extractors, load_extractor
 
@@ -30,6 +30,16 @@ def test_the_list_says_what_each_needs(tmp_path, monkeypatch):
 def test_weights_for_an_extractor_without_a_weights_file_are_refused(name):
     with raising(UsageError, "weights-unused", "takes no weights file"):
         load_extractor(name, weights="vgg.pth")
+
+
+def test_weights_may_belong_to_a_network_of_the_fakes_alone(sides):
+    import genpr
+
+    options = {"extractor": "gabor", "weights": __file__, "control": False, "device": "cpu"}
+    with raising(WeightsError, "weights-hash"):  # the file is looked at as Inception's
+        genpr.score(*sides, metrics=["is", "precision"], **options)
+    with raising(UsageError, "weights-unused"):
+        genpr.score(*sides, metrics=["precision"], **options)
 
 
 def test_without_torchvision_what_needs_none_works_and_the_rest_says_what_to_do(monkeypatch, sides):

@@ -51,6 +51,13 @@ def test_it_scores_every_so_many_steps_and_logs(evaluator):
     assert callback.result.fake.n == 25
 
 
+def test_images_of_both_sides_are_prepared():
+    callback = GenprCallback(images()[0], generate, extractor=OPTIONS["extractor"], prepare="resize:7")
+    callback(0, None)
+    sides = callback.result.real, callback.result.fake
+    assert [side.decoder["prepare"] for side in sides] == ["resize:7"] * 2
+
+
 def test_the_real_side_is_embedded_once(monkeypatch):
     seen = []
     callback = GenprCallback(
