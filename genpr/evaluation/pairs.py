@@ -29,17 +29,17 @@ def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[PartSource, Part
         text = f"{labels[numbered[0]]} has named images and {labels[numbered[1]]} numbered ones, which cannot be paired; "
         text += "`genpr pack` writes a folder as an array in the order of its names"
         raise DataError(text, code="pair-names", path=fake.name)
-    if all(numbered) and len(names[0]) != len(names[1]):
-        text = f"{labels[1]} has {len(names[1]):,} images, and {labels[0]} {len(names[0]):,}; images of arrays are paired by "
-        raise DataError(f"{text}their order, so both need the same number", code="pair-count", path=fake.name)
     rows: Sequence[int] = range(len(names[1]))
-    if not all(numbered):
+    if not numbered[0]:
         keys = [[normalize("NFC", stem_of(name)) for name in each] for each in names]
         _check_names(names, keys, labels)
         places = {key: row for row, key in enumerate(keys[1])}
         rows = [places[key] for key in keys[0]]
+    elif len(names[0]) != len(rows):
+        text = f"{labels[1]} has {len(rows):,} images, and {labels[0]} {len(names[0]):,}; images of arrays are paired by "
+        raise DataError(f"{text}their order, so both need the same number", code="pair-count", path=fake.name)
     parts = PartSource(real.name, real, range(len(rows))), PartSource(fake.name, fake, rows)
-    return *parts, "order" if all(numbered) else "name"
+    return *parts, "order" if numbered[0] else "name"
 
 
 def _names(source: ImageSource) -> list[str]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from typing import Unpack
 
@@ -28,10 +28,11 @@ from genpr.features.embed import EmbeddedImages, LoadedImage, read_ahead
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages, open_input
-from genpr.features.networks.lpips import LEAST_SIDE, PerceptualDistance, find_weights, own_weights
+from genpr.features.networks.lpips import LEAST_SIDE, PerceptualDistance, own_weights
 from genpr.features.options import takes_options
 from genpr.features.registry import require_weights, weights_of
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
+from genpr.features.weights import find_or_fetch
 from genpr.images.decode import decoder_versions
 from genpr.images.item import PartSource
 from genpr.images.source import choose_rows
@@ -132,16 +133,17 @@ def _opened(source: object, role: str) -> OpenedImages:
 def _find_weights(options: ReconstructOptions) -> list[Path]:
     """The files of LPIPS; missing weights and those that nothing uses are refused before any image is read."""
     names = [space for space in options.spaces.values() if isinstance(space, str)]
-    net, weights = options.lpips_net if "lpips" in options.chosen else None, options.weights
-    given = [*(own_weights(net, weights) if net else ()), *(weights_of(name, weights) for name in names)]
-    if weights is not None and not any(given) and not Path(weights).is_dir():
-        file, metrics = os.fspath(weights), ", ".join(options.chosen)
-        text = f"weights {file!r} belong to no network of the metrics {metrics}"
+    weights, offline = options.weights, options.offline
+    own = own_weights(options.lpips_net, weights) if "lpips" in options.chosen else {}
+    used = [*own.values(), *(weights_of(name, weights) for name in names)]
+    if weights is not None and not any(used) and not Path(weights).is_dir():
+        given, metrics = os.fspath(weights), ", ".join(options.chosen)
+        text = f"weights {given!r} belong to no network of the metrics {metrics}"
         raise UsageError(text, code="weights-unused")
     try:
         for name in names:
-            require_weights(name, weights=weights_of(name, weights), offline=options.offline)
-        return [] if net is None else find_weights(net, weights, offline=options.offline)
+            require_weights(name, weights=weights_of(name, weights), offline=offline)
+        return [find_or_fetch(file, weights=path, offline=offline) for file, path in own.items()]
     except WeightsError as error:
         text = f"{error}. Metrics that need no weights: --metrics psnr,ssim"
         raise WeightsError(text, code=error.code, path=error.path) from error
@@ -155,8 +157,8 @@ class _Measured:
     seen: Sequence[EmbeddedImages]  # of both sides, without features
     names: list[tuple[str, str]] = field(default_factory=list)
     places: list[int] = field(default_factory=list)  # in `parts`, of which some could not be used
-    # of the reconstructions that are farther from their original than the previous reconstruction
-    unlike: list[str] = field(default_factory=list)
+    # whether a reconstruction is farther from its original than the previous reconstruction is
+    is_unlike: list[bool] = field(default_factory=list)
     values: dict[str, Floats] = field(default_factory=dict)
     extractors: dict[str, ExtractorInfo] = field(default_factory=dict)  # by metric
     seconds: dict[str, float] = field(default_factory=dict)
@@ -182,9 +184,7 @@ def _measured(
             if previous.shape[1:] != fake.shape[1:]:
                 previous = fake[:1]
             others, previous = torch.cat([previous, fake[:-1]]), fake[-1:]
-            unlike = (error > squared_error(real, others)).tolist()
-            names = found.names[len(columns["psnr"]) :]
-            found.unlike += [name for (_, name), is_unlike in zip(names, unlike, strict=True) if is_unlike]
+            found.is_unlike += (error > squared_error(real, others)).tolist()
             columns["psnr"] += psnr(error, real[0, 0].numel()).tolist()
             for name, measure in measures.items():
                 columns[name] += measure(real, fake).tolist()
@@ -192,32 +192,31 @@ def _measured(
     return found
 
 
-def _batches(found: _Measured, options: ReconstructOptions) -> Iterator[list[tuple[Tensor, Tensor]]]:
+def _batches(found: _Measured, options: ReconstructOptions) -> Iterator[list[list[Tensor]]]:
     """Batches of usable consecutive pairs of one size; names and facts of the images are recorded in `found`."""
     leasts = {"ssim": WINDOW, "lpips": LEAST_SIDE[options.lpips_net]}
     least = max((side for metric, side in leasts.items() if metric in options.chosen), default=1)
     items = enumerate(chain.from_iterable(zip(*found.parts, strict=True)))
     images = (image for [image] in read_ahead(items, [(None, None)], options.decoding))
-    batch: list[tuple[Tensor, Tensor]] = []
-    for place, pair in enumerate(zip(images, images, strict=True)):
+    batch = list[list[Tensor]]()
+    for place, (real, fake) in enumerate(zip(images, images, strict=True)):
         if options.progress is not None:
             options.progress("pairs", place + 1, len(found.parts[0]))
-        real, fake = pair[0], _checked(*pair, least)
-        if real.pixels is None or fake.pixels is None:
-            for seen, image in zip(found.seen, (real, fake), strict=True):
-                if image.error is not None:
-                    seen.add(image)
+        pair = real, _checked(real, fake, least)
+        pixels = [image.pixels for image in pair if image.pixels is not None]
+        for seen, image in zip(found.seen, pair, strict=True):
+            if len(pixels) == 2 or image.error is not None:
+                seen.add(image)
+        if len(pixels) < 2:
             continue
-        full = min(options.batch_size, _PIXELS // real.pixels[0].numel())
-        if batch and (len(batch) >= full or batch[0][0].shape != real.pixels.shape):
+        full = min(options.batch_size, _PIXELS // pixels[0][0].numel())
+        if batch and (len(batch) >= full or batch[0][0].shape != pixels[0].shape):
             if options.on_bad == "skip" or not any(seen.bad for seen in found.seen):
                 yield batch
             batch = []
-        batch.append((real.pixels, fake.pixels))
+        batch.append(pixels)
         found.places.append(place)
         found.names.append((real.name, fake.name))
-        for seen, image in zip(found.seen, (real, fake), strict=True):
-            seen.add(image)
     for seen, part in zip(found.seen, found.parts, strict=True):
         options.bad_images.check(list(seen.bad.values()), total=len(part), source=part.name)
     if not batch:
@@ -296,22 +295,22 @@ def _result(
     embedder: Embedder,
     options: ReconstructOptions,
 ) -> Reconstructed:
-    facts, said = {"total": f"{summary.n_pairs:,}"}, list[Notice]()
+    total, own, sides = f"{summary.n_pairs:,}", list[Notice](), list[FeatureSet]()
+    names = tuple(zip(*found.names, strict=True))
     if summary.n_identical:
-        said.append(notice("identical-pairs", count=f"{summary.n_identical:,}", **facts))
-    if found.unlike:
-        said.append(notice("unlike-pairs", count=f"{len(found.unlike):,}", shown=some(found.unlike), **facts))
+        own.append(notice("identical-pairs", count=f"{summary.n_identical:,}", total=total))
+    if unlike := list(compress(names[1], found.is_unlike)):
+        own.append(notice("unlike-pairs", count=f"{len(unlike):,}", shown=some(unlike), total=total))
     if "rfid" in found.values and summary.n_pairs < _SMALL:
-        said.append(notice("small-sample", n=summary.n_pairs))
-    sides, summaries = [], []
-    for seen, part, names, role in zip(
-        found.seen, found.parts, zip(*found.names, strict=True), _ROLES, strict=True
-    ):
+        own.append(notice("small-sample", n=summary.n_pairs))
+    for seen, part, shown, role in zip(found.seen, found.parts, names, _ROLES, strict=True):
         decoder = decoder_versions() | options.decoding.choices
-        side = replace(seen.feature_set(part.name, (), None), names=names, decoder=decoder)
-        said += [*decoding_notices(role, side), *part.notices]
-        sides.append(side)
-        summaries.append(replace(SideSummary.of(side, Identities.of(side)), what=f"{role}s"))
+        sides.append(replace(seen.feature_set(part.name, (), None), names=shown, decoder=decoder))
+        own += [*decoding_notices(role, sides[-1]), *part.notices]
+    real, fake = (
+        replace(SideSummary.of(side, Identities.of(side)), what=f"{role}s")
+        for side, role in zip(sides, _ROLES, strict=True)
+    )
     columns = {name: found.values[name] for name in options.chosen}
     defined = [name for name, column in columns.items() if np.isfinite(column).any()]
     result = Result(
@@ -325,15 +324,15 @@ def _result(
         extractor=None,
         extractors={each.name: each for each in found.extractors.values()},
         deviations=(),
-        real=summaries[0],
-        fake=summaries[1],
+        real=real,
+        fake=fake,
         n_shared=0,
         device=str(embedder.device),
         seed=options.seed,
         max_images=options.max_images,
         seconds=found.seconds,
         versions=package_versions(),
-        notices=tuple(dict.fromkeys((*said, *notices))),
+        notices=tuple(dict.fromkeys((*own, *notices))),
         undefined=tuple(FAMILY + name for name in columns if name not in defined),
         reconstruction=summary,
     )

@@ -8,16 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-METRICS = [
-    "--metrics",
-    "psnr,ssim,rfid,dino_i",
-    "--inception",
-    "gabor",
-    "--dino",
-    "pixels",
-    "--device",
-    "cpu",
-]
+METRICS = ["--metrics=psnr,ssim,rfid,dino_i", "--inception=gabor", "--dino=pixels", "--device=cpu"]
 
 
 @pytest.fixture
@@ -45,10 +36,7 @@ def test_text_table_and_page(genpr, tmp_path, pairs):
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert list(rows[0]) == ["row", "original", "reconstruction", "psnr", "ssim", "dino_i"]
     np.testing.assert_allclose([float(row["psnr"]) for row in rows], expected)
-    assert [rows[-1][side] for side in ("original", "reconstruction")] == [
-        "'=cmd|<b>x.png",
-        "'=cmd|<b>x.webp",
-    ]
+    assert (rows[-1]["original"], rows[-1]["reconstruction"]) == ("'=cmd|<b>x.png", "'=cmd|<b>x.webp")
     html = page.read_text()
     pictures = re.findall('data:image/jpeg[^"]+', html)
     assert (len(pictures), len(set(pictures))) == (3 * 24, 24), "both images of each pair for each metric"

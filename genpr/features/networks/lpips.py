@@ -21,32 +21,24 @@ from torch import Tensor, nn
 
 from genpr.features import known_weights
 from genpr.features.extractor import ExtractorInfo
-from genpr.features.weights import Weights, find_or_fetch, load_weights
+from genpr.features.weights import Weights, WeightsFile, load_weights
 
 _EPS = 1e-10  # added to the length of the activations
 _PIXELS = 2**20  # of the images that pass the network at once
-
-
 _BACKBONES = {"alex": ("alexnet", (1, 4, 7, 9, 11)), "vgg": ("vgg16", (3, 8, 15, 22, 29))}
 """The network in torchvision, and which of its `features` are the layers, each a ReLU."""
 LEAST_SIDE = {"alex": 31, "vgg": 16}
 """Pixels of the shorter side of an image, below which the last layer has no output."""
 
 
-def own_weights(net: str, weights: str | os.PathLike[str] | None) -> list[Path | None]:
-    """The files of a network that the option `weights` names, or that are in the folder that it names."""
-    found: list[Path | None] = []
-    for entry in known_weights.LPIPS[net]:
-        path = Path(weights or "")
-        path = path / entry.name if path.is_dir() else path
-        found.append(path if weights is not None and path.name == entry.name and path.is_file() else None)
+def own_weights(net: str, weights: str | os.PathLike[str] | None) -> dict[WeightsFile, Path | None]:
+    """The files of backbone and linear layers, each with its path if it is `weights` or in that folder."""
+    given = Path(weights or "")
+    found = dict[WeightsFile, Path | None]()
+    for file in known_weights.LPIPS[net]:
+        path = given / file.name if given.is_dir() else given
+        found[file] = path if weights is not None and path.name == file.name and path.is_file() else None
     return found
-
-
-def find_weights(net: str, weights: str | os.PathLike[str] | None, *, offline: bool) -> list[Path]:
-    """The verified files of the backbone and of the linear layers, downloaded if need be; WeightsError if there are none."""
-    files = zip(known_weights.LPIPS[net], own_weights(net, weights), strict=True)
-    return [find_or_fetch(entry, weights=path, offline=offline) for entry, path in files]
 
 
 class PerceptualDistance:
@@ -75,7 +67,7 @@ class PerceptualDistance:
 
     @classmethod
     def from_files(cls, net: str, paths: Sequence[Path], device: torch.device) -> PerceptualDistance:
-        """From the files of `find_weights`."""
+        """From the paths of the files of `own_weights`."""
         backbone, linear = map(load_weights, known_weights.LPIPS[net], paths)
         return cls(net, backbone, linear, device)
 
