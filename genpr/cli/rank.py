@@ -19,7 +19,7 @@ from genpr.cli.options import (
     score_options,
 )
 from genpr.cli.output import PageOutput
-from genpr.errors import UsageError, some
+from genpr.errors import UsageError
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.options import option
@@ -98,17 +98,13 @@ def command(sources: tuple[str, ...], *, flags: RankFlags, options: ScoreOptions
                 images_of = flags.images_of(evaluator, options)
                 images = {name: images_of(Path(path)) for name, path in checkpoints.items()}
             ranking = rank_checkpoints(evaluator, images or checkpoints, by=flags.by, force=flags.force)
-    from genpr.evaluation.compare import notices_of
+    from genpr.evaluation.compare import named_notices
     from genpr.report.checkpoint_tables import ranking_table
 
     output.write_comparison(ranking.results, images, by="f1" if flags.by == PARETO else flags.by)
-    notices = [  # each once, with the names of those that it is about, if not all
-        item
-        if len(names) == len(ranking.results)
-        else replace(item, message=f"{some(names)}: {item.message}")
-        for item, names in notices_of(ranking.results).items()
-    ]
-    output.show(notices, ranking.to_json() if output.as_json else ranking_table(ranking))
+    output.show(
+        named_notices(ranking.results), ranking.to_json() if output.as_json else ranking_table(ranking)
+    )
 
 
 def _with_needed(options: ScoreOptions, by: str) -> ScoreOptions:
@@ -121,7 +117,7 @@ def _with_needed(options: ScoreOptions, by: str) -> ScoreOptions:
     if any(need in CONDITIONAL for need in needs):
         computed = (*F_SCORE_METRICS, *(() if options.labels is None else options.labels.names))
         check_computed(by, computed, "this ranking does not compute; label.* come with --labels")
-    chosen = ScorePlan.of(options.protocol, None, options).spaces
+    chosen = ScorePlan.of(None, options).spaces
     more = [need for need in needs if need not in chosen and need not in CONDITIONAL]
     return replace(options, metrics=[*chosen, *more]) if more else options
 

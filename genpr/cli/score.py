@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,7 +14,7 @@ from genpr.cli.console import progress_bars
 from genpr.cli.options import LabelFlags, check_sources, follow_symlinks, option_group
 from genpr.cli.output import ScoreOutput
 from genpr.evaluation.options import EXTRACTOR, ScoreOptions
-from genpr.evaluation.panel import named_extractors, panel_plans, score_panel_with
+from genpr.evaluation.panel import panel_choices, score_choices
 from genpr.evaluation.plan import ScorePlan, check_weights, with_pinned
 from genpr.evaluation.protocols import find_protocol
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from genpr.evaluation.per_class import ClassOptions, ClassScores
     from genpr.evaluation.per_image import PerImageScores
     from genpr.evaluation.result import Result
-    from genpr.features.source_features import ExtractorKey
 
     Scored: TypeAlias = tuple[Sequence[Result], ClassScores | None, PerImageScores | None]
     """A result per protocol, and of the only one the score by class and of each image, if requested."""
@@ -70,29 +69,27 @@ def command(
     'real_{1..8}.safetensors', is one source.
     """
     protocols = tuple(dict.fromkeys(protocols))
-    panel = find_protocol(protocols[0]).panel if len(protocols) == 1 and not extractors else {}
-    if len(extractors) > 1 or panel:
+    options = replace(options, protocol=protocols[0])
+    is_panel = not extractors and len(protocols) == 1 and bool(find_protocol(protocols[0]).panel)
+    if is_panel or len(extractors) > 1:
         if len(protocols) > 1 or labels.labels or labels.per_class or output.table:
             raise click.UsageError(
-                "several extractors take one --protocol, and no --labels, --per-class and --csv"
+                "a panel (several --extractor, or protocol fdr6) takes one --protocol, and no --labels, --per-class or --csv"
             )
-        options = replace(options, protocol=protocols[0])
-        return _score_panel((real, fake), named_extractors(panel or extractors), options, output)
-    options = replace(options, extractor=extractors[0] if extractors else None)
-    options = with_pinned(replace(options, labels=labels.chosen()), protocols)
-    classes = labels.classes()
-    plans = [ScorePlan.of(protocol, None, options) for protocol in protocols]
-    computed = dict.fromkeys(name for plan in plans for name in plan.spaces)
-    output.check([*computed, *(() if options.labels is None else options.labels.names)])
+        return _score_panel(real, fake, panel_choices(extractors or None, options), output)
+    options = replace(options, extractor=extractors[0] if extractors else None, labels=labels.chosen())
+    choices = [replace(options, protocol=name) for name in protocols]
+    options, classes = with_pinned(choices), labels.classes()
+    of_labels = () if options.labels is None else options.labels.names
     if len(protocols) > 1 and (classes is not None or output.html or output.table):
         raise click.UsageError("--per-class, --html and --csv take one --protocol: run once for each")
-    check_sources(real, fake)
-    check_weights([space for plan in plans for space in plan.spaces.values()], (real, fake), options)
+    _check(real, fake, choices, output, of_labels)
 
     from genpr.distributed import rank_zero_only
 
     with progress_bars(quiet=output.quiet) as progress:
-        scored = _score(real, fake, protocols, replace(options, progress=progress), classes, output)
+        choices = [replace(each, prepare=options.prepare, progress=progress) for each in choices]
+        scored = _score(real, fake, choices, classes, output)
     if not rank_zero_only():
         return 0
     from genpr.report.detail_tables import result_text
@@ -111,39 +108,45 @@ def command(
     return output.exit_code({each.protocol: each for each in results})
 
 
+def _check(
+    real: str, fake: str, choices: Iterable[ScoreOptions], output: ScoreOutput, more: Sequence[str] = ()
+) -> None:
+    """Refuse what is impossible before any image is listed; `more` are metrics that no plan has."""
+    plans = [ScorePlan.of(None, each) for each in choices]
+    output.check([*dict.fromkeys(name for plan in plans for name in plan.spaces), *more])
+    check_sources(real, fake)
+    options = next(iter(choices))
+    check_weights([space for plan in plans for space in plan.spaces.values()], (real, fake), options)
+
+
 def _score_panel(
-    sources: tuple[str, str],
-    extractors: Mapping[str, ExtractorKey],
-    options: ScoreOptions,
-    output: ScoreOutput,
+    real: str, fake: str, choices: Mapping[str | None, ScoreOptions], output: ScoreOutput
 ) -> int:
     """Score by several extractors."""
-    plans = panel_plans(extractors, None, options)
-    output.check([name for plan in plans for name in plan.spaces])
-    check_sources(*sources)
-    check_weights([space for plan in plans for space in plan.spaces.values()], sources, options)
+    _check(real, fake, choices.values(), output)
 
     from genpr.distributed import rank_zero_only
 
     with progress_bars(quiet=output.quiet) as progress:
-        panel = score_panel_with(*sources, extractors, replace(options, progress=progress))
+        choices = {name: replace(each, progress=progress) for name, each in choices.items()}
+        panel = score_choices(real, fake, choices)
     if not rank_zero_only():
         return 0
+    from genpr.evaluation.compare import named_notices
     from genpr.report.panel_page import panel_report, panel_text
 
     try:
         output.write_page(panel_report, panel)
     finally:
-        notices = [item for result in panel.every.values() for item in result.notices]
-        output.show(notices, panel.to_json() if output.as_json else panel_text(panel))
+        text = panel.to_json() if output.as_json else panel_text(panel)
+        output.show(named_notices(panel.every), text)
     return output.exit_code(panel.every)
 
 
 def _score(
     real: str,
     fake: str,
-    protocols: Sequence[str],
-    options: ScoreOptions,
+    choices: Sequence[ScoreOptions],
     classes: ClassOptions | None,
     output: ScoreOutput,
 ) -> Scored:
@@ -152,8 +155,8 @@ def _score(
 
     by_image = output.html is not None or output.table is not None
     if classes is None and not by_image:
-        return list(score_with(real, fake, protocols, options).values()), None, None
-    options = replace(options, protocol=protocols[0])
+        return [result for result, _ in score_with(real, fake, choices)], None, None
+    (options,) = choices
     opened = check_before_embedding(real, fake, options, classes)
     # Who looks for labels must be given the paths.
     reals, fakes = opened if classes is None else (real, fake)

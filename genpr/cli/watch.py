@@ -77,7 +77,7 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
 
     # What can be wrong is reported before anything is computed: importing torch alone takes seconds.
     number_of(flags.by)
-    plan = ScorePlan.of(options.protocol, None, options)
+    plan = ScorePlan.of(None, options)
     computed = (*plan.spaces, *(() if options.labels is None else options.labels.names))
     check_computed(flags.by, computed, "this watch does not compute")
     check_folder(folder)

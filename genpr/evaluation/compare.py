@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,14 @@ def notices_of(results: Mapping[str, Result]) -> dict[Notice, list[str]]:
         for item in dict.fromkeys(result.notices):
             found.setdefault(item, []).append(name)
     return found
+
+
+def named_notices(results: Mapping[str, Result]) -> list[Notice]:
+    """Every notice of some results once; the message begins with the names of those that have it, where not all have."""
+    return [
+        item if len(names) == len(results) else replace(item, message=f"{some(names)}: {item.message}")
+        for item, names in notices_of(results).items()
+    ]
 
 
 def short_labels(paths: Sequence[Path]) -> list[str]:

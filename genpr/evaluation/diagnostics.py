@@ -20,6 +20,7 @@ from genpr.evaluation.result import Identities
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, label_location
 from genpr.features.source_features import SourceFeatures
+from genpr.features.statistics import ReferenceStatistics
 from genpr.images.policy import choices_in
 from genpr.metrics.ball_metrics import coverage, density, precision, recall
 from genpr.metrics.diagnostics import ManifoldDiagnostics
@@ -54,15 +55,18 @@ def notices_of(
     identities: tuple[Identities, Identities],
     metrics: Mapping[str, MetricValue],
     *,
-    of_fakes: Sequence[Notice],
     plan: ScorePlan,
+    source: SourceFeatures,
+    fake_labels: object,
+    device: torch.device,
     deviations: Sequence[str],
     neighbors: NeighborResult | None,
     kinds: Callable[[], RealKinds | None],
 ) -> tuple[Notice, ...]:
-    """Everything worth saying about a score, most important first."""
+    """Everything worth saying about a score, most important first; `source` is that of the fakes, in all its spaces."""
     found = input_notices(reals, fakes, *identities, protocol=plan.protocol.name, deviations=deviations)
-    found += _statistics_notices(reals, fakes, plan)
+    if plan.statistics is not None:
+        found += _statistics_notices(reals, fakes, plan, plan.statistics)
     copying = []
     if C_T.name in metrics and (z := metrics[C_T.name].value) < _COPYING_Z:
         copying.append(notice("copying", z=f"{z:.1f}"))
@@ -84,7 +88,7 @@ def notices_of(
     of_precision = metrics.get(precision.name)
     if of_precision is not None and (null := of_precision.null) is not None and null < _LOW_NULL:
         notices.append(notice("low-null", null=f"{null:.2f}"))
-    notices += of_fakes
+    notices += notices_of_fakes(source, fakes, metrics, plan=plan, fake_labels=fake_labels, device=device)
     if neighbors is not None and neighbors.lacks:
         notices += interval_notices(neighbors.lacks, plan.ks, min(len(reals), len(fakes)))
     return tuple(notices)
@@ -143,15 +147,15 @@ def label_notices(opened: OpenedInput, features: FeatureSet, given: object, *, p
     return [notice("unbalanced-labels", protocol=protocol, **facts, **names)]
 
 
-def _statistics_notices(reals: FeatureSet, fakes: FeatureSet, plan: ScorePlan) -> tuple[Notice, ...]:
+def _statistics_notices(
+    reals: FeatureSet, fakes: FeatureSet, plan: ScorePlan, statistics: ReferenceStatistics
+) -> tuple[Notice, ...]:
     """What is not known of reference statistics, and what cannot be computed from them."""
-    if plan.statistics is None:
-        return ()
-    source, found = plan.statistics.source, list[Notice]()
+    source, found = statistics.source, list[Notice]()
     if reals.statistics is not None:
         found.append(notice("statistics-alone", source=source))
-    elif reals.decoder != plan.statistics.decoder:
-        found += _decoded_unlike(plan.statistics.decoder, fakes.decoder)
+    elif reals.decoder != statistics.decoder:
+        found += _decoded_unlike(statistics.decoder, fakes.decoder)
     spaces = [plan.spaces[name] for name, each in plan.given.items() if each.extractor is None]
     if spaces and plan.protocol.reference_statistics != "beside images":
         info = fakes.extractor
@@ -204,10 +208,14 @@ def input_notices(
 
 def _decoded_unlike(real: Mapping[str, str], fake: Mapping[str, str]) -> list[Notice]:
     """The notice of choices that differ, where they are known of both sides."""
-    ours, theirs = choices_in(real), choices_in(fake)
-    if not real or not fake or ours == theirs:
+    if not real or not fake or real == fake:
         return []
-    return [notice("decoded-unlike", real=_choices_shown(ours), fake=_choices_shown(theirs))]
+    ours, theirs = choices_in(real), choices_in(fake)
+    return (
+        []
+        if ours == theirs
+        else [notice("decoded-unlike", real=_choices_shown(ours), fake=_choices_shown(theirs))]
+    )
 
 
 def _choices_shown(choices: Mapping[str, str]) -> str:

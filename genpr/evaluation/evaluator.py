@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self, Unpack
@@ -51,54 +51,33 @@ def score(real: object, fake: object, **options: Unpack[ScoreKeywords]) -> Resul
         >>> result["precision"], result["recall"]
         (1.0, 0.0)
     """
-    chosen = ScoreOptions(**options)
-    return score_with(real, fake, [chosen.protocol], chosen)[chosen.protocol]
+    ((result, _),) = score_with(real, fake, [ScoreOptions(**options)])
+    return result
 
 
 def score_with(
-    real: object, fake: object, protocols: Sequence[str], options: ScoreOptions
-) -> dict[str, Result]:
-    """One result per protocol of the same two sets; each image goes through each network once.
-
-    A protocol that needs fewer images than another takes a random part of what is embedded.
-    """
-    options = with_pinned(options, protocols)  # before anything is opened
-    found = score_plans(
-        real,
-        fake,
-        lambda opened: list(map(partial(ScorePlan.of, real=opened, options=options), protocols)),
-        options,
-    )
-    return {result.protocol: result for result, _ in found}
-
-
-def score_plans(
-    real: object,
-    fake: object,
-    planned: Callable[[OpenedInput], Sequence[ScorePlan]],
-    options: ScoreOptions,
-    *,
-    score_held_out: bool = False,
+    real: object, fake: object, choices: Sequence[ScoreOptions], *, score_held_out: bool = False
 ) -> list[tuple[Result, Result | None]]:
-    """Score the same two sets by every plan that `planned` makes for the reals.
+    """A result for each of some options, which differ in protocol, metrics and extractor; each image is embedded once.
 
-    With `score_held_out` each result comes with that of held-out reals, scored like fakes: at most as many as there are fakes.
+    A protocol that needs fewer images than another takes a random part of what is embedded. With `score_held_out` each result
+    comes with that of held-out reals, scored like the fakes: at most as many as there are fakes.
     """
+    options = with_pinned(choices)  # before anything is opened
     embedder = Embedder(options)
     with memory_limit(options.max_memory):
         opened_real, opened_fake = open_input(real, "real"), open_input(fake, "fake")
         check_same_kind(opened_real, opened_fake)
-        plans = planned(opened_real)
-        labels = None
+        plans = list(map(partial(ScorePlan.of, opened_real), choices))
+        labels = held_out = like_fakes = None
         if options.labels is not None:
             labels = LabelConfig.of(options.labels, opened_real, options.bad_images)
             labels.check(opened_fake)
         reals = _embed(opened_real, "real", plans, embedder)
         fakes = _embed(opened_fake, "fake", plans, embedder)
-        held_out = like_fakes = None
         if options.held_out is not None:
-            given = options.held_out, opened_real, plans, embedder
-            held_out = _embed_held_out(*given, like_fakes=score_held_out)
+            opened = _open_held_out(options.held_out, opened_real)
+            held_out = _embed(opened, "held-out", plans, embedder, like="fake" if score_held_out else None)
             like_fakes = held_out.cut(fakes.n) if score_held_out else None
         results = []
         for plan in plans:
@@ -119,48 +98,38 @@ def check_before_embedding(
         if options.labels is not None:
             LabelConfig.of(options.labels, opened[0], options.bad_images).check(opened[1])
         if classes is not None:
-            plan = ScorePlan.of(options.protocol, opened[0], options)
+            plan = ScorePlan.of(opened[0], options)
             ClassScorer(plan, Embedder(options), sources=(real, fake), opened=opened, **classes)
     return opened
 
 
-def _embed(opened: OpenedInput, role: str, plans: Sequence[ScorePlan], embedder: Embedder) -> SourceFeatures:
-    """The "real" or "fake" images by every extractor that some plan needs of them."""
+def _open_held_out(source: object, real: OpenedInput) -> OpenedInput:
+    opened = open_input(source, "held-out")
+    check_same_kind(real, opened)
+    return opened
+
+
+def _embed(
+    opened: OpenedInput,
+    role: str,
+    plans: Sequence[ScorePlan],
+    embedder: Embedder,
+    *,
+    like: str | None = None,
+) -> SourceFeatures:
+    """The "real", "fake" or "held-out" images by every extractor that some plan needs of them, or of the role `like`."""
     limit: int | None = 0
-    declared, spaces, least = [], list[ExtractorKey](), 1
+    declared, spaces, elsewhere, least = [], list[ExtractorKey](), list[ExtractorKey](), 1
     for plan in plans:
         declared.append(plan.own)
-        needs = plan.needs[role]
+        elsewhere += plan.spaces.values()
+        needs = plan.needs[like or role]
         limit = None if limit is None or needs.most is None else max(limit, needs.most)
         spaces += needs.spaces
         least = max(least, needs.least)
     features = SourceFeatures(opened, role, embedder, limit=limit, declared=declared)
-    features.require(spaces, minimum=least, elsewhere=_all_spaces(plans))
+    features.require(spaces, minimum=least, elsewhere=elsewhere)
     return features
-
-
-def _embed_held_out(
-    source: object,
-    real: OpenedInput,
-    plans: Sequence[ScorePlan],
-    embedder: Embedder,
-    *,
-    like_fakes: bool = False,
-) -> SourceFeatures:
-    """The held-out reals by each plan's own extractor, or by all that its fakes need."""
-    opened = open_input(source, "held-out")
-    check_same_kind(real, opened)
-    spaces, least = [plan.own for plan in plans], 1
-    features = SourceFeatures(opened, "held-out", embedder, declared=spaces)
-    if like_fakes:
-        needs = [plan.needs["fake"] for plan in plans]
-        spaces, least = [space for need in needs for space in need.spaces], max(need.least for need in needs)
-    features.require(spaces, minimum=least, elsewhere=_all_spaces(plans))
-    return features
-
-
-def _all_spaces(plans: Sequence[ScorePlan]) -> list[ExtractorKey]:
-    return [space for plan in plans for space in plan.spaces.values()]
 
 
 @takes_options(ScoreOptions)
@@ -200,19 +169,20 @@ class Evaluator:
         return evaluator
 
     def _fit(self, real: object, options: ScoreOptions) -> None:
-        options = with_pinned(options, [options.protocol])
+        options = with_pinned([options])
         self._options = options
         self._embedder = Embedder(options)
         with memory_limit(options.max_memory, trim=True):
             self._real = real if isinstance(real, str | os.PathLike) else None  # where labels may be
             self._opened_real = open_input(real, "real")
-            self._plan = ScorePlan.of(options.protocol, self._opened_real, options)
+            self._plan = ScorePlan.of(self._opened_real, options)
             self._labels = held_out = None
             if options.labels is not None:
                 self._labels = LabelConfig.of(options.labels, self._opened_real, options.bad_images)
             reals = _embed(self._opened_real, "real", [self._plan], self._embedder)
             if options.held_out is not None:
-                held_out = _embed_held_out(options.held_out, self._opened_real, [self._plan], self._embedder)
+                kept = _open_held_out(options.held_out, self._opened_real)
+                held_out = _embed(kept, "held-out", [self._plan], self._embedder)
             self._reference = FittedReference(self._plan, reals, self._embedder, held_out, self._labels)
 
     @property

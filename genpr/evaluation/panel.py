@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from genpr.errors import UsageError
 from genpr.evaluation.fdr import FrechetRatios, frechet_ratios
 from genpr.evaluation.options import ScoreKeywords, ScoreOptions
-from genpr.evaluation.plan import ScorePlan, with_pinned
+from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import Result
 from genpr.features.options import takes_options
@@ -23,7 +23,6 @@ from genpr.metrics.registry import HELD_OUT, METRICS
 from genpr.validation import entry_point
 
 if TYPE_CHECKING:
-    from genpr.features.inputs import OpenedInput
     from genpr.features.source_features import ExtractorKey
 
 RATIO = "fd"
@@ -110,25 +109,6 @@ class PanelResult(Mapping[str, Result]):
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
 
-def panel_plans(
-    extractors: Mapping[str, ExtractorKey], real: OpenedInput | None, options: ScoreOptions
-) -> list[ScorePlan]:
-    """A plan for each extractor, of the protocol's metrics and FD if none are asked for; perhaps one for metrics on others.
-
-    Raises:
-        UsageError: An option is impossible, or the protocol pins another extractor.
-    """
-    recipe, held_out = find_protocol(options.protocol), options.held_out is not None
-    default = (*recipe.metrics, *{RATIO}.intersection(recipe.allowed_metrics))
-    names = recipe.choose_metrics(options.metrics or default, held_out=held_out)
-    # Without metrics of the representations, the first plan says what is wrong.
-    rows = [name for name in names if METRICS[name].space is None and name not in recipe.spaces] or names
-    choices = [replace(options, extractor=key, metrics=rows) for key in extractors.values()]
-    if rest := [name for name in names if name not in rows]:
-        choices.append(replace(options, extractor=None, metrics=rest, held_out=None, k=None))
-    return [ScorePlan.of(options.protocol, real, each) for each in choices]
-
-
 @takes_options(ScoreOptions, without={"extractor", "labels"})
 @entry_point
 def score_panel(
@@ -162,34 +142,48 @@ def score_panel(
         >>> list(panel), list(panel["gabor"].metrics)
         (['pixels', 'gabor'], ['precision', 'recall', 'density', 'coverage', 'fd'])
     """
-    found = ScoreOptions(**options)
-    chosen = (find_protocol(found.protocol).panel or ()) if extractors is None else extractors
-    return score_panel_with(real, fake, named_extractors(chosen), found)
+    return score_choices(real, fake, panel_choices(extractors, ScoreOptions(**options)))
 
 
-def score_panel_with(
-    real: object, fake: object, extractors: Mapping[str, ExtractorKey], options: ScoreOptions
-) -> PanelResult:
-    """As `score_panel`."""
-    from genpr.evaluation.evaluator import score_plans  # imports torch
+def panel_choices(
+    extractors: Sequence[ExtractorKey] | Mapping[str, ExtractorKey] | None, options: ScoreOptions
+) -> dict[str | None, ScoreOptions]:
+    """What is scored by each extractor, by its name; by None what is scored on other features, if anything is.
 
+    Metrics are the protocol's and FD, if none are asked for.
+
+    Raises:
+        UsageError: There is no extractor, one is given twice, or an option is impossible.
+    """
     if options.extractor is not None or options.labels is not None:
         text = "a panel takes extractors, not extractor, and no labels; score these with one extractor"
         raise UsageError(text, code="bad-option")
-    options = with_pinned(options, [options.protocol])
-    panel_plans(extractors, None, options)  # before anything is opened
+    recipe, held_out = find_protocol(options.protocol), options.held_out is not None
+    default = (*recipe.metrics, *{RATIO}.intersection(recipe.allowed_metrics))
+    names = recipe.choose_metrics(options.metrics or default, held_out=held_out)
+    # Without metrics of the representations, the first plan says what is wrong.
+    rows = [name for name in names if METRICS[name].space is None and name not in recipe.spaces] or names
+    named = _named(recipe.panel if extractors is None else extractors)
+    choices: dict[str | None, ScoreOptions] = {
+        name: replace(options, extractor=key, metrics=rows) for name, key in named.items()
+    }
+    if rest := [name for name in names if name not in rows]:
+        choices[None] = replace(options, extractor=None, metrics=rest, held_out=None, k=None)
+    for each in choices.values():
+        ScorePlan.of(None, each)
+    return choices
 
-    def planned(opened: OpenedInput) -> list[ScorePlan]:
-        if isinstance(opened.source, str) and getattr(opened, "statistics", None) is None:  # of a FeatureSet
-            text = f"{opened.source} holds features; a panel embeds images by several extractors"
-            raise UsageError(text, code="already-features", path=opened.source)
-        return panel_plans(extractors, opened, options)
 
-    found = score_plans(real, fake, planned, options, score_held_out=True)
-    rows = dict(zip(extractors, found, strict=False))
-    results = {name: result for name, (result, _) in rows.items()}
-    held_out = {name: _comparing(kept) for name, (_, kept) in rows.items() if kept is not None}
-    return PanelResult(results, held_out, *(found[-1] if len(found) > len(rows) else ()))
+def score_choices(real: object, fake: object, choices: Mapping[str | None, ScoreOptions]) -> PanelResult:
+    """The scores of `panel_choices`."""
+    from genpr.evaluation.evaluator import score_with  # imports torch
+
+    found = score_with(real, fake, list(choices.values()), score_held_out=True)
+    rows = dict(zip(choices, found, strict=True))
+    others = rows.pop(None, (None, None))
+    results = {str(name): result for name, (result, _) in rows.items()}
+    held_out = {str(name): _comparing(kept) for name, (_, kept) in rows.items() if kept is not None}
+    return PanelResult(results, held_out, *others)
 
 
 def _comparing(result: Result) -> Result:
@@ -198,14 +192,10 @@ def _comparing(result: Result) -> Result:
     return replace(result, metrics=metrics)
 
 
-def named_extractors(
-    extractors: Sequence[ExtractorKey] | Mapping[str, ExtractorKey],
-) -> dict[str, ExtractorKey]:
-    """The extractors of a panel by their names.
-
-    Raises:
-        UsageError: There are none, one is given twice, or two have one name.
-    """
+def _named(extractors: Sequence[ExtractorKey] | Mapping[str, ExtractorKey]) -> dict[str, ExtractorKey]:
+    """The extractors of a panel by their names."""
+    if isinstance(extractors, str) or callable(extractors):
+        extractors = [extractors]
     given = extractors.items() if isinstance(extractors, Mapping) else [("", each) for each in extractors]
     named: dict[str, ExtractorKey] = {}
     for label, each in given:

@@ -68,9 +68,9 @@ class ScorePlan:
     given: Mapping[str, FeatureMoments] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, protocol: str, real: OpenedInput | None, options: ScoreOptions) -> ScorePlan:
-        """The plan of a score."""
-        recipe = find_protocol(protocol)
+    def of(cls, real: OpenedInput | None, options: ScoreOptions) -> ScorePlan:
+        """The plan of a score; without reals, of one whose reals are images."""
+        recipe = find_protocol(options.protocol)
         own = _own_space(options.extractor, recipe, real)
         statistics = _statistics_of(real, recipe, options)
         has_reals = real is None or getattr(real, "statistics", None) is None
@@ -112,7 +112,7 @@ class ScorePlan:
 
     @cached_property
     def needs(self) -> Mapping[str, SourceNeeds]:
-        """What the plan needs of the "real" and of the "fake" images."""
+        """What the plan needs of the "real", the "fake" and the "held-out" images."""
         from genpr.metrics.neighbor_metrics import least_images  # which imports torch
 
         least_real, least_fake = least_images(self.ks)
@@ -129,17 +129,18 @@ class ScorePlan:
         return {
             "real": SourceNeeds(spaces=of_reals, least=least_real, most=recipe.n_real or recipe.max_real),
             "fake": SourceNeeds(spaces=every, least=least_fake, most=recipe.n_fake or recipe.max_fake),
+            "held-out": SourceNeeds(spaces=(self.own,), least=1, most=None),
         }
 
 
-def with_pinned(options: ScoreOptions, protocols: Iterable[str]) -> ScoreOptions:
-    """The options of a score by some protocols, with the preparation of images that these pin for what embeds them once."""
-    found = {name: find_protocol(name).choose_prepare(options.prepare) for name in protocols}
+def with_pinned(choices: Sequence[ScoreOptions]) -> ScoreOptions:
+    """The first of the options of one run, with the preparation of images that their protocols pin: these are embedded once."""
+    found = {each.protocol: find_protocol(each.protocol).choose_prepare(each.prepare) for each in choices}
     if len(set(found.values())) > 1:
         pinned = ", ".join(f"{prepare} by {name}" for name, prepare in found.items() if prepare)
         text = f"images are embedded once for all protocols, but not all prepare them alike ({pinned}); score by one at a time"
         raise UsageError(text, code="protocol-pinned")
-    return replace(options, prepare=found.popitem()[1] if found else options.prepare)
+    return replace(choices[0], prepare=found[choices[0].protocol])
 
 
 def space_of(metric: str, own: ExtractorKey, recipe: EvaluationProtocol) -> ExtractorKey:

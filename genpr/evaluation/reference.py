@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from genpr import __version__
 from genpr.distributed import current_communicator
 from genpr.errors import FeatureError
-from genpr.evaluation.diagnostics import notices_of, notices_of_fakes
+from genpr.evaluation.diagnostics import notices_of
 from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, control_of
 from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedLabels
 from genpr.evaluation.per_image import PerImageScores
@@ -68,8 +68,9 @@ class FittedReference:
         if self.reals.statistics is not None:
             content = self.reals.statistics.content
             self._real_summary = replace(self._real_summary, content=content, order=content)
-        self._statistics_summary = StatisticsSummary.of(plan.statistics, plan.given)
-        self._held_out_summary = None
+        self._statistics_summary = self._held_out_summary = None
+        if plan.statistics is not None:
+            self._statistics_summary = StatisticsSummary.of(plan.statistics, plan.given)
         if held_out is not None:
             kept = held_out[plan.own]
             self._held_out_summary = SideSummary.of(kept, Identities.of(kept))
@@ -130,7 +131,7 @@ class FittedReference:
         self._fitted = self._label_scorer = None  # they hold memory
         self._embedder = embedder
         plan = self.plan
-        given = _gaussians(plan.given)
+        given = _gaussians(plan.given) if plan.given else {}
         self._fitted = FittedMetrics(plan, self.real, embedder, given=given, held_out=self._held_out)
         started = time.perf_counter()
         self._control = control_of(plan, self.real, embedder) if plan.control else None
@@ -151,7 +152,9 @@ class FittedReference:
             check_same_weights(self.real[space], fakes[space])
         if self.plan.statistics is not None:
             self._check_fakes(fakes, self.plan.statistics, self.plan.given)
-        scores = self._fitted.score(fakes, self._moments_of_fakes(fakes))
+        is_used = self.plan.protocol.reference_statistics == "beside images"
+        given = self._moments_of_fakes(fakes) if is_used else {}
+        scores = self._fitted.score(fakes, given)
         result = self._result(fakes, scores)
         if self._label_scorer is None:
             return result, scores, None
@@ -202,21 +205,20 @@ class FittedReference:
             facts = asdict(neighbors.diagnostics.hubness)
             hubs = HubSummary(largest_name=reals.name_of(facts.pop("largest_row")), **facts)
 
-        def find() -> tuple[Notice, ...]:
-            labels = None if self._labels is None else self._labels.options.fake_labels
-            device = embedder.device
-            return notices_of(
-                reals,
-                fakes,
-                (self._identities, fake_ids),
-                metrics,
-                of_fakes=notices_of_fakes(fake, fakes, metrics, plan=plan, fake_labels=labels, device=device),
-                plan=plan,
-                deviations=deviations,
-                neighbors=neighbors,
-                kinds=self._real_kinds,
-            )
-
+        find = partial(
+            notices_of,
+            reals,
+            fakes,
+            (self._identities, fake_ids),
+            metrics,
+            plan=plan,
+            source=fake,
+            fake_labels=None if self._labels is None else self._labels.options.fake_labels,
+            device=embedder.device,
+            deviations=deviations,
+            neighbors=neighbors,
+            kinds=self._real_kinds,
+        )
         return Result(
             metrics=metrics,
             protocol=plan.protocol.name,
@@ -253,9 +255,8 @@ class FittedReference:
                 check_same_extractor(statistics.source, ours, features.source, theirs)
 
     def _moments_of_fakes(self, fakes: SourceFeatures) -> Moments:
-        """Mean and covariance by metric that the file of the fakes brings along, where the protocol takes them."""
-        is_used = self.plan.protocol.reference_statistics == "beside images"
-        found = statistics_beside(fakes.opened) if is_used else None
+        """Mean and covariance by metric that the file of the fakes brings along."""
+        found = statistics_beside(fakes.opened)
         if found is None:
             return {}
         given = given_moments(found, self.plan.spaces, self.plan.own, self.plan.protocol)

@@ -141,12 +141,8 @@ class StatisticsSummary:
     known: str | None  # which published file it is
 
     @classmethod
-    def of(
-        cls, statistics: ReferenceStatistics | None, given: Mapping[str, FeatureMoments]
-    ) -> StatisticsSummary | None:
+    def of(cls, statistics: ReferenceStatistics, given: Mapping[str, FeatureMoments]) -> StatisticsSummary:
         """Of a plan's statistics."""
-        if statistics is None:
-            return None
         return cls(
             source=statistics.source,
             metrics={name: each.key for name, each in given.items()},

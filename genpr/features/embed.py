@@ -17,6 +17,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -94,34 +95,39 @@ def embed_source(
     policy = decode_policy or DecodePolicy()
     communicator = current_communicator()
     share = RankShare(source, communicator)
-    rows = share.most or 1024
-    runs = [
-        _ExtractorRun(extractor, cache, batch_size=batch_size, rows=rows) for extractor, cache in extractors
-    ]
-    readers = [(run.forward.prepare_on_host, run.cache) for run in runs]
+    runs, readers = list[_ExtractorRun](), list[_Reader]()
     with ExitStack() as stack:
         stack.enter_context(state_guard())
-        for run in runs:
-            stack.enter_context(evaluation_mode(run.extractor))
+        for extractor, cache in extractors:
+            forward = ForwardPass(extractor, batch_size)
+            embedded = EmbeddedImages(empty_rows(share.most or 1024, extractor.dim, torch.float32))
+            runs.append(_ExtractorRun(forward, cache, embedded))
+            readers.append((forward.prepare_on_host, cache))
+            stack.enter_context(evaluation_mode(extractor))
         images = stack.enter_context(closing(read_ahead(share, readers, policy)))
         batches = stack.enter_context(closing(_batches(images, runs, share, progress)))
         try:
-            for run, batch, features in stack.enter_context(closing(_embedded(batches, runs))):
-                run.store(batch, features)
+            for run, batch, rows in stack.enter_context(closing(_embedded(batches, runs))):
+                run.store(batch, rows)
         finally:  # however it ends, before anything else that is under way is waited for
             for run in runs:
-                run.flush()
+                if run.cache is not None:
+                    run.cache.flush()
+                device, size = run.forward.device, run.forward.batch_size
+                if size < batch_size:
+                    emit_notice("oom-smaller-batches", device=device, asked=batch_size, size=size)
     if not communicator.is_single_process:
         share.check_names()
     total, found = source.total if isinstance(source, ShardSource) else len(share.names), []
-    for run in runs:
+    for run, (extractor, _) in zip(runs, extractors, strict=True):
         embedded = run.embedded if communicator.is_single_process else run.embedded.of_all(communicator)
         if embedded.bad:
             bad = list(embedded.bad.values())
             (bad_images or BadImagePolicy()).check(bad, total=total, source=source.name)
-        found.append(embedded.feature_set(source.name, share.names, run.extractor.info))
-    seconds, decoder = time.perf_counter() - started, decoder_versions() | policy.choices
-    return [replace(features, seconds=seconds, decoder=decoder) for features in found]
+        features = embedded.feature_set(source.name, share.names, extractor.info)
+        seconds = time.perf_counter() - started
+        found.append(replace(features, seconds=seconds, decoder=decoder_versions() | policy.choices))
+    return found
 
 
 class RankShare:
@@ -221,43 +227,40 @@ def _load(
     """Read images, look them up in the caches, and decode each at most once, for all readers that do not know it."""
     loaded = []
     for at, item in items:
-        decoded = None
+        decoded, found = None, list[LoadedImage]()
         try:
             data = item.read()
             identity = bytes.fromhex(content_sha256(data))
-            known = [None if cache is None else cache.get(identity) for _, cache in readers]
             codec = codec_name(data) if isinstance(data, bytes) else None
-            if any(each is None for each in known):
-                decoded = decode(data, name=item.name, policy=policy)
+            for prepare, cache in readers:
+                known = None if cache is None else cache.get(identity)
+                if known is not None:
+                    facts = (known.flags, codec, known.size)
+                    found.append(LoadedImage(at, item.name, identity, *facts, features=known.features))
+                    continue
+                if decoded is None:
+                    decoded = decode(data, name=item.name, policy=policy)
+                height, width, _ = decoded.pixels.shape
+                size = None if codec is None else (width, height)
+                try:
+                    pixels = _prepared(decoded, prepare, own=len(readers) == 1)
+                except ImageError as error:  # of this extractor
+                    found.append(_unusable(at, item, error))
+                else:
+                    found.append(LoadedImage(at, item.name, identity, decoded.flags, codec, size, pixels))
         except ImageError as error:
-            loaded.append([_unusable(at, item, error)] * len(readers))
-            continue
-        image = LoadedImage(at, item.name, identity, format=codec)
-        loaded.append([])
-        for (prepare, _), row in zip(readers, known, strict=True):
-            if row is not None:
-                one = replace(image, flags=row.flags, size=row.size, features=row.features)
-            else:
-                assert decoded is not None
-                one = _prepared(image, item, decoded, prepare, own=len(readers) == 1)
-            loaded[-1].append(one)
+            found = [_unusable(at, item, error)] * len(readers)
+        loaded.append(found)
     return loaded
 
 
-def _prepared(
-    image: LoadedImage, item: Item, decoded: Decoded, prepare: Preparation | None, *, own: bool
-) -> LoadedImage:
-    """An image with its pixels; `own` are those that no other extractor sees, so that a `prepare` may change them."""
+def _prepared(decoded: Decoded, prepare: Preparation | None, *, own: bool) -> Tensor:
+    """The pixels of an image; `own` are those that no other extractor sees, so that a `prepare` may change them."""
     pixels = torch.from_numpy(decoded.pixels).permute(2, 0, 1)
-    if prepare is not None:
-        try:
-            with torch.inference_mode():  # each thread has its own mode
-                pixels = prepare(pixels if own else pixels.clone())
-        except ImageError as error:
-            return _unusable(image.position, item, error)
-    height, width, _ = decoded.pixels.shape
-    size = None if image.format is None else (width, height)
-    return replace(image, flags=decoded.flags, size=size, pixels=pixels)
+    if prepare is None:
+        return pixels
+    with torch.inference_mode():  # each thread has its own mode
+        return prepare(pixels if own else pixels.clone())
 
 
 def _unusable(at: int, item: Item, error: ImageError) -> LoadedImage:
@@ -363,20 +366,18 @@ def _in_order(rows: Tensor, counts: dict[int, int], communicator: Communicator) 
     return every
 
 
+@dataclass
 class _ExtractorRun:
-    """One extractor in a pass over images: its cache, the images that wait for others of their size, and its rows."""
+    """One extractor in a pass over images: its cache, its rows, and the images that wait for others of their size."""
 
-    def __init__(
-        self, extractor: DescribedExtractor, cache: Cache | None, *, batch_size: int, rows: int
-    ) -> None:
-        self.extractor, self.cache, self._size = extractor, cache, batch_size
-        self.forward = ForwardPass(extractor, batch_size)
-        self.embedded = EmbeddedImages(empty_rows(rows, extractor.dim, torch.float32))
-        self._waiting: dict[torch.Size | None, list[_Row]] = {}
+    forward: ForwardPass
+    cache: Cache | None
+    embedded: EmbeddedImages
+    waiting: dict[torch.Size | None, list[_Row]] = field(default_factory=dict)
 
     def add(self, image: LoadedImage) -> list[_Row]:
         """Record the next image; a batch to embed, of one size (unless sizes are mixed), or nothing."""
-        row, waiting, size = self.embedded.add(image), self._waiting, self._size
+        row, waiting, size = self.embedded.add(image), self.waiting, self.forward.asked
         if image.pixels is None:
             return []
         key = None if self.forward.mixes_sizes else image.pixels.shape
@@ -388,11 +389,6 @@ class _ExtractorRun:
             return waiting.pop(max(waiting, key=lambda key: len(waiting[key])))
         return []
 
-    def rest(self) -> Iterable[list[_Row]]:
-        """What still waits."""
-        waiting, self._waiting = self._waiting, {}
-        return waiting.values()
-
     def store(self, batch: Sequence[_Row], features: Tensor) -> None:
         """Put the features of a batch into their rows and the cache."""
         rows, images, _ = zip(*batch, strict=True)
@@ -400,19 +396,13 @@ class _ExtractorRun:
         if not finite.all():
             wrong = (~finite).nonzero().flatten().tolist()
             first = images[min(wrong, key=lambda place: rows[place])].name
-            text = f"the extractor gives NaN or infinity for {first}; check its weights, and use float32 if this is a @bfloat16 variant"
+            text = f"extractor {self.forward.extractor.name} gives NaN or infinity for {first}; check its weights, and use float32 if this is a @bfloat16 variant"
             raise FeatureError(text, code="non-finite", path=first)
         self.embedded.features[list(rows)] = features
         if self.cache is not None:
             pairs = zip(features, images, strict=True)
             known = [CachedImage(row, image.flags, image.size) for row, image in pairs]
             self.cache.add([image.identity for image in images], known)
-
-    def flush(self) -> None:
-        """Write what the cache has not written, and say if batches became smaller."""
-        if self.cache is not None:
-            self.cache.flush()
-        self.forward.report()
 
 
 def _batches(
@@ -426,14 +416,22 @@ def _batches(
     for number, of_runs in enumerate(images, 1):
         if of_runs[0].position // BLOCK != block:
             block = of_runs[0].position // BLOCK
-            yield from ((run, batch) for run in runs for batch in run.rest())
+            yield from _rest(runs)
         for run, image in zip(runs, of_runs, strict=True):
             if batch := run.add(image):
                 yield run, batch
         if progress is not None:
             done = number * share.size  # by all ranks, if they are as fast
             progress(done if share.total is None else min(done, share.total), share.total)
-    yield from ((run, batch) for run in runs for batch in run.rest())
+    yield from _rest(runs)
+
+
+def _rest(runs: Sequence[_ExtractorRun]) -> Iterator[tuple[_ExtractorRun, list[_Row]]]:
+    """What still waits."""
+    for run in runs:
+        waiting, run.waiting = run.waiting, {}
+        for batch in waiting.values():
+            yield run, batch
 
 
 def _embedded(
@@ -445,8 +443,8 @@ def _embedded(
     on a CPU, each on its share of the cores: one on all cores is up to 5 times as slow where other processes compete.
     """
     workers = min(usable_cores(), _MAX_WORKERS)
-    parallel = workers > 1 and any(run.forward.runs_in_threads for run in runs)
-    ahead = _BATCHES_AHEAD if any(run.forward.is_on_gpu for run in runs) else 0
+    parallel = workers > 1 and any(map(attrgetter("forward.runs_in_threads"), runs))
+    ahead = _BATCHES_AHEAD if any(map(attrgetter("forward.is_on_gpu"), runs)) else 0
     running: deque[tuple[_ExtractorRun, list[_Row], Callable[[], Tensor]]] = deque()
     with ExitStack() as stack:
         pool, own = None, torch.get_num_threads()
@@ -457,8 +455,18 @@ def _embedded(
             ahead = max(ahead, workers)
             stack.callback(pool.shutdown, cancel_futures=True)
         for run, batch in batches:
+            forward = run.forward
             try:
-                running.append((run, batch, run.forward.start(batch, pool, own)))
+                features: Callable[[], Tensor]
+                if forward.is_on_gpu:
+                    features = forward.issue(batch)
+                elif pool is None:
+                    features = partial(forward.embed, batch)
+                elif forward.runs_in_threads:
+                    features = pool.submit(forward.embed, batch).result
+                else:
+                    features = partial(forward.embed_alone, batch, own)
+                running.append((run, batch, features))
             except Exception:
                 yield from _results(running)
                 raise
@@ -489,8 +497,8 @@ class ForwardPass:
     """
 
     def __init__(self, extractor: FeatureExtractor, batch_size: int) -> None:
-        self._extractor, self._device = extractor, extractor_device(extractor)
-        self.batch_size = self._asked = batch_size
+        self.extractor, self.device = extractor, extractor_device(extractor)
+        self.batch_size = self.asked = batch_size
         self._run: Callable[[Tensor], Tensor] = extractor
         self._prepare: Preparation | None = None
         self.prepare_on_host: Preparation | None = None
@@ -501,38 +509,20 @@ class ForwardPass:
             else:
                 self.prepare_on_host = extractor.prepare
         self.mixes_sizes = self._prepare is not None
-        self.is_on_gpu = self._device.type == "cuda"
-        self._uploads = Uploads(self._device) if self.is_on_gpu else None
-        self.runs_in_threads = self._device.type == "cpu" and getattr(extractor, "thread_safe", False)
+        self.is_on_gpu = self.device.type == "cuda"
+        self._uploads = Uploads(self.device) if self.is_on_gpu else None
+        self.runs_in_threads = self.device.type == "cpu" and getattr(extractor, "thread_safe", False)
 
-    def start(self, batch: list[_Row], pool: ThreadPoolExecutor | None, threads: int) -> Callable[[], Tensor]:
-        """Begin with a batch; what is returned waits for its features.
-
-        `pool` runs thread-safe extractors on a CPU; others take `threads` cores in the calling thread.
-        """
-        if self.is_on_gpu:
-            return self._issue(batch)
-        if pool is None:
-            return partial(self._embed, batch)
-        if self.runs_in_threads:
-            return pool.submit(self._embed, batch).result
-        return partial(self._embed_alone, batch, threads)
-
-    def report(self) -> None:
-        """Say if batches became smaller."""
-        if self.batch_size < self._asked:
-            emit_notice("oom-smaller-batches", device=self._device, asked=self._asked, size=self.batch_size)
-
-    def _embed_alone(self, batch: Sequence[_Row], threads: int) -> Tensor:
+    def embed_alone(self, batch: Sequence[_Row], threads: int) -> Tensor:
         """In the calling thread, on as many cores as without a pool."""
         with torch_threads(threads):
-            return self._embed(batch)
+            return self.embed(batch)
 
-    def _issue(self, batch: list[_Row]) -> Callable[[], Tensor]:
+    def issue(self, batch: list[_Row]) -> Callable[[], Tensor]:
         """Give a CUDA device the work of a batch; what is returned waits for its features."""
         batch.sort(key=lambda row: row[2].shape)  # one resize for each size
-        rows, done = self._embed(batch), torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
-        done.record(torch.cuda.current_stream(self._device))
+        rows, done = self.embed(batch), torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+        done.record(torch.cuda.current_stream(self.device))
 
         def wait() -> Tensor:
             done.synchronize()
@@ -540,12 +530,12 @@ class ForwardPass:
 
         return wait
 
-    def _embed(self, batch: Sequence[_Row]) -> Tensor:
+    def embed(self, batch: Sequence[_Row]) -> Tensor:
         """Embed n images, of one size unless `mixes_sizes`, as float32 (n, dim); from CUDA still to be copied to pinned memory."""
         _, _, images = zip(*batch, strict=True)
-        shape, pinned = (len(images), self._extractor.dim), self.is_on_gpu
+        shape, pinned = (len(images), self.extractor.dim), self.is_on_gpu
         # Both modes belong to a thread; a training loop's autocast would turn features into bfloat16.
-        with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
+        with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
             while True:
                 size = self.batch_size  # another thread may halve it meanwhile
                 try:
@@ -558,7 +548,7 @@ class ForwardPass:
                         raise
                     if size == 1:
                         side = tuple(images[0].shape[1:])
-                        text = f"{self._device} has no memory left for one image of {side} pixels; free it, or use another --device"
+                        text = f"{self.device} has no memory left for one image of {side} pixels; free it, or use another --device"
                         raise ResourceError(text, code="oom") from error
                 else:
                     return rows
@@ -571,23 +561,24 @@ class ForwardPass:
         if self._uploads is None:
             padded = [*images, *[images[-1]] * (size - len(images))]
             if self._prepare is not None:
-                padded = [self._prepare(image.to(self._device, copy=True)) for image in padded]
-            batch = torch.stack(padded).to(self._device)
+                padded = [self._prepare(image.to(self.device, copy=True)) for image in padded]
+            batch = torch.stack(padded).to(self.device)
         else:
             batch = self._uploaded(images, size, self._uploads)
         try:
             output = self._run(batch)
         except Exception as error:
             if not is_out_of_memory(error):
-                error.add_note(f"extractor {self._extractor.name} failed")
+                error.add_note(f"extractor {self.extractor.name} failed")
             raise
-        expected = (size, self._extractor.dim)
-        if not isinstance(output, Tensor) or output.shape != expected:
+        expected = (size, self.extractor.dim)
+        if not isinstance(output, Tensor) or output.shape != expected or output.is_complex():
             came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-            text = f"extractor {self._extractor.name} must return {expected} numbers for this batch, but returned {came}"
+            kind = "complex " if isinstance(output, Tensor) and output.is_complex() else ""
+            text = f"extractor {self.extractor.name} must return {expected} real numbers for this batch, but returned {kind}{came}"
             raise FeatureError(text, code="feature-shape")
-        # To this device from another GPU of the network, whose stream `_issue` does not wait for.
-        return output[: len(images)].to(self._device, torch.float32)
+        # To this device from another GPU of the network, whose stream `issue` does not wait for.
+        return output[: len(images)].to(self.device, torch.float32)
 
     def _uploaded(self, images: Sequence[Tensor], size: int, uploads: Uploads) -> Tensor:
         """The stack of prepared images on a CUDA device."""
@@ -595,7 +586,7 @@ class ForwardPass:
         for stack in uploads.send(images):  # copied or resized at once, as `send` demands
             if self._prepare is None:
                 parts.append(stack.clone(memory_format=torch.contiguous_format))
-            elif getattr(self._extractor, "prepares_stacks", False) is True:
+            elif getattr(self.extractor, "prepares_stacks", False) is True:
                 parts.append(self._prepare(stack))
             else:
                 parts.append(torch.stack([self._prepare(image) for image in stack]))

@@ -76,31 +76,41 @@ class Embedder:
 
     def embed(
         self, images: OpenedImages, role: str, groups: Sequence[Sequence[ExtractorKey]], limit: int | None
-    ) -> list[FeatureSet]:
+    ) -> dict[ExtractorKey, FeatureSet]:
         """The features of at most `limit` images by each key; those of a group share a network.
 
         Each image is decoded once. All networks are on the device at the same time, and batches of one size take turns.
         """
-        options = self.options
+        options, opened, described = self.options, [], []
         source = images.source if limit is None else subset(images.source, limit, options.seed)
-        opened = [_Opened.of(self, keys, with_cache=images.on_disk and options.cache) for keys in groups]
+        for keys in groups:
+            extractor = self.load(keys)
+            parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", ()) or (extractor.info,)
+            cache, notices = self._open_cache(parts) if images.on_disk and options.cache else (None, [])
+            if isinstance(keys[0], str) and open_family(keys[0]):
+                given = weights_of(keys[0], options.weights)
+                if given is None or Path(given).is_dir():
+                    sha256 = parts[0].weights_sha256
+                    notices.append(notice("weights-unpinned", extractor=keys[0], sha256=sha256))
+            opened.append((extractor, cache))
+            described.append((keys, parts, cache, notices))
         found = embed_source(
             source,
-            [(each.extractor, each.cache) for each in opened],
+            opened,
             batch_size=options.batch_size,
             decode_policy=options.decoding,
             bad_images=options.bad_images,
             progress=None if options.progress is None else partial(options.progress, role),
         )
-        sets: list[FeatureSet] = []
-        for features, each in zip(found, opened, strict=True):
-            of_cache = () if each.cache is None else each.cache.notices
-            everywhere = notices_of_all_ranks((*each.notices, *of_cache))  # each opened the cache for itself
-            told = replace(features, notices=(*everywhere, *getattr(images.source, "notices", ())))
-            sets += [told] if len(each.parts) == 1 else told.split(each.parts)
+        sets: dict[ExtractorKey, FeatureSet] = {}
+        for features, (keys, parts, cache, notices) in zip(found, described, strict=True):
+            # Each rank opened the cache for itself.
+            everywhere = notices_of_all_ranks(notices if cache is None else [*notices, *cache.notices])
+            whole = replace(features, notices=(*everywhere, *getattr(images.source, "notices", ())))
+            sets |= zip(keys, [whole] if len(parts) == 1 else whole.split(parts), strict=True)
         return sets
 
-    def open_cache(
+    def _open_cache(
         self, parts: Sequence[ExtractorInfo]
     ) -> tuple[FeatureCache | JoinedCache | None, list[Notice]]:
         """The cache of an extractor, of which `parts` are the layers; or None, and why."""
@@ -115,28 +125,6 @@ class Embedder:
         except ResourceError as error:
             return None, [notice("cache-unusable", reason=error)]
         return (caches[0] if len(caches) == 1 else JoinedCache(caches)), []
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """An extractor before a pass over images."""
-
-    extractor: DescribedExtractor
-    parts: Sequence[ExtractorInfo]
-    cache: FeatureCache | JoinedCache | None
-    notices: Sequence[Notice]
-
-    @classmethod
-    def of(cls, embedder: Embedder, keys: Sequence[ExtractorKey], *, with_cache: bool) -> _Opened:
-        """Loaded, with its cache opened."""
-        extractor = embedder.load(keys)
-        parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", ()) or (extractor.info,)
-        cache, notices = embedder.open_cache(parts) if with_cache else (None, [])
-        if isinstance(keys[0], str) and open_family(keys[0]):
-            given = weights_of(keys[0], embedder.options.weights)
-            if given is None or Path(given).is_dir():
-                notices.append(notice("weights-unpinned", extractor=keys[0], sha256=parts[0].weights_sha256))
-        return cls(extractor, parts, cache, notices)
 
 
 def notices_of_all_ranks(notices: Iterable[Notice]) -> tuple[Notice, ...]:
@@ -233,7 +221,7 @@ class SourceFeatures:
                 self._check_number(self._known[key].source, len(self._known[key]), minimum)
 
     def _embedded(self, groups: Sequence[Sequence[ExtractorKey]]) -> dict[ExtractorKey, FeatureSet]:
-        """The features by every key: by all networks at once, or where memory is too small for that by one after another."""
+        """The features by every key: by all networks at once, or one after another where memory is too small for that."""
         opened, together = self.opened, len(groups) > 1
         assert isinstance(opened, OpenedImages)
         is_one_shot = isinstance(opened.source, BatchSource) and opened.source.is_one_shot
@@ -249,11 +237,11 @@ class SourceFeatures:
             if not together or is_one_shot or not (is_out_of_memory(error) and is_single):
                 raise
         else:
-            keys = [key for group in groups for key in group]
-            told = [replace(found, notices=(*found.notices, *notices)) for found in sets]
-            return dict(zip(keys, told, strict=True))
+            if notices:
+                sets = {key: replace(each, notices=(*each.notices, *notices)) for key, each in sets.items()}
+            return sets
         torch.cuda.empty_cache()  # here, where the error no longer holds memory
-        return {key: found for group in groups for key, found in self._embedded([group]).items()}
+        return {key: each for group in groups for key, each in self._embedded([group]).items()}
 
     def __getitem__(self, key: ExtractorKey) -> FeatureSet:
         """The features by an extractor that was required."""
@@ -316,9 +304,12 @@ class SourceFeatures:
         return features.select(torch.as_tensor(rows))
 
     def _labeled(self, features: FeatureSet, key: ExtractorKey) -> FeatureSet:
+        dim, source = features.features.shape[1], features.source
+        if len(set(self._declared)) > 1:
+            text = f"{source} holds features, which are those of one extractor at most; a panel needs images"
+            raise UsageError(text, code="already-features", path=source)
         if key == FROM_FILE or not isinstance(key, str):
             return features
-        dim, source = features.features.shape[1], features.source
         if key not in self._declared:
             text = f"{source} does not say what it holds; if these are {key} features, say so with --extractor {key}"
             raise FeatureError(text, code="unlabeled-features", path=source)

@@ -178,26 +178,23 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
 
     Pixels (h, w, 3) are passed through, and copied only if they are not C-contiguous or not writable. `policy.prepare` is applied last.
     """
-    found = _decode(data, name, policy)
+    if isinstance(data, np.ndarray):
+        found = _pass_through(data, name, policy)
+    elif isinstance(data, Image.Image):
+        found = _convert(data, name, policy)
+    else:
+        format_name = image_format(data)
+        if format_name is None:
+            raise _error(name, guess(data), "image-unreadable")
+        damage = f"the {format_name} file is damaged or cut short, after {len(data):,} bytes"
+        with _errors_named(name, damage):
+            found = _decode_file(data, format_name, name, policy)
     if policy.preparation is None:
         return found
     rule, side = policy.preparation
     check = partial(_check_size, name=name, policy=policy, what=f"{rule}:{side} makes it ")
     flags = (*found.flags, *(["enlarged"] if min(found.pixels.shape[:2]) < side else []))
     return Decoded(prepare_pixels(found.pixels, rule, side, check_size=check), flags)
-
-
-def _decode(data: ImageData, name: str, policy: DecodePolicy) -> Decoded:
-    """Pixels as they are stored."""
-    if isinstance(data, np.ndarray):
-        return _pass_through(data, name, policy)
-    if isinstance(data, Image.Image):
-        return _convert(data, name, policy)
-    format_name = image_format(data)
-    if format_name is None:
-        raise _error(name, guess(data), "image-unreadable")
-    with _errors_named(name, f"the {format_name} file is damaged or cut short, after {len(data):,} bytes"):
-        return _decode_file(data, format_name, name, policy)
 
 
 @contextmanager

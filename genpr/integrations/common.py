@@ -37,9 +37,9 @@ def given_evaluator(real: object, options: ScoreOptions, *, of_evaluator: Collec
 
 def planned(options: ScoreOptions) -> tuple[ScorePlan, Embedder]:
     """What will be computed of images, and how they are embedded, before there are any."""
-    options = with_pinned(options, [options.protocol])
+    options = with_pinned([options])
     nothing = ArraySource("<real images>", torch.empty(0, 3, 1, 1, dtype=torch.uint8, device="cpu"))
-    plan = ScorePlan.of(options.protocol, OpenedImages(nothing, on_disk=False), options)
+    plan = ScorePlan.of(OpenedImages(nothing, on_disk=False), options)
     return plan, Embedder(replace(options, cache=False))
 
 

@@ -244,7 +244,7 @@ class PrecisionRecallDensityCoverage(Metric):
         """
         on_cpu = images.cpu() if isinstance(images, Tensor) else images  # once, and not image by image
         source = OpenedImages(open_source(on_cpu, name=f"<{role} images>"), on_disk=False)
-        (found,) = self._embedder.embed(source, role, [self._spaces], None)
+        (found,) = self._embedder.embed(source, role, [self._spaces], None).values()
         assert found.identities is not None
         assert found.extractor is not None
         features = found.features.contiguous().view(torch.uint8)

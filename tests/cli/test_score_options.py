@@ -9,9 +9,9 @@ from genpr.evaluation.options import LabelOptions
 def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeypatch):
     seen = {}
 
-    def record(real, fake, protocols, options):
-        given = {each.name: getattr(options, each.name) for each in fields(options)}
-        seen.update(given, sides=(real, fake), protocols=tuple(protocols))
+    def record(real, fake, choices):
+        given = {each.name: getattr(choices[0], each.name) for each in fields(choices[0])}
+        seen.update(given, sides=(real, fake), protocols=tuple(each.protocol for each in choices))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("genpr.evaluation.evaluator.score_with", record)
@@ -52,7 +52,7 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
     assert genpr("score", *folders, *arguments.split())[0] == 130
     assert seen.pop("sides") == tuple(map(str, folders))
     assert seen.pop("progress") is not None
-    assert seen == expected | {"protocol": "genpr"}
+    assert seen == expected | {"protocol": "prdc"}
 
 
 def test_every_protocol_is_shown_and_held_to_the_thresholds(genpr, tmp_path):

@@ -51,4 +51,5 @@ def replaced_inception(folder: Path) -> Iterator[Path]:
 
 def score_protocols(real, fake, *, protocols, **options):
     """The results of several protocols in one run."""
-    return score_with(real, fake, protocols, ScoreOptions(**options))
+    choices = [ScoreOptions(protocol=name, **options) for name in protocols]
+    return {result.protocol: result for result, _ in score_with(real, fake, choices)}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from raising import raising
 from torch import nn
 
 import genpr
@@ -104,14 +105,19 @@ def test_wrong_shape_and_nan_are_refused(folder, device):
         def forward(self, images):
             return super().forward(images)[:, :5]
 
+    class Complex(Counting):
+        def forward(self, images):
+            return super().forward(images).to(torch.complex64)
+
     class Poisoned(Counting):
         def forward(self, images):
             features = super().forward(images)
             features[3 if len(self.batches) == 2 else 99 :] = torch.nan
             return features
 
-    with pytest.raises(FeatureError, match=r"\(64, 6\) numbers"):
-        genpr.embed(folder, Narrow().to(device))
+    for wrong in (Narrow(), Complex()):
+        with raising(FeatureError, "feature-shape"):
+            genpr.embed(folder, wrong.to(device))
     with pytest.raises(FeatureError, match=r"NaN or infinity for 00013\.png"):
         genpr.embed(folder, Poisoned().to(device), batch_size=10)
 
