@@ -30,6 +30,9 @@ unlabeled-features note
 statistics-unlabeled note
     {source} does not say which extractor made its mean and covariance; they are taken for those of {extractor}
     `genpr stats` records it; statistics of another resize rule give other distances
+statistics-unprepared warning
+    --prepare {rule} does not apply to the mean and covariance in {source}, which do not record how their images were prepared
+    use them only if their images were prepared by the same rule, or compute them with `genpr stats --prepare {rule}`
 statistics-alone note
     {source} has no images, so only distances to its mean and covariance are computed
     give images of reals as REAL, and this file with --reference-statistics, for precision and recall

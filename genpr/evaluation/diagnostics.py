@@ -58,12 +58,16 @@ def notices_of(
     plan: ScorePlan,
     source: SourceFeatures,
     fake_labels: object,
+    statistics: ReferenceStatistics | None,
     device: torch.device,
     deviations: Sequence[str],
     neighbors: NeighborResult | None,
     kinds: Callable[[], RealKinds | None],
 ) -> tuple[Notice, ...]:
-    """Everything worth saying about a score, most important first; `source` is that of the fakes, in all its spaces."""
+    """Everything worth saying about a score, most important first.
+
+    `source` is that of the fakes, in all its spaces, and `statistics` those in their own file.
+    """
     found = input_notices(reals, fakes, *identities, protocol=plan.protocol.name, deviations=deviations)
     if plan.statistics is not None:
         found += _statistics_notices(reals, fakes, plan, plan.statistics)
@@ -88,7 +92,10 @@ def notices_of(
     of_precision = metrics.get(precision.name)
     if of_precision is not None and (null := of_precision.null) is not None and null < _LOW_NULL:
         notices.append(notice("low-null", null=f"{null:.2f}"))
-    notices += notices_of_fakes(source, fakes, metrics, plan=plan, fake_labels=fake_labels, device=device)
+    notices += [
+        *notices_of_fakes(source, fakes, metrics, plan=plan, fake_labels=fake_labels, device=device),
+        *_unprepared(fakes, (plan.statistics, statistics)),
+    ]
     if neighbors is not None and neighbors.lacks:
         notices += interval_notices(neighbors.lacks, plan.ks, min(len(reals), len(fakes)))
     return tuple(notices)
@@ -113,6 +120,15 @@ def notices_of_fakes(
     if VENDI.name in metrics and len(features) < _CONVERGED:
         found.append(notice("vendi-not-converged", n=f"{len(features):,}", needed=f"{_CONVERGED:,}"))
     return found
+
+
+def _unprepared(fakes: FeatureSet, statistics: Sequence[ReferenceStatistics | None]) -> list[Notice]:
+    """A notice of each file of moments that `--prepare` does not reach."""
+    rule = choices_in(fakes.decoder).get("prepare")
+    sources = [each.source for each in statistics if each is not None and not each.decoder]
+    return (
+        [] if rule is None else [notice("statistics-unprepared", source=name, rule=rule) for name in sources]
+    )
 
 
 def order_notices(probabilities: Tensor, score: float, *, chunk: int, device: torch.device) -> list[Notice]:

@@ -13,7 +13,7 @@ from genpr import __version__
 from genpr.distributed import current_communicator
 from genpr.errors import FeatureError
 from genpr.evaluation.diagnostics import notices_of
-from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, control_of
+from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, NeighborResult, control_of
 from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedLabels
 from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.plan import ScorePlan, check_width, given_moments, statistics_beside, takes_moments
@@ -152,10 +152,9 @@ class FittedReference:
             check_same_weights(self.real[space], fakes[space])
         if self.plan.statistics is not None:
             self._check_fakes(fakes, self.plan.statistics, self.plan.given)
-        is_used = self.plan.protocol.reference_statistics == "beside images"
-        given = self._moments_of_fakes(fakes) if is_used else {}
-        scores = self._fitted.score(fakes, given)
-        result = self._result(fakes, scores)
+        found, given = self._statistics_of_fakes(fakes)
+        scores = self._fitted.score(fakes, _gaussians(given))
+        result = self._result(fakes, scores, found if given else None)
         if self._label_scorer is None:
             return result, scores, None
         result, labels = self._label_scorer.add_to(result, fakes, fakes[self._main])
@@ -194,17 +193,14 @@ class FittedReference:
             metrics[name] = replace(value, extractor=None if info is None else info.name)
         return metrics, extractors, tuple(undefined)
 
-    def _result(self, fake: SourceFeatures, scores: MetricScores) -> Result:
+    def _result(
+        self, fake: SourceFeatures, scores: MetricScores, statistics: ReferenceStatistics | None
+    ) -> Result:
         plan, embedder, neighbors = self.plan, self._embedder, scores.neighbors
         metrics, extractors, undefined = self._values(fake, scores.values)
         reals, fakes = self.reals, fake[self._main]
         fake_ids = Identities.of(fakes)
         deviations = self._deviations(metrics, len(fakes))
-        hubs = None
-        if neighbors is not None and neighbors.diagnostics is not None:
-            facts = asdict(neighbors.diagnostics.hubness)
-            hubs = HubSummary(largest_name=reals.name_of(facts.pop("largest_row")), **facts)
-
         find = partial(
             notices_of,
             reals,
@@ -214,6 +210,7 @@ class FittedReference:
             plan=plan,
             source=fake,
             fake_labels=None if self._labels is None else self._labels.options.fake_labels,
+            statistics=statistics,
             device=embedder.device,
             deviations=deviations,
             neighbors=neighbors,
@@ -236,12 +233,18 @@ class FittedReference:
             seconds={**scores.seconds, "control": self._control_seconds},
             versions={**package_versions()},
             notices=find() if current_communicator().is_single_process else _from_rank0(find),
-            hubness=hubs,
+            hubness=None if neighbors is None else self._hubs(neighbors),
             control=self._control,
             held_out=self._held_out_summary,
             undefined=undefined,
             reference_statistics=self._statistics_summary,
         )
+
+    def _hubs(self, neighbors: NeighborResult) -> HubSummary | None:
+        if neighbors.diagnostics is None:
+            return None
+        facts = asdict(neighbors.diagnostics.hubness)
+        return HubSummary(largest_name=self.reals.name_of(facts.pop("largest_row")), **facts)
 
     def _check_fakes(
         self, fakes: SourceFeatures, statistics: ReferenceStatistics, given: Mapping[str, FeatureMoments]
@@ -254,14 +257,17 @@ class FittedReference:
             if ours is not None and theirs is not None and "unknown" not in {ours.resize, theirs.resize}:
                 check_same_extractor(statistics.source, ours, features.source, theirs)
 
-    def _moments_of_fakes(self, fakes: SourceFeatures) -> Moments:
-        """Mean and covariance by metric that the file of the fakes brings along."""
-        found = statistics_beside(fakes.opened)
+    def _statistics_of_fakes(
+        self, fakes: SourceFeatures
+    ) -> tuple[ReferenceStatistics | None, Mapping[str, FeatureMoments]]:
+        """The statistics in the file of the fakes and their moments by metric, where the protocol takes them."""
+        is_used = self.plan.protocol.reference_statistics == "beside images"
+        found = statistics_beside(fakes.opened) if is_used else None
         if found is None:
-            return {}
+            return None, {}
         given = given_moments(found, self.plan.spaces, self.plan.own, self.plan.protocol)
         self._check_fakes(fakes, found, given)
-        return _gaussians(given)
+        return found, given
 
     def _deviations(self, metrics: Mapping[str, MetricValue], n_fake: int) -> tuple[str, ...]:
         """Where the protocol could not be met, in words."""

@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from genpr.distributed import rank_zero_only
-from genpr.errors import FeatureError, UsageError, some
+from genpr.errors import FeatureError, UsageError, printable, some
 from genpr.evaluation.diagnostics import decoding_notices
 from genpr.evaluation.options import StatisticsKeywords, StatisticsOptions
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import Identities
-from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import open_input
 from genpr.features.options import takes_options
+from genpr.features.plain_pickle import MOST_BYTES
 from genpr.features.registry import canonical_name, parse_name, with_variants_of
 from genpr.features.source_features import (
     FROM_FILE,
@@ -90,30 +91,22 @@ def compute_statistics(
     """The statistics of a source, and what should be known of its images."""
     given = options.extractor
     asked = [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
-    keys = [canonical_name(each) if isinstance(each, str) else each for each in asked]
+    keys = list(dict.fromkeys(canonical_name(each) if isinstance(each, str) else each for each in asked))
     with memory_limit(options.max_memory):
         opened = open_input(source, "reference")
         if isinstance(opened, FeatureSet) and opened.statistics is not None:
-            return _converted(opened.statistics, keys), ()
+            return _converted(opened.statistics, keys, options), ()
         if not keys:
             keys = [FROM_FILE if isinstance(opened, FeatureSet) else find_protocol("genpr").extractor]
         spatial = _spatial_of(keys) if options.spatial else None
-        spaces = [*keys, *([] if spatial is None else [spatial])]
+        spaces = [*(key for key in keys if key != spatial), *([] if spatial is None else [spatial])]
         embedder = Embedder(options)
-        features = SourceFeatures(opened, "images", embedder, declared=spaces)
+        features = SourceFeatures(opened, "source", embedder, declared=spaces)
         features.require(spaces, minimum=2)
-        moments, notices = list[FeatureMoments](), list[Notice]()
-        for key in dict.fromkeys(spaces):
-            found = features[key]
-            work = partial(_gaussian_of, found)
-            gaussian, more = with_cpu_fallback(embedder, work, "for mean and covariance")
-            mean = gaussian.mean.cpu().numpy().astype(np.float32).astype(np.float64)
-            info = found.extractor
-            name = _key_of(info, is_spatial=key == spatial, is_main=not moments)
-            covariance = gaussian.covariance.cpu().numpy()
-            named = None if info is None else info.name
-            moments.append(FeatureMoments(name, mean, covariance, named, info))
-            notices += [*decoding_notices("source", found), *found.notices, *more]
+        moments, notices = _moments_of(features, spaces, spatial, embedder)
+    names = [str(each.extractor) for each in moments]
+    if len(set(names)) < len(names):
+        raise UsageError(f"extractors need different names, not {some(names, 6)}", code="bad-option")
     main = features[spaces[0]]
     statistics = ReferenceStatistics(
         main.source,
@@ -122,11 +115,33 @@ def compute_statistics(
         decoder=main.decoder,
         images_sha256=None if main.identities is None else Identities.of(main).content,
     )
-    return statistics, tuple(dict.fromkeys(notices))
+    return statistics, notices
+
+
+def _moments_of(
+    features: SourceFeatures, spaces: Sequence[ExtractorKey], spatial: str | None, embedder: Embedder
+) -> tuple[list[FeatureMoments], tuple[Notice, ...]]:
+    """Mean and covariance of each extractor, and what should be known of its features."""
+    moments, notices = list[FeatureMoments](), list[Notice]()
+    for space in spaces:
+        found = features[space]
+        work = partial(_gaussian_of, found)
+        gaussian, more = with_cpu_fallback(embedder, work, "for mean and covariance")
+        mean, covariance = gaussian.mean.cpu().numpy(), gaussian.covariance.cpu().numpy()
+        info = found.extractor
+        name = None if info is None else info.name
+        key = _key_of(name, is_main=not moments, is_spatial=space == spatial)
+        moments.append(FeatureMoments(key, _rounded(mean), covariance, info))
+        notices += [*decoding_notices("source", found), *found.notices, *more]
+    return moments, tuple(dict.fromkeys(notices))
 
 
 def save_statistics(path: Path, statistics: ReferenceStatistics) -> None:
     """Write statistics to an .npz file, whole or not at all; nothing in it is pickled."""
+    if sum(each.covariance.nbytes for each in statistics.moments) > MOST_BYTES:
+        sizes = some([f"{len(each.mean):,}" for each in statistics.moments], 6)
+        text = f"covariances of {sizes} features have more than the {MOST_BYTES:,} bytes that genpr reads; write fewer to one file"
+        raise FeatureError(text, code="statistics-shape", path=statistics.source)
     arrays: dict[str, np.ndarray] = {}
     for each in statistics.moments:
         arrays[each.key] = each.mean.astype(np.float32)
@@ -148,29 +163,40 @@ def _spatial_of(keys: Sequence[ExtractorKey]) -> str:
     raise UsageError("mu_s and sigma_s are of Inception: add --extractor inception", code="bad-option")
 
 
-def _key_of(info: ExtractorInfo | None, *, is_spatial: bool = False, is_main: bool = False) -> str:
-    if is_spatial:
-        return _SPATIAL
-    return _MAIN if is_main or info is None else f"{info.name}/{_MAIN}"
+def _key_of(extractor: str | None, *, is_main: bool, is_spatial: bool) -> str:
+    if is_main:
+        return _MAIN
+    return _SPATIAL if is_spatial else f"{printable(str(extractor))}/{_MAIN}"
 
 
-def _converted(statistics: ReferenceStatistics, keys: Sequence[ExtractorKey]) -> ReferenceStatistics:
+def _rounded(mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What a file holds of it."""
+    return mean.astype(np.float32).astype(np.float64)
+
+
+def _converted(
+    statistics: ReferenceStatistics, keys: Sequence[ExtractorKey], options: StatisticsOptions
+) -> ReferenceStatistics:
     """The same statistics, or those of some extractors, by the keys that are written here."""
+    source = statistics.source
+    if options.prepare is not None or options.max_images is not None:
+        text = f"{source} holds no images, which --prepare and --max-images need; leave them out, or give the images"
+        raise UsageError(text, code="bad-option", path=source)
+    spatial = [each for each in statistics.moments if each.key == _SPATIAL]
+    if options.spatial and not spatial:
+        raise UsageError(
+            f"{source} has no mu_s and sigma_s; leave --spatial out", code="bad-option", path=source
+        )
     chosen = list(statistics.moments)
     if keys:
-        chosen = [
-            each for key in keys for each in statistics.moments if each.extractor and each.is_of(key, key)
-        ]
-    if len(chosen) < len(keys):
-        names = [each.extractor or each.key for each in statistics.moments]
-        text = f"{statistics.source} has the moments of {some(names, 6)}, not of all that --extractor names"
-        raise FeatureError(text, code="other-extractor", path=statistics.source)
+        chosen = [each for key in keys for each in chosen if each.extractor and each.is_of(key, key)]
+        if len(chosen) < len(keys):
+            names = [each.extractor or each.key for each in statistics.moments]
+            text = f"{source} has the moments of {some(names, 6)}, not of all that --extractor names"
+            raise FeatureError(text, code="other-extractor", path=source)
+        chosen += [each for each in spatial if options.spatial and each not in chosen]
     moments = list[FeatureMoments]()
     for each in chosen:
-        info = each.info
-        if info is None and each.extractor is not None:
-            info = ExtractorInfo(each.extractor, len(each.mean), "unknown", None, comparable=False)
-        key = _key_of(info, is_spatial=each.key == _SPATIAL, is_main=not moments)
-        mean = each.mean.astype(np.float32).astype(np.float64)
-        moments.append(replace(each, key=key, mean=mean, info=info))
+        key = _key_of(each.extractor, is_main=not moments, is_spatial=each in spatial)
+        moments.append(replace(each, key=key, mean=_rounded(each.mean)))
     return replace(statistics, moments=tuple(moments), sha256=None, known=None)

@@ -7,11 +7,13 @@ which are never executed (`genpr.features.plain_pickle`). Importing this module 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +38,15 @@ PROVENANCE = "genpr"
 """The key of an .npz file under which `genpr stats` writes a JSON text."""
 _FORMAT = "genpr.statistics/1"
 _PICKLES = (".pkl", ".pickle")
-_PAIRS = (("mu", "sigma"), ("ref_mu", "ref_sigma"))
-_SPATIAL = ("mu_s", "sigma_s")
+_MEANS = ("mu", "ref_mu")
+_SPATIAL = "mu_s"
 _PICKLED = {
     "fid": "inception",
     "fd_dinov2": "dinov2-vitl14@torch-bicubic-antialias",
     **{each.statistics: each.extractor for each in FDR6},
 }
-_ARRAY_BYTES_MAX = 8 * 4096**2 + 2**14  # a sigma of 128 MiB, four times OpenAI's
 _PROVENANCE_BYTES_MAX = 2**18
+_NAME_MAX = 5000  # characters of an extractor, which may be a path
 _ASYMMETRY_MAX = 1e-6  # of the largest entry; a covariance in float32 is symmetric to rounding
 _DAMAGED = "statistics-damaged"
 
@@ -56,16 +58,16 @@ class FeatureMoments:
     key: str  # what the file calls the mean, such as "mu"
     mean: Floats  # (d,)
     covariance: Floats  # (d, d), over n - 1
-    extractor: str | None = None  # what made the features; None where nothing says it
-    info: ExtractorInfo | None = (
-        None  # the same with weights and resize rule, where `genpr stats` recorded it
-    )
+    info: ExtractorInfo | None = None  # what made the features; None where nothing says it
 
     def __post_init__(self) -> None:
         mu, sigma = self.mean, self.covariance
         if mu.ndim != 1 or not len(mu) or sigma.shape != mu.shape * 2:
             shapes = f"{mu.shape} and {sigma.shape}"
             raise ValueError(f"{self.key!r} must be (d,) and its covariance (d, d), got {shapes}")
+        if self.info is not None and self.info.dim != len(mu):
+            text = f"{self.key!r} has {len(mu)} entries, but {self.info.name} has {self.info.dim} features"
+            raise ValueError(text)
         if not (np.isfinite(mu).all() and np.isfinite(sigma).all()):
             raise ValueError(f"{self.key!r} or its covariance holds NaN or infinity")
         allowed = _ASYMMETRY_MAX * float(np.abs(sigma).max())
@@ -73,8 +75,13 @@ class FeatureMoments:
             asymmetry = np.abs(sigma - sigma.T).max()
         if asymmetry > allowed or sigma.diagonal().min() < -allowed:
             raise ValueError(
-                f"beside {self.key!r} is no covariance: not symmetric, or with a negative variance"
+                f"the covariance of {self.key!r} is none: not symmetric, or with a negative variance"
             )
+
+    @property
+    def extractor(self) -> str | None:
+        """The name of what made the features."""
+        return None if self.info is None else self.info.name
 
     def is_of(self, space: object, primary: object) -> bool:
         """Whether these are moments of the features `space`; without an extractor, they are those of `primary`."""
@@ -82,7 +89,7 @@ class FeatureMoments:
         if self.extractor is not None:
             return is_same_extractor(self.extractor, name)
         is_spatial = parse_name(name).base == "inception-spatial"
-        return is_spatial if self.key == _SPATIAL[0] else space == primary and not is_spatial
+        return is_spatial if self.key == _SPATIAL else space == primary and not is_spatial
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +104,13 @@ class ReferenceStatistics:
     decoder: Mapping[str, str] = field(default_factory=dict)  # as of a `FeatureSet`, from `genpr stats`
     images_sha256: str | None = None  # of the contents of all images, likewise
 
+    def __post_init__(self) -> None:
+        named = [each.extractor for each in self.moments if each.extractor is not None]
+        if len(set(named)) < len(named):
+            raise ValueError(f"two means are of the same features, among those of {some(named, 6)}")
+        if self.count is not None and not 0 < self.count < 2**63:
+            raise ValueError("its number of images is impossible")
+
     @property
     def content(self) -> str:
         """Hex sha256 of all moments, however they are written."""
@@ -107,23 +121,24 @@ class ReferenceStatistics:
 
 
 def holds_statistics(path: Path) -> bool:
-    """Whether a file is one of moments without images, by its name and the keys in it; nothing damaged is reported."""
+    """Whether a file is one of moments without images, by its name and its keys; damage is not reported."""
     if os.path.isdir(path):  # noqa: PTH112 - a Path raises for names that are too long
         return any((path / each.statistics).is_file() for each in FDR6)
-    if path.suffix.lower() in _PICKLES:
-        return path.is_file()
-    if path.suffix.lower() != ".npz" or not path.is_file():
+    suffix = path.suffix.lower()
+    if suffix not in {".npz", *_PICKLES} or not os.path.isfile(path):  # noqa: PTH113 - likewise
         return False
+    if suffix in _PICKLES:
+        return True
     try:
         with zipfile.ZipFile(path) as archive:
             keys = _keys_of(archive)
     except (*DAMAGE, OSError):
         return False
-    return "arr_0" not in keys and any(_pairs_in(keys))
+    return "arr_0" not in keys and _main_of(keys) is not None
 
 
 def find_statistics(path: Path) -> ReferenceStatistics | None:
-    """The statistics in an .npz file, if it has some beside or instead of images; damage is a `DataError`."""
+    """The statistics in an .npz file, with or without images; None if it has none. Damage is a `DataError`."""
     return _read(path) if path.suffix.lower() == ".npz" else None
 
 
@@ -147,7 +162,7 @@ def read_statistics(source: object) -> ReferenceStatistics:
     check_there(str(path))
     if holds_statistics(path) and path.is_dir():
         return _of_folder(path)
-    if path.suffix.lower() not in {".npz", *_PICKLES}:
+    if path.suffix.lower() not in {".npz", *_PICKLES} or not path.is_file():
         text = f"{path} is no file of reference statistics; needed is .npz with mu and sigma, or EDM2's .pkl"
         raise UsageError(text, code="source-kind", path=str(path))
     found = _read(path)
@@ -163,35 +178,64 @@ def _of_folder(path: Path) -> ReferenceStatistics:
     for each in FDR6:
         if (path / each.statistics).is_file():
             main = read_statistics(path / each.statistics).moments[0]
-            moments.append(replace(main, key=each.statistics, extractor=each.extractor))
+            info = _stated(each.extractor, main.mean)
+            moments.append(replace(main, key=each.statistics, info=info))
     return ReferenceStatistics(str(path), tuple(moments))
 
 
 def _read(path: Path) -> ReferenceStatistics | None:
-    facts: dict[str, Any] = {}
     with damage_reported(path, "file of statistics", code=_DAMAGED, also=(KeyError, TypeError)):
         if path.suffix.lower() == ".npz":
             with zipfile.ZipFile(path) as archive:
-                keys = _keys_of(archive)
-                moments = [_of_npz(archive, *pair) for pair in _pairs_in(keys)]
-                if moments and {*_SPATIAL} & keys:
-                    moments.append(_of_npz(archive, *_SPATIAL))
-                if PROVENANCE in keys:
-                    moments, facts = _with_provenance(archive, moments)
+                infos, facts = _means_in(archive)
+                read = partial(_read_floats, archive)
+                moments = _checked(
+                    FeatureMoments(key, read(key), read(covariance_key(key)), info)
+                    for key, info in infos.items()
+                )
         else:
             with open_regular(path) as file:
                 data = read_bytes(file, MOST_BYTES, name=str(path), what="statistics", code=_DAMAGED)
-            moments, facts = _of_pickle(read_plain_pickle(data))
+            found, facts = _of_pickle(read_plain_pickle(data))
+            moments = _checked(found)
+        if not moments:
+            return None
         sha256, git = _digests(path)
-    if not moments:
-        return None
-    known = find_known(f"sha256:{sha256}", f"git-sha1:{git}")
-    if known is not None:
-        moments = [
-            FeatureMoments(moments[0].key, moments[0].mean, moments[0].covariance, known.extractor),
-            *moments[1:],
-        ]
-    return ReferenceStatistics(str(path), tuple(moments), sha256=sha256, known=known, **facts)
+        known = find_known(f"sha256:{sha256}", f"git-sha1:{git}")
+        if known is not None:
+            main = moments[0]
+            moments = (replace(main, info=_stated(known.extractor, main.mean)), *moments[1:])
+        return ReferenceStatistics(str(path), moments, sha256=sha256, known=known, **facts)
+
+
+def _checked(moments: Iterable[FeatureMoments]) -> tuple[FeatureMoments, ...]:
+    """Moments as they are read, unless they are too large together or have impossible names."""
+    found, total = list[FeatureMoments](), 0
+    for each in moments:
+        total += each.covariance.nbytes
+        if total > MOST_BYTES:
+            raise ValueError(f"its covariances have more than {MOST_BYTES:,} bytes in float64")
+        if (name := each.extractor) is not None:
+            if not 0 < len(name) <= _NAME_MAX:
+                raise ValueError(f"an extractor has a name of {len(name):,} characters")
+            try:
+                parse_name(name)
+            except UsageError as error:
+                raise ValueError(str(error)) from error
+        found.append(each)
+    return tuple(found)
+
+
+def _stated(name: str, mean: Floats) -> ExtractorInfo:
+    """What is known of an extractor whose name alone is known."""
+    return ExtractorInfo(name, len(mean), "unknown", None, comparable=False)
+
+
+def _check_floats(key: str, dtype: np.dtype[Any], count: int) -> None:
+    if dtype.kind != "f" or dtype.itemsize not in {4, 8}:
+        raise ValueError(f"needs float32 or float64 in {key!r}, got {dtype}")
+    if 8 * count > MOST_BYTES:
+        raise ValueError(f"{key!r} is larger than any statistics need")
 
 
 def _digests(path: Path) -> tuple[str | None, str | None]:
@@ -209,55 +253,33 @@ def _digests(path: Path) -> tuple[str | None, str | None]:
 # --- .npz -----------------------------------------------------------------------------------------------------------
 
 
+def covariance_key(mean: str) -> str:
+    """The key of the covariance of a mean: "sigma" of "mu", "ref_sigma", "sigma_s" or "NAME/sigma"."""
+    return re.sub(r"mu(_s)?$", r"sigma\1", mean)
+
+
 def _keys_of(archive: zipfile.ZipFile) -> set[str]:
     return {name.removesuffix(".npy") for name in archive.namelist()}
 
 
-def _pairs_in(keys: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The keys of mean and covariance of pooled features, the main ones first; `genpr stats` writes others."""
-    present = set(keys)
-    yield from [pair for pair in _PAIRS if present.issuperset(pair)][:1]
-    for mean in sorted(each for each in present if each.endswith("/mu")):
-        yield mean, covariance_key(mean)
+def _main_of(keys: Collection[str]) -> str | None:
+    """The key of the mean of pooled features, if it has a covariance."""
+    return next((mean for mean in _MEANS if mean in keys and covariance_key(mean) in keys), None)
 
 
-def covariance_key(mean: str) -> str:
-    """The key of the covariance beside a mean of `genpr stats`: "mu", "mu_s" or "NAME/mu"."""
-    return re.sub(r"mu(_s)?$", r"sigma\1", mean)
+def _means_in(archive: zipfile.ZipFile) -> tuple[dict[str, ExtractorInfo | None], dict[str, Any]]:
+    """The keys of the means in a file, the main one first, with what is known of their extractors; and of the images."""
+    keys = _keys_of(archive)
+    if PROVENANCE in keys:
+        return _recorded(archive)
+    main = _main_of(keys)
+    if main is None:
+        return {}, {}
+    return dict.fromkeys([main, _SPATIAL] if {_SPATIAL, covariance_key(_SPATIAL)} & keys else [main]), {}
 
 
-def _of_npz(archive: zipfile.ZipFile, mean: str, covariance: str) -> FeatureMoments:
-    return FeatureMoments(mean, _read_floats(archive, mean), _read_floats(archive, covariance))
-
-
-def _read_floats(archive: zipfile.ZipFile, key: str) -> Floats:
-    """The array of a key, if its header promises floats within the limit."""
-    member = f"{key}.npy"
-    if member not in archive.namelist():
-        raise ValueError(f"it has no {key!r}")
-    if archive.getinfo(member).file_size > _ARRAY_BYTES_MAX:
-        raise ValueError(f"{key!r} is larger than any statistics need")
-
-    def check(header: Header) -> None:
-        if header.total_bytes != archive.getinfo(member).file_size:
-            raise ValueError(f"{key!r} is cut short")
-        _check_floats(key, header.dtype)
-
-    try:
-        return np.ascontiguousarray(read_array(archive, member, check=check), dtype=np.float64)
-    except DAMAGE as error:
-        raise ValueError(f"at its key {key!r}: {error}") from error
-
-
-def _check_floats(key: str, dtype: np.dtype[Any]) -> None:
-    if dtype.kind != "f" or dtype.itemsize > 8:
-        raise ValueError(f"needs floats in {key!r}, got {dtype}")
-
-
-def _with_provenance(
-    archive: zipfile.ZipFile, moments: Iterable[FeatureMoments]
-) -> tuple[list[FeatureMoments], dict[str, Any]]:
-    """What `genpr stats` recorded of moments; of another format, nothing."""
+def _recorded(archive: zipfile.ZipFile) -> tuple[dict[str, ExtractorInfo | None], dict[str, Any]]:
+    """What `genpr stats` recorded."""
 
     def check(header: Header) -> None:
         if header.dtype.kind != "U" or header.shape or header.total_bytes > _PROVENANCE_BYTES_MAX:
@@ -265,21 +287,30 @@ def _with_provenance(
 
     record = parse_json(str(read_array(archive, f"{PROVENANCE}.npy", check=check)[()]))
     if record["format"] != _FORMAT:
-        raise ValueError(
+        text = (
             f"its format is {record['format']!r} instead of {_FORMAT!r}; update genpr if a later one wrote it"
         )
-    infos = from_dict(Mapping[str, ExtractorInfo | None], record["extractors"])
-    found = []
-    for each in moments:
-        info = infos.get(each.key)
-        name = None if info is None else info.name
-        found.append(FeatureMoments(each.key, each.mean, each.covariance, name, info))
-    facts = {
-        "count": from_dict(int | None, record["count"]),
-        "decoder": from_dict(Mapping[str, str], record["decoder"]),
-        "images_sha256": from_dict(str | None, record["images_sha256"]),
-    }
-    return found, facts
+        raise ValueError(text)
+    kinds = {"count": int | None, "decoder": Mapping[str, str], "images_sha256": str | None}
+    facts = {name: from_dict(kind, record[name]) for name, kind in kinds.items()}
+    return dict(from_dict(Mapping[str, ExtractorInfo | None], record["extractors"])), facts
+
+
+def _read_floats(archive: zipfile.ZipFile, key: str) -> Floats:
+    """The array of a key, if its header promises floats within the limit."""
+    member = f"{key}.npy"
+    if member not in archive.namelist():
+        raise ValueError(f"it has no {key!r}")
+
+    def check(header: Header) -> None:
+        if header.total_bytes != archive.getinfo(member).file_size:
+            raise ValueError(f"{key!r} is cut short")
+        _check_floats(key, header.dtype, math.prod(header.shape))
+
+    try:
+        return np.ascontiguousarray(read_array(archive, member, check=check), dtype=np.float64)
+    except DAMAGE as error:
+        raise ValueError(f"at its key {key!r}: {error}") from error
 
 
 def provenance_of(statistics: ReferenceStatistics) -> dict[str, Any]:
@@ -299,26 +330,27 @@ def provenance_of(statistics: ReferenceStatistics) -> dict[str, Any]:
 # --- pickles --------------------------------------------------------------------------------------------------------
 
 
-def _of_pickle(content: object) -> tuple[list[FeatureMoments], dict[str, Any]]:
+def _of_pickle(content: object) -> tuple[Iterator[FeatureMoments], dict[str, Any]]:
     """The moments in a dict, or in the dicts in it, and the number of images that it states."""
     if not isinstance(content, dict):
         raise TypeError(f"it holds no dict of statistics, but {type(content).__name__}")
-    moments = []
-    for key, part in {"": content, **content}.items():
-        pair = next((pair for pair in _PAIRS if isinstance(part, dict) and part.keys() >= {*pair}), None)
-        if pair is None:
-            continue
-        mean, covariance = (_as_floats(name, part[name]) for name in pair)
-        extractor = _PICKLED.get(key, key.removesuffix(".npz")) or None
-        moments.append(FeatureMoments(key or pair[0], mean, covariance, extractor))
-    if not moments:
-        raise ValueError(f"it has no dict with mu and sigma, but {some(list(map(str, content)), 5)}")
+    parts = {"": content, **content}
+    means = {key: _main_of(part) for key, part in parts.items() if isinstance(part, dict)}
+    if not any(means.values()):
+        raise ValueError(f"it has no dict with mu and sigma, but {some(list(content), 5)}")
     count = content.get("num_images")
-    return moments, {"count": count if type(count) is int and count > 0 else None}
+    moments = (_of_dict(key, parts[key], mean) for key, mean in means.items() if mean is not None)
+    return moments, {"count": count if type(count) is int and 0 < count < 2**63 else None}
+
+
+def _of_dict(key: str, part: Mapping[str, object], name: str) -> FeatureMoments:
+    mean, covariance = _as_floats(name, part[name]), _as_floats(name, part[covariance_key(name)])
+    info = _stated(_PICKLED.get(key, key.removesuffix(".npz")), mean) if key else None
+    return FeatureMoments(key or name, mean, covariance, info)
 
 
 def _as_floats(key: str, array: object) -> Floats:
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{key!r} is no array")
-    _check_floats(key, array.dtype)
+    _check_floats(key, array.dtype, array.size)
     return np.ascontiguousarray(array, dtype=np.float64)

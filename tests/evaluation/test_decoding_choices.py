@@ -96,7 +96,7 @@ def test_reference_statistics_of_other_choices_are_told(folders, tmp_path):
         "format": "genpr.statistics/1",
         "source": "x",
         "count": 9,
-        "extractors": {},
+        "extractors": {"mu": None},
         "images_sha256": None,
     }
     record = json.dumps(record | {"decoder": {"pillow": "1", "prepare": "resize:8"}})

@@ -11,7 +11,7 @@ from raising import raising
 
 import genpr
 from genpr.errors import DataError, FeatureError, UsageError
-from genpr.evaluation import protocols
+from genpr.evaluation import protocols, write_statistics
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import result_of
 from genpr.features.extractor import ExtractorInfo
@@ -96,15 +96,20 @@ class Thumbnail:
         return images.flatten(1)[:, : self.dim].float()
 
 
-def test_one_file_may_hold_the_moments_of_several_extractors(rng):
+def test_one_file_may_hold_the_moments_of_several_extractors(rng, tmp_path, monkeypatch):
     sides = rng.integers(0, 256, (2, 40, 8, 8, 3), dtype=np.uint8)
-    first, second = Thumbnail("first", 5), Thumbnail("second", 7)
-    statistics = genpr.reference_statistics(sides[0], extractor=[first, second])
-    assert [(each.key, each.extractor) for each in statistics.moments] == [
-        ("mu", "first"),
-        ("second/mu", "second"),
-    ]
-    for extractor in (first, second):
+    several = [Thumbnail("third", 5), Thumbnail("second", 7), Thumbnail("fi\udcffrst", 6)]
+    statistics = genpr.reference_statistics(sides[0], tmp_path / "s.npz", extractor=several)
+    named = [("mu", "third"), ("second/mu", "second"), ("fi\\udcffrst/mu", "fi\udcffrst")]
+    for held in (statistics, read_statistics(tmp_path / "s.npz")):
+        assert [(each.key, each.extractor) for each in held.moments] == named
+        assert held.content == statistics.content
+    with raising(UsageError, "bad-option"):
+        genpr.reference_statistics(sides[0], extractor=[several[0], Thumbnail("third", 4)])
+    monkeypatch.setattr(write_statistics, "MOST_BYTES", 100)
+    with raising(FeatureError, "statistics-shape"):
+        genpr.reference_statistics(sides[0], tmp_path / "t.npz", extractor=several)
+    for extractor in several:
         options = {"extractor": extractor, "metrics": ["fd", "precision"]}
         found = genpr.score(*sides, reference_statistics=statistics, **options)
         assert found["fd"] == pytest.approx(genpr.score(*sides, **options)["fd"], rel=1e-6)
@@ -196,6 +201,26 @@ def test_what_edm2_publishes_serves_the_metrics_that_it_is_of(rng, tmp_path):
     assert [(each.key, len(each.mean)) for each in only.moments] == [("mu", 1024)]
     with raising(FeatureError, "other-extractor"):
         genpr.reference_statistics(tmp_path / "img.pkl", extractor="vgg16")
+
+
+def test_options_that_need_images_are_refused_with_statistics(whole):
+    for options in ({"prepare": "resize:8"}, {"max_images": 5}, {"spatial": True}):
+        with raising(UsageError, "bad-option"):
+            genpr.reference_statistics(whole, **options)
+
+
+def test_moments_beside_images_are_not_prepared(rng, tmp_path, monkeypatch):
+    recipe = replace(find_protocol("adm"), extractor="gabor", metrics=("fd",), n_real=None, n_fake=None)
+    monkeypatch.setattr(protocols, "PROTOCOLS", protocols.PROTOCOLS | {"adm": recipe})
+    names = [f"{tmp_path}/{name}.npz" for name in ("real", "fake")]
+    for name in names:
+        images = rng.integers(0, 256, (3, 8, 8, 3), dtype=np.uint8)
+        np.savez(name, images, mu=np.zeros(736), sigma=np.eye(736))
+    for prepare, expected in ((None, 0), ("resize:16", 2)):
+        found = genpr.score(*names, protocol="adm", prepare=prepare)
+        assert found["fd"] == pytest.approx(0, abs=1e-9)
+        notices = [item.message for item in found.notices if item.code == "statistics-unprepared"]
+        assert [name in text for name, text in zip(names, notices, strict=False)] == [True] * expected
 
 
 def test_spatial_statistics_need_inception(real):

@@ -2,15 +2,19 @@
 
 import datetime
 import hashlib
+import json
 import os
 import pickle
+from contextlib import nullcontext
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 from raising import raising
 
 from genpr.errors import DataError, UsageError
-from genpr.features import known_statistics
+from genpr.features import known_statistics, statistics
+from genpr.features.extractor import ExtractorInfo
 from genpr.features.known_statistics import KnownStatistics
 from genpr.features.plain_pickle import read_plain_pickle
 from genpr.features.statistics import find_statistics, holds_statistics, read_statistics
@@ -67,6 +71,18 @@ def test_spatial_moments_and_images_may_stand_beside_others(tmp_path):
     assert find_statistics(only_images) is None
     with raising(DataError, "no-statistics"):
         read_statistics(only_images)
+    with raising(DataError, "no-statistics"):  # nothing says which of them are meant
+        read_statistics(saved(tmp_path, **{"a/mu": MU, "a/sigma": SIGMA, "b/mu": MU, "b/sigma": SIGMA}))
+
+
+def record(**changes):
+    """What `genpr stats` writes beside moments of unknown features."""
+    facts = {"count": 50, "extractors": {"mu": None}, "decoder": {}, "images_sha256": None}
+    return {"genpr": np.array(json.dumps({"format": "genpr.statistics/1"} | facts | changes))}
+
+
+def of(name, dim=D):
+    return {"mu": asdict(ExtractorInfo(name, dim, "x", None, comparable=True))}
 
 
 @pytest.mark.parametrize(
@@ -82,11 +98,18 @@ def test_spatial_moments_and_images_may_stand_beside_others(tmp_path):
         {"sigma": np.diag([1.0, 1, -2, 1, 1, 1, 1, 1])},
         {"sigma": SIGMA.astype(complex)},
         {"mu": np.zeros(D, int)},
+        {"mu": np.zeros(D, np.float16)},
         {"sigma": np.full((D, D), None)},
         {"sigma": np.zeros((6000, 6000), np.float32)},
         {"genpr": np.array("{")},
         {"genpr": np.array('{"format": "genpr.statistics/9"}')},
         {"genpr": np.zeros(3)},
+        record(count=-5),
+        record(extractors=of("gabor", 7)),
+        record(extractors=of("inception@x")),
+        record(extractors=of("")),
+        record(extractors={"mu": None, "y/mu": None}),
+        record(extractors=of("x") | {"mu_s": of("x", 2)["mu"]}),
     ],
     ids=[
         "shape",
@@ -99,17 +122,30 @@ def test_spatial_moments_and_images_may_stand_beside_others(tmp_path):
         "negative",
         "complex",
         "integers",
+        "half",
         "objects",
         "bomb",
         "json",
         "later",
         "floats",
+        "count",
+        "dim",
+        "variant",
+        "no name",
+        "missing",
+        "twice",
     ],
 )
 def test_wrong_statistics_are_refused(tmp_path, changes):
     path = saved(tmp_path, np.savez_compressed, **(STATISTICS | changes))
     with raising(DataError, "statistics-damaged"):
         read_statistics(path)
+
+
+def test_a_record_of_unknown_features_is_read(tmp_path):
+    """What the wrong ones above are variants of."""
+    found = read_statistics(saved(tmp_path, **STATISTICS, **record()))
+    assert (list(moments(found)), found.count) == (["mu"], 50)
 
 
 def test_a_file_that_is_cut_short_is_refused_wherever(tmp_path):
@@ -123,7 +159,9 @@ def test_a_file_that_is_cut_short_is_refused_wherever(tmp_path):
 
 def test_what_is_no_file_of_statistics_is_a_wrong_call(tmp_path):
     np.save(tmp_path / "x.npy", MU)
+    os.mkfifo(tmp_path / "pipe.npz")
     for source, code in (
+        (tmp_path / "pipe.npz", "source-kind"),
         (tmp_path / "x.npy", "source-kind"),
         (tmp_path / "none.npz", "path-not-found"),
         (3, "source-kind"),
@@ -263,6 +301,9 @@ WRONG = {
     "integers": pickle.dumps({"fid": {"mu": np.arange(D), "sigma": SIGMA}}, 4),
     "nothing": pickle.dumps({"fid": 1}, 4),
     "no dict": pickle.dumps(MU, 4),
+    "a name that is none": pickle.dumps({"inception@x": EDM2["fid"]}, 4),
+    "a long name": pickle.dumps({"x" * 10_000: EDM2["fid"]}, 4),
+    "one name twice": pickle.dumps({"x": EDM2["fid"], "x.npz": EDM2["fid"]}, 4),
 }
 
 
@@ -276,6 +317,16 @@ def test_hostile_pickles_are_refused_and_nothing_runs(tmp_path, monkeypatch, nam
         with pytest.raises(ValueError, match=r"\S"):
             read_plain_pickle(HOSTILE[name])
     assert [each.name for each in tmp_path.iterdir()] == ["x.pkl"]
+
+
+def test_moments_that_are_named_again_and_again_are_counted_each_time(tmp_path, monkeypatch):
+    """One array of a memo, converted to float64 for each of many names, would fill any memory."""
+    shared = {key: value.astype(np.float32) for key, value in EDM2["fid"].items()}
+    for count in (3, 4):
+        path = pickled(tmp_path, pickle.dumps({str(number): shared for number in range(count)}))
+        monkeypatch.setattr(statistics, "MOST_BYTES", 3 * SIGMA.nbytes)
+        with nullcontext() if count == 3 else raising(DataError, "statistics-damaged"):
+            assert len(read_statistics(path).moments) == 3
 
 
 def test_arrays_of_one_text_are_counted_each_time():
