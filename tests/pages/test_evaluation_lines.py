@@ -90,7 +90,7 @@ def _small(monkeypatch, of_lpips):
     monkeypatch.setattr(registry, "BUILT_IN", MappingProxyType(known))
     for each in ("find_or_fetch", "load_any_weights"):
         monkeypatch.setattr(registry, each, lambda *_, **__: None)
-    monkeypatch.setattr(lpips, "find_or_fetch", lambda entry, **_: entry)
+    monkeypatch.setattr("genpr.evaluation.reconstruction.find_or_fetch", lambda entry, **_: entry)
     monkeypatch.setattr(lpips, "load_weights", lambda entry, _: Weights(of_lpips[entry], ""))
     coco = replace(protocols.find_protocol("coco30k"), n_fake=N)
     monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, "coco30k": coco})
