@@ -84,7 +84,7 @@ def reconstruct(real: object, reconstructed: object, **options: Unpack[Reconstru
     Returns:
         A result with metrics `reconstruction.*`: means over pairs with 95 % intervals (of 10 pairs and more), and the Fréchet
         distance.
-        `reconstruction` says how images were paired, and how many pairs are identical.
+        `reconstruction` holds how images were paired, and the number of identical pairs.
 
     Raises:
         UsageError: A path or name does not exist, or an option is impossible.
@@ -167,7 +167,7 @@ class _Measured:
 def _measured(
     embedder: Embedder, parts: Sequence[PartSource], weights: Sequence[Path], options: ReconstructOptions
 ) -> _Measured:
-    """Decode all pairs once, and compute the metrics of pixels; PSNR always, since it tells identical pairs."""
+    """Decode all pairs once, and compute the metrics of pixels; PSNR always, since it finds identical pairs."""
     found = _Measured(parts, [EmbeddedImages(torch.empty(len(part), 0)) for part in parts])
     measures = dict[str, Callable[[Tensor, Tensor], Tensor]]()
     if "ssim" in options.chosen:
