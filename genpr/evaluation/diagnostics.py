@@ -93,7 +93,7 @@ def notices_of(
     if of_precision is not None and (null := of_precision.null) is not None and null < _LOW_NULL:
         notices.append(notice("low-null", null=f"{null:.2f}"))
     notices += [
-        *notices_of_fakes(source, fakes, metrics, plan=plan, fake_labels=fake_labels, device=device),
+        *_notices_of_fakes(source, fakes, metrics, plan=plan, fake_labels=fake_labels, device=device),
         *_unprepared(fakes, (plan.statistics, statistics)),
     ]
     if neighbors is not None and neighbors.lacks:
@@ -101,22 +101,21 @@ def notices_of(
     return tuple(notices)
 
 
-def notices_of_fakes(
+def _notices_of_fakes(
     fakes: SourceFeatures,
     features: FeatureSet,
     metrics: Mapping[str, MetricValue],
-    *,
     plan: ScorePlan,
     fake_labels: object,
     device: torch.device,
 ) -> list[Notice]:
-    """What the order, the classes and the number of the fakes do to metrics of them alone and to a protocol."""
+    """Notices of the order, the classes and the number of the fakes, which metrics of them alone and protocols depend on."""
     chunk, name, found = plan.protocol.inception_score_chunk, INCEPTION_SCORE.name, list[Notice]()
     if chunk is not None and name in metrics:
         probabilities = fakes[plan.spaces[name]].features
-        found += order_notices(probabilities, metrics[name].value, chunk=chunk, device=device)
+        found += _order_notices(probabilities, metrics[name].value, chunk=chunk, device=device)
     if plan.protocol.balanced_labels:
-        found += label_notices(fakes.opened, features, fake_labels, protocol=plan.protocol.name)
+        found += _label_notices(fakes.opened, features, fake_labels, protocol=plan.protocol.name)
     if VENDI.name in metrics and len(features) < _CONVERGED:
         found.append(notice("vendi-not-converged", n=f"{len(features):,}", needed=f"{_CONVERGED:,}"))
     return found
@@ -131,7 +130,7 @@ def _unprepared(fakes: FeatureSet, statistics: Sequence[ReferenceStatistics | No
     )
 
 
-def order_notices(probabilities: Tensor, score: float, *, chunk: int, device: torch.device) -> list[Notice]:
+def _order_notices(probabilities: Tensor, score: float, *, chunk: int, device: torch.device) -> list[Notice]:
     """The notice of an Inception Score in parts of `chunk` images that their order lowers, at most one."""
     whole = len(probabilities) // chunk * chunk
     if whole < 2 * chunk:
@@ -145,7 +144,9 @@ def order_notices(probabilities: Tensor, score: float, *, chunk: int, device: to
     return [notice("class-ordered-samples", **facts)]
 
 
-def label_notices(opened: OpenedInput, features: FeatureSet, given: object, *, protocol: str) -> list[Notice]:
+def _label_notices(
+    opened: OpenedInput, features: FeatureSet, given: object, *, protocol: str
+) -> list[Notice]:
     """The notice of classes with unequal numbers of fakes, where classes are given or stated, at most one."""
     try:
         known = OptionalLabels.open(given, label_location(None, opened), "fake")
@@ -158,9 +159,10 @@ def label_notices(opened: OpenedInput, features: FeatureSet, given: object, *, p
     least, most = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
     if sizes[most] - sizes[least] <= 1:
         return []
-    facts = {"least": f"{sizes[least]:,}", "most": f"{sizes[most]:,}", "classes": f"{len(sizes):,}"}
-    names = {"smallest": short(least), "largest": short(most)}
-    return [notice("unbalanced-labels", protocol=protocol, **facts, **names)]
+    numbers = {"least": f"{sizes[least]:,}", "most": f"{sizes[most]:,}", "classes": f"{len(sizes):,}"}
+    return [
+        notice("unbalanced-labels", protocol=protocol, smallest=short(least), largest=short(most), **numbers)
+    ]
 
 
 def _statistics_notices(

@@ -24,15 +24,15 @@ class FrechetRatios:
 def frechet_ratios(distances: Mapping[str, float]) -> FrechetRatios:
     """FDr = FD / (FD of ImageNet's validation images) of six representations, and FDr6, their arithmetic mean (arXiv:2604.28190).
 
-    The published constants have two decimals: MAE's, .04, may be anything from .035 to .045, which moves its ratio by
-    -11 to 14 %. `low` and `high` say what this does to FDr6.
+    The published constants have two decimals: that of MAE, 0.04, stands for any from 0.035 to 0.045, which changes its ratio by
+    -11 to 14 %. `low` and `high` bound FDr6 accordingly.
 
     Args:
         distances: Fréchet distances to the moments of ImageNet's training images at 256 pixels, by the names of
             `genpr.features.representations.FDR6`: inception, convnext, dinov2, mae, siglip and clip.
 
     Raises:
-        UsageError: One is missing or not known ("fdr-incomplete"), or is no number that a distance can be ("bad-option").
+        UsageError: One is missing or not known ("fdr-incomplete"), or not a finite number of at least 0 ("bad-option").
 
     Example:
         >>> found = frechet_ratios({each.name: 2 * each.validation_fd for each in FDR6})
@@ -41,18 +41,16 @@ def frechet_ratios(distances: Mapping[str, float]) -> FrechetRatios:
     """
     names = {each.name for each in FDR6}
     if distances.keys() != names:
-        missing, other = names - distances.keys(), distances.keys() - names
-        text = f"missing {some(sorted(missing), 6)}" if missing else f"unknown {some(sorted(other))}"
-        raise UsageError(
-            f"FDr6 needs the distances of {some(sorted(names), 6)}: {text}", code="fdr-incomplete"
-        )
+        missing, other = sorted(names - distances.keys()), sorted(distances.keys() - names)
+        found = f"missing {some(missing, 6)}" if missing else f"unknown {some(other)}"
+        text = f"FDr6 needs the distances of {some(sorted(names), 6)}: {found}"
+        raise UsageError(text, code="fdr-incomplete")
     for name, value in distances.items():
         if not (isinstance(value, Real) and math.isfinite(value) and value >= 0):
             text = f"the distance of {name} must be a finite number of at least 0, got {value!r}"
             raise UsageError(text, code="bad-option")
-    exact, low, high = (_ratios(distances, shift) for shift in (0, ROUNDING, -ROUNDING))
-    return FrechetRatios(exact, *(math.fsum(each.values()) / len(FDR6) for each in (exact, low, high)))
-
-
-def _ratios(distances: Mapping[str, float], shift: float) -> dict[str, float]:
-    return {each.name: float(distances[each.name]) / (each.validation_fd + shift) for each in FDR6}
+    ratios, *shifted = (
+        {each.name: float(distances[each.name]) / (each.validation_fd + shift) for each in FDR6}
+        for shift in (0, ROUNDING, -ROUNDING)
+    )
+    return FrechetRatios(ratios, *(math.fsum(each.values()) / len(FDR6) for each in (ratios, *shifted)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Literal
 
@@ -26,15 +26,21 @@ CLIP_SCORE_PREFIX = "A photo depicts "
 """What the authors of CLIPScore put in front of every prompt (Hessel et al. 2021, arXiv:2104.08718)."""
 
 
+def _ks(number: int) -> Mapping[str, int]:
+    return MappingProxyType(dict.fromkeys(NEIGHBORS, number))
+
+
 @dataclass(frozen=True, kw_only=True)
 class EvaluationProtocol:
     """A pinned recipe."""
 
     name: str  # what is printed with every score
-    extractor: str  # features of the metrics that are not defined on others
+    extractor: str = "inception"  # features of the metrics that are not defined on others
     metrics: tuple[str, ...]  # what it reports unless some of them are asked for
     panel: Mapping[str, str] = field(default_factory=dict)  # extractors by name, if it has several
-    k: Mapping[str, int]  # neighbors per metric; the image itself is never counted
+    k: Mapping[str, int] = field(
+        default_factory=partial(_ks, 3)
+    )  # neighbors per metric; the image itself is never counted
     ties: Ties = "closed"  # "closed" counts a point on the sphere as inside the ball, "strict" does not
     # "exact", or the inexact arithmetic of the tool it stands for, shown beside exact values
     distances: Distances = "exact"
@@ -44,13 +50,11 @@ class EvaluationProtocol:
     max_fake: int | None = None  # fake images it uses at most, likewise
     # images of each side among which neighbors are counted: at most so many, equally many of both
     max_rows: int | None = None
-    # whose mean and covariance Fréchet distances use instead of images': "beside images" are those that an .npz of either side
-    # brings along; "published" are those of reals alone, from a file without which a score deviates
+    # whose mean and covariance Fréchet distances use instead of those of the images: "beside images", those in the .npz of
+    # either side; "published", those of reals from a file, without which a score deviates
     reference_statistics: Statistics | None = None
-    spaces: Mapping[str, str] = field(
-        default_factory=dict
-    )  # features of metrics that it does not have on their own
-    # features that its moments are published of, by metric, where it compares them with others all the same
+    spaces: Mapping[str, str] = field(default_factory=dict)  # features of metrics, if not the usual ones
+    # features that its moments are published of, by metric, where they differ from those that they are compared with
     statistics_of: Mapping[str, str] = field(default_factory=dict)
     inception_score_chunk: int | None = None  # images per chunk of the Inception Score, in order
     balanced_labels: bool = False  # whether it expects equally many fakes of each class
@@ -149,11 +153,11 @@ class EvaluationProtocol:
 
     def deviations(self, n_real: int | None, n_fake: int) -> tuple[str, ...]:
         """Where these numbers of images, of reals None without any, do not meet the protocol, in words."""
-        found = []
-        for role, n, needed in (("real", n_real, self.n_real), ("fake", n_fake, self.n_fake)):
-            if n is not None and needed is not None and n != needed:
-                found.append(f"{n:,} {role} images where {self.name} needs {needed:,}")
-        return tuple(found)
+        return tuple(
+            f"{n:,} {role} images where {self.name} needs {needed:,}"
+            for role, n, needed in (("real", n_real, self.n_real), ("fake", n_fake, self.n_fake))
+            if n is not None and needed is not None and n != needed
+        )
 
     def _pinned(self, what: str, came: object, own: object) -> UsageError:
         text = f"protocol {self.name} pins {what} = {own}, but {came} is asked for; leave it out, or score without --protocol {self.name}"
@@ -165,17 +169,12 @@ def _is_on_own_features(metric: str) -> bool:
     return METRICS[metric].space is None and metric not in HELD_OUT
 
 
-def _ks(number: int) -> Mapping[str, int]:
-    return MappingProxyType(dict.fromkeys(NEIGHBORS, number))
-
-
 _PR = ("precision", "recall")
 _EDM2_DINO = "dinov2-vitl14@torch-bicubic-antialias"
 
 _ALL = (
     EvaluationProtocol(
         name="genpr",
-        extractor="inception",
         metrics=DEFAULT_METRICS,
         k=MappingProxyType({name: metric.k for name, metric in NEIGHBORS.items()}),
         free=frozenset({"extractor", "metrics", "k", "ties"}),
@@ -186,7 +185,6 @@ _ALL = (
         name="kynkaanniemi2019",
         extractor="vgg16",
         metrics=_PR,
-        k=_ks(3),
         n_real=50_000,
         n_fake=50_000,
         equals="the paper's definition exactly, where its code rounds distances to float32; torchvision's VGG16 stands "
@@ -195,9 +193,7 @@ _ALL = (
     ),
     EvaluationProtocol(
         name="adm",
-        extractor="inception",
         metrics=("precision", "recall", "fid", "sfid", "is"),
-        k=_ks(3),
         distances="adm-float16",
         n_real=10_000,
         n_fake=50_000,
@@ -208,9 +204,7 @@ _ALL = (
     ),
     EvaluationProtocol(
         name="mar",
-        extractor="inception",
         metrics=(*_PR, "fid", "is"),
-        k=_ks(3),
         n_real=10_000,
         n_fake=50_000,
         reference_statistics="published",
@@ -220,9 +214,7 @@ _ALL = (
     ),
     EvaluationProtocol(
         name="jit",
-        extractor="inception",
         metrics=("fid", "is"),
-        k=_ks(3),
         n_fake=50_000,
         reference_statistics="published",
         balanced_labels=True,
@@ -231,9 +223,7 @@ _ALL = (
     ),
     EvaluationProtocol(
         name="edm2",
-        extractor="inception",
         metrics=("fid", "fd_dinov2"),
-        k=_ks(3),
         n_fake=50_000,
         reference_statistics="published",
         spaces=MappingProxyType({"fd_dinov2": _EDM2_DINO}),
@@ -244,7 +234,6 @@ _ALL = (
         name="guidance-interval",
         extractor="dinov2-vitl14",
         metrics=(*_PR, "fid", "fd_dinov2"),
-        k=_ks(3),
         n_real=50_000,
         n_fake=50_000,
         reference_statistics="published",
@@ -257,7 +246,6 @@ _ALL = (
         name="stylegan3",
         extractor="vgg16",
         metrics=_PR,
-        k=_ks(3),
         distances="stylegan3-float16",
         max_real=200_000,
         n_fake=50_000,
@@ -268,7 +256,6 @@ _ALL = (
         name="torch-fidelity",
         extractor="vgg16",
         metrics=("precision", "recall", "fid", "kid", "is"),
-        k=_ks(3),
         equals="torch-fidelity 0.4 (input1 = fake, input2 = real) up to its float32 distances",
         reference="toshas/torch-fidelity 0.4.0",
     ),
@@ -298,7 +285,6 @@ _ALL = (
         name="coco30k",
         extractor="inception@pil-bicubic-float",
         metrics=("fid",),
-        k=_ks(3),
         n_real=40_504,
         n_fake=30_000,
         prepare="square-crop:256",
@@ -309,10 +295,8 @@ _ALL = (
     ),
     EvaluationProtocol(
         name="fdr6",
-        extractor="inception",
         metrics=("fd",),
         panel=MappingProxyType({each.name: each.extractor for each in FDR6}),
-        k=_ks(3),
         n_fake=50_000,
         reference_statistics="published",
         prepare="center-crop:256",

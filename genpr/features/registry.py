@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from genpr.errors import GenprError, ResourceError, UsageError, some
 from genpr.features.extractor import DescribedExtractor, FeatureExtractor
@@ -68,25 +68,19 @@ class ExtractorName:
     def parse(cls, text: str) -> ExtractorName:
         """Take `NAME[@VARIANT]...` apart; UsageError "unknown-variant" where two contradict each other or one is unknown."""
         base, *variants = text.split("@")
-        name, is_timm = cls(base), base.startswith("timm:")
+        kinds = {"bfloat16": "precision", **dict.fromkeys(RESIZE_NAMES, "resize")}
+        if is_timm := base.startswith("timm:"):
+            kinds |= dict.fromkeys(POOLINGS, "pooling")
+        fields: dict[str, Any] = {}
         for variant in variants:
-            if is_timm and variant in POOLINGS and name.pooling is None:
-                name = replace(name, pooling=variant)
-            elif is_timm and _side(variant) and name.side is None:
-                name = replace(name, side=_side(variant))
-            elif variant == "bfloat16" and name.precision == "float32":
-                name = replace(name, precision="bfloat16")
-            elif variant in RESIZE_NAMES and name.resize is None:
-                name = replace(name, resize=variant)
-            else:
-                known = ["bfloat16", *RESIZE_NAMES]
-                if is_timm:
-                    known += [*POOLINGS, f"a side of 1 to {_LARGEST_SIDE} pixels"]
-                message = (
-                    f"extractor {text!r}: {variant!r} is no further variant; known are {some(known, 20)}"
-                )
+            side = _side(variant) if is_timm else None
+            kind = "side" if side else kinds.get(variant)
+            if kind is None or kind in fields:
+                known = ", ".join([*kinds, *([f"a side of 1 to {_LARGEST_SIDE} pixels"] if is_timm else [])])
+                message = f"extractor {text!r}: {variant!r} is no further variant; known are {known}"
                 raise UsageError(message, code="unknown-variant")
-        return name
+            fields[kind] = side or variant
+        return cls(base, **fields)
 
     def __str__(self) -> str:
         precision = None if self.precision == "float32" else self.precision
@@ -295,9 +289,8 @@ def load_extractor(
 
     Args:
         name: A built-in one (see `list_extractors`); "timm:MODEL"; "open_clip:MODEL:PRETRAINED"; any of these with
-            "@bfloat16" or "@RESIZE-RULE" behind it; of timm also with "@SIDE" in pixels and "@cls", "@mean" or "@map"
-            (`POOLINGS`); or a custom one as "package.module:factory" or
-            "path/to/file.py:factory" (see `genpr.features.custom`).
+            "@bfloat16" or "@RESIZE-RULE" behind it, of timm also with "@SIDE" in pixels and "@cls", "@mean" or "@map";
+            or a custom one as "package.module:factory" or "path/to/file.py:factory" (see `genpr.features.custom`).
         weights: File that holds the published weights, if it is in neither genpr's nor torch.hub's cache.
         device: "auto", "cpu", "cuda", "cuda:1" or a `torch.device`.
         offline: Never download; GENPR_OFFLINE=1 says the same.

@@ -24,26 +24,20 @@ class Representation:
     statistics: str  # .npz file of the moments of ImageNet's training images
 
 
-def _timm(model: str, side: int, pooling: str) -> str:
-    return f"timm:{model}@{side}@{pooling}@torch-bicubic-antialias"
-
-
-def _of(name: str, model: str, side: int, pooling: str, validation_fd: float) -> Representation:
-    file = f"{model.replace('.', '_')}_in256_t{side}_stats.npz"
-    return Representation(name, _timm(model, side, pooling), validation_fd, file)
+def _timm(
+    name: str, model: str, side: int, pooling: str, validation_fd: float, *, file: str | None = None
+) -> Representation:
+    extractor = f"timm:{model}@{side}@{pooling}@torch-bicubic-antialias"
+    statistics = f"{file or model.replace('.', '_')}_in256_t{side}_stats.npz"
+    return Representation(name, extractor, validation_fd, statistics)
 
 
 FDR6 = (
     Representation("inception", "inception", 1.68, "guided_diffusion_stats.npz"),
-    Representation(
-        "convnext",
-        _timm("convnextv2_base.fcmae_ft_in22k_in1k", 224, "mean"),
-        56.87,
-        "convnext_in256_t224_stats.npz",
-    ),
-    _of("dinov2", "vit_large_patch14_dinov2.lvd142m", 256, "cls", 14.19),
-    _of("mae", "vit_large_patch16_224.mae", 224, "cls", 0.04),
-    _of("siglip", "vit_so400m_patch16_siglip_256.v2_webli", 224, "map", 0.60),
-    _of("clip", "vit_large_patch14_clip_224.openai", 256, "cls", 5.60),
+    _timm("convnext", "convnextv2_base.fcmae_ft_in22k_in1k", 224, "mean", 56.87, file="convnext"),
+    _timm("dinov2", "vit_large_patch14_dinov2.lvd142m", 256, "cls", 14.19),
+    _timm("mae", "vit_large_patch16_224.mae", 224, "cls", 0.04),
+    _timm("siglip", "vit_so400m_patch16_siglip_256.v2_webli", 224, "map", 0.60),
+    _timm("clip", "vit_large_patch14_clip_224.openai", 256, "cls", 5.60),
 )
 """In the authors' order."""

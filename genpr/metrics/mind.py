@@ -1,9 +1,9 @@
-"""Monge Inception Distance: what the sorted projections of two feature sets onto random directions differ by.
+"""Monge Inception Distance: the difference between the sorted projections of two feature sets onto random directions.
 
     MIND = 3 d * mean over directions u and ranks j of (sort(X u)_j - sort(Y u)_j)^2
 
-X and Y are d features each of equally many images. The mean is the squared sliced 2-Wasserstein distance; the factor makes a
-pure shift by v cost about 3 |v|^2.
+X and Y hold d features of equally many images. The mean is the squared sliced 2-Wasserstein distance; by the factor, a pure
+shift by v has about 3 |v|^2.
 
 References:
     Q. Berthet et al., MIND: Monge Inception Distance for Generative Models Evaluation, 2026, arXiv:2605.06797.
@@ -19,7 +19,7 @@ from genpr.metrics.blocks import Blocks, held_on
 from genpr.metrics.real_manifold import checked_pair
 from genpr.validation import Features, check_count, choose_device, entry_point
 
-_PROJECTIONS = 2**22  # of one set that are sorted at once, but one direction at least
+_PROJECTIONS = 2**22  # of one set that are sorted at once, at least those onto one direction
 _LEAST_NORM = 1e-12
 
 
@@ -34,22 +34,22 @@ def monge_inception_distance(
 ) -> float:
     """MIND: 3 d times the mean squared sliced 2-Wasserstein distance over random directions.
 
-    One CPU generator of torch draws everything: if one set is larger, a permutation whose first rows are used of it; then
-    the directions, float32 Gaussian vectors divided by their norm. Projections and sums are float64.
+    One CPU generator of torch draws a permutation of the larger set, if the sizes differ, of which the first rows are used, and
+    then the directions: float32 Gaussian vectors divided by their norm. Projections and sums are float64.
 
     Args:
         real: (n, d) features of real images, n >= 2.
         fake: (m, d) features of generated images by the same extractor, m >= 2.
-        directions: How many random directions.
-        seed: Of the generator, below 2^32.
-        device: "auto" is where the tensors are if that is a GPU, else the best device here.
+        directions: Number of random directions.
+        seed: Seed of the generator, below 2^32.
+        device: "auto" is the GPU that holds the tensors, else the best device here.
 
     Returns:
-        At least 0, in feature units squared; two samples of one distribution have more than 0.
+        At least 0, in feature units squared. It is biased upward: two samples of one distribution have more than 0.
 
     Raises:
         FeatureError: Malformed, non-finite, too few rows, or different widths.
-        UsageError: directions or seed is impossible.
+        UsageError: directions or seed is out of range.
 
     Example:
         >>> import numpy as np
@@ -61,17 +61,17 @@ def monge_inception_distance(
     generator = torch.Generator().manual_seed(check_count(seed, "seed", least=0, most=2**32 - 1))
     (real, fake), where = checked_pair(real, fake, k=1), choose_device(real, device)
     n, d = min(len(real), len(fake)), real.shape[1]
-    fakes, reals = (_part(side, n, generator, where) for side in (fake, real))
+    fakes, reals = (_drawn(side, n, generator, where) for side in (fake, real))
     normals = torch.randn(count, d, generator=generator, dtype=torch.float32, device="cpu")
     units = (normals / normals.norm(dim=1, keepdim=True).clamp_min(_LEAST_NORM)).to(where, torch.float64)
     total = torch.zeros((), dtype=torch.float64, device=where)
-    for some in units.split(max(1, _PROJECTIONS // n)):
-        differences = _sorted_projections(reals, some, n).sub_(_sorted_projections(fakes, some, n))
+    for part in units.split(max(1, _PROJECTIONS // n)):
+        differences = _sorted_projections(reals, part, n).sub_(_sorted_projections(fakes, part, n))
         total += differences.square_().sum(dim=1).sum()
     return 3 * d * float(total) / (n * count)
 
 
-def _part(side: Tensor, n: int, generator: torch.Generator, device: torch.device) -> Blocks | list[Tensor]:
+def _drawn(side: Tensor, n: int, generator: torch.Generator, device: torch.device) -> Blocks | list[Tensor]:
     """The whole set, or n random rows of a larger one."""
     held, rows = held_on(side, device), None
     if len(side) > n:

@@ -1,11 +1,13 @@
 """Networks of timm: DINOv2, and any other model by its name, `timm:MODEL`.
 
-The features of `timm:MODEL` are what timm calls pooled: the input of the classifier, which is taken off. Images are shown as
-by the model's own evaluation transform. `@cls`, `@mean` and `@map` pool what timm's `forward_features` gives instead, and
-`@SIDE` shows a square of another size: a vision transformer pads it on the right and at the bottom to whole patches, with
-zeros after normalization, and resamples its position embeddings (timm's `dynamic_img_size` and `dynamic_img_pad`). DINOv2 gives its class token at 224 pixels. It was trained at 518 pixels, a grid of
-37 x 37 patches; for 16 x 16 patches the position embeddings are resampled as in the authors' code: bicubic, by the factor
-(16 + 0.1) / 37, without antialiasing. timm antialiases and transformers leaves out the 0.1; both give other features.
+The features of `timm:MODEL` are what timm calls pooled: the input of the classifier, which is taken off. Images pass through
+the model's own evaluation transform. `@cls`, `@mean` and `@map` pool the output of timm's `forward_features` instead, and
+`@SIDE` resizes to a square of another size: a vision transformer pads it on the right and at the bottom to whole patches, with
+zeros after normalization, and resamples its position embeddings (timm's `dynamic_img_size` and `dynamic_img_pad`).
+
+DINOv2 gives its class token at 224 pixels. It was trained at 518 pixels, a grid of 37 x 37 patches; for 16 x 16 patches the
+position embeddings are resampled as in the authors' code: bicubic, by the factor (16 + 0.1) / 37, without antialiasing. timm
+antialiases and transformers leaves out the 0.1; both give other features.
 
 References:
     R. Wightman, PyTorch Image Models, https://github.com/huggingface/pytorch-image-models (Apache-2.0).
@@ -167,21 +169,22 @@ class _Pooled(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         network: Any = self.network
         features = network.forward_features(images)
-        ways: dict[str, Callable[[], Tensor]] = {}
-        if isinstance(features, Tensor) and features.ndim == 4:
-            axes = (1, 2) if getattr(network, "output_fmt", "NCHW") == "NHWC" else (2, 3)
-            ways["mean"] = lambda: features.mean(axes)
+        ways: dict[str | None, Callable[[], Tensor]] = {}
+        n_axes = features.ndim if isinstance(features, Tensor) else 0
         has_cls = isinstance(getattr(network, "cls_token", None), Tensor)
         prefix = getattr(network, "num_prefix_tokens", None if has_cls else 0)
-        if isinstance(features, Tensor) and features.ndim == 3 and prefix is not None:
+        if n_axes == 4:
+            axes = (1, 2) if getattr(network, "output_fmt", "NCHW") == "NHWC" else (2, 3)
+            ways["mean"] = partial(features.mean, axes)
+        elif n_axes == 3 and prefix is not None:
             if has_cls:  # registers alone are prefix tokens, too
                 ways["cls"] = lambda: features[:, 0]
-            ways["mean"] = lambda: features[:, prefix:].mean(dim=1)
+            ways["mean"] = partial(features[:, prefix:].mean, 1)
             if getattr(network, "attn_pool", None) is not None and hasattr(network, "pool"):
-                ways["map"] = lambda: network.pool(features)
+                ways["map"] = partial(network.pool, features)
         if self.name.pooling not in ways:
-            has = f"has {' and '.join(ways)}" if ways else "has none of them"
-            text = f"{self.name.base} has no pooling {self.name.pooling!r}; of {', '.join(POOLINGS)} it {has}"
+            has = " and ".join(filter(None, ways)) or "none of them"
+            text = f"{self.name.base} has no pooling {self.name.pooling!r}; of {', '.join(POOLINGS)} it has {has}"
             raise UsageError(text, code="unsupported-model")
         return ways[self.name.pooling]()
 
@@ -212,10 +215,7 @@ def input_rule(name: ExtractorName, network: nn.Module) -> InputRule:
         text = f"{name.base!r} looks at {size}; supported are squares of 3 channels cropped by 'center' or 'squash'"
         raise UsageError(text, code="unsupported-model")
     squash = config["crop_mode"] == "squash"
-    if name.resize:
-        resize = find_rule(name.resize)
-    else:
-        resize = pillow_rule("timm", config["interpolation"], crop=config["crop_pct"], squash=squash)
-    return InputRule(
-        resize, name.side or height, mean=gray_levels(config["mean"]), std=gray_levels(config["std"])
-    )
+    own = partial(pillow_rule, "timm", config["interpolation"], crop=config["crop_pct"], squash=squash)
+    resize = find_rule(name.resize) if name.resize else own()
+    mean, std = (gray_levels(config[each]) for each in ("mean", "std"))
+    return InputRule(resize, name.side or height, mean, std)
