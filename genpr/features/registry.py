@@ -73,7 +73,7 @@ class ExtractorName:
             kinds |= dict.fromkeys(POOLINGS, "pooling")
         fields: dict[str, Any] = {}
         for variant in variants:
-            side = _side(variant) if is_timm else None
+            side = _side(variant) if is_timm else 0
             kind = "side" if side else kinds.get(variant)
             if kind is None or kind in fields:
                 known = ", ".join([*kinds, *([f"a side of 1 to {_LARGEST_SIDE} pixels"] if is_timm else [])])
@@ -88,10 +88,10 @@ class ExtractorName:
         return "@".join([self.base, *(str(each) for each in variants if each is not None)])
 
 
-def _side(variant: str) -> int | None:
-    """The side that a variant such as "256" stands for."""
+def _side(variant: str) -> int:
+    """The side that a variant such as "256" stands for; 0 if it is none."""
     is_number = variant.isascii() and variant.isdecimal() and len(variant) <= len(str(_LARGEST_SIDE))
-    return int(variant) if is_number and 1 <= int(variant) <= _LARGEST_SIDE else None
+    return int(variant) if is_number and int(variant) <= _LARGEST_SIDE else 0
 
 
 @dataclass(frozen=True, slots=True)

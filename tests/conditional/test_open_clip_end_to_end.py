@@ -107,7 +107,8 @@ def test_coco30k_refuses_other_numbers_of_prompts_and_other_recipes(of_twelve, w
     np.save(tmp_path / "images.npy", wide)
     (tmp_path / "prompts.txt").write_text("\n".join(PROMPTS[:11]))
     options = {"extractor": NAME, "weights": weights[0], "device": "cpu", "protocol": "coco30k"}
-    for prompts in (PROMPTS[:11], [*PROMPTS, "more"], [[each, f"{each}s"] for each in PROMPTS]):
+    pairs = [PROMPTS[row : row + 2] for row in range(0, 12, 2)]
+    for prompts in (PROMPTS[:11], [*PROMPTS, "more"], [[each, f"{each}s"] for each in PROMPTS], pairs):
         with raising(DataError, "prompt-count", "coco30k needs 12 prompts"):
             genpr.align(wide, prompts, **options)
     for other, code in (

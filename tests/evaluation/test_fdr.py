@@ -150,6 +150,8 @@ def test_fdr6_of_a_file_of_moments(small_fdr6, write_images, rng, tmp_path, caps
     assert "published statistics" in told[0]
     part = score_panel(path, fakes, extractors={"mae": panel["mae"]}, protocol="fdr6", device="cpu")
     assert part.fdr6 is None
+    other = score_panel(beside, fakes, extractors=panel, metrics=["fd"], device="cpu", control=False)
+    assert (list(other), other.fdr6) == (list(panel), None)
 
 
 def test_fdr6_is_a_panel_of_its_own_extractors(rng):

@@ -58,12 +58,20 @@ def features(rng):
 # What protocols say ------------------------------------------------------------------------------------------
 
 
+class Homonym:
+    name, dim = "inception", 1
+
+    def __call__(self, images):
+        return images.float().mean(dim=(1, 2, 3))[:, None]
+
+
 @pytest.mark.parametrize(
     ("options", "what"),
     [
         ({"k": 5}, "k = 3, but 5"),
         ({"ties": "strict"}, "ties = closed, but strict"),
         ({"extractor": "gabor"}, "extractor = inception, but gabor"),
+        ({"extractor": Homonym()}, "extractor = inception, but a custom 'inception'"),
         ({"metrics": ["density"]}, "density is not part of protocol adm"),
         ({"metrics": ["vendi"]}, "vendi is not part of protocol adm"),
     ],

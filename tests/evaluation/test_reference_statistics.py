@@ -17,6 +17,7 @@ from genpr.evaluation.result import result_of
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, save_features
 from genpr.features.statistics import read_statistics
+from genpr.metrics.frechet import Gaussian, frechet_distance
 from genpr.report.score_tables import score_table
 
 D = 6
@@ -115,6 +116,21 @@ def test_one_file_may_hold_the_moments_of_several_extractors(rng, tmp_path, monk
         assert found["fd"] == pytest.approx(genpr.score(*sides, **options)["fd"], rel=1e-6)
         assert statistics.images_sha256 == found.real.content
         assert not codes(found) & {"statistics-unlabeled", "statistics-alone"}
+
+
+def test_under_adm_moments_beside_images_stand_for_those_of_either_side(rng, tmp_path, monkeypatch):
+    recipe = replace(find_protocol("adm"), metrics=("fd",), free=frozenset({"extractor"}))
+    monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, "adm": recipe})
+    given = []
+    for name in "rf":
+        rows = rng.normal(size=(50, 5))
+        moments = {"mu": rows.mean(axis=0), "sigma": np.cov(rows, rowvar=False)}
+        images = rng.integers(0, 256, (9, 8, 8, 3), dtype=np.uint8)
+        np.savez(tmp_path / f"{name}.npz", arr_0=images, **moments)
+        given.append(Gaussian.from_moments(*moments.values()))
+    sides = tmp_path / "r.npz", tmp_path / "f.npz"
+    found = genpr.score(*sides, protocol="adm", extractor=Thumbnail("thumbnail", 5))
+    assert found["fd"] == frechet_distance(*given)
 
 
 @pytest.mark.parametrize("name", ["precision", "kd", "c_t", "authenticity"])

@@ -13,26 +13,23 @@ from types import MappingProxyType, SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from lpips_state import lpips_state
 from PIL import Image
 from torch import nn
 
 from genpr.cli.main import run
 from genpr.conditional import align
-from genpr.evaluation import protocols
+from genpr.evaluation import protocols, reconstruction
 from genpr.features import registry
-from genpr.features.known_weights import LPIPS
-from genpr.features.networks import lpips
+from genpr.features.extractor import ExtractorInfo
 from genpr.features.networks.network import InputRule, NetworkExtractor
 from genpr.features.representations import FDR6
 from genpr.features.resize import find_rule
-from genpr.features.weights import Weights
 
 ROOT = Path(__file__).parents[2]
 TABLE = (ROOT / "docs" / "protocols.md").read_text().partition("| verified how |")[2].partition("\n\n")[0]
 ROWS = re.findall(r"^\| .+ \|$", TABLE, re.MULTILINE)
 LINES = re.findall(r"`(genpr [^`]+)`", TABLE)
-WIDTH, N, SIDE = 6, 12, 16
+WIDTH, N = 6, 10
 
 
 class Projection(nn.Module):
@@ -46,18 +43,13 @@ class Projection(nn.Module):
 
     def forward(self, images):
         means = nn.functional.adaptive_avg_pool2d(images, 2).flatten(1)
-        parts = [
-            found.softmax(1) if "softmax" in name else found.relu()
-            for name, found in zip(self.names, means @ self.weight, strict=True)
-        ]
-        return torch.cat(parts, dim=1)
+        layers = zip(self.names, means @ self.weight, strict=True)
+        return torch.cat([x.softmax(1) if "softmax" in name else x.relu() for name, x in layers], dim=1)
 
 
 def build(_weights, *, names, device):
-    name = names[0]
-    known = registry.BUILT_IN.get(name.base)
-    resize, side = (known.resize, known.side) if known else (None, name.side)
-    rule = InputRule(find_rule(name.resize or resize), side, (0.5,) * 3, (0.2,) * 3)
+    known = registry.BUILT_IN.get(names[0].base)
+    rule = InputRule(find_rule(names[0].resize or known.resize), 32, (0.5,) * 3, (0.2,) * 3)
     network = Projection([name.base for name in names])
     return NetworkExtractor(network, names, [WIDTH] * len(names), rule=rule, weights=None, device=device)
 
@@ -75,13 +67,17 @@ class Words:
         return [False] * len(texts)
 
 
-@pytest.fixture(scope="module")
-def of_lpips():
-    return dict(zip(LPIPS["vgg"], lpips_state("vgg"), strict=True))
+class Difference:
+    """In place of LPIPS."""
+
+    info = ExtractorInfo("lpips-vgg", 1, "none", None, comparable=False)
+
+    def __call__(self, real, fake):
+        return (real.double() - fake.double()).abs().mean(dim=(1, 2, 3))
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch, of_lpips):
+def _small(monkeypatch):
     """Networks without weights, and a protocol whose captions are few."""
     for network in {each.network for each in registry.BUILT_IN.values()}:
         module = SimpleNamespace(build=build, published_weights=lambda _: ())
@@ -90,39 +86,31 @@ def _small(monkeypatch, of_lpips):
     monkeypatch.setattr(registry, "BUILT_IN", MappingProxyType(known))
     for each in ("find_or_fetch", "load_any_weights"):
         monkeypatch.setattr(registry, each, lambda *_, **__: None)
-    monkeypatch.setattr("genpr.evaluation.reconstruction.find_or_fetch", lambda entry, **_: entry)
-    monkeypatch.setattr(lpips, "load_weights", lambda entry, _: Weights(of_lpips[entry], ""))
     coco = replace(protocols.find_protocol("coco30k"), n_fake=N)
     monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, "coco30k": coco})
     monkeypatch.setattr(align, "text_encoder_for", lambda *_: Words())
+    monkeypatch.setattr(reconstruction, "find_or_fetch", lambda *_, **__: Path())
+    distance = SimpleNamespace(from_files=lambda *_: Difference())
+    monkeypatch.setattr(reconstruction, "PerceptualDistance", distance)
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Everything that the lines name."""
     folder, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(0)
-    pixels = {
-        name: rng.integers(0, most, (N, SIDE, SIDE, 3), dtype=np.uint8)
-        for name, most in (("real", 256), ("fake", 220))
-    }
-    moments = {"mu": np.zeros(WIDTH, np.float32), "sigma": np.eye(WIDTH)}
-    for name in (
-        "adm10k",
-        "imagenet-val-prc",
-        "train50k",
-        "val2014",
-        "real",
-        "train",
-        "val",
-        "samples",
-        "recon",
-    ):
+    copies = {"real": "adm10k imagenet-val-prc train50k val2014 train val", "samples": "recon"}
+    pixels = {}
+    for name, most in (("real", 256), ("samples", 220)):
+        pixels[name] = rng.integers(0, most, (N, 16, 16, 3), dtype=np.uint8)
         (folder / name).mkdir()
-        for row, image in enumerate(pixels["fake" if name in ("samples", "recon") else "real"]):
+        for row, image in enumerate(pixels[name]):
             Image.fromarray(image).save(folder / name / f"{row:05d}.png")
-    reals = {"arr_0": pixels["real"], "mu_s": moments["mu"], "sigma_s": moments["sigma"], **moments}
-    np.savez(folder / "VIRTUAL_imagenet256_labeled.npz", **reals)
-    np.savez(folder / "samples.npz", arr_0=pixels["fake"])
+        for copy in copies[name].split():
+            shutil.copytree(folder / name, folder / copy)
+    moments = {"mu": np.zeros(WIDTH, np.float32), "sigma": np.eye(WIDTH)}
+    batch = {"arr_0": pixels["real"], "mu_s": moments["mu"], "sigma_s": moments["sigma"], **moments}
+    np.savez(folder / "VIRTUAL_imagenet256_labeled.npz", **batch)
+    np.savez(folder / "samples.npz", arr_0=pixels["samples"])
     for name in ("adm_in256_stats", "jit_in256_stats", "imagenet-64x64"):
         np.savez(folder / f"{name}.npz", **moments)
     np.savez(folder / "imagenet_256_fid_stats.npz", **{f"ref_{key}": each for key, each in moments.items()})
@@ -136,9 +124,7 @@ def files(tmp_path_factory):
     for name in ("real", "fake"):
         np.save(folder / f"{name}.npy", rng.normal(size=(N, WIDTH)))
     shutil.make_archive(str(folder / "data"), "zip", folder / "real")
-    (folder / "captions.txt").write_text(
-        "\n".join(f"{'abcdef'[row % 6]}{'fade'[row % 4]} {row}" for row in range(N))
-    )
+    (folder / "captions.txt").write_text("".join(f"{'abcdef'[row % 6]} {row}\n" for row in range(N)))
     return folder
 
 
@@ -163,8 +149,12 @@ def test_the_line_of_a_repository_runs(line, files, monkeypatch, capsys):
 def test_every_repository_has_a_line_and_says_how_it_was_verified():
     assert len(ROWS) >= 17
     for row in ROWS:
-        repository, original, line, verified = row.strip("| ").split(" | ")
-        assert repository
-        assert original.startswith("`")
-        assert line.startswith("`genpr ")
-        assert verified.startswith("a")
+        assert re.match(r"\| [^|]+ \| `.+ \| `genpr .+ \| a", row), row
+
+
+def test_the_files_of_fdr6_are_those_that_its_page_lists():
+    page = (ROOT / "docs" / "representations.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| ([\d.]+) \| `([^`]+)` \|$", page, re.MULTILINE)
+    assert [(name, of, float(fd), file) for name, of, fd, file in rows] == [
+        (each.name, each.extractor, each.validation_fd, each.statistics) for each in FDR6
+    ]

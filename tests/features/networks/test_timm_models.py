@@ -73,28 +73,32 @@ def test_it_gives_what_timm_gives_without_a_classifier(model, state, weights, im
 
 def described(features: torch.Tensor, network, pooling: str) -> torch.Tensor:
     if features.ndim == 4:
-        return features.mean((2, 3))
+        return features.mean((1, 2) if network.default_cfg["architecture"] == "test_mambaout" else (2, 3))
     pooled = {"cls": features[:, 0], "mean": features[:, network.num_prefix_tokens :].mean(1)}
     return network.attn_pool(features) if pooling == "map" else pooled[pooling]
 
 
 @pytest.mark.parametrize(
-    ("model", "poolings"),
+    ("model", "poolings", "side"),
     [
-        ("test_vit", "cls mean"),
-        ("test_vit3", "mean map"),
-        ("test_convnext", "mean"),
-        ("test_resnet", "mean"),
+        ("test_vit", "cls mean", None),
+        ("test_vit", "cls mean", 100),
+        ("test_vit3", "mean map", 160),
+        ("test_vit3", "mean map", 100),
+        ("test_vit_relpos", "mean", None),  # no prefix token
+        ("test_convnext", "mean", None),
+        ("test_resnet", "mean", 100),
+        ("test_mambaout", "mean", 160),  # channels last
     ],
 )
-@pytest.mark.parametrize("side", [None, 160, 100])
-def test_size_and_pooling_are_those_of_fd_loss(model, poolings, side, tmp_path, rng):
+def test_size_and_pooling_are_those_of_fd_loss(model, poolings, side, tmp_path, rng, monkeypatch):
     import timm
 
+    monkeypatch.setattr(timm_models, "published_weights", lambda _: FILES)
     state = state_of(model)
     weights = save(state, tmp_path / "mine.safetensors")
-    flags = {"dynamic_img_size": True, "dynamic_img_pad": True} if "vit" in model else {}
-    network = timm.create_model(model, num_classes=0, **flags).eval()
+    any_side = {} if poolings == "mean" else {"dynamic_img_size": True, "dynamic_img_pad": True}
+    network = timm.create_model(model, num_classes=0, **any_side).eval()
     network.load_state_dict({key: state[key] for key in network.state_dict()})
     images = torch.from_numpy(rng.integers(0, 256, (3, 3, 100, 100), dtype=np.uint8))
     shown, config = images / 255, timm.data.resolve_model_data_config(network)
