@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -79,11 +79,10 @@ def command(
         return _score_panel(real, fake, panel_choices(extractors or None, options), output)
     options = replace(options, extractor=extractors[0] if extractors else None, labels=labels.chosen())
     choices = [replace(options, protocol=name) for name in protocols]
-    options, classes = with_pinned(choices), labels.classes()
-    of_labels = () if options.labels is None else options.labels.names
+    classes, of_labels = labels.classes(), () if options.labels is None else options.labels.names
     if len(protocols) > 1 and (classes is not None or output.html or output.table):
         raise click.UsageError("--per-class, --html and --csv take one --protocol: run once for each")
-    _check(real, fake, choices, output, of_labels)
+    options = _check(real, fake, choices, output, of_labels)
 
     from genpr.distributed import rank_zero_only
 
@@ -109,21 +108,25 @@ def command(
 
 
 def _check(
-    real: str, fake: str, choices: Iterable[ScoreOptions], output: ScoreOutput, more: Sequence[str] = ()
-) -> None:
-    """Refuse what is impossible before any image is listed; `more` are metrics that no plan has."""
+    real: str, fake: str, choices: Sequence[ScoreOptions], output: ScoreOutput, more: Sequence[str] = ()
+) -> ScoreOptions:
+    """Refuse what is impossible before any image is listed, and return how images are embedded.
+
+    `more` are metrics that no plan has.
+    """
+    options = with_pinned(choices)
     plans = [ScorePlan.of(None, each) for each in choices]
     output.check([*dict.fromkeys(name for plan in plans for name in plan.spaces), *more])
     check_sources(real, fake)
-    options = next(iter(choices))
     check_weights([space for plan in plans for space in plan.spaces.values()], (real, fake), options)
+    return options
 
 
 def _score_panel(
     real: str, fake: str, choices: Mapping[str | None, ScoreOptions], output: ScoreOutput
 ) -> int:
     """Score by several extractors."""
-    _check(real, fake, choices.values(), output)
+    _check(real, fake, list(choices.values()), output)
 
     from genpr.distributed import rank_zero_only
 

@@ -69,19 +69,20 @@ class PanelResult(Mapping[str, Result]):
         """FD over the FD of held-out reals, by representation; over that of the control, if none were given.
 
         The control compares halves of the reals. FD is larger the fewer images there are, so that this ratio is smaller than one
-        to as many held-out reals as there are fakes. None where either is not known, or the latter is 0 but for rounding.
+        to as many held-out reals as there are fakes. None where either is not known, where the latter is 0 but for rounding, and
+        without held-out reals where FD is to reference statistics: halves are compared by their images.
         """
-        return {name: self._ratio(name, result) for name, result in self.results.items()}
-
-    def _ratio(self, name: str, result: Result) -> float | None:
-        found, base = result.metrics.get(RATIO), None
-        if name in self.held_out:
-            base = self.held_out[name].metrics[RATIO].value if found else None
-        elif result.control is not None:
-            base = result.control.values.get(RATIO)
-        if found is None or base is None or base <= _ROUNDING * found.value:
-            return None
-        return found.value / base
+        ratios: dict[str, float | None] = dict.fromkeys(self.results)
+        for name, result in self.results.items():
+            found, base = result.metrics.get(RATIO), None
+            if name in self.held_out:
+                of_held_out = self.held_out[name].metrics.get(RATIO)
+                base = None if of_held_out is None else of_held_out.value
+            elif result.control is not None and result.reference_statistics is None:
+                base = result.control.values.get(RATIO)
+            if found is not None and base is not None and base > _ROUNDING * found.value:
+                ratios[name] = found.value / base
+        return ratios
 
     @property
     def fdr6(self) -> FrechetRatios | None:

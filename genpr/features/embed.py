@@ -225,9 +225,9 @@ def _load(
     items: Iterable[tuple[int, Item]], readers: Sequence[_Reader], policy: DecodePolicy
 ) -> list[list[LoadedImage]]:
     """Read images, look them up in the caches, and decode each at most once, for all readers that do not know it."""
-    loaded = []
+    loaded: list[list[LoadedImage]] = []
     for at, item in items:
-        decoded, found = None, list[LoadedImage]()
+        decoded, found = None, []
         try:
             data = item.read()
             identity = bytes.fromhex(content_sha256(data))

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
+from genpr.errors import some
 from genpr.evaluation.compare import notices_of
 from genpr.evaluation.panel import RATIO, PanelResult
 from genpr.evaluation.result import Result
+from genpr.metrics.registry import METRICS
 from genpr.report.detail_tables import DetailTable
 from genpr.report.page import render_page
-from genpr.report.score_tables import blocks_of, known_null, remarks_of, sides_text, value_text
+from genpr.report.score_tables import (
+    blocks_of,
+    known_null,
+    remarks_of,
+    sides_text,
+    statistics_lines,
+    value_text,
+)
 from genpr.report.text import WIDTH, number, wrapped
 
 _NAMES = 17  # columns of the names of representations
 _NULL, _CONTROL, _HELD_OUT = "null", "real v. real", "held-out reals"
-_LEGEND = {
-    _NULL: "null: what a perfect generator scores with so many images",
-    _CONTROL: "real v. real: {control.n_real:,} of the reals against the other {control.n_fake:,}",
-    _HELD_OUT: "held-out reals: {held_out.n:,} of them, scored like the fakes against the same reals",
-}
+_NOT_COMPARABLE = "not comparable with published numbers"
 
 
 def panel_text(panel: PanelResult) -> str:
     """A panel as tables of 80 columns, then what was compared."""
-    lines = []
-    for name, result in panel.items():
-        facts = [f"fingerprint {result.fingerprint}"]
-        if result.extractor is not None:
-            facts.insert(0, f"{result.extractor.dim}-d, resize {result.extractor.resize}")
-        facts += ["not comparable with published numbers"] * (not result.comparable)
-        lines.append(wrapped(f"{name}: {', '.join(facts)}"))
-    return "\n\n".join([*map(str, panel_tables(panel)), "\n".join([*_sides(panel), *lines])])
+    lines = [*_sides(panel), *map(wrapped, _representations(panel))]
+    return "\n\n".join([*map(str, panel_tables(panel)), "\n".join(lines)])
 
 
 def panel_tables(panel: PanelResult, mark: str = "  ") -> list[DetailTable]:
@@ -39,17 +39,15 @@ def panel_tables(panel: PanelResult, mark: str = "  ") -> list[DetailTable]:
 
     `mark` stands before the names of what a representation is compared with.
     """
-    first, ratios = next(iter(panel.values())), panel.ratios
     lines = {name: _lines_of(result, panel.held_out.get(name)) for name, result in panel.items()}
-    heads = list(first.metrics)
-    if any(ratio is not None for ratio in ratios.values()):
-        heads.append(f"{RATIO}/{'held-out' if panel.held_out else 'halves'}")
-        for name, ratio in ratios.items():
-            lines[name][""][heads[-1]] = number(ratio)
-    if panel.fdr6 is not None:
-        heads.append("FDr")
-        for name, ratio in panel.fdr6.ratios.items():
-            lines[name][""]["FDr"] = number(ratio)
+    heads = [name for name in METRICS if any(name in result.metrics for result in panel.values())]
+    name_of_ratio = f"{RATIO}/{'held-out' if panel.held_out else 'halves'}"
+    ratios_of_fdr6 = {} if panel.fdr6 is None else panel.fdr6.ratios
+    for head, found in ((name_of_ratio, panel.ratios), ("FDr", ratios_of_fdr6)):
+        if any(ratio is not None for ratio in found.values()):
+            heads.append(head)
+            for name, ratio in found.items():
+                lines[name][""][head] = number(ratio)
     tables = []
     for names in blocks_of(heads, [max(len(each), 6) + 2 for each in heads], WIDTH - _NAMES):
         rows = [
@@ -60,17 +58,15 @@ def panel_tables(panel: PanelResult, mark: str = "  ") -> list[DetailTable]:
         ]
         tables.append(DetailTable("By representation", ("representation", *names), tuple(rows)))
     if panel.others is not None:
-        lines["others"] = _lines_of(panel.others, panel.others_held_out)
+        lines[""] = _lines_of(panel.others, panel.others_held_out)
         rows = [
-            (name, *(texts.get(name, "-") for texts in lines["others"].values()), metric.extractor or "-")
+            (name, *(texts.get(name, "-") for texts in lines[""].values()), metric.extractor or "-")
             for name, metric in panel.others.metrics.items()
         ]
-        others = ("metric", *(title or "value" for title in lines["others"]), "features")
+        others = ("metric", *(title or "value" for title in lines[""]), "features")
         tables.append(DetailTable("On features of their own", others, tuple(rows), texts=(0, -1)))
-    titles = dict.fromkeys(title for of_result in lines.values() for title in of_result if title)
-    last = tables[-1]
-    legend = (*_legend(panel, titles), *_remarks(panel))
-    tables[-1] = DetailTable(last.title, last.heads, last.rows, legend, last.texts)
+    titles = {title for of_result in lines.values() for title in of_result}
+    tables[-1] = replace(tables[-1], lines=(*_legend(panel, titles, heads), *_remarks(panel)))
     return tables
 
 
@@ -82,7 +78,7 @@ def panel_report(panel: PanelResult) -> str:
         "panel.html",
         version=next(iter(results.values())).versions.get("genpr", ""),
         names=list(panel),
-        sides=_sides(panel),
+        sides=[*_sides(panel), *_representations(panel)],
         tables=panel_tables(panel, "- "),
         warnings=[entry for entry in notices if entry[0].level == "warning"],
         notes=[entry for entry in notices if entry[0].level == "note"],
@@ -93,30 +89,34 @@ def panel_report(panel: PanelResult) -> str:
 
 def _lines_of(result: Result, held_out: Result | None) -> dict[str, dict[str, str]]:
     """Texts by metric: the values, and below a title what they are compared with, as far as it is known."""
-    metrics = result.metrics
-    nulls = {name: known_null(metric) for name, metric in metrics.items()}
+    nulls = {name: known_null(metric) for name, metric in result.metrics.items()}
     control = {} if result.control is None else result.control.values
     kept = {} if held_out is None else held_out.metrics
     lines = {
-        "": {name: value_text(metric) for name, metric in metrics.items()},
         _NULL: {name: number(null) for name, null in nulls.items() if null is not None},
         _CONTROL: {name: number(value) for name, value in control.items()},
         _HELD_OUT: {name: value_text(metric) for name, metric in kept.items()},
     }
-    return {title: texts for title, texts in lines.items() if texts}
+    values = {name: value_text(metric) for name, metric in result.metrics.items()}
+    return {"": values} | {title: texts for title, texts in lines.items() if texts}
 
 
-def _legend(panel: PanelResult, titles: Iterable[str]) -> list[str]:
-    first = next(iter(panel.values()))
-    kept = next(iter(panel.held_out.values())).fake if panel.held_out else None
-    lines = [_LEGEND[title].format(control=first.control, held_out=kept) for title in titles]
-    if kept is not None and kept.n < first.fake.n:
-        lines.append("there are fewer held-out reals than fakes: distances of fewer images are larger")
-    if any(ratio is not None for ratio in panel.ratios.values()) and kept is None:
+def _legend(panel: PanelResult, titles: Collection[str], heads: Sequence[str]) -> list[str]:
+    """What the rows with these titles and the columns with these heads show."""
+    first, lines = next(iter(panel.values())), []
+    if _NULL in titles:
+        lines.append("null: what a perfect generator scores with so many images")
+    if _CONTROL in titles and first.control is not None:
+        sizes = f"{first.control.n_real:,} of the reals against the other {first.control.n_fake:,}"
+        lines.append(f"{_CONTROL}: {sizes}")
+    for kept in list(panel.held_out.values())[:1]:
+        lines.append(f"{_HELD_OUT}: {kept.fake.n:,} of them, scored like the fakes against the same reals")
+        if kept.fake.n < first.fake.n:
+            lines.append("there are fewer held-out reals than fakes: distances of fewer images are larger")
+    if f"{RATIO}/halves" in heads:
         text = "distances of fewer images are larger, so a perfect generator has a ratio below 1; give held-out reals"
-        lines.append(f"{RATIO}/halves: {RATIO} over that of real v. real; {text}")
-    if panel.fdr6 is not None:
-        found = panel.fdr6
+        lines.append(f"{RATIO}/halves: {RATIO} over that of {_CONTROL}; {text}")
+    if (found := panel.fdr6) is not None:
         lines.append(
             f"FDr6 {number(found.mean)}, the mean of FDr: {RATIO} over that of ImageNet's validation to its training images, which is "
             f"published with two decimals, so that FDr6 is {number(found.low)} to {number(found.high)}"
@@ -125,15 +125,38 @@ def _legend(panel: PanelResult, titles: Iterable[str]) -> list[str]:
 
 
 def _remarks(panel: PanelResult) -> list[str]:
-    """What distinguishes values, each thing once."""
-    results = panel.every.values()
-    found = {(name, "; ".join(remarks_of(each, name))): None for each in results for name in each.metrics}
-    undefined = dict.fromkeys(name for each in results for name in each.undefined)
-    lines = [f"{name}: {text}" for name, text in found if text]
-    return [*lines, *[f"no value with these images: {', '.join(undefined)}"] * bool(undefined)]
+    """What distinguishes values, with the names of representations where it is not the same for all."""
+    found: dict[str, dict[str, list[str]]] = {}  # names by text by metric
+    given = set[str]()
+    for label, result in panel.every.items():
+        if result.reference_statistics is not None:
+            given.update(result.reference_statistics.metrics)
+        texts = {name: "; ".join(remarks_of(result, name)) for name in result.metrics}
+        for name, text in (texts | dict.fromkeys(result.undefined, "no value with these images")).items():
+            found.setdefault(name, {}).setdefault(text, []).append(label)
+    return [
+        f"{name}: {text}" if len(by_text) == 1 else f"{name} of {some(labels)}: {text}"
+        for name, by_text in found.items()
+        for text, labels in by_text.items()
+        if text and not (len(by_text) > 1 and name in given)  # digests of moments, which JSON has
+    ]
+
+
+def _representations(panel: PanelResult) -> list[str]:
+    """How each representation was computed."""
+    lines, none_is_comparable = [], not any(result.comparable for result in panel.values())
+    for name, result in panel.items():
+        info, facts = result.extractor, [f"fingerprint {result.fingerprint}"]
+        if info is not None:
+            own = [] if info.name == name else [info.name]
+            facts = [*own, f"{info.dim}-d", f"resize {info.resize}", *facts]
+        facts += [_NOT_COMPARABLE] * (not result.comparable and not none_is_comparable)
+        lines.append(f"{name}: {', '.join(facts)}")
+    return [*lines, *[_NOT_COMPARABLE] * none_is_comparable]
 
 
 def _sides(panel: PanelResult) -> list[str]:
+    """What was compared."""
     first = next(iter(panel.values()))
     sides = dict(zip(first.roles, (first.real, first.fake), strict=True))
     kept = next(iter(panel.held_out.values()), None)
@@ -142,4 +165,9 @@ def _sides(panel: PanelResult) -> list[str]:
     lines = sides_text(sides)
     if kept is not None and kept.n_shared:
         lines[-1] += f", {kept.n_shared:,} of which are among the reals"
-    return [*lines, f"protocol {first.protocol}, {first.device}"]
+    given = [result.reference_statistics for result in panel.every.values() if result.reference_statistics]
+    return [
+        *lines,
+        *(statistics_lines(*given) if given else ()),
+        f"protocol {first.protocol}, {first.device}",
+    ]

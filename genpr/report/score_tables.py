@@ -168,14 +168,15 @@ def _footer(result: Result) -> str:
     return "\n".join([*lines, *["not comparable with published numbers"] * (not result.comparable)])
 
 
-def statistics_lines(summary: StatisticsSummary) -> list[str]:
-    """Which metrics compare with reference statistics, and which these are."""
-    keys = ", ".join(dict.fromkeys(summary.metrics.values()))
-    names = ", ".join(summary.metrics)
+def statistics_lines(*results: StatisticsSummary) -> list[str]:
+    """Which metrics compare with the reference statistics in a file, and which these are; one result says by which keys."""
+    summary = results[0]
+    names = ", ".join(dict.fromkeys(name for each in results for name in each.metrics))
+    keys = f" ({', '.join(dict.fromkeys(summary.metrics.values()))})" if len(results) == 1 else ""
     facts = [summary.known] if summary.known else []
     facts += [f"of {summary.count:,} images"] if summary.count else []
     # A path stays in one piece.
-    first = f"{names} from mean and covariance ({keys}) of {printable(summary.source)}"
+    first = f"{names} from mean and covariance{keys} of {printable(summary.source)}"
     return [first, *[wrapped(", ".join(facts), first="  ")] * bool(facts)]
 
 

@@ -135,6 +135,7 @@ def test_fdr6_of_a_file_of_moments(small_fdr6, write_images, rng, tmp_path, caps
     shown = capsys.readouterr().out
     assert f"FDr6 {np.mean([*expected.values()]):.4g}"[:9] in shown
     assert "FDr6" in page.read_text()
+    assert shown.count("mean and covariance") == 2, "what REAL is, and which metrics compare with it"
     found = score_panel(path, fakes, protocol="fdr6", device="cpu")
     assert found.fdr6.ratios == pytest.approx(expected, rel=1e-6)
     assert found.to_dict()["fdr6"]["mean"] == pytest.approx(np.mean([*expected.values()]), rel=1e-6)
@@ -143,6 +144,7 @@ def test_fdr6_of_a_file_of_moments(small_fdr6, write_images, rng, tmp_path, caps
         beside, fakes, protocol="fdr6", device="cpu", metrics=["fd", "mind"], reference_statistics=path
     )
     assert both.fdr6 == found.fdr6
+    assert not any(both.ratios.values()), "halves of the images say nothing of the moments"
     assert all(each["mind"] > 0 for each in both.values())
     own = score_panel(beside, fakes, protocol="fdr6", device="cpu", control=False)
     assert own.fdr6.mean == pytest.approx(found.fdr6.mean, rel=1e-6)

@@ -133,5 +133,8 @@ def test_impossible_panels_are_refused_before_anything_is_opened(extractors, opt
 
 
 def test_features_have_no_other_representation(rng):
-    with raising(UsageError, "already-features"):
-        genpr.score_panel(*rng.normal(size=(2, 20, 736)), extractors=["gabor", "pixels"])
+    features = rng.normal(size=(2, 20, 736))
+    for extractors in (["gabor", "pixels"], [RandomNetwork(), "gabor"]):
+        with raising(UsageError, "already-features"):
+            genpr.score_panel(*features, extractors=extractors)
+    assert list(genpr.score_panel(*features, extractors="gabor")) == ["gabor"]

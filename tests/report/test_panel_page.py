@@ -10,6 +10,7 @@ from genpr.metrics.value import Control, MetricValue
 from genpr.report.panel_page import panel_report, panel_text
 
 VALUES = {"precision": 1.0, "recall": 0.5}
+VALUES_OF_A = {"precision": MetricValue(0.5, 3)}
 
 
 def a_row(fd, *, half=None, **changes):
@@ -49,6 +50,19 @@ def test_held_out_reals_have_a_row_and_divide_fd():
     text = panel_text(panel)
     assert "held-out  700 images of kept, 3 of which are among the reals" in text
     assert "fewer held-out reals than fakes" in text
+
+
+def test_what_differs_between_representations_names_them():
+    rows = {name: a_row(3.0, half=2.0) for name in "abc"}
+    rows["a"] = replace(rows["a"], metrics=VALUES_OF_A, undefined=("fd",))
+    rows["b"].metrics["kd"] = MetricValue(1.0, None, variant="one subset")
+    rows["c"].metrics["kd"] = MetricValue(1.0, None, variant="two subsets")
+    text = panel_text(PanelResult(rows, {}))
+    assert text.split()[:6] == ["representation", "precision", "recall", "fd", "kd", "fd/halves"]
+    assert "kd of b: one subset\nkd of c: two subsets" in text
+    assert "fd of a: no value with these images" in text
+    assert text.count("not comparable") == 1
+    assert "a: gabor, 736-d, resize bicubic" in text
 
 
 @pytest.mark.parametrize("names", [("pixels", "gabor"), HOSTILE])
