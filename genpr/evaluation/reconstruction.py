@@ -138,7 +138,7 @@ def _find_weights(options: ReconstructOptions) -> list[Path]:
     used = [*own.values(), *(weights_of(name, weights) for name in names)]
     if weights is not None and not any(used) and not Path(weights).is_dir():
         given, metrics = os.fspath(weights), ", ".join(options.chosen)
-        text = f"weights {given!r} belong to no network of the metrics {metrics}"
+        text = f"weights {given!r} belong to no network of the metrics {metrics}; files need the names in `genpr weights list`"
         raise UsageError(text, code="weights-unused")
     try:
         for name in names:
