@@ -22,7 +22,7 @@ from genpr.evaluation.reconstruction_options import FAMILY, ReconstructOptions
 def command(real: str, reconstructed: str, *, options: ReconstructOptions, output: ScoreOutput) -> int:
     """Compare the images in RECONSTRUCTED with their originals in REAL.
 
-    Both are folders, archives or other sources of images as of `genpr score`. Images of files are paired by their relative
+    Both are folders, archives or other sources of images, as for `genpr score`. Images of files are paired by their relative
     names without suffix, images of arrays (.npz, .npy) by their order. Both images of a pair need one size; --prepare
     center-crop:256, for example, makes all sizes equal.
 

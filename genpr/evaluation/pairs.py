@@ -58,7 +58,7 @@ def _check_names(
         others, counts = set(keys[1 - side]), Counter(keys[side])
         for name, key in zip(names[side], keys[side], strict=True):
             if counts[key] > 1:
-                code, reason = "ambiguous-name", "the name of another one but for the suffix"
+                code, reason = "ambiguous-name", "the name of another image except for the suffix"
             elif key not in others:
                 code, reason = "no-partner", f"no {role} in {labels[1 - side]}"
             else:
