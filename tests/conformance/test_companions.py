@@ -56,18 +56,14 @@ def test_fid_equals_pytorch_fid(sets):
     moments = [(s.mean(axis=0), np.cov(s, rowvar=False)) for s in sets]
     expected = fid_score.calculate_frechet_distance(*moments[0], *moments[1])
     assert frechet_distance(*sets) == pytest.approx(expected, rel=1e-9)
-    # And from its .npz files.
-    assert frechet_distance(*(Gaussian.from_moments(*m) for m in moments)) == pytest.approx(
-        expected, rel=1e-9
-    )
+    of_files = frechet_distance(*(Gaussian.from_moments(*each) for each in moments))
+    assert of_files == pytest.approx(expected, rel=1e-9)
 
 
 def test_fid_equals_torchmetrics(sets):
     real, fake = sets
-    metric = (
-        Peer("torchmetrics.image.fid")
-        .FrechetInceptionDistance(feature=Identity(real.shape[1]))
-        .set_dtype(torch.float64)
+    metric = torchmetrics_fid.FrechetInceptionDistance(feature=Identity(real.shape[1])).set_dtype(
+        torch.float64
     )
     metric.update(torch.from_numpy(real), real=True)
     metric.update(torch.from_numpy(fake), real=False)
@@ -93,11 +89,9 @@ def test_kid_equals_torch_fidelity(sets, subset_size):
 def test_kid_of_whole_sets_equals_torchmetrics(rng):
     real, fake = correlated(300, 64, 0, rng), correlated(300, 64, 0.2, rng)
     # Its subsets come from an unseeded generator, so each is the whole set.
-    metric = (
-        Peer("torchmetrics.image.kid")
-        .KernelInceptionDistance(feature=Identity(64), subsets=1, subset_size=300)
-        .set_dtype(torch.float64)
-    )
+    metric = torchmetrics_kid.KernelInceptionDistance(
+        feature=Identity(64), subsets=1, subset_size=300
+    ).set_dtype(torch.float64)
     metric.update(torch.from_numpy(real), real=True)
     metric.update(torch.from_numpy(fake), real=False)
     assert kernel_distance(real, fake, subsets=1).mean == pytest.approx(float(metric.compute()[0]), rel=1e-10)
@@ -125,11 +119,7 @@ def test_inception_score_in_order_equals_torch_fidelity(rng):
 @pytest.mark.filterwarnings("ignore:std\\(\\). degrees of freedom:UserWarning")
 def test_inception_score_of_one_part_equals_torchmetrics(rng):
     logits = torch.from_numpy(rng.normal(0, 2, (400, 50)))
-    metric = (
-        Peer("torchmetrics.image.inception")
-        .InceptionScore(feature=Identity(50), splits=1)
-        .set_dtype(torch.float64)
-    )
+    metric = torchmetrics_inception.InceptionScore(feature=Identity(50), splits=1).set_dtype(torch.float64)
     metric.update(logits)
     assert inception_score(logits.softmax(dim=1), splits=1).mean == pytest.approx(
         float(metric.compute()[0]), rel=1e-10

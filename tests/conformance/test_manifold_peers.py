@@ -65,9 +65,10 @@ def test_prdc_to_the_last_count(sets, dtype):
 
 @FLOAT
 @SIZES
-def test_dgm_eval_to_the_last_count(sets):
-    expected = by_prdc(*(features.astype(np.float64) for features in sets), 5)
-    assert manifold_metrics(*sets, k=5, ties="strict") == pytest.approx(expected, abs=1e-12)
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_strict_ties_equal_prdc(sets, k):
+    expected = by_prdc(*(features.astype(np.float64) for features in sets), k)
+    assert manifold_metrics(*sets, k=k, ties="strict") == pytest.approx(expected, abs=1e-12)
 
 
 @FLOAT

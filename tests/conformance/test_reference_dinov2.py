@@ -182,12 +182,6 @@ def test_the_swiglu_of_the_giant_equals_transformers():
     assert relative(features, expected) < 1e-5
 
 
-def test_the_grid_is_resampled_as_the_authors_do(small):
-    expected = authors_positions(small["pos_embed"], 16)
-    found = timm_models.resample_positions(small["pos_embed"], 16)
-    assert relative(found[0], expected[0]) < 1e-5
-
-
 @pytest.mark.parametrize("other", ["timm", "transformers"])
 def test_the_grids_of_other_libraries_give_other_features(other, small, ours, images, features):
     import timm

@@ -13,11 +13,9 @@ from torch import nn
 from genpr.features.known_weights import INCEPTION_2015
 from genpr.features.networks.inception import InceptionNetwork, build
 from genpr.features.registry import ExtractorName
-from genpr.features.resize import tf1_bilinear
 from genpr.features.weights import load_weights
 
 pytorch_fid = Peer("pytorch_fid.inception")
-fidelity_resize = Peer("torch_fidelity.interpolate_compat_tensorflow")
 fidelity_network = Peer("torch_fidelity.feature_extractor_inceptionv3")
 
 
@@ -147,15 +145,3 @@ def is_6d(network, module) -> bool:
     (sequence,) = [block for block in network.blocks if any(module is m for m in block.modules())]
     (position,) = [i for i, block in enumerate(sequence) if any(module is m for m in block.modules())]
     return [type(block).__name__ for block in sequence].index("FIDInceptionC") + 2 == position
-
-
-@pytest.mark.parametrize(
-    ("h", "w"),
-    [(1, 1), (2, 5), (32, 32), (64, 48), (299, 299), (300, 298), (512, 512), (97, 1301), (1024, 768)],
-)
-def test_the_tf1_resize_equals_torch_fidelity_bit_for_bit(h, w):
-    image = torch.randint(0, 256, (3, h, w), dtype=torch.uint8, generator=torch.Generator().manual_seed(h))
-    (expected,) = fidelity_resize.interpolate_bilinear_2d_like_tensorflow1x(
-        image[None].float(), size=(299, 299), align_corners=False
-    )
-    assert torch.equal(tf1_bilinear(image, 299), expected)

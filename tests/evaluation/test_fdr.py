@@ -148,8 +148,8 @@ def test_fdr6_of_a_file_of_moments(small_fdr6, write_images, rng, tmp_path, caps
     assert all(each["mind"] > 0 for each in both.values())
     own = score_panel(beside, fakes, protocol="fdr6", device="cpu", control=False)
     assert own.fdr6.mean == pytest.approx(found.fdr6.mean, rel=1e-6)
-    told = [each.message for each in own["mae"].notices if each.code == "protocol-not-met"]
-    assert "published statistics" in told[0]
+    [unmet] = [each.message for each in own["mae"].notices if each.code == "protocol-not-met"]
+    assert "published statistics" in unmet
     part = score_panel(path, fakes, extractors={"mae": panel["mae"]}, protocol="fdr6", device="cpu")
     assert part.fdr6 is None
     other = score_panel(beside, fakes, extractors=panel, metrics=["fd"], device="cpu", control=False)
