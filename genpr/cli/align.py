@@ -36,9 +36,7 @@ def command(images: str, prompts: str, *, options: AlignOptions, output: ScoreOu
     from genpr.conditional.prompts import check_number, open_prompts
 
     output.check(options.names)
-    check_number(
-        open_prompts(prompts), options.recipe
-    )  # what is wrong with them is told before anything is downloaded
+    check_number(open_prompts(prompts), options.recipe)  # before anything is downloaded
     check_weights([options.extractor], [images], options, of_features=True)
 
     from genpr.conditional.align import align_with

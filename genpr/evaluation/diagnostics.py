@@ -14,14 +14,14 @@ from torch import Tensor
 
 from genpr.errors import DataError, short
 from genpr.evaluation.fitted_metrics import NeighborResult
-from genpr.evaluation.labels import OptionalLabels, look_like_classes, match_labels
+from genpr.evaluation.labels import OptionalLabels
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Identities
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, label_location
 from genpr.features.source_features import SourceFeatures
 from genpr.features.statistics import ReferenceStatistics
-from genpr.images.policy import choices_in
+from genpr.images.policy import BadImagePolicy, choices_in
 from genpr.metrics.ball_metrics import coverage, density, precision, recall
 from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.fakes_only import inception_score
@@ -150,10 +150,10 @@ def _label_notices(
     """The notice of classes with unequal numbers of fakes, where classes are given or stated, at most one."""
     try:
         known = OptionalLabels.open(given, label_location(None, opened), "fake")
-        images = None if known.labels is None else match_labels("fake", opened, features, known.labels)
+        images = known.match(opened, features, BadImagePolicy("skip", max_share=1.0))
     except DataError:  # no metric needs the classes
         return []
-    if images is None or not images.rows or (known.is_guess and not look_like_classes(images.labels)):
+    if images is None:
         return []
     sizes = {label: len(rows) for label, rows in images.rows.items()}
     least, most = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)

@@ -11,14 +11,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from genpr.errors import UsageError
-from genpr.evaluation.fdr import FrechetRatios, frechet_ratios
 from genpr.evaluation.options import ScoreKeywords, ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import Result
 from genpr.features.options import takes_options
 from genpr.features.registry import canonical_name
-from genpr.features.representations import FDR6
+from genpr.features.representations import FDR6, FrechetRatios, frechet_ratios
 from genpr.metrics.registry import HELD_OUT, METRICS
 from genpr.validation import entry_point
 

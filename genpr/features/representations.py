@@ -1,4 +1,4 @@
-"""The six representations of FD-loss, whose Fréchet distances make FDr6.
+"""FDr6 of FD-loss: the mean, over six representations, of the Fréchet distance as a ratio to that of held-out reals.
 
 References:
     J. Yang et al., Representation Fréchet Loss for Visual Generation, 2026, arXiv:2604.28190.
@@ -8,10 +8,14 @@ References:
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 
-ROUNDING = 0.005
-"""The published distances have two decimals."""
+from genpr.errors import UsageError, some
+
+_ROUNDING = 0.005  # the published distances have two decimals
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +45,46 @@ FDR6 = (
     _timm("clip", "vit_large_patch14_clip_224.openai", 256, "cls", 5.60),
 )
 """In the authors' order."""
+
+
+@dataclass(frozen=True)
+class FrechetRatios:
+    """FDr of each representation, and what their mean may be where the published constants were not rounded."""
+
+    ratios: Mapping[str, float]  # FDr by the name of the representation
+    mean: float  # FDr6
+    low: float  # of FDr6, over all constants that round to the published ones
+    high: float
+
+
+def frechet_ratios(distances: Mapping[str, float]) -> FrechetRatios:
+    """FDr = FD / (FD of ImageNet's validation images) of six representations, and FDr6, their arithmetic mean (arXiv:2604.28190).
+
+    The published constants have two decimals: that of MAE, 0.04, stands for any from 0.035 to 0.045, which changes its ratio by
+    -11 to 14 %. `low` and `high` bound FDr6 accordingly.
+
+    Args:
+        distances: Fréchet distances to the moments of ImageNet's training images at 256 pixels, by the names in `FDR6`:
+            inception, convnext, dinov2, mae, siglip and clip.
+
+    Raises:
+        UsageError: One is missing or not known ("fdr-incomplete"), or not a finite number of at least 0 ("bad-option").
+
+    Example:
+        >>> found = frechet_ratios({each.name: 2 * each.validation_fd for each in FDR6})
+        >>> round(found.mean, 6)
+        2.0
+    """
+    names = {each.name for each in FDR6}
+    if odd := sorted(names ^ distances.keys()):
+        text = f"FDr6 needs the distances of {some(sorted(names), 6)}; missing or unknown: {some(odd, 6)}"
+        raise UsageError(text, code="fdr-incomplete")
+    for name, value in distances.items():
+        if not (isinstance(value, Real) and math.isfinite(value) and value >= 0):
+            text = f"the distance of {name} must be a finite number of at least 0, got {value!r}"
+            raise UsageError(text, code="bad-option")
+    ratios, *shifted = (
+        {each.name: float(distances[each.name]) / (each.validation_fd + shift) for each in FDR6}
+        for shift in (0, _ROUNDING, -_ROUNDING)
+    )
+    return FrechetRatios(ratios, *(math.fsum(each.values()) / len(FDR6) for each in (ratios, *shifted)))

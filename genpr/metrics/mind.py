@@ -13,6 +13,7 @@ References:
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from genpr.metrics.blocks import Blocks, held_on
@@ -20,7 +21,6 @@ from genpr.metrics.real_manifold import checked_pair
 from genpr.validation import Features, check_count, choose_device, entry_point
 
 _PROJECTIONS = 2**22  # of one set that are sorted at once, at least those onto one direction
-_LEAST_NORM = 1e-12
 
 
 @entry_point
@@ -63,10 +63,10 @@ def monge_inception_distance(
     n, d = min(len(real), len(fake)), real.shape[1]
     fakes, reals = (_drawn(side, n, generator, where) for side in (fake, real))
     normals = torch.randn(count, d, generator=generator, dtype=torch.float32, device="cpu")
-    units = (normals / normals.norm(dim=1, keepdim=True).clamp_min(_LEAST_NORM)).to(where, torch.float64)
+    units = F.normalize(normals, dim=1, eps=1e-12).to(where, torch.float64)
     total = torch.zeros((), dtype=torch.float64, device=where)
-    for part in units.split(max(1, _PROJECTIONS // n)):
-        differences = _sorted_projections(reals, part, n).sub_(_sorted_projections(fakes, part, n))
+    for part in torch.split(units, max(1, _PROJECTIONS // n)):
+        differences = _sorted_projections(reals, part).sub_(_sorted_projections(fakes, part))
         total += differences.square_().sum(dim=1).sum()
     return 3 * d * float(total) / (n * count)
 
@@ -79,11 +79,6 @@ def _drawn(side: Tensor, n: int, generator: torch.Generator, device: torch.devic
     return Blocks(held, device, rows=rows).kept()
 
 
-def _sorted_projections(blocks: Blocks | list[Tensor], units: Tensor, n: int) -> Tensor:
+def _sorted_projections(blocks: Blocks | list[Tensor], units: Tensor) -> Tensor:
     """(directions, n) float64, ascending in each row."""
-    projections = units.new_empty(len(units), n)
-    start = 0
-    for block in blocks:
-        torch.mm(units, block.T, out=projections[:, start : start + len(block)])
-        start += len(block)
-    return projections.sort(dim=1).values
+    return torch.cat([units @ block.T for block in blocks], dim=1).sort(dim=1).values

@@ -11,10 +11,9 @@ from genpr import Evaluator, score, score_panel
 from genpr.cli.main import run
 from genpr.errors import UsageError
 from genpr.evaluation import protocols
-from genpr.evaluation.fdr import frechet_ratios
 from genpr.evaluation.protocols import find_protocol
 from genpr.features.registry import canonical_name, load_extractor, parse_name
-from genpr.features.representations import FDR6
+from genpr.features.representations import FDR6, frechet_ratios
 from genpr.features.statistics import read_statistics
 
 # eval_all_fds.py of FD-loss: FDR_VALIDATION_FD and sizes; what is pooled, and the mean that timm's configurations must have.
