@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, compress
+from itertools import chain, compress, starmap
 from pathlib import Path
 from typing import Unpack
 
@@ -32,7 +32,7 @@ from genpr.features.networks.lpips import LEAST_SIDE, PerceptualDistance, own_we
 from genpr.features.options import takes_options
 from genpr.features.registry import require_weights, weights_of
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
-from genpr.features.weights import find_or_fetch
+from genpr.features.weights import WeightsFile, find_or_fetch, load_weights
 from genpr.images.decode import decoder_versions
 from genpr.images.item import PartSource
 from genpr.images.source import choose_rows
@@ -130,8 +130,8 @@ def _opened(source: object, role: str) -> OpenedImages:
     return opened
 
 
-def _find_weights(options: ReconstructOptions) -> list[Path]:
-    """The files of LPIPS; missing weights and those that nothing uses are refused before any image is read."""
+def _find_weights(options: ReconstructOptions) -> dict[WeightsFile, Path]:
+    """The paths of LPIPS' files; missing weights and those that nothing uses are refused before any image is read."""
     names = [space for space in options.spaces.values() if isinstance(space, str)]
     weights, offline = options.weights, options.offline
     own = own_weights(options.lpips_net, weights) if "lpips" in options.chosen else {}
@@ -143,7 +143,7 @@ def _find_weights(options: ReconstructOptions) -> list[Path]:
     try:
         for name in names:
             require_weights(name, weights=weights_of(name, weights), offline=offline)
-        return [find_or_fetch(file, weights=path, offline=offline) for file, path in own.items()]
+        return {file: find_or_fetch(file, weights=path, offline=offline) for file, path in own.items()}
     except WeightsError as error:
         text = f"{error}. Metrics that need no weights: --metrics psnr,ssim"
         raise WeightsError(text, code=error.code, path=error.path) from error
@@ -165,7 +165,10 @@ class _Measured:
 
 
 def _measured(
-    embedder: Embedder, parts: Sequence[PartSource], weights: Sequence[Path], options: ReconstructOptions
+    embedder: Embedder,
+    parts: Sequence[PartSource],
+    weights: Mapping[WeightsFile, Path],
+    options: ReconstructOptions,
 ) -> _Measured:
     """Decode all pairs once, and compute the metrics of pixels; PSNR always, since it finds identical pairs."""
     found = _Measured(parts, [EmbeddedImages(torch.empty(len(part), 0)) for part in parts])
@@ -173,7 +176,8 @@ def _measured(
     if "ssim" in options.chosen:
         measures["ssim"] = ssim
     if weights:
-        distance = PerceptualDistance.from_files(options.lpips_net, weights, embedder.device)
+        backbone, linear = starmap(load_weights, weights.items())
+        distance = PerceptualDistance(options.lpips_net, backbone, linear, embedder.device)
         measures["lpips"], found.extractors["lpips"] = distance, distance.info
     columns: dict[str, list[float]] = {name: [] for name in ("psnr", *measures)}
     previous = torch.empty(0)  # the last reconstruction of the batch before

@@ -90,8 +90,8 @@ def _small(monkeypatch):
     monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, "coco30k": coco})
     monkeypatch.setattr(align, "text_encoder_for", lambda *_: Words())
     monkeypatch.setattr(reconstruction, "find_or_fetch", lambda *_, **__: Path())
-    distance = SimpleNamespace(from_files=lambda *_: Difference())
-    monkeypatch.setattr(reconstruction, "PerceptualDistance", distance)
+    monkeypatch.setattr(reconstruction, "load_weights", lambda *_: None)
+    monkeypatch.setattr(reconstruction, "PerceptualDistance", lambda *_: Difference())
 
 
 @pytest.fixture(scope="module")

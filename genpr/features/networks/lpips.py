@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from genpr.features import known_weights
 from genpr.features.extractor import ExtractorInfo
-from genpr.features.weights import Weights, WeightsFile, load_weights
+from genpr.features.weights import Weights, WeightsFile
 
 _EPS = 1e-10  # added to the length of the activations
 _PIXELS = 2**20  # of the images that pass the network at once
@@ -64,12 +63,6 @@ class PerceptualDistance:
         self.info = ExtractorInfo(
             f"lpips-{net}", 1, "none", digest, comparable=backbone.is_published and linear.is_published
         )
-
-    @classmethod
-    def from_files(cls, net: str, paths: Sequence[Path], device: torch.device) -> PerceptualDistance:
-        """From the paths of the files of `own_weights`."""
-        backbone, linear = map(load_weights, known_weights.LPIPS[net], paths)
-        return cls(net, backbone, linear, device)
 
     def __call__(self, real: Tensor, fake: Tensor) -> Tensor:
         """Distances (n,) float64 of images uint8 (n, 3, h, w) and (n, 3, h, w), no side below `LEAST_SIDE`."""
