@@ -31,7 +31,7 @@ from genpr.metrics.registry import C_T, INCEPTION_SCORE, VENDI
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 
-_SMALL = 1000
+SMALL = 1000  # images, below which metrics depend strongly on their number
 _UNEQUAL = 1.1
 _DUPLICATES_SHARE = 0.01
 _COPIES_SHARE = 0.001
@@ -202,7 +202,7 @@ def input_notices(
         notices.append(notice("not-comparable", extractor=info.name))
     notices += _decoded_unlike(real.decoder, fake.decoder)
     n_real, n_fake = len(real) or len(fake), len(fake)  # there may be statistics and no reals
-    if min(n_real, n_fake) < _SMALL:
+    if min(n_real, n_fake) < SMALL:
         notices.append(notice("small-sample", n=min(n_real, n_fake)))
     if max(n_real, n_fake) > _UNEQUAL * min(n_real, n_fake):
         notices.append(notice("unequal-n", n_real=f"{n_real:,}", n_fake=f"{n_fake:,}"))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import DataError, ImageError, UsageError, WeightsError, printable, some
-from genpr.evaluation.diagnostics import decoding_notices
+from genpr.evaluation.diagnostics import SMALL, decoding_notices
 from genpr.evaluation.pairs import pair_sources
 from genpr.evaluation.reconstruction_options import FAMILY, ReconstructKeywords, ReconstructOptions
 from genpr.evaluation.result import Identities, ReconstructionSummary, Result, SideSummary, package_versions
@@ -51,7 +51,6 @@ Floats = NDArray[np.float64]
 PROTOCOL = "reconstruct"
 _ROLES = ("original", "reconstruction")
 _PIXELS = 2**22  # of the images of one side that are compared at once
-_SMALL = 1000  # images, below which a Fréchet distance depends strongly on their number
 _VARIANTS = {
     "psnr": "of uint8 pixels; identical pairs are left out",
     "ssim": "Gaussian window of 11 pixels, sigma 1.5, reflected borders",
@@ -305,7 +304,7 @@ def _result(
         own.append(notice("identical-pairs", count=f"{summary.n_identical:,}", total=total))
     if unlike := list(compress(names[1], found.is_unlike)):
         own.append(notice("unlike-pairs", count=f"{len(unlike):,}", shown=some(unlike), total=total))
-    if "rfid" in found.values and summary.n_pairs < _SMALL:
+    if "rfid" in found.values and summary.n_pairs < SMALL:
         own.append(notice("small-sample", n=summary.n_pairs))
     for seen, part, shown, role in zip(found.seen, found.parts, names, _ROLES, strict=True):
         decoder = decoder_versions() | options.decoding.choices

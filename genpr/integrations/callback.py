@@ -148,9 +148,9 @@ class CallbackOptions:
     image_range: ImageRange | None = option(None, "What float images run from and to, such as (-1, 1).")
     seed: int = option(0, "Seed of random numbers while drawing.")
     extractor: str | FeatureExtractor | None = option(
-        None, "See `genpr.Evaluator`; it belongs to it if `real` is one, and so do metrics and prepare."
+        None, "See `genpr.Evaluator`. If `real` is one, extractor, metrics and prepare are options of that."
     )
-    metrics: Sequence[str] | None = option(None, "Names.")
+    metrics: Sequence[str] | None = option(None, "Names of metrics.")
     prepare: str | None = option(None, "Crop or resize images of both sides, such as center-crop:256.")
 
     def __post_init__(self) -> None:
