@@ -26,45 +26,53 @@ def pixels(rng):
     return [rng.integers(0, most, (n, 8, 8, 3), dtype=np.uint8) for n, most in ((24, 256), (30, 200))]
 
 
-EXACT_3, STRICT_5 = ({3}, "closed", "exact"), ({5}, "strict", "exact")  # k, ties and distances
-NONE = (set(), "closed", "exact")
+NONE, EXACT_3, STRICT_5 = (set(), "closed", "exact"), ({3}, "closed", "exact"), ({5}, "strict", "exact")
 ADM, STYLEGAN3 = ({3}, "closed", "adm-float16"), ({3}, "closed", "stylegan3-float16")
-FREE, LARGE, COUNTS = (None, None), (50_000, 50_000), "precision recall density coverage"
+FREE, LARGE = (None, None), (50_000, 50_000)
+PR, COUNTS = "precision recall", "precision recall density coverage"
 
 
 @pytest.mark.parametrize(
-    ("name", "metrics", "counted", "extractor", "needed", "most", "rows", "free"),
+    (
+        "name",
+        "metrics",
+        "counted",
+        "extractor",
+        "needed",
+        "most",
+        "rows",
+        "free",
+    ),  # counted: k, ties, distances
     [
-        ("genpr", COUNTS, None, "inception", FREE, FREE, None, "extractor metrics k ties"),
+        (
+            "genpr",
+            COUNTS,
+            ({3, 5}, "closed", "exact"),
+            "inception",
+            FREE,
+            FREE,
+            None,
+            "extractor metrics k ties",
+        ),
         ("kynkaanniemi2019", "precision recall", EXACT_3, "vgg16", (50_000, 50_000), FREE, None, ""),
         ("adm", "precision recall fid sfid is", ADM, "inception", (10_000, 50_000), FREE, None, ""),
         ("mar", "precision recall fid is", EXACT_3, "inception", (10_000, 50_000), FREE, None, ""),
-        ("jit", "fid is", None, "inception", (None, 50_000), FREE, None, ""),
-        ("edm2", "fid fd_dinov2", None, "inception", (None, 50_000), FREE, None, ""),
-        (
-            "guidance-interval",
-            "precision recall fid fd_dinov2",
-            EXACT_3,
-            "dinov2-vitl14",
-            LARGE,
-            FREE,
-            None,
-            "",
-        ),
+        ("jit", "fid is", NONE, "inception", (None, 50_000), FREE, None, ""),
+        ("edm2", "fid fd_dinov2", NONE, "inception", (None, 50_000), FREE, None, ""),
+        ("guidance-interval", f"{PR} fid fd_dinov2", EXACT_3, "dinov2-vitl14", LARGE, FREE, None, ""),
         ("stylegan3", "precision recall", STYLEGAN3, "vgg16", (None, 50_000), (200_000, None), None, ""),
         ("torch-fidelity", "precision recall fid kid is", EXACT_3, "vgg16", FREE, FREE, None, ""),
         ("prdc", COUNTS, STRICT_5, "vgg16", FREE, FREE, None, "extractor k"),
-        ("fdr6", "fd", (set(), "closed", "exact"), "inception", (None, 50_000), FREE, None, ""),
+        ("fdr6", "fd", NONE, "inception", (None, 50_000), FREE, None, ""),
         ("dgm-eval", f"{COUNTS} fd fd_infinity kd vendi", STRICT_5, "dinov2-vitl14", FREE, LARGE, 10_000, ""),
         ("coco30k", "fid", NONE, "inception@pil-bicubic-float", (40_504, 30_000), FREE, None, ""),
     ],
 )
 def test_protocols_stand_for_what_was_published(name, metrics, counted, extractor, needed, most, rows, free):
     protocol = find_protocol(name)
-    if counted is not None:
-        ks = {protocol.k[metric] for metric in protocol.metrics if METRICS[metric].kind == "neighbors"}
-        assert (ks, protocol.ties, protocol.distances) == counted
-        assert protocol.extractor == extractor
+    ks = {protocol.k[metric] for metric in protocol.metrics if METRICS[metric].kind == "neighbors"}
+    assert (ks, protocol.ties, protocol.distances) == counted
+    assert protocol.extractor == extractor
     assert protocol.metrics == tuple(metrics.split())
     assert (protocol.n_real, protocol.n_fake) == needed
     assert (protocol.max_real, protocol.max_fake, protocol.max_rows) == (*most, rows)

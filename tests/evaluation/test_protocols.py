@@ -1,4 +1,4 @@
-"""Protocols: what they pin, what they say when they cannot be met, and several of them in one run."""
+"""Protocols: what they pin, what is reported when they are not met, and several of them in one run."""
 
 import json
 import pickle
@@ -126,7 +126,7 @@ def test_emulated_values_stand_beside_exact_ones(name, rng):
     assert result.fingerprint != exact.fingerprint
 
 
-def test_too_few_images_are_said(features):
+def test_too_few_images_are_reported(features):
     result = genpr.score(*features, protocol="adm", metrics=["precision"])
     assert result.deviations == (
         "60 real images where adm needs 10,000",
@@ -212,9 +212,7 @@ def test_two_protocols_of_one_extractor_embed_once(weights, pixels, tmp_path):
     assert [mar["fid"], mar["is"]] == [adm["fid"], plain["is"]]
     for name in ("precision", "recall"):
         assert mar[name] == adm.metrics[name].exact_value
-    assert {name: results["jit"][name] for name in results["jit"].metrics} == {
-        name: mar[name] for name in ("fid", "is")
-    }
+    assert results["jit"].to_flat_dict() == {f"genpr/{name}": mar[name] for name in ("fid", "is")}
     assert results["jit"].deviations == (f"{N_FAKE} fake images where jit needs 50,000",)
     np.savez(tmp_path / "moments.npz", **moments)
     given = genpr.score(tmp_path / "moments.npz", sides[1], protocol="adm", **options)
@@ -223,23 +221,12 @@ def test_two_protocols_of_one_extractor_embed_once(weights, pixels, tmp_path):
     both = genpr.score(*sides, **beside, **options)
     assert [both[name] for name in beside["metrics"]] == [alone["precision"], adm["fid"], adm["sfid"]]
     own = genpr.reference_statistics(sides[0], spatial=True, weights=weights, batch_size=BATCH)
-    assert [(each.key, each.extractor) for each in own.moments] == [
-        ("mu", "inception"),
-        ("mu_s", "inception-spatial"),
-    ]
+    names = {"mu": "inception", "mu_s": "inception-spatial"}
+    assert {each.key: each.extractor for each in own.moments} == names
     for each, part in zip(own.moments, real_features[:2], strict=True):
         np.testing.assert_allclose(each.mean, part.double().mean(dim=0), rtol=1e-7)
-        np.testing.assert_allclose(
-            each.covariance, np.cov(part.double(), rowvar=False), rtol=1e-9, atol=1e-12
-        )
-
-
-def frechet_of_few(real, fake):
-    """With the nuclear norm of centered rows, which is that of the root of the product of both covariances."""
-    sides = [(each - each.mean(dim=0)) / (len(each) - 1) ** 0.5 for each in (real, fake)]
-    norm = torch.linalg.matrix_norm(sides[0] @ sides[1].T, "nuc")
-    shift = (real.mean(dim=0) - fake.mean(dim=0)).square().sum()
-    return float(shift + sum(each.square().sum() for each in sides) - 2 * norm)
+        covariance = np.cov(part.double(), rowvar=False)
+        np.testing.assert_allclose(each.covariance, covariance, rtol=1e-9, atol=1e-12)
 
 
 def test_coco30k_is_the_fid_of_clean_fid_on_middle_squares(weights, tmp_path, rng, monkeypatch, capsys):
@@ -258,7 +245,8 @@ def test_coco30k_is_the_fid_of_clean_fid_on_middle_squares(weights, tmp_path, rn
     options = "--weights", str(weights), "--batch-size", "2", "--no-control", "--json"
     assert run(["score", *sides, "--protocol", "coco30k", *options]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["metrics"]["fid"]["value"] == pytest.approx(frechet_of_few(*features), rel=1e-6)
+    real = Gaussian.from_moments(features[0].mean(dim=0), torch.cov(features[0].T))
+    assert result["metrics"]["fid"]["value"] == pytest.approx(distance_to_few(real, features[1]), rel=1e-6)
     assert result["deviations"] == ["4 fake images where coco30k needs 30,000"]
     assert result["fake"]["decoder"]["prepare"] == "square-crop:256"
 
@@ -288,7 +276,7 @@ def test_edm2_and_guidance_interval_read_the_same_moments_for_features_of_two_re
     assert "fd_dinov2 of the images of reals" in result.deviations[-1]
 
 
-# What a reader is told ----------------------------------------------------------------------------------------
+# What is refused ----------------------------------------------------------------------------------------------
 
 
 def test_numbers_beyond_float64_are_an_error_and_not_infinite(rng):

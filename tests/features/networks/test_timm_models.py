@@ -151,7 +151,7 @@ def test_a_pooling_or_size_that_a_model_lacks_is_refused(model, variant, has, tm
     assert caught.value.code == "unsupported-model"
 
 
-def test_weights_without_a_published_hash_are_told(tmp_path, write_images, rng):
+def test_weights_without_a_published_hash_are_reported(tmp_path, write_images, rng):
     import genpr
 
     sides = [write_images(name, rng.integers(0, 256, (4, 9, 9, 3), dtype=np.uint8)) for name in ("r", "f")]
@@ -160,8 +160,12 @@ def test_weights_without_a_published_hash_are_told(tmp_path, write_images, rng):
     path = save(state_of(MODEL), weights_folder() / entry.name)
     options = {"device": "cpu", "intervals": False, "control": False, "k": 1}
     result = genpr.score(*sides, extractor=f"timm:{MODEL}", **options)
-    (told,) = (item for item in result.notices if item.code == "weights-unpinned")
-    assert hashlib.sha256(path.read_bytes()).hexdigest() in told.message
+    (unpinned,) = (item for item in result.notices if item.code == "weights-unpinned")
+    assert hashlib.sha256(path.read_bytes()).hexdigest() in unpinned.message
+    found = {}
+    for variants in ("@cls@torch-bicubic-antialias", "@torch-bicubic-antialias", "@cls@clip"):
+        found[variants] = load_extractor(f"timm:{MODEL}{variants}", device="cpu").info.comparable
+    assert [*found.values()] == [True, False, False], "FD-loss names the first only"
     own = genpr.score(
         *sides, extractor=f"timm:{MODEL}", weights=path.rename(tmp_path / "x.safetensors"), **options
     )
