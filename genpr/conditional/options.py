@@ -51,12 +51,12 @@ class AlignOptions(EmbedOptions):
     )
     protocol: str = option(
         "align",
-        "A recipe that pins model, prefix and number of images with one prompt each: coco30k.",
+        "Recipe that pins the model, the prefix and the number of images, with one prompt each: coco30k.",
         metavar="NAME",
     )
     distractors: int = option(
         99,
-        "Prompts of other images that each image ranks beside its own, or fewer if there are fewer.",
+        "Prompts of other images that each image ranks in addition to its own, or fewer if there are fewer.",
         least=1,
     )
     prefix: str = option(
@@ -91,7 +91,7 @@ class AlignOptions(EmbedOptions):
             return None
         found = find_protocol(self.protocol)
         if found.clip is None:
-            text = f"protocol {found.name} has no prompts, it is one of genpr score; leave it out, or use coco30k"
+            text = f"protocol {found.name} is for genpr score and has no prompts; use coco30k, or leave --protocol out"
             raise UsageError(text, code="protocol-without-prompts")
         return found
 

@@ -27,7 +27,7 @@ def embed_matched(
     embedder: Embedder,
     check: Callable[[list[T]], object] = lambda _: None,
 ) -> tuple[FeatureSet, list[T]]:
-    """Embed images, and find what a table holds for each. What names alone show to be wrong, by the table or by `check`, is told before."""
+    """Embed images, and find what a table holds for each; errors that follow from names alone or from `check` are raised first."""
     listed = image_names(opened)
     if listed is not None:
         table.check_used(listed)

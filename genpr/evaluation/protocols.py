@@ -42,7 +42,7 @@ class EvaluationProtocol:
         default_factory=partial(_ks, 3)
     )  # neighbors per metric; the image itself is never counted
     ties: Ties = "closed"  # "closed" counts a point on the sphere as inside the ball, "strict" does not
-    # "exact", or the inexact arithmetic of the tool it stands for, shown beside exact values
+    # "exact", or the inexact arithmetic of the tool it stands for, shown next to exact values
     distances: Distances = "exact"
     n_real: int | None = None  # real images it needs
     n_fake: int | None = None  # fake images it needs, likewise
@@ -82,7 +82,7 @@ class EvaluationProtocol:
             names = {name for name in self.allowed_metrics if _is_on_own_features(name)}
         if found := sorted(names & CONDITIONAL.keys()):
             raise UsageError(
-                f"{some(found)} cannot be found from features alone: label.* come with labels (--labels), retrieval.* and "
+                f"{some(found)} cannot be computed from features alone: label.* come with labels (--labels), retrieval.* and "
                 "alignment.* with prompts (genpr align), entity.* with entities (genpr entities), reconstruction.* with pairs "
                 "(genpr reconstruct)",
                 code="metric-of-other-family",
@@ -93,12 +93,11 @@ class EvaluationProtocol:
         needing = HELD_OUT.intersection(names if not held_out else self.allowed_metrics)
         if needing and not held_out:
             raise UsageError(
-                f"{min(needing)} compares with reals that were held out of training; say where they are with held_out "
-                "(--held-out)",
+                f"{min(needing)} compares with reals that were held out of training; give them as held_out (--held-out)",
                 code="held-out-missing",
             )
         if held_out and not needing:
-            text = f"protocol {self.name} has no metric that looks at held-out reals; use --protocol genpr"
+            text = f"protocol {self.name} has no metric that uses held-out reals; use --protocol genpr"
             raise UsageError(text, code="protocol-pinned")
         names |= needing
         if foreign := names.difference(self.allowed_metrics):
@@ -138,7 +137,7 @@ class EvaluationProtocol:
         return self.prepare or prepare
 
     def check_extractor(self, name: str, *, built_in: bool = True) -> None:
-        """Refuse another extractor than the recipe's where that is pinned, even one that calls itself so."""
+        """Refuse another extractor than the recipe's where that is pinned, even a custom one of the same name."""
         pinned = (*self.panel.values(),) or (self.extractor,)
         if "extractor" not in self.free and (name not in pinned or not built_in):
             came = f"a custom {name!r}" if name in pinned else name
@@ -152,7 +151,7 @@ class EvaluationProtocol:
             raise self._pinned("prefix", repr(prefix), repr(CLIP_SCORE_PREFIX))
 
     def deviations(self, n_real: int | None, n_fake: int) -> tuple[str, ...]:
-        """Where these numbers of images, of reals None without any, do not meet the protocol, in words."""
+        """Differences between these numbers of images and those of the protocol, in words; None reals are not checked."""
         return tuple(
             f"{n:,} {role} images where {self.name} needs {needed:,}"
             for role, n, needed in (("real", n_real, self.n_real), ("fake", n_fake, self.n_fake))

@@ -225,5 +225,5 @@ def test_manifold_is_the_family_of_plain_names(mixed, rng):
 @pytest.mark.parametrize("name", ["label.gan_test", "retrieval.mrr", "entity.recall"])
 def test_features_alone_do_not_give_other_families(name):
     features = np.ones((20, 4))
-    with pytest.raises(UsageError, match=r"cannot be found from features alone"):
+    with pytest.raises(UsageError, match=r"cannot be computed from features alone"):
         genpr.score(features, features, metrics=[name])
