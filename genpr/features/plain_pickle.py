@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 MOST_BYTES = 2**28
-"""Of the file, and of all arrays in it together: ten times what EDM2 publishes."""
+"""Of the file, of the bytes that its texts become, and of all covariances in float64: ten times what EDM2 publishes."""
 _MOST_OPCODES, _MOST_MARKS, _MOST_AXES = 100_000, 16, 8
 _DTYPES = {"f4", "f8", "i4", "i8", "u1"}
 _NAMES = {
@@ -61,8 +61,6 @@ def read_plain_pickle(data: bytes) -> object:
 
     The keys of dicts are texts. Nothing is imported, called or executed, whatever the pickle says.
     """
-    if len(data) > MOST_BYTES:
-        raise ValueError(f"it has {len(data):,} bytes, of at most {MOST_BYTES:,}")
     reader = _Reader()
     try:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(io.BytesIO(data))):
@@ -84,7 +82,7 @@ class _Reader:
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
         self._marks = 0
-        self._left = MOST_BYTES  # for arrays
+        self._left = MOST_BYTES  # for bytes that are written as texts
 
     def pop(self) -> Any:  # noqa: ANN401 - whatever a pickle holds
         """The topmost value."""
@@ -160,7 +158,9 @@ class _Reader:
             case ("dtype", str(kind), int(), int()) if kind in _DTYPES:
                 self._stack.append(_Dtype(kind))
             case ("encode", str(text), "latin1"):
-                self._take(len(text))
+                self._left -= len(text)
+                if self._left < 0:
+                    raise ValueError(f"its texts become more than {MOST_BYTES:,} bytes")
                 self._stack.append(text.encode("latin1"))
             case (
                 "_frombuffer",
@@ -191,13 +191,7 @@ class _Reader:
         needed = math.prod(shape) * dtype.numpy.itemsize
         if needed != len(data):
             raise ValueError(f"an array of shape {shape} needs {needed:,} bytes and has {len(data):,}")
-        self._take(needed)
         return np.frombuffer(data, dtype.numpy).reshape(shape, order="F" if order == "F" else "C")
-
-    def _take(self, count: int) -> None:
-        self._left -= count
-        if self._left < 0:
-            raise ValueError(f"its arrays have more than {MOST_BYTES:,} bytes")
 
 
 def _refuse(what: str) -> NoReturn:

@@ -220,9 +220,10 @@ def test_two_protocols_of_one_extractor_embed_once(weights, pixels, tmp_path):
     beside = {"reference_statistics": sides[0], "metrics": ["precision", "fid", "sfid"]}
     both = genpr.score(*sides, **beside, **options)
     assert [both[name] for name in beside["metrics"]] == [alone["precision"], adm["fid"], adm["sfid"]]
-    own = genpr.reference_statistics(sides[0], spatial=True, weights=weights, batch_size=BATCH)
-    names = {"mu": "inception", "mu_s": "inception-spatial"}
-    assert {each.key: each.extractor for each in own.moments} == names
+    given = {"extractor": ["inception-spatial", "inception"], "spatial": True, "weights": weights}
+    own = genpr.reference_statistics(sides[0], **given, batch_size=BATCH)
+    names = [("mu", "inception"), ("mu_s", "inception-spatial")]
+    assert [(each.key, each.extractor) for each in own.moments] == names
     for each, part in zip(own.moments, real_features[:2], strict=True):
         np.testing.assert_allclose(each.mean, part.double().mean(dim=0), rtol=1e-7)
         covariance = np.cov(part.double(), rowvar=False)

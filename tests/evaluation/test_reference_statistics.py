@@ -12,11 +12,12 @@ from raising import raising
 import genpr
 from genpr.errors import DataError, FeatureError, UsageError
 from genpr.evaluation import protocols, write_statistics
+from genpr.evaluation.plan import given_moments
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import result_of
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, save_features
-from genpr.features.statistics import read_statistics
+from genpr.features.statistics import FeatureMoments, ReferenceStatistics, read_statistics
 from genpr.metrics.frechet import Gaussian, frechet_distance
 from genpr.report.score_tables import score_table
 
@@ -81,6 +82,10 @@ def test_an_evaluator_and_a_ranking_take_statistics_once(real, fake, whole):
     ranking = genpr.rank_checkpoints(evaluator, {"a": fake, "b": fake + 1}, by="fd")
     assert ranking.entries[0].name == "a"
     held = read_statistics(whole)
+    recipes = [
+        genpr.Evaluator(real, metrics=["fd"], reference_statistics=each).recipe for each in (held, None)
+    ]
+    assert recipes[0] != recipes[1]
     assert (
         genpr.Evaluator(held).score(fake)["fd"]
         == genpr.score(real, fake, metrics=["fd"], reference_statistics=held)["fd"]
@@ -105,6 +110,8 @@ def test_one_file_may_hold_the_moments_of_several_extractors(rng, tmp_path, monk
     for held in (statistics, read_statistics(tmp_path / "s.npz")):
         assert [(each.key, each.extractor) for each in held.moments] == named
         assert held.content == statistics.content
+    with raising(UsageError, "output-exists"):
+        genpr.reference_statistics(sides[0], tmp_path / "s.npz", extractor=several)
     with raising(UsageError, "bad-option"):
         genpr.reference_statistics(sides[0], extractor=[several[0], Thumbnail("third", 4)])
     monkeypatch.setattr(write_statistics, "MOST_BYTES", 100)
@@ -217,6 +224,19 @@ def test_what_edm2_publishes_serves_the_metrics_that_it_is_of(rng, tmp_path):
     assert [(each.key, len(each.mean)) for each in only.moments] == [("mu", 1024)]
     with raising(FeatureError, "other-extractor"):
         genpr.reference_statistics(tmp_path / "img.pkl", extractor="vgg16")
+
+
+def test_moments_go_to_the_metrics_that_they_are_of():
+    infos = [ExtractorInfo(name, 3, "x", None, comparable=True) for name in ("inception-64", "x:y", "z:a")]
+    parts = zip(("mu", "mu_s", "z:a/mu"), infos, strict=True)
+    held = ReferenceStatistics("s", tuple(FeatureMoments(key, np.ones(3), np.eye(3), i) for key, i in parts))
+    for names, keys in (("inception-64", ["mu", "mu_s"]), (["z:a"], ["mu", "mu_s"]), ([], None)):
+        found = genpr.reference_statistics(held, extractor=names, spatial=True)
+        assert [each.key for each in found.moments] == (keys or [each.key for each in held.moments])
+    unnamed = ReferenceStatistics("s", (FeatureMoments("mu", np.ones(64), np.eye(64)),))
+    spaces, protocol = {"fid": "inception-64", "fd": "pixels"}, find_protocol("genpr")
+    assert list(given_moments(unnamed, spaces, "pixels", protocol)) == ["fid"]
+    assert list(given_moments(unnamed, {"fd": "inception-64"}, "inception-64", protocol)) == ["fd"]
 
 
 def test_options_that_need_images_are_refused_with_statistics(whole):

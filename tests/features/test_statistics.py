@@ -104,6 +104,7 @@ def of(name, dim=D):
         {"genpr": np.array("{")},
         {"genpr": np.array('{"format": "genpr.statistics/9"}')},
         {"genpr": np.zeros(3)},
+        {"genpr": np.array(f"{record()['genpr']}{' ' * 2**16}")},
         record(count=-5),
         record(extractors=of("gabor", 7)),
         record(extractors=of("inception@x")),
@@ -128,6 +129,7 @@ def of(name, dim=D):
         "json",
         "later",
         "floats",
+        "long",
         "count",
         "dim",
         "variant",
@@ -146,6 +148,8 @@ def test_a_record_of_unknown_features_is_read(tmp_path):
     """What the wrong ones above are variants of."""
     found = read_statistics(saved(tmp_path, **STATISTICS, **record()))
     assert (list(moments(found)), found.count) == (["mu"], 50)
+    other = read_statistics(saved(tmp_path, mu=MU, sigma=2 * SIGMA))
+    assert other.content != found.content == read_statistics(saved(tmp_path, mu=MU, sigma=SIGMA)).content
 
 
 def test_a_file_that_is_cut_short_is_refused_wherever(tmp_path):
@@ -288,6 +292,7 @@ HOSTILE = {
     "laughs": laughs(),
     "a memo of nothing": b"\x80\3h\7.",
     "an empty stack": b"\x80\3.",
+    "a mark in place of a value": b"\x80\3(.",
     "items without a dict": b"\x80\3K\1K\2s.",
     "deep": pickle.dumps(nested(), 4),
     "many opcodes": pickle.dumps({str(number): 0 for number in range(60_000)}, 4),
