@@ -1,6 +1,6 @@
 """What a score will compute: a protocol with what the user chose, and the features that each metric needs.
 
-Importing this module does not import torch, so that what is impossible is said at once.
+Importing this module does not import torch, so that impossible options are reported at once.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ScorePlan:
     control: bool = True  # whether to score one half of the reals against the other
     k: int | None = None  # as it was requested; None for the protocol's
     statistics: ReferenceStatistics | None = None  # mean and covariance of reference images, from a file
-    # those of them that stand for the reals, by metric
+    # those of them that replace features of reals, by metric
     given: Mapping[str, FeatureMoments] = field(default_factory=dict)
 
     @classmethod
@@ -194,7 +194,7 @@ def takes_moments(metric: str) -> bool:
 def _statistics_of(
     real: OpenedInput | None, recipe: EvaluationProtocol, options: ScoreOptions
 ) -> ReferenceStatistics | None:
-    """The reference statistics of a score: those that were asked for, or that the real side is or brings along."""
+    """The reference statistics of a score: those that were requested, or those that the real side is or contains."""
     own = getattr(real, "statistics", None)
     if options.reference_statistics is not None:
         if own is not None:
@@ -260,7 +260,7 @@ def _check_given(
         text = f"{source} has {_held(statistics)}, but {distances[0]} is on {space} features; choose the extractor of the file, or another file"
         raise FeatureError(text, code="other-extractor", path=source)
     if is_needed and not given:
-        text = f"{source} has {_held(statistics)}, which none of {some(list(spaces), 5)} uses; add --metrics fid, or leave it out"
+        text = f"{source} has {_held(statistics)}, which no metric of this score uses ({some(list(spaces), 5)}); add --metrics fid, or leave it out"
         raise UsageError(text, code="statistics-unused", path=source)
 
 

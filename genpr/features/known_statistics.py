@@ -26,7 +26,7 @@ git-sha1:98cd9e0156880187d2c56998ef638a6f21868598 LTH14/torch-fidelity FFHQ stat
 git-sha1:3c94ea961be94d06efa9e5bf4da71eff52deaebb LTH14/JiT JiT's ImageNet-256 statistics
 git-sha1:349293d82b5625afe1c66c9409f3fa198485a19f LTH14/JiT JiT's ImageNet-512 statistics
 sha256:925e8b5b4ced42137f9847f97a63250a2bd59b70f33f3f356e03453d0775f1ac nanovisionx/nanogen-evals-stats \
-DiffusionBench's ImageNet-256 statistics, said to be those of JiT and iMF
+DiffusionBench's ImageNet-256 statistics, reported to be those of JiT and iMF
 """  # digest, repository, name
 
 KNOWN_STATISTICS = tuple(

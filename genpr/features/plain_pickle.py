@@ -28,7 +28,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class _Name:
-    """The last part of one of `_NAMES`, which stands for nothing but itself."""
+    """The last part of one of `_NAMES`, never resolved to an object."""
 
     what: str
 

@@ -74,9 +74,8 @@ class FeatureMoments:
         with np.errstate(over="ignore"):
             asymmetry = np.abs(sigma - sigma.T).max()
         if asymmetry > allowed or sigma.diagonal().min() < -allowed:
-            raise ValueError(
-                f"the covariance of {self.key!r} is none: not symmetric, or with a negative variance"
-            )
+            text = f"the covariance of {self.key!r} is not symmetric, or has a negative variance"
+            raise ValueError(text)
 
     @property
     def extractor(self) -> str | None:
@@ -142,10 +141,10 @@ def find_statistics(path: Path) -> ReferenceStatistics | None:
 
 
 def read_statistics(source: object) -> ReferenceStatistics:
-    """Read a file of reference statistics; what is one already is returned.
+    """Read a file of reference statistics; `ReferenceStatistics` are returned as they are.
 
-    `.npz` with `mu` and `sigma` or `ref_mu` and `ref_sigma`, of pooled features, and `mu_s` and `sigma_s` of spatial ones where
-    it has them, other keys being ignored; `.pkl` of a dict of dicts with `mu` and `sigma`, as EDM2 and FD-loss publish them; or a
+    `.npz` with `mu` and `sigma` or `ref_mu` and `ref_sigma` of pooled features, and optionally `mu_s` and `sigma_s` of spatial
+    features; other keys are ignored. `.pkl` of a dict of dicts with `mu` and `sigma`, as published by EDM2 and FD-loss. Or a
     folder of FD-loss' `.npz` files (`genpr.features.representations.FDR6`).
 
     Raises:
@@ -172,7 +171,7 @@ def read_statistics(source: object) -> ReferenceStatistics:
 
 
 def _of_folder(path: Path) -> ReferenceStatistics:
-    """The main moments of FD-loss' files, whose names say of which features they are."""
+    """The main moments of FD-loss' files, whose names identify the extractor."""
     moments = []
     for each in FDR6:
         if (path / each.statistics).is_file():
@@ -311,7 +310,7 @@ def _read_floats(archive: zipfile.ZipFile, key: str) -> Floats:
 
 
 def provenance_of(statistics: ReferenceStatistics) -> dict[str, Any]:
-    """What `genpr stats` records beside the moments, as plain JSON types."""
+    """What `genpr stats` records in addition to the moments, as plain JSON types."""
     infos = {each.key: None if each.info is None else asdict(each.info) for each in statistics.moments}
     return {
         "format": _FORMAT,

@@ -85,61 +85,36 @@ def of(name, dim=D):
     return {"mu": asdict(ExtractorInfo(name, dim, "x", None, comparable=True))}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"mu": np.zeros(7)},
-        {"mu": np.zeros((1, D))},
-        {"mu": np.zeros(0), "sigma": np.zeros((0, 0))},
-        {"sigma_s": np.eye(3)},
-        {"mu": np.array([0.0] * 7 + [np.nan])},
-        {"sigma": np.diag([np.inf] * D)},
-        {"sigma": np.eye(D) + np.eye(D, k=2) / 8},
-        {"sigma": np.diag([1.0, 1, -2, 1, 1, 1, 1, 1])},
-        {"sigma": SIGMA.astype(complex)},
-        {"mu": np.zeros(D, int)},
-        {"mu": np.zeros(D, np.float16)},
-        {"sigma": np.full((D, D), None)},
-        {"sigma": np.zeros((6000, 6000), np.float32)},
-        {"genpr": np.array("{")},
-        {"genpr": np.array('{"format": "genpr.statistics/9"}')},
-        {"genpr": np.zeros(3)},
-        {"genpr": np.array(f"{record()['genpr']}{' ' * 2**16}")},
-        record(count=-5),
-        record(extractors=of("gabor", 7)),
-        record(extractors=of("inception@x")),
-        record(extractors=of("")),
-        record(extractors={"mu": None, "y/mu": None}),
-        record(extractors=of("x") | {"mu_s": of("x", 2)["mu"]}),
-    ],
-    ids=[
-        "shape",
-        "row",
-        "empty",
-        "spatial",
-        "nan",
-        "inf",
-        "asymmetric",
-        "negative",
-        "complex",
-        "integers",
-        "half",
-        "objects",
-        "bomb",
-        "json",
-        "later",
-        "floats",
-        "long",
-        "count",
-        "dim",
-        "variant",
-        "no name",
-        "missing",
-        "twice",
-    ],
-)
-def test_wrong_statistics_are_refused(tmp_path, changes):
-    path = saved(tmp_path, np.savez_compressed, **(STATISTICS | changes))
+WRONG_ARRAYS = {
+    "shape": {"mu": np.zeros(7)},
+    "row": {"mu": np.zeros((1, D))},
+    "empty": {"mu": np.zeros(0), "sigma": np.zeros((0, 0))},
+    "spatial": {"sigma_s": np.eye(3)},
+    "nan": {"mu": np.array([0.0] * 7 + [np.nan])},
+    "inf": {"sigma": np.diag([np.inf] * D)},
+    "asymmetric": {"sigma": np.eye(D) + np.eye(D, k=2) / 8},
+    "negative": {"sigma": np.diag([1.0, 1, -2, 1, 1, 1, 1, 1])},
+    "complex": {"sigma": SIGMA.astype(complex)},
+    "integers": {"mu": np.zeros(D, int)},
+    "half": {"mu": np.zeros(D, np.float16)},
+    "objects": {"sigma": np.full((D, D), None)},
+    "bomb": {"sigma": np.zeros((6000, 6000), np.float32)},
+    "json": {"genpr": np.array("{")},
+    "later": {"genpr": np.array('{"format": "genpr.statistics/9"}')},
+    "floats": {"genpr": np.zeros(3)},
+    "long": {"genpr": np.array(f"{record()['genpr']}{' ' * 2**16}")},
+    "count": record(count=-5),
+    "dim": record(extractors=of("gabor", 7)),
+    "variant": record(extractors=of("inception@x")),
+    "no name": record(extractors=of("")),
+    "missing": record(extractors={"mu": None, "y/mu": None}),
+    "twice": record(extractors=of("x") | {"mu_s": of("x", 2)["mu"]}),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ARRAYS)
+def test_wrong_statistics_are_refused(tmp_path, name):
+    path = saved(tmp_path, np.savez_compressed, **(STATISTICS | WRONG_ARRAYS[name]))
     with raising(DataError, "statistics-damaged"):
         read_statistics(path)
 
