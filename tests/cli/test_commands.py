@@ -37,6 +37,7 @@ score real fake GABOR --k 0                                                 2 ba
 score real fake GABOR --html nowhere/page.html                              2 path-not-found
 score real fake GABOR --html folder.csv                                     2 is-a-folder
 score real fake GABOR --csv rows.parquet                                    2 output-suffix
+score real fake --protocol fdr6 --csv rows.csv                              2 usage
 score real fake GABOR --metrics fd --csv rows.csv                           2 no-samples
 score real fake --offline                                                   4 weights-missing
 score real real.npy --offline                                               3 features-against-images

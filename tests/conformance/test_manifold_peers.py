@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from emulation import emulated_memberships
-from peers import by_piq, by_prdc
+from peers import by_piq, by_prdc, by_torch_fidelity
 
 from genpr.metrics.manifold import manifold_metrics, precision_recall
 from genpr.metrics.registry import BALLS
@@ -80,24 +80,11 @@ def test_prdc_in_float32_but_for_a_few_rows(sets):
 # torch-fidelity 0.4: its first input is the fakes ---------------------------------------------------------------
 
 
-def _torch_fidelity(real, fake, k, *, part):
-    metric_prc = pytest.importorskip("torch_fidelity.metric_prc")
-    values = metric_prc.prc_features_to_metric(
-        torch.from_numpy(fake),
-        torch.from_numpy(real),
-        prc_neighborhood=k,
-        prc_batch_size=128,
-        save_cpu_ram=part,
-        verbose=False,
-    )
-    return values["precision"], values["recall"], values["f_score"]
-
-
 @EXACT
 @SIZES
 @pytest.mark.parametrize("part", [False, True])
 def test_torch_fidelity_to_the_last_count(sets, part):
-    precision, recall, f_score = _torch_fidelity(*sets, 3, part=part)
+    precision, recall, f_score = by_torch_fidelity(*sets, 3, in_parts=part)
     ours = precision_recall(*sets, k=3)
     assert ours == pytest.approx((precision, recall), abs=1e-6)  # it averages in float32
     assert ours.f_score() == pytest.approx(f_score, abs=1e-6)
@@ -106,7 +93,7 @@ def test_torch_fidelity_to_the_last_count(sets, part):
 @FLOAT
 @SIZES
 def test_torch_fidelity_in_float32_but_for_a_few_rows(sets):
-    expected = _torch_fidelity(*sets, 3, part=False)[:2]
+    expected = by_torch_fidelity(*sets, 3)[:2]
     assert precision_recall(*sets, k=3) == pytest.approx(expected, abs=NOISE)
 
 
@@ -143,7 +130,7 @@ def test_the_recall_of_piq_where_no_distance_is_near_any_radius(n, m, rng):
 def test_emulations_and_torch_fidelity_meet_where_nothing_is_rounded(sets, emulation):
     real, fake = (np.minimum(features, 15) for features in sets)
     memberships = emulated_memberships(real, fake, ks={"precision": 3, "recall": 3}, emulation=emulation)
-    expected = _torch_fidelity(real, fake, 3, part=False)[:2]
+    expected = by_torch_fidelity(real, fake, 3)[:2]
     assert tuple(BALLS[name](memberships, 3) for name in ("precision", "recall")) == pytest.approx(
         expected, abs=1e-6
     )

@@ -51,18 +51,10 @@ def published(theirs) -> dict[str, torch.Tensor]:
     return state | published_blocks(theirs, "vision_model", "visual.transformer")
 
 
-def build(published, name: str = "clip-vit-b-32"):
+@pytest.fixture(scope="module")
+def features(published, images) -> torch.Tensor:
     weights = Weights(published, CLIP["vit-b-32"].sha256)
-    return clip.build(weights, names=[ExtractorName.parse(name)], device=torch.device("cpu"))
-
-
-@pytest.fixture(scope="module")
-def ours(published):
-    return build(published)
-
-
-@pytest.fixture(scope="module")
-def features(ours, images) -> torch.Tensor:
+    ours = clip.build(weights, names=[ExtractorName("clip-vit-b-32")], device=torch.device("cpu"))
     return torch.cat([ours(image[None]) for image in images])
 
 
@@ -90,10 +82,3 @@ def test_from_pixels_to_embedding_it_equals_transformers(activation, is_same, th
     with torch.inference_mode():
         error = relative_error(features, network(pixel_values=seen).image_embeds)
     assert error < 1e-5 if is_same else error > 1e-3
-
-
-def test_bfloat16_is_close_and_not_equal(published, images, features):
-    other = build(published, "clip-vit-b-32@bfloat16")
-    found = other(images[0][None])
-    assert found.dtype == torch.float32
-    assert 1e-4 < (found - features[:1]).norm() / features[:1].norm() < 2e-2

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import pytest
 import torch
+from random_weights import random_state
 
 from genpr.evaluation.evaluator import score_with
 from genpr.evaluation.options import ScoreOptions
@@ -16,28 +17,12 @@ from genpr.features.known_weights import INCEPTION_2015
 from genpr.features.networks.inception import InceptionNetwork
 
 
-def random_inception_state() -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    with torch.device("meta"):
-        shapes = {name: tensor.shape for name, tensor in InceptionNetwork().state_dict().items()}
-    return {name: _live(name, shape, generator) for name, shape in shapes.items()}
-
-
-def _live(name: str, shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
-    """Scaled so that no layer dies out or explodes."""
-    if name.endswith("num_batches_tracked"):
-        return torch.tensor(0)
-    if name.endswith(("bn.weight", "running_var")):
-        return torch.rand(shape, generator=generator) + 0.5
-    if len(shape) > 1:
-        return torch.randn(shape, generator=generator) * (2 / shape[1:].numel()) ** 0.5
-    return torch.randn(shape, generator=generator) * 0.1
-
-
 def replaced_inception(folder: Path) -> Iterator[Path]:
     """Within this generator the catalog knows a random Inception; gives its weights file."""
     path = folder / INCEPTION_2015.name
-    torch.save(random_inception_state(), path)
+    with torch.device("meta"):
+        shapes = InceptionNetwork().state_dict()
+    torch.save(random_state(shapes), path)
     data = path.read_bytes()
     entry = replace(INCEPTION_2015, size=len(data), sha256=hashlib.sha256(data).hexdigest())
     known = {
