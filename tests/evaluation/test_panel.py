@@ -108,6 +108,9 @@ def test_networks_that_do_not_fit_together_take_turns(sides, decode):
     panel = genpr.score_panel(real, fake, extractors=crowded, **options)
     assert decode.call_count > 76 + 40
     assert [each["precision"] for each in panel.values()] == [each["precision"] for each in plain.values()]
+    once = (torch.zeros(8, 3, 8, 8, dtype=torch.uint8) for _ in range(3))
+    with raising(ResourceError, "oom"):
+        genpr.score_panel(once, fake, extractors=["gabor", RandomNetwork(failures=3)], **options)
     with raising(ResourceError, "oom"):
         crowded = ["gabor", RandomNetwork(failures=6)]
         genpr.score_panel(real, fake, extractors=crowded, **options)

@@ -97,8 +97,12 @@ def test_features_and_bad_images_are_those_of_each_extractor_alone(folder, decod
     chosen = extractors()
     with torch_threads(2):
         together = embedded(folder, chosen)
+        again = embedded(folder, chosen[::-1])
     assert [each.wrapped.threads for each in (chosen[0], chosen[-1])] == [{1 if cores > 1 else 2}, {2}]
-    assert decode.call_count == 41
+    assert decode.call_count == 82
+    assert all(
+        torch.equal(one.features, other.features) for one, other in zip(again[::-1], together, strict=True)
+    )
     for extractor, found in zip(chosen, together, strict=True):
         (alone,) = embedded(folder, [extractor])
         assert torch.equal(found.features, alone.features), extractor.name

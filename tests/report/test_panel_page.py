@@ -1,5 +1,6 @@
 """The table and the page of a panel."""
 
+import base64
 from dataclasses import replace
 
 import pytest
@@ -16,8 +17,9 @@ VALUES_OF_A = {"precision": MetricValue(0.5, 3)}
 def a_row(fd, *, half=None, **changes):
     """A result with precision, recall and FD, and this FD of one half of the reals to the other."""
     result = a_result(VALUES, **changes)
-    control = None if half is None else Control(500, 500, {"precision": 0.9, "fd": half}, {})
-    return replace(result, metrics={**result.metrics, "fd": MetricValue(fd, None)}, control=control)
+    control = None if half is None else Control(500, 499, {"precision": 0.9, "fd": half}, {})
+    distance = MetricValue(fd, None, null=half, null_source=None if half is None else "real halves")
+    return replace(result, metrics={**result.metrics, "fd": distance}, control=control)
 
 
 def words(panel):
@@ -25,8 +27,9 @@ def words(panel):
 
 
 def test_rows_of_a_panel_are_followed_by_what_they_are_compared_with():
-    rows = {"a": a_row(3.0, half=2.0), "b": a_row(5.0, half=0.0)}
-    found = words(PanelResult(rows, {}))
+    panel = PanelResult({"a": a_row(3.0, half=2.0), "b": a_row(5.0, half=0.0)}, {})
+    found = words(panel)
+    assert "real v. real: 500 of the reals against the other 499" in panel_text(panel)
     assert found[0] == ["representation", "precision", "recall", "fd", "fd/halves"]
     assert found[2:8] == [
         ["a", "0.9000", "0.4500", "3.0000", "1.5000"],
@@ -40,13 +43,12 @@ def test_rows_of_a_panel_are_followed_by_what_they_are_compared_with():
 
 def test_held_out_reals_have_a_row_and_divide_fd():
     kept = {"a": replace(a_row(1.5), fake=a_side("kept", 700), n_shared=3)}
-    panel = PanelResult(
-        {"a": a_row(3.0, half=2.0)}, kept, replace(a_row(7.0), metrics={"fid": MetricValue(7.0, None)})
-    )
+    fid, fid_kept = (replace(a_row(1.0), metrics={"fid": MetricValue(each, None)}) for each in (7.0, 6.0))
+    panel = PanelResult({"a": a_row(3.0, half=2.0)}, kept, fid, fid_kept)
     found = words(panel)
     assert found[2] == ["a", "0.9000", "0.4500", "3.0000", "2.0000"]
     assert ["held-out", "reals", "0.9000", "0.4500", "1.5000", "-"] in found
-    assert ["fid", "7.0000", "-"] in found
+    assert ["fid", "7.0000", "6.0000", "-"] in found
     text = panel_text(panel)
     assert "held-out  700 images of kept, 3 of which are among the reals" in text
     assert "fewer held-out reals than fakes" in text
@@ -71,6 +73,8 @@ def test_the_page_shows_the_tables_and_hides_what_names_may_hold(names):
     page = panel_report(panel)
     rows = [text_of(row).split() for row in elements(page, "tr")]
     assert rows[0] == ["representation", "precision", "recall", "fd", "fd/halves"]
+    assert "Notes" in map(text_of, elements(page, "h2"))
+    assert base64.b64encode(panel.to_json().encode()).decode() in page
     assert len(rows) == 1 + 3 * len(names)
     assert rows[2][:2] == ["-", "null"]
     assert rows[1][-4:] == ["0.9000", "0.4500", "3.0000", "1.5000"]
