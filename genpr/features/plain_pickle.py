@@ -52,10 +52,6 @@ class _Array:
     values: Any = None
 
 
-class _Mark:
-    """Where a group of values begins on the stack."""
-
-
 def read_plain_pickle(data: bytes) -> object:
     """The dict, number, text or array in a pickle of protocol 2 to 5, or a `ValueError`; arrays are views of the data.
 
@@ -80,16 +76,13 @@ class _Reader:
 
     def __init__(self) -> None:
         self._stack: list[Any] = []
+        self._outer: list[list[Any]] = []  # the stacks below each open group
         self._memo: dict[int, Any] = {}
-        self._marks = 0
         self._left = MOST_BYTES  # for bytes that are written as texts
 
     def pop(self) -> Any:  # noqa: ANN401 - whatever a pickle holds
         """The topmost value."""
-        value = self._stack.pop()
-        if isinstance(value, _Mark):
-            raise IndexError
-        return value
+        return self._stack.pop()
 
     def step(self, name: str, argument: Any) -> None:  # noqa: ANN401 - of the opcode
         """Interpret one opcode."""
@@ -103,22 +96,17 @@ class _Reader:
             _refuse(f"opcode {name}")
 
     def _mark(self, _argument: object) -> None:
-        self._marks += 1
-        if self._marks > _MOST_MARKS:
+        if len(self._outer) == _MOST_MARKS:
             raise ValueError("it is nested too deeply")
-        self._stack.append(_Mark())
+        self._outer.append(self._stack)
+        self._stack = []
 
     def _pop_to_mark(self) -> list[Any]:
-        values: list[Any] = []
-        while not isinstance(value := self._stack.pop(), _Mark):
-            values.append(value)
-        self._marks -= 1
-        return values[::-1]
+        values, self._stack = self._stack, self._outer.pop()
+        return values
 
     def _keep(self, argument: int | None) -> None:
-        value = self.pop()
-        self._stack.append(value)
-        self._memo[len(self._memo) if argument is None else argument] = value
+        self._memo[len(self._memo) if argument is None else argument] = self._stack[-1]
 
     def _recall(self, argument: int) -> None:
         self._stack.append(self._memo[argument])

@@ -266,6 +266,7 @@ HOSTILE = {
     "a dtype that is none": array_of((1,), b"N", bytes(8)),
     "laughs": laughs(),
     "a memo of nothing": b"\x80\3h\7.",
+    "a group that never began": b"\x80\3K\1t.",
     "an empty stack": b"\x80\3.",
     "a mark in place of a value": b"\x80\3(.",
     "items without a dict": b"\x80\3K\1K\2s.",
