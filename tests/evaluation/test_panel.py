@@ -1,6 +1,7 @@
 """Panels: several extractors in one run find what each finds alone, and decode each image once."""
 
 import json
+from dataclasses import replace
 from unittest.mock import Mock
 
 import numpy as np
@@ -10,7 +11,9 @@ from raising import raising
 
 import genpr
 from genpr.errors import ResourceError, UsageError
+from genpr.evaluation import protocols
 from genpr.evaluation.compare import load_results
+from genpr.evaluation.protocols import find_protocol
 from genpr.features import embed
 
 METRICS = ["precision", "recall", "density", "coverage", "fd"]
@@ -97,6 +100,20 @@ def test_more_held_out_reals_than_fakes_are_cut(sides):
     assert same.held_out["pixels"].n_shared == 35
     same = genpr.score_panel(fake, kept, extractors=["pixels", RandomNetwork()], held_out=fake, **few)
     assert same.ratios == {"pixels": None, "random": None}
+
+
+def test_metrics_on_features_of_their_own_are_computed_once(sides, monkeypatch):
+    real, fake, kept = sides
+    changed = replace(find_protocol("genpr"), spaces={"fd": "gabor"})
+    monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, "genpr": changed})
+    options = {"control": False, "intervals": False, "device": "cpu"}
+    chosen = {"extractors": ["pixels", RandomNetwork()], "metrics": ["recall", "fd"], "k": 2}
+    panel = genpr.score_panel(real, fake, held_out=kept, **chosen, **options)
+    assert [list(each.metrics) for each in panel.every.values()] == [["recall", "c_t"]] * 2 + [["fd"]]
+    assert [each.metrics["recall"].k for each in panel.values()] == [2, 2]
+    assert panel.others.held_out is None
+    for found, fakes in ((panel.others, fake), (panel.others_held_out, kept)):
+        assert found["fd"] == genpr.score(real, fakes, metrics=["fd"], **options)["fd"]
 
 
 def test_networks_that_do_not_fit_together_take_turns(sides, decode):

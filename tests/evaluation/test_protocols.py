@@ -285,16 +285,3 @@ def test_numbers_beyond_float64_are_an_error_and_not_infinite(rng):
     with raising(FeatureError, "overflow", "beyond the range of float64"):
         genpr.score(real, np.concatenate([fake, real]) * 10, metrics=["kd"])
     assert genpr.score(real, fake, metrics=["precision"])["precision"] > 0
-
-
-def test_a_panel_has_metrics_on_features_of_their_own_once(weights, pixels, rng):
-    kept = rng.integers(0, 256, (N_FAKE, 8, 8, 3), dtype=np.uint8)
-    options = {"weights": weights, "device": "cpu", "control": False, "intervals": False, "batch_size": BATCH}
-    chosen = {"extractors": ["pixels", "gabor"], "metrics": ["recall", "is"], "k": 2}
-    panel = genpr.score_panel(*pixels, held_out=kept, **chosen, **options)
-    assert [list(each.metrics) for each in panel.every.values()] == [["recall", "c_t"]] * 2 + [["is"]]
-    assert [each.metrics["recall"].k for each in panel.values()] == [2, 2]
-    assert panel.others.held_out is None
-    sides = ((panel.others, panel["gabor"]), (panel.others_held_out, panel.held_out["gabor"]))
-    assert all(found.fake.content == other.fake.content for found, other in sides)
-    assert panel.others.fake.content != panel.others_held_out.fake.content
