@@ -92,10 +92,10 @@ def notices_of(
     of_precision = metrics.get(precision.name)
     if of_precision is not None and (null := of_precision.null) is not None and null < _LOW_NULL:
         notices.append(notice("low-null", null=f"{null:.2f}"))
-    notices += [
-        *_notices_of_fakes(source, fakes, metrics, plan=plan, fake_labels=fake_labels, device=device),
-        *_unprepared(fakes, (plan.statistics, statistics)),
-    ]
+    notices += _notices_of_fakes(source, fakes, metrics, plan=plan, fake_labels=fake_labels, device=device)
+    if (rule := fakes.decoder.get("prepare")) is not None:  # which does not reach files of moments
+        given = [each for each in (plan.statistics, statistics) if each is not None and not each.decoder]
+        notices += [notice("statistics-unprepared", source=each.source, rule=rule) for each in given]
     if neighbors is not None and neighbors.lacks:
         notices += interval_notices(neighbors.lacks, plan.ks, min(len(reals), len(fakes)))
     return tuple(notices)
@@ -119,15 +119,6 @@ def _notices_of_fakes(
     if VENDI.name in metrics and len(features) < _CONVERGED:
         found.append(notice("vendi-not-converged", n=f"{len(features):,}", needed=f"{_CONVERGED:,}"))
     return found
-
-
-def _unprepared(fakes: FeatureSet, statistics: Sequence[ReferenceStatistics | None]) -> list[Notice]:
-    """A notice of each file of moments that `--prepare` does not reach."""
-    rule = choices_in(fakes.decoder).get("prepare")
-    sources = [each.source for each in statistics if each is not None and not each.decoder]
-    return (
-        [] if rule is None else [notice("statistics-unprepared", source=name, rule=rule) for name in sources]
-    )
 
 
 def _order_notices(probabilities: Tensor, score: float, *, chunk: int, device: torch.device) -> list[Notice]:

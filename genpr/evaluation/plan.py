@@ -135,7 +135,9 @@ class ScorePlan:
 
 def with_pinned(choices: Sequence[ScoreOptions]) -> ScoreOptions:
     """The first of the options of one run, with the preparation of images that their protocols pin: these are embedded once."""
-    found = {each.protocol: find_protocol(each.protocol).choose_prepare(each.prepare) for each in choices}
+    found = {}
+    for each in choices:
+        found[each.protocol] = find_protocol(each.protocol).choose_prepare(each.prepare)
     if len(set(found.values())) > 1:
         pinned = ", ".join(f"{prepare} by {name}" for name, prepare in found.items() if prepare)
         text = f"images are embedded once for all protocols, but not all prepare them alike ({pinned}); score by one at a time"

@@ -152,11 +152,11 @@ class EvaluationProtocol:
 
     def deviations(self, n_real: int | None, n_fake: int) -> tuple[str, ...]:
         """Differences between these numbers of images and those of the protocol, in words; None reals are not checked."""
-        return tuple(
-            f"{n:,} {role} images where {self.name} needs {needed:,}"
-            for role, n, needed in (("real", n_real, self.n_real), ("fake", n_fake, self.n_fake))
-            if n is not None and needed is not None and n != needed
-        )
+        found = []
+        for role, n, needed in (("real", n_real, self.n_real), ("fake", n_fake, self.n_fake)):
+            if n is not None and needed is not None and n != needed:
+                found.append(f"{n:,} {role} images where {self.name} needs {needed:,}")
+        return tuple(found)
 
     def _pinned(self, what: str, came: object, own: object) -> UsageError:
         text = f"protocol {self.name} pins {what} = {own}, but {came} is asked for; leave it out, or score without --protocol {self.name}"

@@ -152,8 +152,9 @@ class FittedReference:
             check_same_weights(self.real[space], fakes[space])
         if self.plan.statistics is not None:
             self._check_fakes(fakes, self.plan.statistics, self.plan.given)
-        found, given = self._statistics_of_fakes(fakes)
-        scores = self._fitted.score(fakes, _gaussians(given))
+        is_used = self.plan.protocol.reference_statistics == "beside images"
+        found, given = self._statistics_of_fakes(fakes) if is_used else (None, {})
+        scores = self._fitted.score(fakes, _gaussians(given) if given else {})
         result = self._result(fakes, scores, found if given else None)
         if self._label_scorer is None:
             return result, scores, None
@@ -260,9 +261,8 @@ class FittedReference:
     def _statistics_of_fakes(
         self, fakes: SourceFeatures
     ) -> tuple[ReferenceStatistics | None, Mapping[str, FeatureMoments]]:
-        """The statistics in the file of the fakes and their moments by metric, where the protocol takes them."""
-        is_used = self.plan.protocol.reference_statistics == "beside images"
-        found = statistics_beside(fakes.opened) if is_used else None
+        """The statistics in the file of the fakes and their moments by metric."""
+        found = statistics_beside(fakes.opened)
         if found is None:
             return None, {}
         given = given_moments(found, self.plan.spaces, self.plan.own, self.plan.protocol)
