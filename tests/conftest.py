@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when numpy is imported; threads that wait take cores
 
@@ -88,6 +88,16 @@ def gpu(request: pytest.FixtureRequest, _has_gpu: bool) -> "Iterator[PracticeDev
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def decode(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """Counts what is decoded."""
+    from genpr.features import embed
+
+    counted = Mock(wraps=embed.decode)
+    monkeypatch.setattr(embed, "decode", counted)
+    return counted
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ class ScoreOptions(EmbedOptions):
     held_out: object = option(
         None,
         "More reals, of the same kind, that the generator was not trained on, where the real side is what it was trained "
-        "on; adds c_t, a test for copying. Several extractors score them like the fakes, too, and divide fd by theirs.",
+        "on; adds c_t, a test for copying. A panel of several extractors also scores them like the fakes, and divides fd by theirs.",
         metavar="SOURCE",
     )
     reference_statistics: str | os.PathLike[str] | ReferenceStatistics | None = option(

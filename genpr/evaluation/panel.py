@@ -34,7 +34,7 @@ class PanelResult(Mapping[str, Result]):
     """The results of a panel by representation, in the order in which these were given.
 
     Attributes:
-        results: By the name of a representation; what a score with this extractor alone finds.
+        results: By the name of a representation, each equal to that of a score with this extractor alone.
         held_out: The held-out reals scored like the fakes, against the same reals; empty if none were given.
         others: The metrics that no representation changes, since each is defined on features of its own, such as `fid`; None
             if there are none.
@@ -60,7 +60,7 @@ class PanelResult(Mapping[str, Result]):
 
     @property
     def every(self) -> dict[str, Result]:
-        """All results: also of the metrics on features of their own."""
+        """All results, with that of the metrics on features of their own."""
         return {**self.results, **({} if self.others is None else {"features of their own": self.others})}
 
     @property
@@ -156,12 +156,12 @@ def panel_choices(
         UsageError: There is no extractor, one is given twice, or an option is impossible.
     """
     if options.extractor is not None or options.labels is not None:
-        text = "a panel takes extractors, not extractor, and no labels; score these with one extractor"
+        text = "a panel takes extractors instead of extractor, and no labels; use genpr.score with one extractor for these"
         raise UsageError(text, code="bad-option")
     recipe, held_out = find_protocol(options.protocol), options.held_out is not None
     default = (*recipe.metrics, *{RATIO}.intersection(recipe.allowed_metrics))
     names = recipe.choose_metrics(options.metrics or default, held_out=held_out)
-    # Without metrics of the representations, the first plan says what is wrong.
+    # Without metrics of the representations, the first plan raises the error.
     rows = [name for name in names if METRICS[name].space is None and name not in recipe.spaces] or names
     named = _named(recipe.panel if extractors is None else extractors)
     choices: dict[str | None, ScoreOptions] = {

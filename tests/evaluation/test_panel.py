@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from genpr.errors import ResourceError, UsageError
 from genpr.evaluation import protocols
 from genpr.evaluation.compare import load_results
 from genpr.evaluation.protocols import find_protocol
-from genpr.features import embed
 
 METRICS = ["precision", "recall", "density", "coverage", "fd"]
 
@@ -43,14 +41,6 @@ def sides(write_images, rng):
         write_images(name, rng.integers(0, most, (n, 8, 9, 3), dtype=np.uint8))
         for name, (n, most) in levels.items()
     ]
-
-
-@pytest.fixture
-def decode(monkeypatch):
-    """Counts what is decoded."""
-    counted = Mock(wraps=embed.decode)
-    monkeypatch.setattr(embed, "decode", counted)
-    return counted
 
 
 def record(result):

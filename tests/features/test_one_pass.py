@@ -1,7 +1,5 @@
 """Several extractors in one pass: each image is read and decoded once, and features are those of each extractor alone."""
 
-from unittest.mock import Mock
-
 import numpy as np
 import pytest
 import torch
@@ -55,14 +53,6 @@ class Darkening:
 
     def __call__(self, images):
         return self.forward(torch.stack([self.prepare(image) for image in images]))
-
-
-@pytest.fixture
-def decode(monkeypatch):
-    """Counts what is decoded."""
-    counted = Mock(wraps=embed.decode)
-    monkeypatch.setattr(embed, "decode", counted)
-    return counted
 
 
 @pytest.fixture
