@@ -14,9 +14,10 @@ from genpr.errors import printable
 from genpr.features.options import EmbedOptions
 
 _READING = """\
-precision and density judge fidelity: does each fake look like something real?
-recall and coverage judge diversity: is everything real within the fakes' reach?
-These numbers come from weight-free features and compare with nothing published."""
+Precision and density measure fidelity: the share of fakes that look real.
+Recall and coverage measure diversity: the share of real variety that is covered.
+The calibrated pair is precision and recall divided by the value of a perfect
+generator. These features are weight-free: the values compare with no paper."""
 
 
 @click.command(name="demo")
@@ -58,7 +59,7 @@ def command(*, save: Path | None, n: int, seed: int, device: str, output: TextOu
         text = json.dumps({name: result.to_dict() for name, result in results.items()})
     else:
         stories = "\n".join(f"  {shown.name:<13} {shown.story}" for shown in sets)
-        lessons = {fake.name: fake.lesson for fake in fakes} | {"perfect": "what more reals score"}
-        table = comparison_table(results, lessons)
-        text = f"{n} drawings per set:\n{stories}\n\n{table}\n\n{_READING}\n\n{more}"
+        lessons = "\n".join(f"  {fake.name:<13} {fake.lesson}" for fake in fakes)
+        table = comparison_table(results)
+        text = f"{n} drawings per set:\n{stories}\n\n{table}\n\n{lessons}\n\n{_READING}\n\n{more}"
     output.show((), text)

@@ -169,6 +169,7 @@ def _is_on_own_features(metric: str) -> bool:
 
 
 _PR = ("precision", "recall")
+_PRDC = (*_PR, "density", "coverage")
 _EDM2_DINO = "dinov2-vitl14@torch-bicubic-antialias"
 
 _ALL = (
@@ -261,7 +262,7 @@ _ALL = (
     EvaluationProtocol(
         name="prdc",
         extractor="vgg16",
-        metrics=DEFAULT_METRICS,
+        metrics=_PRDC,
         k=_ks(5),
         ties="strict",
         free=frozenset({"extractor", "k"}),
@@ -271,7 +272,7 @@ _ALL = (
     EvaluationProtocol(
         name="dgm-eval",
         extractor="dinov2-vitl14",
-        metrics=(*DEFAULT_METRICS, "fd", "fd_infinity", "kd", "vendi"),
+        metrics=(*_PRDC, "fd", "fd_infinity", "kd", "vendi"),
         k=_ks(5),
         ties="strict",
         max_real=50_000,

@@ -111,7 +111,7 @@ class PrecisionRecallDensityCoverage(Metric):
         >>> metric.update(images[:20], real=True)
         >>> metric.update(images[20:], real=False)
         >>> list(metric.compute())
-        ['precision', 'recall', 'density', 'coverage', 'f1']
+        ['calibrated_precision', 'calibrated_recall', 'precision', 'recall', 'density', 'coverage', 'f1']
     """
 
     is_differentiable = False

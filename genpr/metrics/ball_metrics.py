@@ -16,7 +16,6 @@ from genpr.metrics.metric import (
     BallMetric,
     HalfSampling,
     HalfSizes,
-    LeaveOneOut,
     NeighborMetric,
     Null,
     PairwiseHalves,
@@ -95,11 +94,11 @@ def _nearest_ball(_k: int) -> Ball:
 # Nulls --------------------------------------------------------------------------------------------------------
 
 
-def _no_null(_counts: Memberships, _k: int, _loo: LeaveOneOut) -> None:
+def _no_null(_counts: Memberships, _k: int) -> None:
     """Only two halves of the reals give one."""
 
 
-def _precision_null(counts: Memberships, k: int, _loo: LeaveOneOut) -> float | None:
+def _precision_null(counts: Memberships, k: int) -> float | None:
     """Share of reals that other reals' balls contain: a perfect fake is one more draw, up to 1 / n."""
     from genpr.metrics.null import covered_share
 
@@ -107,15 +106,15 @@ def _precision_null(counts: Memberships, k: int, _loo: LeaveOneOut) -> float | N
     return None if degrees is None else covered_share(degrees.cpu().numpy())
 
 
-def _recall_null(counts: Memberships, k: int, leave_one_out: LeaveOneOut) -> float | None:
+def _recall_null(counts: Memberships, k: int) -> float | None:
     """The same share among as many reals as there are fakes."""
-    return leave_one_out(counts.n_fake, k)
+    return counts.leave_one_out.get(Ball(k))
 
 
 def _balls_hit(balls: Literal["real", "fake"], *, cover: bool = False) -> Null:
     """Share of the `balls` that hold a row of the other set; of covers, of `COVER_RATIO` k neighbors, k rows."""
 
-    def null(counts: Memberships, k: int, _loo: LeaveOneOut) -> float:
+    def null(counts: Memberships, k: int) -> float:
         from genpr.metrics.null import balls_hit
 
         sizes = (counts.n_real, counts.n_fake) if balls == "real" else (counts.n_fake, counts.n_real)
@@ -124,15 +123,15 @@ def _balls_hit(balls: Literal["real", "fake"], *, cover: bool = False) -> Null:
     return null
 
 
-def _nn_accuracy_null(counts: Memberships, _k: int, _loo: LeaveOneOut) -> float:
+def _nn_accuracy_null(counts: Memberships, _k: int) -> float:
     from genpr.metrics.null import nn_accuracy_null
 
     return nn_accuracy_null(counts.n_real, counts.n_fake)
 
 
 def _smaller_null(*nulls: Null) -> Null:
-    def null(counts: Memberships, k: int, leave_one_out: LeaveOneOut) -> float | None:
-        found = [each(counts, k, leave_one_out) for each in nulls]
+    def null(counts: Memberships, k: int) -> float | None:
+        found = [each(counts, k) for each in nulls]
         return None if None in found else min(each for each in found if each is not None)
 
     return null
@@ -177,6 +176,19 @@ def _smaller_in_halves(a: HalfSampling, b: HalfSampling) -> HalfSampling:
         from genpr.metrics.uncertainty import lower_part
 
         return lower_part(a.value(k, sizes, counts[:1]), b.value(k, sizes, counts[1:]))
+
+    return HalfSampling(requests, value)
+
+
+def _over_leave_one_out(metric: HalfSampling, balls: Literal["real", "part"]) -> HalfSampling:
+    """A share over the share of reals of the same half that lie in the ball of another of them."""
+
+    def requests(k: int, ties: Ties) -> tuple[Asked, ...]:
+        return (*metric.requests(k, ties), _count(balls, Ball(k), "others", "closed", rows="own"))
+
+    def value(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
+        null = counts[-1][0].double() / (sizes.real if balls == "real" else sizes.part)
+        return metric.value(k, sizes, counts[:-1]) / null
 
     return HalfSampling(requests, value)
 
@@ -243,6 +255,48 @@ def precision(counts: Memberships, k: int) -> float:
 def recall(counts: Memberships, k: int) -> float:
     """Fraction of reals that lie in at least one fake ball."""
     return _share(counts.fake_balls_per_real[Ball(k)])
+
+
+def _over_null(value: float, null: float | None) -> float:
+    return value / null if null else math.nan
+
+
+_calibrated = partial(
+    ball_metric,
+    reference="this package; Kynkäänniemi et al. 2019 (precision and recall)",
+    is_default=True,
+    k=3,
+    upper=None,
+    real_ball=Ball,
+    null_source="leave-one-out",
+)
+
+
+@_calibrated(
+    "precision / that of a perfect generator (fidelity)",
+    over="fake",
+    calibrates="precision",
+    halves=_over_leave_one_out(_PRECISION_HALVES, "real"),
+)
+def calibrated_precision(counts: Memberships, k: int) -> float:
+    """Precision over its null."""
+    return _over_null(precision(counts, k), _precision_null(counts, k))
+
+
+@_calibrated(
+    "recall / that of a perfect generator (diversity)",
+    over="real",
+    fake_ball=Ball,
+    null_ball=Ball,
+    calibrates="recall",
+    halves=_over_leave_one_out(_RECALL_HALVES, "part"),
+)
+def calibrated_recall(counts: Memberships, k: int) -> float:
+    """Recall over its null."""
+    return _over_null(recall(counts, k), _recall_null(counts, k))
+
+
+NEIGHBOR_METRICS.sort(key=lambda metric: metric not in (calibrated_precision, calibrated_recall))
 
 
 @ball_metric(

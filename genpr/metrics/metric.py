@@ -23,11 +23,8 @@ if TYPE_CHECKING:
     from genpr.neighbors.resample import Asked
 
 Kind = Literal["neighbors", "distance", "fakes-only", "held-out", "conditional"]
-LeaveOneOut = Callable[[int, int], float | None]
-"""Share of so many reals that lie in the k-NN ball of another real, by (number of reals, k); None where n <= k."""
-
-Null = Callable[["Memberships", int, LeaveOneOut], float | None]
-"""What a perfect generator scores, from the counts, k and the leave-one-out share."""
+Null = Callable[["Memberships", int], float | None]
+"""Expected value for a perfect generator, from the counts and k; None if it is not known."""
 
 MANIFOLD = "manifold"
 
@@ -81,10 +78,11 @@ class NeighborMetric(Metric):
 
 
 class HalfSizes(NamedTuple):
-    """Rows of a half of the reals and of a half of the fakes."""
+    """Rows of each half of the reals, of the fakes, and of the part of the reals that is no larger than the fakes."""
 
     real: int
     fake: int
+    part: Tensor  # (B,) int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +99,16 @@ class HalfSampling:
 class BallMetric(NeighborMetric):
     """A metric of ball memberships: an integer count followed by one or two divisions."""
 
-    value: Callable[[Memberships, int], float]  # the metric from the counts, for a k
+    value: Callable[
+        [Memberships, int], float
+    ]  # the metric from the counts, for a k; NaN where it is undefined
     over: Literal["real", "fake", "both"]  # images that it is a fraction of, or a mean over
     real_ball: Callable[[int], Ball] | None = None  # the ball around each real whose counts it needs, for a k
     fake_ball: Callable[[int], Ball] | None = None  # the one around each fake
-    null: Null = lambda _counts, _k, _loo: 1.0  # what a perfect generator scores, from the same counts
+    null: Null = lambda _counts, _k: 1.0  # what a perfect generator scores, from the same counts
     null_source: str = "closed form"  # where the null comes from
     null_ball: Callable[[int], Ball] | None = None  # a ball around each real that only the null needs
+    calibrates: str | None = None  # the metric whose value over its null this is
     halves: HalfSampling | None = None  # how its interval is computed; None if no interval was validated
 
     def __call__(self, counts: Memberships, k: int) -> float:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 import torch
@@ -19,6 +19,7 @@ from genpr.metrics.real_manifold import (
     ENGINE,
     CountedFakes,
     FakeManifold,
+    Memberships,
     PairProgress,
     RealManifold,
     pairs_of,
@@ -94,7 +95,7 @@ class NeighborMetrics:
         check_rows(features, "real", k=max(balls).k if balls else 0)
         fitted = tuple(sorted(balls))
         self.reals = RealManifold.of(features.to(device), fitted, ties=ties, keep=keep, progress=progress)
-        self._smaller_nulls: dict[tuple[int, int], float] = {}
+        self._parts: dict[tuple[int, int], _Part] = {}
 
     def score(self, fake: Tensor, progress: PairProgress | None = None) -> NeighborScores:
         """Every metric of (m, d) fake features, as `check_features` returns them."""
@@ -121,10 +122,13 @@ class NeighborMetrics:
             beside=replicates.visitors if replicates else [],
             advance=advance,
         )
+        memberships = counted.memberships
+        if m < n:
+            memberships = replace(memberships, leave_one_out=self._leave_one_out(m))
         values: Values = dict.fromkeys(self._ks)
         for name, k in self._ks.items():
             if name in BALLS:
-                values[name] = self._ball_value(name, counted, k)
+                values[name] = _ball_value(name, memberships, k)
         of_halves = replicates.values() if replicates else {}
         for search, k in self._searches.items():
             options, how = PairwiseOptions(k, self._seed, advance), halves[search]
@@ -143,35 +147,26 @@ class NeighborMetrics:
                 values[name] = replace(value, replicates=tuple(found.tolist()))
         return NeighborScores(values, lacks, counted)
 
-    def _ball_value(self, name: str, fakes: CountedFakes, k: int) -> MetricValue:
-        metric, counts = BALLS[name], fakes.memberships
-        null = metric.null(counts, k, self._leave_one_out)
-        n = {"real": counts.n_real, "fake": counts.n_fake, "both": counts.n_real + counts.n_fake}
-        return MetricValue(
-            metric.value(counts, k),
-            k,
-            null=null,
-            null_source=None if null is None else metric.null_source,
-            n_counted=n[metric.over],
-        )
+    def _leave_one_out(self, m: int) -> dict[Ball, float]:
+        """Share of m reals, a random part of them, that lie in the ball of another, by kind of ball."""
+        found = dict[Ball, float]()
+        for name, k in self._ks.items():
+            null_ball = BALLS[name].null_ball if name in BALLS else None
+            if null_ball and null_ball(k) in self.reals.balls and k < m:
+                found[null_ball(k)] = self._part(m, k).share
+        return found
 
-    def _leave_one_out(self, m: int, k: int) -> float | None:
-        """Share of m reals that lie in the ball of another: of a random part of them, or of all if m are more.
-
-        None where the reals are too few.
-        """
-        reals = self.reals
-        if Ball(k) not in reals.balls or m <= k:
-            return None
-        if m >= len(reals.points):
-            assert reals.in_degrees is not None
-            return covered_share(reals.in_degrees[reals.balls.index(Ball(k))].cpu().numpy())
-        if (m, k) not in self._smaller_nulls:
+    def _part(self, m: int, k: int) -> _Part:
+        """A random part of m of the reals, fewer than all, with its neighbors; each is searched once."""
+        if (m, k) not in self._parts:
+            reals = self.reals
             rows = random_rows(len(reals.points), m, self._seed).to(reals.points.device)
-            part = reals.points.beside(part_of(reals.points.features, rows))
-            own = Neighborhood.of(part, [Ball(k)], ties=reals.ties, engine=reals.engine)
-            self._smaller_nulls[m, k] = covered_share(own.in_degrees[0].cpu().numpy())
-        return self._smaller_nulls[m, k]
+            points = reals.points.beside(part_of(reals.points.features, rows))
+            keep = others_for(k) if self._keep else 0
+            own = Neighborhood.of(points, [Ball(k)], ties=reals.ties, keep=keep, engine=reals.engine)
+            share = covered_share(own.in_degrees[0].cpu().numpy())
+            self._parts[m, k] = _Part(share, rows, points, own.lists)
+        return self._parts[m, k]
 
     def _halves(self, search: PairwiseSearch, m: int) -> PairwiseHalves | None:
         """How to search in halves, if intervals are requested and there are enough images."""
@@ -207,8 +202,44 @@ class NeighborMetrics:
             {name: k for name, k in self._resampled.items() if name in names},
             ties=reals.ties,
             seed=self._seed,
+            part=self._part_for_replicates(len(fakes.points), names),
             engine=reals.engine,
         )
+
+    def _part_for_replicates(self, m: int, names: Collection[str]) -> _Part | None:
+        """The part of the reals in whose halves nulls are counted; None where that is all of them, or no metric needs it."""
+        ks = [
+            self._resampled[name]
+            for name in names
+            if any(each.balls == "part" for each in _requests(name, self._resampled[name], self.reals.ties))
+        ]
+        return self._part(m, max(ks)) if ks and m < len(self.reals.points) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A random part of the reals."""
+
+    share: float  # of its rows that lie in the ball of another
+    rows: Tensor  # (m,) int64, which reals
+    points: Placed
+    lists: NeighborLists  # their nearest others in the part; of length 0 if no intervals were requested
+
+
+def _requests(name: str, k: int, ties: Ties) -> tuple[Asked, ...]:
+    """What is counted in halves for a ball metric."""
+    halves = BALLS[name].halves
+    return () if halves is None else halves.requests(k, ties)
+
+
+def _ball_value(name: str, counts: Memberships, k: int) -> MetricValue | None:
+    metric = BALLS[name]
+    value, null = metric.value(counts, k), metric.null(counts, k)
+    if math.isnan(value):
+        return None
+    n = {"real": counts.n_real, "fake": counts.n_fake, "both": counts.n_real + counts.n_fake}
+    source = None if null is None else metric.null_source
+    return MetricValue(value, k, null=null, null_source=source, n_counted=n[metric.over])
 
 
 class Replicates:
@@ -220,6 +251,8 @@ class Replicates:
     the same reals meet the same halves of these, and if both are of one size, fakes of the same place in their sets fall
     into the same halves. Where such fakes share a latent, the difference of the two scores gains from it; where they are
     unrelated, it does no harm, since what they then have in common is zero on average.
+
+    Of a `part` of the reals, the halves are those rows of the halves of the reals that belong to it.
 
     `visitors` are to be shown the pairs between the two sets; none for small sets, whose distances are all computed.
     """
@@ -233,23 +266,40 @@ class Replicates:
         ties: Ties = "closed",
         seed: int = 0,
         replicates: int = REPLICATES,
+        part: _Part | None = None,
         engine: Engine = ENGINE,
     ) -> None:
         self._metrics = {name: (how, ks[name]) for name in ks if (how := BALLS[name].halves)}
-        self._asked = {name: metric.requests(k, ties) for name, (metric, k) in self._metrics.items()}
-        everything = list(dict.fromkeys(each for some in self._asked.values() for each in some))
+        self._asked = {name: list(_requests(name, ks[name], ties)) for name in self._metrics}
         halved_real = _halved(*real, seed, _REAL_STREAM, replicates)
         halved_fake = _halved(*fake, seed, _FAKE_STREAM, replicates)
-        self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size)
-        most, d = max(len(real[0]), len(fake[0])), real[0].features.shape[1]
-        is_direct = engine.is_direct(most, most, max(d, _LEAST_COLUMNS))
-        self._count: Callable[[], dict[Asked, Tensor]]
-        if is_direct and all(each.rows == "other" for each in everything):
-            self.visitors: list[Visitor] = []
-            self._count = partial(direct_replicate_counts, halved_real, halved_fake, everything, engine)
+        halved_part = None
+        sizes_of_part = torch.full((replicates,), halved_real.halves.size)
+        if part is None:  # all reals
+            for requests in self._asked.values():
+                requests[:] = [
+                    replace(each, balls="real") if each.balls == "part" else each for each in requests
+                ]
         else:
-            counter = ReplicateCounter(halved_real, halved_fake, everything, engine=engine)
-            self.visitors, self._count = [counter], counter.counts
+            halved_part = _halved_part(part, halved_real.halves, max(ks.values()), seed)
+            sizes_of_part = halved_part.halves.totals(halved_part.halves.member).cpu()
+        everything = list(dict.fromkeys(each for some in self._asked.values() for each in some))
+        self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size, sizes_of_part)
+        most, d = max(len(real[0]), len(fake[0])), real[0].features.shape[1]
+        direct = list[Asked]()
+        if engine.is_direct(most, most, max(d, _LEAST_COLUMNS)):
+            direct = [each for each in everything if each.rows == "other"]
+        listed = [each for each in everything if each not in direct]
+        counter = ReplicateCounter(halved_real, halved_fake, listed, part=halved_part, engine=engine)
+        self.visitors: list[Visitor] = [] if direct else [counter]
+
+        def count() -> dict[Asked, Tensor]:
+            found = counter.counts()
+            if direct:
+                found |= direct_replicate_counts(halved_real, halved_fake, direct, engine)
+            return found
+
+        self._count = count
 
     def values(self) -> dict[str, Tensor]:
         """By metric, (B,) float64. For the minimum of two metrics, the one that is lower on average over all halves."""
@@ -265,6 +315,15 @@ class Replicates:
 def _halved(points: Placed, lists: NeighborLists, seed: int, stream: int, count: int) -> ResampledSet:
     halves = Halves.drawn(len(points), seed=seed, stream=stream, count=count, device=points.device)
     return ResampledSet(points, lists, halves)
+
+
+def _halved_part(part: _Part, of_reals: Halves, k: int, seed: int) -> ResampledSet:
+    """The part divided as the reals are, or newly if a half of these has too few of its rows for k neighbors."""
+    halves = replace(of_reals, member=of_reals.member[part.rows])
+    if halves.totals(halves.member).min() <= k:
+        count, device = of_reals.count, part.points.device
+        halves = Halves.drawn(len(part.rows), seed=seed, stream=_REAL_STREAM, count=count, device=device)
+    return ResampledSet(part.points, part.lists, halves)
 
 
 def least_for_interval(name: str, k: int) -> int:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from genpr.distributed import current_communicator
 from genpr.errors import UsageError
+from genpr.metrics.null import covered_share
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.engine import DIRECT_ELEMENTS, Engine
@@ -72,6 +73,8 @@ class Memberships:
     # (n,) balls of other reals around each real; (m,) of other fakes around each fake
     real_in_degrees: Mapping[Ball, Tensor] = field(default_factory=dict)
     fake_in_degrees: Mapping[Ball, Tensor] = field(default_factory=dict)
+    # share of the reals, if there are more reals than fakes of a part of as many, that lie in the ball of another of them
+    leave_one_out: Mapping[Ball, float] = field(default_factory=dict)
     # (m,) float64, least squared radius of the real balls of one kind that contain each fake, infinite where none does
     smallest_real_ball: Tensor | None = None
 
@@ -203,9 +206,12 @@ class RealManifold:
             beside=beside,
             advance=advance,
         )
-        degrees = {}
+        degrees, shares = {}, {}
         if self.in_degrees is not None:
-            degrees = dict(zip(real_balls, self.in_degrees[rows].cpu(), strict=True))
+            every = dict(zip(self.balls, self.in_degrees.cpu(), strict=True))
+            degrees = {ball: every[ball] for ball in real_balls}
+            if len(fakes.points) >= len(self.points):
+                shares = {ball: covered_share(of_ball.numpy()) for ball, of_ball in every.items()}
         found = Memberships(
             n_real=len(self.points),
             n_fake=len(fakes.points),
@@ -215,6 +221,7 @@ class RealManifold:
             reals_per_fake_ball=dict(zip(fake_balls, counts.reals_per_fake_ball.cpu(), strict=True)),
             real_in_degrees=degrees,
             fake_in_degrees={} if own is None else dict(zip(fake_balls, own.in_degrees.cpu(), strict=True)),
+            leave_one_out=shares,
             smallest_real_ball=counts.smallest_real_ball,
         )
         return CountedFakes(fakes.points, own, found)

@@ -247,7 +247,8 @@ def _reach(ball: Ball, of_k: Tensor, sq_radii: Tensor | None, halves: Halves) ->
 class Asked:
     """What to count in every replicate, that is in a half of the reals and a half of the fakes."""
 
-    balls: Literal["real", "fake"]  # Whose
+    # whose: those of the reals, of the fakes, or of a part of the reals, whose own rows alone can be counted
+    balls: Literal["real", "fake", "part"]
     ball: Ball  # Which
     count: Literal["owners", "others", "pairs"]  # "owners": how many balls hold at least t rows
     most: int = 1  # count for t = 1 to `most`; 1 for pairs
@@ -367,6 +368,7 @@ class ReplicateCounter:
         fake: ResampledSet,
         asked: Sequence[Asked],
         *,
+        part: ResampledSet | None = None,
         engine: Engine = ONE_PROCESS,
     ) -> None:
         self._real, self._fake, self._asked = real.points, fake.points, asked
@@ -378,9 +380,12 @@ class ReplicateCounter:
             of_real, real_alone = _sides("real", real, fake, asked, engine, workers)
             of_fake, fake_alone = _sides("fake", fake, real, asked, engine, workers)
             self._sides = [of_real, of_fake]
-            self._all_sides = [of_real, of_fake, real_alone, fake_alone]
+            alone = [real_alone, fake_alone]
+            if part is not None:
+                alone.append(_sides("part", part, part, asked, engine, workers)[1])
+            self._all_sides = [*self._sides, *alone]
             self._tallies = PerThread(partial(_Tally, self._all_sides))
-            for side in (real_alone, fake_alone):
+            for side in alone:
                 if side.balls is not None:
                     _look_within(side, side.balls.near, self._tallies, workers)
         self.reaches = proven_reach(of_real), proven_reach(of_fake)

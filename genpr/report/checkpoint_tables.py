@@ -10,7 +10,7 @@ from genpr.checkpoints.rank import Objective, Ranking
 from genpr.errors import printable
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.report.score_tables import blocks_of, ends_text
-from genpr.report.text import WIDTH, and_more, cut, interval, number, plus_minus, table, wrapped
+from genpr.report.text import WIDTH, and_more, cut, head_width, interval, number, plus_minus, table, wrapped
 
 if TYPE_CHECKING:
     from genpr.checkpoints.score_log import Record
@@ -78,7 +78,7 @@ def sweep_table(sweep: Sweep, objective: Objective) -> str:
     metrics = list(sweep.points[0].result.metrics)[:_MOST]
     room = WIDTH - max(len(f"{point.setting:g}") for point in sweep.points) - (2 + _F1) - (2 + _MARK)
     cells = {name: [_sweep_cell(point, name) for point in sweep.points] for name in metrics}
-    widths = [2 + max(len(name), *(len(printable(cell)) for cell in cells[name])) for name in metrics]
+    widths = [2 + max(head_width(name), *(len(printable(cell)) for cell in cells[name])) for name in metrics]
     names = blocks_of(metrics, widths, room)[0]
     front, best = {each.setting for each in sweep.front}, sweep.best(objective)
     rows = []

@@ -74,7 +74,8 @@ def label_lines(origins: Mapping[str, str], unlabeled: Mapping[str, int]) -> lis
 
 def class_table(scores: ClassScores, most: int = _WORST) -> DetailTable:
     """Classes down, the worst first, and metrics across; of many classes, the worst and the best."""
-    metrics, best = list(scores.macro), most // 2
+    raw = {BALLS[name].calibrates for name in scores.macro}  # for which there is no room
+    metrics, best = [name for name in scores.macro if name not in raw], most // 2
     rows = [
         (found.label, f"{found.n_real:,}", f"{found.n_fake:,}", *_with_ends(found.metrics, metrics))
         for found in scores.classes
@@ -88,10 +89,10 @@ def class_table(scores: ClassScores, most: int = _WORST) -> DetailTable:
     ]
     nulls = ("perfect (macro)", "", "", *(plus_minus(scores.macro[name].null, None) for name in metrics))
     over = {
-        role: [name for name in scores.micro if (BALLS[name].over == "fake") == (role == "fakes")]
+        role: [name for name in metrics if (BALLS[name].over == "fake") == (role == "fakes")]
         for role in ("fakes", "reals")
     }
-    weights = "; ".join(f"its {role} for {' and '.join(names)}" for role, names in over.items() if names)
+    weights = "; ".join(f"its {role} for {', '.join(names)}" for role, names in over.items() if names)
     count = len(scores.classes)
     lines = [
         f"{count:,} class{'es' * (count > 1)}, each scored within itself, worst by all metrics over their nulls",

@@ -21,7 +21,7 @@ from genpr.report.score_tables import (
     statistics_lines,
     value_text,
 )
-from genpr.report.text import WIDTH, number, wrapped
+from genpr.report.text import WIDTH, head_width, number, wrapped
 
 _NAMES = 17  # columns of the names of representations
 _NULL, _CONTROL, _HELD_OUT = "null", "real v. real", "held-out reals"
@@ -49,7 +49,7 @@ def panel_tables(panel: PanelResult, mark: str = "  ") -> list[DetailTable]:
             for name, ratio in found.items():
                 lines[name][""][head] = number(ratio)
     tables = []
-    for names in blocks_of(heads, [max(len(each), 6) + 2 for each in heads], WIDTH - _NAMES):
+    for names in blocks_of(heads, [max(head_width(each), 6) + 2 for each in heads], WIDTH - _NAMES):
         rows = [
             (f"{mark}{title}" if title else name, *(texts.get(each, "-") for each in names))
             for name, of_result in lines.items()

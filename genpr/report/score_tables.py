@@ -12,7 +12,7 @@ from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
 from genpr.metrics.value import MetricValue
-from genpr.report.text import WIDTH, interval, number, table, wrapped
+from genpr.report.text import WIDTH, head_width, interval, number, table, wrapped
 
 THRESHOLDS = {"fixed": "one for all detections", "labeled": "chosen on labeled images"}
 """How thresholds of entities were chosen, in words."""
@@ -180,16 +180,14 @@ def statistics_lines(*results: StatisticsSummary) -> list[str]:
     return [first, *[wrapped(", ".join(facts), first="  ")] * bool(facts)]
 
 
-def comparison_table(results: Mapping[str, Result], captions: Mapping[str, str]) -> str:
-    """One row per named fake set with a caption, and one, "perfect", for a perfect generator."""
+def comparison_table(results: Mapping[str, Result]) -> str:
+    """One row per metric, one column per named set of fakes, and one, "perfect", for a perfect generator."""
     metrics = next(iter(results.values())).metrics
-    rows = [
-        [name, *(f"{result[metric]:.2f}" for metric in metrics), captions[name]]
-        for name, result in results.items()
-    ]
-    nulls = ["-" if metric.null is None else f"{metric.null:.2f}" for metric in metrics.values()]
-    heads = ["fakes", *metrics, "what it shows"]
-    return table(heads, [*rows, ["perfect", *nulls, captions["perfect"]]], texts=(0, -1))
+    rows = []
+    for name, metric in metrics.items():
+        null = "-" if metric.null is None else f"{metric.null:.2f}"
+        rows.append([name, *(f"{result[name]:.2f}" for result in results.values()), null])
+    return table(["metric", *results, "perfect"], rows)
 
 
 _MOST_ACROSS = 3
@@ -207,7 +205,7 @@ def side_by_side_table(comparison: Comparison) -> str:
         tables = [table(["metric", *results, "better"], rows, texts=(0, -1), whole="none")]
     else:
         tables = []
-        for names in blocks_of(metrics, [max(len(each), 9) + 2 for each in metrics], _FOR_METRICS):
+        for names in blocks_of(metrics, [max(head_width(each), 9) + 2 for each in metrics], _FOR_METRICS):
             rows = [
                 [label, *(value_text(result.metrics[name]) for name in names)]
                 for label, result in results.items()

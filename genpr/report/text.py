@@ -18,6 +18,7 @@ from genpr.errors import printable
 
 WIDTH = 80
 _LONGEST = 400
+_MAX_HEAD = 12
 
 _FILLER = "\x00"  # never in plain text
 
@@ -102,6 +103,17 @@ def and_more(count: int, what: str = "more (all in --json)") -> list[str]:
     return [f"and {count:,} {what}"] if count > 0 else []
 
 
+def head_lines(name: str) -> list[str]:
+    """The name of a metric as the head of a column: a long one on two lines, broken after an underscore."""
+    first, underscore, rest = name.partition("_")
+    return [first + underscore, rest] if underscore and len(name) > _MAX_HEAD else [name]
+
+
+def head_width(name: str) -> int:
+    """Columns of `head_lines`."""
+    return max(map(len, head_lines(name)))
+
+
 def table(
     heads: Sequence[str],
     rows: Iterable[Sequence[str]],
@@ -113,14 +125,17 @@ def table(
     """A table of 80 columns without a frame; in color only where stdout is a terminal that wants it.
 
     `texts` are columns of text, from 0, or from the end if negative: left-aligned and folded to fit; a rule follows the rows
-    in `sections`; cells of `whole` are never folded over two lines.
+    in `sections`; cells of `whole` are never folded over two lines. Heads of columns of numbers are those of `head_lines`.
     """
     made = Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold"
     )
     text_columns = {index % len(heads) for index in texts}
-    for index, head in enumerate(map(printable, heads)):
+    broken = [[head] if index in text_columns else head_lines(head) for index, head in enumerate(heads)]
+    most = max(map(len, broken))
+    for index, lines in enumerate(broken):
         is_text = index in text_columns
+        head = "\n".join([""] * (most - len(lines)) + [printable(line) for line in lines])
         no_wrap = whole == "all" or (whole == "numbers" and not is_text)
         made.add_column(head, justify="left" if is_text else "right", overflow="fold", no_wrap=no_wrap)
     for index, row in enumerate(rows):

@@ -12,8 +12,8 @@ def test_several_extractors_are_a_panel(genpr, folders, tmp_path):
     assert code == 0, err
     assert "note: gabor: gabor features: compare" in err
     assert err.count("images on one side") == 1
-    assert lines[0].split()[::5] == ["representation", "fd"]
-    assert [line.split()[0] for line in lines[2::3][:2]] == ["pixels", "gabor"]
+    assert lines[1].split()[:3] == ["representation", "precision", "recall"]
+    assert [line.split()[0] for line in lines[3::3][:2]] == ["pixels", "gabor"]
     assert page.read_text().startswith("<!doctype html>")
     code, out, _ = genpr("score", real, fake, *how, "--json", "--held-out", real, "--fail-over", "fd=-1")
     panel = json.loads(out)

@@ -29,8 +29,9 @@ def test_the_files_agree_with_the_table_and_are_not_made_anew(genpr, points, tmp
     assert code == 0
     lines = text.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[0].split() == ["psi", "precision", "recall", "density", "coverage", "f1"]
-    assert [line.split()[0] for line in lines[2:5]] == ["0.2", "0.6", "1"]
+    assert lines[0].split() == ["calibrated_", "calibrated_"]
+    assert lines[1].split() == ["psi", *["precision", "recall"] * 2, "f1"]
+    assert [line.split()[0] for line in lines[3:6]] == ["0.2", "0.6", "1"]
     assert "best (highest f1): psi = " in text
     assert "warning: shrinkage at psi = 0.2" in text
     assert "psi = 0.6: precision 0.99" in err

@@ -20,7 +20,7 @@ from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
 from genpr.report.score_tables import score_table
 
-NAMES = ("precision", "recall", "density", "coverage")
+NAMES = ("calibrated_precision", "calibrated_recall", "precision", "recall", "density", "coverage")
 
 
 @pytest.fixture(scope="module")

@@ -145,9 +145,15 @@ def f_beta(pair: Pair, k: int, beta: float) -> float:
 
 
 def values(pair: Pair, k: int, *, curves: bool = True) -> dict[str, float]:
-    """Of every metric."""
+    """Of every metric; NaN for recall over a null that needs a part of the reals."""
     other = pair.swapped()
+    of_reals = reached(pair, k)
+    calibrated = [
+        each / of_reals if of_reals else math.nan for each in (precision(pair, k), precision(other, k))
+    ]
     return {
+        "calibrated_precision": calibrated[0],
+        "calibrated_recall": calibrated[1] if pair.sizes[0] <= pair.sizes[1] else math.nan,
         "precision": precision(pair, k),
         "recall": precision(other, k),
         "density": density(pair, k),
@@ -181,10 +187,12 @@ def reached(pair: Pair, k: int) -> float:
 
 
 def nulls(pair: Pair, k: int) -> dict[str, float]:
-    """Where a closed form or the reals themselves give it, for equal numbers of both sets as far as recall goes."""
+    """Where a closed form or all reals give it; those of recall do not for fewer fakes than reals."""
     n, m = pair.sizes
     of_reals = reached(pair, k)
     return {
+        "calibrated_precision": 1.0,
+        "calibrated_recall": 1.0,
         "precision": of_reals,
         "density": 1.0,
         "coverage": hit(n, m, k),
@@ -195,5 +203,5 @@ def nulls(pair: Pair, k: int) -> dict[str, float]:
         "precision_cover": hit(m, n, 3 * k, k),
         "recall_cover": hit(n, m, 3 * k, k),
         "nn_accuracy": (n * (n - 1) + m * (m - 1)) / ((n + m) * (n + m - 1)),
-        **({"recall": of_reals, "symmetric_recall": min(of_reals, hit(n, m, k))} if n == m else {}),
+        **({"recall": of_reals, "symmetric_recall": min(of_reals, hit(n, m, k))} if n <= m else {}),
     }

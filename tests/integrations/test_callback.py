@@ -127,7 +127,10 @@ def test_modes_gradients_and_random_numbers_are_as_before(evaluator):
         ({"n": 0}, "n must be an integer"),
         ({"seed": -1}, "seed must be an integer"),
         ({"mode": "best"}, "mode must be 'max' or 'min'"),
-        ({"monitor": "f1"}, "monitor 'f1' is not computed; there are genpr/precision"),
+        (
+            {"monitor": "f1"},
+            "monitor 'f1' is not computed; there are genpr/calibrated_precision, genpr/calibrated_recall, genpr/precision",
+        ),
         ({"monitor": "genpr/recall_low"}, "is not computed"),
         ({"image_range": (0, 0)}, "image_range"),
         ({"extractor": "gabor"}, "extractor belong to the Evaluator"),

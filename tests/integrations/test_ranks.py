@@ -65,7 +65,11 @@ def test_uneven_shards_equal_one_process(found, one_process):
 def test_any_shards_give_equal_values(found, one_process):
     values = {name: one_process[name] for name in ("precision", "recall", "density", "coverage", "f1")}
     for each in found:
-        assert each["interleaved"] == each["given_real"] == values
+        for shards in (each["interleaved"], each["given_real"]):
+            # The null of recall is that of a random part of the reals, which depends on their order.
+            assert shards.pop("calibrated_recall") == pytest.approx(one_process["calibrated_recall"], abs=0.1)
+            assert shards.pop("calibrated_precision") == one_process["calibrated_precision"]
+            assert shards == values
 
 
 def test_distances_of_shards_in_order_equal_one_process(found):

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from genpr.cli.main import run
+from genpr.metrics.registry import DEFAULT_METRICS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -47,10 +48,10 @@ def test_the_options_it_names_exist(capsys):
 def test_the_demo_output_is_real(capsys):
     assert run(["demo", "--device", "cpu"]) == 0
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]
-    numbers = {row[0]: row[1:5] for row in shown if len(row) > 5 and row[1].startswith(("0.", "1."))}
+    numbers = {row[0]: row[1:] for row in shown if len(row) == 6 and row[1].startswith(("0.", "1."))}
     printed = [line.split() for line in blocks("console")[0].splitlines()]
-    in_readme = {row[0]: row[1:5] for row in printed if len(row) > 5 and row[1].startswith(("0.", "1."))}
-    assert set(numbers) == set(in_readme) == {"faithful", "mode-dropped", "half-junk", "blurred", "perfect"}
+    in_readme = {row[0]: row[1:] for row in printed if len(row) == 6 and row[1].startswith(("0.", "1."))}
+    assert set(numbers) == set(in_readme) == {*DEFAULT_METRICS}
     for name, values in numbers.items():
         for value, expected in zip(values, in_readme[name], strict=True):
             assert abs(float(value) - float(expected)) <= 0.02  # other processors round features differently

@@ -157,7 +157,10 @@ def test_of_many_classes_the_worst_and_the_best_are_shown(rng):
     averages = ["macro average", "micro average", "perfect (macro)"]
     assert [row[0] for row in class_table(scores, 3).rows][:5] == [*names[:3], "(3 between)", names[-1]]
     assert [row[0] for row in table.rows] == [*names, *averages]
-    assert "its fakes for precision and density; its reals for recall and coverage" in table.lines[1]
+    assert (
+        "its fakes for calibrated_precision, density; its reals for calibrated_recall, coverage"
+        in table.lines[1]
+    )
 
 
 @pytest.mark.parametrize("name", [*HOSTILE[:-1], "猫" * 100], ids=range(len(HOSTILE)))

