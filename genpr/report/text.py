@@ -143,7 +143,13 @@ def table(
     terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     buffer = io.StringIO()
     console = Console(
-        file=buffer, width=WIDTH, force_terminal=terminal, no_color=not terminal, markup=False, emoji=False
+        file=buffer,
+        width=WIDTH,
+        force_terminal=terminal,
+        force_jupyter=False,  # in a notebook, rich would display the table instead of writing it to the file
+        no_color=not terminal,
+        markup=False,
+        emoji=False,
     )
     console.print(made)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).strip("\n")

@@ -1,5 +1,6 @@
 """What `genpr score` prints: one line per metric that can be read, and paragraphs, on 80 columns."""
 
+import builtins
 import re
 from dataclasses import replace
 
@@ -103,3 +104,10 @@ def test_numbers_of_a_table_stay_whole_and_names_are_folded():
     assert sum("0.1234 ±0.0123" in line for line in lines) == 1
     assert sum(line.count("n") for line in lines[2:]) == 200
     assert "\\x1b[31m" in lines[-1]
+
+
+def test_tables_are_text_in_a_notebook_too(monkeypatch):
+    class ZMQInteractiveShell: ...  # what Jupyter runs, by whose name rich knows it
+
+    monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
+    assert table(["name", "value"], [["precision", "0.5"]]).splitlines()[-1].split() == ["precision", "0.5"]
