@@ -1,4 +1,4 @@
-"""Run on a GPU what only a GPU can show, each step under a time limit, and report; docs/gpu.md describes it."""
+"""Run the checks that need a GPU, each under a time limit, and write a report; docs/gpu.md describes them."""
 
 from __future__ import annotations
 

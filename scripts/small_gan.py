@@ -1,6 +1,6 @@
-"""A small GAN of 32 x 32 images, with a mapping of z to w and a synthesis that w steers at every size.
+"""A small GAN for 32 x 32 images in the style of StyleGAN (Karras et al. 2019): a mapping of z to w, and a synthesis network.
 
-After StyleGAN (Karras et al. 2019), at a thousandth of its size. `train_gan.py` trains it; `load` is what genpr is given:
+`train_gan.py` trains it. genpr loads its checkpoints with the factory `load`:
 
 genpr sweep real/ --generator scripts/small_gan.py:load --checkpoint gan/step-004000.pt --image-range=-1,1 --psi 0.2:1:0.1
 """
@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LinearLR
 
 SIZE, Z_DIM, W_DIM = 32, 64, 128
-R1_WEIGHT, R1_EVERY = 0.01, 16  # now and then is enough (Karras et al. 2020)
+R1_WEIGHT, R1_EVERY = 0.01, 16  # lazy regularization (Karras et al. 2020)
 
 
 class Block(nn.Module):
-    """Twice the size; each channel is normalized, then scaled and shifted as w says."""
+    """Upsample by two; normalize each channel, then scale and shift it by a linear function of w."""
 
     def __init__(self, channels: int, out: int) -> None:
         super().__init__()
@@ -27,13 +27,13 @@ class Block(nn.Module):
         self.style = nn.Linear(W_DIM, 2 * out)
 
     def forward(self, x: Tensor, w: Tensor) -> Tensor:
-        """(b, channels, s, s) to (b, out, 2 s, 2 s)."""
+        """Map (b, channels, s, s) to (b, out, 2 s, 2 s)."""
         scale, shift = self.style(w)[:, :, None, None].chunk(2, dim=1)
         return F.leaky_relu(F.instance_norm(self.conv(x)) * (1 + scale) + shift, 0.2)
 
 
 class Synthesis(nn.Module):
-    """w (b, 128) to images (b, 3, 32, 32) of -1 to 1."""
+    """Map w (b, 128) to images (b, 3, 32, 32) in -1..1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Synthesis(nn.Module):
         self.last = nn.Conv2d(24, 3, 3, padding=1)
 
     def forward(self, w: Tensor) -> Tensor:
-        """From 4 x 4 to 32 x 32."""
+        """Generate images from w."""
         x = F.leaky_relu(self.first(w).view(-1, 128, 4, 4), 0.2)
         for block in self.blocks:
             x = block(x, w)
@@ -50,7 +50,7 @@ class Synthesis(nn.Module):
 
 
 class Generator(nn.Module):
-    """genpr finds `z_dim`, `mapping` and `synthesis`, and truncates between the two."""
+    """Mapping and synthesis. genpr uses `z_dim`, `mapping` and `synthesis` for truncation in w."""
 
     z_dim = Z_DIM
 
@@ -62,12 +62,12 @@ class Generator(nn.Module):
         self.apply(initialize)
 
     def forward(self, z: Tensor) -> Tensor:
-        """From z (b, 64) to images (b, 3, 32, 32)."""
+        """Map z (b, 64) to images (b, 3, 32, 32)."""
         return self.synthesis(self.mapping(z))
 
 
 def discriminator() -> nn.Sequential:
-    """Images (b, 3, 32, 32) to (b, 1): more is more real."""
+    """Build a network that maps images (b, 3, 32, 32) to logits (b, 1), higher for real images."""
     layers: list[nn.Module] = []
     for channels, out in [(3, 32), (32, 64), (64, 128)]:
         layers += [nn.Conv2d(channels, out, 4, stride=2, padding=1), nn.LeakyReLU(0.2)]
@@ -75,7 +75,7 @@ def discriminator() -> nn.Sequential:
 
 
 def initialize(module: nn.Module) -> None:
-    """He et al. 2015. torch's own start makes w so small that all images are one."""
+    """Initialize as in He et al. 2015: with the default of torch, w is so small that all images are equal."""
     if isinstance(module, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
         mode = "fan_out" if isinstance(module, nn.ConvTranspose2d) else "fan_in"
         nn.init.kaiming_normal_(module.weight, a=0.2, mode=mode)
@@ -83,12 +83,12 @@ def initialize(module: nn.Module) -> None:
 
 
 class Training:
-    """Both networks with their optimizers, and the average of the generator, which is what is scored and kept.
+    """Both networks with their optimizers, and the average of the generator, which is scored and saved.
 
     Attributes:
-        steps: Over which the learning rate falls to a twentieth.
-        device: Where the networks are.
-        average: An exponential moving average over about 200 steps.
+        steps: Number of steps over which the learning rate falls to a twentieth.
+        device: Device of the networks.
+        average: Exponential moving average of the generator over about 200 steps.
     """
 
     def __init__(self, steps: int, device: torch.device) -> None:
@@ -104,24 +104,24 @@ class Training:
 
     @property
     def rate(self) -> float:
-        """The learning rate."""
+        """The current learning rate."""
         return self._schedules[0].get_last_lr()[0]
 
     def step(self, real: Tensor) -> dict[str, float]:
-        """One step of both networks with the non-saturating loss (Goodfellow et al. 2014).
+        """Train both networks for one step with the non-saturating loss (Goodfellow et al. 2014).
 
         Args:
-            real: (b, 3, 32, 32), -1 to 1.
+            real: Images (b, 3, 32, 32) in -1..1.
 
         Returns:
-            Losses, and norms of the gradients before they are clipped.
+            Losses, and gradient norms before clipping.
         """
-        judge, real = self._discriminator, real.to(self.device)
+        discriminator, real = self._discriminator, real.to(self.device)
         fake = self._generator(torch.randn(len(real), Z_DIM, device=self.device))
-        loss_d = F.softplus(-judge(real)).mean() + F.softplus(judge(fake.detach())).mean()
-        penalty = R1_EVERY * r1_penalty(judge, real) if self._done % R1_EVERY == 0 else 0.0
-        grad_d = descend(judge, loss_d + penalty, self._optimizers[0])
-        loss_g = F.softplus(-judge(fake)).mean()
+        loss_d = F.softplus(-discriminator(real)).mean() + F.softplus(discriminator(fake.detach())).mean()
+        penalty = R1_EVERY * r1_penalty(discriminator, real) if self._done % R1_EVERY == 0 else 0.0
+        grad_d = descend(discriminator, loss_d + penalty, self._optimizers[0])
+        loss_g = F.softplus(-discriminator(fake)).mean()
         grad_g = descend(self._generator, loss_g, self._optimizers[1])
         for schedule in self._schedules:
             schedule.step()
@@ -132,15 +132,15 @@ class Training:
         return {"loss_g": loss_g.item(), "loss_d": loss_d.item(), "grad_g": grad_g, "grad_d": grad_d}
 
 
-def r1_penalty(judge: nn.Module, real: Tensor) -> Tensor:
-    """Keeps the discriminator flat around the reals (Mescheder et al. 2018)."""
+def r1_penalty(network: nn.Module, real: Tensor) -> Tensor:
+    """Return the R1 gradient penalty of the discriminator at the reals (Mescheder et al. 2018)."""
     real = real.detach().requires_grad_()
-    (slope,) = torch.autograd.grad(judge(real).sum(), real, create_graph=True)
+    (slope,) = torch.autograd.grad(network(real).sum(), real, create_graph=True)
     return R1_WEIGHT / 2 * slope.square().sum(dim=(1, 2, 3)).mean()
 
 
 def descend(network: nn.Module, loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
-    """One step down; the norm of the gradient before it is clipped to 20."""
+    """Take one optimizer step; return the gradient norm before clipping to 20."""
     optimizer.zero_grad()
     loss.backward()
     norm = nn.utils.clip_grad_norm_(network.parameters(), max_norm=20.0)
@@ -149,7 +149,7 @@ def descend(network: nn.Module, loss: Tensor, optimizer: torch.optim.Optimizer) 
 
 
 def load(checkpoint: str) -> Generator:
-    """The factory that genpr calls."""
+    """Load a generator from a checkpoint; genpr calls this factory."""
     generator = Generator()
     generator.load_state_dict(torch.load(checkpoint, map_location="cpu", weights_only=True))
     return generator

@@ -3,8 +3,8 @@
 python scripts/train_gan.py cifar10/train.zip --only automobile --extractor gabor --out gan    (20 minutes on two cores)
 python scripts/train_gan.py my-images/ --steps 100000 --out gan
 
-A page to copy from: the data, the loop, and what came of it; what genpr does begins in `main`. `small_gan.py` has the
-networks. --out gets log.jsonl, a checkpoint and samples.png at each score, and in the end training.png and sweep/.
+An example to copy from: the data, the training loop and its evaluation. The calls of genpr begin in `main`. The networks are in
+`small_gan.py`. The script writes log.jsonl, a checkpoint and samples.png to --out at each score, and training.png and sweep/ at the end.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from genpr.report.plots import STYLE, draw_metrics, put_legend
 IMAGES = (".jpg", ".jpeg", ".png", ".webp")
 PSIS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
-# ---- Data: images of a folder or a zip, in memory.
+# ---- Data: images of a folder or a zip, in memory
 
 
 def read_images(source: Path, only: str | None) -> Tensor:
-    """uint8 (n, 3, 32, 32); `only` those in a folder of that name."""
+    """Read images as uint8 (n, 3, 32, 32); with `only`, those in folders of that name."""
     wanted = [
         ImageOps.fit(Image.open(io.BytesIO(data)).convert("RGB"), (SIZE, SIZE), Image.Resampling.BICUBIC)
         for name, data in files_in(source)
@@ -52,12 +52,12 @@ def read_images(source: Path, only: str | None) -> Tensor:
     ]
     if not wanted:
         where = "" if only is None else f" in a folder {only}"
-        raise click.UsageError(f"{source} holds no images ({', '.join(IMAGES)}){where}")
+        raise click.UsageError(f"{source} contains no images ({', '.join(IMAGES)}){where}")
     return torch.from_numpy(np.stack([np.asarray(image) for image in wanted])).permute(0, 3, 1, 2)
 
 
 def files_in(source: Path) -> Iterator[tuple[str, bytes]]:
-    """Names and contents, in one order everywhere."""
+    """Yield names and contents in sorted order."""
     if source.is_dir():
         for path in sorted(path for path in source.rglob("*") if path.is_file()):
             yield path.relative_to(source).as_posix(), path.read_bytes()
@@ -68,7 +68,7 @@ def files_in(source: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def batches(images: Tensor, size: int) -> Iterator[tuple[int, Tensor]]:
-    """The epoch, and images of -1 to 1, half of them mirrored, for ever."""
+    """Yield the epoch and a batch of images in -1..1, flipped at random, without end."""
     epoch = 0
     while True:
         for rows in torch.randperm(len(images)).split(size):
@@ -77,17 +77,17 @@ def batches(images: Tensor, size: int) -> Iterator[tuple[int, Tensor]]:
         epoch += 1
 
 
-# ---- Training.
+# ---- Training
 
 
 class Recent:
-    """The last 100 steps: their means go to the log, and a gradient far above their median is a spike."""
+    """Losses and gradient norms of the last 100 steps: their means are logged, and norms far above their median are spikes."""
 
     def __init__(self) -> None:
         self._values: dict[str, deque[float]] = {}
 
     def add(self, facts: dict[str, float]) -> dict[str, float]:
-        """Take one step's losses and norms; gives the norms that are more than five times as large as usual."""
+        """Add the losses and norms of one step; return the norms above five times their median."""
         spikes = {}
         for name, value in facts.items():
             before = self._values.setdefault(name, deque(maxlen=100))
@@ -97,7 +97,7 @@ class Recent:
         return spikes
 
     def means(self) -> dict[str, float]:
-        """By name."""
+        """Return the mean of each loss and norm."""
         return {name: sum(values) / len(values) for name, values in self._values.items()}
 
 
@@ -108,7 +108,7 @@ Lines = list[dict[str, Any]]  # of log.jsonl
 def train(
     training: Training, data: Iterator[tuple[int, Tensor]], score: GenprCallback[Generator], out: Path
 ) -> tuple[Results, Lines]:
-    """All steps. Whatever is scored is kept as a checkpoint."""
+    """Run all steps; save a checkpoint at each score."""
     recent, results, lines = Recent(), Results(), Lines()
     grid = torch.randn(64, Z_DIM, device=training.device)
     with (out / "log.jsonl").open("w") as log:
@@ -124,17 +124,17 @@ def train(
                 lines.append(facts | {"spikes": spikes} | scores)
                 print(json.dumps(lines[-1]), file=log, flush=True)
             if scores or spikes:
-                click.echo(told(lines[-1]))
+                click.echo(format_line(lines[-1]))
     return results, lines
 
 
 def checkpoint(out: Path, step: int) -> Path:
-    """In the order of the steps when sorted by name."""
+    """Return the path of a checkpoint; paths sort by step."""
     return out / f"step-{step:06}.pt"
 
 
-def told(line: dict[str, Any]) -> str:
-    """One line of the log for people."""
+def format_line(line: dict[str, Any]) -> str:
+    """Format one line of the log for the terminal."""
     shown = {name: value for name, value in line.items() if isinstance(value, float)}
     texts = [
         f"{name.removeprefix('genpr/')} {value:.3g}"
@@ -145,11 +145,11 @@ def told(line: dict[str, Any]) -> str:
     return f"step {line['step']}, epoch {line['epoch']}: {', '.join(texts)}"
 
 
-# ---- What came of it.
+# ---- Evaluation
 
 
 def plot_run(results: Results, lines: Lines, chosen: int, out: Path) -> None:
-    """training.png: the scores with their intervals and the chosen step; losses; norms of gradients with their spikes."""
+    """Write training.png: scores with intervals and the chosen step, losses, gradient norms with their spikes."""
     with rc_context(STYLE):
         figure = Figure(figsize=(9.6, 5.0), layout="constrained")
         axes = figure.subplot_mosaic([["scores", "loss"], ["scores", "grad"]])
@@ -169,8 +169,8 @@ def plot_run(results: Results, lines: Lines, chosen: int, out: Path) -> None:
         figure.savefig(out / "training.png", dpi=160)
 
 
-def look_again(evaluator: genpr.Evaluator, lines: Lines, chosen: int, out: Path) -> Ranking:
-    """The chosen checkpoint beside others, with latents that chose none of them."""
+def rescore(evaluator: genpr.Evaluator, lines: Lines, chosen: int, out: Path) -> Ranking:
+    """Rank the chosen checkpoint against others with new latents, which had no part in the choice."""
     scored = {line["step"]: line for line in lines if "genpr/f1" in line}
     roles = {
         "chosen": chosen,
@@ -190,14 +190,17 @@ def look_again(evaluator: genpr.Evaluator, lines: Lines, chosen: int, out: Path)
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.argument("source", type=click.Path(exists=True, path_type=Path))
-@click.option("--only", metavar="NAME", help="Images in folders of this name, such as one class.")
+@click.option("--only", metavar="NAME", help="Use only images in folders of this name, such as one class.")
 @click.option("--steps", default=8000, type=click.IntRange(min=1))
 @click.option("--batch-size", default=32, type=click.IntRange(min=2))
-@click.option("--every", default=500, type=click.IntRange(min=1), help="Steps between two scores.")
+@click.option("--every", default=500, type=click.IntRange(min=1), help="Number of steps between two scores.")
 @click.option(
-    "--n", default=5000, type=click.IntRange(min=50), help="At most so many reals, and fakes per score."
+    "--n",
+    default=5000,
+    type=click.IntRange(min=50),
+    help="Maximum number of real images, and of fakes per score.",
 )
-@click.option("--extractor", help="See `genpr list extractors`.")
+@click.option("--extractor", help="Extractor, see `genpr list extractors`.")
 @click.option("--device", default="cuda" if torch.cuda.is_available() else "cpu")
 @click.option("--seed", default=0)
 @click.option("--out", default="gan", type=click.Path(file_okay=False, path_type=Path))
@@ -213,18 +216,20 @@ def main(
     seed: int,
     out: Path,
 ) -> None:
-    """Train on the images in SOURCE, a folder or a zip."""
+    """Train on the images in SOURCE, a folder or a zip file."""
     out.mkdir(parents=True, exist_ok=True)
     if (out / "log.jsonl").exists() or every > steps:
         raise click.UsageError(
-            f"{out} holds a run already" if every <= steps else "--every is more than --steps"
+            f"{out} already contains a run; choose another --out"
+            if every <= steps
+            else "--every must be at most --steps"
         )
     torch.manual_seed(seed)
     random.seed(seed)
     images = read_images(source, only)
     training = Training(steps, torch.device(device))
 
-    # The reals are embedded once, here. Each score then costs the fakes, from the same latents every time.
+    # The reals are embedded once. Each score embeds only the fakes, which are generated from the same latents.
     evaluator = genpr.Evaluator(images[torch.randperm(len(images))[:n]], extractor=extractor, device=device)
     latents = torch.randn(evaluator.n_real, Z_DIM, device=training.device)
 
@@ -238,7 +243,7 @@ def main(
     assert score.best is not None, "there was a score"
     chosen = score.best.step
     plot_run(results, lines, chosen, out)
-    click.echo(ranking_table(look_again(evaluator, lines, chosen, out)))
+    click.echo(ranking_table(rescore(evaluator, lines, chosen, out)))
 
     generator = load(str(checkpoint(out, chosen))).to(training.device)
     sweep = genpr.truncation_sweep(

@@ -4,7 +4,7 @@
 
 Each case is scored twice in one process, and the second call is counted with `sys.setprofile`, so that imports and
 tables computed once do not count. A function is a qualified name in a file of the package, in any thread;
-comprehensions and lambdas have names of their own, generated methods of dataclasses have no file and do not count. The
+comprehensions and lambdas count under their qualified names, and generated methods of dataclasses have no file and do not count. The
 depth is the largest number of genpr frames on one stack. GENPR_ROOT counts another checkout. Commit 2f10101 gives
 561 functions, 87 files, depth 28 and 660 functions, 93 files, depth 29.
 """
@@ -76,7 +76,7 @@ def main() -> None:
     """Print the counts of each case."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--extractor", default="gabor")
-    parser.add_argument("--list", action="store_true", help="list the functions")
+    parser.add_argument("--list", action="store_true", help="print the functions, too")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder, "cache")

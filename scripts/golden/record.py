@@ -267,7 +267,7 @@ def _write_answers(folder: Path) -> None:
 
 
 def record(out: Path) -> None:
-    """Run everything and write one JSON file per run to `out`."""
+    """Run all cases and write one JSON file per case to `out`."""
     out.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -305,7 +305,7 @@ def _run(name: str, arguments: list[str], folder: Path) -> dict[str, object]:
 
 
 def _parsed(text: str) -> object:
-    """JSON or JSON lines without what changes from run to run; other text as lines."""
+    """Parse JSON or JSON lines and remove fields that change from run to run; split other text into lines."""
     try:
         return _stable(json.loads(text))
     except ValueError:
@@ -323,7 +323,7 @@ def _stable(value: object) -> object:
 
 
 def _protocols_on_random_weights(folder: Path) -> dict[str, object]:
-    """Protocols that pin an Inception, with a random one in its place."""
+    """Score under protocols that pin Inception, with random weights in its place."""
     from protocol_cases import replaced_inception
 
     import genpr
@@ -340,7 +340,7 @@ def _protocols_on_random_weights(folder: Path) -> dict[str, object]:
 
 
 def compare(before: Path, after: Path) -> int:
-    """Print every difference of two records; the number of differences."""
+    """Print every difference of two records; return the number of differences."""
     count = 0
     for name in sorted({path.name for folder in (before, after) for path in folder.glob("*.json")}):
         missing = [str(folder) for folder in (before, after) if not (folder / name).exists()]

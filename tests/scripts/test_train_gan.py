@@ -86,7 +86,7 @@ def test_no_images_is_an_error(script, folder, tmp_path):
 def test_a_run_is_never_written_over(script, folder, trained):
     done = CliRunner().invoke(script.main, [str(folder), "--out", str(trained)])
     assert done.exit_code == 2
-    assert "holds a run" in done.output
+    assert "another --out" in done.output
 
 
 def test_every_image_comes_once_per_epoch(script):
@@ -141,7 +141,7 @@ def test_the_second_look_is_at_the_chosen_the_last_and_the_lowest_loss(script, t
     monkeypatch.setattr(script.genpr, "rank_checkpoints", lambda evaluator, images, by: list(images))
     monkeypatch.setattr(script.random, "choice", lambda steps: steps[0])
     evaluator = genpr.Evaluator(np.random.default_rng(0).normal(size=(60, 4)), control=False)
-    names = script.look_again(evaluator, lines, 1, trained)
+    names = script.rescore(evaluator, lines, 1, trained)
     assert names == ["step 1 (chosen, any)", "step 3 (last)", "step 2 (lowest loss)"]
 
 
