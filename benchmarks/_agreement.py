@@ -1,4 +1,4 @@
-"""Whether a tool's answers are genpr's, count by count."""
+"""Compare the counts of a tool with those of genpr."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SHARE_ALLOWED = 0.001  # of n: float32 tools decide a few borderline pairs diff
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A tool's counts beside genpr's under the same tie rule.
+    """Differences between the counts of a tool and those of genpr under the same tie rule.
 
     Attributes:
         differences: Count minus genpr's, by metric.
@@ -26,7 +26,7 @@ def counts_of(values: dict[str, float], *, n: int, k: int) -> dict[str, int]:
 
 
 def compare_counts(counts: dict[str, int], reference: dict[str, int], *, n: int, k: int) -> Agreement:
-    """Compare with genpr's counts, metric by metric, those that the tool has."""
+    """Compare the counts of the metrics that the tool computes with those of genpr."""
     differences = {metric: count - reference[metric] for metric, count in counts.items()}
     agrees = all(
         abs(difference) <= max(1, _SHARE_ALLOWED * _denominator(metric, n=n, k=k))

@@ -1,4 +1,4 @@
-"""Plain FAISS: what an engineer would write with flat indexes, without filters or bounds."""
+"""Baseline with flat FAISS indexes, without filters or bounds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def _faiss_sq_radii(points: NDArray[np.float32], k: int) -> NDArray[np.float32]:
     faiss = importlib.import_module("faiss")
     sq_distances, index = faiss.knn(points, points, k + 1)
     is_self = index == np.arange(len(points))[:, None]
-    is_self[:, -1] |= ~is_self.any(axis=1)  # not listed among more than k copies: then drop the farthest
+    is_self[:, -1] |= ~is_self.any(
+        axis=1
+    )  # the row itself is missing if it has more than k copies: drop the farthest
     others = sq_distances[~is_self].reshape(len(points), k)
     sq_radii: NDArray[np.float32] = others.max(axis=1)
     return sq_radii
@@ -54,7 +56,7 @@ def _faiss_sq_radii(points: NDArray[np.float32], k: int) -> NDArray[np.float32]:
 def _faiss_range_search(
     centers: NDArray[np.float32], sq_radii: NDArray[np.float32], points: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """How many points each ball contains, and which points lie in a ball."""
+    """Return the number of points in each ball, and whether each point lies in a ball."""
     faiss = importlib.import_module("faiss")
     d = points.shape[1]
     balls = np.empty((len(centers), d + 2), dtype=np.float32)
@@ -70,7 +72,7 @@ def _faiss_range_search(
     del augmented  # the index has its own copy
     limits, _, found = index.range_search(
         balls, -np.finfo(np.float32).tiny
-    )  # it returns what lies strictly above
+    )  # it returns values strictly above
     inside = np.zeros(len(points), dtype=np.bool_)
     inside[found] = True
     return np.diff(limits.astype(np.int64)), inside

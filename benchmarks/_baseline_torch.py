@@ -1,4 +1,4 @@
-"""Plain torch, on CPU or GPU: what an engineer would write with float32 tiles, without filters or bounds."""
+"""Baseline with float32 tiles in torch, on CPU or GPU, without filters or bounds."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _slices(n: int, step: int) -> list[slice]:
 
 
 def torch_cdist(real: Tensor, fake: Tensor, k: int) -> Outcome:
-    """The loop that most evaluation scripts hold: `torch.cdist` on blocks of rows, everything else in one line."""
+    """The usual loop of evaluation scripts: `torch.cdist` on blocks of rows."""
     step = _CDIST_ROWS[real.device.type]
     real_radii, fake_radii = _cdist_radii(real, k, step), _cdist_radii(fake, k, step)
     fakes_per_ball: list[Tensor] = []

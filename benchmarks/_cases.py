@@ -1,4 +1,4 @@
-"""What is measured: a case, what one run of it gave, and the record that is kept of it."""
+"""Records of a case, its measurement and its result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Status: TypeAlias = Literal["measured", "scaled", "skipped", "not-installed", "f
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One comparison: every tool sees the same n reals and n fakes of d features."""
+    """One comparison of all tools on the same n reals and n fakes of d features."""
 
     family: str
     d: int
@@ -24,7 +24,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One tool in one group: all that the process which measures it has to know.
+    """One tool in one group, as the measuring process receives it.
 
     Attributes:
         tool: A name of `_tools.TOOLS`.
@@ -53,11 +53,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a tool answered.
+    """Values returned by a tool.
 
     Attributes:
         values: Any of precision, recall, density and coverage.
-        phases: Seconds by part, where the tool can tell.
+        phases: Seconds by part, if the tool reports them.
     """
 
     values: dict[str, float]
@@ -66,7 +66,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What the process of one case found.
+    """Measurement of one case.
 
     Attributes:
         seconds: Computation alone, one entry per repeat.
@@ -85,7 +85,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """How far a time is from what the matrix products alone would take.
+    """Time of a case relative to its matrix products alone.
 
     Attributes:
         gemm_gflops: float32 matrix product rate of this machine, measured just before the group.
@@ -104,13 +104,13 @@ class Roofline:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is kept of one case.
+    """Result of one case.
 
     Attributes:
         group: What was compared.
-        tool: Who computed.
+        tool: Name of the tool.
         ties: The tie rule the tool follows.
-        status: "measured"; "scaled" by n^2 from a smaller n; or why there is nothing.
+        status: "measured"; "scaled" by n^2 from a smaller n; or why there is no value.
         note: Why it is scaled or missing, in words.
         seconds: As in `Measurement`; one scaled entry where scaled.
         phases: As in `Measurement`.
@@ -118,10 +118,10 @@ class Record:
         values: Metric values under `ties`.
         counts: The integers behind the values.
         differences: Each count minus genpr's under the same tie rule.
-        agrees: Whether all differences are small enough; None if there was nothing to compare.
+        agrees: Whether all differences are small enough; None without a comparison.
         scaled_from: The n that was measured.
         times_genpr: Median time over genpr's in the same group.
-        roofline: Where the time stands against the machine's limit.
+        roofline: Time relative to the matrix products.
     """
 
     group: Group

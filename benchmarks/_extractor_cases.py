@@ -1,4 +1,4 @@
-"""What is compared: an extractor, a peer that computes the same features, and the record that is kept of both."""
+"""Records of an extractor, a peer that computes the same features, and their comparison."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ TELLS_APART = 10 * AGREES
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another way to the same features.
+    """Another implementation of the same features.
 
     Attributes:
-        name: In tables.
-        function: In `_extractor_tools`.
-        module: What must be importable.
+        name: Name in tables.
+        function: Name of a function of `_extractor_tools`.
+        module: Module that must be installed.
         batch_size: Its default.
     """
 
@@ -32,17 +32,17 @@ class Peer:
 
     @property
     def installed(self) -> bool:
-        """Whether this Python can import it."""
+        """Whether the module is installed."""
         return find_spec(self.module) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """An extractor of genpr, and the peer that is measured beside it.
+    """An extractor of genpr and the peer that it is compared with.
 
     Attributes:
         extractor: As `genpr.load_extractor` takes it.
-        peer: None where nobody else computes these features.
+        peer: None if no other tool computes these features.
         default_on: Whether it runs unless extractors are named.
     """
 
@@ -74,7 +74,7 @@ COMPARISONS = (
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one process does.
+    """The task of one process.
 
     Attributes:
         function: Of `_extractor_tools`.
@@ -84,7 +84,7 @@ class Job:
         warm_up: A few of them.
         device: "cpu" or "cuda".
         batch_size: Images per forward pass.
-        mode: "check" keeps the features and looks at memory; "time" does nothing but embed.
+        mode: "check" saves the features and measures memory; "time" only embeds.
         features: Where a check writes its features, as .npy.
     """
 
@@ -101,10 +101,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one process found; memory in checks only.
+    """Measurement of one process; memory in checks only.
 
     Attributes:
-        seconds: From the folder to the features on the CPU, the network being loaded and warm.
+        seconds: Time from the folder to the features on the CPU, after loading and warm-up.
         peak_bytes: Highest memory of the process and its workers, libraries and network included.
         level_bytes: The same just before.
         cuda_peak_bytes: Highest that torch allocated on the GPU.
@@ -125,7 +125,7 @@ class Side:
         batch_size: Images per forward pass.
         seconds: One entry per round.
         peak_bytes, level_bytes, cuda_peak_bytes: As in `Found`.
-        failure: Why it gave nothing, if so.
+        failure: Reason of a failure, if there was one.
     """
 
     tool: str
@@ -139,7 +139,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is kept of one comparison.
+    """Result of one comparison.
 
     Attributes:
         extractor: genpr's name.
@@ -164,7 +164,7 @@ class Record:
 
     @property
     def has_failure(self) -> bool:
-        """Whether a tool gave nothing."""
+        """Whether a tool failed."""
         return any(side.failure for side in self.sides)
 
     @property
@@ -181,5 +181,5 @@ class Record:
 
     @property
     def median_ratio(self) -> float | None:
-        """Above 1, genpr is faster."""
+        """Median of the ratios; above 1, genpr is faster."""
         return median(self.ratios) if self.ratios else None

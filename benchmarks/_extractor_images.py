@@ -1,4 +1,4 @@
-"""The folder of images that every tool embeds: cut from two photographs, or taken from a folder that is given."""
+"""The folder of images that all tools embed: crops of two photographs, or images of a given folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-_SUFFIXES = {".png", ".jpg", ".jpeg"}  # what torch-fidelity looks for
+_SUFFIXES = {".png", ".jpg", ".jpeg"}  # suffixes that torch-fidelity reads
 _NARROWEST, _WIDEST = 128, 400  # of a crop, in pixels of the photographs, which are 427 high
 _GAIN = (0.7, 1.2)
 _NOISE = 4.0  # standard deviation in gray levels: a camera's, so that the files do not compress better than photographs
@@ -18,7 +18,7 @@ _NOISE = 4.0  # standard deviation in gray levels: a camera's, so that the files
 def make_images(folder: Path, *, count: int, size: int) -> None:
     """Write `count` PNG files of `size` x `size` pixels: random crops of scikit-learn's two photographs.
 
-    Flipped, brightened and with noise, so that no two are equal; the same ones at every run.
+    The crops are flipped, brightened and noisy, so that no two are equal. Every run makes the same crops.
     """
     load_sample_images = importlib.import_module("sklearn.datasets").load_sample_images
     photographs = [Image.fromarray(pixels) for pixels in load_sample_images().images]

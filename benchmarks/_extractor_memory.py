@@ -12,9 +12,9 @@ _INTERVAL_SECONDS = 0.05  # reading the page tables of a large process takes mil
 
 
 class TreeMemory:
-    """Highest memory inside a `with` block, of this process and all that descend from it.
+    """Peak memory of this process and its descendants inside a `with` block.
 
-    Pages that several of them share count once (proportional set size). Not for blocks that are timed.
+    Shared pages count once (proportional set size). Not suitable for blocks that are timed.
 
     Attributes:
         level: Bytes at entry.

@@ -27,15 +27,15 @@ _RIGHT = set(_COLUMNS[2:])
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What holds for all comparisons of a run.
+    """Facts about a run.
 
     Attributes:
         started: Date and time, UTC, ISO 8601.
         command: The command line.
-        images: What the images are, in words.
-        rounds: How often each tool was timed.
+        images: Description of the images.
+        rounds: Number of timed rounds of each tool.
         device: "cpu" or "cuda".
-        machine: Where.
+        machine: Description of the machine.
     """
 
     started: str
@@ -47,7 +47,7 @@ class RunFacts:
 
 
 def append_json_line(path: Path, record: Record, facts: RunFacts) -> None:
-    """One line per comparison, complete in itself."""
+    """Append one self-contained line per comparison."""
     line = {"format": "genpr.benchmark-extractors/1", **asdict(facts), **asdict(record)}
     line["source"], line["images"] = facts.images, record.images
     line |= {"agrees": record.agrees, "ratios": record.ratios}

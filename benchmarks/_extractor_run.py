@@ -1,4 +1,4 @@
-"""One comparison after the other: features first, then rounds in which the tools alternate."""
+"""Run the comparisons: first of features, then of times in rounds in which the tools alternate."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _TIMEOUT_SECONDS = 3600
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """What all comparisons of a run share.
+    """Folders and settings of a run.
 
     Attributes:
         folder: Images, numbered.
-        warm_up: The first of them.
-        scratch: For weights and features.
+        warm_up: Folder with the first of them.
+        scratch: Folder for weights and features.
         device: "cpu" or "cuda".
         batch_size: Of genpr.
-        rounds: How often each tool is timed.
-        say: Told what is going on.
+        rounds: Number of timed rounds.
+        say: Called with progress messages.
     """
 
     folder: Path
@@ -42,18 +42,18 @@ class Workplace:
 
     @property
     def images(self) -> int:
-        """How many there are."""
+        """Number of images."""
         return sum(1 for _ in self.folder.iterdir())
 
 
 def copy_first(folder: Path, warm_up: Path) -> None:
-    """Fill the folder that tools warm up on."""
+    """Copy images to the folder for the warm-up."""
     for path in sorted(folder.iterdir())[:_WARM_UP_IMAGES]:
         shutil.copyfile(path, warm_up / path.name)
 
 
 def run(comparison: Comparison, place: Workplace) -> Record:
-    """Compare the features, then time; a tool that fails is left out from there on."""
+    """Compare the features, then measure times; a tool that fails is not run again."""
     weights = write_random_weights(comparison.extractor, place.scratch)
     tools = _tools(comparison, place, weights)
     for side, job in tools:

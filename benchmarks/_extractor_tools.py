@@ -1,4 +1,4 @@
-"""genpr and its peers, each loaded with given weights and run by its own loop on a folder of images."""
+"""genpr and its peers: each loads the given weights and runs its own loop on a folder of images."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def load_genpr(extractor: str, weights: Path | None, device: str) -> FeatureExtr
 
 
 def torch_fidelity(extractor: str, weights: Path, *, device: str, batch_size: int) -> Embed:
-    """Its own extraction of features from a folder, without its cache."""
+    """Features by the extraction of torch-fidelity from a folder, without its cache."""
     library = importlib.import_module("torch_fidelity.utils")
     name, layer = {"inception": ("inception-v3-compat", "2048"), "vgg16": ("vgg16", "fc2_relu")}[extractor]
     options = {"cuda": device == "cuda", "verbose": False}
@@ -68,7 +68,7 @@ def torch_fidelity(extractor: str, weights: Path, *, device: str, batch_size: in
 
 
 def pytorch_fid(_extractor: str, weights: Path, *, device: str, batch_size: int) -> Embed:
-    """`get_activations`, with as many workers as its command line takes."""
+    """Features by `get_activations`, with the number of workers of its command line."""
     fid_score: Any = importlib.import_module("pytorch_fid.fid_score")
     inception: Any = importlib.import_module("pytorch_fid.inception")
     # It has no option for a file of weights.

@@ -1,4 +1,4 @@
-"""Random weights in the shapes of the published files, since those cannot be had everywhere."""
+"""Random weights with the shapes of the published files, which are not available everywhere."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _NETWORKS: Mapping[str, Callable[[str], nn.Module]] = {
 
 
 def _live_tensor(name: str, shape: torch.Size) -> Tensor:
-    """Random, and such that signals neither die nor explode on their way; the same for the same name."""
+    """A random tensor, scaled so that activations neither vanish nor explode; the same for the same name."""
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little")
     generator = torch.Generator().manual_seed(seed)
     if name.endswith("num_batches_tracked"):

@@ -1,4 +1,4 @@
-"""What runs inside the process of one tool."""
+"""The process of one tool."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def do(job: Job) -> Found:
 
 def _time(embed: _extractor_tools.Embed, job: Job) -> tuple[float, _extractor_tools.Rows]:
     start = perf_counter()
-    features = embed(Path(job.folder))  # they come back on the CPU: a GPU has finished then
+    features = embed(Path(job.folder))  # the features are on the CPU, so a GPU has finished
     return perf_counter() - start, features

@@ -1,4 +1,4 @@
-"""The features that are compared: learned ones from files, and synthetic ones of a known spectrum."""
+"""Feature sets: learned features from files, and synthetic features with a known spectrum."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SEED = 20190415
 
 @dataclass(frozen=True, slots=True)
 class LearnedFiles:
-    """Two files by `genpr features`, and what they hold.
+    """Two files written by `genpr features`.
 
     Attributes:
         real: safetensors with a tensor "features".
         fake: The same for the fakes.
         d: Features per row of both.
-        rows: Rows of the shorter one.
+        rows: Rows of the shorter file.
     """
 
     real: Path
@@ -58,7 +58,7 @@ class FeaturePair:
     fake: Path
 
     def delete(self) -> None:
-        """Free the disk."""
+        """Delete both files."""
         self.real.unlink()
         self.fake.unlink()
 
@@ -164,5 +164,5 @@ def read_features(path: Path) -> NDArray[np.float32]:
 
 
 def shuffled(features: NDArray[np.float32], *, seed: int) -> NDArray[np.float32]:
-    """Files list images class by class; a cut of them would hold a few classes only."""
+    """Shuffle the rows: files list images class by class, and the first rows would be of a few classes only."""
     return features[np.random.default_rng(seed).permutation(len(features))]

@@ -1,4 +1,4 @@
-"""One group: genpr first, then every other tool, each compared with genpr's answer."""
+"""Run one group: genpr first, then every other tool, each compared with the values of genpr."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SLACK_SECONDS = 120  # to import, load and warm up
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is the same for all cases of a run.
+    """Settings of all cases of a run.
 
     Attributes:
         k: Neighbors that set a radius.
@@ -27,7 +27,7 @@ class Settings:
         threads: Cores per case.
         repeats: Most repeats per case.
         repeat_seconds: No further repeat starts after this long.
-        limits: What a peer may take.
+        limits: Memory and time limits of peers.
     """
 
     k: int
@@ -40,7 +40,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class GroupRun:
-    """One group about to be run.
+    """One group with its settings.
 
     Attributes:
         group: What is compared.
@@ -60,9 +60,9 @@ class GroupRun:
         """Run or scale every tool; genpr must be the first of `tools` for the others to be compared with it.
 
         Args:
-            tools: Who computes, in this order.
+            tools: Tools in the order in which they run.
             earlier: Records of this run so far, to scale from.
-            say: Told what is going on.
+            say: Called with progress messages.
         """
         decisions = [decide(t, self.group, earlier=earlier, limits=self.settings.limits) for t in tools]
         tie_rules = {t.ties for t, decision in zip(tools, decisions, strict=True) if decision.action == "run"}

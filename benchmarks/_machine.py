@@ -1,4 +1,4 @@
-"""Where a measurement was made: processor, cores, GPU, versions, commit."""
+"""Description of the machine of a measurement: processor, cores, GPU, versions, commit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VECTOR_FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "a
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Facts that belong beside every time.
+    """Facts about the machine that are recorded with every time.
 
     Attributes:
         cpu: Model name.
@@ -58,7 +58,7 @@ class Machine:
 
 
 def describe_machine(*, threads: int, device: str, also: tuple[str, ...] = ()) -> Machine:
-    """Look around; `also` names further packages whose versions matter."""
+    """Describe this machine; `also` names further packages whose versions are recorded."""
     model, flags = _processor()
     return Machine(
         cpu=model,
@@ -75,7 +75,7 @@ def describe_machine(*, threads: int, device: str, also: tuple[str, ...] = ()) -
 
 
 def without_folder(word: str) -> str:
-    """A word of a command line; of an absolute path the name, since where it lay says nothing elsewhere."""
+    """Return a word of a command line; an absolute path is shortened to its file name."""
     return Path(word).name if Path(word).is_absolute() else word
 
 
@@ -105,7 +105,7 @@ def _installed_versions(also: tuple[str, ...]) -> dict[str, str]:
 
 
 def _git(*arguments: str) -> str:
-    """Empty outside a git checkout."""
+    """Return the output of git, empty outside a checkout."""
     try:
         done = subprocess.run(
             ["git", "-C", str(_ROOT), *arguments], capture_output=True, text=True, check=True

@@ -68,7 +68,7 @@ def resident_bytes() -> tuple[int, int]:
 
 
 def available_bytes() -> int:
-    """Memory that this machine can still hand out."""
+    """Available memory of this machine, in bytes."""
     return _kib_line(Path("/proc/meminfo"), "MemAvailable:")
 
 

@@ -26,7 +26,7 @@ def genpr_metrics(real: Tensor, fake: Tensor, k: int, ties: Ties) -> Outcome:
 def prdc(real: Tensor, fake: Tensor, k: int) -> Outcome:
     """`prdc.compute_prdc`: all four metrics from whole n x n distance matrices."""
     compute_prdc = importlib.import_module("prdc").compute_prdc
-    with redirect_stdout(io.StringIO()):  # it prints the sizes
+    with redirect_stdout(io.StringIO()):  # prdc prints the sizes
         values: dict[str, Any] = compute_prdc(real.numpy(), fake.numpy(), k)
     return Outcome({name: float(value) for name, value in values.items()})
 
@@ -55,7 +55,7 @@ def _torch_fidelity(real: Tensor, fake: Tensor, k: int, *, save_cpu_ram: bool) -
 
 
 def scikit_learn(real: Tensor, fake: Tensor, k: int) -> Outcome:
-    """Brute-force `NearestNeighbors` for the radii, `pairwise_distances_chunked` for who lies in whose balls."""
+    """Brute-force `NearestNeighbors` for the radii, `pairwise_distances_chunked` for the memberships in balls."""
     x, y = real.numpy(), fake.numpy()
     pairwise_distances_chunked = importlib.import_module("sklearn.metrics").pairwise_distances_chunked
     real_radii, fake_radii = _sklearn_radii(x, k), _sklearn_radii(y, k)

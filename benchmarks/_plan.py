@@ -12,7 +12,7 @@ from _tools import Tool
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a peer may take.
+    """Limits on the memory and time of a peer.
 
     Attributes:
         max_bytes: Memory above the features.
@@ -27,7 +27,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do with one tool in one group.
+    """Decision on one tool in one group.
 
     Attributes:
         action: Run it, scale it from `base`, or leave it out.
@@ -41,13 +41,13 @@ class Decision:
 
 
 def decide(tool: Tool, group: Group, *, earlier: list[Record], limits: Limits) -> Decision:
-    """Decide from what the tool took at smaller n of the same family and d.
+    """Decide from the memory and time of the tool at smaller n of the same family and d.
 
     Args:
-        tool: Who would compute.
-        group: What would be compared.
+        tool: The tool.
+        group: The group.
         earlier: Records of this run so far.
-        limits: What a peer may take; genpr is always run.
+        limits: Limits of peers; genpr is always run.
     """
     if not tool.installed:
         return Decision("not-installed", f"not installed (pip install {tool.package})")
@@ -73,7 +73,7 @@ def decide(tool: Tool, group: Group, *, earlier: list[Record], limits: Limits) -
 
 
 def scaled_record(group: Group, decision: Decision, base: Record, tool: Tool) -> Record:
-    """The base's median and peak, carried to the group's n."""
+    """Extrapolate the median and peak of the base to the n of the group."""
     seconds = base.median_seconds
     ratio = group.n / base.group.n
     return Record(
@@ -89,7 +89,7 @@ def scaled_record(group: Group, decision: Decision, base: Record, tool: Tool) ->
 
 
 def _too_much(tool: Tool, group: Group, base: Record | None, limits: Limits) -> str:
-    """Why the case is not run; empty if it is."""
+    """Return why the case is not run, or an empty text."""
     if tool.slow and group.family != "learned" and group.n > limits.slow_n:
         return f"slow tools stop at n = {limits.slow_n:,} in this family"
     needed = tool.bytes_per_pair * group.n**2

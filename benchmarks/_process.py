@@ -1,4 +1,4 @@
-"""Every case in a process of its own, so that no tool inherits another's memory, threads or caches."""
+"""Run every case in its own process, so that tools share no memory, threads or caches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS
 
 
 class CaseFailedError(Exception):
-    """The process of a case gave no measurement; the message says why."""
+    """The process of a case failed; the message states the reason."""
 
 
 def measure_in_process(case: Case, *, timeout: float | None) -> Measurement:
@@ -42,7 +42,7 @@ def gemm_in_process(*, device: str, threads: int) -> float:
 
 
 def pin_to_cores(threads: int) -> None:
-    """Keep this process on so many cores, whatever pools its libraries open."""
+    """Restrict this process to a number of cores, whatever thread pools its libraries open."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
@@ -56,7 +56,7 @@ def call_script(
     environment: Mapping[str, str] | None = None,
     timeout: float | None,
 ) -> str:
-    """Run `script command argument FILE options` in a process of its own, and give what it wrote into FILE.
+    """Run `script command argument FILE options` in its own process, and return the content of FILE.
 
     Raises:
         CaseFailedError: It crashed, was killed, or took longer than `timeout` seconds.

@@ -19,15 +19,15 @@ _RIGHT = {"n", "d", "median s", "min–max s", "runs", "peak GB", "× genpr"}
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What holds for all cases of a run.
+    """Facts about a run.
 
     Attributes:
         started: Date and time, UTC, ISO 8601.
         command: The command line.
         k: Neighbors that set a radius.
         device: "cpu" or "cuda".
-        machine: Where.
-        left_out: What was not run at all, and why.
+        machine: Description of the machine.
+        left_out: Cases that were not run, with the reason.
     """
 
     started: str
@@ -39,7 +39,7 @@ class RunFacts:
 
 
 def append_json_lines(path: Path, records: list[Record], facts: RunFacts) -> None:
-    """One line per case, each complete in itself."""
+    """Append one self-contained line per case."""
     shared = {
         "format": "genpr.benchmark/1",
         "started": facts.started,
@@ -56,7 +56,7 @@ def append_json_lines(path: Path, records: list[Record], facts: RunFacts) -> Non
 
 
 def markdown(records: list[Record], facts: RunFacts) -> str:
-    """The whole report."""
+    """Return the report as Markdown."""
     lines = [f"# {facts.started[:10]}, {facts.machine.gpu or facts.machine.cpu}", "", *_preamble(facts), ""]
     lines += ["## Answers", "", *(f"- {line}" for line in agreement_lines(records)), ""]
     lines += ["## Times", "", "| " + " | ".join(_COLUMNS) + " |"]
@@ -72,7 +72,7 @@ def markdown(records: list[Record], facts: RunFacts) -> str:
 
 
 def show(records: list[Record], facts: RunFacts, console: Console) -> None:
-    """The same on the terminal: answers, then one table per group."""
+    """Print the report: agreement, then one table per group."""
     _print_lines(agreement_lines(records), console)
     for group, members in groupby(records, key=lambda record: record.group):
         table = Table(title=str(group), title_justify="left", box=None, pad_edge=False)
@@ -87,7 +87,7 @@ def show(records: list[Record], facts: RunFacts, console: Console) -> None:
 
 
 def agreement_lines(records: list[Record]) -> list[str]:
-    """What the comparison of answers found: each disagreement, then one sentence for the rest."""
+    """Return each disagreement, then one sentence on the other values."""
     wrong = [record for record in records if record.agrees is False]
     agreeing = [record for record in records if record.agrees]
     others = [record for record in records if record.status == "measured" and record.tool != "genpr"]
@@ -102,7 +102,7 @@ def agreement_lines(records: list[Record]) -> list[str]:
 
 
 def roofline_lines(records: list[Record]) -> list[str]:
-    """Where genpr stands against the matrix products alone."""
+    """Compare the time of genpr with the matrix products alone."""
     lines = []
     for record in records:
         roof = record.roofline
@@ -127,7 +127,7 @@ def growth_lines(records: list[Record]) -> list[str]:
 
 
 def note_lines(records: list[Record]) -> list[str]:
-    """Why cases are scaled or missing, once per tool and reason."""
+    """Return why cases are scaled or missing, once per tool and reason."""
     where: dict[tuple[str, str], list[str]] = {}
     for record in records:
         if record.note:

@@ -1,4 +1,4 @@
-"""The whole run: features are written family by family, groups run in order, records kept as they come."""
+"""Run all groups: write the features of each family, run its groups in order, and append each record."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from _selection import Options, Selection
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run about to start.
+    """Settings of a run.
 
     Attributes:
-        selection: What is run.
+        selection: Selected tools and groups.
         settings: The same for all cases.
-        facts: What the report says of all cases.
+        facts: Facts for the report.
         out: The .jsonl file that records are appended to.
-        temp_dir: Where features are written; None is the system's folder.
-        say: Told what is going on.
+        temp_dir: Folder for features; None for that of the system.
+        say: Called with progress messages.
     """
 
     selection: Selection
@@ -37,7 +37,7 @@ class Run:
     say: Callable[[str], None]
 
     def records(self) -> list[Record]:
-        """Run everything; each group's records are on disk before the next one starts."""
+        """Run all groups; the records of each group are written before the next starts."""
         records: list[Record] = []
         with tempfile.TemporaryDirectory(prefix="genpr-bench-", dir=self.temp_dir) as folder:
             for groups in self.selection.by_features():
@@ -59,7 +59,7 @@ class Run:
 
 
 def settings_of(options: Options, *, threads: int) -> Settings:
-    """The part of the options that every case needs."""
+    """Return the settings that all cases share."""
     limits = Limits(
         max_bytes=options.max_gib * 2**30, max_seconds=options.max_minutes * 60, slow_n=options.slow_n
     )

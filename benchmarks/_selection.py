@@ -1,4 +1,4 @@
-"""From options to what is run: which tools, on which groups."""
+"""Select tools and groups from the options."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is run, and what is not and why.
+    """Tools and groups to run, and those left out.
 
     Attributes:
         tools: In the order they run.
         groups: By family, then d, then n ascending.
         learned: Where the learned features are, if they are among the groups.
-        left_out: Sentences about what was asked for and is not run.
+        left_out: Sentences on requested cases that are not run.
     """
 
     tools: list[Tool]
@@ -65,7 +65,7 @@ def select(options: Options) -> Selection:
     """Apply the filters.
 
     Raises:
-        ValueError: The learned feature files do not fit together, or only one was given, or nothing is left to run.
+        ValueError: The files of learned features do not match, only one was given, or no case is left.
     """
     if (options.real_features is None) != (options.fake_features is None):
         raise ValueError("--real-features and --fake-features go together")

@@ -1,4 +1,4 @@
-"""Checkpoints of a generator that gets better, what a process holds, and scores of fresh processes."""
+"""Checkpoints of an improving generator, resources of a process, and scores of fresh processes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _DRAWN_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a process holds at one moment.
+    """Resources of a process.
 
     Attributes:
         resident: Bytes of its memory that are in RAM.
-        anonymous: Bytes of these that are no part of a file: heaps and stacks, without libraries and mapped files.
+        anonymous: Bytes of these that do not belong to files: heaps and stacks, without libraries and mapped files.
         files: Open files.
         threads: Threads.
     """
@@ -38,7 +38,7 @@ class Held:
 
     @classmethod
     def by(cls, pid: int) -> Held:
-        """What process `pid` holds now (Linux)."""
+        """Return the resources of process `pid` (Linux)."""
         process = Path(f"/proc/{pid}")
         status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
         kilobytes = {name: int(status[name].split()[0]) * 1024 for name in ("VmRSS", "RssAnon")}
@@ -47,7 +47,7 @@ class Held:
 
 
 def _is_open(link: Path) -> bool:
-    """Not the one by which the folder itself was just listed."""
+    """Whether a descriptor is still open; the one that listed the folder is not."""
     try:
         return not os.readlink(link).endswith("/fd")  # noqa: PTH115
     except OSError:
@@ -57,7 +57,7 @@ def _is_open(link: Path) -> bool:
 def write_checkpoints(folder: Path, *, checkpoints: int, images: int, seed: int = 0) -> None:
     """Write real/ and samples/000, samples/001, ... below `folder`: PNG files of drawings, 32 x 32.
 
-    Early checkpoints draw few kinds, under much noise; the last ones draw as the reals are drawn. No two files are equal.
+    Early checkpoints have few kinds of images and much noise; the last ones have the distribution of the reals. No two files are equal.
     """
     drawn = _drawings(2 * images, seed=seed)
     real, pool = drawn[:images], drawn[images:]
@@ -87,7 +87,7 @@ def _write(folder: Path, images: Tensor) -> None:
 
 
 def fresh_score(real: Path, fake: Path, *, extractor: str, cache: Path) -> dict[str, Any]:
-    """The JSON of `genpr score` in a process of its own."""
+    """Return the JSON of `genpr score` from its own process."""
     command = [
         sys.executable,
         "-m",
@@ -108,7 +108,7 @@ def fresh_score(real: Path, fake: Path, *, extractor: str, cache: Path) -> dict[
 
 
 def numbers_of(record: dict[str, Any]) -> dict[str, Any]:
-    """What must not depend on the process: values, intervals and nulls by metric, of a score or of a line of `genpr watch`."""
+    """Return the numbers that must not depend on the process: values, intervals and nulls by metric."""
     if "status" in record:  # a line of `genpr watch`
         return {
             name: {key: each for key, each in record[name].items() if key != "f1"}

@@ -1,4 +1,4 @@
-"""Tar shards of tiny images, as WebDataset lays them out: any number, each unlike all others, the same every time."""
+"""Tar shards of tiny images in the layout of WebDataset: any number of distinct images, equal in every run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CODE_BITS = 30  # of the image's number, in the lowest bits of its first pixels
 def write_shards(folder: Path, *, images: int, shards: int, spread: float, seed: int) -> None:
     """Write `folder`/00000.tar and so on, each with a PNG and a JSON per image.
 
-    An image is a disc before a slope: ten numbers. `spread` scales all of them around the middle, so that sets of other
+    An image is a disc on a gradient, with ten parameters. `spread` scales all of them around the middle, so that sets of other
     spreads are other distributions.
     """
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The tools that are compared, and what the harness has to know of each."""
+"""The compared tools and their properties."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Run: TypeAlias = Callable[[Tensor, Tensor, int], Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One way to compute the metrics.
+    """An implementation of the metrics.
 
     Attributes:
-        name: On the command line and in tables.
-        module: What must be importable.
-        package: What pip installs it by.
+        name: Name on the command line and in tables.
+        module: Module that must be installed.
+        package: Name of the package for pip.
         run: Computes the metrics of (real, fake, k).
         ties: The tie rule it follows.
-        devices: Where it can run.
+        devices: Supported devices.
         default_on: Devices on which it runs unless tools are named.
-        bytes_per_pair: Memory per pair of rows where it holds n x n arrays, else 0.
+        bytes_per_pair: Memory per pair of rows if it allocates n x n arrays, else 0.
         slow: Whether large n are left out by default outside the learned family.
     """
 
@@ -44,12 +44,12 @@ class Tool:
 
     @property
     def installed(self) -> bool:
-        """Whether this Python can import it."""
+        """Whether the module is installed."""
         return find_spec(self.module) is not None
 
 
 def genpr_with(ties: Ties) -> Run:
-    """How genpr is run under a tie rule."""
+    """Return a function that runs genpr with a tie rule."""
     return lambda real, fake, k: _peers.genpr_metrics(real, fake, k, ties)
 
 

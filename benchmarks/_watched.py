@@ -1,4 +1,4 @@
-"""A process whose memory is watched from outside, and which may be killed on the way."""
+"""A process whose memory is sampled from outside, and which may be killed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _INTERVAL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a process did.
+    """Result of a process.
 
     Attributes:
-        output: What it wrote to stdout; empty if it was killed.
+        output: Its stdout; empty if it was killed.
         seconds: From start to end.
-        peak_bytes: Highest resident memory, pages of mapped files included, which the system may take back.
+        peak_bytes: Peak resident memory, including pages of mapped files, which the system can reclaim.
         anonymous_peak_bytes: The same without those pages.
         killed: Whether it was killed.
     """
@@ -34,11 +34,11 @@ class Watched:
 
 
 class FailedError(Exception):
-    """The process ended with an error of its own."""
+    """The process failed."""
 
 
 def watch(arguments: Sequence[str], *, kill_when: Callable[[], bool] | None = None) -> Watched:
-    """Run this Python with `arguments`; SIGKILL it as soon as `kill_when` says so.
+    """Run this Python with `arguments`; send SIGKILL as soon as `kill_when` returns True.
 
     Raises:
         FailedError: It failed without being killed.
@@ -64,7 +64,7 @@ def watch(arguments: Sequence[str], *, kill_when: Callable[[], bool] | None = No
 
 
 def _resident(pid: int) -> tuple[int, int]:
-    """Resident bytes of a process, and of these what is no file."""
+    """Resident bytes of a process, and those that do not belong to files."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""What runs inside the process of one case."""
+"""The process of one case."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GEMM_ROWS, _GEMM_INNER = 4096, 2048
 
 
 def measure(case: Case) -> Measurement:
-    """Load the features, warm up on a few rows, then time the computation alone."""
+    """Load the features, warm up on a few rows, then measure the computation."""
     tool = TOOLS[case.tool]
     real = read_rows(case.real_path, case.n).to(case.device)
     fake = read_rows(case.fake_path, case.n).to(case.device)
