@@ -1,4 +1,4 @@
-"""The hold-outs of the witnessed pair: known faults in draws that no metric here was chosen on, and what is demanded.
+"""Held-out cases of the witnessed pair: known faults in draws that were not used to design any metric, and requirements.
 
 All demands were written down before any of these draws was measured, and are held against means over draws, of raw
 values (no null is divided out). A value that should be 0 or 1 may miss it by .05, a share in between by .1 unless said;
@@ -54,22 +54,22 @@ _SHARE_TOLERANCE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What the means along a curve must look like.
+    """A requirement on the means along a curve.
 
     Attributes:
-        text: In words.
-        holds: From the means (g,) to whether they do.
+        text: Description.
+        holds: Whether the means (g,) meet it.
     """
 
     text: str
     holds: Callable[[Values], bool]
 
     def __and__(self, other: Demand) -> Demand:
-        """Both."""
+        """Require both."""
         return Demand(f"{self.text}, {other.text}", lambda v: self.holds(v) and other.holds(v))
 
     def __or__(self, other: Demand) -> Demand:
-        """Either."""
+        """Require either."""
         return Demand(f"{self.text}, or {other.text}", lambda v: self.holds(v) or other.holds(v))
 
 
@@ -79,11 +79,11 @@ class Case:
 
     Attributes:
         group: The kind of fault.
-        name: In words, distinct.
+        name: Unique description.
         draw: From a generator and one of `xs` to reals (n, d) and fakes (m, d).
-        fidelity: What is demanded of metrics of fidelity; None for nothing.
-        diversity: The same of diversity.
-        xs: What is varied; a single 0 where nothing is.
+        fidelity: Requirement on metrics of fidelity, or None.
+        diversity: Requirement on metrics of diversity, or None.
+        xs: Values of the varied parameter; a single 0 if there is none.
     """
 
     group: str
@@ -129,7 +129,7 @@ _FALLS = _ENDS & _FALLING
 
 
 def made_up_cases() -> Iterator[Case]:
-    """All that need no features."""
+    """Cases of synthetic distributions."""
     yield from _nulls()
     yield from _gaussians()
     yield from _heavy_tails()
@@ -141,7 +141,7 @@ def made_up_cases() -> Iterator[Case]:
 
 
 def feature_cases(pool: FeaturePool) -> Iterator[Case]:
-    """Faults planted in features."""
+    """Cases with faults planted in features."""
     group, steps = FEATURES, (1, 3, 5)
     lost = near(*(float(pool.kept[step]) for step in steps), tolerance=0.15) & _FALLING
     yield Case(group, "other reals", pool.halves, _ONE, _ONE)

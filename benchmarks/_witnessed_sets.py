@@ -1,4 +1,4 @@
-"""What the hold-outs of the witnessed pair are drawn from: reals and fakes of known distributions, or of features.
+"""Sets for the held-out cases of the witnessed pair: reals and fakes of known distributions, or of features.
 
 Every function ends in a generator and the value x that a curve varies, and returns reals (n, d) and fakes (m, d).
 """
@@ -29,7 +29,7 @@ def normal(d: int, n: int, m: int, rng: np.random.Generator, _: float) -> Pair:
 
 
 def shifted(d: int, rng: np.random.Generator, x: float) -> Pair:
-    """Fakes moved by x in all, along a random direction."""
+    """Fakes shifted by a vector of length x in a random direction."""
     real, fake = normal(d, SIZE, SIZE, rng, 0)
     return real, fake + x * _directions(rng, 1, d)
 
@@ -51,7 +51,7 @@ def students(d: int, real_df: int, fake_df: int, rng: np.random.Generator, _: fl
 
 
 def surfaces(reals: Surface, fakes: Surface, noise: float, rng: np.random.Generator, _: float) -> Pair:
-    """Two sets of few dimensions, turned into 64 by the same rotation, with noise along each axis."""
+    """Two sets of few dimensions, embedded in 64 dimensions by the same rotation, with noise along each axis."""
     real, fake = reals(rng), fakes(rng)
     axes = np.linalg.qr(rng.standard_normal((_AMBIENT, real.shape[1])))[0].T
     noisy = noise * rng.standard_normal((2, SIZE, _AMBIENT))
@@ -98,20 +98,20 @@ def dropped(d: int, rng: np.random.Generator, x: float) -> Pair:
 
 
 def invented(d: int, rng: np.random.Generator, _: float) -> Pair:
-    """A quarter of the fakes in a mode of their own."""
+    """A quarter of the fakes in a mode that the reals do not have."""
     centers = _centers(rng, d)
     weights, spreads = np.append(0.75 * WEIGHTS, 0.25), np.append(_SPREADS, 1.0)
     return _modes(rng, centers, WEIGHTS), _modes(rng, centers, weights, spreads)
 
 
 def reweighted(d: int, rng: np.random.Generator, _: float) -> Pair:
-    """The rarest mode is the most frequent among fakes, and so on."""
+    """Fakes with the frequencies of the modes in reverse order."""
     centers = _centers(rng, d)
     return _modes(rng, centers, WEIGHTS), _modes(rng, centers, WEIGHTS[::-1])
 
 
 def collapsed(d: int, rng: np.random.Generator, _: float) -> Pair:
-    """The most frequent mode has a tenth of its spread among fakes."""
+    """Fakes whose most frequent mode has a tenth of its spread."""
     centers = _centers(rng, d)
     spreads = np.append(0.1 * _SPREADS[:1], _SPREADS[1:])
     return _modes(rng, centers, WEIGHTS), _modes(rng, centers, WEIGHTS, spreads)
@@ -130,7 +130,7 @@ def resampled(d: int, rng: np.random.Generator, _: float) -> Pair:
 
 
 def repeated(d: int, real_times: int, fake_times: int, rng: np.random.Generator, _: float) -> Pair:
-    """Each real and each fake as many times, of 1,000 each."""
+    """1,000 reals and 1,000 fakes, each repeated x times."""
     real, fake = (
         rng.standard_normal((SIZE // times, d)).repeat(times, axis=0) for times in (real_times, fake_times)
     )
@@ -138,7 +138,7 @@ def repeated(d: int, real_times: int, fake_times: int, rng: np.random.Generator,
 
 
 def strays(d: int, count: int, rng: np.random.Generator, _: float) -> Pair:
-    """All fakes far away, and `count` of the reals among them."""
+    """All fakes far from the reals, except that `count` reals are among the fakes."""
     real, fake = normal(d, SIZE, SIZE, rng, 0)
     real[:count] += 5
     return real, fake + 5

@@ -1,4 +1,4 @@
-"""What limits embedding: images per second of decoding alone, of the network alone, and of both, with random weights."""
+"""Speed of embedding: images per second of decoding alone, of the network alone, and of both, with random weights."""
 
 from __future__ import annotations
 
@@ -79,14 +79,16 @@ def _best(work: Callable[[], object], rounds: int) -> float:
     "--extractor", "names", multiple=True, default=["inception", "inception@bfloat16"], show_default=True
 )
 @click.option(
-    "--images", default=512, show_default=True, type=click.IntRange(2), help="PNG files, made here."
+    "--images", default=512, show_default=True, type=click.IntRange(2), help="Number of generated PNG files."
 )
-@click.option("--size", default=256, show_default=True, type=click.IntRange(8), help="Of the images.")
+@click.option(
+    "--size", default=256, show_default=True, type=click.IntRange(8), help="Side of the images in pixels."
+)
 @click.option("--batch-size", default=64, show_default=True, type=click.IntRange(1))
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
 @click.option("--device", default="auto", show_default=True)
 def main(names: tuple[str, ...], images: int, size: int, batch_size: int, rounds: int, device: str) -> None:
-    """Print a JSON line for each extractor. Weights are random, and nothing is downloaded."""
+    """Print a JSON line for each extractor, with random weights and without downloads."""
     with tempfile.TemporaryDirectory(prefix="genpr-bench-") as scratch:
         folder = Path(scratch) / "images"
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""How often the 95 % intervals of entity metrics hold the truth, where images of one prompt share its difficulty."""
+"""Coverage of the 95 % intervals of entity metrics, where the images of a prompt share its difficulty."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ _UNREADABLE, _WRONG = 0.1, 0.15
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--draws", default=200, show_default=True, type=click.IntRange(min=1))
-@click.option("--truth", default=60_000, show_default=True, help="Images that stand for the truth.")
+@click.option(
+    "--truth", default=60_000, show_default=True, help="Number of images from which true values are computed."
+)
 def main(draws: int, truth: int) -> None:
-    """Draw answers about images of 15 entities, of unequal frequency and difficulty, again and again.
+    """Draw answers about images of 15 entities with different frequencies and difficulties, repeatedly.
 
     One in ten answers is unreadable. Of each image, two other entities are found where they are not, each in 15 % of all.
     """

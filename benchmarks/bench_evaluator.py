@@ -1,4 +1,4 @@
-"""What the second checkpoint costs: one Evaluator, two sets of fakes, embedding included."""
+"""Cost of the second checkpoint: one Evaluator, two sets of fakes, embedding included."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _RESULTS = Path(__file__).parent / "results"
 @click.argument("real")
 @click.argument("fake")
 @click.argument("other_fake")
-@click.option("--extractor", default="gabor", show_default=True, help="As in genpr score.")
-@click.option("--max-images", type=click.IntRange(min=10), help="A random subset of each.")
+@click.option("--extractor", default="gabor", show_default=True, help="Extractor, as in genpr score.")
+@click.option("--max-images", type=click.IntRange(min=10), help="Size of a random subset of each set.")
 @click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]))
 @click.option("--repeats", default=3, show_default=True, type=click.IntRange(min=1))
 @click.option(
@@ -43,7 +43,7 @@ def main(
 ) -> None:
     """Time genpr.Evaluator(REAL).score(FAKE), then .score(OTHER_FAKE), without a feature cache.
 
-    Images are embedded anew each time. The second score should cost under 60 % of the first.
+    Images are embedded each time. The second score should cost under 60 % of the first.
     """
     options: dict[str, Any] = {
         "extractor": extractor,

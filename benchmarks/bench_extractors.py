@@ -1,4 +1,4 @@
-"""Images per second of every extractor, beside the peer that computes the same features, from files to features."""
+"""Images per second from files to features, of every extractor and of the peer that computes the same features."""
 
 from __future__ import annotations
 
@@ -31,12 +31,22 @@ _PACKAGES = ("torchvision", "pillow", "pytorch-fid", "open_clip_torch", "timm")
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--only", multiple=True, type=click.Choice(_NAMES), help="Default: all but the large DINOv2.")
 @click.option("--images", default=256, show_default=True, type=click.IntRange(2))
-@click.option("--size", default=256, show_default=True, type=click.IntRange(8), help="Of images made here.")
-@click.option("--folder", type=_FOLDER, help="The first --images PNG and JPEG files of it, instead.")
+@click.option(
+    "--size",
+    default=256,
+    show_default=True,
+    type=click.IntRange(8),
+    help="Side of generated images in pixels.",
+)
+@click.option(
+    "--folder", type=_FOLDER, help="Use the first --images PNG and JPEG files of this folder instead."
+)
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
-@click.option("--batch-size", default=64, show_default=True, type=click.IntRange(1), help="Of genpr.")
+@click.option(
+    "--batch-size", default=64, show_default=True, type=click.IntRange(1), help="Batch size of genpr."
+)
 @click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]))
-@click.option("--temp-dir", type=_FOLDER, help="Where images and weights are written meanwhile.")
+@click.option("--temp-dir", type=_FOLDER, help="Folder for temporary images and weights.")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -47,8 +57,8 @@ _PACKAGES = ("torchvision", "pillow", "pytorch-fid", "open_clip_torch", "timm")
 def main(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - the options above
     """Embed a folder with genpr and with torch-fidelity, pytorch-fid, open_clip and dgm-eval's loop.
 
-    Features are compared first. Then the tools alternate, each time in a process of its own, and each with the
-    threads, workers and batch size that are its defaults. Weights are random, and the same for both.
+    Features are compared first. Then the tools alternate, each time in a new process, with their default numbers of
+    threads and workers and their default batch size. Both use the same random weights.
 
     Exits 1 if features disagree or a tool fails.
     """
@@ -84,7 +94,7 @@ def _benchmark(options: dict[str, Any]) -> int:
 
 
 def _prepare(scratch: Path, options: dict[str, Any]) -> tuple[Workplace, str]:
-    """The images, and what they are in words."""
+    """Write or copy the images, and return a description of them."""
     folder, warm_up, rest = (scratch / name for name in ("images", "warm-up", "rest"))
     for each in (folder, warm_up, rest):
         each.mkdir()
@@ -112,7 +122,7 @@ def _prepare(scratch: Path, options: dict[str, Any]) -> tuple[Workplace, str]:
 
 
 def _run_all(place: Workplace, facts: RunFacts, out: Path, *, only: tuple[str, ...]) -> list[Record]:
-    """Each record is on disk before the next comparison starts."""
+    """Run all comparisons; each record is written before the next comparison starts."""
     records = []
     for comparison in COMPARISONS:
         if comparison.base in only if only else comparison.default_on:

@@ -1,4 +1,4 @@
-"""What intervals cost: the four default metrics of learned features with and without them, and on shrunken fakes."""
+"""Cost of intervals: the four default metrics of learned features with and without them, also on shrunken fakes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def main(
     repeats: int,
     out: Path | None,
 ) -> None:
-    """Measure the metrics of REAL and FAKE, two files by `genpr features`, by turns with and without intervals.
+    """Measure the metrics of REAL and FAKE, two files of `genpr features`, alternately with and without intervals.
 
     Processor time is compared within each turn. The aim is under 1 at 50,000.
     """
@@ -106,7 +106,7 @@ def main(
 
 
 def _measured(job: Job) -> Cost:
-    """In a process of its own, on one thread: threads that wait for each other count as processor time too."""
+    """Measure in a new process on one thread, since waiting threads count as processor time, too."""
     with ProcessPoolExecutor(1, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
         return pool.submit(_measure, job).result()
 

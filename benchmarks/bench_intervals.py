@@ -1,4 +1,4 @@
-"""How often 95 % intervals hold the truth: Gaussian sets, many draws, and the naive bootstrap beside them."""
+"""Coverage of the 95 % intervals of Gaussian sets over many draws, compared with the naive bootstrap."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What was found for one metric of one case.
+    """Result of one metric of one case.
 
     Attributes:
-        case: The case, in words.
-        metric: Its name.
+        case: Description of the case.
+        metric: Name of the metric.
         runs: Draws for which an interval was computed.
         truth: Mean over independent draws.
         truth_error: Standard error of this mean.
         deviation: Standard deviation over those draws.
-        error: Root mean square of the standard errors that intervals rest on.
+        error: Root mean square of the standard errors of the intervals.
         halves_error: The same of the standard deviation over halves, without regard to pairs.
-        binomial_error: What independent images would have; None for density.
+        binomial_error: Standard error for independent images; None for density.
         width: Mean width of the intervals.
-        coverage: Share of intervals that hold the truth.
+        coverage: Share of intervals that contain the true value.
         halves_coverage: The same if the standard deviation over halves was used.
         bootstrap_runs: Draws that were resampled with replacement.
         bootstrap_bias: Mean of the resamples minus the truth.
-        bootstrap_coverage: Share of percentile intervals of the resamples that hold the truth.
+        bootstrap_coverage: Share of percentile intervals of the resamples that contain the true value.
     """
 
     case: str
@@ -88,9 +88,15 @@ class Record:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--runs", default=300, show_default=True, type=click.IntRange(min=2), help="At n = 400.")
 @click.option(
-    "--large-runs", default=200, show_default=True, type=click.IntRange(min=2), help="At n = 2,000."
+    "--runs", default=300, show_default=True, type=click.IntRange(min=2), help="Number of draws at n = 400."
+)
+@click.option(
+    "--large-runs",
+    default=200,
+    show_default=True,
+    type=click.IntRange(min=2),
+    help="Number of draws at n = 2,000.",
 )
 @click.option(
     "--truth-draws",
@@ -116,7 +122,7 @@ def main(
     jobs: int,
     out: Path | None,
 ) -> None:
-    """Simulate, and record how often intervals hold the truth."""
+    """Simulate, and record how often intervals contain the true value."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     out = out or _RESULTS / f"intervals-{started[:10]}.jsonl"
     machine = asdict(describe_machine(threads=1, device="cpu"))

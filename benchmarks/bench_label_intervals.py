@@ -1,4 +1,4 @@
-"""How often intervals of label metrics hold the truth, with halves drawn of all images or class by class.
+"""Coverage of the intervals of label metrics, with halves drawn from all images or class by class.
 
     python benchmarks/bench_label_intervals.py --draws 400 --intervals 200
     python benchmarks/bench_label_intervals.py --draws 300 --intervals 100 --probe  # fitted again on halves, or not

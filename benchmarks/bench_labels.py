@@ -1,9 +1,9 @@
-"""What label metrics see that pooled ones do not: images of the right kind under the wrong label.
+"""Label metrics and pooled metrics of images with wrong labels.
 
     genpr features cifar10/test.zip test.safetensors --extractor cifar10_cnn.py:load
     python benchmarks/bench_labels.py test.safetensors
 
-Reals are 500 images of each class of CIFAR-10's test set. The "generators" hand out 300 others of each class: as they are;
+Reals are 500 images of each class of CIFAR-10's test set. The "generators" return 300 other images of each class: unchanged;
 with the labels of two classes exchanged; with half of the images of one class replaced by images of another; with a fifth of
 all labels wrong at random; and with one image per class, 300 times.
 """

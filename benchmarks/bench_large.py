@@ -1,4 +1,4 @@
-"""More reals than fit in memory as float32: a float16 file, mapped and not read, against a few fakes in memory."""
+"""More reals than fit in memory as float32: a memory-mapped float16 file against a few fakes in memory."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ _PILOT_SHARE = 10
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--reals", default=250_000, show_default=True, type=click.IntRange(100))
 @click.option("--fakes", default=10_000, show_default=True, type=click.IntRange(10))
-@click.option("--d", default=1024, show_default=True, type=click.IntRange(1), help="Features per row.")
+@click.option(
+    "--d", default=1024, show_default=True, type=click.IntRange(1), help="Number of features per row."
+)
 @click.option("--k", default=5, show_default=True, type=click.IntRange(1))
 @click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]))
-@click.option("--max-minutes", default=90.0, show_default=True, help="Stop if a pilot says it takes longer.")
+@click.option("--max-minutes", default=90.0, show_default=True, help="Stop if the estimated time is longer.")
 @click.option(
     "--temp-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where the reals are written meanwhile: 2 bytes per feature.",
+    help="Folder for the temporary file of the reals: 2 bytes per feature.",
 )
 @click.option(
     "--out",
@@ -55,8 +57,8 @@ def main(
 ) -> None:
     """Time genpr.manifold_metrics on REALS memory-mapped float16 rows of a power-law 1.5 spectrum.
 
-    A tenth of the reals is timed first and says how long all of them may take. Resident memory is counted with
-    and without pages of the mapped file, which the system can take back at any time.
+    A tenth of the reals is timed first to estimate the time of all. Resident memory is counted with and without pages
+    of the mapped file, which the system can reclaim at any time.
     """
     with tempfile.TemporaryDirectory(prefix="genpr-bench-", dir=temp_dir) as folder:
         click.echo(f"writing {reals:,} reals and {fakes:,} fakes, d = {d:,}, float16", err=True)

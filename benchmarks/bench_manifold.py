@@ -1,4 +1,4 @@
-"""Precision, recall, density and coverage by genpr and its peers, side by side in one run."""
+"""Speed and memory of precision, recall, density and coverage by genpr and its peers."""
 
 from __future__ import annotations
 
@@ -39,25 +39,31 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--tool", "tools", multiple=True, type=click.Choice(list(TOOLS)), help="Default: the usual ones."
 )
 @click.option("--full", is_flag=True, help="Adds n = 50000, and d = 512 and 4096.")
-@click.option("--k", default=5, show_default=True, type=click.IntRange(1), help="For every tool alike.")
 @click.option(
-    "--repeats", default=3, show_default=True, type=click.IntRange(1), help="Most repeats per case."
+    "--k", default=5, show_default=True, type=click.IntRange(1), help="Number of neighbors, for all tools."
+)
+@click.option(
+    "--repeats",
+    default=3,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Maximum number of repeats per case.",
 )
 @click.option(
     "--repeat-seconds",
     default=20.0,
     show_default=True,
-    help="No further repeat starts once those of a case took this long together.",
+    help="Start no further repeat after this total time of a case.",
 )
 @click.option("--threads", type=click.IntRange(1), help="Cores per case.  [default: all]")
 @click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]))
 @click.option("--slow-n", default=5_000, show_default=True, help="Largest n of slow tools outside learned.")
-@click.option("--max-gib", default=16.0, show_default=True, help="A peer that needs more memory is scaled.")
-@click.option("--max-minutes", default=10.0, show_default=True, help="A peer that takes longer is scaled.")
+@click.option("--max-gib", default=16.0, show_default=True, help="Extrapolate peers that need more memory.")
+@click.option("--max-minutes", default=10.0, show_default=True, help="Extrapolate peers that take longer.")
 @click.option(
     "--temp-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where features are written meanwhile.",
+    help="Folder for temporary features.",
 )
 @click.option(
     "--out",
@@ -69,16 +75,16 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def main(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - the fields of Options
     """Time genpr, plain FAISS, plain torch, torch-fidelity (P/R only), scikit-learn and prdc on the same features.
 
-    Each case has a process of its own. Answers are compared with genpr's first; then times, peak memory and
+    Each case runs in its own process. Values are compared with those of genpr first. Then times, peak memory and
     ratios are reported. The learned family needs --real-features and --fake-features.
 
     Slow tools (torch-fidelity, scikit-learn, prdc) run up to --slow-n only outside the learned family, so that
-    the default run ends within 30 minutes on two cores. What is not run for that reason, or because it would need
-    over --max-gib or --max-minutes, is scaled by n^2 from the largest n measured, and marked.
+    the default run ends within 30 minutes on two cores. Cases that are not run for that reason, or because they would need
+    more than --max-gib or --max-minutes, are extrapolated by n^2 from the largest measured n, and marked.
 
     With --device cuda, genpr, torch-tiles and torch-cdist run on the GPU and the others are left out.
 
-    Exits 1 if an answer disagrees or a case fails.
+    Exits with 1 if a value disagrees or a case fails.
     """
     if context.invoked_subcommand is None:
         context.exit(_benchmark(Options(**options)))

@@ -1,4 +1,4 @@
-"""A million tiny images in tar shards: listed, embedded, killed twice and resumed, and a part of them scored."""
+"""A million tiny images in tar shards: listed, embedded with two interruptions, and partly scored."""
 
 from __future__ import annotations
 
@@ -32,21 +32,36 @@ _FAKE_SPREAD = 0.9
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--images", default=1_000_000, show_default=True, type=click.IntRange(1000))
-@click.option("--shards", default=100, show_default=True, type=click.IntRange(1), help="Tar files.")
-@click.option("--scored", default=100_000, show_default=True, type=click.IntRange(100), help="Of each side.")
-@click.option("--kills", default=2, show_default=True, type=click.IntRange(0), help="Evenly over the images.")
+@click.option("--shards", default=100, show_default=True, type=click.IntRange(1), help="Number of tar files.")
 @click.option(
-    "--max-memory", default="2GiB", show_default=True, help="Given to genpr; features beyond are mapped."
+    "--scored",
+    default=100_000,
+    show_default=True,
+    type=click.IntRange(100),
+    help="Number of scored images of each set.",
+)
+@click.option(
+    "--kills",
+    default=2,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Number of interruptions, evenly spaced.",
+)
+@click.option(
+    "--max-memory",
+    default="2GiB",
+    show_default=True,
+    help="Memory limit of genpr; larger features are mapped.",
 )
 @click.option(
     "--tars",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where the tar files are from an earlier run, or are written to stay.",
+    help="Folder of the tar files, which are written if missing and kept.",
 )
 @click.option(
     "--temp-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where images, cache and features go meanwhile: up to 40 KB per image.",
+    help="Folder for temporary images, cache and features: up to 40 KB per image.",
 )
 @click.option(
     "--out",
@@ -63,7 +78,7 @@ def main(
     temp_dir: Path | None,
     out: Path | None,
 ) -> None:
-    """Every step in a process of its own; exits 1 if the resumed run differs in a byte or loses more than it may."""
+    """Run every step in its own process; exit with 1 if the resumed run differs in a byte or repeats too much work."""
     record: dict[str, Any] = {"format": "genpr.benchmark-million/1", "images": images, "tar_files": shards}
     with tempfile.TemporaryDirectory(prefix="genpr-bench-", dir=temp_dir) as name:
         run = _Run(Path(name), tars or Path(name), max_memory, record)

@@ -1,4 +1,4 @@
-"""What the page of a score costs beyond the score: seconds, peak memory, and bytes."""
+"""Additional cost of the page of a score: seconds, peak memory, and bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Options = dict[str, Any]
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("real")
 @click.argument("fake")
-@click.option("--extractor", default="gabor", show_default=True, help="As in genpr score.")
+@click.option("--extractor", default="gabor", show_default=True, help="Extractor, as in genpr score.")
 @click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]))
 @click.option("--repeats", default=3, show_default=True, type=click.IntRange(min=1))
 @click.option(
@@ -36,9 +36,9 @@ Options = dict[str, Any]
     help="JSON lines file to append to.  [default: benchmarks/results/page-<date>-<machine>.jsonl]",
 )
 def main(real: str, fake: str, extractor: str, device: str, repeats: int, out: Path | None) -> None:
-    """Time a score of FAKE against REAL, and the same with its page; images are embedded before.
+    """Time a score of FAKE against REAL with and without its page, after the images were embedded.
 
-    Each is a process of its own, and they take turns.
+    Each score runs in its own process, and both alternate.
     """
     options: Options = {"extractor": extractor, "device": device}
     _alone(_score, real, fake, options)  # features enter the cache

@@ -1,4 +1,4 @@
-"""What 1, 2 and 4 processes need for one score on this machine, each kind of work by itself.
+"""Time of 1, 2 and 4 processes for one score on this machine, separately for each kind of work.
 
     python benchmarks/bench_ranks.py --rows 20000 --images 4096 --out ranks.jsonl
     python benchmarks/bench_ranks.py --rows 200000 --dim 256 --kinds gather one-by-one
@@ -9,8 +9,8 @@ part to all, as genpr did before. `manifold` computes precision, recall, density
 on every rank, `sharded` with a part of them on each. `peak_gb_of_one` includes `gb_before`: Python, libraries and, but for
 `sharded` and the gathers, all features.
 
-Every process that takes part is counted: seconds of the clock, and of processors over all ranks, which tell what sharing
-costs where there are no more cores to share. Results of all runs must be the same to the bit.
+The wall-clock time and the processor time of all ranks are reported. The latter shows the overhead of the division when there are no
+more cores. Results of all runs must be equal to the bit.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def run(kind: str, ranks: int, argv: list[str]) -> dict[str, object]:
             processes.append(
                 subprocess.Popen([sys.executable, __file__, *argv, *told], env=os.environ | launched)
             )
-        codes = [process.wait() for process in processes]  # of all, before any is judged
+        codes = [process.wait() for process in processes]  # of all, before any is checked
         if any(codes):
             raise SystemExit("a rank failed")
         found: dict[str, object] = json.loads(out.read_text())
@@ -151,15 +151,15 @@ def run(kind: str, ranks: int, argv: list[str]) -> dict[str, object]:
 
 
 def main() -> None:
-    """Run the cases that are asked for, and append a line for each."""
+    """Run the requested cases, and append a line for each."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, default=20_000, help="Features of each side.")
+    parser.add_argument("--rows", type=int, default=20_000, help="Number of rows of each set.")
     parser.add_argument("--dim", type=int, default=2048)
     parser.add_argument("--images", type=int, default=4096, help="64 x 64 pixels each; blocks are of 2,048.")
     parser.add_argument("--extractor", default="gabor")
-    parser.add_argument("--device", default="cpu", help="cuda: each rank takes a GPU of its own.")
+    parser.add_argument("--device", default="cpu", help="Device; with cuda, each rank uses its own GPU.")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--kinds", nargs="+", default=["embed", "score"], choices=_KINDS)
     parser.add_argument("--out", type=Path)

@@ -1,4 +1,4 @@
-"""Rankings in bounded memory: how long they take beside ranx, and whether both say the same of the same rankings."""
+"""Metrics of rankings in bounded memory: time compared with ranx, and agreement of the values."""
 
 from __future__ import annotations
 
@@ -80,8 +80,10 @@ class Task:
 @click.option("--queries", default=100_000, show_default=True, type=click.IntRange(min=100))
 @click.option("--candidates", default=10_000, show_default=True, type=click.IntRange(min=200))
 @click.option("--d", default=512, show_default=True, type=click.IntRange(min=1))
-@click.option("--depth", default=100, show_default=True, help="Places of the lists that ranx gets.")
-@click.option("--whole", default=500, show_default=True, help="Queries whose whole rankings ranx gets.")
+@click.option("--depth", default=100, show_default=True, help="Length of the lists for ranx.")
+@click.option(
+    "--whole", default=500, show_default=True, help="Number of queries whose complete rankings ranx gets."
+)
 @click.option("--threads", default=2, show_default=True, type=click.IntRange(min=1))
 @click.option(
     "--out",
@@ -93,7 +95,7 @@ def main(
 ) -> None:
     """Rank random candidates for random queries; ranx has to be installed.
 
-    Every part is a process of its own. Answers are compared before a time is told; the script exits with 1 where they
+    Every part runs in its own process. Values are compared before times are printed; the script exits with 1 if they
     disagree.
     """
     task = Task(queries, candidates, d, depth, whole, threads)

@@ -1,4 +1,4 @@
-"""What a process holds that scores checkpoint after checkpoint, and whether its numbers are those of fresh processes."""
+"""Resources of a process that scores many checkpoints, and equality of its numbers with those of fresh processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FIRST, _BASE = 1, 3
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One checkpoint: what it scored, and what the process held afterwards."""
+    """Score of one checkpoint, and resources of the process afterwards."""
 
     name: str
     numbers: dict[str, Any]
@@ -40,8 +40,14 @@ class Scored:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--checkpoints", default=24, show_default=True, type=click.IntRange(min=6))
-@click.option("--images", default=5000, show_default=True, type=click.IntRange(min=50), help="Of each set.")
-@click.option("--extractor", default="gabor", show_default=True, help="As in genpr score.")
+@click.option(
+    "--images",
+    default=5000,
+    show_default=True,
+    type=click.IntRange(min=50),
+    help="Number of images of each set.",
+)
+@click.option("--extractor", default="gabor", show_default=True, help="Extractor, as in genpr score.")
 @click.option(
     "--through",
     default="evaluator",
@@ -65,7 +71,7 @@ def main(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Score checkpoints of a generator that gets better against one real set, and look at the process after each."""
+    """Score checkpoints of an improving generator against one real set, and measure the process after each."""
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""Do witnessed fidelity and diversity hold on draws that no one chose them on? Known faults, beside the usual metrics."""
+"""Witnessed fidelity and diversity on held-out sets with known faults, compared with other metrics."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ mixtures and repeated reals are new kinds of cases; relatives of all others had 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What was found for one case.
+    """Result of one case.
 
     Attributes:
         group: The kind of fault.
-        case: The case, in words.
-        xs: What was varied (g,); a single 0 where nothing was.
-        draws: Per point.
+        case: Description of the case.
+        xs: Values of the varied parameter (g,); a single 0 if there is none.
+        draws: Number of draws per point.
         seed: From which all draws follow.
-        demands: By kind, in words; kinds without one are left out.
+        demands: Descriptions of requirements by kind; kinds without one are left out.
         means: By metric, over the draws, (g,).
         deviations: Their standard deviations over the draws, (g,).
-        met: By metric, whether the demand is; metrics without one are left out.
+        met: Whether each metric meets its requirement; metrics without one are left out.
     """
 
     group: str
@@ -80,7 +80,11 @@ class Record:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--draws", default=5, show_default=True, type=click.IntRange(min=2), help="Per point of a curve."
+    "--draws",
+    default=5,
+    show_default=True,
+    type=click.IntRange(min=2),
+    help="Number of draws per point of a curve.",
 )
 @click.option("--seed", default=51, show_default=True, type=click.IntRange(min=0))
 @click.option(
@@ -88,7 +92,9 @@ class Record:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Learned features of real images; without them, their cases are left out.",
 )
-@click.option("--rows", default=3000, show_default=True, type=click.IntRange(min=300), help="Of features.")
+@click.option(
+    "--rows", default=3000, show_default=True, type=click.IntRange(min=300), help="Number of features."
+)
 @click.option("--group", "groups", multiple=True, help="Only cases of this group; repeatable.")
 @click.option(
     "--out",

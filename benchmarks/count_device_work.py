@@ -1,4 +1,4 @@
-"""What a score asks of a GPU, counted on the practice GPU of the tests: launches, synchronizations, bytes, memory.
+"""Kernel launches, synchronizations, bytes and memory of a score, counted on the emulated GPU of the tests.
 
 The times are estimates for an H200 by its data sheet (scripts/practice_cuda.py), not measurements.
 """

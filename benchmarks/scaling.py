@@ -1,8 +1,8 @@
-"""What a score of very large sets costs on 1, 8 and 64 GPUs: a model, with where each of its numbers comes from.
+"""A model of the cost of scores of very large sets on 1, 8 and 64 GPUs, with the source of each number.
 
     python benchmarks/scaling.py           # the tables of benchmarks/scaling.md
 
-Replace the rates by measured ones (`Rates`) once there is a GPU to measure on.
+Replace the rates (`Rates`) by measured ones for another machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PER_NODE = 8
 
 @dataclass(frozen=True)
 class Rates:
-    """Of one GPU and its share of a machine. How each is known stands in scaling.md."""
+    """Rates of one GPU and its share of a machine; scaling.md states their sources."""
 
     images_per_core: float = 112  # measured: `pixels`, 256 x 256 PNG, read, hashed, decoded
     cores: int = 16  # assumed: per GPU
@@ -51,7 +51,7 @@ class Case:
 
 
 def stages(case: Case, gpus: int, rates: Rates) -> dict[str, float]:
-    """Seconds of each stage; decoding and embedding go on at the same time."""
+    """Seconds of each stage; decoding and embedding overlap."""
     images = case.n + case.m
     looked_at = rates.candidates * images * 2 * 4 * DIM / rates.bytes_per_second
     per_pair = 2 * (case.width + 2) / rates.flop_per_second + rates.scan_bytes / rates.bytes_per_second
@@ -66,7 +66,7 @@ def stages(case: Case, gpus: int, rates: Rates) -> dict[str, float]:
 
 
 def total(seconds: dict[str, float]) -> float:
-    """Of all stages."""
+    """Total seconds."""
     return sum(seconds.values()) - min(seconds["decode"], seconds["embed"])
 
 
