@@ -93,7 +93,11 @@ class Record:
     help="Learned features of real images; without them, their cases are left out.",
 )
 @click.option(
-    "--rows", default=3000, show_default=True, type=click.IntRange(min=300), help="Number of features."
+    "--rows",
+    default=3000,
+    show_default=True,
+    type=click.IntRange(min=300),
+    help="Number of rows of the feature file.",
 )
 @click.option("--group", "groups", multiple=True, help="Only cases of this group; repeatable.")
 @click.option(

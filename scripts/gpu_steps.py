@@ -1,4 +1,4 @@
-"""What scripts/gpu_check measures itself, each step in a process of its own."""
+"""Measurements of scripts/gpu_check, each in its own process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Rows: TypeAlias = Iterator[tuple[bool, dict[str, Any]]]
 
 
 def timed(work: Callable[[], object], *, repeats: int = 5) -> float:
-    """Median seconds of one call, the GPU having finished, after one that is not timed."""
+    """Return the median seconds of one call, including synchronization with the GPU, after one warm-up call."""
     seconds = []
     for _ in range(repeats + 1):
         torch.cuda.synchronize()
@@ -45,7 +45,7 @@ def timed(work: Callable[[], object], *, repeats: int = 5) -> float:
 
 
 def probe(d: int, rows: int) -> Rows:
-    """The machine, whether the premises of the bounds hold on it, and its rates."""
+    """Describe the machine, test the assumptions of the bounds, and measure its rates."""
     free, total = torch.cuda.mem_get_info()
     facts: dict[str, Any] = {
         "GPU": torch.cuda.get_device_name(),
@@ -134,7 +134,7 @@ def hard_sets(n: int, d: int) -> dict[str, np.ndarray]:
 
 
 def equality(d: int, rows: int) -> Rows:
-    """Radii, counts and metrics of every hard set on the CPU and on the GPU, which must have the same bits."""
+    """Compare radii, counts and metrics of every hard set on the CPU and on the GPU; all bits must be equal."""
     for name, real in hard_sets(rows, d).items():
         rng = np.random.default_rng(1)
         moved = real + 0.1 * real.std() * (rng.random((len(real), 1)) < 0.5)
@@ -153,7 +153,7 @@ def _answers(real: np.ndarray, fake: np.ndarray, device: str) -> dict[str, Any]:
 
 
 def memory(d: int, rows: int) -> Rows:
-    """A score on a GPU of which little is left: "auto" gives the values of the CPU, "cuda" those or the code `oom`."""
+    """Score on a GPU with little free memory: "auto" must give the values of the CPU, "cuda" these or the code `oom`."""
     rng = np.random.default_rng(0)
     real, fake = (rng.normal(size=(5 * rows, d)).astype(np.float32) for _ in range(2))
     expected = _values(real, fake, "cpu")
@@ -185,7 +185,7 @@ def _outcome(real: np.ndarray, fake: np.ndarray, device: str, expected: dict[str
 
 
 def embedding(_: int, images: int, *extractors: str) -> Rows:
-    """Images per second from PNG files to features, and of its parts alone, with random weights."""
+    """Measure images per second from PNG files to features, and of each part alone, with random weights."""
     with tempfile.TemporaryDirectory() as scratch:
         folder, weights = Path(scratch) / "images", Path(scratch)
         folder.mkdir()
@@ -200,7 +200,7 @@ def embedding(_: int, images: int, *extractors: str) -> Rows:
 
 
 def main(step: str, answer: str, d: str, rows: str, *more: str) -> int:
-    """Write the rows of a step as they come, and give the exit code."""
+    """Print the rows of a step as they are measured, and return the exit code."""
     table, code = [], 0
     for is_ok, row in globals()[step](int(d), int(rows), *more):
         table.append(row)

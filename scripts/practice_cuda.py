@@ -1,11 +1,11 @@
-"""A practice GPU: tensors on `cuda:0` whose values are computed on the CPU, with the errors and the costs of CUDA.
+"""An emulated GPU for tests: tensors on `cuda:0` whose values are computed on the CPU, with the errors and costs of CUDA.
 
     with practice_device() as device:
         genpr.precision_recall(real, fake, device="cuda")
     print(device.report())
 
 Inside the block torch reports one GPU. `.to("cuda")`, `.cuda()` and factories give tensors of the class `PracticeTensor`,
-whose `.device` is `cuda:0`. `python scripts/practice_cuda.py SCRIPT [ARGUMENTS]` runs a script so and prints the report.
+whose `.device` is `cuda:0`. `python scripts/practice_cuda.py SCRIPT [ARGUMENTS]` runs a script in this way and prints the report.
 
 It raises where CUDA raises: operands on two devices, `.numpy()` of a device tensor, a generator of the other device, types
 without a CUDA kernel, shapes that `torch._int_mm` refuses, and memory beyond `limit` bytes. It also refuses products of int32, which overflow in
@@ -13,9 +13,9 @@ indices of large matrices. It differs from the CPU where
 CUDA may: float32 products are rounded to TF32 where torch's settings allow it, sums and products are added in another order
 (`reorder`), and sums of fewer than 16 rows in yet another (`by_shape`). It counts kernels, synchronizations by line of
 genpr, copies between host and device, the peak of memory, kernels that are not deterministic on CUDA, and estimates the
-time on an H200 from its bandwidth and arithmetic rate; the estimate is no measurement.
+time on an H200 from its bandwidth and arithmetic rate. The estimate is not a measurement.
 
-It cannot show races between streams, asynchronous errors, or anything of several GPUs.
+It does not emulate races between streams, asynchronous errors, or several GPUs.
 """
 
 import functools
@@ -44,7 +44,7 @@ _lock = threading.RLock()
 
 @dataclass
 class PracticeDevice:
-    """Settings of the practice GPU, and what was counted since it was made or reset."""
+    """Settings of the emulated GPU, and its counters since the start or the last reset."""
 
     limit: int = 8 * 2**30  # bytes of its memory
     reorder: bool = True  # add float sums and products in another order than the CPU
@@ -65,14 +65,14 @@ class PracticeDevice:
     refusals: list[str] = field(default_factory=list)  # errors that it raised, other than of memory
 
     def reset(self) -> None:
-        """Count from zero."""
+        """Reset all counters."""
         self.kernels, self.seconds, self.peak_bytes = 0, 0.0, self.bytes_now
         for each in vars(self).values():
             if isinstance(each, Counter | list):
                 each.clear()
 
     def report(self, most: int = 20) -> str:
-        """What was counted, the lines of genpr with the highest counts first."""
+        """Format the counters, with the lines of genpr with the highest counts first."""
         lines = [
             f"{self.kernels} kernels, {self.synchronizations.total()} synchronizations",
             f"estimated {self.seconds * 1e3:.1f} ms on an H200, peak {self.peak_bytes / 1e6:.1f} MB",
@@ -95,7 +95,7 @@ _device = PracticeDevice()  # the one in use
 
 
 def _line() -> str:
-    """The innermost line of genpr on the stack, else that of the script or test."""
+    """Return the innermost line of genpr on the stack, else that of the script or test."""
     frame, other = sys._getframe(2), None
     while frame is not None:
         name = frame.f_code.co_filename
@@ -116,7 +116,7 @@ def _refuse(error: Exception) -> NoReturn:
 
 
 class PracticeTensor(torch.Tensor):
-    """A tensor on the practice GPU; `values` are on the CPU."""
+    """A tensor on the emulated GPU; its `values` are on the CPU."""
 
     values: Tensor
     __torch_function__ = torch._C._disabled_torch_function_impl
@@ -213,7 +213,7 @@ _NO_KERNEL = {
 
 
 def _check_devices(func: Any, name: str, args: Any, tensors: list[Tensor]) -> None:
-    """Refuse operands on two devices; CPU scalars of pointwise operations and CPU indices pass."""
+    """Raise if operands are on two devices; CPU scalars of pointwise operations and CPU indices are allowed."""
     host = [x for x in tensors if not isinstance(x, PracticeTensor)]
     if not host or name in _COPIES:
         return
@@ -340,7 +340,7 @@ def _seconds(name: str, tensors: list[Tensor], results: list[Tensor]) -> float:
 
 
 def _count_copy(name: str, args: Any, kwargs: Any, to_device: bool) -> bool:
-    """Count a copy between host and device, or say that it is none."""
+    """Count a copy between host and device; return whether it is one."""
     target, source = (None, args[0]) if name == "_to_copy" else args[:2]
     from_device = isinstance(source, PracticeTensor)
     if from_device == to_device:
@@ -421,7 +421,7 @@ def _written(func: Any) -> list[tuple[int, str]]:
 
 
 class PracticeMode(TorchDispatchMode):
-    """Sees the operations that no device tensor takes part in: factories and copies to the device."""
+    """Handles operations without a device tensor among the operands: factories and copies to the device."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -492,7 +492,7 @@ def _as_device_tensors(func: Any, name: str, args: Any, kwargs: Any, out: Any) -
 
 
 class _InOrder:
-    """A stream, an event or a device guard: everything is done at once and in order."""
+    """A stream, an event or a device guard: all operations run immediately and in order."""
 
     device, cuda_stream = DEVICE, 0
 
@@ -515,7 +515,7 @@ class _InOrder:
 
 
 def _of_torch_cuda() -> dict[str, object]:
-    """What torch.cuda holds while the practice GPU is there."""
+    """Replacements of members of torch.cuda while the GPU is emulated."""
     properties = SimpleNamespace(
         name="Practice GPU", major=9, minor=0, total_memory=8 * 2**30, uuid="practice"
     )
@@ -553,7 +553,7 @@ def _of_torch_cuda() -> dict[str, object]:
 
 @contextmanager
 def practice_device(**settings: Any) -> Iterator[PracticeDevice]:
-    """Let torch see one practice GPU, with these settings of `PracticeDevice`, for a while."""
+    """Make torch report one emulated GPU inside a `with` block, with these settings of `PracticeDevice`."""
     global _device
     torch._C._ensureCUDADeviceGuardSet()
     run, before, lifts = threading.Thread.run, _device, torch._C._only_lift_cpu_tensors()
