@@ -29,6 +29,7 @@ from genpr.metrics.registry import BALLS, needed_balls
 from genpr.metrics.sharded import memberships_of_ranks
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import cross_counts
+from genpr.neighbors.distance import square_roots
 from genpr.neighbors.index import Placed
 from genpr.runtime import resolve_device
 from genpr.storage import load_tensors, save_tensors
@@ -101,7 +102,7 @@ class KNNManifold:
     @property
     def radii(self) -> Tensor:
         """Radii of the balls, (n,) float64. Membership is decided on their squares."""
-        return self.sq_radii.sqrt()
+        return square_roots(self.sq_radii)
 
     @entry_point
     def count(self, queries: Features) -> Tensor:
@@ -140,7 +141,7 @@ class KNNManifold:
             engine=self.side.engine,
         )
         assert counts.smallest_real_ball is not None
-        return rarity(counts.smallest_real_ball.sqrt(), self.radii)
+        return rarity(square_roots(counts.smallest_real_ball), self.radii)
 
     def _placed(self, queries: Features) -> Placed:
         checked = check_features(queries, "queries").to(self.features.device)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from genpr.metrics.real_manifold import ENGINE, PairProgress, tally
 from genpr.neighbors.bounds import NO_FLOOR
-from genpr.neighbors.distance import sq_distances_at
+from genpr.neighbors.distance import sq_distances_at, square_roots
 from genpr.neighbors.engine import Engine, Tiles, Workers, plain_arithmetic
 from genpr.neighbors.index import Placed, evenly_spaced
 from genpr.neighbors.nearest import nearest_between
@@ -78,7 +78,7 @@ def realism_of(
         for block, (values,) in zip(blocks, found, strict=True):
             best[block] = values
             advance(len(block) * len(points))
-    return best.sqrt()
+    return square_roots(best)
 
 
 class _Scan:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from genpr.metrics import ball_metrics as metrics
@@ -18,6 +16,7 @@ from genpr.metrics.realism import authentic, rarity, realism_of
 from genpr.metrics.registry import NEIGHBORS
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, cross_counts
+from genpr.neighbors.distance import square_roots
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance
@@ -66,7 +65,7 @@ def sample_rows(
     per_fake = dict(zip(balls, counts.real_balls_per_fake, strict=True))
     index, sq = nearest_reals or _nearest(fake.points, real.points, real, advance)
     realism = realism_of(real.points, sq_radii[real_like], fake.points, engine=engine, advance=advance)
-    score, percentile = rarity(counts.smallest_real_ball.sqrt(), sq_radii[rare].sqrt())
+    score, percentile = rarity(square_roots(counts.smallest_real_ball), square_roots(sq_radii[rare]))
     fakes = Rows(
         inside=per_fake[inside] > 0,
         n_balls=per_fake[dense],
@@ -74,7 +73,7 @@ def sample_rows(
         rarity=score,
         rarity_percentile=percentile,
         nearest_real=index,
-        nearest_real_distance=_roots(sq),
+        nearest_real_distance=square_roots(sq),
         authentic=authentic(index, sq, sq_radii[_NEIGHBOR]),
     )
     index, sq = _nearest(real.points, fake.points, real, advance)
@@ -82,17 +81,12 @@ def sample_rows(
     reals = Rows(
         covered=n_fakes > 0,
         n_fakes=n_fakes,
-        radius=_roots(sq_radii[covered]),
-        other_distance=_roots(sq_radii[_NEIGHBOR]),
+        radius=square_roots(sq_radii[covered]),
+        other_distance=square_roots(sq_radii[_NEIGHBOR]),
         nearest_fake=index,
-        nearest_fake_distance=_roots(sq),
+        nearest_fake_distance=square_roots(sq),
     )
     return fakes, reals
-
-
-def _roots(sq: Tensor) -> Tensor:
-    """Rounded correctly, so that equal squares have equal roots: torch's are an ulp off here and there."""
-    return torch.from_numpy(np.sqrt(sq.cpu().numpy()))
 
 
 def _nearest(queries: Placed, points: Placed, real: RealManifold, advance: Advance) -> Nearest:

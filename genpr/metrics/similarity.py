@@ -18,7 +18,7 @@ from torch import Tensor
 from genpr.errors import DataError
 from genpr.memory import tile_budget
 from genpr.metrics.real_manifold import PairProgress, tally
-from genpr.neighbors.distance import pieces_of, products_at, sq_distances
+from genpr.neighbors.distance import pieces_of, products_at, sq_distances, square_roots
 from genpr.neighbors.engine import plain_arithmetic
 
 Counts: TypeAlias = NDArray[np.int64]
@@ -62,10 +62,10 @@ class FeaturePairs:
 
 
 def _norms(features: Tensor) -> Tensor:
-    """(n,) float64; numpy's roots are rounded correctly, torch's are an ulp off here and there."""
+    """Euclidean norms of the rows, (n,) float64."""
     zero = features.new_zeros(1, features.shape[1])
     sq = torch.cat([sq_distances(features[piece], zero) for piece in pieces_of(features)])
-    return torch.from_numpy(np.sqrt(sq.cpu().numpy())).to(features.device)
+    return square_roots(sq)
 
 
 def _scaled(rows: Tensor, by: Tensor) -> Tensor:

@@ -121,6 +121,16 @@ class TestKNNManifold:
         strict = KNNManifold.fit(_HAND_A[0], k=1, ties="strict")
         assert strict.count(queries).tolist() == [0, 0, 2, 1, 1, 0, 0]
 
+    def test_roots_are_correctly_rounded(self, rng):
+        real, fake = rng.normal(5, 0.05, size=(2, 2000, 8)).astype(np.float32)
+        manifold = KNNManifold.fit(real, k=3)
+        roots = np.sqrt(manifold.sq_radii.numpy())
+        assert np.array_equal(manifold.radii.numpy(), roots)
+        score, percentile = (each.numpy() for each in manifold.rarity(fake))
+        assert np.isin(score[np.isfinite(score)], roots).all()
+        at_most = np.searchsorted(np.sort(roots), score, side="right")
+        assert np.array_equal(percentile, np.where(np.isfinite(score), at_most / 20, np.nan), equal_nan=True)
+
     @pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
     def test_does_not_change_with_the_array_it_was_fitted_to(self, rng, convert):
         points = rng.normal(size=(50, 3)).astype(np.float32)

@@ -49,6 +49,14 @@ def test_every_case_is_the_definitions(case):
     np.testing.assert_allclose(realism(real, fake).numpy(), by_definition(real, fake, 3), rtol=1e-14)
 
 
+def test_its_roots_are_correctly_rounded(rng):
+    real, fake = rng.normal(5, 0.05, size=(2, 500, 8)).astype(np.float32)
+    sq_radii = oracle.kth_sq_distances(real, [3])[0]
+    kept = sq_radii <= np.median(sq_radii)
+    ratios = sq_radii[:, None] / oracle.sq_distances(real, fake)
+    assert np.array_equal(realism(real, fake).numpy(), np.sqrt(ratios[kept].max(axis=0)))
+
+
 def in_three_directions(frame: Frame, features: torch.Tensor) -> Frame:
     basis = torch.linalg.svd(features.double() - frame.center, full_matrices=False).Vh[:3].T.contiguous()
     return replace(frame, basis=basis, centers=torch.empty(0, 4, dtype=torch.float64))
