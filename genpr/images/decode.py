@@ -52,7 +52,6 @@ _LEAST_LIMIT = 2**24  # pixels that the passes over a JPEG may come to, however 
 _MOST_SCANS = 40  # times the limit that they may come to; about 8 s at the default limit
 _LEAST_PASS = 2**12  # pixels that a pass over a smaller JPEG counts as, for its fixed cost
 _LEAST_TILE = 2**10  # pixels that a smaller TIFF tile counts as, for its fixed cost
-_MOST_PROFILES = 100  # of a PNG, each of which Pillow unfolds to a megabyte
 _LONGEST_SIDE = 2**20  # pixels; decoders hold several rows at once, and resizing stretches them
 _SMALL_FILE = 2**16  # bytes, which cannot be read in very many pieces
 _MOST_READS = 1_100_000  # of Pillow's parsers, several to a piece; 89 megapixels of noise as GIF take 850,000
@@ -224,8 +223,6 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
         data, exif = jpeg_without_metadata(data)
     elif format_name == "PNG":
         check_png(data)  # before Pillow, which takes ten times as long for each chunk
-        if data.count(b"iCCP") > _MOST_PROFILES:
-            raise TooManyPiecesError(f"it has more than {_MOST_PROFILES} color profiles")
     is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes
     image = _PLUGINS[format_name](MeteredFile(data) if is_metered else io.BytesIO(data))
     if exif is not None:

@@ -25,6 +25,7 @@ _BMP = re.compile(rb"BM.{12}.\0\0\0", re.DOTALL)  # then the size of the second 
 
 # Parsers in Python take a microsecond or more for a piece of a few bytes, and keep many of them. Files of images have
 # some dozens of pieces, and at most one for every few hundred bytes of pixels.
+MAX_PNG_PROFILES = 100  # each of which Pillow decompresses, to a megabyte at most
 MOST_PIECES = 2**18  # a 1-kilobyte chunk for all of 89 megapixels
 
 _MARKER = re.compile(rb"\xff([^\0\xff])")  # after any number of fill bytes
@@ -110,8 +111,11 @@ def jpeg_without_metadata(data: bytes) -> tuple[bytes, bytes | None]:
 
 
 def check_png(data: bytes) -> None:
-    """Refuse a PNG that is cut short or whose pixels have a wrong checksum; Pillow stops reading when it has all rows."""
-    view, at = memoryview(data), 8
+    """Refuse a truncated PNG, a wrong checksum of pixels, and very many color profiles.
+
+    Pillow stops reading when it has all rows, and decompresses every profile.
+    """
+    view, at, profiles = memoryview(data), 8, 0
     for _ in range(MOST_PIECES):
         kind, end = data[at + 4 : at + 8], at + 12 + int.from_bytes(data[at : at + 4], "big")
         if end > len(data):
@@ -120,6 +124,9 @@ def check_png(data: bytes) -> None:
             return
         if kind == b"IDAT" and crc32(view[at + 4 : end - 4]) != int.from_bytes(data[end - 4 : end], "big"):
             raise ValueError("its pixels have a wrong checksum")
+        profiles += kind == b"iCCP"
+        if profiles > MAX_PNG_PROFILES:
+            raise TooManyPiecesError(f"it has more than {MAX_PNG_PROFILES} color profiles")
         at = end
     raise TooManyPiecesError
 
