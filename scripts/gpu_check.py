@@ -23,7 +23,7 @@ SECONDS = {
     "equality": 60,
     "memory": 60,
     "engine": 240,
-    "embedding": 120,
+    "embedding": 150,
 }
 """The most that each step may take; what a first run on a GPU should tell comes first."""
 
@@ -44,7 +44,7 @@ EXTRACTORS = ("pixels", "inception", "inception@bfloat16", "dinov2-vitb14", "din
 @click.option(
     "--rows", default=8_000, show_default=True, help="Of the probe's products; of hard sets an eighth."
 )
-@click.option("--images", default=1_000, show_default=True, help="That each extractor embeds.")
+@click.option("--images", default=500, show_default=True, help="That each extractor embeds.")
 @click.option("--extractor", "extractors", multiple=True, default=EXTRACTORS, show_default=True)
 @click.option("--workers", default=8, show_default=True, help="Processes that run tests.")
 @click.option("--step", "only", multiple=True, type=click.Choice(list(SECONDS)), help="Default: all.")
