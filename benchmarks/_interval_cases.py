@@ -15,7 +15,7 @@ from genpr.metrics.null import calibrated_clipped_coverage
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.index import Frame, Placed
 from genpr.neighbors.nearest import NeighborLists
-from genpr.neighbors.search import visit
+from genpr.neighbors.search import scan_pairs
 
 KS = {
     "precision": 3,
@@ -148,7 +148,7 @@ def run_once(case: IntervalCase, number: int) -> Run:
     values = distances.values()
     real, fake = distances.sides()
     halves = Replicates(real, fake, KS, seed=number, replicates=REPLICATES)
-    visit(real[0], fake[0], halves.visitors)
+    scan_pairs(real[0], fake[0], halves.visitors)
     replicates = halves.values()
     return Run(
         np.array([values[name] for name in METRICS]),

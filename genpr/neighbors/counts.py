@@ -24,7 +24,7 @@ from genpr.neighbors.nearest import (
     near_sq_distances,
     padded,
 )
-from genpr.neighbors.search import Advance, Pairs, Visitor, bounds_of_pairs, no_advance, visit
+from genpr.neighbors.search import Advance, Pairs, Visitor, bounds_of_pairs, no_advance, scan_pairs
 
 _LISTED = 2**15  # pairs per piece of work
 
@@ -190,7 +190,7 @@ def cross_counts(
         advance(n * m)
         return _direct_counts(real.features, fake.features, of_real, of_fake, smallest_of, ties)
     counter = _CrossCounter(real, fake, of_real, of_fake, smallest_of, ties, engine)
-    visit(real, fake, [counter, *beside], engine=engine, advance=advance)
+    scan_pairs(real, fake, [counter, *beside], engine=engine, advance=advance)
     return counter.counts()
 
 

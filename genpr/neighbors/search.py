@@ -450,7 +450,7 @@ class Visitor(Protocol):
         """Look at pairs, no pair twice: all that may be within the reach of one of the two, and perhaps others."""
 
 
-def visit(
+def scan_pairs(
     rows: Placed,
     columns: Placed,
     visitors: Sequence[Visitor],

@@ -24,7 +24,7 @@ from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import ONE_PROCESS
 from genpr.neighbors.index import Frame
-from genpr.neighbors.search import visit
+from genpr.neighbors.search import scan_pairs
 
 RESAMPLED = [name for name, metric in BALLS.items() if metric.halves]
 
@@ -43,7 +43,7 @@ def values_of(real: NDArray, fake: NDArray, ks=KS, device="cpu", **options) -> d
     sides = sides_of(real, fake, device)
     halves = Replicates(*sides, ks, **{"replicates": COUNT, "seed": 2, **options})
     if halves.visitors:
-        visit(sides[0][0], sides[1][0], halves.visitors)
+        scan_pairs(sides[0][0], sides[1][0], halves.visitors)
     return halves.values()
 
 

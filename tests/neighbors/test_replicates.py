@@ -18,7 +18,7 @@ from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import longer_lists as search_again
 from genpr.neighbors.nearest import near_sq_distances
 from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
-from genpr.neighbors.search import Pairs, visit
+from genpr.neighbors.search import Pairs, scan_pairs
 
 CPU = torch.device("cpu")
 COUNT = 6
@@ -56,7 +56,7 @@ def replicate_counts(
     real: ResampledSet, fake: ResampledSet, asked, *, engine=ONE_PROCESS, advance=lambda _pairs: None
 ):
     counter = ReplicateCounter(real, fake, asked, engine=engine)
-    visit(real.points, fake.points, [counter], engine=engine, advance=advance)
+    scan_pairs(real.points, fake.points, [counter], engine=engine, advance=advance)
     return counter.counts()
 
 
@@ -248,7 +248,7 @@ def test_pairs_that_others_want_to_see_are_not_counted(rng):
     sides = resampled(x, stream=0), resampled(y, stream=1)
     alone = replicate_counts(*sides, [*ASKED[::5], *OWN[::5]])
     counter, other = ReplicateCounter(*sides, [*ASKED[::5], *OWN[::5]]), Everything(60, 60)
-    visit(x, y, [other, counter])
+    scan_pairs(x, y, [other, counter])
     assert other.seen == 3600
     assert all((counter.counts()[each] == counts).all() for each, counts in alone.items())
 
