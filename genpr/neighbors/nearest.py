@@ -305,11 +305,11 @@ def _closest(
 
     def shrunk(pairs: Pairs) -> Pairs:
         portion = Closest.within(sq_reach, k)
-        portion.meet(pairs)
+        portion.add(pairs)
         return portion.pairs()
 
     for pairs in sweep_within(points, sq_reach, engine, workers, sharpen, advance):
-        closest.meet(pairs)
+        closest.add(pairs)
     return _of_all(closest.pairs(), sq_reach, k, workers)
 
 
@@ -322,7 +322,7 @@ def _of_all(pairs: Pairs, sq_reach: Tensor, k: int, workers: Workers) -> Pairs:
         return pairs
     closest = Closest.within(sq_reach, k)
     for part in pairs.all_gather(workers.communicator):
-        closest.meet(part)
+        closest.add(part)
     return closest.pairs()
 
 
@@ -447,7 +447,7 @@ def _swept(
 
     nearest = _Nearest(queries, points, k, sq_reach, workers)
     for pairs in sweep_between(queries, points, sq_reach, nothing, engine, workers, sharpen, advance):
-        nearest.meet(pairs)
+        nearest.add(pairs)
     return nearest.decided()
 
 
@@ -463,7 +463,7 @@ class _Nearest:
     _kept: list[Pairs] = field(default_factory=list)
     _waiting: int = 0
 
-    def meet(self, pairs: Pairs) -> None:
+    def add(self, pairs: Pairs) -> None:
         """Take note of pairs, none of them met before."""
         self._kept.append(pairs)
         self._waiting += len(pairs)

@@ -82,7 +82,7 @@ class Closest:
         n = len(sq_reach)
         return cls(sq_reach, torch.full((n, k), torch.inf, dtype=torch.float64, device=sq_reach.device))
 
-    def meet(self, pairs: Pairs) -> None:
+    def add(self, pairs: Pairs) -> None:
         """Take note of pairs, none of them met before."""
         self._waiting.append(pairs)
         profile = profile_of(self.sq_reach.device)

@@ -50,7 +50,7 @@ def _meet_everything(kept: Closest, true: Tensor, rng: np.random.Generator, port
     i, j = torch.triu_indices(len(true), len(true), offset=1)
     order = torch.from_numpy(rng.permutation(len(i)))
     for part in order.chunk(portions):
-        kept.meet(_bounded(i[part], j[part], true))
+        kept.add(_bounded(i[part], j[part], true))
 
 
 @cases

@@ -59,7 +59,7 @@ def test_when_pairs_are_merged_changes_nothing(case, portion, crowd, sized, monk
 
 
 def test_crowds_at_one_distance_are_settled_where_they_are_found(monkeypatch, noted):
-    met = noted(1, "nearest._Nearest.meet")
+    met = noted(1, "nearest._Nearest.add")
     monkeypatch.setattr(nearest, "_CROWD", 100)
     points = 2 * np.eye(200, dtype=np.float32)  # all equally far from zero
     _check(np.zeros((30, 200), dtype=np.float32), points, 3)
