@@ -287,7 +287,7 @@ def _closest(
     points: Placed, k: int, sq_reach: Tensor, engine: Engine, workers: Workers, advance: Advance = no_advance
 ) -> Pairs:
     """Every pair within the reach of one of the two; `sq_reach` shrinks in place as they are met."""
-    x, closest = points.features, Closest.within(sq_reach, k)
+    x, closest = points.features, Closest.empty(sq_reach, k)
 
     def sharpen(pairs: Pairs) -> Pairs:
         if points.is_coded and len(pairs) < max(_MASSES, _MANY_PER_ROW * len(sq_reach)):
@@ -304,7 +304,7 @@ def _closest(
         return shrunk(pairs)
 
     def shrunk(pairs: Pairs) -> Pairs:
-        portion = Closest.within(sq_reach, k)
+        portion = Closest.empty(sq_reach, k)
         portion.add(pairs)
         return portion.pairs()
 
@@ -320,7 +320,7 @@ def _of_all(pairs: Pairs, sq_reach: Tensor, k: int, workers: Workers) -> Pairs:
     """
     if workers.communicator.size == 1:
         return pairs
-    closest = Closest.within(sq_reach, k)
+    closest = Closest.empty(sq_reach, k)
     for part in pairs.all_gather(workers.communicator):
         closest.add(part)
     return closest.pairs()

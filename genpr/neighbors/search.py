@@ -77,7 +77,7 @@ class Closest:
     _kept: list[Pairs] = field(default_factory=list)
 
     @classmethod
-    def within(cls, sq_reach: Tensor, k: int) -> Closest:
+    def empty(cls, sq_reach: Tensor, k: int) -> Closest:
         """Nothing met yet."""
         n = len(sq_reach)
         return cls(sq_reach, torch.full((n, k), torch.inf, dtype=torch.float64, device=sq_reach.device))

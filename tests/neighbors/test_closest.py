@@ -61,7 +61,7 @@ def test_all_that_is_among_the_closest_is_kept(case, portion, rng, sized):
     true = sq_distances(real, real)
     k = min(4, len(real) - 1)
     sq_reach = torch.full((len(real),), torch.inf).double()
-    kept = Closest.within(sq_reach, k)
+    kept = Closest.empty(sq_reach, k)
     _meet_everything(kept, true, rng)
     pairs = kept.pairs()
     kth = true.fill_diagonal_(torch.inf).kthvalue(k, dim=1).values
@@ -85,7 +85,7 @@ def test_the_reach_shrinks_to_the_kth_and_little_else_is_kept(rng, sized):
     sized(held=1000)
     true = _random(rng)
     sq_reach = torch.full((200,), torch.inf).double()
-    kept = Closest.within(sq_reach, 5)
+    kept = Closest.empty(sq_reach, 5)
     _meet_everything(kept, true, rng, 20)
     assert sq_reach.isfinite().all()  # before anything is asked for
     pairs = kept.pairs()
