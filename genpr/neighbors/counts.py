@@ -17,7 +17,7 @@ from genpr.neighbors.distance import all_sq_distances, sq_distances_at
 from genpr.neighbors.engine import ONE_PROCESS, Engine, PerThread, Workers, plain_arithmetic
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import (
-    Directed,
+    DirectedPairs,
     NeighborLists,
     all_near_sq_distances,
     near_others,
@@ -128,7 +128,7 @@ def _sq_radii_without_one(table: Tensor, balls: Sequence[Ball]) -> Tensor:
 
 
 def _lists(
-    features: Tensor, near: Directed, copies: Tensor, engine: Engine, workers: Workers
+    features: Tensor, near: DirectedPairs, copies: Tensor, engine: Engine, workers: Workers
 ) -> NeighborLists:
     """Of `near`, as many as there are columns in `copies` (n, keep); rows that have these are settled with them."""
     keep = copies.shape[1]

@@ -28,7 +28,7 @@ from genpr.neighbors.engine import ONE_PROCESS, Engine, Tiles, Workers, plain_ar
 from genpr.neighbors.index import Placed, evenly_spaced
 from genpr.neighbors.search import (
     Advance,
-    Closest,
+    ClosestPairs,
     Pairs,
     bounds_of_pairs,
     in_reach,
@@ -90,7 +90,7 @@ def all_near_sq_distances(x: Tensor, y: Tensor, engine: Engine) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Directed:
+class DirectedPairs:
     """Rows and others within their reach, grouped by row, with bounds on the squared distances; all (p,)."""
 
     row: Tensor  # Ascending
@@ -100,7 +100,7 @@ class Directed:
     size: Tensor  # (n,) others per row
 
     @classmethod
-    def of(cls, pairs: Pairs, sq_reach: Tensor) -> Directed:
+    def of(cls, pairs: Pairs, sq_reach: Tensor) -> DirectedPairs:
         """Every pair from both ends, where it may be within the reach (n,) of that end."""
         row, other = torch.cat([pairs.i, pairs.j]), torch.cat([pairs.j, pairs.i])
         in_reach = (pairs.sq_lower.repeat(2) <= sq_reach[row]).nonzero()[:, 0]
@@ -115,12 +115,12 @@ class Directed:
             row.bincount(minlength=len(sq_reach)),
         )
 
-    def within(self, sq_reach: Tensor) -> Directed:
+    def within(self, sq_reach: Tensor) -> DirectedPairs:
         """The pairs that may be within a smaller reach (n,)."""
         at = (self.sq_lower <= sq_reach[self.row]).nonzero()[:, 0]
         row = self.row[at]
         size = row.bincount(minlength=len(self.size))
-        return Directed(row, self.other[at], self.sq_lower[at], self.sq_upper[at], size)
+        return DirectedPairs(row, self.other[at], self.sq_lower[at], self.sq_upper[at], size)
 
     def places(self, values: Tensor, k: int) -> Tensor:
         """Where the k smallest `values` (p,) of each row are, ascending, (n, k); p where a row has fewer."""
@@ -135,7 +135,7 @@ class Directed:
         """The k smallest `values` (p,) of each row, ascending, (n, k); infinite where a row has fewer."""
         return padded(values, torch.inf)[self.places(values, k)]
 
-    def decided(self, features: Tensor, ks: Sequence[int], workers: Workers) -> Directed:
+    def decided(self, features: Tensor, ks: Sequence[int], workers: Workers) -> DirectedPairs:
         """With bounds that put the k-th smallest lower bound of each row at the k-th squared distance, for all `ks`.
 
         It lies between the k-th smallest lower and the k-th smallest upper bound. An other whose own bounds are both
@@ -160,7 +160,7 @@ class Directed:
         reached = [self.other[inside(sq, radii[self.row])] for radii in sq_radii]
         return torch.stack([others.bincount(minlength=len(self.size)) for others in reached])
 
-    def _verified(self, features: Tensor, is_open: Tensor, workers: Workers) -> Directed:
+    def _verified(self, features: Tensor, is_open: Tensor, workers: Workers) -> DirectedPairs:
         at, most = is_open.nonzero()[:, 0], profile_of(is_open.device).verified
         split = zip(torch.split(self.row[at], most), torch.split(self.other[at], most), strict=True)
         found = workers.map_shared(lambda part: (sq_distances_at(features, features, *part),), list(split))
@@ -190,13 +190,13 @@ _MANY_PER_ROW = 64  # pairs found at once by codes: more are shrunk before other
 
 def near_others(
     points: Placed, k: int, engine: Engine, workers: Workers, advance: Advance = no_advance
-) -> tuple[Directed, Tensor]:
+) -> tuple[DirectedPairs, Tensor]:
     """For each row, the others that may be among its `k` nearest, or no farther than these.
 
     Rows with k copies have none there; these copies are the second result, (n, k) int64, -1 for all other rows.
     """
     sq_reach, copies = _first_reach(points, k, engine, workers)
-    return Directed.of(_closest(points, k, sq_reach, engine, workers, advance), sq_reach), copies
+    return DirectedPairs.of(_closest(points, k, sq_reach, engine, workers, advance), sq_reach), copies
 
 
 def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tuple[Tensor, Tensor]:
@@ -287,7 +287,7 @@ def _closest(
     points: Placed, k: int, sq_reach: Tensor, engine: Engine, workers: Workers, advance: Advance = no_advance
 ) -> Pairs:
     """Every pair within the reach of one of the two; `sq_reach` shrinks in place as they are met."""
-    x, closest = points.features, Closest.empty(sq_reach, k)
+    x, closest = points.features, ClosestPairs.empty(sq_reach, k)
 
     def sharpen(pairs: Pairs) -> Pairs:
         if points.is_coded and len(pairs) < max(_MASSES, _MANY_PER_ROW * len(sq_reach)):
@@ -304,7 +304,7 @@ def _closest(
         return shrunk(pairs)
 
     def shrunk(pairs: Pairs) -> Pairs:
-        portion = Closest.empty(sq_reach, k)
+        portion = ClosestPairs.empty(sq_reach, k)
         portion.add(pairs)
         return portion.pairs()
 
@@ -320,7 +320,7 @@ def _of_all(pairs: Pairs, sq_reach: Tensor, k: int, workers: Workers) -> Pairs:
     """
     if workers.communicator.size == 1:
         return pairs
-    closest = Closest.empty(sq_reach, k)
+    closest = ClosestPairs.empty(sq_reach, k)
     for part in pairs.all_gather(workers.communicator):
         closest.add(part)
     return closest.pairs()

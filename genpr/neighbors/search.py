@@ -68,7 +68,7 @@ _INFINITE = 0x7FF << 52  # the bits of an infinite float64
 
 
 @dataclass(slots=True)
-class Closest:
+class ClosestPairs:
     """The closest pairs met so far."""
 
     sq_reach: Tensor  # (n,) float64, within it the row has k others; -inf for rows that need none
@@ -77,7 +77,7 @@ class Closest:
     _kept: list[Pairs] = field(default_factory=list)
 
     @classmethod
-    def empty(cls, sq_reach: Tensor, k: int) -> Closest:
+    def empty(cls, sq_reach: Tensor, k: int) -> ClosestPairs:
         """Nothing met yet."""
         n = len(sq_reach)
         return cls(sq_reach, torch.full((n, k), torch.inf, dtype=torch.float64, device=sq_reach.device))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from genpr.neighbors import search
 from genpr.neighbors.engine import ONE_PROCESS
-from genpr.neighbors.search import Closest, Pairs, bounds_of_pairs, in_reach
+from genpr.neighbors.search import ClosestPairs, Pairs, bounds_of_pairs, in_reach
 
 cases = pytest.mark.parametrize("case", feature_cases.names())
 
@@ -46,7 +46,7 @@ def _bounded(i: Tensor, j: Tensor, true: Tensor) -> Pairs:
     return Pairs(i, j, true[i, j] * (1 - 1e-6), true[i, j] * (1 + 1e-6))
 
 
-def _meet_everything(kept: Closest, true: Tensor, rng: np.random.Generator, portions: int = 7) -> None:
+def _meet_everything(kept: ClosestPairs, true: Tensor, rng: np.random.Generator, portions: int = 7) -> None:
     i, j = torch.triu_indices(len(true), len(true), offset=1)
     order = torch.from_numpy(rng.permutation(len(i)))
     for part in order.chunk(portions):
@@ -61,7 +61,7 @@ def test_all_that_is_among_the_closest_is_kept(case, portion, rng, sized):
     true = sq_distances(real, real)
     k = min(4, len(real) - 1)
     sq_reach = torch.full((len(real),), torch.inf).double()
-    kept = Closest.empty(sq_reach, k)
+    kept = ClosestPairs.empty(sq_reach, k)
     _meet_everything(kept, true, rng)
     pairs = kept.pairs()
     kth = true.fill_diagonal_(torch.inf).kthvalue(k, dim=1).values
@@ -85,7 +85,7 @@ def test_the_reach_shrinks_to_the_kth_and_little_else_is_kept(rng, sized):
     sized(held=1000)
     true = _random(rng)
     sq_reach = torch.full((200,), torch.inf).double()
-    kept = Closest.empty(sq_reach, 5)
+    kept = ClosestPairs.empty(sq_reach, 5)
     _meet_everything(kept, true, rng, 20)
     assert sq_reach.isfinite().all()  # before anything is asked for
     pairs = kept.pairs()
