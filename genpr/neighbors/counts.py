@@ -88,7 +88,7 @@ class Neighborhood:
             lists = _lists(features, near, copies[:, :keep], engine, workers)
             if keep > ks[-1]:
                 near = near.within(near.smallest(near.sq_upper, ks[-1])[:, -1])
-            near = near.decided(features, ks, workers)
+            near = near.resolved(features, ks, workers)
             table = near.smallest(near.sq_lower, ks[-1])
             table[settled] = 0
             sq_radii = torch.stack([sq_radii_of(ball, table[:, ball.k - 1]) for ball in balls])

@@ -100,7 +100,7 @@ class DirectedPairs:
     size: Tensor  # (n,) others per row
 
     @classmethod
-    def of(cls, pairs: Pairs, sq_reach: Tensor) -> DirectedPairs:
+    def from_pairs(cls, pairs: Pairs, sq_reach: Tensor) -> DirectedPairs:
         """Every pair from both ends, where it may be within the reach (n,) of that end."""
         row, other = torch.cat([pairs.i, pairs.j]), torch.cat([pairs.j, pairs.i])
         in_reach = (pairs.sq_lower.repeat(2) <= sq_reach[row]).nonzero()[:, 0]
@@ -135,7 +135,7 @@ class DirectedPairs:
         """The k smallest `values` (p,) of each row, ascending, (n, k); infinite where a row has fewer."""
         return padded(values, torch.inf)[self.places(values, k)]
 
-    def decided(self, features: Tensor, ks: Sequence[int], workers: Workers) -> DirectedPairs:
+    def resolved(self, features: Tensor, ks: Sequence[int], workers: Workers) -> DirectedPairs:
         """With bounds that put the k-th smallest lower bound of each row at the k-th squared distance, for all `ks`.
 
         It lies between the k-th smallest lower and the k-th smallest upper bound. An other whose own bounds are both
@@ -196,7 +196,7 @@ def near_others(
     Rows with k copies have none there; these copies are the second result, (n, k) int64, -1 for all other rows.
     """
     sq_reach, copies = _first_reach(points, k, engine, workers)
-    return DirectedPairs.of(_closest(points, k, sq_reach, engine, workers, advance), sq_reach), copies
+    return DirectedPairs.from_pairs(_closest(points, k, sq_reach, engine, workers, advance), sq_reach), copies
 
 
 def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tuple[Tensor, Tensor]:
@@ -448,7 +448,7 @@ def _swept(
     nearest = _Nearest(queries, points, k, sq_reach, workers)
     for pairs in sweep_between(queries, points, sq_reach, nothing, engine, workers, sharpen, advance):
         nearest.add(pairs)
-    return nearest.decided()
+    return nearest.resolved()
 
 
 @dataclass(slots=True)
@@ -475,7 +475,7 @@ class _Nearest:
             left = self._exactly(left)
         self._kept, self._waiting = [left], 0
 
-    def decided(self) -> tuple[Tensor, Tensor]:
+    def resolved(self) -> tuple[Tensor, Tensor]:
         """Indices and squared distances (m, k), once all pairs within reach were met."""
         communicator, shape = self.workers.communicator, (-1, self.k)
         pairs = self._exactly(_within_kth(self._joined(), self.sq_reach, self.k))
