@@ -14,7 +14,7 @@ from genpr.metrics.null import covered_share
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.engine import DIRECT_ELEMENTS, Engine
-from genpr.neighbors.index import Placed, serves
+from genpr.neighbors.index import Placed, is_suitable
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.search import Advance, Visitor, no_advance
 from genpr.validation import (
@@ -176,7 +176,7 @@ class RealManifold:
         # In the reals' frame, or in one of their own: collapsed fakes far from the reals need a finer one. It is chosen
         # for the largest k of the balls; a choice for longer lists costs more than it saves.
         own_points, (n, d), most = points, fake.shape, max(balls).k
-        if not self.engine.is_direct(n, n, d) and not serves(points, most):
+        if not self.engine.is_direct(n, n, d) and not is_suitable(points, most):
             own_points = Placed.of(points.features, most)
         own = Neighborhood.of(
             own_points, balls, ties=self.ties, keep=keep, engine=self.engine, advance=advance

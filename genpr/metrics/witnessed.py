@@ -27,7 +27,7 @@ from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.halves import Halves
-from genpr.neighbors.index import Placed, serves
+from genpr.neighbors.index import Placed, is_suitable
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance, no_advance
 from genpr.validation import Features, check_count, choose_device, entry_point
@@ -173,7 +173,7 @@ def _judged(
     """Fakes against the reals, whose clipped and k-NN balls are known; those in no block have no diversity."""
     of_fakes = None
     if in_block:
-        among = queries if serves(queries, BALL_K) else Placed.of(queries.features, BALL_K)
+        among = queries if is_suitable(queries, BALL_K) else Placed.of(queries.features, BALL_K)
         of_fakes = Neighborhood.of(among, [_CLIPPED], engine=ENGINE, advance=advance)
     counts = cross_counts(
         points,

@@ -444,7 +444,7 @@ def _coded(frame: Frame, features: Tensor, k: int) -> Frame:
     return replace(frame, codes=codes)
 
 
-def serves(points: Placed, k: int) -> bool:
+def is_suitable(points: Placed, k: int) -> bool:
     """Whether the frame of `points`, chosen for other data, suits a search for the `k` nearest within them.
 
     If it leaves so many pairs to look at that products are no longer the larger part, a frame of their own is

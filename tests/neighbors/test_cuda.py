@@ -12,7 +12,7 @@ from placements import SEARCH_KINDS, frame_of, sq_radii
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import sq_distances
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.index import Frame, Placed, choose_frame, serves
+from genpr.neighbors.index import Frame, Placed, choose_frame, is_suitable
 from genpr.neighbors.nearest import nearest_between
 
 pytestmark = pytest.mark.gpu
@@ -83,7 +83,7 @@ def test_a_frame_chosen_on_the_gpu_serves_as_well(gpu, rng):
         assert (frame.basis is None) == (device == "cuda")
         assert frame.codes == (torch.float16 if device == "cuda" else None)
         x, y = (frame.place(features.to(device)) for features in sets)
-        assert serves(y, 5)
+        assert is_suitable(y, 5)
         results.append(_everything(x, y, Engine()))
     _assert_equal(*results)
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from placements import sq_radii
 from torch import Tensor
 
-from genpr.neighbors.index import Frame, choose_frame, principal_directions, serves
+from genpr.neighbors.index import Frame, choose_frame, is_suitable, principal_directions
 
 N, D = 4000, 256  # enough rows and columns for a choice
 
@@ -143,11 +143,11 @@ def _collapsed(place: float, spread: float) -> Tensor:
     ids=["like the reals", "near the reals", "some of them", "far away", "near copies", "other", "few"],
 )
 def test_a_frame_of_other_data_serves_what_is_like_it(features, expected):
-    assert serves(_frame_of_learned().place(features), 5) is expected
+    assert is_suitable(_frame_of_learned().place(features), 5) is expected
 
 
 def test_a_frame_with_all_coordinates_is_better_chosen_anew():
-    assert not serves(Frame.around(_isotropic()).place(_isotropic()), 5)
+    assert not is_suitable(Frame.around(_isotropic()).place(_isotropic()), 5)
 
 
 @pytest.mark.parametrize("count", [1, 8, 24])
