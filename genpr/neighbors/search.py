@@ -209,11 +209,11 @@ def sweep_within(
     def search(number: int) -> list[Result]:
         block = blocks[number]
         if points.is_coded:
-            chunks = banded(order, sizes, sum(map(len, blocks[:number])), tiles.own.columns)
+            chunks = split_bands(order, sizes, sum(map(len, blocks[:number])), tiles.own.columns)
         else:
             wanted = _within_reach(points, sq_reach, points, sq_reach, block) & (place >= number)
             wanted[block] = True
-            chunks = ([chunk] for chunk in alike(order[wanted[order]], bands, tiles.own.columns))
+            chunks = ([chunk] for chunk in split_by_band(order[wanted[order]], bands, tiles.own.columns))
         is_last = not points.is_coded or workers.count > 1 or number == numbers[-1]
         return [look(_once(pairs, place)) for pairs in _search(block, chunks, tiles.own, found.own, is_last)]
 
@@ -252,10 +252,10 @@ def sweep_between(
     def search(number: int) -> list[Result]:
         block = blocks[number]
         if rows.is_coded:
-            chunks = banded(order, sizes, 0, tiles.own.columns)
+            chunks = split_bands(order, sizes, 0, tiles.own.columns)
         else:
             wanted = _within_reach(columns, column_sq_reach, rows, row_sq_reach, block)
-            chunks = ([chunk] for chunk in alike(order[wanted[order]], bands, tiles.own.columns))
+            chunks = ([chunk] for chunk in split_by_band(order[wanted[order]], bands, tiles.own.columns))
         is_last = not rows.is_coded or workers.count > 1 or number == numbers[-1]
         return [look(pairs) for pairs in _search(block, chunks, tiles.own, found.own, is_last)]
 
@@ -396,7 +396,7 @@ def bands_of(sq_reach: Tensor, alike: float = _ALIKE) -> Tensor:
     return torch.where(sq_reach > 0, band, -torch.inf)
 
 
-def alike(columns: Tensor, bands: Tensor, limit: int) -> Iterator[Tensor]:
+def split_by_band(columns: Tensor, bands: Tensor, limit: int) -> Iterator[Tensor]:
     """Cut columns in ascending order of reach into chunks of at most `limit` and of similar reach."""
     for band in torch.split(columns, sizes_of(bands[columns])):
         yield from torch.split(band, limit)
@@ -413,7 +413,7 @@ def sizes_of(bands: Tensor) -> list[int]:
     return counts
 
 
-def banded(columns: Tensor, sizes: Sequence[int], start: int, limit: int) -> Iterator[_Bands]:
+def split_bands(columns: Tensor, sizes: Sequence[int], start: int, limit: int) -> Iterator[_Bands]:
     """Cut columns from `start` on, in bands of `sizes`, into lists of at most `limit` columns, band by band."""
     end, room, parts = 0, limit, _Bands()
     for size in sizes:
