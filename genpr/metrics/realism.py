@@ -24,7 +24,7 @@ from genpr.neighbors.distance import sq_distances_at, square_roots
 from genpr.neighbors.engine import Engine, Tiles, Workers, plain_arithmetic
 from genpr.neighbors.index import Placed, evenly_spaced
 from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.search import Advance, bands_of, bounds_of_pairs, no_advance, split_by_band
+from genpr.neighbors.search import Advance, band_numbers, bounds_of_pairs, no_advance, split_by_band
 from genpr.validation import Features, check_features, check_rows, check_same_width, choose_device
 
 _FIRST_CENTERS = 256  # looked at for a first lower bound
@@ -116,7 +116,7 @@ class _Scan:
         """Places in `rows` and centers of pairs that may exceed `best` (r,), which grows meanwhile."""
         search = self._queries.view.search(rows, tiles)
         scale = self._points.frame.scale
-        for chunk in split_by_band(self._kept, bands_of(self._sq_radii), tiles.columns):
+        for chunk in split_by_band(self._kept, band_numbers(self._sq_radii), tiles.columns):
             lowest = _sq_reach(self._sq_radii[chunk[0]], best) * (-0.5 * scale**2)
             i, at, keys, doubts = search.above(lowest.clamp_(min=NO_FLOOR), self._points.view, chunk)
             j = chunk[at]

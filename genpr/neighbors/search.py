@@ -160,8 +160,8 @@ def _keys(rows: Tensor, values: Tensor, bits: int) -> Tensor:
 Result = TypeVar("Result")
 
 # One threshold serves all columns of a tile, so their reaches must be alike: within this factor.
-_ALIKE = 1.5
-_ALIKE_IN_CODES = 1.1  # a tile of codes has many bands, each of which costs one comparison
+_BAND_RATIO = 1.5
+_BAND_RATIO_OF_CODES = 1.1  # a tile of codes has many bands, each of which costs one comparison
 # The rows of largest reach of a cell are a block of their own, or they would widen the reach of all.
 _FAR_SHARE = 0.1
 _MIN_BLOCK = 1024
@@ -200,11 +200,11 @@ def sweep_within(
     place = torch.empty(len(points), dtype=torch.int64, device=points.device)
     for number, block in enumerate(blocks):
         place[block] = number
-    order, bands = sq_reach.argsort(), bands_of(sq_reach, _alike(points))
+    order, bands = sq_reach.argsort(), band_numbers(sq_reach, _band_ratio(points))
     found = PerThread(lambda: _Found(points, points, sq_reach, sq_reach))
     if points.is_coded:
         order = torch.cat(blocks)
-        sizes = sizes_of(bands[order])
+        sizes = band_sizes(bands[order])
 
     def search(number: int) -> list[Result]:
         block = blocks[number]
@@ -243,11 +243,11 @@ def sweep_between(
     rows, columns = in_common_codes(rows, columns)
     tiles = PerThread(partial(engine.tiles, rows.view.width, rows.device))
     columns.cells  # noqa: B018 - computed once, before threads ask for them
-    order, bands = column_sq_reach.argsort(), bands_of(column_sq_reach, _alike(rows))
+    order, bands = column_sq_reach.argsort(), band_numbers(column_sq_reach, _band_ratio(rows))
     blocks, communicator = shared_blocks(rows, row_sq_reach, tiles.own.rows, workers), workers.communicator
     numbers = communicator.share(range(len(blocks)))
     found = PerThread(lambda: _Found(rows, columns, row_sq_reach, column_sq_reach))
-    sizes = sizes_of(bands[order]) if rows.is_coded else []
+    sizes = band_sizes(bands[order]) if rows.is_coded else []
 
     def search(number: int) -> list[Result]:
         block = blocks[number]
@@ -390,23 +390,23 @@ class _Found:
         return Pairs(near, other, sq_lower[at], sq_upper)
 
 
-def bands_of(sq_reach: Tensor, alike: float = _ALIKE) -> Tensor:
-    """Numbers of bands of similar reach, within a factor `alike`, ascending with it."""
-    band = (sq_reach.log() / math.log(alike)).floor_()
+def band_numbers(sq_reach: Tensor, ratio: float = _BAND_RATIO) -> Tensor:
+    """Numbers of bands of similar reach, within a factor `ratio`, ascending with it."""
+    band = (sq_reach.log() / math.log(ratio)).floor_()
     return torch.where(sq_reach > 0, band, -torch.inf)
 
 
 def split_by_band(columns: Tensor, bands: Tensor, limit: int) -> Iterator[Tensor]:
     """Cut columns in ascending order of reach into chunks of at most `limit` and of similar reach."""
-    for band in torch.split(columns, sizes_of(bands[columns])):
+    for band in torch.split(columns, band_sizes(bands[columns])):
         yield from torch.split(band, limit)
 
 
-def _alike(points: Placed) -> float:
-    return _ALIKE_IN_CODES if points.is_coded else _ALIKE
+def _band_ratio(points: Placed) -> float:
+    return _BAND_RATIO_OF_CODES if points.is_coded else _BAND_RATIO
 
 
-def sizes_of(bands: Tensor) -> list[int]:
+def band_sizes(bands: Tensor) -> list[int]:
     """How many columns in order are of each of their `bands` (c,)."""
     _, sizes = torch.unique_consecutive(bands, return_counts=True)
     counts: list[int] = sizes.tolist()
