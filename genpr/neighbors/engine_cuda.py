@@ -146,7 +146,7 @@ def products_of_codes(left: Tensor, right: Tensor) -> Tensor:
 _ASKED, _TOO_MANY = 256, 64
 
 
-def codes_suit(view: CodedView, k: int) -> bool:
+def are_codes_precise(view: CodedView, k: int) -> bool:
     """Whether the codes of a sample tell most of its pairs from those of the `k` nearest."""
     every = torch.arange(len(view.features), device=view.features.device)
     asked, k = every[:: -(-len(every) // _ASKED)], min(k + 1, len(every))
@@ -158,7 +158,7 @@ def codes_suit(view: CodedView, k: int) -> bool:
 
 
 @cache
-def type_of_codes(device: torch.device) -> torch.dtype:
+def code_dtype(device: torch.device) -> torch.dtype:
     """Float16 where its products on `device` are as good as the bounds assume, else float32; tried once.
 
     Raises:

@@ -26,7 +26,7 @@ from genpr.neighbors.bounds import NO_FLOOR, basis_tolerance, represent, slack_f
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import pieces_of
 from genpr.neighbors.engine import Tiles, Workers, plain_arithmetic
-from genpr.neighbors.engine_cuda import CodedView, codes_suit, type_of_codes
+from genpr.neighbors.engine_cuda import CodedView, are_codes_precise, code_dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,10 +435,10 @@ def choose_frame(features: Tensor, k: int) -> Frame:
 def _coded(frame: Frame, features: Tensor, k: int) -> Frame:
     """With float16 codes where products of them are as proven, and leave few of the pairs; else with float32."""
     with plain_arithmetic(features.device):
-        codes = type_of_codes(features.device)
+        codes = code_dtype(features.device)
         if codes == torch.float16:
             sample = features[evenly_spaced(len(features), _SAMPLED, features.device)]
-            if not codes_suit(CodedView.of(sample, frame.center, frame.scale, codes), k):
+            if not are_codes_precise(CodedView.of(sample, frame.center, frame.scale, codes), k):
                 codes = torch.float32
     _log.info(_CHOSEN, *features.shape, f"all coordinates as {codes}")
     return replace(frame, codes=codes)
@@ -456,7 +456,7 @@ def is_suitable(points: Placed, k: int) -> bool:
     if frame.codes == torch.float16:
         some = features[evenly_spaced(len(features), _SAMPLED, features.device)]
         with plain_arithmetic(points.device):
-            return codes_suit(CodedView.of(some, frame.center, frame.scale, frame.codes), k)
+            return are_codes_precise(CodedView.of(some, frame.center, frame.scale, frame.codes), k)
     if frame.basis is None:
         return False
     with plain_arithmetic(points.device):

@@ -16,7 +16,7 @@ from genpr.errors import GenprError
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.engine import Engine, Tiles
-from genpr.neighbors.engine_cuda import type_of_codes
+from genpr.neighbors.engine_cuda import code_dtype
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import nearest_between
 
@@ -241,7 +241,7 @@ def _cutting(bits: int, least: float) -> Callable[..., Tensor]:
 def test_float16_is_taken_where_its_sums_are_as_precise_as_was_proven(bits, least, expected, monkeypatch):
     with practice_device():
         monkeypatch.setattr(torch, "mm", _cutting(bits, least))
-        assert type_of_codes.__wrapped__(torch.device("cuda")) == expected
+        assert code_dtype.__wrapped__(torch.device("cuda")) == expected
 
 
 def test_float32_of_less_than_its_precision_is_refused():
@@ -251,7 +251,7 @@ def test_float32_of_less_than_its_precision_is_refused():
         matmul.allow_tf32 = True
         try:
             with pytest.raises(GenprError) as caught:
-                type_of_codes.__wrapped__(torch.device("cuda"))  # what was found elsewhere is kept
+                code_dtype.__wrapped__(torch.device("cuda"))  # what was found elsewhere is kept
         finally:
             matmul.allow_tf32 = before
     assert caught.value.code == "gpu-unusable"
