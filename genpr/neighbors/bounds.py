@@ -62,7 +62,7 @@ NO_FLOOR = -(2.0**124)
 
 
 @dataclass(frozen=True, slots=True)
-class Represented:
+class Representation:
     """Coordinates of some rows, with what the bounds need to know about them."""
 
     coordinates: Tensor  # q, (n, w) float32; zero for rows that float32 cannot hold
@@ -72,7 +72,7 @@ class Represented:
 
 def represent(
     features: Tensor, center: Tensor, scale: float, basis: Tensor | None, tolerance: float = 0.0
-) -> Represented:
+) -> Representation:
     """Coordinates of (n, d) `features` relative to `center`, in the directions of `basis` or in all."""
     if basis is None:
         moved = torch.sub(features, center).mul_(scale)
@@ -92,7 +92,7 @@ def represent(
     moved[too_far] = 0
     slack[too_far] = torch.inf
     residual[too_far] = 0
-    return Represented(moved, slack, residual)
+    return Representation(moved, slack, residual)
 
 
 _HALF_U = 2.0**-22

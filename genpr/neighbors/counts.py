@@ -20,7 +20,7 @@ from genpr.neighbors.nearest import (
     DirectedPairs,
     NeighborLists,
     all_near_sq_distances,
-    near_others,
+    near_candidates,
     near_sq_distances,
     padded,
 )
@@ -83,7 +83,7 @@ class Neighborhood:
             ks = sorted({*ks, *(k + 1 for k in ks if k + 1 < len(points))})
         most = max(keep, *ks)
         with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
-            near, copies = near_others(points, most, engine, workers, advance)
+            near, copies = near_candidates(points, most, engine, workers, advance)
             settled = copies[:, 0] >= 0
             lists = _lists(features, near, copies[:, :keep], engine, workers)
             if keep > ks[-1]:

@@ -188,7 +188,7 @@ _SPREAD_CODES, _SPREAD_SHARE = 4096, 32  # columns for a first reach by codes: s
 _MANY_PER_ROW = 64  # pairs found at once by codes: more are shrunk before others are looked for
 
 
-def near_others(
+def near_candidates(
     points: Placed, k: int, engine: Engine, workers: Workers, advance: Advance = no_advance
 ) -> tuple[DirectedPairs, Tensor]:
     """For each row, the others that may be among its `k` nearest, or no farther than these.
