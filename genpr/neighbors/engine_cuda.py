@@ -40,7 +40,7 @@ class CodedView:
     slack: Tensor  # (n,) float64, infinite for rows that codes cannot hold; theirs are zero
 
     @classmethod
-    def of(cls, features: Tensor, center: Tensor, scale: float, dtype: torch.dtype) -> CodedView:
+    def from_features(cls, features: Tensor, center: Tensor, scale: float, dtype: torch.dtype) -> CodedView:
         """Codes of type `dtype` for (n, d) `features`."""
         (n, d), device = features.shape, features.device
         kept = fits(n * d * dtype.itemsize, device)

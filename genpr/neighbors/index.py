@@ -44,7 +44,7 @@ class View:
     residual: Tensor  # (n,) float64, at least the norm of what the coordinates leave out
 
     @classmethod
-    def of(cls, features: Tensor, center: Tensor, scale: float, basis: Tensor | None) -> View:
+    def from_features(cls, features: Tensor, center: Tensor, scale: float, basis: Tensor | None) -> View:
         """Coordinates of (n, d) `features` in the directions of (d, w - 1) `basis`, or all of them."""
         n, device = len(features), features.device
         width = len(center) if basis is None else basis.shape[1] + 1
@@ -161,7 +161,7 @@ class Cells:
     norms: Tensor  # (n,) float64, of the coordinates, and of the farthest center if that is larger
 
     @classmethod
-    def of(cls, coordinates: Tensor, slack: Tensor, centers: Tensor) -> Cells | None:
+    def from_coordinates(cls, coordinates: Tensor, slack: Tensor, centers: Tensor) -> Cells | None:
         """Cells of (n, w) `coordinates`; None where there are no centers."""
         n = len(coordinates)
         centers = centers[: _MAX_DISTANCES // max(1, n)]
@@ -276,8 +276,8 @@ class Placed:
         frame = self.frame
         with plain_arithmetic(self.device):
             if frame.codes is not None:
-                return CodedView.of(self.features, frame.center, frame.scale, frame.codes)
-            return View.of(self.features, frame.center, frame.scale, frame.basis)
+                return CodedView.from_features(self.features, frame.center, frame.scale, frame.codes)
+            return View.from_features(self.features, frame.center, frame.scale, frame.basis)
 
     @cached_property
     def cells(self) -> Cells | None:
@@ -286,7 +286,7 @@ class Placed:
         if self.is_coded or len(centers) == 0:
             return None
         with plain_arithmetic(self.device):
-            return Cells.of(view.coordinates, view.slack, centers)
+            return Cells.from_coordinates(view.coordinates, view.slack, centers)
 
     def __len__(self) -> int:
         return len(self.features)
@@ -368,7 +368,7 @@ class _Sample:
     sq_reach: Tensor  # (a,) float32, about the squared distance to the k-th nearest within the whole set
 
     @classmethod
-    def of(cls, features: Tensor, index: Tensor, frame: Frame, k: int) -> _Sample | None:
+    def from_features(cls, features: Tensor, index: Tensor, frame: Frame, k: int) -> _Sample | None:
         """Without rows that are far from the others, whom directions shall not chase; None if few rows are left."""
         rows = torch.sub(features[index], frame.center).mul_(frame.scale)
         sq_norms = rows.square().sum(dim=1)
@@ -416,7 +416,7 @@ def choose_frame(features: Tensor, k: int) -> Frame:
     with plain_arithmetic(features.device):
         halves = _halves(features)
         with Workers(features.device) as workers:
-            fitted, judged = workers.map(lambda half: _Sample.of(features, half, frame, k), halves)
+            fitted, judged = workers.map(lambda half: _Sample.from_features(features, half, frame, k), halves)
         if fitted is None or judged is None:
             _log.info(_CHOSEN, n, d, "all coordinates, since most rows are far from each other")
             return frame
@@ -425,7 +425,7 @@ def choose_frame(features: Tensor, k: int) -> Frame:
             _log.info(_CHOSEN, n, d, "all coordinates, since nothing less would be cheaper")
             return frame
         frame = replace(frame, basis=basis)
-        view = View.of(features[fitted.index], frame.center, frame.scale, basis)
+        view = View.from_features(features[fitted.index], frame.center, frame.scale, basis)
         cells = min(_MAX_CELLS, n // _ROWS_PER_CELL)
         frame = replace(frame, centers=_centers(view.coordinates, cells))
     _log.info(_CHOSEN, n, d, f"{basis.shape[1]} directions first, in {cells} cells")
@@ -438,7 +438,7 @@ def _coded(frame: Frame, features: Tensor, k: int) -> Frame:
         codes = code_dtype(features.device)
         if codes == torch.float16:
             sample = features[evenly_spaced(len(features), _SAMPLED, features.device)]
-            if not are_codes_precise(CodedView.of(sample, frame.center, frame.scale, codes), k):
+            if not are_codes_precise(CodedView.from_features(sample, frame.center, frame.scale, codes), k):
                 codes = torch.float32
     _log.info(_CHOSEN, *features.shape, f"all coordinates as {codes}")
     return replace(frame, codes=codes)
@@ -456,13 +456,13 @@ def is_suitable(points: Placed, k: int) -> bool:
     if frame.codes == torch.float16:
         some = features[evenly_spaced(len(features), _SAMPLED, features.device)]
         with plain_arithmetic(points.device):
-            return are_codes_precise(CodedView.of(some, frame.center, frame.scale, frame.codes), k)
+            return are_codes_precise(CodedView.from_features(some, frame.center, frame.scale, frame.codes), k)
     if frame.basis is None:
         return False
     with plain_arithmetic(points.device):
         own = Frame.around(features)
         _, judged = _halves(features)
-        sample = _Sample.of(features, judged, own, k)
+        sample = _Sample.from_features(features, judged, own, k)
         if sample is None:
             return False
         share = sample.left_by_view(points.view, sample.index, frame.scale / own.scale)

@@ -15,7 +15,7 @@ from genpr.neighbors.search import blocks_of
 def _cells(coordinates: Tensor, centers: Tensor, loose: list[int] = ()) -> Cells:
     slack = torch.zeros(len(coordinates), dtype=torch.float64)
     slack[list(loose)] = torch.inf
-    return Cells.of(coordinates.float(), slack, centers.double())
+    return Cells.from_coordinates(coordinates.float(), slack, centers.double())
 
 
 def _column(*values: float) -> Tensor:
