@@ -14,13 +14,13 @@ class DeviceProfile:
     narrow_tile: tuple[int, int]  # most rows and columns of products of at most 512 terms
     wide_tile: tuple[int, int]  # of more terms
     pair_bytes: int  # memory per pair of a tile: the product, and what is found if some are close
-    fewest_rows: int  # of a block of one set, of whose inner pairs half are computed for nothing
+    min_block_rows: int  # of a block of one set, of whose inner pairs half are computed for nothing
     blocks: int  # a block holds one part of the rows in so many
     portion: int  # pairs that are worth the work per portion
-    most: int  # pairs that memory should hold at once
-    held: int  # pairs that wait until they are worth a merge: at least so many, some per row, never more than most
+    max_pairs: int  # pairs that memory should hold at once
+    min_held: int  # pairs that wait until they are worth a merge: at least so many, some per row, never more than most
     held_per_row: int
-    held_most: int
+    max_held: int
     verified: int  # pairs per piece of work by the definition
     chunk: int  # elements of rows that are gathered for pairs
     piece: int  # elements of consecutive rows
@@ -34,13 +34,13 @@ CPU = DeviceProfile(
     narrow_tile=(768, 2048),
     wide_tile=(2048, 1024),
     pair_bytes=16,
-    fewest_rows=512,
+    min_block_rows=512,
     blocks=16,
     portion=2**16,
-    most=2**19,
-    held=2**16,
+    max_pairs=2**19,
+    min_held=2**16,
     held_per_row=16,
-    held_most=2**22,
+    max_held=2**22,
     verified=4096,
     chunk=2**19,
     piece=2**19,
@@ -52,13 +52,13 @@ CUDA = DeviceProfile(
     narrow_tile=(8192, 16384),
     wide_tile=(8192, 16384),
     pair_bytes=8,
-    fewest_rows=8192,
+    min_block_rows=8192,
     blocks=1,
     portion=2**20,
-    most=2**22,
-    held=2**20,
+    max_pairs=2**22,
+    min_held=2**20,
     held_per_row=64,
-    held_most=2**22,
+    max_held=2**22,
     verified=2**18,
     chunk=2**26,
     piece=2**25,

@@ -86,8 +86,8 @@ class ClosestPairs:
         """Take note of pairs, none of them met before."""
         self._waiting.append(pairs)
         profile = profile_of(self.sq_reach.device)
-        worth = max(profile.held, profile.held_per_row * len(self.sq_reach))
-        if sum(map(len, self._waiting)) >= min(worth, profile.held_most):
+        worth = max(profile.min_held, profile.held_per_row * len(self.sq_reach))
+        if sum(map(len, self._waiting)) >= min(worth, profile.max_held):
             self._settle()
 
     def pairs(self) -> Pairs:
@@ -194,7 +194,7 @@ def sweep_within(
     tiles = PerThread(partial(engine.tiles, points.view.width, points.device))
     # Of the pairs inside a block, half are computed for nothing.
     profile, communicator = profile_of(points.device), workers.communicator
-    limit = min(tiles.own.rows, max(profile.fewest_rows, len(points) // profile.blocks))
+    limit = min(tiles.own.rows, max(profile.min_block_rows, len(points) // profile.blocks))
     blocks = shared_blocks(points, sq_reach, limit, workers)
     numbers = communicator.share(range(len(blocks)))
     place = torch.empty(len(points), dtype=torch.int64, device=points.device)
@@ -363,7 +363,7 @@ class _Found:
             return
         everything = [torch.cat(part) for part in zip(*parts, strict=True)]
         del parts
-        most = profile_of(everything[0].device).most
+        most = profile_of(everything[0].device).max_pairs
         for part in zip(*(torch.split(each, most) for each in everything), strict=True):
             yield from self._in_reach(part)
 

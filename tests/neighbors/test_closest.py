@@ -56,7 +56,7 @@ def _meet_everything(kept: ClosestPairs, true: Tensor, rng: np.random.Generator,
 @cases
 @pytest.mark.parametrize("portion", [2**17, 500])
 def test_all_that_is_among_the_closest_is_kept(case, portion, rng, sized):
-    sized(held=portion)
+    sized(min_held=portion)
     real, _ = feature_cases.make(case)
     true = sq_distances(real, real)
     k = min(4, len(real) - 1)
@@ -82,7 +82,7 @@ def _random(rng: np.random.Generator, n: int = 200) -> Tensor:
 
 
 def test_the_reach_shrinks_to_the_kth_and_little_else_is_kept(rng, sized):
-    sized(held=1000)
+    sized(min_held=1000)
     true = _random(rng)
     sq_reach = torch.full((200,), torch.inf).double()
     kept = ClosestPairs.empty(sq_reach, 5)

@@ -167,7 +167,7 @@ def test_dense_memberships_come_in_portions(rng, sized, monkeypatch):
         return inside(x, y, pairs, *rest)
 
     monkeypatch.setattr(counts_module, "_inside", spy)
-    sized(most=10_000)
+    sized(max_pairs=10_000)
     real, fake = rng.normal(size=(128, 8)).astype(np.float32), np.zeros((4000, 8), dtype=np.float32)
     x, y = place(real, fake)
     everything = torch.full((3, 128), 1e9, dtype=torch.float64)

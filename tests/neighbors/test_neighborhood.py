@@ -170,7 +170,7 @@ def test_rows_at_the_edge_of_what_a_frame_holds(kind, rng):
         {"search.bounds_by_product": lambda *_: None},
         {"nearest._MARGIN": 1},
         {"nearest._SPREAD_ROWS": 1},
-        {"device_profile.CPU": replace(CPU, held=100, verified=7), "nearest._MASSES": 30},
+        {"device_profile.CPU": replace(CPU, min_held=100, verified=7), "nearest._MASSES": 30},
     ],
     ids=lambda changed: next(iter(changed)),
 )

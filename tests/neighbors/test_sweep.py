@@ -247,7 +247,7 @@ class _LittleMemory:
 @pytest.mark.parametrize("kind", ["all coordinates", "float16 codes"])
 @pytest.mark.parametrize("most", [1, 3, 20])
 def test_what_does_not_fit_into_memory_is_halved(kind, most, rng, monkeypatch, sized):
-    sized(most=33)
+    sized(max_pairs=33)
     (points,) = place(_clusters(rng, n=130), kind=kind)
     sq_reach, found = torch.linspace(20, 90, 130).double(), []
     for engine in (_LittleMemory(most), _LittleMemory(1000)):
