@@ -97,7 +97,7 @@ def represent(
 
 _HALF_U = 2.0**-22
 _HALF_T = 2.0**-12
-_MOST_HALF = 2.0**14  # float16 ends at 65504
+_MAX_HALF = 2.0**14  # float16 ends at 65504
 _MAX_HALF_NORM = 2.0**24  # squares stay far from where float32 ends
 
 
@@ -117,7 +117,7 @@ def represent_half(features: Tensor, center: Tensor, scale: float) -> tuple[Tens
     """
     moved = torch.sub(features, center).mul_(scale)
     whole = sq_norms_of(moved)
-    too_far = ~((whole <= _MAX_HALF_NORM**2) & (moved.abs().amax(dim=1) <= _MOST_HALF))
+    too_far = ~((whole <= _MAX_HALF_NORM**2) & (moved.abs().amax(dim=1) <= _MAX_HALF))
     moved.masked_fill_(too_far[:, None], 0)
     whole = whole.masked_fill(too_far, 0)
     codes = moved.half()

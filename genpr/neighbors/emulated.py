@@ -23,10 +23,10 @@ from genpr.neighbors.counts import CrossCounts
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.search import Advance, no_advance
 
-_LARGEST_SIDE, _LEAST_SIDE = 2048, 16
+_MAX_SIDE, _MIN_SIDE = 2048, 16
 _BYTES_PER_PAIR = 32  # the product in float64, its roundings, and who is inside
 _CHUNK_ELEMENTS = 2**20
-_SURELY_FINITE = 60000.0  # float16 ends at 65504; the rest is room for rounding
+_SAFELY_FINITE = 60000.0  # float16 ends at 65504; the rest is room for rounding
 
 Finish = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Distances from inner products (r, c) float64, and the squared norms (r, 1) and (1, c) in the precision computed in."""
@@ -194,7 +194,7 @@ class _Between:
         largest = torch.stack([self.left.norms(half)[rows].max(), self.right.norms(half)[columns].max()])
         if not largest.isfinite().all():
             return torch.float32
-        if float(largest.double().sqrt().sum()) ** 2 < _SURELY_FINITE:
+        if float(largest.double().sqrt().sum()) ** 2 < _SAFELY_FINITE:
             return half
         for some in _cuts(rows, side):
             for others in _cuts(columns, side):
@@ -232,8 +232,8 @@ def _tiles(emulation: Emulation, left: _Rounded, right: _Rounded, side: int | No
 
 def _side(features: Tensor) -> int:
     """Rows and columns of a tile within the memory budget."""
-    budget, side = tile_budget(features.device), _LARGEST_SIDE
-    while side > _LEAST_SIDE and side * (side * _BYTES_PER_PAIR + 16 * features.shape[1]) > budget:
+    budget, side = tile_budget(features.device), _MAX_SIDE
+    while side > _MIN_SIDE and side * (side * _BYTES_PER_PAIR + 16 * features.shape[1]) > budget:
         side //= 2
     return side
 

@@ -331,10 +331,10 @@ _log = logging.getLogger(__name__)
 _CHOSEN = "search within %d x %d features: %s"
 
 _SAMPLED = 4096  # most rows that directions are fitted to, and as many that they are judged by
-_ASKED = 128  # rows whose candidates are counted
+_SAMPLE_QUERIES = 128  # rows whose candidates are counted
 _MIN_ROWS = 3000  # below, nothing is worth a choice
-_FEWEST = 64  # rows that fit into a sample
-_GOOD = 0.15  # of the cost of all coordinates: no more directions are tried
+_MIN_SAMPLE = 64  # rows that fit into a sample
+_GOOD_SHARE = 0.15  # of the cost of all coordinates: no more directions are tried
 
 # Costs in nanoseconds, on the 2-core machines that genpr was tuned on; only their ratios matter.
 _PER_COORDINATE = 0.0125  # of a pair inside a matrix product
@@ -374,10 +374,10 @@ class _Sample:
         sq_norms = rows.square().sum(dim=1)
         usual = sq_norms.nan_to_num(nan=torch.inf, posinf=torch.inf).median().clamp(min=1e-30)
         fits = sq_norms.isfinite() & (sq_norms <= 1e4 * usual)
-        if fits.sum() < _FEWEST:
+        if fits.sum() < _MIN_SAMPLE:
             return None
         index, rows, sq_norms = index[fits], rows[fits], sq_norms[fits]
-        asked = evenly_spaced(len(rows), _ASKED, rows.device)
+        asked = evenly_spaced(len(rows), _SAMPLE_QUERIES, rows.device)
         rank = max(1, round(k * len(rows) / len(features)))
         sq = _sq_distances(rows, sq_norms, asked)
         return cls(index, rows, sq_norms, asked, sq.sort(dim=1).values[:, min(rank, len(rows) - 1) - 1])
@@ -482,7 +482,7 @@ def _cheapest_basis(fitted: _Sample, judged: _Sample) -> Tensor | None:
     """The directions of least cost per pair of rows, or None for all coordinates."""
     d = fitted.rows.shape[1]
     best, best_cost = None, _cost(d, judged.left_by(judged.rows), d)
-    good = _GOOD * best_cost
+    good = _GOOD_SHARE * best_cost
     for stage in _STAGES:
         widths = [width for width in stage.widths if width <= min(d // 2, len(fitted.rows) // 2)]
         if not widths:

@@ -177,7 +177,7 @@ def padded(values: Tensor, value: float) -> Tensor:
 _MARGIN = 7  # rows looked at beyond k for a first reach
 _FIRST_ROWS = 384, 1024  # others among which a row looks for them, at most so many
 # For more neighbors than a few, so many times as many rows around the center of a cell are looked at.
-_FEW, _AROUND = 12, 64
+_MAX_FEW_NEIGHBORS, _AROUND = 12, 64
 _SPREAD_ROWS = 2048  # columns looked at for rows that have too few others in their block
 # In many dimensions the rows nearest to the center are near to all others (hubs: Radovanovic et al. 2010). Unless each row
 # has looked at them first, the sweep meets half of all its pairs in the block that they are in.
@@ -264,7 +264,11 @@ def _central(points: Placed) -> Tensor:
 def _around(points: Placed, block: Tensor, k: int, spaced: Tensor) -> Tensor:
     """Rows (c,), c > k, that are likely to hold near neighbors of a `block` of one cell."""
     cells = points.cells
-    if k > _FEW and cells is not None and (label := int(cells.label[block[0]])) < len(cells.sq_distances):
+    if (
+        k > _MAX_FEW_NEIGHBORS
+        and cells is not None
+        and (label := int(cells.label[block[0]])) < len(cells.sq_distances)
+    ):
         return cells.sq_distances[label].topk(min(_AROUND * k, len(points)), largest=False).indices
     return block if len(block) > k else spaced
 
@@ -531,7 +535,7 @@ def _ranks(rows: Tensor) -> Tensor:
 
 
 _ROWS, _COLUMNS = 512, 4096  # per product
-_FEW_ELEMENTS, _LEAST_WIDTH = 2**26, 64  # that a GPU compares sooner than it starts a search
+_MAX_DIRECT_ELEMENTS, _MIN_WIDTH = 2**26, 64  # that a GPU compares sooner than it starts a search
 
 
 def longer_lists(
@@ -539,7 +543,7 @@ def longer_lists(
 ) -> NeighborLists:
     """The `length` nearest others of `rows` (r,), or all others if there are not as many."""
     x, length = points.features, min(length, len(points) - 1)
-    if x.device.type != "cpu" and len(rows) * len(x) * max(x.shape[1], _LEAST_WIDTH) <= _FEW_ELEMENTS:
+    if x.device.type != "cpu" and len(rows) * len(x) * max(x.shape[1], _MIN_WIDTH) <= _MAX_DIRECT_ELEMENTS:
         every = all_near_sq_distances(x[rows], x, engine).scatter_(1, rows[:, None], torch.inf)
         every, order = every.sort(dim=1, stable=True)
         return NeighborLists(order[:, :length], every[:, :length])

@@ -165,7 +165,7 @@ _BAND_RATIO_OF_CODES = 1.1  # a tile of codes has many bands, each of which cost
 # The rows of largest reach of a cell are a block of their own, or they would widen the reach of all.
 _FAR_SHARE = 0.1
 _MIN_BLOCK = 1024
-_FEW_BEYOND = 4096  # one row in so many may be beyond codes, whose pairs are all looked at
+_MAX_BEYOND = 4096  # one row in so many may be beyond codes, whose pairs are all looked at
 
 Advance = Callable[[int], None]
 """Told of progress: how many more pairs are done with."""
@@ -434,7 +434,7 @@ def in_common_codes(rows: Placed, columns: Placed) -> tuple[Placed, Placed]:
     if rows.frame.codes != torch.float16:
         return rows, columns
     beyond = torch.cat([rows.view.slack.isinf(), columns.view.slack.isinf()])
-    if int(beyond.sum()) <= len(beyond) // _FEW_BEYOND:
+    if int(beyond.sum()) <= len(beyond) // _MAX_BEYOND:
         return rows, columns
     return rows.recoded(torch.float32), columns.recoded(torch.float32)
 
