@@ -149,12 +149,12 @@ _SAMPLE_ROWS, _MAX_EXTRA = 256, 64
 def are_codes_precise(view: CodedView, k: int) -> bool:
     """Whether the codes of a sample tell most of its pairs from those of the `k` nearest."""
     every = torch.arange(len(view.features), device=view.features.device)
-    asked, k = every[:: -(-len(every) // _SAMPLE_ROWS)], min(k + 1, len(every))
-    keys = products_of_codes(view.at(asked), view.at(every)).double() - view.half_floors
-    lower = (keys - view.half_floors[asked, None]) * -2
-    upper = lower + 2 * (view.slack[asked, None] + view.slack)
+    queries, k = every[:: -(-len(every) // _SAMPLE_ROWS)], min(k + 1, len(every))
+    keys = products_of_codes(view.at(queries), view.at(every)).double() - view.half_floors
+    lower = (keys - view.half_floors[queries, None]) * -2
+    upper = lower + 2 * (view.slack[queries, None] + view.slack)
     reach = upper.topk(k, dim=1, largest=False).values[:, -1:]
-    return int((lower <= reach).sum()) <= len(asked) * (4 * k + _MAX_EXTRA)
+    return int((lower <= reach).sum()) <= len(queries) * (4 * k + _MAX_EXTRA)
 
 
 @cache

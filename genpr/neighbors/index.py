@@ -364,7 +364,7 @@ class _Sample:
     index: Tensor  # (s,) which rows of the set
     rows: Tensor  # (s, d) float32
     sq_norms: Tensor  # (s,) float32
-    asked: Tensor  # (a,) positions in `rows`
+    queries: Tensor  # (a,) positions in `rows`
     sq_reach: Tensor  # (a,) float32, about the squared distance to the k-th nearest within the whole set
 
     @classmethod
@@ -377,30 +377,30 @@ class _Sample:
         if fits.sum() < _MIN_SAMPLE:
             return None
         index, rows, sq_norms = index[fits], rows[fits], sq_norms[fits]
-        asked = evenly_spaced(len(rows), _SAMPLE_QUERIES, rows.device)
+        queries = evenly_spaced(len(rows), _SAMPLE_QUERIES, rows.device)
         rank = max(1, round(k * len(rows) / len(features)))
-        sq = _sq_distances(rows, sq_norms, asked)
-        return cls(index, rows, sq_norms, asked, sq.sort(dim=1).values[:, min(rank, len(rows) - 1) - 1])
+        sq = _sq_distances(rows, sq_norms, queries)
+        return cls(index, rows, sq_norms, queries, sq.sort(dim=1).values[:, min(rank, len(rows) - 1) - 1])
 
-    def left_by(self, coordinates: Tensor) -> float:
+    def candidate_share(self, coordinates: Tensor) -> float:
         """Share of all pairs that (s, w) `coordinates` of the rows leave to look at."""
-        sq = _sq_distances(coordinates, coordinates.square().sum(dim=1), self.asked)
+        sq = _sq_distances(coordinates, coordinates.square().sum(dim=1), self.queries)
         return self._share(sq)
 
-    def left_by_view(self, view: View, rows: Tensor, zoom: float = 1.0) -> float:
+    def candidate_share_of_view(self, view: View, rows: Tensor, zoom: float = 1.0) -> float:
         """The same for a view of the whole set, at `zoom` times the scale, whose `rows` (s,) are the sample."""
-        keys = view.left(rows[self.asked]) @ view.right(rows).T
-        keys[torch.arange(len(keys), device=keys.device), self.asked] = -torch.inf
+        keys = view.left(rows[self.queries]) @ view.right(rows).T
+        keys[torch.arange(len(keys), device=keys.device), self.queries] = -torch.inf
         return self._share(-2 / zoom**2 * keys)
 
     def _share(self, sq_lower: Tensor) -> float:
         return float((~(sq_lower > self.sq_reach[:, None])).float().mean())  # so that NaN counts
 
 
-def _sq_distances(rows: Tensor, sq_norms: Tensor, asked: Tensor) -> Tensor:
+def _sq_distances(rows: Tensor, sq_norms: Tensor, queries: Tensor) -> Tensor:
     """(a, s), infinite to the row itself. A sample: the rounding of float32 does not matter here."""
-    sq = sq_norms[asked, None] + sq_norms - 2 * rows[asked] @ rows.T
-    sq[torch.arange(len(asked), device=sq.device), asked] = torch.inf
+    sq = sq_norms[queries, None] + sq_norms - 2 * rows[queries] @ rows.T
+    sq[torch.arange(len(queries), device=sq.device), queries] = torch.inf
     return sq
 
 
@@ -465,9 +465,9 @@ def is_suitable(points: Placed, k: int) -> bool:
         sample = _Sample.from_features(features, judged, own, k)
         if sample is None:
             return False
-        share = sample.left_by_view(points.view, sample.index, frame.scale / own.scale)
+        share = sample.candidate_share_of_view(points.view, sample.index, frame.scale / own.scale)
     of_products = _PER_COORDINATE * points.view.width + _PER_PAIR
-    return bool(share * _cost_of_looking(features.shape[1]) <= of_products)
+    return bool(share * _cost_of_candidates(features.shape[1]) <= of_products)
 
 
 def _halves(features: Tensor) -> tuple[Tensor, Tensor]:
@@ -481,7 +481,7 @@ def _halves(features: Tensor) -> tuple[Tensor, Tensor]:
 def _cheapest_basis(fitted: _Sample, judged: _Sample) -> Tensor | None:
     """The directions of least cost per pair of rows, or None for all coordinates."""
     d = fitted.rows.shape[1]
-    best, best_cost = None, _cost(d, judged.left_by(judged.rows), d)
+    best, best_cost = None, _cost(d, judged.candidate_share(judged.rows), d)
     good = _GOOD_SHARE * best_cost
     for stage in _STAGES:
         widths = [width for width in stage.widths if width <= min(d // 2, len(fitted.rows) // 2)]
@@ -492,7 +492,7 @@ def _cheapest_basis(fitted: _Sample, judged: _Sample) -> Tensor | None:
         for width in widths:
             inside = projected[:, :width]
             rest = (judged.sq_norms - inside.square().sum(dim=1)).clamp(min=0).sqrt()
-            share = judged.left_by(torch.cat([inside, rest[:, None]], dim=1))
+            share = judged.candidate_share(torch.cat([inside, rest[:, None]], dim=1))
             cost = _cost(width, share, d)
             if cost < best_cost:
                 best, best_cost = basis[:, :width], cost
@@ -503,10 +503,10 @@ def _cheapest_basis(fitted: _Sample, judged: _Sample) -> Tensor | None:
 
 def _cost(width: int, share: float, d: int) -> float:
     """Nanoseconds per pair of rows."""
-    return _PER_COORDINATE * width + _PER_PAIR + share * _cost_of_looking(d)
+    return _PER_COORDINATE * width + _PER_PAIR + share * _cost_of_candidates(d)
 
 
-def _cost_of_looking(d: int) -> float:
+def _cost_of_candidates(d: int) -> float:
     return _PER_CANDIDATE + _PER_CANDIDATE_FEATURE * d
 
 
