@@ -183,7 +183,7 @@ def sweep_within(
     sq_reach: Tensor,
     engine: Engine,
     workers: Workers,
-    look: Callable[[Pairs], Result],
+    consume: Callable[[Pairs], Result],
     advance: Advance = no_advance,
 ) -> Iterator[Result]:
     """Look at every pair of `points`, once, whose distance may be within the reach of one of the two.
@@ -215,7 +215,9 @@ def sweep_within(
             wanted[block] = True
             chunks = ([chunk] for chunk in split_by_band(order[wanted[order]], bands, tiles.own.columns))
         is_last = not points.is_coded or workers.count > 1 or number == numbers[-1]
-        return [look(_once(pairs, place)) for pairs in _search(block, chunks, tiles.own, found.own, is_last)]
+        return [
+            consume(_once(pairs, place)) for pairs in _search(block, chunks, tiles.own, found.own, is_last)
+        ]
 
     left = len(points)
     looked = workers.map(search, numbers)
@@ -233,7 +235,7 @@ def sweep_between(
     column_sq_reach: Tensor,
     engine: Engine,
     workers: Workers,
-    look: Callable[[Pairs], Result],
+    consume: Callable[[Pairs], Result],
     advance: Advance = no_advance,
 ) -> Iterator[Result]:
     """Look at every pair of a row and a column whose distance may be within the reach of one of the two.
@@ -257,7 +259,7 @@ def sweep_between(
             wanted = _within_reach(columns, column_sq_reach, rows, row_sq_reach, block)
             chunks = ([chunk] for chunk in split_by_band(order[wanted[order]], bands, tiles.own.columns))
         is_last = not rows.is_coded or workers.count > 1 or number == numbers[-1]
-        return [look(pairs) for pairs in _search(block, chunks, tiles.own, found.own, is_last)]
+        return [consume(pairs) for pairs in _search(block, chunks, tiles.own, found.own, is_last)]
 
     looked = workers.map(search, numbers)
     for number, block in enumerate(blocks):
