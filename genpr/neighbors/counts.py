@@ -137,7 +137,7 @@ def _lists(
     parts = list(zip(torch.split(near.row, _LISTED), torch.split(near.other, _LISTED), strict=True))
     found = workers.map_shared(lambda part: (near_sq_distances(features, features, *part, engine),), parts)
     sq = torch.cat([sq for (sq,) in found])
-    places, is_settled = near.places(sq, keep), copies[:, :1] >= 0
+    places, is_settled = near.positions(sq, keep), copies[:, :1] >= 0
     index = padded(near.other, -1)[places].where(~is_settled, copies)
     return NeighborLists(index, padded(sq, torch.inf)[places].masked_fill(is_settled, 0))
 

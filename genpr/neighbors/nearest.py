@@ -122,7 +122,7 @@ class DirectedPairs:
         size = row.bincount(minlength=len(self.size))
         return DirectedPairs(row, self.other[at], self.sq_lower[at], self.sq_upper[at], size)
 
-    def places(self, values: Tensor, k: int) -> Tensor:
+    def positions(self, values: Tensor, k: int) -> Tensor:
         """Where the k smallest `values` (p,) of each row are, ascending, (n, k); p where a row has fewer."""
         order = values.argsort(stable=True)
         order = order[self.row[order].argsort(stable=True)]
@@ -133,7 +133,7 @@ class DirectedPairs:
 
     def smallest(self, values: Tensor, k: int) -> Tensor:
         """The k smallest `values` (p,) of each row, ascending, (n, k); infinite where a row has fewer."""
-        return padded(values, torch.inf)[self.places(values, k)]
+        return padded(values, torch.inf)[self.positions(values, k)]
 
     def resolved(self, features: Tensor, ks: Sequence[int], workers: Workers) -> DirectedPairs:
         """With bounds that put the k-th smallest lower bound of each row at the k-th squared distance, for all `ks`.
@@ -216,14 +216,14 @@ def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tu
         limit = max(1, tiles.rows * tiles.columns // len(spaced))
     central = spaced if points.is_coded else _central(points)
 
-    def look(block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def reach_of(block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if points.is_coded:
-            return _look_at_codes(points, block, spaced, k, tiles)
+            return _nearest_by_codes(points, block, spaced, k, tiles)
         columns = torch.unique(torch.cat([_around(points, block, k, spaced), central]))
-        return _look(points, block, columns, k, engine)
+        return _nearest_among(points, block, columns, k, engine)
 
     blocks = shared_blocks(points, torch.zeros_like(sq_reach), limit, workers)
-    for block, (near, sq_lower, sq_upper) in zip(blocks, workers.map_shared(look, blocks), strict=True):
+    for block, (near, sq_lower, sq_upper) in zip(blocks, workers.map_shared(reach_of, blocks), strict=True):
         sq_reach[block] = sq_upper
         everything = (sq_lower <= 0).nonzero()[:, 0]
         for piece in pieces_of(points.features, len(everything) * k):
@@ -238,10 +238,10 @@ def _spread(n: int, k: int, device: torch.device) -> Tensor:
     return evenly_spaced(n, max(_SPREAD_CODES, n // _SPREAD_SHARE, 64 * k), device)
 
 
-def _look_at_codes(
+def _nearest_by_codes(
     points: Placed, rows: Tensor, columns: Tensor, k: int, tiles: Tiles
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As `_look`, by the bounds that codes give: one of the columns may be the row itself."""
+    """As `_nearest_among`, by the bounds that codes give: one of the columns may be the row itself."""
     count, scale = min(k + 1, len(columns)), points.frame.scale
     near, lower, upper = points.view.search(rows, tiles).nearest(points.view, columns, count)
     is_other = near != rows[:, None]
@@ -273,7 +273,7 @@ def _around(points: Placed, block: Tensor, k: int, spaced: Tensor) -> Tensor:
     return block if len(block) > k else spaced
 
 
-def _look(
+def _nearest_among(
     points: Placed, rows: Tensor, columns: Tensor, k: int, engine: Engine
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The k nearest met among some `columns` (c,), (r, k), and bounds on the distance to the last, twice (r,)."""
@@ -397,7 +397,7 @@ def _first_reach_between(queries: Placed, points: Placed, k: int, engine: Engine
         spaced = _spread(n, k, points.device)
         limit = max(1, tiles.rows * tiles.columns // len(spaced))
 
-    def look(block: Tensor) -> tuple[Tensor]:
+    def reach_of(block: Tensor) -> tuple[Tensor]:
         if queries.is_coded:
             _, _, upper = queries.view.search(block, tiles).nearest(points.view, spaced, k)
             return (upper[:, -1] / queries.frame.scale**2,)
@@ -411,7 +411,7 @@ def _first_reach_between(queries: Placed, points: Placed, k: int, engine: Engine
 
     sq_reach = torch.full((len(queries),), torch.inf, dtype=torch.float64, device=queries.device)
     blocks = shared_blocks(queries, torch.zeros_like(sq_reach), limit, workers)
-    for block, (sq_upper,) in zip(blocks, workers.map_shared(look, blocks), strict=True):
+    for block, (sq_upper,) in zip(blocks, workers.map_shared(reach_of, blocks), strict=True):
         sq_reach[block] = sq_upper
     return sq_reach
 
@@ -476,13 +476,13 @@ class _Nearest:
             return
         left = _within_kth(self._joined(), self.sq_reach, self.k)
         if len(left) > worth // 2:  # ties that no bounds can tell apart
-            left = self._exactly(left)
+            left = self._with_exact_distances(left)
         self._kept, self._waiting = [left], 0
 
     def resolved(self) -> tuple[Tensor, Tensor]:
         """Indices and squared distances (m, k), once all pairs within reach were met."""
         communicator, shape = self.workers.communicator, (-1, self.k)
-        pairs = self._exactly(_within_kth(self._joined(), self.sq_reach, self.k))
+        pairs = self._with_exact_distances(_within_kth(self._joined(), self.sq_reach, self.k))
         if communicator.size > 1:  # each query belongs to one rank
             pairs = Pairs.joined(pairs.all_gather(communicator))
             pairs = pairs.part(pairs.i.argsort(stable=True))
@@ -491,7 +491,7 @@ class _Nearest:
     def _joined(self) -> Pairs:
         return Pairs.joined(self._kept, self.sq_reach.device)
 
-    def _exactly(self, pairs: Pairs) -> Pairs:
+    def _with_exact_distances(self, pairs: Pairs) -> Pairs:
         x, y = self.queries.features, self.points.features
         most = profile_of(pairs.i.device).verified
         parts = zip(torch.split(pairs.i, most), torch.split(pairs.j, most), strict=True)
@@ -555,13 +555,13 @@ def longer_lists(
     sq_reach = torch.cat([reach for (reach,) in found])
     nothing = sq_reach.new_full((len(points),), -torch.inf)
 
-    def look(pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
+    def distances_of(pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
         others = (rows[pairs.i] != pairs.j).nonzero()[:, 0]
         i, j = pairs.i[others], pairs.j[others]
         return i, j, near_sq_distances(asked.features, x, i, j, engine)
 
     parts = [(rows[:0], rows[:0], sq_reach[:0])]  # a rank may find nothing
-    parts += sweep_between(asked, points, sq_reach, nothing, engine, workers, look)
+    parts += sweep_between(asked, points, sq_reach, nothing, engine, workers, distances_of)
     found_here = (torch.cat(part) for part in zip(*parts, strict=True))
     i, j, sq = (torch.cat(workers.communicator.all_gather(part)) for part in found_here)
     order = j.argsort()  # so that the first of equally far points is listed, whichever thread found it
