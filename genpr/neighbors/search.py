@@ -201,7 +201,7 @@ def sweep_within(
     for number, block in enumerate(blocks):
         place[block] = number
     order, bands = sq_reach.argsort(), band_numbers(sq_reach, _band_ratio(points))
-    found = PerThread(lambda: _Found(points, points, sq_reach, sq_reach))
+    found = PerThread(lambda: _PendingPairs(points, points, sq_reach, sq_reach))
     if points.is_coded:
         order = torch.cat(blocks)
         sizes = band_sizes(bands[order])
@@ -216,14 +216,15 @@ def sweep_within(
             chunks = ([chunk] for chunk in split_by_band(order[wanted[order]], bands, tiles.own.columns))
         is_last = not points.is_coded or workers.count > 1 or number == numbers[-1]
         return [
-            consume(_once(pairs, place)) for pairs in _search(block, chunks, tiles.own, found.own, is_last)
+            consume(_in_one_direction(pairs, place))
+            for pairs in _search(block, chunks, tiles.own, found.own, is_last)
         ]
 
     left = len(points)
-    looked = workers.map(search, numbers)
+    results = workers.map(search, numbers)
     for number, block in enumerate(blocks):
         if number % communicator.size == communicator.rank:
-            yield from next(looked)
+            yield from next(results)
         left -= len(block)
         advance(len(block) * left + len(block) * (len(block) - 1) // 2)
 
@@ -248,7 +249,7 @@ def sweep_between(
     order, bands = column_sq_reach.argsort(), band_numbers(column_sq_reach, _band_ratio(rows))
     blocks, communicator = shared_blocks(rows, row_sq_reach, tiles.own.rows, workers), workers.communicator
     numbers = communicator.share(range(len(blocks)))
-    found = PerThread(lambda: _Found(rows, columns, row_sq_reach, column_sq_reach))
+    found = PerThread(lambda: _PendingPairs(rows, columns, row_sq_reach, column_sq_reach))
     sizes = band_sizes(bands[order]) if rows.is_coded else []
 
     def search(number: int) -> list[Result]:
@@ -261,10 +262,10 @@ def sweep_between(
         is_last = not rows.is_coded or workers.count > 1 or number == numbers[-1]
         return [consume(pairs) for pairs in _search(block, chunks, tiles.own, found.own, is_last)]
 
-    looked = workers.map(search, numbers)
+    results = workers.map(search, numbers)
     for number, block in enumerate(blocks):
         if number % communicator.size == communicator.rank:
-            yield from next(looked)
+            yield from next(results)
         advance(len(block) * len(columns))
 
 
@@ -299,7 +300,7 @@ def _within_reach(
 
 
 def _search(
-    block: Tensor, chunks: Iterable[_Bands], tiles: Tiles, found: _Found, is_last: bool
+    block: Tensor, chunks: Iterable[_Bands], tiles: Tiles, found: _PendingPairs, is_last: bool
 ) -> Iterator[Pairs]:
     """Pairs of `block` with `chunks` of columns, and what was `found` before; if others follow, few may have to wait."""
     rows, columns, profile = found.rows, found.columns, profile_of(block.device)
@@ -316,7 +317,7 @@ def _search(
         yield from found.portions()
 
 
-def _once(pairs: Pairs, place: Tensor) -> Pairs:
+def _in_one_direction(pairs: Pairs, place: Tensor) -> Pairs:
     """The pairs of one set of which the other direction is left out, by the place (n,) of the block of each row."""
     i, j = place[pairs.i], place[pairs.j]
     return pairs.select((i < j) | ((i == j) & (pairs.i < pairs.j)))
@@ -344,7 +345,7 @@ def _above(
     return tuple(torch.cat(both) for both in zip(first, shifted, strict=True))
 
 
-class _Found:
+class _PendingPairs:
     """Pairs found in some tiles, until they are worth the work per portion."""
 
     def __init__(self, rows: Placed, columns: Placed, row_sq_reach: Tensor, column_sq_reach: Tensor) -> None:
