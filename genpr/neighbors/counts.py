@@ -229,7 +229,7 @@ class _CrossCounter:
         self._smallest_of, self._ties = smallest_of, ties
         self._engine = engine
         radii = len(self._of_real) + len(self._of_fake)
-        self._tallies = PerThread(partial(_Tally.empty, radii, n, m, real.device))
+        self._counts_per_thread = PerThread(partial(_Counts.empty, radii, n, m, real.device))
         self.reaches = _largest(self._of_real), _largest(self._of_fake)
 
     def look(self, pairs: Pairs) -> None:
@@ -239,17 +239,19 @@ class _CrossCounter:
         pairs = pairs.part(in_reach.nonzero()[:, 0])
         sq_radii = torch.cat([self._of_real[:, pairs.i], self._of_fake[:, pairs.j]])
         inside = _inside(self._real, self._fake, pairs, sq_radii, self._ties, self._engine)
-        self._tallies.own.add(pairs, inside)
+        self._counts_per_thread.own.add(pairs, inside)
         if self._smallest_of is not None:
             within = inside[self._smallest_of]
-            self._tallies.own.note_radii(pairs.j, sq_radii[self._smallest_of].where(within, torch.inf))
+            self._counts_per_thread.own.add_radii(
+                pairs.j, sq_radii[self._smallest_of].where(within, torch.inf)
+            )
 
     def counts(self) -> CrossCounts:
         """Of all pairs looked at, by any rank."""
         communicator = self._engine.communicator()
-        total, a, smallest = self._tallies.make(), len(self._of_real), None
-        for tally in self._tallies.all:
-            total.merge(tally)
+        total, a, smallest = self._counts_per_thread.make(), len(self._of_real), None
+        for counts in self._counts_per_thread.all:
+            total.merge(counts)
         per_row = communicator.all_reduce_sum(total.per_row)
         per_column = communicator.all_reduce_sum(total.per_column)
         if self._smallest_of is not None:
@@ -258,7 +260,7 @@ class _CrossCounter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tally:
+class _Counts:
     """What is known of rows and columns so far."""
 
     per_row: Tensor  # (r, n) int64, how many columns are within each of the radii
@@ -266,7 +268,7 @@ class _Tally:
     smallest: Tensor  # (m,) float64, least squared radius noted
 
     @classmethod
-    def empty(cls, radii: int, n: int, m: int, device: torch.device) -> _Tally:
+    def empty(cls, radii: int, n: int, m: int, device: torch.device) -> _Counts:
         """Nothing counted yet."""
         counts = torch.zeros(radii, n + m, dtype=torch.int64, device=device)
         smallest = torch.full((m,), torch.inf, dtype=torch.float64, device=device)
@@ -278,11 +280,11 @@ class _Tally:
             row.index_add_(0, pairs.i, within.long())
             column.index_add_(0, pairs.j, within.long())
 
-    def note_radii(self, columns: Tensor, sq_radii: Tensor) -> None:
+    def add_radii(self, columns: Tensor, sq_radii: Tensor) -> None:
         """Squared radii (p,) of balls that contain `columns` (p,)."""
         self.smallest.scatter_reduce_(0, columns, sq_radii, "amin")
 
-    def merge(self, other: _Tally) -> None:
+    def merge(self, other: _Counts) -> None:
         """Add what another thread has counted."""
         self.per_row.add_(other.per_row)
         self.per_column.add_(other.per_column)
