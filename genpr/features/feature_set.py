@@ -17,7 +17,7 @@ from torch import Tensor
 from genpr.errors import FeatureError, ImageError, UsageError, printable, some
 from genpr.features.extractor import ExtractorInfo, check_same_extractor
 from genpr.features.statistics import ReferenceStatistics
-from genpr.images.archive import DAMAGE
+from genpr.images.archive import CORRUPT_FILE_ERRORS
 from genpr.images.arrays import read_array, read_npy
 from genpr.images.policy import FLAGS, BadImagePolicy, in_order
 from genpr.images.shards import ShardPlace
@@ -235,7 +235,7 @@ def _load_array(path: Path) -> Tensor:
                 if "arr_0.npy" not in members and len(members) != 1:
                     raise ValueError(f"needed arr_0 or exactly one array, found {some(members, 5) or 'none'}")
                 array = read_array(archive, "arr_0.npy" if "arr_0.npy" in members else members[0])
-    except (*DAMAGE, KeyError, OSError) as error:
+    except (*CORRUPT_FILE_ERRORS, KeyError, OSError) as error:
         text = f"{path} is not a readable array file ({error}); check that it is complete and holds no pickled objects"
         raise FeatureError(text, code="file-damaged", path=str(path)) from error
     if array.dtype.kind != "f" or array.ndim != 2:

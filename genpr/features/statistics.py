@@ -27,7 +27,7 @@ from genpr.features.known_statistics import KnownStatistics, find_known
 from genpr.features.plain_pickle import MOST_BYTES, read_plain_pickle
 from genpr.features.registry import is_same_extractor, parse_name
 from genpr.features.representations import FDR6
-from genpr.images.archive import DAMAGE, damage_reported
+from genpr.images.archive import CORRUPT_FILE_ERRORS, damage_reported
 from genpr.images.arrays import Header, read_array
 from genpr.images.paths import check_there
 from genpr.limits import parse_json, read_bytes
@@ -130,7 +130,7 @@ def holds_statistics(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             keys = _keys_of(archive)
-    except (*DAMAGE, OSError):
+    except (*CORRUPT_FILE_ERRORS, OSError):
         return False
     return "arr_0" not in keys and _main_of(keys) is not None
 
@@ -305,7 +305,7 @@ def _read_floats(archive: zipfile.ZipFile, key: str) -> Floats:
 
     try:
         return np.ascontiguousarray(read_array(archive, member, check=check), dtype=np.float64)
-    except DAMAGE as error:
+    except CORRUPT_FILE_ERRORS as error:
         raise ValueError(f"at its key {key!r}: {error}") from error
 
 

@@ -36,7 +36,7 @@ from genpr.images.item import (
 from genpr.limits import SMALL_TEXT_BYTES, STREAMED_RATIO, UNPACKED_RATIO, is_bomb
 from genpr.storage import open_regular
 
-DAMAGE = (
+CORRUPT_FILE_ERRORS = (
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error),
     *(EOFError, OverflowError, SyntaxError, ValueError),
     RuntimeError,  # which zipfile raises for encrypted members; includes NotImplementedError
@@ -60,9 +60,9 @@ def damage_reported(
 ) -> Iterator[None]:
     """Report damage found while reading `path` as a `DataError` with `code`, and failing to read as "unreadable".
 
-    `kind` is what the file should be, for the message; `also` is what its reader raises besides `DAMAGE`.
+    `kind` is what the file should be, for the message; `also` is what its reader raises besides `CORRUPT_FILE_ERRORS`.
     """
-    kinds: tuple[type[Exception], ...] = (*DAMAGE, *also, OSError)
+    kinds: tuple[type[Exception], ...] = (*CORRUPT_FILE_ERRORS, *also, OSError)
     try:
         yield
     except GenprError:
@@ -146,7 +146,7 @@ def _read_from_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
         raise ImageError(str(error), code=error.code, path=name) from error
     except (NotImplementedError, OSError) as error:
         raise unreadable(name, error) from error
-    except DAMAGE as error:
+    except CORRUPT_FILE_ERRORS as error:
         text = f"{name}: its data in the archive is damaged ({error})"
         raise ImageError(text, code="image-corrupt", path=name) from error
 

@@ -309,7 +309,7 @@ def read_npy(
 def read_array(
     archive: zipfile.ZipFile, name: str, *, check: Callable[[Header], None] | None = None
 ) -> NDArray[Any]:
-    """One array of an .npz file, by the name of its member ("arr_0.npy"), as `read_npy`; raises `DAMAGE`, too."""
+    """One array of an .npz file, by the name of its member ("arr_0.npy"), as `read_npy`; raises `CORRUPT_FILE_ERRORS`, too."""
     with open_member(archive, name) as member:
         _check_header(member, archive.getinfo(name).file_size, check)
     with open_member(archive, name) as member:
