@@ -18,7 +18,7 @@ from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.tables import ImageValues, TableFormat, is_file, read_table, read_text
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, image_names, source_rows
-from genpr.images.archive import damage_reported, open_member
+from genpr.images.archive import open_member, reraise_corrupt
 from genpr.images.arrays import Header, read_array, read_npy
 from genpr.images.item import (
     SHARD_SUFFIXES,
@@ -117,7 +117,7 @@ def _read_file(path: Path, role: str) -> ImageValues[Label]:
         text = f"there is no file {shown!r} with labels of the {role} images; needed is {_KINDS}"
         raise UsageError(text, code="path-not-found", path=str(path))
     if suffix == ".npy":
-        with damage_reported(path, ".npy file", code="npy-damaged"):
+        with reraise_corrupt(path, ".npy file", code="npy-damaged"):
             return _in_order(read_npy(path, check=partial(_check_array, origin=shown)), shown)
     if suffix == ".json":
         return _from_json(read_text(path, "labels", code="labels-damaged"), shown)
@@ -187,7 +187,7 @@ def _in_parts(source: JoinedSource) -> Labels:
 
 def _in_zip(path: Path) -> ImageValues[Label] | None:
     """The dataset.json nearest to the root, whose names are relative to it."""
-    with damage_reported(path, "zip archive", code="archive-damaged"), zipfile.ZipFile(path) as archive:
+    with reraise_corrupt(path, "zip archive", code="archive-damaged"), zipfile.ZipFile(path) as archive:
         members = [info for info in archive.infolist() if info.filename.split("/")[-1] == "dataset.json"]
         if not members:
             return None
@@ -203,7 +203,7 @@ def _in_zip(path: Path) -> ImageValues[Label] | None:
 
 def _in_npz(path: Path) -> ImageValues[Label] | None:
     """`arr_1`, where guided-diffusion's sampler writes classes; None if there is none."""
-    with damage_reported(path, ".npz file", code="npz-damaged"), zipfile.ZipFile(path) as archive:
+    with reraise_corrupt(path, ".npz file", code="npz-damaged"), zipfile.ZipFile(path) as archive:
         if "arr_1.npy" not in archive.namelist():
             return None
         origin = f"arr_1 of {printable(str(path))}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from genpr.errors import DataError, UsageError, printable, short, some
-from genpr.images.archive import damage_reported
+from genpr.images.archive import reraise_corrupt
 from genpr.images.item import file_of, plain_path, stem_of
 from genpr.limits import TEXT_BYTES, check_json, check_lines, csv_rows, parse_json, read_bytes
 from genpr.storage import open_regular
@@ -111,7 +111,7 @@ def read_text(
     if not is_file(path):
         text = f"there is no file {short(str(path), 60)!r} with {what}"
         raise UsageError(text, code="path-not-found", path=str(path))
-    with damage_reported(path, f"file with {what}", code=code), open_regular(path) as file:
+    with reraise_corrupt(path, f"file with {what}", code=code), open_regular(path) as file:
         data = read_bytes(file, most, name=printable(str(path)), what=what, code=code)
         check_lines(data)
     try:

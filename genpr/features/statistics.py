@@ -27,7 +27,7 @@ from genpr.features.known_statistics import KnownStatistics, find_known
 from genpr.features.plain_pickle import MOST_BYTES, read_plain_pickle
 from genpr.features.registry import is_same_extractor, parse_name
 from genpr.features.representations import FDR6
-from genpr.images.archive import CORRUPT_FILE_ERRORS, damage_reported
+from genpr.images.archive import CORRUPT_FILE_ERRORS, reraise_corrupt
 from genpr.images.arrays import Header, read_array
 from genpr.images.paths import check_there
 from genpr.limits import parse_json, read_bytes
@@ -182,7 +182,7 @@ def _of_folder(path: Path) -> ReferenceStatistics:
 
 
 def _read(path: Path) -> ReferenceStatistics | None:
-    with damage_reported(path, "file of statistics", code=_DAMAGED, also=(KeyError, TypeError)):
+    with reraise_corrupt(path, "file of statistics", code=_DAMAGED, also=(KeyError, TypeError)):
         if path.suffix.lower() == ".npz":
             with zipfile.ZipFile(path) as archive:
                 infos, facts = _means_in(archive)

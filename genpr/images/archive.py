@@ -55,7 +55,7 @@ _MOST_TEXT = 1000  # characters of the name of a class
 
 
 @contextmanager
-def damage_reported(
+def reraise_corrupt(
     path: Path, kind: str, *, code: str, also: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
     """Report damage found while reading `path` as a `DataError` with `code`, and failing to read as "unreadable".
@@ -123,7 +123,7 @@ class ZipSource(IndexedSource):
 
 def open_zip(path: Path, name: str) -> ZipSource:
     """List the images of a zip archive from its directory, without reading any."""
-    with damage_reported(path, "zip archive", code="archive-damaged"):
+    with reraise_corrupt(path, "zip archive", code="archive-damaged"):
         archive = zipfile.ZipFile(path)
     # Not `ZipInfo.is_dir`, which fails at a member without a name before Python 3.12.
     files = (
@@ -347,7 +347,7 @@ def _text(name: bytes) -> str:
 
 @contextmanager
 def _opened_tar(path: Path) -> Iterator[IO[bytes]]:
-    with damage_reported(path, "tar archive", code="archive-damaged"), open_regular(path) as file:
+    with reraise_corrupt(path, "tar archive", code="archive-damaged"), open_regular(path) as file:
         yield file
 
 

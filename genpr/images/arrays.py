@@ -24,7 +24,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from genpr.errors import DataError, UsageError, some
-from genpr.images.archive import damage_reported, open_member
+from genpr.images.archive import open_member, reraise_corrupt
 from genpr.images.item import IndexedSource, Item
 from genpr.images.policy import MAX_PIXELS
 from genpr.storage import open_regular
@@ -210,7 +210,7 @@ class ArrayFileSource(IndexedSource):
 def _opened(path: Path, *, is_any: bool = False) -> Iterator[tuple[IO[bytes], int]]:
     """The array in a file, to be read forwards, and the number of its bytes; with `is_any`, the only one of any key, too."""
     is_npz = path.suffix.lower() == ".npz"
-    with damage_reported(path, "array file", code="array-damaged"):
+    with reraise_corrupt(path, "array file", code="array-damaged"):
         if not is_npz:
             with open_regular(path) as file:
                 yield file, path.stat().st_size

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from genpr.errors import DataError, ImageError, UsageError
-from genpr.images.archive import damage_reported
+from genpr.images.archive import reraise_corrupt
 from genpr.images.formats import image_format
 from genpr.images.item import IndexedSource, Item, check_encoded_size, images_among, unreadable
 from genpr.limits import TEXT_BYTES, check_lines, read_bytes
@@ -122,7 +122,7 @@ def open_list(path: Path, name: str) -> FileSource:
 
     Blanks belong to the path, and there are no comments. `..` and absolute paths are what the author of the list wants.
     """
-    with damage_reported(path, "list of files", code="list-damaged"), open_regular(path) as file:
+    with reraise_corrupt(path, "list of files", code="list-damaged"), open_regular(path) as file:
         data = read_bytes(file, TEXT_BYTES, name=name, what="a list of files", code="list-damaged")
         check_lines(data)
     if image_format(data[:64]) is not None:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from genpr.errors import DataError, ResourceError, UsageError, short, some
-from genpr.images.archive import damage_reported
+from genpr.images.archive import reraise_corrupt
 from genpr.images.folder import walk_files
 from genpr.images.item import (
     IndexedSource,
@@ -248,7 +248,7 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
     options = {"pre_buffer": False, "buffer_size": _READ_AHEAD, "page_checksum_verification": True}
     also = (MemoryError, TypeError, KeyError, IndexError)  # of pyarrow
     with (
-        damage_reported(path, "parquet file", code="parquet-damaged", also=also),
+        reraise_corrupt(path, "parquet file", code="parquet-damaged", also=also),
         open_regular(path) as raw,
         parquet.ParquetFile(raw, **options) as file,
     ):
