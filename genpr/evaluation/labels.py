@@ -22,8 +22,8 @@ from genpr.images.archive import open_member, reraise_corrupt
 from genpr.images.arrays import Header, read_array, read_npy
 from genpr.images.item import (
     SHARD_SUFFIXES,
+    ConcatSource,
     ImageSource,
-    JoinedSource,
     known_length,
     plain_path,
     printable,
@@ -156,7 +156,7 @@ def _in_source(source: object) -> Labels:
         stated = opened.stated_labels()
         if stated is not None:
             return _in_order(list(stated.labels), stated.origin)
-        if isinstance(opened, JoinedSource):
+        if isinstance(opened, ConcatSource):
             return _in_parts(opened)
         source = opened.name
     path = Path(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else None
@@ -168,7 +168,7 @@ def _in_source(source: object) -> Labels:
     return found or FolderLabels()
 
 
-def _in_parts(source: JoinedSource) -> Labels:
+def _in_parts(source: ConcatSource) -> Labels:
     """The labels of several containers; images of those without labels have no class, if others have one."""
     found, joined = [_in_source(part) for part in source.parts], list[Label]()
     origins = [each.origin for each in found if not isinstance(each, FolderLabels)]

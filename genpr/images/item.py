@@ -211,7 +211,7 @@ class PartSource(ImageSource):
 
 
 @dataclass(frozen=True)
-class JoinedSource(ImageSource):
+class ConcatSource(ImageSource):
     """The images of several sources in their order; `prefixes` ("a.tar/") go in front of the names of their images."""
 
     name: str
@@ -253,10 +253,12 @@ class JoinedSource(ImageSource):
         return StatedLabels(list(chain.from_iterable(labels)), origins[0] + more)
 
 
-def joined(name: str, paths: Sequence[Path], open_part: Callable[[Path], ImageSource]) -> JoinedSource:
+def concat_sources(
+    name: str, paths: Sequence[Path], open_part: Callable[[Path], ImageSource]
+) -> ConcatSource:
     """Open several containers; their images are named by paths below the folder that all containers share."""
     parts = tuple(open_part(path) for path in paths)
-    return JoinedSource(name, parts, tuple(f"{each}/" for each in short_names(paths)))
+    return ConcatSource(name, parts, tuple(f"{each}/" for each in short_names(paths)))
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:

@@ -17,12 +17,12 @@ from genpr.errors import DataError, ResourceError, UsageError, short, some
 from genpr.images.archive import reraise_corrupt
 from genpr.images.folder import walk_files
 from genpr.images.item import (
+    ConcatSource,
     IndexedSource,
     Item,
-    JoinedSource,
     StatedLabels,
     check_encoded_size,
-    joined,
+    concat_sources,
     unreadable,
 )
 from genpr.limits import is_bomb, parse_json
@@ -260,14 +260,16 @@ def parquet_files(folder: Path) -> list[str]:
     return sorted((each for each in walk_files(folder) if each.lower().endswith(_SUFFIX)), key=os.fsencode)
 
 
-def open_parquet_files(folder: Path, files: list[str], name: str, choice: str | None = None) -> JoinedSource:
+def open_parquet_files(folder: Path, files: list[str], name: str, choice: str | None = None) -> ConcatSource:
     """Open the parquet files of a folder as one source, if they are one split of one data set ("several-splits")."""
     paths = map(PurePosixPath, files)
     found = (path.parent / named[1] for path in paths if (named := _SPLIT.fullmatch(path.name)))
     splits = list(dict.fromkeys(found))
     if len(splits) > 1:
         raise several_splits(name, [*map(str, splits)], f"{folder / splits[0]}-*{_SUFFIX}")
-    return joined(name, [folder / each for each in files], lambda path: open_parquet(path, str(path), choice))
+    return concat_sources(
+        name, [folder / each for each in files], lambda path: open_parquet(path, str(path), choice)
+    )
 
 
 def _largest_page(file: IO[bytes], group: Any, leaves: list[int]) -> int:  # noqa: ANN401 - pyarrow has no types

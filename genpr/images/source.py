@@ -18,7 +18,15 @@ from genpr.images.archive import open_tar, open_zip
 from genpr.images.arrays import is_tensor, open_array, open_array_file
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
 from genpr.images.folder import FileSource, open_folder, open_list
-from genpr.images.item import IMAGE_SUFFIXES, ImageSource, Item, PartSource, joined, known_length, suffix_of
+from genpr.images.item import (
+    IMAGE_SUFFIXES,
+    ImageSource,
+    Item,
+    PartSource,
+    concat_sources,
+    known_length,
+    suffix_of,
+)
 from genpr.images.parquet import open_parquet, open_parquet_files, parquet_files
 from genpr.images.paths import expand, nothing_at, split_choice
 
@@ -82,7 +90,7 @@ def _open_several(several: Sequence[Path], text: str, name: str, choice: str | N
         if choice is not None:
             raise _no_column(text, choice)
         return FileSource(name, Path(), tuple(map(str, several)))
-    return joined(name, several, lambda path: _open_one(str(path), str(path), choice))
+    return concat_sources(name, several, lambda path: _open_one(str(path), str(path), choice))
 
 
 def _open_one(text: str, name: str, choice: str | None) -> ImageSource:
