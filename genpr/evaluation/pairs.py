@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Literal
 
 from genpr.errors import BadImagesError, DataError, ImageError, printable, some
-from genpr.images.item import ImageSource, PartSource, known_length, stem_of
+from genpr.images.item import ImageSource, SubsetSource, known_length, stem_of
 from genpr.unicode_forms import normalize
 
 PairedBy = Literal["name", "order"]
 _PLACE = re.compile(r"\[[0-9]+\]")  # the last part of names of images of arrays
 
 
-def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[PartSource, PartSource, PairedBy]:
+def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[SubsetSource, SubsetSource, PairedBy]:
     """Two sources in one order: as they come if neither names its images, else by relative names without suffix.
 
     Raises:
@@ -38,7 +38,7 @@ def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[PartSource, Part
     elif len(names[0]) != len(rows):
         text = f"{labels[1]} has {len(rows):,} images, and {labels[0]} {len(names[0]):,}; images of arrays are paired by "
         raise DataError(f"{text}their order, so both need the same number", code="pair-count", path=fake.name)
-    parts = PartSource(real.name, real, range(len(rows))), PartSource(fake.name, fake, rows)
+    parts = SubsetSource(real.name, real, range(len(rows))), SubsetSource(fake.name, fake, rows)
     return *parts, "order" if numbered[0] else "name"
 
 

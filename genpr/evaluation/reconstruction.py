@@ -34,7 +34,7 @@ from genpr.features.registry import require_weights, weights_of
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
 from genpr.features.weights import WeightsFile, find_or_fetch, load_weights
 from genpr.images.decode import decoder_versions
-from genpr.images.item import PartSource
+from genpr.images.item import SubsetSource
 from genpr.images.source import choose_rows
 from genpr.memory import memory_limit
 from genpr.metrics.frechet import frechet_distance
@@ -110,7 +110,7 @@ def reconstruct_with(real: object, reconstructed: object, options: ReconstructOp
         *parts, paired_by = pair_sources(*(each.source for each in opened))
         if options.max_images is not None:
             rows = choose_rows(len(parts[0]), options.max_images, options.seed).tolist()
-            parts = [PartSource(part.name, part, rows) for part in parts]
+            parts = [SubsetSource(part.name, part, rows) for part in parts]
         weights, started = _find_weights(options), time.perf_counter()
         work = partial(_measured, parts=parts, weights=weights, options=options)
         found, notices = with_cpu_fallback(embedder, work, "for the pairs")
@@ -152,7 +152,7 @@ def _find_weights(options: ReconstructOptions) -> dict[WeightsFile, Path]:
 class _Measured:
     """Pairs of which both images could be used, with their values, in their order."""
 
-    parts: Sequence[PartSource]
+    parts: Sequence[SubsetSource]
     seen: Sequence[EmbeddedImages]  # of both sides, without features
     names: list[tuple[str, str]] = field(default_factory=list)
     places: list[int] = field(default_factory=list)  # in `parts`, of which some could not be used
@@ -165,7 +165,7 @@ class _Measured:
 
 def _measured(
     embedder: Embedder,
-    parts: Sequence[PartSource],
+    parts: Sequence[SubsetSource],
     weights: Mapping[WeightsFile, Path],
     options: ReconstructOptions,
 ) -> _Measured:
@@ -254,7 +254,7 @@ def _add_features(
     is_used = any(weights_of(space, options.weights) for space in spaces if isinstance(space, str))
     own = embedder.with_options(weights=options.weights if is_used else None)
     for part, is_file, role in zip(found.parts, on_disk, _ROLES, strict=True):
-        side = SourceFeatures(OpenedImages(PartSource(part.name, part, found.places), is_file), role, own)
+        side = SourceFeatures(OpenedImages(SubsetSource(part.name, part, found.places), is_file), role, own)
         side.require(spaces, minimum=2 if "rfid" in options.spaces else 1)
         sides.append(side)
     notices = [each for side in sides for space in spaces for each in side[space].notices]

@@ -180,7 +180,7 @@ def images_among(files: Iterable[T], name_of: Callable[[T], str], container: str
 
 
 @dataclass(frozen=True)
-class PartSource(ImageSource):
+class SubsetSource(ImageSource):
     """The images at some indices of a source, ascending unless the source reaches any image by its index."""
 
     name: str

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from genpr.errors import UsageError
-from genpr.images.item import ImageSource, PartSource, known_length
+from genpr.images.item import ImageSource, SubsetSource, known_length
 
 BLOCK = 2048
 """Consecutive images that stay together."""
@@ -81,7 +81,7 @@ class ShardPlace:
 
 
 @dataclass(frozen=True)
-class ShardSource(PartSource):
+class ShardSource(SubsetSource):
     """The images of one share of a source."""
 
     rows: range

@@ -22,7 +22,7 @@ from genpr.images.item import (
     IMAGE_SUFFIXES,
     ImageSource,
     Item,
-    PartSource,
+    SubsetSource,
     concat_sources,
     known_length,
     suffix_of,
@@ -152,7 +152,7 @@ def subset(source: ImageSource, max_images: int, seed: int) -> ImageSource:
     if total is None:
         return _First(source.name, source, max_images)
     chosen = choose_rows(total, max_images, seed)
-    return source if len(chosen) == total else PartSource(source.name, source, tuple(chosen.tolist()))
+    return source if len(chosen) == total else SubsetSource(source.name, source, tuple(chosen.tolist()))
 
 
 def choose_rows(total: int, max_rows: int, seed: int) -> NDArray[np.int64]:
