@@ -111,7 +111,7 @@ def _genpr_labels(folder: Path) -> tuple[int, object]:
     from genpr.images.source import open_source
 
     source = open_source(f"{folder}/*.tar")
-    stated = source.stated_labels()
+    stated = source.source_labels()
     assert stated is not None
     return len(stated.labels), (source, stated)
 

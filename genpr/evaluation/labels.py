@@ -153,7 +153,7 @@ def _in_source(source: object) -> Labels:
     """The labels that the source itself holds; sub-folders where it holds none."""
     if ImageSource in type(source).__mro__:
         opened = cast("ImageSource", source)
-        stated = opened.stated_labels()
+        stated = opened.source_labels()
         if stated is not None:
             return _in_order(list(stated.labels), stated.origin)
         if isinstance(opened, ConcatSource):

@@ -27,7 +27,7 @@ from genpr.errors import DataError, GenprError, ImageError, short
 from genpr.images.item import (
     IndexedSource,
     Item,
-    StatedLabels,
+    SourceLabels,
     check_encoded_size,
     images_among,
     is_hidden,
@@ -308,7 +308,7 @@ class TarSource(IndexedSource):
         """Of the members."""
         return (self.members[index][0] for index in range(len(self)))
 
-    def stated_labels(self) -> StatedLabels | None:
+    def source_labels(self) -> SourceLabels | None:
         """The labels of WebDataset samples: the class in the `.cls` file of each key."""
         labels: dict[str, object] = {}
         with _opened_tar(self.path) as file:
@@ -328,7 +328,7 @@ class TarSource(IndexedSource):
         found = [labels.get(key_of(name)) for name in self.names()] if labels else []
         if all(label is None for label in found):
             return None
-        return StatedLabels(found, f"labels in {self.name}")
+        return SourceLabels(found, f"labels in {self.name}")
 
 
 def open_tar(path: Path, name: str) -> TarSource:

@@ -24,7 +24,7 @@ from genpr.images.item import (
     ImageSource,
     IndexedSource,
     Item,
-    StatedLabels,
+    SourceLabels,
     check_encoded_size,
     unreadable,
 )
@@ -91,7 +91,7 @@ class DatasetSource(IndexedSource):
         except OSError as error:
             raise unreadable(name, error) from error
 
-    def stated_labels(self) -> StatedLabels | None:
+    def source_labels(self) -> SourceLabels | None:
         """The values of the label column of a data set of Hugging Face."""
         if self.columns is None:
             return None

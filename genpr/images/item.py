@@ -65,7 +65,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class StatedLabels:
+class SourceLabels:
     """The classes that a source states: an integer, a name or None for each image, and where they are stated."""
 
     labels: Sequence[object]
@@ -94,7 +94,7 @@ class ImageSource(Protocol):
         """Names of the images in order; None where they are not known without reading the images."""
         return None
 
-    def stated_labels(self) -> StatedLabels | None:
+    def source_labels(self) -> SourceLabels | None:
         """The classes that the source states beside its images; None if it states none."""
         return None
 
@@ -241,16 +241,16 @@ class ConcatSource(ImageSource):
         pairs = zip(self.prefixes, known, strict=True)
         return (prefix + name for prefix, names in pairs for name in names or ())
 
-    def stated_labels(self) -> StatedLabels | None:
+    def source_labels(self) -> SourceLabels | None:
         """The classes that the parts state; images of parts without any have none."""
-        stated = [part.stated_labels() for part in self.parts]
+        stated = [part.source_labels() for part in self.parts]
         origins = [each.origin for each in stated if each is not None]
         if not origins:
             return None
         both = zip(stated, self.parts, strict=True)
         labels = [[None] * len(part) if each is None else each.labels for each, part in both]
         more = f" and {len(origins) - 1:,} more" if len(origins) > 1 else ""
-        return StatedLabels(list(chain.from_iterable(labels)), origins[0] + more)
+        return SourceLabels(list(chain.from_iterable(labels)), origins[0] + more)
 
 
 def concat_sources(

@@ -20,7 +20,7 @@ from genpr.images.item import (
     ConcatSource,
     IndexedSource,
     Item,
-    StatedLabels,
+    SourceLabels,
     check_encoded_size,
     concat_sources,
     unreadable,
@@ -132,7 +132,7 @@ def _bytes_of(value: Any, name: str, *, is_struct: bool) -> bytes:  # noqa: ANN4
 
 def labels_in(
     columns: Columns, values: Callable[[str], Iterable[Iterable[object]]], origin: str
-) -> StatedLabels | None:
+) -> SourceLabels | None:
     """The classes in the label column, of which `values` gives the values piece by piece."""
     if not columns.labels:
         return None
@@ -143,7 +143,7 @@ def labels_in(
     (label,) = columns.labels
     names = columns.classes.get(label)
     found = [_class_of(value, names, label, origin) for piece in values(label) for value in piece]
-    return StatedLabels(found, f"column {short(label)} of {origin}")
+    return SourceLabels(found, f"column {short(label)} of {origin}")
 
 
 def _class_of(value: object, names: Sequence[str] | None, label: str, origin: str) -> object:
@@ -196,7 +196,7 @@ class ParquetSource(IndexedSource):
     def _read(self, value: Any, name: str) -> bytes:  # noqa: ANN401 - pyarrow has no types
         return _bytes_of(value, name, is_struct=self.columns.is_struct)
 
-    def stated_labels(self) -> StatedLabels | None:
+    def source_labels(self) -> SourceLabels | None:
         """The values of the label column."""
         with _opened(self.path) as file:
 

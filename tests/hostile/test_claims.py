@@ -238,5 +238,5 @@ def test_a_long_label_that_many_rows_share_is_held_a_few_times(tmp_path):
     pq.write_table(pa.table({"image": [b"1"] * 8000, "label": labels}), path, store_schema=False)
     source = open_source(f"{path}#image,label")
     with little_memory(2**27), little_arrow_memory(2**28), pytest.raises(DataError) as caught:
-        source.stated_labels()
+        source.source_labels()
     assert caught.value.code == "labels-damaged"

@@ -108,7 +108,7 @@ def test_a_column_of_bytes_alone_is_enough(tmp_path):
     path = write(tmp_path / "x.parquet", {"id": [1, 2], "png": FILES[:2], "label": ["b", "a"]})
     source = open_source(path)
     assert [item.read() for item in source] == FILES[:2]
-    assert source.stated_labels().labels == ["b", "a"]
+    assert source.source_labels().labels == ["b", "a"]
     large = write(tmp_path / "large.parquet", {"png": pa.array(FILES[:2], pa.large_binary())})
     assert [item.read() for item in open_source(large)] == FILES[:2]
 
@@ -173,7 +173,7 @@ def test_unknown_classes_are_none_and_others_are_refused(tmp_path):
     with pytest.raises(DataError, match="is no class"):
         labels_of(path)
     path = write(tmp_path / "x.parquet", {"image": ROWS, "label": [0.5] * 12})
-    assert open_source(path).stated_labels() is None
+    assert open_source(path).source_labels() is None
 
 
 # What nobody should write -----------------------------------------------------------------------------------
