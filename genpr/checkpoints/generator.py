@@ -39,7 +39,7 @@ from genpr.checkpoints.options import SamplerOptions
 from genpr.errors import DataError, GenprError, ResourceError, UsageError
 from genpr.features.custom import evaluation_mode, networks_of, weights_sha256
 from genpr.features.user_code import load_object, signature_of, takes_device
-from genpr.images.arrays import levels_of
+from genpr.images.arrays import to_levels
 from genpr.runtime import expanded, is_out_of_memory, resolve_device, state_guard, users_device
 from genpr.storage import sha256_of_file
 from genpr.validation import check_count, entry_point
@@ -386,7 +386,7 @@ def to_uint8(
         if not images.isfinite().all():
             text = f"{who} returned NaN or infinite values; check that the file is intact and that training did not diverge"
             raise DataError(text, code="generator-non-finite")
-        images, clamped = levels_of(images, image_range)
+        images, clamped = to_levels(images, image_range)
     # Cloned outside of inference mode, so that callers can use the images like any other tensor.
     with torch.inference_mode(False):
         return images.expand(-1, 3, -1, -1).to("cpu", copy=True).contiguous(), clamped

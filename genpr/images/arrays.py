@@ -99,7 +99,7 @@ def checked_range(image_range: Sequence[float] | None) -> ImageRange | None:
     return low, high
 
 
-def levels_of(images: Tensor, image_range: Sequence[float]) -> tuple[Tensor, float]:
+def to_levels(images: Tensor, image_range: Sequence[float]) -> tuple[Tensor, float]:
     """Finite floats as uint8: floor(x * scale + offset + 0.5); and the share of values more than a level out of range.
 
     StyleGAN's `(x * 127.5 + 128).clamp(0, 255).to(uint8)` for -1..1 and the `x.mul(255).add(0.5).clamp(0, 255).to(uint8)`

@@ -16,7 +16,7 @@ from genpr.evaluation.plan import ScorePlan, with_pinned
 from genpr.features.inputs import OpenedImages
 from genpr.features.options import changed_options
 from genpr.features.source_features import Embedder
-from genpr.images.arrays import MOST_OUTSIDE, ArraySource, ImageRange, levels_of
+from genpr.images.arrays import MOST_OUTSIDE, ArraySource, ImageRange, to_levels
 
 
 def given_evaluator(real: object, options: ScoreOptions, *, of_evaluator: Collection[str]) -> Evaluator:
@@ -60,7 +60,7 @@ def as_uint8(images: Tensor, image_range: ImageRange | None) -> Tensor:
         raise DataError(
             "images hold NaN or infinite values; check that training did not diverge", code="non-finite"
         )
-    levels, outside = levels_of(images.detach(), image_range)
+    levels, outside = to_levels(images.detach(), image_range)
     if outside > MOST_OUTSIDE:
         low, high = image_range
         # The same words each time, so that Python shows them once and not at every batch.

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 import genpr
-from genpr.images.arrays import levels_of
+from genpr.images.arrays import to_levels
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -155,7 +155,7 @@ def test_the_scores_are_those_of_the_kept_checkpoint(script, network, folder, tr
     latents = torch.randn(50, 64)
     generator = network.load(str(trained / "step-000002.pt")).eval()
     with torch.no_grad():
-        drawn, _ = levels_of(generator(latents), (-1.0, 1.0))
+        drawn, _ = to_levels(generator(latents), (-1.0, 1.0))
     line = json.loads((trained / "log.jsonl").read_text().splitlines()[1])
     found = evaluator.score(drawn).to_flat_dict()
     assert found == {name: line[name] for name in found}
