@@ -29,7 +29,7 @@ from genpr.images.item import (
     Item,
     SourceLabels,
     check_encoded_size,
-    images_among,
+    filter_images,
     is_hidden,
     unreadable,
 )
@@ -131,7 +131,7 @@ def open_zip(path: Path, name: str) -> ZipSource:
         for member in archive.infolist()
         if not (member.filename.endswith("/") or stat.S_ISLNK(member.external_attr >> 16))
     )
-    images = images_among(files, attrgetter("filename"), name)
+    images = filter_images(files, attrgetter("filename"), name)
     ordered = sorted(images, key=lambda member: member.filename.encode("utf-8", "surrogateescape"))
     return ZipSource(name, archive, tuple(ordered))
 
@@ -335,7 +335,7 @@ def open_tar(path: Path, name: str) -> TarSource:
     """List the images of an uncompressed tar archive; links, devices and what has no image suffix are left out."""
     images = MemberTable()
     with _opened_tar(path) as file:
-        for member in images_among(regular_files(file), lambda each: _text(each[0]), name):
+        for member in filter_images(regular_files(file), lambda each: _text(each[0]), name):
             images.add(*member)
     images.sort()
     return TarSource(name, path, images)

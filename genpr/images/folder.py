@@ -13,7 +13,7 @@ from pathlib import Path
 from genpr.errors import DataError, ImageError, UsageError
 from genpr.images.archive import reraise_corrupt
 from genpr.images.formats import image_format
-from genpr.images.item import IndexedSource, Item, check_encoded_size, images_among, unreadable
+from genpr.images.item import IndexedSource, Item, check_encoded_size, filter_images, unreadable
 from genpr.limits import TEXT_BYTES, check_lines, read_bytes
 from genpr.storage import open_regular
 
@@ -48,7 +48,7 @@ def open_folder(root: Path, name: str) -> FileSource:
     Links to files are followed, links to folders only after `follow_links`. Hidden files and folders are left out. A link
     to nothing is listed, because a missing image must be reported.
     """
-    images = images_among(walk_files(root), str, name)
+    images = filter_images(walk_files(root), str, name)
     return FileSource(name, root, tuple(sorted(images, key=os.fsencode)))
 
 

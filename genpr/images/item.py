@@ -155,7 +155,7 @@ def unreadable(name: str, reason: object) -> ImageError:
     return ImageError(f"{name}: cannot be read ({reason})", code="unreadable", path=name)
 
 
-def images_among(files: Iterable[T], name_of: Callable[[T], str], container: str) -> Iterator[T]:
+def filter_images(files: Iterable[T], name_of: Callable[[T], str], container: str) -> Iterator[T]:
     """The files that are images by their names; logs the others in the end, or refuses a container of none ("no-images")."""
     n_images, others = 0, Counter[str]()
     for file in files:
