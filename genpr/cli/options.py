@@ -90,10 +90,10 @@ def refuse_given(names: Collection[str], reason: str) -> None:
 
 def check_sources(*sources: object) -> None:
     """Refuse sources that are not there, before torch is imported, which takes seconds."""
-    from genpr.images.paths import check_there
+    from genpr.images.paths import check_exists
 
     for source in sources:
-        check_there(str(source))
+        check_exists(str(source))
 
 
 def _follow(_context: click.Context, _parameter: click.Parameter, is_requested: bool) -> None:

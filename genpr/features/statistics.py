@@ -29,7 +29,7 @@ from genpr.features.registry import is_same_extractor, parse_name
 from genpr.features.representations import FDR6
 from genpr.images.archive import CORRUPT_FILE_ERRORS, reraise_corrupt
 from genpr.images.arrays import Header, read_array
-from genpr.images.paths import check_there
+from genpr.images.paths import check_exists
 from genpr.limits import parse_json, read_bytes
 from genpr.storage import from_dict, open_regular
 
@@ -157,7 +157,7 @@ def read_statistics(source: object) -> ReferenceStatistics:
         text = f"reference statistics are a path, or what genpr.reference_statistics returns, not {type(source).__name__}"
         raise UsageError(text, code="source-kind")
     path = Path(os.fsdecode(source))
-    check_there(str(path))
+    check_exists(str(path))
     if holds_statistics(path) and path.is_dir():
         return _of_folder(path)
     if path.suffix.lower() not in {".npz", *_PICKLES} or not path.is_file():

@@ -127,13 +127,13 @@ def _names_in(folder: str) -> list[str]:
         raise DataError(text, code="unreadable", path=folder) from error
 
 
-def check_there(text: str) -> None:
+def check_exists(text: str) -> None:
     """Refuse a path or pattern of nothing ("path-not-found"), before anything is opened and without importing torch."""
     text, _ = split_choice(text)
     if expand(text) is None and (not text or not os.path.exists(Path(text))):  # noqa: PTH110 - a Path raises for long names
-        raise nothing_at(text)
+        raise path_not_found(text)
 
 
-def nothing_at(text: str) -> UsageError:
+def path_not_found(text: str) -> UsageError:
     """The error for a path of nothing."""
     return UsageError(f"there is nothing at {text!r}; check the spelling", code="path-not-found", path=text)

@@ -28,7 +28,7 @@ from genpr.images.item import (
     suffix_of,
 )
 from genpr.images.parquet import open_parquet, open_parquet_files, parquet_files
-from genpr.images.paths import expand, nothing_at, split_choice
+from genpr.images.paths import expand, path_not_found, split_choice
 
 _FILE_READERS: dict[str, Callable[[Path, str], ImageSource]] = {
     ".parquet": open_parquet,
@@ -100,7 +100,7 @@ def _open_one(text: str, name: str, choice: str | None) -> ImageSource:
     except (OSError, ValueError):  # such as a name that is too long, or that holds a NUL
         mode = 0
     if not mode:
-        raise nothing_at(text)
+        raise path_not_found(text)
     if not stat.S_ISDIR(mode):
         return _open_file(path, name, choice, is_regular=stat.S_ISREG(mode))
     try:
