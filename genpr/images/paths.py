@@ -38,7 +38,7 @@ def expand(text: str) -> tuple[Path, ...] | None:
     return _existing(alternatives, text)
 
 
-def split_choice(text: str) -> tuple[str, str | None]:
+def split_columns(text: str) -> tuple[str, str | None]:
     """A path or pattern, and what is written behind "#": a column of parquet files; None if nothing is."""
     base, sign, choice = text.rpartition("#")
     if not sign or not base or os.path.lexists(text):
@@ -129,7 +129,7 @@ def _names_in(folder: str) -> list[str]:
 
 def check_exists(text: str) -> None:
     """Refuse a path or pattern of nothing ("path-not-found"), before anything is opened and without importing torch."""
-    text, _ = split_choice(text)
+    text, _ = split_columns(text)
     if expand(text) is None and (not text or not os.path.exists(Path(text))):  # noqa: PTH110 - a Path raises for long names
         raise path_not_found(text)
 

@@ -28,7 +28,7 @@ from genpr.images.item import (
     suffix_of,
 )
 from genpr.images.parquet import open_parquet, open_parquet_files, parquet_files
-from genpr.images.paths import expand, path_not_found, split_choice
+from genpr.images.paths import expand, path_not_found, split_columns
 
 _FILE_READERS: dict[str, Callable[[Path, str], ImageSource]] = {
     ".parquet": open_parquet,
@@ -56,7 +56,7 @@ def open_source(source: object, *, name: str | None = None) -> ImageSource:
         name = name or text
         choice = None
         if not os.path.lexists(text):
-            text, choice = split_choice(text)
+            text, choice = split_columns(text)
             several = expand(text)
             if several is not None:
                 return _open_several(several, text, name, choice)
