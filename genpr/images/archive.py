@@ -31,7 +31,7 @@ from genpr.images.item import (
     check_encoded_size,
     filter_images,
     is_hidden,
-    unreadable,
+    unreadable_error,
 )
 from genpr.limits import SMALL_TEXT_BYTES, STREAMED_RATIO, UNPACKED_RATIO, is_bomb
 from genpr.storage import open_regular
@@ -145,7 +145,7 @@ def _read_from_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     except DataError as error:
         raise ImageError(str(error), code=error.code, path=name) from error
     except (NotImplementedError, OSError) as error:
-        raise unreadable(name, error) from error
+        raise unreadable_error(name, error) from error
     except CORRUPT_FILE_ERRORS as error:
         text = f"{name}: its data in the archive is damaged ({error})"
         raise ImageError(text, code="image-corrupt", path=name) from error
@@ -358,9 +358,9 @@ def _read_from_tar(path: Path, name: str, offset: int, size: int) -> bytes:
             file.seek(offset)
             data = file.read(size)
     except OSError as error:
-        raise unreadable(name, error.strerror) from error
+        raise unreadable_error(name, error.strerror) from error
     if len(data) != size:
-        raise unreadable(
+        raise unreadable_error(
             name, f"{len(data):,} of {size:,} bytes are there; check that the file does not change"
         )
     return data

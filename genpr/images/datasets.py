@@ -26,9 +26,9 @@ from genpr.images.item import (
     Item,
     SourceLabels,
     check_encoded_size,
-    unreadable,
+    unreadable_error,
 )
-from genpr.images.parquet import Columns, columns_of, labels_in, several_splits
+from genpr.images.parquet import Columns, columns_of, labels_in, several_splits_error
 from genpr.images.paths import is_remote
 from genpr.images.policy import DecodePolicy
 from genpr.notices import Notice
@@ -89,7 +89,7 @@ class DatasetSource(IndexedSource):
         except DataError as error:
             raise ImageError(str(error), code=error.code, path=name) from error
         except OSError as error:
-            raise unreadable(name, error) from error
+            raise unreadable_error(name, error) from error
 
     def source_labels(self) -> SourceLabels | None:
         """The values of the label column of a data set of Hugging Face."""
@@ -189,7 +189,7 @@ def open_huggingface(source: Any, name: str) -> DatasetSource:  # noqa: ANN401 -
     import datasets
 
     if isinstance(source, Mapping):
-        raise several_splits(name, [str(each) for each in source], 'dataset["train"]')
+        raise several_splits_error(name, [str(each) for each in source], 'dataset["train"]')
     columns = columns_of(source.features.arrow_schema, None, name)
     if not len(source):
         raise DataError(f"{name} has no images (it has no rows)", code="no-images", path=name)
@@ -210,7 +210,7 @@ def _bytes_of(value: object, name: str) -> bytes:
         return data
     path = value.get("path") if isinstance(value, dict) else None
     if not isinstance(path, str):
-        raise unreadable(name, "the value is null")
+        raise unreadable_error(name, "the value is null")
     if is_remote(path) or "::" in path:
-        raise unreadable(name, f"it lies at {short(path)}, which is no file here")
+        raise unreadable_error(name, f"it lies at {short(path)}, which is no file here")
     return read_file(Path(), path, name)

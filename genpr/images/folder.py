@@ -13,7 +13,7 @@ from pathlib import Path
 from genpr.errors import DataError, ImageError, UsageError
 from genpr.images.archive import reraise_corrupt
 from genpr.images.formats import image_format
-from genpr.images.item import IndexedSource, Item, check_encoded_size, filter_images, unreadable
+from genpr.images.item import IndexedSource, Item, check_encoded_size, filter_images, unreadable_error
 from genpr.limits import TEXT_BYTES, check_lines, read_bytes
 from genpr.storage import open_regular
 
@@ -111,9 +111,9 @@ def read_file(folder: Path, path: str, name: str | None = None) -> bytes:
     except ImageError:
         raise
     except (OSError, ValueError) as error:  # a NUL in the path is a ValueError
-        raise unreadable(name, getattr(error, "strerror", error)) from error
+        raise unreadable_error(name, getattr(error, "strerror", error)) from error
     if len(data) > size:
-        raise unreadable(name, "it grew while it was read")
+        raise unreadable_error(name, "it grew while it was read")
     return data
 
 

@@ -150,7 +150,7 @@ def check_encoded_size(name: str, size: int) -> None:
         raise ImageError(text, code="image-too-large", path=name)
 
 
-def unreadable(name: str, reason: object) -> ImageError:
+def unreadable_error(name: str, reason: object) -> ImageError:
     """The error for an image whose bytes cannot be read."""
     return ImageError(f"{name}: cannot be read ({reason})", code="unreadable", path=name)
 

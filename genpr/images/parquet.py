@@ -23,7 +23,7 @@ from genpr.images.item import (
     SourceLabels,
     check_encoded_size,
     concat_sources,
-    unreadable,
+    unreadable_error,
 )
 from genpr.limits import is_bomb, parse_json
 from genpr.storage import open_regular
@@ -123,8 +123,10 @@ def _bytes_of(value: Any, name: str, *, is_struct: bool) -> bytes:  # noqa: ANN4
     if not data.is_valid:
         where = value["path"].as_py() if is_struct and value.is_valid and "path" in value else None
         if not where:
-            raise unreadable(name, "the value is null")
-        raise unreadable(name, f"only a path is in the file, {short(str(where))}, which is not followed")
+            raise unreadable_error(name, "the value is null")
+        raise unreadable_error(
+            name, f"only a path is in the file, {short(str(where))}, which is not followed"
+        )
     buffer = data.as_buffer()
     check_encoded_size(name, buffer.size)
     return bytes(buffer.to_pybytes())
@@ -158,7 +160,7 @@ def _class_of(value: object, names: Sequence[str] | None, label: str, origin: st
     raise DataError(text, code="labels-damaged", path=origin)
 
 
-def several_splits(name: str, splits: Sequence[str], example: str) -> UsageError:
+def several_splits_error(name: str, splits: Sequence[str], example: str) -> UsageError:
     """The error for several splits where one is needed; `example` is how to name one."""
     text = f"{name} holds several splits of a data set ({some(splits, 8)}); name one, such as {example!r}"
     return UsageError(text, code="several-splits", path=name)
@@ -266,7 +268,7 @@ def open_parquet_files(folder: Path, files: list[str], name: str, choice: str | 
     found = (path.parent / named[1] for path in paths if (named := _SPLIT.fullmatch(path.name)))
     splits = list(dict.fromkeys(found))
     if len(splits) > 1:
-        raise several_splits(name, [*map(str, splits)], f"{folder / splits[0]}-*{_SUFFIX}")
+        raise several_splits_error(name, [*map(str, splits)], f"{folder / splits[0]}-*{_SUFFIX}")
     return concat_sources(
         name, [folder / each for each in files], lambda path: open_parquet(path, str(path), choice)
     )
