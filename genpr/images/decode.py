@@ -120,7 +120,7 @@ class PillowGuard:
 pillow_guard = PillowGuard()
 
 
-class MeteredFile(io.BytesIO):
+class ReadLimitedFile(io.BytesIO):
     """A file whose reads and bytes read are limited, for Pillow's parsers.
 
     `read` raises `TooManyPiecesError`, which is no `OSError`: Pillow takes these for damaged metadata and goes on.
@@ -224,7 +224,7 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
     elif format_name == "PNG":
         check_png(data)  # before Pillow, which takes ten times as long for each chunk
     is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes
-    image = _PLUGINS[format_name](MeteredFile(data) if is_metered else io.BytesIO(data))
+    image = _PLUGINS[format_name](ReadLimitedFile(data) if is_metered else io.BytesIO(data))
     if exif is not None:
         image.info["exif"] = exif
     _check_size(image.size, name, policy)
