@@ -162,7 +162,7 @@ class RankShare:
         # Images of other ranks are not even passed over, which for parquet would be to read them.
         self.names.extend(names)
         positions = [at for at in range(self.total or 0) if at // BLOCK % size == rank]
-        yield from zip(positions, self._source.pick(positions), strict=True)
+        yield from zip(positions, self._source.select(positions), strict=True)
 
     def check_names(self) -> None:
         """Make sure that all ranks went through the same list ("ranks-differ")."""

@@ -170,7 +170,7 @@ class Pictures:
         found: dict[int, Pixels] = {}
         items, names = iter(self.source), self.source.names()
         if names is not None:  # no others are visited
-            items = self.source.pick(place for place, name in enumerate(names) if name in requested)
+            items = self.source.select(place for place, name in enumerate(names) if name in requested)
         for item in items if requested else ():
             if item.name in requested:
                 with suppress(ImageError):

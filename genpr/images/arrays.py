@@ -130,11 +130,11 @@ class ArraySource(IndexedSource):
         """The image at an index."""
         return Item(f"[{index}]", lambda: pixels_of(self.images[index]))
 
-    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+    def select(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at some indices; of a tensor on a CUDA device in blocks, each copied when it is reached."""
         images = self.images
         if not is_tensor(images) or images.device.type != "cuda":
-            yield from super().pick(indices)
+            yield from super().select(indices)
             return
         import torch
 
@@ -190,7 +190,7 @@ class ArrayFileSource(IndexedSource):
     def __len__(self) -> int:
         return self.shape[0]
 
-    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+    def select(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at some indices; a .npy file is not read where there are none."""
         image_shape = self.shape[1:]
         rows = max(1, _BATCH_BYTES // math.prod(image_shape))

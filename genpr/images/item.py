@@ -84,7 +84,7 @@ class ImageSource(Protocol):
 
     def __iter__(self) -> Iterator[Item]: ...
 
-    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+    def select(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at ascending indices; sources that can skip the others override this."""
         items = enumerate(self)
         for index in indices:
@@ -100,18 +100,18 @@ class ImageSource(Protocol):
 
 
 class IndexedSource(ImageSource):
-    """Base of sources that reach any image by its index; a subclass defines `item` or `pick`. Default names are "[17]"."""
+    """Base of sources that reach any image by its index; a subclass defines `item` or `select`. Default names are "[17]"."""
 
     def __iter__(self) -> Iterator[Item]:
-        return self.pick(range(len(self)))
+        return self.select(range(len(self)))
 
-    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+    def select(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at ascending indices; others are not read where that is possible."""
         return map(self.item, indices)
 
     def item(self, index: int) -> Item:
         """The image at an index."""
-        return next(self.pick([index]))
+        return next(self.select([index]))
 
     def names(self) -> Iterator[str]:
         """Indices."""
@@ -191,11 +191,11 @@ class SubsetSource(ImageSource):
         return len(self.rows)
 
     def __iter__(self) -> Iterator[Item]:
-        return self.source.pick(self.rows)
+        return self.source.select(self.rows)
 
-    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+    def select(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at some indices of the part."""
-        return self.source.pick(self.rows[index] for index in indices)
+        return self.source.select(self.rows[index] for index in indices)
 
     def names(self) -> Iterator[str] | None:
         """Of the part, if the source knows."""
@@ -225,13 +225,13 @@ class ConcatSource(ImageSource):
         for prefix, part in zip(self.prefixes, self.parts, strict=True):
             yield from _prefixed(part, prefix)
 
-    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+    def select(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at ascending indices; parts without any are not opened."""
         ends = list(accumulate(map(len, self.parts)))
         for number, group in groupby(indices, key=partial(bisect_right, ends)):
             part, prefix = self.parts[number], self.prefixes[number]
             start = ends[number] - len(part)
-            yield from _prefixed(part.pick(index - start for index in group), prefix)
+            yield from _prefixed(part.select(index - start for index in group), prefix)
 
     def names(self) -> Iterator[str] | None:
         """Of all images, if all parts know."""

@@ -181,7 +181,7 @@ class ParquetSource(IndexedSource):
     def __len__(self) -> int:
         return sum(self.groups)
 
-    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+    def select(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at some indices; row groups without any are not read."""
         ends = list(accumulate(self.groups))
         with _opened(self.path) as file:

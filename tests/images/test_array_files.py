@@ -209,7 +209,7 @@ def test_chosen_images_of_an_npy_are_read_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(arrays, "_BATCH_BYTES", 2 * IMAGES[0].nbytes)
     for save, name in ((np.save, "x.npy"), (np.savez_compressed, "x.npz")):
         save(tmp_path / name, IMAGES)
-        picked = list(open_source(tmp_path / name).pick([0, 5, 6, 7, 22]))
+        picked = list(open_source(tmp_path / name).select([0, 5, 6, 7, 22]))
         assert [item.name for item in picked] == ["[0]", "[5]", "[6]", "[7]", "[22]"]
         np.testing.assert_array_equal([item.read() for item in picked], IMAGES[[0, 5, 6, 7, 22]])
 

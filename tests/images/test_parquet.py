@@ -97,7 +97,7 @@ def test_row_groups_without_a_chosen_image_are_not_read(tmp_path):
         at = data.find(FILES[place])
         data[at - 20 : at] = bytes(20)
     path.write_bytes(data)
-    assert [item.read() for item in source.pick([3, 5, 8])] == [FILES[place] for place in (3, 5, 8)]
+    assert [item.read() for item in source.select([3, 5, 8])] == [FILES[place] for place in (3, 5, 8)]
     assert raised(DataError, list, source).code == "parquet-damaged"
 
 

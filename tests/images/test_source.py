@@ -177,6 +177,6 @@ def test_images_on_a_device_come_in_blocks(gpu, monkeypatch):
     source = open_source(torch.from_numpy(IMAGES).permute(0, 3, 1, 2).cuda())
     np.testing.assert_array_equal([item.read() for item in source], IMAGES)
     assert gpu is None or gpu.copies["to host"] - copies == 5, "8 images each"
-    names, pixels = zip(*((item.name, item.read()) for item in source.pick([1, 21])), strict=True)
+    names, pixels = zip(*((item.name, item.read()) for item in source.select([1, 21])), strict=True)
     np.testing.assert_array_equal(pixels, IMAGES[[1, 21]])
     assert names == ("[1]", "[21]")
