@@ -20,7 +20,7 @@ from genpr.features.statistics import ReferenceStatistics
 from genpr.images.archive import CORRUPT_FILE_ERRORS
 from genpr.images.arrays import read_array, read_npy
 from genpr.images.policy import FLAGS, BadImagePolicy, in_order
-from genpr.images.shards import ShardPlace
+from genpr.images.shards import ShardInfo
 from genpr.limits import parse_json
 from genpr.memory import empty_rows, fits, float_rows, part_of
 from genpr.notices import Notice
@@ -96,7 +96,7 @@ class FeatureSet:
     n_decoded: int = 0  # images that `flags` and counts are of, where some were left out since; 0 for all
     origin: str = ""  # what was embedded, where `source` is the file that the features were read from
     sizes: Mapping[tuple[int, int], int] = field(default_factory=dict)  # files of each (width, height)
-    shard: ShardPlace | None = None  # which share of a whole this is; None for the whole
+    shard: ShardInfo | None = None  # which share of a whole this is; None for the whole
     statistics: ReferenceStatistics | None = None  # what stands for reals of which no rows are known
 
     @classmethod
@@ -220,7 +220,7 @@ def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: 
         facts=from_dict(ImageFacts, parse_json(metadata.get("facts", "{}"))),
         origin=from_dict(str, parse_json(metadata["source"])),
         sizes={(width, height): count for width, height, count in sizes},
-        shard=from_dict(ShardPlace, parse_json(metadata["shard"])) if "shard" in metadata else None,
+        shard=from_dict(ShardInfo, parse_json(metadata["shard"])) if "shard" in metadata else None,
     )
 
 
@@ -291,7 +291,7 @@ def _read_into(rows: Tensor, path: Path) -> FeatureSet:
     return part
 
 
-def _place(features: FeatureSet) -> ShardPlace:
+def _place(features: FeatureSet) -> ShardInfo:
     assert features.shard is not None
     return features.shard
 
@@ -319,7 +319,7 @@ def _common(shard: FeatureSet) -> dict[str, object]:
     }
 
 
-def _check_complete(places: Sequence[ShardPlace], name: str) -> None:
+def _check_complete(places: Sequence[ShardInfo], name: str) -> None:
     """Compatible shards in their order: all of them, each once, with its own images."""
     found: set[int] = set()
     for place in places:

@@ -50,7 +50,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class ShardPlace:
+class ShardInfo:
     """What a file with the features of one share knows about the whole: the images `start` to `end` of `total`.
 
     `names_sha256` is the hash of the names of all images in order, equal for shares of equal sources. `max_bad` is the share
@@ -92,9 +92,9 @@ class ShardSource(SubsetSource):
         """Images in the whole source."""
         return len(self.source)
 
-    def place(self, *, max_bad: float) -> ShardPlace:
+    def place(self, *, max_bad: float) -> ShardInfo:
         """Where the share belongs; reads the names of all images."""
-        return ShardPlace(
+        return ShardInfo(
             index=self.share.index,
             count=self.share.count,
             start=self.rows.start,
