@@ -137,11 +137,11 @@ def _non_finite(converted: Tensor, original: Features, name: str, first: tuple[i
     return FeatureError(text, code="non-finite")
 
 
-def check_count(value: object, name: str, *, least: int, most: int | None = None) -> int:
+def check_count(value: object, name: str, *, minimum: int, maximum: int | None = None) -> int:
     """An integer option within its range."""
     is_integer = isinstance(value, Integral) and not isinstance(value, bool)
-    if not is_integer or value < least or (most is not None and value > most):  # type: ignore[operator]
-        upper = "" if most is None else f" and at most {most}"
-        text = f"{name} must be an integer of at least {least}{upper}, not {value!r}"
+    if not is_integer or value < minimum or (maximum is not None and value > maximum):  # type: ignore[operator]
+        upper = "" if maximum is None else f" and at most {maximum}"
+        text = f"{name} must be an integer of at least {minimum}{upper}, not {value!r}"
         raise UsageError(text, code="bad-option")
     return int(value)  # type: ignore[call-overload, no-any-return]

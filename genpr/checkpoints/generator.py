@@ -394,8 +394,8 @@ def to_uint8(
 
 def draw_latents(n: int, d: int, *, seed: int) -> Tensor:
     """Standard normal latents (n, d), drawn on the CPU, so that they are the same whatever device uses them."""
-    check_count(n, "n", least=1)
-    check_count(d, "latent_dim", least=1)
+    check_count(n, "n", minimum=1)
+    check_count(d, "latent_dim", minimum=1)
     if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= int(seed) < 2**63:
         raise UsageError(f"seed must be an integer from 0 on, got {seed!r}", code="seed")
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), device="cpu")

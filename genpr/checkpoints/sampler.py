@@ -100,7 +100,7 @@ class Sampler:
         name = name or (_name_of(target) if loaded is None else loaded.spec)
         who, chosen = f"generator {name!r}", SamplerOptions(**options)
         check_generator(target, who)
-        check_count(chosen.batch_size, "batch_size", least=1)
+        check_count(chosen.batch_size, "batch_size", minimum=1)
         latents = draw_latents(n, _latent_dim_of(target, chosen.latent_dim, who), seed=chosen.seed)
         labels, device = _label_tensor(chosen.labels, n), device_of(target, chosen.device, who)
         chosen = replace(chosen, image_range=checked_range(chosen.image_range))
@@ -258,8 +258,8 @@ class CheckpointImages(CountedBatches):
         **options: Unpack[SamplerKeywords],
     ) -> None:
         chosen = SamplerOptions(**options)
-        check_count(n, "n", least=1)
-        check_count(chosen.batch_size, "batch_size", least=1)
+        check_count(n, "n", minimum=1)
+        check_count(chosen.batch_size, "batch_size", minimum=1)
         checked_range(chosen.image_range)
         if setting is None and (chosen.rule is not None or chosen.axis != SamplerOptions.axis):
             what = f"rule {chosen.rule!r}" if chosen.rule is not None else f"axis {chosen.axis!r}"

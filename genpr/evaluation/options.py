@@ -59,7 +59,7 @@ class LabelOptions:
     k: int = 5
 
     def __post_init__(self) -> None:
-        check_count(self.k, "k of labels", least=1, most=1000)
+        check_count(self.k, "k of labels", minimum=1, maximum=1000)
         if not isinstance(self.classifier, str | os.PathLike) or not (
             self.classifier in (KNN, LINEAR) or Path(self.classifier).suffix.lower() in _FILES
         ):
@@ -208,4 +208,4 @@ class ModesOptions(EmbedOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self.seed, "seed", least=0)
+        check_count(self.seed, "seed", minimum=0)

@@ -264,7 +264,7 @@ def _check_options(plan: ScorePlan, metrics: Sequence[str], min_per_class: int) 
             code="protocol-pinned",
         )
     least = max(least_images({name: plan.ks[name] for name in metrics}))
-    check_count(min_per_class, "min_per_class, which must leave k neighbors to each image,", least=least)
+    check_count(min_per_class, "min_per_class, which must leave k neighbors to each image,", minimum=least)
 
 
 def _reason(n_real: int, n_fake: int, least: int) -> Reason | None:

@@ -154,10 +154,10 @@ class CallbackOptions:
     prepare: str | None = option(None, "Crop or resize images of both sides, such as center-crop:256.")
 
     def __post_init__(self) -> None:
-        check_count(self.every, "every", least=1)
-        check_count(self.seed, "seed", least=0)
+        check_count(self.every, "every", minimum=1)
+        check_count(self.seed, "seed", minimum=0)
         if self.n is not None:
-            check_count(self.n, "n", least=1)
+            check_count(self.n, "n", minimum=1)
         checked_range(self.image_range)
 
 

@@ -104,8 +104,8 @@ def copy_detection(
     """
     if not is_number(threshold) or not -1 <= threshold <= 1:
         raise UsageError(f"threshold must be a cosine, not {threshold!r:.60}", code="bad-threshold")
-    check_count(seed, "seed", least=0, most=MOST)
-    check_count(null_rows, "null_rows", least=1)
+    check_count(seed, "seed", minimum=0, maximum=MOST)
+    check_count(null_rows, "null_rows", minimum=1)
     pairs = feature_pairs((generated, train), ("generated", "train"), device, block_bytes)
     reals = pairs.right
     check_rows(reals, "train", k=1)

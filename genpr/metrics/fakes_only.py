@@ -73,16 +73,16 @@ def inception_score(
     check_rows(check_features(probabilities, "probabilities"), "probabilities", k=1)
     n = len(probabilities)
     if split_size is None:
-        count = check_count(splits, "splits", least=1)
+        count = check_count(splits, "splits", minimum=1)
         if count > n:
             raise UsageError(f"{n} images cannot be cut into {count} splits; use fewer", code="bad-option")
         bounds = [(i * n // count, (i + 1) * n // count) for i in range(count)]
     else:
-        size = check_count(split_size, "split_size", least=1)
+        size = check_count(split_size, "split_size", minimum=1)
         bounds = [(start, min(start + size, n)) for start in range(0, n, size)]
     order = torch.arange(n)
     if seed is not None:
-        rng = np.random.RandomState(check_count(seed, "seed", least=0, most=2**32 - 1))
+        rng = np.random.RandomState(check_count(seed, "seed", minimum=0, maximum=2**32 - 1))
         order = torch.from_numpy(rng.permutation(n))
     _check_probabilities(probabilities)
     order = order.to(probabilities.device) if isinstance(probabilities, Tensor) else order

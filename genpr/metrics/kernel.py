@@ -78,9 +78,9 @@ def kernel_distance(
         >>> near.subset_size, abs(near.mean) < 0.01 < far.mean
         (400, True)
     """
-    count = check_count(subsets, "subsets", least=1)
-    size = check_count(subset_size, "subset_size", least=2)
-    check_count(seed, "seed", least=0, most=2**32 - 1)
+    count = check_count(subsets, "subsets", minimum=1)
+    size = check_count(subset_size, "subset_size", minimum=2)
+    check_count(seed, "seed", minimum=0, maximum=2**32 - 1)
     real, fake, where = _checked_pair(real, fake, device)
     size = min(size, len(real), len(fake))
     drawn = _drawn_rows((len(real), len(fake)), size, count, seed, where)

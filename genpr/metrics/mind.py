@@ -57,8 +57,8 @@ def monge_inception_distance(
         >>> round(monge_inception_distance(real, real + 1))  # about 3 * 8
         24
     """
-    count = check_count(directions, "directions", least=1)
-    generator = torch.Generator().manual_seed(check_count(seed, "seed", least=0, most=2**32 - 1))
+    count = check_count(directions, "directions", minimum=1)
+    generator = torch.Generator().manual_seed(check_count(seed, "seed", minimum=0, maximum=2**32 - 1))
     (real, fake), where = checked_pair(real, fake, k=1), choose_device(real, device)
     n, d = min(len(real), len(fake)), real.shape[1]
     fakes, reals = (_drawn(side, n, generator, where) for side in (fake, real))

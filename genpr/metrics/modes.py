@@ -124,17 +124,17 @@ def modes_of(
     ks = check_k(uncovered_k), check_k(outside_k)
     sides = [_checked(real, "real", max(ks)), _checked(fake, "fake", max(ks))]
     check_same_width(*sides)
-    check_count(seed, "seed", least=0)
+    check_count(seed, "seed", minimum=0)
     labels = [_checked_labels(*each) for each in zip((real_labels, fake_labels), sides, strict=True)]
     smaller = min(map(len, sides))
-    smaller = smaller if most is None else min(smaller, check_count(most, "most", least=LEAST_IMAGES))
+    smaller = smaller if most is None else min(smaller, check_count(most, "most", minimum=LEAST_IMAGES))
     most = min(_UNEQUAL * smaller, most or max(map(len, sides)))
     mixed = _Mixed.of(*sides, most=most, seed=seed)
     is_real = mixed.is_real
     n, m = int(is_real.sum()), int((~is_real).sum())
     count = max(2, min(_MOST_CLUSTERS, round(math.sqrt(smaller / _PER_CLUSTER))))
     if clusters is not None:
-        count = check_count(clusters, "clusters", least=2, most=smaller // 2)
+        count = check_count(clusters, "clusters", minimum=2, maximum=smaller // 2)
     length = max(list_length(n, m, k) for k in ks)
     near = JointNeighbors.of(mixed.features, length, device=where, progress=progress)
     cells = _cells(mixed.features, count, seed)

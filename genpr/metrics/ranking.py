@@ -99,13 +99,13 @@ def ranking_metrics(
         >>> round(found["hit_1"].chance, 4), found.pool
         (0.3333, (3, 3))
     """
-    check_count(seed, "seed", least=0, most=MOST)
+    check_count(seed, "seed", minimum=0, maximum=MOST)
     scorer = _scorer(scores, device, block_bytes)
     n, candidates = scorer.shape
     checked = None if pools is None else _check_pools(pools, n, candidates)
     pool: Counts = np.full(n, candidates) if checked is None else (checked >= 0).sum(dim=1).numpy()
     cuts = sorted(
-        check_count(k, "k, within the smallest pool,", least=1, most=int(pool.min()))
+        check_count(k, "k, within the smallest pool,", minimum=1, maximum=int(pool.min()))
         for k in _as_list(ks, "ks")
     )
     if not cuts or len(set(cuts)) < len(cuts):
@@ -166,8 +166,8 @@ def retrieval_metrics(
         >>> round(found["map"].value, 4), round(found["ndcg"].value, 5), round(found["precision"].chance, 9)
         (0.6667, 0.76536, 0.03)
     """
-    check_count(seed, "seed", least=0, most=MOST)
-    cut = None if k is None else check_count(k, "k", least=1, most=MOST)
+    check_count(seed, "seed", minimum=0, maximum=MOST)
+    cut = None if k is None else check_count(k, "k", minimum=1, maximum=MOST)
     expected_ids, found_ids = _check_ids(expected, retrieved)
     grades = _check_grades(expected_ids, relevance)
     found_ids = [ids[:cut] for ids in found_ids]
@@ -295,7 +295,7 @@ def feature_pairs(
 
 
 def _check_bytes(block_bytes: int | None) -> int | None:
-    return None if block_bytes is None else check_count(block_bytes, "block_bytes", least=1)
+    return None if block_bytes is None else check_count(block_bytes, "block_bytes", minimum=1)
 
 
 def _check_scores(scores: object) -> Tensor:
@@ -408,5 +408,5 @@ def _pool_sizes(
 ) -> Counts:
     """Candidates of each query, (q,)."""
     least = max(cut or 1, *(len({*ours, *theirs}) for ours, theirs in zip(expected, retrieved, strict=True)))
-    check_count(pool, "pool (at least k, and all ids of each query)", least=least, most=MOST)
+    check_count(pool, "pool (at least k, and all ids of each query)", minimum=least, maximum=MOST)
     return np.full(len(expected), pool, dtype=np.int64)

@@ -64,7 +64,7 @@ def witnessed(
     there are, and what does not fill a block counts for fidelity alone; where there are fewer, the balls
     whose coverage is counted hold more reals in the same proportion.
     """
-    seed = check_count(seed, "seed", least=0)
+    seed = check_count(seed, "seed", minimum=0)
     checked_real, checked_fake = checked_pair(real, fake, k=BALL_K)
     where = choose_device(real, device)
     return cut_and_uncut(checked_real.to(where), checked_fake.to(where), seed)[0]
