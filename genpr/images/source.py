@@ -150,7 +150,7 @@ def subset(source: ImageSource, max_images: int, seed: int) -> ImageSource:
     """
     total = known_length(source)
     if total is None:
-        return _First(source.name, source, max_images)
+        return _TakeSource(source.name, source, max_images)
     chosen = choose_rows(total, max_images, seed)
     return source if len(chosen) == total else SubsetSource(source.name, source, tuple(chosen.tolist()))
 
@@ -166,7 +166,7 @@ def choose_rows(total: int, max_rows: int, seed: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class _First(ImageSource):
+class _TakeSource(ImageSource):
     """The first images of a source of unknown length."""
 
     name: str
