@@ -355,4 +355,4 @@ def features_for_file(
     part = SourceFeatures(OpenedImages(source, opened.on_disk), "images", unlimited)
     part.require([key or FROM_FILE], minimum=0)  # a share of few images may be empty
     max_bad = embedder.options.max_bad if embedder.options.on_bad == "skip" else 0.0
-    return replace(part[key or FROM_FILE], shard=source.place(max_bad=max_bad))
+    return replace(part[key or FROM_FILE], shard=source.info(max_bad=max_bad))

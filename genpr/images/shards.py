@@ -92,7 +92,7 @@ class ShardSource(SubsetSource):
         """Images in the whole source."""
         return len(self.source)
 
-    def place(self, *, max_bad: float) -> ShardInfo:
+    def info(self, *, max_bad: float) -> ShardInfo:
         """Where the share belongs; reads the names of all images."""
         return ShardInfo(
             index=self.share.index,
