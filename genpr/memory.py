@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from genpr.errors import ResourceError, UsageError
-from genpr.runtime import cache_root, malloc_trim, private_folder, sharers
+from genpr.runtime import cache_root, machine_shares, malloc_trim, private_folder
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,7 @@ def free_memory() -> int:
     free = 4 * 2**30 if free is None else 1024 * free  # not Linux: a careful guess
     in_group = cgroup_memory_left()
     free = free if in_group is None else min(free, in_group)
-    free //= sharers["memory"]
+    free //= machine_shares["memory"]
     if _limits:
         taken = _count_in(Path("/proc/self/status"), "RssAnon:") or 0
         free = min(free, max(min(_limits.values()) - 1024 * taken, 0))

@@ -43,7 +43,7 @@ _MALLOPT = (-8, 1), (-3, 8 * 2**20), (-1, 32 * 2**20)
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 # Processes that share this machine with this one and know of each other, and whether "auto" may be a GPU for these.
-sharers = {"cores": 1, "memory": 1, "gpus": 1}
+machine_shares = {"cores": 1, "memory": 1, "gpus": 1}
 
 
 def resolve_device(device: str | torch.device = "auto") -> torch.device:
@@ -52,7 +52,7 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     import torch
 
     if device == "auto":
-        has_gpu = sharers["gpus"] and torch.cuda.is_available()
+        has_gpu = machine_shares["gpus"] and torch.cuda.is_available()
         return usable_device(torch.device("cuda")) if has_gpu else torch.device("cpu")
     resolved = torch.device(device)
     if resolved.type not in {"cpu", "cuda"}:
@@ -151,18 +151,18 @@ def own_cores() -> list[int]:
 
 def usable_cores() -> int:
     """Cores that this process should use: those it may run on, or its part where others share them (`shared_machine`)."""
-    return max(1, len(own_cores()) // sharers["cores"])
+    return max(1, len(own_cores()) // machine_shares["cores"])
 
 
 @contextmanager
 def shared_machine(**by: int) -> Iterator[None]:
-    """Change `sharers` for a while."""
-    before = dict(sharers)
-    sharers.update(by)
+    """Change `machine_shares` for a while."""
+    before = dict(machine_shares)
+    machine_shares.update(by)
     try:
         yield
     finally:
-        sharers.update(before)
+        machine_shares.update(before)
 
 
 @contextmanager

@@ -164,5 +164,5 @@ def test_the_group_and_those_around_it_limit_memory(tmp_path):
 def test_free_memory_is_what_the_groups_leave(monkeypatch):
     monkeypatch.setattr(memory, "cgroup_memory_left", lambda: 2**30)
     assert free_memory() == 2**30
-    monkeypatch.setitem(runtime.sharers, "memory", 4)
+    monkeypatch.setitem(runtime.machine_shares, "memory", 4)
     assert free_memory() == 2**28, "ranks share what the job may take"
