@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from genpr.errors import GenprError, ResourceError, UsageError
 from genpr.runtime import (
     LAUNCHER_VARIABLES,
+    available_cores,
     check_device,
     is_launched,
-    own_cores,
     resolve_device,
     shared_machine,
     torch_threads,
@@ -429,7 +429,7 @@ def _share_of_the_machine(communicator: Communicator, on_gpu: bool) -> Iterator[
     """Use this rank's share of the cores and memory of its machine, and a GPU of its own."""
     import torch
 
-    own: dict[str, Any] = {"machine": socket.gethostname(), "cores": own_cores(), "gpu": None}
+    own: dict[str, Any] = {"machine": socket.gethostname(), "cores": available_cores(), "gpu": None}
     if on_gpu:
         own["gpu"] = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
     everywhere = communicator.all_gather_object(own)

@@ -142,7 +142,7 @@ def has_faiss() -> bool:
     return importlib.util.find_spec("faiss") is not None
 
 
-def own_cores() -> list[int]:
+def available_cores() -> list[int]:
     """Numbers of the cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
@@ -151,7 +151,7 @@ def own_cores() -> list[int]:
 
 def usable_cores() -> int:
     """Cores that this process should use: those it may run on, or its part where others share them (`shared_machine`)."""
-    return max(1, len(own_cores()) // machine_shares["cores"])
+    return max(1, len(available_cores()) // machine_shares["cores"])
 
 
 @contextmanager
