@@ -230,17 +230,17 @@ def is_offline(offline: bool = False) -> bool:
 def cache_root() -> Path:
     """Folder for features and weights: GENPR_CACHE, else XDG_CACHE_HOME/genpr, else ~/.cache/genpr."""
     if explicit := os.environ.get("GENPR_CACHE"):
-        return expanded(explicit)
+        return expand_user(explicit)
     return user_cache() / "genpr"
 
 
 def user_cache() -> Path:
     """XDG_CACHE_HOME if it is an absolute path, as its specification demands, else ~/.cache."""
-    base = expanded(os.environ.get("XDG_CACHE_HOME", ""))
-    return base if base.is_absolute() else expanded("~/.cache")
+    base = expand_user(os.environ.get("XDG_CACHE_HOME", ""))
+    return base if base.is_absolute() else expand_user("~/.cache")
 
 
-def expanded(path: str | os.PathLike[str]) -> Path:
+def expand_user(path: str | os.PathLike[str]) -> Path:
     """A path whose `~` or `~name` is written out as shells do it: of a user that nobody knows it stays as it is."""
     return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises of unknown users
 

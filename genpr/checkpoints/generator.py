@@ -40,7 +40,7 @@ from genpr.errors import DataError, GenprError, ResourceError, UsageError
 from genpr.features.custom import evaluation_mode, networks_of, weights_sha256
 from genpr.features.user_code import load_object, signature_of, takes_device
 from genpr.images.arrays import to_levels
-from genpr.runtime import expanded, is_out_of_memory, resolve_device, state_guard, users_device
+from genpr.runtime import expand_user, is_out_of_memory, resolve_device, state_guard, users_device
 from genpr.storage import sha256_of_file
 from genpr.validation import check_count, entry_point
 
@@ -93,7 +93,7 @@ def load_generator(
         'genpr.demo:ShapesGenerator'
     """
     resolved = resolve_device(device)
-    path = None if checkpoint is None else expanded(checkpoint)
+    path = None if checkpoint is None else expand_user(checkpoint)
     digest = None if path is None else _checkpoint_sha256(path)
 
     def call(factory: Callable[..., object]) -> object:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from genpr.errors import GenprError, UsageError, some
-from genpr.runtime import expanded, users_device
+from genpr.runtime import expand_user, users_device
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def load_object(
 ) -> tuple[object, dict[str, bytes]]:
     """What a factory gives, called by `call`, and the sources that ran; errors are of `code`, with `kind` in their message."""
     target, _, factory_name = spec.rpartition(":")
-    path = expanded(target) if target.endswith(".py") or "/" in target or os.sep in target else None
+    path = expand_user(target) if target.endswith(".py") or "/" in target or os.sep in target else None
     if path is not None and not path.is_file():
         raise UsageError(f"{kind} {spec!r}: there is no file {path}", code=code, path=str(path))
     sources: dict[str, bytes] = {}

@@ -22,7 +22,7 @@ from genpr import __version__
 from genpr.errors import ResourceError, UsageError, WeightsError, printable
 from genpr.runtime import (
     cache_root,
-    expanded,
+    expand_user,
     is_offline,
     is_own_file,
     private_folder,
@@ -126,7 +126,7 @@ def find_or_fetch(
         text = f"weights are read from {', '.join(_SUFFIXES)} files only, not from {entry.name}"
         raise WeightsError(text, code="unsafe-format")
     if weights is not None:
-        given = expanded(weights)
+        given = expand_user(weights)
         if not given.is_file():
             text = f"--weights {given} is not a file; it must be {entry.name}"
             raise UsageError(text, code="path-not-found", path=str(given))
@@ -192,7 +192,7 @@ def load_any_weights(
             if (weights / entry.name).is_file():
                 return load_weights(entry, find_or_fetch(entry, weights=weights / entry.name))
     elif weights is not None:
-        path = expanded(weights)
+        path = expand_user(weights)
         if not path.is_file():
             raise UsageError(f"--weights {path} is not a file", code="path-not-found", path=str(path))
         own = WeightsFile(path.name, "", None, sha256_of_file(path), "unknown")
@@ -210,11 +210,11 @@ def load_any_weights(
 def _shared_copy(entry: WeightsFile) -> Path:
     """Where torch.hub or Hugging Face would have put `entry`; it need not be there."""
     if entry.hub_address is None:
-        home = expanded(os.environ.get("TORCH_HOME") or user_cache() / "torch")
+        home = expand_user(os.environ.get("TORCH_HOME") or user_cache() / "torch")
         return home / "hub" / "checkpoints" / entry.name
     repo_id, revision, filename = entry.hub_address
-    home = expanded(os.environ.get("HF_HOME") or user_cache() / "huggingface")
-    hub = expanded(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    home = expand_user(os.environ.get("HF_HOME") or user_cache() / "huggingface")
+    hub = expand_user(os.environ.get("HF_HUB_CACHE") or home / "hub")
     folder = hub / f"models--{repo_id.replace('/', '--')}"
     try:
         commit = (folder / "refs" / revision).read_text(encoding="utf-8").strip()
