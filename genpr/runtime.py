@@ -283,7 +283,7 @@ def folder_risk(path: Path) -> str | None:
     return None
 
 
-def is_own_file(path: Path) -> bool:
+def is_owned_by_user(path: Path) -> bool:
     """Whether a file, and the link to it where it is one, belong to this user."""
     return not hasattr(os, "getuid") or {path.stat().st_uid, path.lstat().st_uid} == {os.getuid()}
 

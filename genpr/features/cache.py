@@ -30,7 +30,7 @@ from genpr.features.extractor import ExtractorInfo
 from genpr.images.decode import decoder_versions
 from genpr.images.policy import FLAGS, DecodePolicy
 from genpr.notices import Notice, notice
-from genpr.runtime import is_own_file, private_folder
+from genpr.runtime import is_owned_by_user, private_folder
 from genpr.storage import load_tensors, open_regular, replace_file, save_tensors, tensors_sha256
 
 FEATURE_VERSION = 1  # raise it whenever decoding, resizing or embedding changes any feature
@@ -157,7 +157,7 @@ class FeatureCache:
         from safetensors import SafetensorError, safe_open
 
         try:
-            if is_own_file(shard):
+            if is_owned_by_user(shard):
                 open_regular(shard).close()  # the library would wait for a writer of a pipe
                 with safe_open(shard, framework="pt") as file:
                     identities: NDArray[np.uint8] = file.get_tensor("identities").numpy()

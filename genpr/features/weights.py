@@ -24,7 +24,7 @@ from genpr.runtime import (
     cache_root,
     expand_user,
     is_offline,
-    is_own_file,
+    is_owned_by_user,
     private_folder,
     user_cache,
 )
@@ -137,7 +137,7 @@ def find_or_fetch(
     if own.is_file():
         if not entry.is_pinned:
             private_folder(cache_root(), "weights")  # which refuses one that other users can write to
-            if not is_own_file(own):
+            if not is_owned_by_user(own):
                 text = f"the weights {own} belong to another user, and no sha256 of them is published; remove the file"
                 raise ResourceError(text, code="cache-unusable", path=str(own))
         verify_file(entry, own)
