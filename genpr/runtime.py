@@ -399,7 +399,7 @@ def _take_advice() -> None:
         torch.set_float32_matmul_precision(torch.get_float32_matmul_precision())
 
 
-_users_device: ContextVar[Any] = ContextVar("_users_device", default=None)
+_user_default_device: ContextVar[Any] = ContextVar("_user_default_device", default=None)
 
 
 @contextmanager
@@ -411,24 +411,24 @@ def cpu_by_default() -> Iterator[None]:
     if device.type == "cpu":
         yield
         return
-    before = _users_device.set(device)
+    before = _user_default_device.set(device)
     try:
         with torch.device("cpu"):
             yield
     finally:
-        _users_device.reset(before)
+        _user_default_device.reset(before)
 
 
 @contextmanager
-def users_device() -> Iterator[None]:
+def user_default_device() -> Iterator[None]:
     """Restore the caller's default device while their own code runs in the same thread."""
-    with _users_device.get() or nullcontext():
+    with _user_default_device.get() or nullcontext():
         yield
 
 
 def drawn_by_user(items: Iterable[_Item]) -> Iterator[_Item]:
     """The items of an iterable of the user, each made under their own default device."""
-    draw: Any = users_device()(next)
+    draw: Any = user_default_device()(next)
     iterator, end = iter(items), object()
     while (item := draw(iterator, end)) is not end:
         yield item

@@ -40,7 +40,7 @@ from genpr.errors import DataError, GenprError, ResourceError, UsageError
 from genpr.features.custom import evaluation_mode, networks_of, weights_sha256
 from genpr.features.user_code import load_object, signature_of, takes_device
 from genpr.images.arrays import to_levels
-from genpr.runtime import expand_user, is_out_of_memory, resolve_device, state_guard, users_device
+from genpr.runtime import expand_user, is_out_of_memory, resolve_device, state_guard, user_default_device
 from genpr.storage import sha256_of_file
 from genpr.validation import check_count, entry_point
 
@@ -312,7 +312,7 @@ def inference_context(generator: object, device: torch.device) -> Iterator[None]
     if device.type == "cuda":
         torch.cuda.init()  # type: ignore[no-untyped-call] # so that its streams are among those that are kept
     try:
-        with state_guard(), evaluation_mode(generator), users_device():
+        with state_guard(), evaluation_mode(generator), user_default_device():
             yield
     finally:
         random.setstate(python)

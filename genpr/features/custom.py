@@ -32,7 +32,7 @@ from genpr.features.extractor import (
     prepare_batch,
 )
 from genpr.features.user_code import load_object, takes_device
-from genpr.runtime import users_device
+from genpr.runtime import user_default_device
 from genpr.storage import tensors_sha256
 
 _DEEPEST = 3  # a function, the pipeline it captured, the pipeline's attributes
@@ -53,7 +53,7 @@ class CustomExtractor:
         own: Any = wrapped
         if callable(getattr(own, "prepare", None)) and callable(getattr(own, "forward", None)):
             self.prepare: Callable[[Tensor], Tensor] = own.prepare
-            self.forward: Callable[[Tensor], Tensor] = users_device()(
+            self.forward: Callable[[Tensor], Tensor] = user_default_device()(
                 own if isinstance(own, nn.Module) else own.forward
             )
 
@@ -81,7 +81,7 @@ class CustomExtractor:
         """Embed uint8 (n, 3, h, w) images as float32 (n, dim)."""
         if isinstance(self, PreparingExtractor):
             return self.forward(prepare_batch(self, images).to(self.device))
-        return users_device()(self.wrapped)(images.to(self.device))
+        return user_default_device()(self.wrapped)(images.to(self.device))
 
 
 def identity_of(wrapped: object) -> tuple[str | None, str | None, str | None]:

@@ -30,7 +30,7 @@ from genpr.features.registry import (
     weights_of,
 )
 from genpr.features.weights import Progress
-from genpr.runtime import resolve_device, state_guard, users_device
+from genpr.runtime import resolve_device, state_guard, user_default_device
 from genpr.validation import entry_point
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class CustomTextEncoder:
     def encode_text(self, texts: Sequence[str], /, *, progress: TextProgress | None = None) -> Tensor:
         """Embed n texts as float32 (n, dim) on the CPU; FeatureError where the object gives something else."""
         rows = [torch.empty(0, self.dim, device="cpu")]
-        with evaluation_mode(self._owner), state_guard(), users_device():
+        with evaluation_mode(self._owner), state_guard(), user_default_device():
             for start in range(0, len(texts), _BATCH):
                 rows.append(self._checked(list(texts[start : start + _BATCH])))
                 if progress is not None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from genpr.errors import GenprError, UsageError, some
-from genpr.runtime import expand_user, users_device
+from genpr.runtime import expand_user, user_default_device
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def load_object(
                 module, sources = stack.enter_context(running_file(path))
             else:
                 module = importlib.import_module(target)
-            stack.enter_context(users_device())
+            stack.enter_context(user_default_device())
             loaded = call(_find_factory(module, factory_name, f"{kind} {spec!r}", code))
     except GenprError:
         raise
