@@ -426,7 +426,7 @@ def user_default_device() -> Iterator[None]:
         yield
 
 
-def drawn_by_user(items: Iterable[_Item]) -> Iterator[_Item]:
+def iterate_user_items(items: Iterable[_Item]) -> Iterator[_Item]:
     """The items of an iterable of the user, each made under their own default device."""
     draw: Any = user_default_device()(next)
     iterator, end = iter(items), object()

@@ -32,7 +32,7 @@ from genpr.images.parquet import Columns, columns_of, labels_in, several_splits_
 from genpr.images.paths import is_remote
 from genpr.images.policy import DecodePolicy
 from genpr.notices import Notice
-from genpr.runtime import drawn_by_user
+from genpr.runtime import iterate_user_items
 
 _ELEMENTS = "PIL images, uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a tuple"
 _LABELS_AT_ONCE = 8192
@@ -131,7 +131,7 @@ class BatchSource(ImageSource):
         iterator = iter(self.batches)
         self._spent = iterator is self.batches
         index = 0
-        for number, batch in enumerate(drawn_by_user(iterator)):
+        for number, batch in enumerate(iterate_user_items(iterator)):
             for pixels in _batch_pixels(batch, f"{self.name}, batch {number},"):
                 yield Item(f"[{index}]", partial(np.asarray, pixels))
                 index += 1
