@@ -357,17 +357,17 @@ def _make_products_plain(restored: ExitStack, single: list[Any]) -> None:
     """
     import torch
 
-    cudnn, told = torch.backends.cudnn, list[bool]()
+    cudnn, found = torch.backends.cudnn, list[bool]()
     for owner in single:
         restored.callback(setattr, owner, "fp32_precision", owner.fp32_precision)
-    _take_advice()
+    _trigger_deprecation_warning()
     # Where torch refuses to tell the switch, it does once single operations have changed, if it is off.
     for _ in range(2):
         with suppress(RuntimeError):
-            told.append(cudnn.allow_tf32)
+            found.append(cudnn.allow_tf32)
         for owner in single:
             owner.fp32_precision = "ieee"
-    restored.callback(setattr, cudnn, "allow_tf32", told[0] if told else True)
+    restored.callback(setattr, cudnn, "allow_tf32", found[0] if found else True)
     # Of products only the one name of their precision can be put back: "medium" means bfloat16 on CPUs, too.
     restored.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
     cudnn.allow_tf32 = False
@@ -390,7 +390,7 @@ def _precisions() -> tuple[list[Any], list[Any]]:
 
 
 @cache
-def _take_advice() -> None:
+def _trigger_deprecation_warning() -> None:
     """Trigger, without showing it, the warning that torch 2.9 and later give once about the older switches."""
     import torch
 
