@@ -137,7 +137,7 @@ def exclusive_lock(path: Path, *, busy: str) -> Any:  # noqa: ANN401 - filelock'
         raise _unwritable(path, error) from error
 
 
-def check_place(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Refuse a place where no file can be written, before hours are spent on what it should hold."""
     try:
         os.lstat(path)
@@ -163,7 +163,7 @@ def check_feature_file(path: Path) -> None:
     if path.suffix.lower() != ".safetensors":
         text = f"{path} must end in .safetensors, the only feature format genpr writes"
         raise UsageError(text, code="output-suffix")
-    check_place(path)
+    check_writable(path)
 
 
 @contextmanager

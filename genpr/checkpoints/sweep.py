@@ -30,7 +30,14 @@ from genpr.features.options import takes_options
 from genpr.images.datasets import CountedBatches
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.f_beta import F_SCORE_METRICS
-from genpr.storage import check_place, exclusive_lock, open_regular, remove_temporaries, replace_file, writing
+from genpr.storage import (
+    check_writable,
+    exclusive_lock,
+    open_regular,
+    remove_temporaries,
+    replace_file,
+    writing,
+)
 
 SCHEMA, _POINT_SCHEMA = "genpr.sweep/1", "genpr.sweep-point/3"
 
@@ -152,7 +159,7 @@ class SweepFolder:
         with writing(self.path):
             self._points.mkdir(parents=True, exist_ok=True)
         for name in SWEEP_FILES:
-            check_place(self.path / name)
+            check_writable(self.path / name)
         busy = f"another sweep is under way in {self.path}; wait for it, or choose another folder"
         with exclusive_lock(self._points / ".lock", busy=busy):
             with writing(self.path):

@@ -81,9 +81,9 @@ class PageOutput(TextOutput):
     def check_place(self) -> None:
         """Refuse a page that cannot be written, before anything is computed."""
         if self.html is not None:
-            from genpr.storage import check_place
+            from genpr.storage import check_writable
 
-            check_place(self.html)
+            check_writable(self.html)
 
     def check_several(self, count: int, what: str) -> None:
         """The same for a page of several results."""

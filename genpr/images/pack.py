@@ -26,7 +26,7 @@ from genpr.images.decode import Decoded, decode
 from genpr.images.item import ImageSource, Item, known_length
 from genpr.images.policy import BadImagePolicy, DecodePolicy
 from genpr.runtime import usable_cores
-from genpr.storage import atomic_path, check_place, writing
+from genpr.storage import atomic_path, check_writable, writing
 
 _MEMBER = "arr_0.npy"
 _COPY_BYTES = 2**20
@@ -50,7 +50,7 @@ def check_output(path: Path) -> None:
         raise UsageError(
             f"{path} must end in .npz, the only format that is written here", code="output-suffix"
         )
-    check_place(path)
+    check_writable(path)
     if os.path.lexists(path):
         text = f"{path} exists; remove it, or write to another file"
         raise UsageError(text, code="output-exists", path=str(path))

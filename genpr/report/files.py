@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError, printable
-from genpr.storage import atomic_path, check_place, replace_file, writing
+from genpr.storage import atomic_path, check_writable, replace_file, writing
 
 if TYPE_CHECKING:
     from genpr.checkpoints.rank import Objective
@@ -56,7 +56,7 @@ def check_table(path: Path) -> None:
             f"{path} must end in .csv, the only format of the table; pandas.read_csv(...).to_parquet(...) converts it",
             code="output-suffix",
         )
-    check_place(path)
+    check_writable(path)
 
 
 def write_samples(path: str | os.PathLike[str], scores: PerImageScores) -> int:
