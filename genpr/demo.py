@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.storage import writing
+from genpr.storage import report_write_errors
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -251,7 +251,7 @@ def save_sets(sets: Sequence[DemoSet], folder: str | Path) -> None:
     """Write each set as PNG files into `folder`/NAME; a folder with other files, which would be scored too, is refused."""
     from torchvision.transforms.functional import to_pil_image
 
-    with writing(Path(folder)):
+    with report_write_errors(Path(folder)):
         for shown in sets:
             path, names = Path(folder, shown.name), [f"{i:04d}.png" for i in range(len(shown.images))]
             path.mkdir(parents=True, exist_ok=True)

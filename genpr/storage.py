@@ -96,7 +96,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 def replace_file(path: Path, content: str | bytes) -> None:
     """Write a file, whole or not at all; text is UTF-8."""
-    with writing(path), atomic_path(path) as temporary:
+    with report_write_errors(path), atomic_path(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
@@ -167,7 +167,7 @@ def check_feature_file(path: Path) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def report_write_errors(path: Path) -> Iterator[None]:
     """Report in this block that a file or folder cannot be written ("unwritable")."""
     try:
         yield
@@ -197,7 +197,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
         described[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [start, end]}
     header = json.dumps(described, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
-    with writing(path), atomic_path(path) as temporary, temporary.open("wb") as file:
+    with report_write_errors(path), atomic_path(path) as temporary, temporary.open("wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
         for name in ordered:
             file.write(_bytes_of(contiguous[name]))

@@ -20,7 +20,14 @@ from genpr.errors import DataError, UsageError
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, check_json, parse_json, read_bytes
 from genpr.metrics.f_beta import f1_of
 from genpr.metrics.registry import check_value
-from genpr.storage import exclusive_lock, from_dict, open_regular, remove_temporaries, replace_file, writing
+from genpr.storage import (
+    exclusive_lock,
+    from_dict,
+    open_regular,
+    remove_temporaries,
+    replace_file,
+    report_write_errors,
+)
 
 if TYPE_CHECKING:
     from genpr.evaluation.result import Result
@@ -67,7 +74,7 @@ class ScoreLog:
             if not self.records and best.exists():
                 text = f"{best} is of no score in {path} and would be replaced; remove it, or use another folder (--out)"
                 raise UsageError(text, code="foreign-file", path=str(best))
-            with writing(folder):  # what a kill left is cleared away
+            with report_write_errors(folder):  # what a kill left is cleared away
                 remove_temporaries(folder, "|".join(re.escape(each.name) for each in self.paths))
                 remove_temporaries(folder / RESULTS, r".+\.json")
             self._write_best()
@@ -108,7 +115,7 @@ class ScoreLog:
             )
         if whole is not None:
             path = self.path.parent / RESULTS / f"{record['name']}.json"
-            with writing(path):
+            with report_write_errors(path):
                 path.parent.mkdir(exist_ok=True)
             replace_file(path, f"{whole}\n")
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
@@ -119,7 +126,7 @@ class ScoreLog:
 
     def _read(self) -> tuple[bytes, list[Record]]:
         """All lines, and what is in them."""
-        with writing(self.path):
+        with report_write_errors(self.path):
             data = _content(self.path) if self.path.exists() else b""
         records, number = list[Record](), 0
         try:
@@ -138,7 +145,7 @@ class ScoreLog:
     def _write_best(self) -> None:
         """Bring `best.json` up to date with the lines."""
         best, path = self.best, self.paths[1]
-        with writing(path):
+        with report_write_errors(path):
             if best is None:
                 path.unlink(missing_ok=True)  # chosen by another metric
                 return

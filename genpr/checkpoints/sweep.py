@@ -36,7 +36,7 @@ from genpr.storage import (
     open_regular,
     remove_temporaries,
     replace_file,
-    writing,
+    report_write_errors,
 )
 
 SCHEMA, _POINT_SCHEMA = "genpr.sweep/1", "genpr.sweep-point/3"
@@ -156,13 +156,13 @@ class SweepFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the folder against other sweeps, and remove the temporary files of an interrupted one."""
-        with writing(self.path):
+        with report_write_errors(self.path):
             self._points.mkdir(parents=True, exist_ok=True)
         for name in SWEEP_FILES:
             check_writable(self.path / name)
         busy = f"another sweep is under way in {self.path}; wait for it, or choose another folder"
         with exclusive_lock(self._points / ".lock", busy=busy):
-            with writing(self.path):
+            with report_write_errors(self.path):
                 remove_temporaries(self.path, "|".join(map(re.escape, SWEEP_FILES)))
                 remove_temporaries(self._points, r".+\.json")
             yield

@@ -16,7 +16,7 @@ from genpr.cli.options import option_group
 from genpr.cli.output import TextOutput
 from genpr.errors import UsageError
 from genpr.features.options import option
-from genpr.storage import replace_file, writing
+from genpr.storage import replace_file, report_write_errors
 
 Kind = Literal["fidelity", "diversity"]
 RESULTS, MARKDOWN = "results.jsonl", "matrix.md"
@@ -80,7 +80,7 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
     families = (*families_of(flags.metrics or (() if own else shipped_kinds())), *own)
     folder = flags.out
     if folder is not None:
-        with writing(folder):
+        with report_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
     with progress_bars(quiet=output.quiet) as progress:
         results = run_audit(

@@ -42,7 +42,7 @@ from genpr.images.pack import check_output
 from genpr.memory import memory_limit
 from genpr.metrics.frechet import Gaussian
 from genpr.notices import Notice
-from genpr.storage import atomic_path, writing
+from genpr.storage import atomic_path, report_write_errors
 from genpr.validation import entry_point
 
 _MAIN, _SPATIAL = "mu", "mu_s"
@@ -147,7 +147,7 @@ def save_statistics(path: Path, statistics: ReferenceStatistics) -> None:
         arrays[each.key] = each.mean.astype(np.float32)
         arrays[covariance_key(each.key)] = each.covariance
     arrays[PROVENANCE] = np.array(json.dumps(provenance_of(statistics)))
-    with writing(path), atomic_path(path) as temporary, temporary.open("wb") as file:
+    with report_write_errors(path), atomic_path(path) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
 
 

@@ -26,7 +26,7 @@ from genpr.images.decode import Decoded, decode
 from genpr.images.item import ImageSource, Item, known_length
 from genpr.images.policy import BadImagePolicy, DecodePolicy
 from genpr.runtime import usable_cores
-from genpr.storage import atomic_path, check_writable, writing
+from genpr.storage import atomic_path, check_writable, report_write_errors
 
 _MEMBER = "arr_0.npy"
 _COPY_BYTES = 2**20
@@ -71,7 +71,7 @@ def pack_source(
     bad, flags = list[ImageError](), Counter[str]()
     total, seen, n, shape = known_length(source), 0, 0, (0, 0, 0)
     decoded = _decoded(source, policy)
-    with writing(path), atomic_path(path) as temporary, closing(decoded), ExitStack() as stack:
+    with report_write_errors(path), atomic_path(path) as temporary, closing(decoded), ExitStack() as stack:
         for seen, (name, image) in enumerate(decoded, 1):
             if progress is not None:
                 progress(seen, total)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError, printable
-from genpr.storage import atomic_path, check_writable, replace_file, writing
+from genpr.storage import atomic_path, check_writable, replace_file, report_write_errors
 
 if TYPE_CHECKING:
     from genpr.checkpoints.rank import Objective
@@ -102,7 +102,7 @@ def write_pairs(path: Path, found: Reconstructed) -> int:
 def _write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
     check_table(path)
     with (
-        writing(path),
+        report_write_errors(path),
         atomic_path(path) as temporary,
         temporary.open("w", encoding="utf-8", newline="") as file,
     ):
