@@ -458,7 +458,7 @@ class Failure:
     exit_code: int  # what the command line ends with
 
     @classmethod
-    def of(cls, rank: int, error: BaseException, signal_number: int | None = None) -> Failure:
+    def from_error(cls, rank: int, error: BaseException, signal_number: int | None = None) -> Failure:
         """From what was raised, after a signal if there was one."""
         if isinstance(error, KeyboardInterrupt) or signal_number is not None:
             code = "terminated" if signal_number == signal.SIGTERM else "interrupted"
@@ -569,7 +569,7 @@ class FailureMonitor:
         """Report an error of this rank, or a signal, and return the first report of any rank."""
         if isinstance(error, RankFailedError):
             return error.failure
-        own = first = Failure.of(self._rank, error, signal_number)
+        own = first = Failure.from_error(self._rank, error, signal_number)
         with suppress(RanksLostError):
             first = Failure(**self._store.set_once("first", asdict(own)))
             self._store.set(f"heard/{self._rank}")
@@ -614,7 +614,7 @@ class TrainingRanks:
     ranks: tuple[int, ...]  # the numbers of all of them, ascending
 
     @classmethod
-    def of(cls, group: Any = None) -> TrainingRanks:  # noqa: ANN401 - torch's types for groups differ between backends
+    def from_group(cls, group: Any = None) -> TrainingRanks:  # noqa: ANN401 - torch's types for groups differ between backends
         """The ranks of a process group; None is all, and this process alone without torch.distributed."""
         import torch.distributed as dist
 

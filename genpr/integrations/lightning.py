@@ -106,7 +106,9 @@ class GenprLightningCallback(pl.Callback):
                 self._scorer = self._make()
             return self._scorer.score(epoch, pl_module)
 
-        scores = TrainingRanks.of().broadcast_from_rank0("genpr's score", compute, timeout=self._timeout)
+        scores = TrainingRanks.from_group().broadcast_from_rank0(
+            "genpr's score", compute, timeout=self._timeout
+        )
         self.history.add(epoch, scores)
         # Every rank logs, since every rank has a ModelCheckpoint; they are equal, so there is nothing to reduce.
         for name, value in scores.items():

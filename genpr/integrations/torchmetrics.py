@@ -221,7 +221,7 @@ class PrecisionRecallDensityCoverage(Metric):
         """Gather the rows of all ranks, once all of them are here; a rank that does not come is a ResourceError."""
         available = distributed_available or self.distributed_available_fn
         if should_sync and not self._is_synced and callable(available) and available():
-            TrainingRanks.of(process_group or self.process_group).barrier(
+            TrainingRanks.from_group(process_group or self.process_group).barrier(
                 f"{type(self).__name__}.compute",
                 timeout=self._sync_timeout,
                 hint="call compute on every rank, or make the metric with sync_on_compute=False to score the images of "

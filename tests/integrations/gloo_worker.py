@@ -91,7 +91,7 @@ def metric_scenario(rank):
         time.sleep(0.3)
         return {"rank": rank}
 
-    ranks = TrainingRanks.of()
+    ranks = TrainingRanks.from_group()
     found["told"] = ranks.broadcast_from_rank0("the answer", slow, timeout=60)
 
     def fail():

@@ -115,7 +115,7 @@ def test_a_rank_that_raises_ends_the_job(culprit, tmp_path):
 
 
 def test_alone_nobody_waits():
-    ranks = TrainingRanks.of()
+    ranks = TrainingRanks.from_group()
     assert ranks.is_single_process
     ranks.barrier("nothing", timeout=0.01, hint="")
     assert ranks.broadcast_from_rank0("nothing", lambda: 7, timeout=0.01) == 7
