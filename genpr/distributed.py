@@ -343,7 +343,7 @@ def join_ranks(
     timeout: float = 7200.0,
     *,
     device: str | torch.device = "auto",
-    when_waiting: Callable[[str], None] = lambda _: None,
+    on_waiting: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[Communicator, FailureMonitor | None]]:
     """As `all_ranks`, but errors of the block are reported to the other ranks by the caller."""
     import torch
@@ -359,7 +359,7 @@ def join_ranks(
         torch.cuda.set_device(_own_gpu(torch.cuda.device_count()))
     resolve_device("cuda" if on_gpu else device)  # a rank does not go to the CPU alone
     if not exists:
-        _init_process_group(when_waiting)
+        _init_process_group(on_waiting)
     if dist.get_world_size() == 1:
         yield current_communicator(), None
         return
@@ -391,8 +391,8 @@ def _abort(group: Any) -> None:  # noqa: ANN401 - torch's types for groups diffe
         distributed_c10d._abort_process_group(group)
 
 
-def _init_process_group(when_waiting: Callable[[str], None]) -> None:
-    """Make the process group that the launcher's environment describes; `when_waiting` gets a text where that takes long."""
+def _init_process_group(on_waiting: Callable[[str], None]) -> None:
+    """Make the process group that the launcher's environment describes; `on_waiting` gets a text where that takes long."""
     import torch.distributed as dist
 
     variables = " ".join(f"{name}={os.environ[name]}" for name in LAUNCHER_VARIABLES)
@@ -400,7 +400,7 @@ def _init_process_group(when_waiting: Callable[[str], None]) -> None:
     hint = "if a training left these variables, set GENPR_ALONE=1"
     minutes = _START_TIMEOUT.total_seconds() / 60
     timer = threading.Timer(
-        _NOTICE_AFTER, when_waiting, [f"waiting up to {minutes:.0f} minutes for {who}; {hint}"]
+        _NOTICE_AFTER, on_waiting, [f"waiting up to {minutes:.0f} minutes for {who}; {hint}"]
     )
     timer.daemon = True
     timer.start()
@@ -550,7 +550,7 @@ class FailureMonitor:
         self._rank, self._others = rank, [each for each in range(size) if each != rank]
         self._store = _Store(f"genpr/ranks/{restarts}/{next(_entries)}", rank)
         self._found: RankFailedError | RanksLostError | None = None
-        self.when_found: Callable[[Failure], None] | None = None
+        self.on_failure: Callable[[Failure], None] | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="genpr-ranks", daemon=True)
         self._thread.start()
@@ -594,8 +594,8 @@ class FailureMonitor:
                     failure = Failure(**self._store.get("first"))
                     self._store.set(f"heard/{self._rank}")
                     self._found = RankFailedError(failure)
-                    if self.when_found is not None:
-                        self.when_found(failure)
+                    if self.on_failure is not None:
+                        self.on_failure(failure)
                     return
             except RanksLostError as error:
                 self._found = error

@@ -82,10 +82,10 @@ def _run_shared(
             mute()
 
     try:
-        with join_ranks(device=device, when_waiting=print_waiting) as (_, monitor):
+        with join_ranks(device=device, on_waiting=print_waiting) as (_, monitor):
             if monitor is not None:
                 monitors.append(monitor)
-                monitor.when_found = mute_after
+                monitor.on_failure = mute_after
             return call()
     except (Exception, KeyboardInterrupt) as error:
         is_signal = isinstance(error, KeyboardInterrupt | click.Abort)
