@@ -52,14 +52,16 @@ _STORE_PAUSES = 0.005, 0.25  # seconds between two reads of the store: at first,
 _COLLECTIVE_PAUSES = 0.00005, 0.005
 _WATCH_PAUSE = 0.2
 _REPORT_TIME = 1.0  # seconds in which a rank that ended a connection can report why, and others read a report
-_GO, _GIVEN_UP = "go", "given up"
-_ONE_EACH = (
+_ALL_ARRIVED, _TIMED_OUT = "go", "given up"
+_ONE_DEVICE_EACH = (
     "each needs one of its own as torch's current device (torchrun --nproc-per-node gpu, srun --gpus-per-task=1), or the "
     "CPU (--device cpu, in Python all_ranks(device='cpu'))"
 )
 
 _entries = itertools.count()  # of this process into `join_ranks`: the same number on every rank
-_meetings = Counter[str]()  # of this process, by name and ranks: the same on every rank that was there
+_rendezvous_counts = Counter[
+    str
+]()  # of this process, by name and ranks: the same on every rank that was there
 
 
 class Communicator:
@@ -356,7 +358,7 @@ def join_ranks(
     check_device(device)
     on_gpu = not str(device).startswith("cpu") and torch.cuda.is_available()
     if on_gpu and not exists:
-        torch.cuda.set_device(_own_gpu(torch.cuda.device_count()))
+        torch.cuda.set_device(_gpu_of_rank(torch.cuda.device_count()))
     resolve_device("cuda" if on_gpu else device)  # a rank does not go to the CPU alone
     if not exists:
         _init_process_group(on_waiting)
@@ -370,7 +372,7 @@ def join_ranks(
     monitor = FailureMonitor(dist.get_rank(), dist.get_world_size())
     try:
         communicator = Communicator(group, monitor)
-        with _share_of_the_machine(communicator, on_gpu), use_communicator(communicator):
+        with _machine_share(communicator, on_gpu), use_communicator(communicator):
             yield communicator, monitor
         communicator.finish()
     except BaseException:
@@ -413,19 +415,19 @@ def _init_process_group(on_waiting: Callable[[str], None]) -> None:
         timer.cancel()
 
 
-def _own_gpu(count: int) -> int:
+def _gpu_of_rank(count: int) -> int:
     """The number of the GPU, of the `count` that this process sees, that is for it: LOCAL_RANK, or the only one."""
     number = os.environ.get("LOCAL_RANK", "0")
     if count == 1 and number.isdecimal():
-        return 0  # which `_share_of_the_machine` compares with those of the other processes
+        return 0  # which `_machine_share` compares with those of the other processes
     if number not in map(str, range(count)):
-        text = f"LOCAL_RANK is {number!r} where processes see {count} GPUs; {_ONE_EACH}"
+        text = f"LOCAL_RANK is {number!r} where processes see {count} GPUs; {_ONE_DEVICE_EACH}"
         raise ResourceError(text, code="no-cuda")
     return int(number)
 
 
 @contextmanager
-def _share_of_the_machine(communicator: Communicator, on_gpu: bool) -> Iterator[None]:
+def _machine_share(communicator: Communicator, on_gpu: bool) -> Iterator[None]:
     """Use this rank's share of the cores and memory of its machine, and a GPU of its own."""
     import torch
 
@@ -438,7 +440,7 @@ def _share_of_the_machine(communicator: Communicator, on_gpu: bool) -> Iterator[
         machine, gpu = each["machine"], each["gpu"]
         first = owners.setdefault((machine, gpu), rank)
         if gpu is not None and first != rank:
-            text = f"ranks {first} and {rank} see the same GPU of {machine} ({gpu}); {_ONE_EACH}"
+            text = f"ranks {first} and {rank} see the same GPU of {machine} ({gpu}); {_ONE_DEVICE_EACH}"
             raise ResourceError(text, code="no-cuda")
     here = [each for each in everywhere if each["machine"] == own["machine"]]
     communicator.is_one_machine = len(here) == communicator.size
@@ -633,15 +635,15 @@ class TrainingRanks:
         """Return when all ranks are here; or raise, on all that are."""
         if self.is_single_process:
             return
-        store, meeting = self._meeting("barrier", name)
-        while store.has(meeting) and store.get(meeting) == _GIVEN_UP:  # by ranks that came here once more
-            store, meeting = self._meeting("barrier", name)
+        store, meeting = self._rendezvous("barrier", name)
+        while store.has(meeting) and store.get(meeting) == _TIMED_OUT:  # by ranks that came here once more
+            store, meeting = self._rendezvous("barrier", name)
         store.set(f"{meeting}/{self.rank}")
         if store.count(f"{meeting}/arrived") == len(self.ranks):
-            store.set_once(meeting, _GO)
+            store.set_once(meeting, _ALL_ARRIVED)
         elif not store.wait(meeting, seconds=timeout):
-            store.set_once(meeting, _GIVEN_UP)
-        if store.get(meeting) == _GO:
+            store.set_once(meeting, _TIMED_OUT)
+        if store.get(meeting) == _ALL_ARRIVED:
             return
         missing = [str(rank) for rank in self.ranks if not store.has(f"{meeting}/{rank}")]
         others = f"rank{'s' * (len(missing) > 1)} {', '.join(missing)}" if missing else "another rank"
@@ -652,7 +654,7 @@ class TrainingRanks:
         """The result of `compute` on the first of the ranks, on all of them; the others wait."""
         if self.is_single_process:
             return compute()
-        (store, answer), first = self._meeting("broadcast", name), self.ranks[0]
+        (store, answer), first = self._rendezvous("broadcast", name), self.ranks[0]
         if self.rank == first:
             try:
                 value = compute()
@@ -670,11 +672,11 @@ class TrainingRanks:
         result: _Value = found["value"]
         return result
 
-    def _meeting(self, kind: str, name: str) -> tuple[_Store, str]:
+    def _rendezvous(self, kind: str, name: str) -> tuple[_Store, str]:
         """The next meeting of this name: the store, and a key in it."""
         key = f"{kind}/{name}/{'-'.join(map(str, self.ranks))}"
-        _meetings[key] += 1
-        return _Store("genpr/training", self.rank), f"{key}/{_meetings[key]}"
+        _rendezvous_counts[key] += 1
+        return _Store("genpr/training", self.rank), f"{key}/{_rendezvous_counts[key]}"
 
 
 def _one_line(error: Exception) -> str:

@@ -17,7 +17,7 @@ from PIL import Image
 from raising import raised, raising
 
 import genpr
-from genpr.distributed import Communicator, _own_gpu, current_communicator, use_communicator
+from genpr.distributed import Communicator, _gpu_of_rank, current_communicator, use_communicator
 from genpr.runtime import is_launched, usable_cores
 
 WORKER = Path(__file__).parent / "team_worker.py"
@@ -299,7 +299,7 @@ def test_other_threads_are_alone():
 )
 def test_each_process_takes_a_gpu_of_its_own_if_there_is_one(monkeypatch, said):
     monkeypatch.setenv("LOCAL_RANK", "3")
-    assert _own_gpu(4) == 3
-    assert _own_gpu(1) == 0  # the only one that it sees
+    assert _gpu_of_rank(4) == 3
+    assert _gpu_of_rank(1) == 0  # the only one that it sees
     monkeypatch.setenv("LOCAL_RANK", said)
-    assert raised(genpr.ResourceError, _own_gpu, 4).code == "no-cuda"
+    assert raised(genpr.ResourceError, _gpu_of_rank, 4).code == "no-cuda"
