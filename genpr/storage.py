@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 CHECKSUM = "genpr.sha256"
 _PART_BYTES = 2**24
-_KEPT_NAME = 200  # bytes of a name that a temporary one keeps, of the usual 255
-_SHOWN = 100
+_MAX_NAME_BYTES = 200  # bytes of a name that a temporary one keeps, of the usual 255
+_MAX_SHOWN = 100
 _KINDS = {"torch.float64": "F64", "torch.float32": "F32", "torch.float16": "F16", "torch.bfloat16": "BF16"}
 _KINDS |= {"torch.int64": "I64", "torch.int32": "I32", "torch.int16": "I16", "torch.int8": "I8"}
 _KINDS |= {"torch.uint8": "U8", "torch.bool": "BOOL"}
@@ -78,7 +78,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         raise OSError(
             errno.EEXIST, "there is something else than a regular file, which is not replaced", str(path)
         )
-    kept = os.fsencode(path.name)[:_KEPT_NAME].decode("utf-8", "ignore")
+    kept = os.fsencode(path.name)[:_MAX_NAME_BYTES].decode("utf-8", "ignore")
     handle, name = tempfile.mkstemp(prefix=f".{kept}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
@@ -87,7 +87,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        _hand_on_mode(path, temporary)
+        _copy_mode(path, temporary)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -100,7 +100,7 @@ def replace_file(path: Path, content: str | bytes) -> None:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def _hand_on_mode(path: Path, temporary: Path) -> None:
+def _copy_mode(path: Path, temporary: Path) -> None:
     """Give a new file the mode of the one that it replaces, or the mode of any new file."""
     try:
         mode = path.stat().st_mode & 0o777
@@ -143,7 +143,9 @@ def check_writable(path: Path) -> None:
         os.lstat(path)
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            text = f"the name {str(path)[:_SHOWN]}... is too long for the file system; choose a shorter one"
+            text = (
+                f"the name {str(path)[:_MAX_SHOWN]}... is too long for the file system; choose a shorter one"
+            )
             raise UsageError(text, code="bad-path", path=str(path)) from error
     folder = Path(os.path.realpath(path)).parent  # a link is written to where it points
     if path.is_dir():
