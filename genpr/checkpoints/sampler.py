@@ -36,7 +36,7 @@ from genpr.checkpoints.generator import (
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.errors import DataError, UsageError
 from genpr.features.options import takes_options
-from genpr.images.arrays import MOST_OUTSIDE, checked_range
+from genpr.images.arrays import MAX_OUTSIDE, checked_range
 from genpr.images.datasets import CountedBatches
 from genpr.notices import Notice, notice
 from genpr.storage import tensors_sha256
@@ -182,7 +182,7 @@ class GeneratedImages(CountedBatches):
     @property
     def notices(self) -> tuple[Notice, ...]:
         """What the last whole pass noticed."""
-        if self.clamped is None or self.clamped <= MOST_OUTSIDE:
+        if self.clamped is None or self.clamped <= MAX_OUTSIDE:
             return ()
         low, high = self.sampler.options.image_range or (0, 255)
         return (notice("clamped", share=f"{self.clamped:.0%}", low=f"{low:g}", high=f"{high:g}"),)

@@ -48,10 +48,10 @@ _END = bytes(_BLOCK)
 _REGULAR = b"0\x007"  # regular, regular as V7 writes it, contiguous
 _SPARSE = b"S"
 _WITHOUT_DATA = b"123456"  # links, devices, folders, pipes: whatever size they claim
-_MOST_EXTRA = 2**20  # bytes of a long name or of PAX records
-_MOST_BYTES = 2**62
+_MAX_EXTRA_BYTES = 2**20  # bytes of a long name or of PAX records
+_MAX_MEMBER_BYTES = 2**62
 _ADLER = 65_521
-_MOST_TEXT = 1000  # characters of the name of a class
+_MAX_CLASS_NAME = 1000  # characters of the name of a class
 
 
 @contextmanager
@@ -168,7 +168,7 @@ def regular_files(file: IO[bytes]) -> Iterator[tuple[bytes, int, int]]:
         kind, size = _checked(header, at)
         data = at + _BLOCK
         if kind in b"LKxXg":
-            if size > _MOST_EXTRA:
+            if size > _MAX_EXTRA_BYTES:
                 raise tarfile.ReadError(f"a name or note in it claims {size:,} bytes")
             extra = _read_fully(file, size)
             if kind == b"L":
@@ -196,7 +196,7 @@ def _checked(header: bytes, at: int) -> tuple[bytes, int]:
     if found != (1 + _number(header[148:156])) % _ADLER:
         raise tarfile.ReadError(f"there is no header at byte {at:,}")
     size = _number(header[124:136])
-    if not 0 <= size <= _MOST_BYTES:
+    if not 0 <= size <= _MAX_MEMBER_BYTES:
         raise tarfile.ReadError(f"the header at byte {at:,} claims a size of {size:,} bytes")
     return header[156:157], size
 
@@ -241,7 +241,7 @@ def _read_records(data: bytes, name: bytes, size: int) -> tuple[bytes, int]:
             name = value.rstrip(b"/")
         elif key == b"size":
             size = int(value)
-            if not 0 <= size <= _MOST_BYTES:
+            if not 0 <= size <= _MAX_MEMBER_BYTES:
                 raise tarfile.ReadError(f"a PAX record in it claims a size of {size:,} bytes")
         at = end
     return name, size
@@ -377,7 +377,7 @@ def key_of(name: str) -> str:
 
 def _label_in(data: bytes) -> int | str:
     """The class in a `.cls` file."""
-    text = data[: 4 * _MOST_TEXT + 1].decode().strip()
-    if not 0 < len(text) <= _MOST_TEXT:
+    text = data[: 4 * _MAX_CLASS_NAME + 1].decode().strip()
+    if not 0 < len(text) <= _MAX_CLASS_NAME:
         raise ValueError("it is no integer and no name of a class")
     return int(text) if re.fullmatch("[+-]?[0-9]+", text) else text

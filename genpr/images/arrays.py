@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 ImageRange = tuple[float, float]
 """The floats that are black and white."""
-MOST_OUTSIDE = 0.1
+MAX_OUTSIDE = 0.1
 """Share of values outside of the declared range above which it is doubted."""
 _BATCH_BYTES = 2**20
 _BLOCK_BYTES = 2**24  # of a tensor on a CUDA device

@@ -48,18 +48,18 @@ from genpr.images.item import ImageData
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
 from genpr.images.prepare import prepare_pixels
 
-_LEAST_LIMIT = 2**24  # pixels that the passes over a JPEG may come to, however low the limit
-_MOST_SCANS = 40  # times the limit that they may come to; about 8 s at the default limit
-_LEAST_PASS = 2**12  # pixels that a pass over a smaller JPEG counts as, for its fixed cost
-_LEAST_TILE = 2**10  # pixels that a smaller TIFF tile counts as, for its fixed cost
-_LONGEST_SIDE = 2**20  # pixels; decoders hold several rows at once, and resizing stretches them
+_MIN_PIXEL_LIMIT = 2**24  # pixels that the passes over a JPEG may come to, however low the limit
+_MAX_SCANS = 40  # times the limit that they may come to; about 8 s at the default limit
+_MIN_PASS_PIXELS = 2**12  # pixels that a pass over a smaller JPEG counts as, for its fixed cost
+_MIN_TILE_PIXELS = 2**10  # pixels that a smaller TIFF tile counts as, for its fixed cost
+_MAX_SIDE = 2**20  # pixels; decoders hold several rows at once, and resizing stretches them
 _SMALL_FILE = 2**16  # bytes, which cannot be read in very many pieces
-_MOST_READS = 1_100_000  # of Pillow's parsers, several to a piece; 89 megapixels of noise as GIF take 850,000
+_MAX_READS = 1_100_000  # of Pillow's parsers, several to a piece; 89 megapixels of noise as GIF take 850,000
 _READ_AGAIN = 4  # times that the same bytes may be read on average, besides these:
 _BYTES_READ = 2**26
 _PYTHON_CODECS = {"bmp_rle", "ppm", "ppm_plain"}  # Pillow decodes these in Python, one value after another
-_MOST_PYTHON_PIXELS = 2**20  # that they decode in about a second
-_MOST_COMMENTS = 1000  # of a plain PPM; Pillow copies a block of the file for each
+_MAX_PYTHON_PIXELS = 2**20  # that they decode in about a second
+_MAX_COMMENTS = 1000  # of a plain PPM; Pillow copies a block of the file for each
 _PART_PIXELS = 2**22  # pixels that are converted at once, as several copies of a large image fill the memory
 _QUIET = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 
@@ -128,7 +128,7 @@ class ReadLimitedFile(io.BytesIO):
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
-        self._reads_left = _MOST_READS
+        self._reads_left = _MAX_READS
         self._bytes_left = _BYTES_READ + _READ_AGAIN * len(data)
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -137,7 +137,7 @@ class ReadLimitedFile(io.BytesIO):
         self._reads_left -= 1
         self._bytes_left -= len(data)
         if self._reads_left < 0:
-            raise TooManyPiecesError(f"it is read in more than {_MOST_READS:,} pieces")
+            raise TooManyPiecesError(f"it is read in more than {_MAX_READS:,} pieces")
         if self._bytes_left < 0:
             raise TooManyPiecesError("many of its parts are the same bytes")
         return data
@@ -252,8 +252,8 @@ def _check_jpeg(image: ImageFile.ImageFile, data: bytes, name: str, policy: Deco
     at = image.fp.tell() if image.fp else 0
     if data.rfind(JPEG_END, at) < 0:  # that of an embedded preview lies before
         raise ValueError("its end is missing")
-    passes = max(image.size[0] * image.size[1], _LEAST_PASS) * (1 + data.count(JPEG_SCAN, at))
-    limit = _MOST_SCANS * max(policy.max_pixels, _LEAST_LIMIT)
+    passes = max(image.size[0] * image.size[1], _MIN_PASS_PIXELS) * (1 + data.count(JPEG_SCAN, at))
+    limit = _MAX_SCANS * max(policy.max_pixels, _MIN_PIXEL_LIMIT)
     if passes > limit:
         raise _too_large(name, f"its decoder would fill {passes:,} pixels in all scans", limit)
 
@@ -410,9 +410,9 @@ def _check_size(size: tuple[int, int], name: str, policy: DecodePolicy, *, what:
     if width * height > policy.max_pixels:
         facts = f"{what}{width} x {height} = {width * height:,} pixels"
         raise _too_large(name, facts, policy.max_pixels)
-    if max(size) > _LONGEST_SIDE:
+    if max(size) > _MAX_SIDE:
         facts = f"{what}{width} x {height} pixels"
-        longest = f"a side longer than {_LONGEST_SIDE:,}; cut it into pieces"
+        longest = f"a side longer than {_MAX_SIDE:,}; cut it into pieces"
         raise _error(name, f"{facts}, with {longest}", "image-too-large")
 
 
@@ -421,8 +421,8 @@ def _check_tiles(tile: tuple[int, int], size: tuple[int, int], name: str, policy
     if not all(tile):
         return
     columns, rows = (-(-side // step) for side, step in zip(size, tile, strict=True))
-    pixels, limit = tile[0] * tile[1], max(policy.max_pixels, _LEAST_LIMIT)
-    if pixels > limit or columns * rows * max(pixels, _LEAST_TILE) > 2 * limit:
+    pixels, limit = tile[0] * tile[1], max(policy.max_pixels, _MIN_PIXEL_LIMIT)
+    if pixels > limit or columns * rows * max(pixels, _MIN_TILE_PIXELS) > 2 * limit:
         raise _too_large(name, f"{columns * rows:,} tiles of {pixels:,} pixels", limit)
 
 
@@ -431,9 +431,9 @@ def _check_python_codec(image: ImageFile.ImageFile, data: bytes) -> None:
     if not image.tile or image.tile[0].codec_name not in _PYTHON_CODECS:
         return
     pixels = image.size[0] * image.size[1]
-    if pixels > _MOST_PYTHON_PIXELS:
+    if pixels > _MAX_PYTHON_PIXELS:
         raise TooManyPiecesError(f"it has {pixels:,} pixels in a form that Pillow decodes one by one")
-    if isinstance(image, PpmImageFile) and data.count(b"#") > max(_MOST_COMMENTS, pixels):
+    if isinstance(image, PpmImageFile) and data.count(b"#") > max(_MAX_COMMENTS, pixels):
         raise TooManyPiecesError("it has very many comments")
 
 

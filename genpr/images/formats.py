@@ -26,7 +26,7 @@ _BMP = re.compile(rb"BM.{12}.\0\0\0", re.DOTALL)  # then the size of the second 
 # Parsers in Python take a microsecond or more for a piece of a few bytes, and keep many of them. Files of images have
 # some dozens of pieces, and at most one for every few hundred bytes of pixels.
 MAX_PNG_PROFILES = 100  # each of which Pillow decompresses, to a megabyte at most
-MOST_PIECES = 2**18  # a 1-kilobyte chunk for all of 89 megapixels
+MAX_PIECES = 2**18  # a 1-kilobyte chunk for all of 89 megapixels
 
 _MARKER = re.compile(rb"\xff([^\0\xff])")  # after any number of fill bytes
 _START_OF_SCAN, _APP1, _COMMENT = 0xDA, 0xE1, 0xFE
@@ -41,7 +41,7 @@ _TILE_WIDTH, _TILE_HEIGHT, _SHORT, _LONG = 322, 323, 3, 4  # TIFF tags and types
 class TooManyPiecesError(Exception):
     """Parsing a file takes too long; the message says why."""
 
-    def __init__(self, reason: str = f"it is made of more than {MOST_PIECES:,} pieces") -> None:
+    def __init__(self, reason: str = f"it is made of more than {MAX_PIECES:,} pieces") -> None:
         super().__init__(reason)
 
 
@@ -90,7 +90,7 @@ def jpeg_without_metadata(data: bytes) -> tuple[bytes, bytes | None]:
     kept: list[bytes] = []
     exif: list[bytes] = []
     at, kept_to = 2, 0
-    for _ in range(MOST_PIECES):
+    for _ in range(MAX_PIECES):
         match = _MARKER.search(data, at)
         if match is None or match[1][0] == _START_OF_SCAN:
             break
@@ -116,7 +116,7 @@ def check_png(data: bytes) -> None:
     Pillow stops reading when it has all rows, and decompresses every profile.
     """
     view, at, profiles = memoryview(data), 8, 0
-    for _ in range(MOST_PIECES):
+    for _ in range(MAX_PIECES):
         kind, end = data[at + 4 : at + 8], at + 12 + int.from_bytes(data[at : at + 4], "big")
         if end > len(data):
             raise ValueError("its end is missing")

@@ -29,7 +29,7 @@ from genpr.limits import is_bomb, parse_json
 from genpr.storage import open_regular
 
 _LABEL_NAME = "label"  # of a column of which nothing says that it holds classes
-_MOST_TEXT = 1000  # characters of the name of a class
+_MAX_CLASS_NAME = 1000  # characters of the name of a class
 _SUFFIX = ".parquet"
 _SPLIT = re.compile(r"(.+?)-\d+-of-\d+(?:-[0-9a-f]+)?\.parquet")
 _ROWS_OF_ANY_FILE = 100_000
@@ -37,8 +37,8 @@ _READ_AHEAD = 2**20  # bytes of a column that are read at once, not a whole row 
 _LABELS_AT_ONCE = 8192
 _BATCH_BYTES = 2**26
 _BOOLEANS, _INTEGERS, _BINARY, _STRUCT = {1, 2}, {4, 5, 6}, 8, 12  # types of Thrift
-_MOST_HEADER_BYTES = 2**24  # as in pyarrow; a header may repeat the least and the largest value
-_MOST_DEPTH = 8
+_MAX_HEADER_BYTES = 2**24  # as in pyarrow; a header may repeat the least and the largest value
+_MAX_DEPTH = 8
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def labels_in(
 
 
 def _class_of(value: object, names: Sequence[str] | None, label: str, origin: str) -> object:
-    if isinstance(value, str) and len(value) <= _MOST_TEXT:
+    if isinstance(value, str) and len(value) <= _MAX_CLASS_NAME:
         return value
     if value is None or value == -1:  # Hugging Face's mark of an unknown class
         return None
@@ -290,7 +290,7 @@ def _largest_page(file: IO[bytes], group: Any, leaves: list[int]) -> int:  # noq
         end = at + column.total_compressed_size
         while at < end:
             file.seek(at)
-            sizes = _thrift_integers(file, at + _MOST_HEADER_BYTES)
+            sizes = _thrift_integers(file, at + _MAX_HEADER_BYTES)
             unpacked, packed = sizes.get(2, -1), sizes.get(3, -1)
             if min(unpacked, packed) < 0:
                 raise ValueError("a page header has no sizes")
@@ -319,7 +319,7 @@ def _thrift_integers(file: IO[bytes], end: int, depth: int = 0) -> dict[int, int
             found[number] = (value >> 1) ^ -(value & 1)
         elif kind == _BINARY:
             file.seek(_varint(file), os.SEEK_CUR)
-        elif kind == _STRUCT and depth < _MOST_DEPTH:
+        elif kind == _STRUCT and depth < _MAX_DEPTH:
             _thrift_integers(file, end, depth + 1)
         elif kind not in _BOOLEANS:
             raise ValueError(f"a page header has a value of type {kind}")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from genpr.errors import DataError, UsageError
 
-_MOST_PATHS = 1_000_000  # of one pattern
+_MAX_PATHS = 1_000_000  # of one pattern
 _GROUP = re.compile(r"\{([^{}]*)\}")
 _NUMBERS = re.compile(r"([0-9]{1,18})\.\.([0-9]{1,18})")
 _WILD = re.compile(r"[*?[]")
@@ -59,8 +59,8 @@ def _without_braces(text: str) -> list[str]:
     for number, piece in enumerate(pieces):
         choices.append(_choices(piece) if number % 2 else [piece])
         total *= len(choices[-1])
-        if total > _MOST_PATHS:
-            raise _bad_pattern(text, f"stands for more than {_MOST_PATHS:,} paths; check the ranges")
+        if total > _MAX_PATHS:
+            raise _bad_pattern(text, f"stands for more than {_MAX_PATHS:,} paths; check the ranges")
     return list(map("".join, product(*choices)))
 
 
@@ -71,7 +71,7 @@ def _choices(inside: str) -> Sequence[str]:
         return inside.split(",") if "," in inside else [f"{{{inside}}}"]
     first, last = int(numbers[1]), int(numbers[2])
     way = 1 if first <= last else -1
-    values = range(first, last + way, way)[: _MOST_PATHS + 1]  # one more, so that it is refused
+    values = range(first, last + way, way)[: _MAX_PATHS + 1]  # one more, so that it is refused
     is_padded = any(len(end) > 1 and end.startswith("0") for end in numbers.groups())
     width = max(map(len, numbers.groups())) if is_padded else 0
     return [f"{number:0{width}d}" for number in values]

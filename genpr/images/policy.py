@@ -17,7 +17,7 @@ MAX_PIXELS = 89_478_485
 _NAMED = {"white": "#ffffff", "black": "#000000"}
 _COLOR = re.compile(r"#[0-9a-f]{6}")
 _PREPARE = re.compile(r"(center-crop|square-crop|resize):([1-9][0-9]{0,4})")
-_MOST_SIDE = 8192
+_MAX_SIDE = 8192
 
 
 def in_order(flags: Mapping[str, int]) -> dict[str, int]:
@@ -61,8 +61,8 @@ class DecodePolicy:
     def _parse_prepare(self) -> None:
         found = _PREPARE.fullmatch(str(self.prepare))
         side = int(found[2]) if found else 0
-        if found is None or side > _MOST_SIDE:
-            needed = f"'none', 'center-crop:N', 'square-crop:N' or 'resize:N' with N from 1 to {_MOST_SIDE}"
+        if found is None or side > _MAX_SIDE:
+            needed = f"'none', 'center-crop:N', 'square-crop:N' or 'resize:N' with N from 1 to {_MAX_SIDE}"
             raise UsageError(f"prepare must be {needed}, not {self.prepare!r}", code="bad-option")
         if side * side > self.max_pixels:
             text = f"prepare {self.prepare} makes {side * side:,} pixels, more than max_pixels = {self.max_pixels:,}"

@@ -16,7 +16,7 @@ from genpr.evaluation.plan import ScorePlan, with_pinned
 from genpr.features.inputs import OpenedImages
 from genpr.features.options import changed_options
 from genpr.features.source_features import Embedder
-from genpr.images.arrays import MOST_OUTSIDE, ArraySource, ImageRange, to_levels
+from genpr.images.arrays import MAX_OUTSIDE, ArraySource, ImageRange, to_levels
 
 
 def given_evaluator(real: object, options: ScoreOptions, *, of_evaluator: Collection[str]) -> Evaluator:
@@ -61,11 +61,11 @@ def as_uint8(images: Tensor, image_range: ImageRange | None) -> Tensor:
             "images hold NaN or infinite values; check that training did not diverge", code="non-finite"
         )
     levels, outside = to_levels(images.detach(), image_range)
-    if outside > MOST_OUTSIDE:
+    if outside > MAX_OUTSIDE:
         low, high = image_range
         # The same words each time, so that Python shows them once and not at every batch.
         warnings.warn(
-            f"more than {MOST_OUTSIDE:.0%} of the values of images lie outside of their declared range {low:g} to {high:g} "
+            f"more than {MAX_OUTSIDE:.0%} of the values of images lie outside of their declared range {low:g} to {high:g} "
             "and were cut off; check it (normalize, image_range). A generator in training may also overshoot that much for a "
             "while",
             stacklevel=2,
