@@ -54,7 +54,7 @@ _LINE_ENDS = "\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 # Memory of Python objects, with their place in a list, rounded up from what CPython 3.11 to 3.14 takes.
 _LIST, _EMPTY_LIST, _DICT, _EMPTY_DICT, _ENTRY = 112, 80, 184, 96, 40
 _NUMBER, _STRING, _LINE, _ROW, _LABEL = 42, 80, 120, 160, 100
-_MOST_PER_CHARACTER = 100  # of JSON; `{[]` is the densest
+_MAX_PER_CHARACTER = 100  # of JSON; `{[]` is the densest
 
 
 def is_bomb(size: int, compressed: int, *, ratio: int = UNPACKED_RATIO) -> bool:
@@ -62,19 +62,19 @@ def is_bomb(size: int, compressed: int, *, ratio: int = UNPACKED_RATIO) -> bool:
     return size > UNPACKED_BYTES and size > ratio * compressed
 
 
-def read_bytes(file: IO[bytes], most: int, *, name: str, what: str, code: str) -> bytes:
+def read_bytes(file: IO[bytes], max_bytes: int, *, name: str, what: str, code: str) -> bytes:
     """The rest of a file or stream."""
     size = _size_of(file)
     # As much as is requested is allocated.
-    pieces, total = [file.read(size + 1) if size <= most else b""], size
-    if size <= most:
+    pieces, total = [file.read(size + 1) if size <= max_bytes else b""], size
+    if size <= max_bytes:
         total = len(pieces[0])
-        while total <= most and (piece := file.read(min(_PIECE_BYTES, most + 1 - total))):
+        while total <= max_bytes and (piece := file.read(min(_PIECE_BYTES, max_bytes + 1 - total))):
             pieces.append(piece)
             total += len(piece)
-    if total > most:
-        found = f"{size:,}" if size > most else f"more than {most:,}"
-        text = f"{name} has {found} bytes, and {what} may have {most:,}; check that it is the right file, or divide it"
+    if total > max_bytes:
+        found = f"{size:,}" if size > max_bytes else f"more than {max_bytes:,}"
+        text = f"{name} has {found} bytes, and {what} may have {max_bytes:,}; check that it is the right file, or divide it"
         raise DataError(text, code=code, path=name)
     return b"".join(pieces)
 
@@ -91,23 +91,23 @@ def _size_of(file: IO[bytes]) -> int:
 def parse_json(
     data: bytes | str,
     *,
-    most: int = PARSED_BYTES,
+    max_bytes: int = PARSED_BYTES,
     pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
 ) -> Any:  # noqa: ANN401 - whatever it holds
     """The value of a JSON text."""
-    if isinstance(data, bytes) and len(data) * (1 if data.isascii() else 4) > most:
-        raise too_large(len(data) * (1 if data.isascii() else 4), most)
+    if isinstance(data, bytes) and len(data) * (1 if data.isascii() else 4) > max_bytes:
+        raise too_large(len(data) * (1 if data.isascii() else 4), max_bytes)
     text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
-    check_json(text, most)
+    check_json(text, max_bytes)
     try:
         return json.loads(text, object_pairs_hook=pairs)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
 
-def check_json(text: str, most: int = PARSED_BYTES) -> None:
+def check_json(text: str, max_bytes: int = PARSED_BYTES) -> None:
     """Refuse JSON, or JSON lines, that would take too much memory as Python objects."""
-    if _MOST_PER_CHARACTER * len(text) <= most:
+    if _MAX_PER_CHARACTER * len(text) <= max_bytes:
         return
     # The text, and the strings in it.
     needed = 2 * sys.getsizeof(text) + _LINE * text.count("\n")
@@ -116,8 +116,8 @@ def check_json(text: str, most: int = PARSED_BYTES) -> None:
         needed += lists * _EMPTY_LIST + (outside.count("[") - lists) * _LIST
         needed += dicts * _EMPTY_DICT + (outside.count("{") - dicts) * _DICT
         needed += outside.count(",") * _NUMBER + outside.count(":") * _ENTRY + quotes * _STRING // 2
-        if needed > most:
-            raise too_large(needed, most)
+        if needed > max_bytes:
+            raise too_large(needed, max_bytes)
 
 
 def _outside_strings(text: str) -> Iterator[tuple[str, int]]:
@@ -163,16 +163,16 @@ def csv_rows(text: str, delimiter: str, *, strict: bool = False) -> Iterator[tup
             yield lines.line_num, row
 
 
-def check_label_count(count: int, itemsize: int, most: int = PARSED_BYTES) -> None:
+def check_label_count(count: int, itemsize: int, max_bytes: int = PARSED_BYTES) -> None:
     """Refuse an array of labels that would take too much memory as text."""
     needed = count * (_LABEL + 2 * itemsize)
-    if needed > most:
-        raise too_large(needed, most, f" as {count:,} labels")
+    if needed > max_bytes:
+        raise too_large(needed, max_bytes, f" as {count:,} labels")
 
 
-def too_large(needed: int, most: int, detail: str = "") -> ValueError:
+def too_large(needed: int, max_bytes: int, detail: str = "") -> ValueError:
     """The error for what would take too much memory."""
     return ValueError(
-        f"it would take about {needed / 1e9:.1f} GB of memory{detail}, and the limit is {most / 1e9:.1f} GB; check that it is "
+        f"it would take about {needed / 1e9:.1f} GB of memory{detail}, and the limit is {max_bytes / 1e9:.1f} GB; check that it is "
         "the right file, or divide it"
     )

@@ -132,7 +132,7 @@ class ScoreLog:
         try:
             check_json(data.decode(errors="replace"), ARCHIVED_PARSED_BYTES)
             for number, line in enumerate(data.splitlines(), 1):  # noqa: B007 - for the message
-                records.append(_checked(parse_json(line, most=ARCHIVED_PARSED_BYTES)))
+                records.append(_checked(parse_json(line, max_bytes=ARCHIVED_PARSED_BYTES)))
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise DataError(
                 f"line {number} of {self.path} was not written by `genpr watch` ({type(error).__name__}: {error}). Nothing "

@@ -175,7 +175,7 @@ class SweepFolder:
         try:
             with open_regular(path) as file:
                 data = read_bytes(file, RESULT_BYTES, name=str(path), what="a point", code="not-a-point")
-            record = parse_json(data, most=ARCHIVED_PARSED_BYTES)
+            record = parse_json(data, max_bytes=ARCHIVED_PARSED_BYTES)
             stored, result = record["key"], result_of(record["result"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             text = f"{path} holds no point of a sweep ({type(error).__name__}: {error}); move it away to score it again"

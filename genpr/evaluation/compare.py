@@ -105,7 +105,7 @@ def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> d
     path = Path(path)
     text = _text_of(path)
     try:
-        content = parse_json(text, most=ARCHIVED_PARSED_BYTES)
+        content = parse_json(text, max_bytes=ARCHIVED_PARSED_BYTES)
         if "points" in content:  # of a sweep
             return _results_of_sweep(content)
         if "results" not in content:

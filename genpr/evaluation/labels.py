@@ -260,7 +260,7 @@ def _wrong_label(origin: str, found: str) -> DataError:
 def _from_json(data: bytes | str, origin: str, *, most: int = PARSED_BYTES) -> ImageValues[Label]:
     """`{"labels": [[name, class], ...]}`, as dataset_tool.py of StyleGAN writes it."""
     try:
-        record = parse_json(data, most=most)
+        record = parse_json(data, max_bytes=most)
     except ValueError as error:
         raise _FORMAT.error(origin, f"it is no JSON ({printable(str(error))})") from error
     labels = record.get("labels", "") if isinstance(record, dict) else ""
