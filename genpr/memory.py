@@ -33,15 +33,15 @@ _CHUNK_ELEMENTS = 2**22
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-_LEAST = 2**28
+_MIN_LIMIT = 2**28
 _limits: dict[object, int] = {}
 
 
 def parse_size(size: str | int) -> int:
     """Bytes, of a number of them or of text such as "8GiB", "8G" or "500 MB"."""
     count = parse_bytes(size, "memory size")
-    if count < _LEAST:
-        text = f"a memory size of {size} is too small: at least {_LEAST >> 20} MiB"
+    if count < _MIN_LIMIT:
+        text = f"a memory size of {size} is too small: at least {_MIN_LIMIT >> 20} MiB"
         raise UsageError(text, code="bad-option")
     return count
 

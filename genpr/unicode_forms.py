@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import Literal
 
-_MOST_MARKS = 30  # in a row, as in the stream-safe text format of UAX 15
+_MAX_MARKS = 30  # in a row, as in the stream-safe text format of UAX 15
 _JOINER = "\u034f"  # combining grapheme joiner: ends a run of marks
 
 
@@ -22,7 +22,7 @@ def normalize(form: Literal["NFC", "NFKC"], text: str) -> str:
     run = 0
     for c in text if marks else ():
         run = run + 1 if c in marks else 0
-        if run > _MOST_MARKS:
+        if run > _MAX_MARKS:
             parts.append(_JOINER)
             run = 1
         parts.append(c)
