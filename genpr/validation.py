@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _CHUNK_ELEMENTS = 2**22
-_Given = ParamSpec("_Given")
-_Found = TypeVar("_Found")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 Features: TypeAlias = "NDArray[Any] | Tensor"
 """(n, d), one row per image, of any real floating or integer type."""
 
 
-def entry_point(function: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
+def entry_point(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Make a public function compute alike under any default device of torch, and report a lack of memory as one error."""
 
     @wraps(function)
-    def call(*args: _Given.args, **kwargs: _Given.kwargs) -> _Found:
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
             with cpu_by_default():
                 return function(*args, **kwargs)
