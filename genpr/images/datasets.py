@@ -17,7 +17,7 @@ from PIL import Image
 
 from genpr.errors import DataError, ImageError, UsageError, short
 from genpr.images.arrays import check_images, is_tensor, pixels_of
-from genpr.images.decode import decode, loaded
+from genpr.images.decode import decode, load_pillow
 from genpr.images.folder import read_file
 from genpr.images.item import (
     ImageData,
@@ -83,7 +83,9 @@ class DatasetSource(IndexedSource):
                 if self.columns is not None:
                     return _bytes_of(element[self.columns.image], name)
                 image = _without_label(element)
-                return loaded(image, name=name) if isinstance(image, Image.Image) else _pixels(image, name)
+                return (
+                    load_pillow(image, name=name) if isinstance(image, Image.Image) else _pixels(image, name)
+                )
         except ImageError:
             raise
         except DataError as error:

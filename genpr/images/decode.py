@@ -258,7 +258,7 @@ def _check_jpeg(image: ImageFile.ImageFile, data: bytes, name: str, policy: Deco
         raise _too_large(name, f"its decoder would fill {passes:,} pixels in all scans", limit)
 
 
-def loaded(image: Image.Image, *, name: str) -> Image.Image:
+def load_pillow(image: Image.Image, *, name: str) -> Image.Image:
     """A Pillow image that someone else opened, with its pixels read."""
     with _errors_named(name, "cannot be loaded"):
         image.load()
@@ -328,7 +328,7 @@ def rgb_pixels(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converte
         orientation = _exif_orientation(exif) if exif and isinstance(exif, bytes) else None
     if orientation in range(2, 9):  # 1 is upright, and others are broken
         if policy.exif == "apply":
-            pixels = _turned(pixels, orientation)
+            pixels = _oriented(pixels, orientation)
         else:
             flags.add("exif-orientation")
     return pixels, flags
@@ -354,7 +354,7 @@ def _converted(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converte
             rows[:] = np.asarray(part if part.mode == "RGB" else part.convert("RGB"))
             continue
         rgba = np.asarray(part if part.mode == "RGBA" else part.convert("RGBA"))
-        rows[:] = rgba[..., :3] if background is None else _laid_on(background, rgba)
+        rows[:] = rgba[..., :3] if background is None else _composite(background, rgba)
         if background is None and rgba[..., 3].min() < 255:
             flags.add("alpha-dropped")
     return pixels, flags
@@ -372,14 +372,14 @@ def _scaled_gray(image: Image.Image, bits: int, policy: DecodePolicy) -> _Conver
     return pixels, {"16bit-scaled"}
 
 
-def _laid_on(background: tuple[int, int, int], rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _composite(background: tuple[int, int, int], rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Pixels (h, w, 4) over a color, each value rounded to the nearest level."""
     alpha = rgba[..., 3:].astype(np.uint16)
     mixed = rgba[..., :3] * alpha + np.array(background, np.uint16) * (255 - alpha)  # at most 255 * 255
     return ((mixed.astype(np.uint32) + 127) // 255).astype(np.uint8)
 
 
-def _turned(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
+def _oriented(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
     """Pixels (h, w, 3) turned upright by their EXIF orientation, 2 to 8: mirrored, rotated, or both."""
     if orientation >= 5:
         pixels = pixels.swapaxes(0, 1)

@@ -57,7 +57,7 @@ def columns_of(schema: Any, choice: str | None, name: str) -> Columns:  # noqa: 
     fields = {field.name: field.type for field in schema}
     for column in filter(None, (image, label)):
         if column not in fields:
-            text = f"{name} has no column {short(column)!r}; {_listed(schema)}"
+            text = f"{name} has no column {short(column)!r}; {_describe_columns(schema)}"
             raise UsageError(text, code="no-column", path=name)
     features = _features(schema.metadata)
     kinds = {each: _holds_bytes(kind) for each, kind in fields.items()}
@@ -69,7 +69,7 @@ def columns_of(schema: Any, choice: str | None, name: str) -> Columns:  # noqa: 
         text = f"{name} has several columns that may be the images: {some(candidates, 12)}; name one, as in '{shown}'"
         raise UsageError(text, code="several-columns", path=name)
     if not candidates or candidates[0] not in binary:
-        text = f"{name} has no column of images, their bytes alone or as {{bytes, path}}; {_listed(schema)}"
+        text = f"{name} has no column of images, their bytes alone or as {{bytes, path}}; {_describe_columns(schema)}"
         raise DataError(text, code="no-images", path=name)
     if label and not _is_class(fields[label]):
         text = (
@@ -112,7 +112,7 @@ def _is_class(kind: Any) -> bool:  # noqa: ANN401 - pyarrow has no types
     return name.startswith(("int", "uint")) or name in {"string", "large_string", "string_view"}
 
 
-def _listed(schema: Any) -> str:  # noqa: ANN401 - pyarrow has no types
+def _describe_columns(schema: Any) -> str:  # noqa: ANN401 - pyarrow has no types
     columns = [f"{short(field.name)} ({short(str(field.type))})" for field in schema]
     return f"its columns: {some(columns, 12, longest=90)}"
 
