@@ -1,4 +1,4 @@
-"""Which balls are drawn around the rows of a set."""
+"""The kinds of k-NN balls around the rows of a set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Ties = Literal["closed", "strict"]
 
 @dataclass(frozen=True, order=True, slots=True)
 class Ball:
-    """A ball around every row of a set, that reaches its k-th nearest other row."""
+    """A ball around every row of a set, with the distance to its k-th nearest other row as radius."""
 
     k: int  # neighbors
     clipped: bool = False  # whether no ball is larger than the median one (Salvy et al. 2026)

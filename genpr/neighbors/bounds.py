@@ -1,4 +1,4 @@
-"""Cheap float32 bounds on squared distances, with a rounding slack that each row carries for itself.
+"""Float32 bounds on squared distances, with a rounding slack for each row.
 
 **What is bounded.** A frame moves features x to X = (x - center) * scale, scale a power of two, and each row is
 represented by float32 coordinates q with a proven error e: |q - f(X)| <= e, where f is either the identity or
@@ -33,7 +33,7 @@ and the claim is: **-2 key <= D <= -2 key + 2 (slack + slack') + 4 r r'**, whate
 
 Where numbers get so small that float32 rounds absolutely, or flushes to zero, each of the w terms errs by at
 most 2^-125 (1 + |q| + |q'|) more; tiny = w 2^-120 and what was left unused cover that. A row that equals the
-center has q = 0 without any error and needs no slack, so copies of it are settled for free.
+center has q = 0 without any error and needs no slack, so its copies need no verification.
 
 **How large e is.** Without directions, centring rounds once: e = 1.001 u |q|. With them, f is computed in
 float64: the columns of V are orthonormal up to eta = |V'V - I|, and the products err by gamma64(d) sqrt(w), so
@@ -63,7 +63,7 @@ NO_FLOOR = -(2.0**124)
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """Coordinates of some rows, with what the bounds need to know about them."""
+    """Coordinates of some rows with their slack and residual norms."""
 
     coordinates: Tensor  # q, (n, w) float32; zero for rows that float32 cannot hold
     slack: Tensor  # (n,) float64, infinite for those rows
@@ -102,18 +102,18 @@ _MAX_HALF_NORM = 2.0**24  # squares stay far from where float32 ends
 
 
 def represent_half(features: Tensor, center: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes of (n, d) `features` in float16, slack, and N below: (n, d), (n,) and (n,); the GPU is not waited for.
+    """Codes of (n, d) `features` in float16, slack, and N as below: (n, d), (n,) and (n,). Does not wait for the GPU.
 
     Products of float16 are exact in float32, and summed there.
     X as above, a = float16(X), e >= |X - a| is measured, n = |a|, N = |X|^2. Tensor cores add b > 1 products to a sum at once,
-    and cut each of these, and the result, off below 2^-23 of the largest. So a sum of d products errs by at most
+    and truncate each of these, and the result, below 2^-23 of the largest. So a sum of d products errs by at most
     gamma |a| |a'|, gamma of u = 2^-22 >= (b + 2) / b 2^-23, in any order. With P the computed product
 
         |2 <X, X'> - 2 P|  <=  2 (e n' + e' n + e e') + 2 gamma n n'  <=  slack + slack',
         slack = e^2/t + t n^2 + e^2 + gamma n^2 + 16 u (n^2 + N) + tiny,     t = 2^-12, u = 2^-24,
 
     and key = P - floor/2 - floor'/2 with floor = N - slack has -2 key <= D <= -2 key + 2 (slack + slack'). The terms with
-    16 u cover N itself, floors in float32, and their subtraction in float32; the factor 1 + 2^-16 what they hold of slack.
+    16 u cover N itself, floors in float32, and their subtraction in float32; the factor 1 + 2^-16 covers the slack in them.
     """
     moved = torch.sub(features, center).mul_(scale)
     whole = sq_norms_of(moved)
@@ -171,12 +171,12 @@ def slack_factor(m: int, unit_roundoff: float = _U) -> float:
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Bounds on single pairs, for those that keys leave open
+# Bounds on single pairs that keys leave undecided
 # ------------------------------------------------------------------------------------------------------------
 
-# A pair inside a float64 matrix product costs about this many times less than one by itself.
+# A pair in a float64 matrix product costs about this many times less than a single pair.
 _PAIRS_PER_PRODUCT = 4
-# Per feature, more than float32 loses of a sum of squares when it underflows: what is below may be zero.
+# Per feature, more than underflow in float32 takes from a sum of squares; smaller sums may be zero.
 _NEXT_TO_NOTHING = 2.0**-124
 
 
@@ -184,8 +184,8 @@ def bounds_of_differences(sq: Tensor, d: int) -> tuple[Tensor, Tensor]:
     """Bounds on squared distances from `sq` (p,), the same computed in float32 from the features themselves.
 
     A sum of squared differences has no cancellation: one rounding in each difference, which counts twice, one in
-    each square, d - 1 in the sum, so it is good to a factor 1 + gamma(d + 3), in any order. What underflows is
-    less than 2^-124 per term; where it overflowed or met inf - inf, nothing is known.
+    each square, d - 1 in the sum, so the sum is exact to a factor 1 + gamma(d + 3), in any order. Underflow takes
+    less than 2^-124 per term; after an overflow or inf - inf, nothing is known.
     """
     factor = slack_factor(d + 8)  # twice what is needed: upper bounds divide by 1 - gamma
     tiny = d * _NEXT_TO_NOTHING
@@ -199,7 +199,7 @@ def bounds_of_differences(sq: Tensor, d: int) -> tuple[Tensor, Tensor]:
 def bounds_by_product(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor] | None:
     """Float64 bounds (p,) on the squared distances between rows `i` of `x` and `j` of `y`, by one matrix product.
 
-    For masses of pairs among few rows; None where the pairs are too scattered. The derivation is the module's for plain
+    For many pairs among few rows; None where the pairs are too scattered. The derivation is the module's for plain
     coordinates, with u = 2^-53 and two more errors to cover, relative to S: gamma(d) for norms that are summed in any
     order, and 2 (log2 d + 3) u for the rounding of the definition itself.
     """
@@ -218,10 +218,10 @@ def bounds_by_product(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> tuple[Tenso
 
 
 def _distinct(index: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The distinct values of `index`, and a table (n,) of their places among these."""
+    """The distinct values of `index`, and a table (n,) of their positions among these."""
     is_there = torch.zeros(n, dtype=torch.bool, device=index.device)
     is_there[index] = True
     values = is_there.nonzero()[:, 0]
-    places = torch.empty(n, dtype=torch.int64, device=index.device)
-    places[values] = torch.arange(len(values), device=index.device)
-    return values, places
+    positions = torch.empty(n, dtype=torch.int64, device=index.device)
+    positions[values] = torch.arange(len(values), device=index.device)
+    return values, positions

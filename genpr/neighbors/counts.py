@@ -1,4 +1,4 @@
-"""Ball memberships within one set and between two, exactly: bounds propose, the definition decides."""
+"""Exact ball memberships within one set and between two: bounds select candidates, the definition decides."""
 
 from __future__ import annotations
 
@@ -45,22 +45,21 @@ def _sq_median_radius(sq_radii: Tensor) -> float:
 def sq_middle(sq_low: Tensor, sq_high: Tensor) -> Tensor:
     """Squares of the means of two radii, from their squares."""
     low, high = torch.stack([sq_low, sq_high]).cpu().numpy()
-    # A root squared need not be the number again, and points on the sphere would fall out.
-    middle = np.where(
-        low == high, low, ((np.sqrt(low) + np.sqrt(high)) / 2) ** 2
-    )  # torch's roots are an ulp off
+    # The square of a root may differ from the number, and would exclude points on the sphere. NumPy's roots, other than
+    # torch's, are correctly rounded.
+    middle = np.where(low == high, low, ((np.sqrt(low) + np.sqrt(high)) / 2) ** 2)
     return torch.from_numpy(middle).to(sq_low.device)
 
 
 @dataclass(frozen=True, slots=True)
 class Neighborhood:
-    """What a set of n rows tells about itself."""
+    """Radii, in-degrees and neighbor lists of a set of n rows."""
 
-    balls: tuple[Ball, ...]  # which balls were drawn
+    balls: tuple[Ball, ...]  # the kinds of balls
     sq_radii: Tensor  # their squared radii, (len(balls), n) float64, exact
-    # in how many balls of other rows each row lies, were it not one of the rows itself: (len(balls), n) int64
+    # number of balls of other rows that would contain each row if it were not part of the set: (len(balls), n) int64
     in_degrees: Tensor
-    lists: NeighborLists  # the nearest others of each row; of length 0 if none were to be kept
+    lists: NeighborLists  # the nearest others of each row; of length 0 if none are kept
 
     @classmethod
     def of(
@@ -73,7 +72,7 @@ class Neighborhood:
         engine: Engine = ONE_PROCESS,
         advance: Advance = no_advance,
     ) -> Neighborhood:
-        """Search once."""
+        """Find all of them in one search; `keep` is the length of the lists."""
         features, keep = points.features, min(keep, len(points) - 1)
         if engine.is_direct(len(points), *features.shape):
             advance(len(points) * (len(points) - 1) // 2)
@@ -96,7 +95,7 @@ class Neighborhood:
             in_degrees = near.in_degrees(features, without, ties, workers)
             if ties == "closed":
                 in_degrees += _settled_copies(features, settled)
-            else:  # if one row fewer has no k-th neighbor, all rows are equal
+            else:  # if there is no k-th neighbor without the row, all rows are equal
                 in_degrees += (settled & (without > 0)) * (len(points) - 1)
         return cls(tuple(balls), sq_radii, in_degrees, lists)
 
@@ -104,7 +103,7 @@ class Neighborhood:
     def _direct(
         cls, features: Tensor, balls: tuple[Ball, ...], ties: Ties, keep: int, engine: Engine
     ) -> Neighborhood:
-        """Of a small set, from all distances."""
+        """The same for a small set, from all distances."""
         sq = all_sq_distances(features, features).fill_diagonal_(torch.inf)
         table = sq.sort(dim=1).values[:, :-1]
         sq_radii = torch.stack([sq_radii_of(ball, table[:, ball.k - 1]) for ball in balls])
@@ -117,7 +116,7 @@ class Neighborhood:
 
 
 def _sq_radii_without_one(table: Tensor, balls: Sequence[Ball]) -> Tensor:
-    """Squared radii (len(balls), n) that balls have for a row inside them that is not one of the rows."""
+    """Squared radii (len(balls), n) of the balls if one row inside of them were not part of the set."""
     radii = []
     for ball in balls:
         own = table[:, ball.k - 1]
@@ -130,7 +129,7 @@ def _sq_radii_without_one(table: Tensor, balls: Sequence[Ball]) -> Tensor:
 def _lists(
     features: Tensor, near: DirectedPairs, copies: Tensor, engine: Engine, workers: Workers
 ) -> NeighborLists:
-    """Of `near`, as many as there are columns in `copies` (n, keep); rows that have these are settled with them."""
+    """Lists from `near`, as long as `copies` (n, keep) is wide; rows with copies get these."""
     keep = copies.shape[1]
     if not keep:
         return NeighborLists(copies, copies.double())
@@ -143,7 +142,7 @@ def _lists(
 
 
 def _settled_copies(features: Tensor, settled: Tensor) -> Tensor:
-    """How many settled copies each row has beside itself, (n,) int64: all of them reach it with their empty balls."""
+    """Number of settled copies of each row besides itself, (n,) int64; the balls of radius 0 of all of them contain it."""
     counts = torch.zeros(len(features), dtype=torch.int64, device=features.device)
     if not settled.any():
         return counts
@@ -161,8 +160,8 @@ class CrossCounts:
     fakes_per_real_ball: Tensor  # (a, n) how many fakes each real ball contains
     fake_balls_per_real: Tensor  # (b, n) how many fake balls contain each real
     reals_per_fake_ball: Tensor  # (b, m) how many reals each fake ball contains
-    # (m,) float64 least squared radius of the real balls of one kind that contain each fake, infinite where
-    # none does; None if it was not asked for
+    # (m,) float64, smallest squared radius of the real balls of one kind that contain each fake, infinite where
+    # none does; None without `smallest_of`
     smallest_real_ball: Tensor | None = None
 
 
@@ -178,7 +177,7 @@ def cross_counts(
     beside: Sequence[Visitor] = (),
     advance: Advance = no_advance,
 ) -> CrossCounts:
-    """Count who lies in whose balls, for all sets of radii in one pass over real x fake."""
+    """Count ball memberships between two sets, for all sets of radii in one pass over real x fake."""
     n, m, device = len(real), len(fake), real.device
     of_real = (
         torch.empty(0, n, dtype=torch.float64, device=device) if real_sq_radii is None else real_sq_radii
@@ -197,7 +196,7 @@ def cross_counts(
 def _direct_counts(
     real: Tensor, fake: Tensor, of_real: Tensor, of_fake: Tensor, smallest_of: int | None, ties: Ties
 ) -> CrossCounts:
-    """Of small sets, from all distances; arguments as `cross_counts`."""
+    """The counts of small sets, from all distances; arguments as in `cross_counts`."""
     within = torch.le if ties == "closed" else torch.lt
     sq = all_sq_distances(real, fake)
     in_real, in_fake = within(sq, of_real[:, :, None]), within(sq, of_fake[:, None, :])
@@ -208,7 +207,7 @@ def _direct_counts(
 
 
 class _CrossCounter:
-    """Counts who lies in whose balls, for all sets of radii, from pairs as they are found.
+    """Counts ball memberships, for all sets of radii, from pairs as they are found.
 
     Arguments are those of `cross_counts`.
     """
@@ -233,7 +232,7 @@ class _CrossCounter:
         self.reaches = _largest(self._of_real), _largest(self._of_fake)
 
     def look(self, pairs: Pairs) -> None:
-        """Count pairs, no pair twice."""
+        """Count pairs, none of them twice."""
         of_real, of_fake = self.reaches
         in_reach = pairs.sq_lower <= torch.maximum(of_real[pairs.i], of_fake[pairs.j])
         pairs = pairs.part(in_reach.nonzero()[:, 0])
@@ -247,7 +246,7 @@ class _CrossCounter:
             )
 
     def counts(self) -> CrossCounts:
-        """Of all pairs looked at, by any rank."""
+        """The counts of all ranks."""
         communicator = self._engine.communicator()
         total, a, smallest = self._counts_per_thread.make(), len(self._of_real), None
         for counts in self._counts_per_thread.all:
@@ -261,11 +260,11 @@ class _CrossCounter:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """What is known of rows and columns so far."""
+    """Counts of one thread, per row and per column."""
 
-    per_row: Tensor  # (r, n) int64, how many columns are within each of the radii
-    per_column: Tensor  # (r, m) int64, the other way round
-    smallest: Tensor  # (m,) float64, least squared radius noted
+    per_row: Tensor  # (r, n) int64, number of columns within each of the radii
+    per_column: Tensor  # (r, m) int64, number of rows
+    smallest: Tensor  # (m,) float64, smallest squared radius added
 
     @classmethod
     def empty(cls, radii: int, n: int, m: int, device: torch.device) -> _Counts:
@@ -275,17 +274,17 @@ class _Counts:
         return cls(counts[:, :n], counts[:, n:], smallest)
 
     def add(self, pairs: Pairs, inside: Tensor) -> None:
-        """Count `pairs` (p,), for each of the radii those that are `inside` (r, p) bool."""
+        """Count `pairs` (p,) that are `inside` (r, p) bool, for each of the radii."""
         for row, column, within in zip(self.per_row, self.per_column, inside, strict=True):
             row.index_add_(0, pairs.i, within.long())
             column.index_add_(0, pairs.j, within.long())
 
     def add_radii(self, columns: Tensor, sq_radii: Tensor) -> None:
-        """Squared radii (p,) of balls that contain `columns` (p,)."""
+        """Add squared radii (p,) of balls that contain `columns` (p,)."""
         self.smallest.scatter_reduce_(0, columns, sq_radii, "amin")
 
     def merge(self, other: _Counts) -> None:
-        """Add what another thread has counted."""
+        """Add the counts of another thread."""
         self.per_row.add_(other.per_row)
         self.per_column.add_(other.per_column)
         torch.minimum(self.smallest, other.smallest, out=self.smallest)
@@ -294,7 +293,7 @@ class _Counts:
 def _inside(real: Placed, fake: Placed, pairs: Pairs, sq_radii: Tensor, ties: Ties, engine: Engine) -> Tensor:
     """Which pairs (p,) are within which radii (r, p): (r, p) bool.
 
-    The bounds of the frame settle some pairs, tighter bounds most of the rest, the definition what is left.
+    The bounds of the frame decide some pairs, tighter bounds most of the others, and the definition the rest.
     """
     within = torch.le if ties == "closed" else torch.lt
     x, y = real.features, fake.features
@@ -315,6 +314,6 @@ def _inside(real: Placed, fake: Placed, pairs: Pairs, sq_radii: Tensor, ties: Ti
 
 
 def _largest(sq_radii: Tensor) -> Tensor:
-    """How far each row reaches, (n,); -inf without radii."""
+    """The largest squared radius of each row, (n,); -inf without radii."""
     nothing = torch.full((1, sq_radii.shape[1]), -torch.inf, dtype=torch.float64, device=sq_radii.device)
     return torch.cat([nothing, sq_radii]).amax(dim=0)

@@ -9,27 +9,28 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class DeviceProfile:
-    """What a search on one kind of device is cut into."""
+    """Sizes of the pieces of work on one kind of device."""
 
-    narrow_tile: tuple[int, int]  # most rows and columns of products of at most 512 terms
-    wide_tile: tuple[int, int]  # of more terms
-    pair_bytes: int  # memory per pair of a tile: the product, and what is found if some are close
-    min_block_rows: int  # of a block of one set, of whose inner pairs half are computed for nothing
-    blocks: int  # a block holds one part of the rows in so many
-    portion: int  # pairs that are worth the work per portion
-    max_pairs: int  # pairs that memory should hold at once
-    min_held: int  # pairs that wait until they are worth a merge: at least so many, some per row, never more than most
+    narrow_tile: tuple[int, int]  # maximum rows and columns of a tile of products of at most 512 terms
+    wide_tile: tuple[int, int]  # the same for more terms
+    pair_bytes: int  # memory per pair of a tile: its product, and the results if some pairs are close
+    min_block_rows: int  # of a block of one set; half of the products inside a block are redundant
+    blocks: int  # number of blocks that the rows of a set are divided into
+    portion: int  # pairs that are collected before they are processed together
+    max_pairs: int  # pairs held in memory at once
+    # pairs that are collected before a merge: at least min_held and held_per_row per row, at most max_held
+    min_held: int
     held_per_row: int
     max_held: int
-    verified: int  # pairs per piece of work by the definition
-    chunk: int  # elements of rows that are gathered for pairs
-    piece: int  # elements of consecutive rows
-    passed: int  # elements that are read again at once
-    has_frames: bool  # whether few directions, and cells, may be cheaper than all coordinates
+    verified: int  # pairs per piece of work of the definition
+    chunk: int  # elements of rows gathered for pairs at once
+    piece: int  # elements of consecutive rows processed at once
+    passed: int  # elements of coordinates that are recomputed at once
+    has_frames: bool  # whether few directions and cells may be cheaper than all coordinates
 
 
 # Gathered rows should stay in the cache of a CPU core: 256 pairs of 2048 features took 5.6 us a pair, 4096
-# pairs 33 us. Products should stay there, too, and gathering wide rows must be paid back by many products.
+# pairs 33 us. Products should stay in the cache, too, and gathering wide rows costs less if each is used in many products.
 CPU = DeviceProfile(
     narrow_tile=(768, 2048),
     wide_tile=(2048, 1024),
@@ -47,7 +48,7 @@ CPU = DeviceProfile(
     passed=2**17,
     has_frames=True,
 )
-# A GPU wants enough work per kernel launch, and few waits for the host: one per tile and a few per portion.
+# A GPU needs enough work per kernel launch and few synchronizations: one per tile and a few per portion.
 CUDA = DeviceProfile(
     narrow_tile=(8192, 16384),
     wide_tile=(8192, 16384),
@@ -68,5 +69,5 @@ CUDA = DeviceProfile(
 
 
 def profile_of(device: torch.device) -> DeviceProfile:
-    """The sizes for `device`."""
+    """The profile of `device`."""
     return CPU if device.type == "cpu" else CUDA

@@ -1,6 +1,6 @@
-"""THE squared distance: float64, one fixed order of summation, the same bits on every device.
+"""The definition of the squared distance: float64, one fixed order of summation, the same bits on every device.
 
-Every decision of genpr rests on this function, for radii and for queries alike, so that an exact copy of a
+All decisions use this function, both for radii and for queries, so that an exact copy of a
 k-th neighbor lies exactly on the sphere.
 """
 
@@ -30,7 +30,7 @@ def sq_distances(x: Tensor, y: Tensor) -> Tensor:
 
 
 def products(x: Tensor, y: Tensor) -> Tensor:
-    """Inner products (p,) float64 of row i of `x` and of `y`, (p, d) float32, added in the same order."""
+    """Inner products (p,) float64 of row i of `x` and of `y`, (p, d) float32, summed in the same order."""
     return _summed(x.double().mul_(y))
 
 
@@ -39,7 +39,7 @@ def _summed(terms: Tensor) -> Tensor:
     width = terms.shape[1]
     while width > 1:
         half = 1 << (width - 1).bit_length() - 1
-        terms[:, : width - half].add_(terms[:, half:width])  # what is left of the padding adds zeros: nothing
+        terms[:, : width - half].add_(terms[:, half:width])  # the rest would be padding: zeros
         width = half
     return terms[:, 0].clone()
 
@@ -50,8 +50,8 @@ def square_roots(values: Tensor) -> Tensor:
 
 
 def float_sq_distances_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """As `sq_distances_at`, but computed in float32: the same for the same two vectors, however many there are."""
-    return _at(lambda some, others: _summed(some.float().sub_(others).square_()), x, y, i, j)
+    """As `sq_distances_at`, but computed in float32; equal for equal vectors, whatever the number of pairs."""
+    return _at(lambda left, right: _summed(left.float().sub_(right).square_()), x, y, i, j)
 
 
 def sq_distances_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ def _at(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, i: T
 
 
 def in_steps(work: Callable[[slice], None], count: int, step: int, device: torch.device) -> None:
-    """Call `work` on slices of `count` items, `step` at once, or fewer where memory on `device` does not suffice."""
+    """Call `work` on slices of `step` of the `count` items, smaller ones after `device` ran out of memory."""
     start, step = 0, max(1, step)
     while start < count:
         try:
@@ -90,7 +90,7 @@ def in_steps(work: Callable[[slice], None], count: int, step: int, device: torch
 
 
 def free_for_less(device: torch.device) -> None:
-    """Free what can be freed on `device`, and say that smaller parts will follow; call it after the error is gone."""
+    """Free cached memory and emit the notice that smaller tiles follow; to be called after the except block."""
     torch.cuda.empty_cache()
     emit_notice("oom-smaller-tiles", device=device)
 

@@ -1,12 +1,12 @@
-"""Inexact distances, as two published tools compute them in float16: reachable only through protocols that name them.
+"""Emulated float16 distances of two published tools, available only through protocols that name them.
 
-Numbers in the literature came out of these tools, rounding and all. Near distance 250 two float16 numbers are 1/8
-apart, so ties abound, and closed balls count them as inside: such numbers read a little high. Both emulations round
-where the tool rounds, and add up without error where it adds up in float32, in an order that depends on its GPU and
-libraries. So they reproduce its values to about the third decimal and not its bits.
+Many published values were computed by these tools. Near distance 250 adjacent float16 numbers differ by 1/8, so ties
+are frequent, and closed balls count them as inside, which raises the values a little. Both emulations round where the tool
+rounds, and sum exactly where it sums in float32, in an order that depends on its GPU and libraries. So they reproduce its
+values to about the third decimal, not to the bit.
 
-Their own results depend on neither tiles nor devices: inner products are summed in float64, where an order of
-summation is felt only if the sum lies within about 1e-13, relatively, of the middle between two float16.
+Results of the emulations do not depend on tiles or devices: inner products are summed in float64, where the order of
+summation matters only if the sum is within about 1e-13, relatively, of the middle between two float16 numbers.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.search import Advance, no_advance
 
 _MAX_SIDE, _MIN_SIDE = 2048, 16
-_BYTES_PER_PAIR = 32  # the product in float64, its roundings, and who is inside
+_BYTES_PER_PAIR = 32  # the product in float64, its rounded values, and the comparison
 _CHUNK_ELEMENTS = 2**20
-_SAFELY_FINITE = 60000.0  # float16 ends at 65504; the rest is room for rounding
+_SAFELY_FINITE = 60000.0  # the largest float16 is 65504; the difference covers rounding
 
 Finish = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Distances from inner products (r, c) float64, and the squared norms (r, 1) and (1, c) in the precision computed in."""
+"""Computes distances from inner products (r, c) float64 and squared norms (r, 1) and (1, c) in the precision of the tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Emulation:
     """How a tool computes distances."""
 
-    name: str  # what protocols call it
-    finish: Finish  # From inner products and norms to what the tool compares: (r, c) float32
-    # rows and columns of a block of the tool, which is computed again in float32, all of it, if any of its
-    # distances overflowed; None leaves them infinite
+    name: str  # its name in protocols
+    finish: Finish  # the distances that the tool compares, (r, c) float32, from inner products and norms
+    # rows and columns of a block of the tool, all of which is recomputed in float32 if any of its
+    # distances overflows; None leaves them infinite
     block: int | None
 
 
 def _squared_in_three_steps(products: Tensor, row_norms: Tensor, column_norms: Tensor) -> Tensor:
     """max(|u|^2 - 2 u.v + |v|^2, 0), rounded after every operation.
 
-    A doubled product beyond 65504 is infinite, and so the distance 0: that is what the tool makes of it.
+    A doubled product beyond 65504 is infinite, and the distance is 0, as in the tool.
     """
     doubled = products.float().to(row_norms.dtype).mul_(2)
     return torch.sub(row_norms, doubled).add_(column_norms).clamp_min_(0).float()
@@ -98,14 +98,14 @@ def emulated_radii(
     side: int | None = None,
     advance: Advance = no_advance,
 ) -> Tensor:
-    """What each row takes for the distance to its k-th neighbor: the (k+1)-th smallest of all, whosever that is.
+    """The radius of each row, (len(ks), n) float32: the (k+1)-th smallest of all its distances, including to itself.
 
-    (len(ks), n) float32, in the unit of the tool: squared for "adm-float16".
+    The unit is that of the tool: squared for "adm-float16".
     """
     if not ks:
         return torch.empty(0, len(features), dtype=torch.float32, device=features.device)
     most = max(ks) + 1
-    # NaN comes last in every order, and so is never among the smallest as long as there is anything else.
+    # NaN sorts last, so it is never among the smallest while there are other values.
     shape = len(features), most
     smallest = torch.full(shape, torch.nan, dtype=torch.float32, device=features.device)
     with plain_arithmetic(features.device):
@@ -127,7 +127,7 @@ def emulated_counts(
     side: int | None = None,
     advance: Advance = no_advance,
 ) -> CrossCounts:
-    """Count who lies in whose closed balls, for all sets of radii in one pass over real x fake."""
+    """Count memberships in closed balls, for all sets of radii in one pass over real x fake."""
     a, b = len(real_radii), len(fake_radii)
     per_real = torch.zeros(a + b, len(real), dtype=torch.int64, device=real.device)
     per_fake = torch.zeros(a + b, len(fake), dtype=torch.int64, device=real.device)
@@ -143,7 +143,7 @@ def emulated_counts(
 
 
 class _Rounded:
-    """A feature set as a tool holds it, in float16 or float32."""
+    """A feature set in the precision of a tool, float16 or float32."""
 
     def __init__(self, features: Tensor) -> None:
         self.features = features
@@ -163,7 +163,7 @@ class _Rounded:
             norms = torch.empty(n, dtype=dtype, device=self.features.device)
             for rows in _cuts(slice(0, n), max(1, _CHUNK_ELEMENTS // d)):
                 squares = self.features[rows].to(dtype).square().double()
-                # 11 bits, no smaller than 2^-24: thousands of such squares add up in float64 without error.
+                # 11 bits, no smaller than 2^-24: the sum of thousands of such squares is exact in float64.
                 norms[rows] = squares.sum(dim=1).float().to(dtype)
             self._norms[dtype] = norms
         return self._norms[dtype]
@@ -178,16 +178,16 @@ class _Between:
     right: _Rounded
 
     def products(self, rows: slice, columns: slice, dtype: torch.dtype) -> Tensor:
-        """Inner products (r, c) float64 of what is left of the features in `dtype`."""
+        """Inner products (r, c) float64 of the features rounded to `dtype`."""
         return self.left.values(rows, dtype) @ self.right.values(columns, dtype).T
 
     def distances(self, products: Tensor, rows: slice, columns: slice, dtype: torch.dtype) -> Tensor:
-        """Distances (r, c) float32 that come of these products."""
+        """Distances (r, c) float32 from these products."""
         row_norms, column_norms = self.left.norms(dtype)[rows, None], self.right.norms(dtype)[None, columns]
         return self.emulation.finish(products, row_norms, column_norms)
 
     def precision(self, rows: slice, columns: slice, side: int) -> torch.dtype:
-        """What the tool computes its block in: float16, unless that overflows somewhere and the tool looks."""
+        """The precision of a block: float32 if a distance overflows float16 and the tool checks for that, else float16."""
         half = torch.float16
         if self.emulation.block is None:
             return half
@@ -196,10 +196,10 @@ class _Between:
             return torch.float32
         if float(largest.double().sqrt().sum()) ** 2 < _SAFELY_FINITE:
             return half
-        for some in _cuts(rows, side):
+        for part in _cuts(rows, side):
             for others in _cuts(columns, side):
-                products = self.products(some, others, half)
-                if not self.distances(products, some, others, half).isfinite().all():
+                products = self.products(part, others, half)
+                if not self.distances(products, part, others, half).isfinite().all():
                     return torch.float32
         return half
 
@@ -210,24 +210,28 @@ _Tile = tuple[slice, slice, Tensor]
 def _tiles(emulation: Emulation, left: _Rounded, right: _Rounded, side: int | None) -> Iterator[_Tile]:
     """All distances from rows of `left` to rows of `right`: rows, columns, and (r, c) float32.
 
-    Within one set an inner product serves both directions.
+    Within one set each inner product is used for both directions.
     """
     itself, between = left is right, _Between(emulation, left, right)
     side = side or _side(left.features)
     block = emulation.block or max(len(left), len(right))
-    for above in _cuts(slice(0, len(left)), block):
-        for beside in _cuts(slice(above.start if itself else 0, len(right)), block):
-            dtype = between.precision(above, beside, side)
-            turned = between.precision(beside, above, side) if itself and beside != above else dtype
-            for rows in _cuts(above, side):
-                for columns in _cuts(beside, side):
+    for row_block in _cuts(slice(0, len(left)), block):
+        for column_block in _cuts(slice(row_block.start if itself else 0, len(right)), block):
+            dtype = between.precision(row_block, column_block, side)
+            mirrored_dtype = dtype
+            if itself and column_block != row_block:
+                mirrored_dtype = between.precision(column_block, row_block, side)
+            for rows in _cuts(row_block, side):
+                for columns in _cuts(column_block, side):
                     if itself and columns.start < rows.start:
                         continue
-                    products = {each: between.products(rows, columns, each) for each in {dtype, turned}}
+                    products = {
+                        each: between.products(rows, columns, each) for each in {dtype, mirrored_dtype}
+                    }
                     yield rows, columns, between.distances(products[dtype], rows, columns, dtype)
                     if itself and columns != rows:
-                        mirrored = products[turned].T.contiguous()
-                        yield columns, rows, between.distances(mirrored, columns, rows, turned)
+                        mirrored = products[mirrored_dtype].T.contiguous()
+                        yield columns, rows, between.distances(mirrored, columns, rows, mirrored_dtype)
 
 
 def _side(features: Tensor) -> int:

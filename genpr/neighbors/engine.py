@@ -1,7 +1,7 @@
-"""The operations that a search needs of a device, and the workers that share its items.
+"""Device operations of the search, and the threads and processes that share its work.
 
-An engine only proposes. Every decision is taken in `nearest` and `counts`, on bounds that are proven in `bounds` for
-any order of summation, and on distances by the definition in `distance` where these leave a doubt.
+An engine only selects candidates. `nearest` and `counts` decide, by bounds that are proven in `bounds` for any order of
+summation, and where these do not decide, by distances as defined in `distance`.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ _Result = TypeVar("_Result")
 
 @contextmanager
 def plain_arithmetic(device: torch.device) -> Iterator[None]:
-    """Float32 products as IEEE 754 means them, on which all bounds rest.
+    """Compute float32 products as IEEE 754 defines them, which all bounds assume.
 
-    A user may have switched on TF32, bfloat16 products on CPUs ("medium" precision), or autocast.
+    The process may have enabled TF32, bfloat16 products on CPUs ("medium" precision), or autocast.
     """
     with state_guard(), torch.no_grad(), torch.autocast(device.type, enabled=False):
         yield
 
 
 DIRECT_ELEMENTS = 2**18
-"""Up to so many columns of all pairs together, the definition costs no more than bounds that leave few pairs to it."""
+"""Up to this number of pairs times columns, computing all distances by the definition is as fast as the search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Finds products that are not negative, in tiles that bound the memory."""
+    """Finds products that are not negative, in tiles of bounded memory."""
 
-    rows: int  # most rows per tile
-    columns: int  # most columns per tile
-    # Memory for one tile, used again and again: on a CPU fresh memory costs more than the product. None on a GPU.
+    rows: int  # maximum rows per tile
+    columns: int  # maximum columns per tile
+    # Memory for one tile, reused: on a CPU fresh memory costs more than the product. None on a GPU.
     products: Tensor | None
 
     @classmethod
@@ -63,7 +63,7 @@ class Tiles:
     def non_negative(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Row of `left` (r, w), row of `right` (c, w) and product of every pair whose product is not negative.
 
-        NumPy finds few among many several times faster than torch on a CPU.
+        On a CPU, NumPy finds few values among many several times faster than torch.
         """
         if self.products is None:
             found = left @ right.T
@@ -88,7 +88,7 @@ class Engine:
 
     tile_rows: int | None = None
     tile_columns: int | None = None
-    communicator: Callable[[], Communicator] = Communicator  # called as a search begins
+    communicator: Callable[[], Communicator] = Communicator  # called when a search begins
     direct_elements: int = 0
 
     def is_direct(self, n: int, m: int, d: int) -> bool:
@@ -96,7 +96,7 @@ class Engine:
         return n * m * d <= self.direct_elements and self.communicator().size == 1
 
     def tiles(self, width: int, device: torch.device) -> Tiles:
-        """What finds positive products of `width` terms on `device`."""
+        """Tiles for products of `width` terms on `device`."""
         profile = profile_of(device)
         rows, columns = profile.narrow_tile if width <= 512 else profile.wide_tile
         while rows * columns * profile.pair_bytes > tile_budget(device) and rows > 1:
@@ -142,14 +142,14 @@ class Engine:
 
 
 ONE_PROCESS = Engine()
-"""Whose searches are not shared, and use bounds for sets of any size."""
+"""An engine that shares no work and uses bounds for sets of any size."""
 
 
 class Workers:
-    """Context manager with as many workers as torch may use threads; on a GPU, work is done as it comes.
+    """Thread pool with as many workers as torch uses threads; on a GPU, work runs in the calling thread.
 
-    Operations that share all cores wait for each other at the end of every loop; with many small ones, and another
-    process on one of the cores, this was seen to take twenty times longer. Items of work never wait.
+    Threads of one torch operation wait for each other at the end of every loop. With many small operations, and another
+    process on one of the cores, this took twenty times as long as one operation per thread.
     """
 
     def __init__(self, device: torch.device, communicator: Communicator | None = None) -> None:
@@ -175,7 +175,7 @@ class Workers:
         self._stack.close()
 
     def map(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """The results in the order of `items`, of which no more than a few are under way at any time."""
+        """The results in the order of `items`, of which a bounded number is in progress at any time."""
         if self._pool is None:
             yield from map(work, items)
             return
@@ -190,7 +190,7 @@ class Workers:
     def map_shared(
         self, work: Callable[[_Item], tuple[Tensor, ...]], items: Sequence[_Item]
     ) -> Iterator[tuple[Tensor, ...]]:
-        """As `map`, where each process does its share of `items`, which are the same everywhere.
+        """As `map`, but each process computes its share of the `items`, which are equal on all processes.
 
         Results are tensors on the device of the workers.
         """
@@ -204,7 +204,7 @@ class Workers:
             yield next(by_rank[number % communicator.size])
 
     def from_rank0(self, parts: list[Tensor]) -> list[Tensor]:
-        """The `parts` of rank 0, on every rank: what another machine may round or plan differently."""
+        """The `parts` of rank 0 on every rank, for values that another machine may round or plan differently."""
         communicator = self.communicator
         if communicator.size == 1:
             return parts
@@ -214,14 +214,14 @@ class Workers:
 
 
 class PerThread(Generic[_Result]):
-    """One object for each thread, made when the thread first asks for it: threads that count never wait for each other."""
+    """One object per thread, created at its first use, so that counting needs no lock."""
 
     def __init__(self, make: Callable[[], _Result]) -> None:
         self.make, self._local, self.all = make, threading.local(), list[_Result]()
 
     @property
     def own(self) -> _Result:
-        """That of the current thread."""
+        """The object of the current thread."""
         if not hasattr(self._local, "object"):
             self._local.object = self.make()
             self.all.append(self._local.object)
@@ -230,6 +230,6 @@ class PerThread(Generic[_Result]):
 
 
 def _plainly(work: Callable[[_Item], _Result], item: _Item) -> _Result:
-    # These modes belong to a thread; see `plain_arithmetic`.
+    # These modes are set per thread; see `plain_arithmetic`.
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         return work(item)

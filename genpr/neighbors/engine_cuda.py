@@ -1,7 +1,7 @@
-"""What a search on a GPU sees of a set: codes whose products tensor cores compute, with proven bounds.
+"""Representation of a set for a search on a GPU: codes for tensor cores, with proven bounds.
 
-Float16 codes leave about six pairs per row to look at where float32 leaves five, at 16 times the rate. Coordinates are kept
-in float32 where products of float16 cannot be trusted, or where rows are so alike, or so far, that float16 leaves too many.
+Float16 codes leave about six pairs per row to verify where float32 leaves five, at 16 times the rate. Codes are float32
+where products of float16 exceed their error bound, and where rows are so similar, or so far away, that float16 leaves too many pairs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from genpr.runtime import is_out_of_memory
 
 
 class Multiplies(Protocol):
-    """What multiplies codes."""
+    """Computes products of codes."""
 
     def of_codes(self, left: Tensor, right: Tensor) -> Tensor:
         """Inner products (r, c) of codes (r, d) and (c, d)."""
@@ -30,14 +30,14 @@ class Multiplies(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CodedView:
-    """All coordinates of n rows as codes, and their floors. See `bounds.represent_half`, or `bounds` for float32."""
+    """All coordinates of n rows as codes, with their floors. See `bounds.represent_half`, or `bounds` for float32."""
 
     features: Tensor  # (n, d) float32 or float16, the original values
     center: Tensor  # (d,) float32
     scale: float  # as in `Frame`
-    codes: Tensor  # (n, d) float16 or float32; (0, d) where memory is short: computed again for each tile
+    codes: Tensor  # (n, d) float16 or float32; (0, d) if memory is short: then recomputed for each tile
     half_floors: Tensor  # (n,) float32
-    slack: Tensor  # (n,) float64, infinite for rows that codes cannot hold; theirs are zero
+    slack: Tensor  # (n,) float64, infinite for rows that codes cannot represent; their codes are zero
 
     @classmethod
     def from_features(cls, features: Tensor, center: Tensor, scale: float, dtype: torch.dtype) -> CodedView:
@@ -70,7 +70,7 @@ class CodedView:
         return moved.masked_fill_(self.slack[rows].isinf()[:, None], 0).to(self.codes.dtype)
 
     def left(self, rows: Tensor) -> Tensor:
-        """(p, d + 2) float32 for `rows` (p,): its inner products with `right` are about keys."""
+        """(p, d + 2) float32 for `rows` (p,): its inner products with `right` are keys, but for rounding."""
         floors = self.half_floors[rows, None]
         return torch.cat([self.at(rows).float(), -floors, torch.ones_like(floors)], dim=1)
 
@@ -80,18 +80,18 @@ class CodedView:
         return torch.cat([self.at(rows).float(), torch.ones_like(floors), -floors], dim=1)
 
     def gap(self, rows: Tensor, others: CodedView, columns: Tensor) -> Tensor:
-        """What separates upper from lower bounds: `rows` of this view with `columns` of `others`, (p,) float64."""
+        """Upper minus lower bounds: `rows` of this view with `columns` of `others`, (p,) float64."""
         return 2 * (self.slack[rows] + others.slack[columns])
 
     def search(self, block: Tensor, tiles: Multiplies) -> CodedSearch:
-        """Ask which keys of the rows of `block` are large."""
+        """Prepare a search for large keys of the rows of `block`."""
         return CodedSearch(self, block, tiles)
 
 
 def _represented(
     features: Tensor, center: Tensor, scale: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes (n, d) of some rows, their slack, and the squared norms that floors begin with, (n,) float64."""
+    """Codes (n, d) of some rows, their slack, and the squared norms for their floors, (n,) float64."""
     if dtype == torch.float16:
         return represent_half(features, center, scale)
     found = represent(features, center, scale, None)
@@ -125,7 +125,7 @@ class CodedSearch:
         return i, j, keys, torch.zeros_like(keys)
 
     def nearest(self, columns: CodedView, chunk: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The `count` of the columns in `chunk` (c,) with least upper bounds, (r, count), and both bounds, scaled."""
+        """The `count` columns in `chunk` (c,) with the smallest upper bounds, (r, count), and both bounds, scaled."""
         offsets = (columns.half_floors[chunk] + columns.slack[chunk]).float()
         values, at = self._tiles.of_codes(self._left, columns.at(chunk)).sub_(offsets).topk(count, dim=1)
         near = chunk[at]
@@ -147,7 +147,7 @@ _SAMPLE_ROWS, _MAX_EXTRA = 256, 64
 
 
 def are_codes_precise(view: CodedView, k: int) -> bool:
-    """Whether the codes of a sample tell most of its pairs from those of the `k` nearest."""
+    """Whether codes distinguish most pairs of a sample from those of the `k` nearest."""
     every = torch.arange(len(view.features), device=view.features.device)
     queries, k = every[:: -(-len(every) // _SAMPLE_ROWS)], min(k + 1, len(every))
     keys = products_of_codes(view.at(queries), view.at(every)).double() - view.half_floors
@@ -159,14 +159,14 @@ def are_codes_precise(view: CodedView, k: int) -> bool:
 
 @cache
 def code_dtype(device: torch.device) -> torch.dtype:
-    """Float16 where its products on `device` are as good as the bounds assume, else float32; tried once.
+    """float16 if its products on `device` meet the bounds, else float32; tested once per device.
 
     Raises:
-        ResourceError: Even products of float32 are not as IEEE 754 has them.
+        ResourceError: Products of float32 do not follow IEEE 754 either.
     """
     if not all(_is_proven(torch.float32, device, width) for width in _WIDTHS):
         raise ResourceError(
-            f"float32 products on {device} are less precise than IEEE 754 has them; unset NVIDIA_TF32_OVERRIDE, "
+            f"float32 products on {device} are less precise than IEEE 754 requires; unset NVIDIA_TF32_OVERRIDE, "
             "or use --device cpu",
             code="gpu-unusable",
         )
@@ -174,12 +174,12 @@ def code_dtype(device: torch.device) -> torch.dtype:
     return torch.float16 if is_proven else torch.float32
 
 
-_ROWS, _WIDTHS = 64, (16, 256, 4096)  # short sums show how factors are rounded, long ones how sums are
-_JUST_BELOW = 2.0**-11 - 2.0**-22  # its square is what a sum beside 1 loses that cuts terms off below 2^-22
+_ROWS, _WIDTHS = 64, (16, 256, 4096)  # short sums show the rounding of factors, long ones that of sums
+_JUST_BELOW = 2.0**-11 - 2.0**-22  # its square is lost in a sum with 1 that truncates terms below 2^-22
 
 
 def _is_proven(dtype: torch.dtype, device: torch.device, width: int) -> bool:
-    """Whether products of hard codes err as they may: by 3/4 of gamma in float16, in float32 by all; False without any."""
+    """Whether errors of products of difficult codes are at most 3/4 of gamma in float16, gamma in float32."""
     generator = torch.Generator().manual_seed(0)
     both = torch.randn(2, _ROWS, width, generator=generator, device="cpu")
     both[:, : _ROWS // 2].abs_()
@@ -194,7 +194,7 @@ def _is_proven(dtype: torch.dtype, device: torch.device, width: int) -> bool:
     try:
         found = products_of_codes(x.to(device), y.to(device)).cpu()
     except (TypeError, RuntimeError) as error:  # before torch 2.8, or without a kernel
-        if is_out_of_memory(error):  # which says nothing about products
+        if is_out_of_memory(error):  # which is no error of products
             raise
         return False
     sizes = x.double().norm(dim=1)[:, None] * y.double().norm(dim=1)

@@ -1,11 +1,11 @@
-"""What a search sees of a set, and how that is chosen: coordinates, cells, and a frame that sets share.
+"""Index of a set for the search: coordinates and cells in a frame that sets share, and the choice of the frame.
 
-Few coordinates make products cheap but leave many pairs to verify; all of them leave nearly none. How many pairs would
-be left is counted on a sample. A frame affects speed, never a result.
+Few coordinates make products cheap but leave many pairs to verify; all coordinates leave nearly none. The number of pairs
+left is estimated on a sample. A frame affects speed, never a result.
 
-Rows belong to the cell of the nearest of a few centers. Two functions of position that never change by more than the
-distance moved bound how near a row y can be to a block of rows of one cell a: the distance to the center of a,
-and, for the center c of the cell of y, the distance to the plane half-way between a and c.
+A row belongs to the cell of the nearest of a few centers (a Voronoi cell). Two functions of position with Lipschitz constant 1
+bound the distance from a row y to a block of rows of one cell a: the distance to the center of a, and, for the center c
+of the cell of y, the distance to the plane half-way between a and c.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class View:
     center: Tensor  # (d,) float32
     scale: float  # as in `Frame`
     width: int  # coordinates per row, w
-    # q, -half_floors and 1, (n, w + 2) float32; None without a basis: to compute q again costs no more than to read it
+    # q, -half_floors and 1, (n, w + 2) float32; None without a basis: recomputing q costs no more than reading it
     augmented: Tensor | None
     half_floors: Tensor  # half of |q|^2 - slack, (n,) float32
-    slack: Tensor  # (n,) float64, infinite for rows that the frame cannot hold; their coordinates are zero
-    residual: Tensor  # (n,) float64, at least the norm of what the coordinates leave out
+    slack: Tensor  # (n,) float64, infinite for rows outside of the frame's range, whose coordinates are zero
+    residual: Tensor  # (n,) float64, at least the norm of the part outside of the coordinates
 
     @classmethod
     def from_features(cls, features: Tensor, center: Tensor, scale: float, basis: Tensor | None) -> View:
-        """Coordinates of (n, d) `features` in the directions of (d, w - 1) `basis`, or all of them."""
+        """Coordinates of (n, d) `features` in the directions of (d, w - 1) `basis`, or all coordinates."""
         n, device = len(features), features.device
         width = len(center) if basis is None else basis.shape[1] + 1
         augmented = None if basis is None else torch.empty(n, width + 2, dtype=torch.float32, device=device)
@@ -101,19 +101,19 @@ class View:
         return out
 
     def gap(self, rows: Tensor, others: View, columns: Tensor) -> Tensor:
-        """What separates upper from lower bounds: `rows` of this view with `columns` of `others`, (p,) float64."""
+        """Upper minus lower bounds: `rows` of this view with `columns` of `others`, (p,) float64."""
         slack = self.slack[rows] + others.slack[columns]
         return 2 * slack + 4 * self.residual[rows] * others.residual[columns]
 
     def search(self, block: Tensor, tiles: Tiles) -> ViewSearch:
-        """Ask which keys of the rows of `block` are large."""
+        """Prepare a search for large keys of the rows of `block`."""
         return ViewSearch(self.left(block), min(slack_factor(self.width + 8), 1.0), tiles)
 
 
 class ViewSearch:
-    """Keys above a threshold, which is a column of the product itself: what is left is to find signs.
+    """Keys above a threshold, which is a column of the product, so that only signs have to be found.
 
-    The threshold takes part in a product of w + 2 terms, and so in its error: a doubt relative to its size.
+    The threshold is a term of the product of w + 2 terms and adds to its error: a doubt relative to its size.
     """
 
     def __init__(self, left: Tensor, doubt: float, tiles: Tiles) -> None:
@@ -122,9 +122,9 @@ class ViewSearch:
     def above(self, lowest: Tensor, columns: View, chunk: Tensor) -> tuple[Tensor, ...]:
         """Every pair whose key may be at least `lowest` (r,) float64, for `chunk` (c,) of the columns.
 
-        Places in the block and in the chunk, keys, and doubts about these.
+        Returns positions in the block and in the chunk, keys, and their doubts.
         """
-        # The left factor is this search's own; its column of floors makes place for the thresholds.
+        # Only this search uses the left factor; its column of floors is replaced by the thresholds.
         self._left[:, -2] = _rounded_up(self._floors - lowest * (1 + self._doubt))
         lifted = self._left[:, -2].double() - self._floors
         i, j, product = self._tiles.non_negative(self._left, columns.right(chunk))
@@ -141,24 +141,24 @@ def _rounded_up(values: Tensor) -> Tensor:
     return rounded.where(rounded >= values, rounded.nextafter(torch.full_like(rounded, torch.inf)))
 
 
-# Cells need a distance from every row to every center.
+# Maximum number of distances from rows to centers.
 _MAX_DISTANCES = 2**24
-# Far more than all errors together, relative to norms: of float64 distances (their squares are good to 2^-44, so
-# the root of a small one to 2^-22), and of the coordinates themselves (`bounds`: below 2^-16).
+# Far more than the sum of all errors relative to norms: of float64 distances (their squares are exact to 2^-44, so
+# the root of a small one to 2^-22), and of the coordinates (`bounds`: below 2^-16).
 _MARGIN = 2.0**-14
-# Planes between centers that are closer than this, relative to norms, are too uncertain.
+# Planes between centers that are closer than this, relative to norms, are not used.
 _MIN_GAP = 2.0**-10
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Which center each row is nearest to."""
+    """The nearest center of each row (Voronoi cells)."""
 
     label: Tensor  # (n,) int64; c for rows without usable coordinates
     sq_distances: Tensor  # (c, n) float64, from every center to the coordinates of every row
-    own: Tensor  # (n,) float64, the one among them to the row's own center; zero for the label c
+    own: Tensor  # (n,) float64, the squared distance to the row's own center; zero for the label c
     gaps: Tensor  # (c + 1, c) float64, distances between centers; zero for the label c
-    norms: Tensor  # (n,) float64, of the coordinates, and of the farthest center if that is larger
+    norms: Tensor  # (n,) float64, norms of the coordinates, at least that of the farthest center
 
     @classmethod
     def from_coordinates(cls, coordinates: Tensor, slack: Tensor, centers: Tensor) -> Cells | None:
@@ -172,9 +172,9 @@ class Cells:
         sq_centers = centers.square().sum(dim=1)
         for start in range(0, n, 8192):
             rows = slice(start, start + 8192)
-            some = coordinates[rows].double()
-            sq_norms = some.square().sum(dim=1)
-            products = centers @ some.T
+            part = coordinates[rows].double()
+            sq_norms = part.square().sum(dim=1)
+            products = centers @ part.T
             sq_distances[:, rows] = (sq_norms + sq_centers[:, None] - 2 * products).clamp_(min=0)
             norms[rows] = sq_norms.clamp_(min=sq_centers.max()).sqrt_()
         own, label = sq_distances.min(dim=0)
@@ -200,10 +200,8 @@ class Cells:
 
 
 _SAMPLE = 256
-_MAX_SHIFT = (
-    2.0**100
-)  # of a center in its scale: sums with it do not overflow, unless rows are too far away, too
-_SEEN_LATER = 2**20  # elements whose view is computed when a search needs it: a direct one does not
+_MAX_SHIFT = 2.0**100  # of a scaled center: sums with it overflow only for rows that are too far away as well
+_LAZY_ELEMENTS = 2**20  # up to this size the view is computed at first use: a direct search needs none
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +217,9 @@ class Frame:
 
     @classmethod
     def around(cls, features: Tensor) -> Frame:
-        """With all coordinates, where (n, d) `features` are: at the median of evenly spaced rows.
+        """A frame with all coordinates, centered at the median of evenly spaced rows of (n, d) `features`.
 
-        No outlier can move a median far.
+        The median is robust to outliers.
         """
         sample = features[evenly_spaced(len(features), _SAMPLE, features.device)].float()
         # Sorting finds the median without the nondeterministic CUDA kernel of torch.median.
@@ -237,23 +235,23 @@ class Frame:
         return cls(center, scale, None, none)
 
     def place(self, features: Tensor) -> Placed:
-        """What a search sees of (n, d) float32 or float16 `features`, which are kept, not copied."""
+        """An index of (n, d) float32 or float16 `features` in this frame; they are not copied."""
         placed = Placed(features, lambda: self)
-        if self.codes is None and features.numel() > _SEEN_LATER:
-            placed.cells  # noqa: B018 - with all cores, before a search gives each thread one of them
+        if self.codes is None and features.numel() > _LAZY_ELEMENTS:
+            placed.cells  # noqa: B018 - on all cores, before each thread of a search has one core
         return placed
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Features with their place in a frame, ready for the bounds."""
+    """Features with their representation in a frame, as the bounds need it."""
 
-    features: Tensor  # (n, d) float32 or float16, the original values, on which every decision rests
-    find_frame: Callable[[], Frame]  # gives the frame when a bounded search first needs it
+    features: Tensor  # (n, d) float32 or float16, the original values, on which all decisions are based
+    find_frame: Callable[[], Frame]  # returns the frame when a search with bounds first needs it
 
     @classmethod
     def of(cls, features: Tensor, k: int) -> Placed:
-        """Rows (n, d) in a frame in which their `k` nearest are found at least cost."""
+        """Index (n, d) rows in the frame in which their `k` nearest are found at the lowest cost."""
         n, d = features.shape
         if n * n * d <= engine.DIRECT_ELEMENTS:  # all are compared directly, unless ranks share the search
             return cls(features, partial(choose_frame, features, k))
@@ -261,7 +259,7 @@ class Placed:
 
     def beside(self, features: Tensor) -> Placed:
         """Other rows (m, d) in the same frame."""
-        if features.numel() > _SEEN_LATER:
+        if features.numel() > _LAZY_ELEMENTS:
             return self.frame.place(features)
         return Placed(features, lambda: self.frame)
 
@@ -272,7 +270,7 @@ class Placed:
 
     @cached_property
     def view(self) -> Any:  # noqa: ANN401 - a View or a CodedView, alike for all sets of a frame
-        """What a bounded search sees of the features: a `View`, or a `CodedView` where the frame has codes."""
+        """Coordinates of the features: a `View`, or a `CodedView` if the frame has codes."""
         frame = self.frame
         with plain_arithmetic(self.device):
             if frame.codes is not None:
@@ -281,7 +279,7 @@ class Placed:
 
     @cached_property
     def cells(self) -> Cells | None:
-        """The cells of the rows, where the frame has any."""
+        """The cells of the rows, if the frame has any."""
         view, centers = self.view, self.frame.centers
         if self.is_coded or len(centers) == 0:
             return None
@@ -293,7 +291,7 @@ class Placed:
 
     @property
     def device(self) -> torch.device:
-        """Where the features are."""
+        """The device of the features."""
         return self.features.device
 
     def sq_lower(self, keys: Tensor) -> Tensor:
@@ -301,13 +299,13 @@ class Placed:
         return keys.double() * (-2.0 / self.frame.scale**2)
 
     def sq_gap(self, rows: Tensor, others: Placed, columns: Tensor) -> Tensor:
-        """What separates the upper bounds of pairs from the lower ones, in the unit of the features."""
+        """Upper minus lower bounds of pairs, in the unit of the features."""
         gap: Tensor = self.view.gap(rows, others.view, columns)
         return gap / self.frame.scale**2
 
     @property
     def is_coded(self) -> bool:
-        """Whether bounds come from a `CodedView`: good ones of every pair, which leave few to the definition."""
+        """Whether bounds are those of a `CodedView`, which are tight for every pair."""
         return self.frame.codes is not None
 
     def recoded(self, codes: torch.dtype) -> Placed:
@@ -324,27 +322,27 @@ def evenly_spaced(n: int, count: int, device: torch.device) -> Tensor:
 
 def _power_of_two_near(value: float) -> float:
     exponent = round(math.log2(value))
-    return 2.0 ** min(max(exponent, -126), 126)  # what float32 can multiply by exactly
+    return 2.0 ** min(max(exponent, -126), 126)  # float32 multiplies by these exactly
 
 
 _log = logging.getLogger(__name__)
 _CHOSEN = "search within %d x %d features: %s"
 
-_SAMPLED = 4096  # most rows that directions are fitted to, and as many that they are judged by
+_SAMPLED = 4096  # maximum rows that directions are fitted to, and as many for their evaluation
 _SAMPLE_QUERIES = 128  # rows whose candidates are counted
-_MIN_ROWS = 3000  # below, nothing is worth a choice
-_MIN_SAMPLE = 64  # rows that fit into a sample
-_GOOD_SHARE = 0.15  # of the cost of all coordinates: no more directions are tried
+_MIN_ROWS = 3000  # smaller sets use all coordinates
+_MIN_SAMPLE = 64  # rows of a sample that are not outliers
+_GOOD_SHARE = 0.15  # of the cost of all coordinates, at which no more directions are tried
 
-# Costs in nanoseconds, on the 2-core machines that genpr was tuned on; only their ratios matter.
+# Costs in nanoseconds, measured on 2-core machines; only their ratios matter.
 _PER_COORDINATE = 0.0125  # of a pair inside a matrix product
 _PER_PAIR = 0.9
-_PER_CANDIDATE, _PER_CANDIDATE_FEATURE = 400.0, 0.25  # of a pair that is looked at
+_PER_CANDIDATE, _PER_CANDIDATE_FEATURE = 400.0, 0.25  # of a pair that is verified
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """Numbers of directions to try; more are not, if the last leaves a share of pairs that is hopeless."""
+    """Numbers of directions to try; later stages are skipped if the last one leaves a larger share than `hopeless`."""
 
     widths: tuple[int, ...]
     hopeless: float
@@ -359,7 +357,7 @@ _LLOYD_STEPS = 6
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Evenly spaced rows in a frame with all coordinates, and for some of them how far the search must reach."""
+    """Evenly spaced rows in a frame with all coordinates, and the reach of the search for some of them."""
 
     index: Tensor  # (s,) which rows of the set
     rows: Tensor  # (s, d) float32
@@ -369,7 +367,7 @@ class _Sample:
 
     @classmethod
     def from_features(cls, features: Tensor, index: Tensor, frame: Frame, k: int) -> _Sample | None:
-        """Without rows that are far from the others, whom directions shall not chase; None if few rows are left."""
+        """A sample without outliers, to which directions are not to be fitted; None if few rows are left."""
         rows = torch.sub(features[index], frame.center).mul_(frame.scale)
         sq_norms = rows.square().sum(dim=1)
         usual = sq_norms.nan_to_num(nan=torch.inf, posinf=torch.inf).median().clamp(min=1e-30)
@@ -383,12 +381,12 @@ class _Sample:
         return cls(index, rows, sq_norms, queries, sq.sort(dim=1).values[:, min(rank, len(rows) - 1) - 1])
 
     def candidate_share(self, coordinates: Tensor) -> float:
-        """Share of all pairs that (s, w) `coordinates` of the rows leave to look at."""
+        """Share of all pairs that (s, w) `coordinates` of the rows leave to verify."""
         sq = _sq_distances(coordinates, coordinates.square().sum(dim=1), self.queries)
         return self._share(sq)
 
     def candidate_share_of_view(self, view: View, rows: Tensor, zoom: float = 1.0) -> float:
-        """The same for a view of the whole set, at `zoom` times the scale, whose `rows` (s,) are the sample."""
+        """The same for a view of the whole set at `zoom` times the scale; `rows` (s,) are the sample."""
         keys = view.left(rows[self.queries]) @ view.right(rows).T
         keys[torch.arange(len(keys), device=keys.device), self.queries] = -torch.inf
         return self._share(-2 / zoom**2 * keys)
@@ -398,14 +396,14 @@ class _Sample:
 
 
 def _sq_distances(rows: Tensor, sq_norms: Tensor, queries: Tensor) -> Tensor:
-    """(a, s), infinite to the row itself. A sample: the rounding of float32 does not matter here."""
+    """(a, s), infinite to the row itself; float32 is precise enough for a sample."""
     sq = sq_norms[queries, None] + sq_norms - 2 * rows[queries] @ rows.T
     sq[torch.arange(len(queries), device=sq.device), queries] = torch.inf
     return sq
 
 
 def choose_frame(features: Tensor, k: int) -> Frame:
-    """A frame in which the `k` nearest of (n, d) `features` are found at least cost."""
+    """The frame in which the `k` nearest of (n, d) `features` are found at the lowest cost."""
     n, d = features.shape
     frame = Frame.around(features)
     if not profile_of(features.device).has_frames:
@@ -433,7 +431,7 @@ def choose_frame(features: Tensor, k: int) -> Frame:
 
 
 def _coded(frame: Frame, features: Tensor, k: int) -> Frame:
-    """With float16 codes where products of them are as proven, and leave few of the pairs; else with float32."""
+    """The frame with float16 codes if their products meet the bounds and leave few pairs, else with float32 codes."""
     with plain_arithmetic(features.device):
         codes = code_dtype(features.device)
         if codes == torch.float16:
@@ -447,16 +445,16 @@ def _coded(frame: Frame, features: Tensor, k: int) -> Frame:
 def is_suitable(points: Placed, k: int) -> bool:
     """Whether the frame of `points`, chosen for other data, suits a search for the `k` nearest within them.
 
-    If it leaves so many pairs to look at that products are no longer the larger part, a frame of their own is
-    worth its cost; so it is where there is little to pay.
+    It does not if verifying pairs would cost more than the products; then a new frame is worth its cost. For small
+    sets a new frame costs little.
     """
     if len(points) < _MIN_ROWS:
         return False
     frame, features = points.frame, points.features
     if frame.codes == torch.float16:
-        some = features[evenly_spaced(len(features), _SAMPLED, features.device)]
+        rows = features[evenly_spaced(len(features), _SAMPLED, features.device)]
         with plain_arithmetic(points.device):
-            return are_codes_precise(CodedView.from_features(some, frame.center, frame.scale, frame.codes), k)
+            return are_codes_precise(CodedView.from_features(rows, frame.center, frame.scale, frame.codes), k)
     if frame.basis is None:
         return False
     with plain_arithmetic(points.device):
@@ -471,7 +469,7 @@ def is_suitable(points: Placed, k: int) -> bool:
 
 
 def _halves(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows to fit to and others to judge by."""
+    """Rows for fitting and other rows for evaluation."""
     n = len(features)
     count = min(_SAMPLED, max(_SAMPLED // 4, n // 8))
     both = evenly_spaced(n, 2 * count, features.device)
@@ -479,7 +477,7 @@ def _halves(features: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _cheapest_basis(fitted: _Sample, judged: _Sample) -> Tensor | None:
-    """The directions of least cost per pair of rows, or None for all coordinates."""
+    """The directions with the lowest cost per pair of rows, or None for all coordinates."""
     d = fitted.rows.shape[1]
     best, best_cost = None, _cost(d, judged.candidate_share(judged.rows), d)
     good = _GOOD_SHARE * best_cost
@@ -513,7 +511,7 @@ def _cost_of_candidates(d: int) -> float:
 def principal_directions(rows: Tensor, count: int) -> Tensor:
     """Leading principal directions of centered (s, d) `rows`, (d, count) float64, approximately.
 
-    A randomised range finder with two power iterations (Halko, Martinsson & Tropp 2011). Any orthonormal basis
+    A randomized range finder with two power iterations (Halko, Martinsson & Tropp 2011). Any orthonormal basis
     gives valid bounds; a better one gives tighter bounds.
     """
     generator = torch.Generator().manual_seed(0)
@@ -533,7 +531,7 @@ def _centers(coordinates: Tensor, count: int) -> Tensor:
     for _ in range(_LLOYD_STEPS):
         label = (coordinates @ centers.T - centers.square().sum(dim=1) / 2).argmax(dim=1)
         size = label.bincount(minlength=count)
-        if coordinates.is_cuda:  # whose sums by index come in any order
+        if coordinates.is_cuda:  # index_add_ sums in any order there
             is_in = label == torch.arange(count, device=label.device)[:, None]
             total = is_in.to(coordinates.dtype) @ coordinates
         else:

@@ -1,15 +1,15 @@
-"""The k nearest rows, within one set and between two, exactly: bounds propose, the definition decides.
+"""Exact k nearest rows, within one set and between two: bounds select candidates, the definition decides.
 
-The distances of small sets are all computed by the definition. In larger ones:
+For small sets all distances are computed by the definition. For larger ones:
 
-1. Some near rows of the same block and of the center, by products, give every row a reach that its k-th neighbor lies
-   within.
+1. Products with rows of the same block and rows near the center give every row an upper bound on the distance to its
+   k-th neighbor: its reach.
 2. One sweep over half of all pairs finds those within reach. Float32 differences, computed in portions for the
-   pairs found, shrink the reach while the sweep continues.
-3. What the differences leave undecided, about one pair per row, is computed by the definition.
+   pairs found, shrink the reach during the sweep.
+3. Pairs that differences leave undecided, about one per row, are computed by the definition.
 
-`NeighborLists` are for resampling and decide nothing: their distances are as good as float32. Intervals compare many
-distances many times, and need them equal only where the vectors are.
+`NeighborLists` are for resampling; no decision uses them. Their distances have the precision of float32. Intervals compare
+distances many times, and need equal distances only for equal vectors.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from genpr.neighbors.search import (
 class NeighborLists:
     """The L nearest other rows of each of n rows."""
 
-    index: Tensor  # (n, L) int64, nearest first; which of several equally far is arbitrary
+    index: Tensor  # (n, L) int64, nearest first, in any order if equally far
     sq: Tensor  # (n, L) float64, `near_sq_distances`, ascending
 
     @classmethod
@@ -53,9 +53,9 @@ class NeighborLists:
         return cls(index, index.double())
 
     def apart_from_rows(self) -> Tensor:
-        """Squared distance from each row's nearest other to that one's nearest, were the row not there: (n,) float64.
+        """Squared distance from each row's nearest neighbor to its own nearest neighbor without the row: (n,) float64.
 
-        Needs lists of two.
+        Needs lists of length 2.
         """
         nearest, rows = self.index[:, 0], torch.arange(len(self.index), device=self.index.device)
         is_mutual = self.index[nearest, 0] == rows
@@ -70,11 +70,9 @@ class NeighborLists:
 def near_sq_distances(x: Tensor, y: Tensor, i: Tensor, j: Tensor, engine: Engine) -> Tensor:
     """Squared distances between rows `i` of `x` and rows `j` of `y`, computed in float32: (p,) float64.
 
-    The same for the same two vectors in either order. What is beyond float32 is computed in float64.
+    Equal for equal vectors, in either order. Distances beyond the range of float32 are computed in float64.
     """
-    is_cpu = (
-        x.device.type == "cpu"
-    )  # a reduction on a GPU adds in an order that depends on how many rows there are
+    is_cpu = x.device.type == "cpu"  # on a GPU, the order of a reduction depends on the number of rows
     sq = engine.sq_differences(x, y, i, j).double() if is_cpu else float_sq_distances_at(x, y, i, j)
     beyond = (~sq.isfinite()).nonzero()[:, 0]
     if len(beyond):
@@ -93,15 +91,15 @@ def all_near_sq_distances(x: Tensor, y: Tensor, engine: Engine) -> Tensor:
 class DirectedPairs:
     """Rows and others within their reach, grouped by row, with bounds on the squared distances; all (p,)."""
 
-    row: Tensor  # Ascending
-    other: Tensor  # A row of the same set
+    row: Tensor  # ascending
+    other: Tensor  # a row of the same set
     sq_lower: Tensor  # lower bound on the squared distance
     sq_upper: Tensor  # upper bound
     size: Tensor  # (n,) others per row
 
     @classmethod
     def from_pairs(cls, pairs: Pairs, sq_reach: Tensor) -> DirectedPairs:
-        """Every pair from both ends, where it may be within the reach (n,) of that end."""
+        """Every pair in both directions, if it may be within the reach (n,) of its first row."""
         row, other = torch.cat([pairs.i, pairs.j]), torch.cat([pairs.j, pairs.i])
         in_reach = (pairs.sq_lower.repeat(2) <= sq_reach[row]).nonzero()[:, 0]
         # By row, then by other: an order that does not depend on where a pair was found.
@@ -123,7 +121,7 @@ class DirectedPairs:
         return DirectedPairs(row, self.other[at], self.sq_lower[at], self.sq_upper[at], size)
 
     def positions(self, values: Tensor, k: int) -> Tensor:
-        """Where the k smallest `values` (p,) of each row are, ascending, (n, k); p where a row has fewer."""
+        """Positions of the k smallest `values` (p,) of each row, ascending, (n, k); p where a row has fewer."""
         order = values.argsort(stable=True)
         order = order[self.row[order].argsort(stable=True)]
         order = torch.cat([order, order.new_full((1,), len(order))])
@@ -136,10 +134,10 @@ class DirectedPairs:
         return padded(values, torch.inf)[self.positions(values, k)]
 
     def resolved(self, features: Tensor, ks: Sequence[int], workers: Workers) -> DirectedPairs:
-        """With bounds that put the k-th smallest lower bound of each row at the k-th squared distance, for all `ks`.
+        """Verify pairs until the k-th smallest lower bound of each row is the k-th squared distance, for all `ks`.
 
-        It lies between the k-th smallest lower and the k-th smallest upper bound. An other whose own bounds are both
-        on one side of this gap needs no verification: its lower bound, in its place, leaves the value the same.
+        It lies between the k-th smallest lower and the k-th smallest upper bound. A pair whose bounds are both
+        on one side of this interval needs no verification: its lower bound does not change the value.
         """
         lowest, highest = self.smallest(self.sq_lower, max(ks)), self.smallest(self.sq_upper, max(ks))
         is_open = torch.zeros_like(self.row, dtype=torch.bool)
@@ -150,7 +148,7 @@ class DirectedPairs:
         return self._verified(features, is_open, workers)
 
     def in_degrees(self, features: Tensor, sq_radii: Tensor, ties: Ties, workers: Workers) -> Tensor:
-        """In how many balls of others each row lies: (a, n) int64 for radii (a, n) within the reach, exactly."""
+        """Number of balls of other rows that contain each row: (a, n) int64 for radii (a, n) within the reach."""
         inside = torch.le if ties == "closed" else torch.lt
         is_open = torch.zeros_like(self.row, dtype=torch.bool)
         for radii in sq_radii:
@@ -170,37 +168,37 @@ class DirectedPairs:
 
 
 def padded(values: Tensor, value: float) -> Tensor:
-    """`values` (p,) with one more `value`, for places that point behind the last."""
+    """`values` (p,) with one more `value`, for positions behind the last."""
     return torch.cat([values, values.new_full((1,), value)])
 
 
-_MARGIN = 7  # rows looked at beyond k for a first reach
-_FIRST_ROWS = 384, 1024  # others among which a row looks for them, at most so many
-# For more neighbors than a few, so many times as many rows around the center of a cell are looked at.
+_MARGIN = 7  # rows beyond k that are computed for a first reach
+_FIRST_ROWS = 384, 1024  # minimum and maximum rows that are searched for them
+# For larger k, this many times as many rows around the center of a cell are searched.
 _MAX_FEW_NEIGHBORS, _AROUND = 12, 64
-_SPREAD_ROWS = 2048  # columns looked at for rows that have too few others in their block
-# In many dimensions the rows nearest to the center are near to all others (hubs: Radovanovic et al. 2010). Unless each row
-# has looked at them first, the sweep meets half of all its pairs in the block that they are in.
+_SPREAD_ROWS = 2048  # columns that are searched for rows with too few others in their block
+# In many dimensions the rows nearest to the center are near to all others (hubs: Radovanovic et al. 2010). Unless they are
+# searched first, the sweep finds half of all its pairs in their block.
 _CENTRAL, _CENTRAL_OF = 128, 2**14
-_CENTRAL_ELEMENTS = 2**21  # numbers at once
+_CENTRAL_ELEMENTS = 2**21  # elements at once
 _MASSES = 2**15  # pairs at once
-_SPREAD_CODES, _SPREAD_SHARE = 4096, 32  # columns for a first reach by codes: so many, or one row in so many
-_MANY_PER_ROW = 64  # pairs found at once by codes: more are shrunk before others are looked for
+_SPREAD_CODES, _SPREAD_SHARE = 4096, 32  # columns for a first reach by codes: 4,096 or one row in 32
+_MANY_PER_ROW = 64  # pairs found at once by codes; more are reduced before the search continues
 
 
 def near_candidates(
     points: Placed, k: int, engine: Engine, workers: Workers, advance: Advance = no_advance
 ) -> tuple[DirectedPairs, Tensor]:
-    """For each row, the others that may be among its `k` nearest, or no farther than these.
+    """For each row, the others that may be among its `k` nearest, or as near as these.
 
-    Rows with k copies have none there; these copies are the second result, (n, k) int64, -1 for all other rows.
+    Rows with k copies have none; their copies are the second result, (n, k) int64, -1 for all other rows.
     """
     sq_reach, copies = _first_reach(points, k, engine, workers)
     return DirectedPairs.from_pairs(_closest(points, k, sq_reach, engine, workers, advance), sq_reach), copies
 
 
 def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tuple[Tensor, Tensor]:
-    """An upper bound on each row's k-th squared distance, (n,) float64, from rows of its own block and of the center.
+    """An upper bound on each row's k-th squared distance, (n,) float64, from rows of its block and near the center.
 
     Rows with k copies are settled: their reach is -inf, and the copies are the second result, (n, k) int64, which
     holds -1 for all other rows.
@@ -234,14 +232,14 @@ def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tu
 
 
 def _spread(n: int, k: int, device: torch.device) -> Tensor:
-    """Rows of n among which every row finds a first reach, more than k: about 60 rows are then within it."""
+    """More than k rows of n that give every row a first reach, which about 60 rows are then within."""
     return evenly_spaced(n, max(_SPREAD_CODES, n // _SPREAD_SHARE, 64 * k), device)
 
 
 def _nearest_by_codes(
     points: Placed, rows: Tensor, columns: Tensor, k: int, tiles: Tiles
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As `_nearest_among`, by the bounds that codes give: one of the columns may be the row itself."""
+    """As `_nearest_among`, by the bounds of codes; one of the columns may be the row itself."""
     count, scale = min(k + 1, len(columns)), points.frame.scale
     near, lower, upper = points.view.search(rows, tiles).nearest(points.view, columns, count)
     is_other = near != rows[:, None]
@@ -251,18 +249,18 @@ def _nearest_by_codes(
 
 
 def _central(points: Placed) -> Tensor:
-    """Rows near the center of all, as indices; of many rows some stand for all."""
-    some = evenly_spaced(len(points), _CENTRAL_OF, points.device)
-    norms = torch.empty(len(some), dtype=torch.float32, device=points.device)
+    """Indices of rows near the center, from a sample if there are many rows."""
+    sample = evenly_spaced(len(points), _CENTRAL_OF, points.device)
+    norms = torch.empty(len(sample), dtype=torch.float32, device=points.device)
     step = max(1, _CENTRAL_ELEMENTS // points.features.shape[1])
-    for start in range(0, len(some), step):
+    for start in range(0, len(sample), step):
         part = slice(start, start + step)
-        norms[part] = (points.features[some[part]].float() - points.frame.center).square_().sum(dim=1)
-    return some[norms.topk(min(_CENTRAL, len(some)), largest=False).indices]
+        norms[part] = (points.features[sample[part]].float() - points.frame.center).square_().sum(dim=1)
+    return sample[norms.topk(min(_CENTRAL, len(sample)), largest=False).indices]
 
 
 def _around(points: Placed, block: Tensor, k: int, spaced: Tensor) -> Tensor:
-    """Rows (c,), c > k, that are likely to hold near neighbors of a `block` of one cell."""
+    """Rows (c,), c > k, that probably include near neighbors of a `block` of one cell."""
     cells = points.cells
     if (
         k > _MAX_FEW_NEIGHBORS
@@ -276,7 +274,7 @@ def _around(points: Placed, block: Tensor, k: int, spaced: Tensor) -> Tensor:
 def _nearest_among(
     points: Placed, rows: Tensor, columns: Tensor, k: int, engine: Engine
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The k nearest met among some `columns` (c,), (r, k), and bounds on the distance to the last, twice (r,)."""
+    """The k nearest among `columns` (c,), (r, k), with the lower and the upper bound on the k-th distance, (r,)."""
     count = min(k + _MARGIN, len(columns))
     near = columns[engine.largest(points.view.left(rows), points.view.right(columns), count)]
     i = rows.repeat_interleave(count)
@@ -290,7 +288,7 @@ def _nearest_among(
 def _closest(
     points: Placed, k: int, sq_reach: Tensor, engine: Engine, workers: Workers, advance: Advance = no_advance
 ) -> Pairs:
-    """Every pair within the reach of one of the two; `sq_reach` shrinks in place as they are met."""
+    """All pairs within the reach of one of their rows; `sq_reach` shrinks in place."""
     x, closest = points.features, ClosestPairs.empty(sq_reach, k)
 
     def sharpen(pairs: Pairs) -> Pairs:
@@ -304,7 +302,7 @@ def _closest(
         pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, x, pairs.i, pairs.j, engine))
         if len(pairs) < max(_MASSES, len(sq_reach) // 8):
             return pairs
-        # Near copies: thousands per row, of which few are as near as others of the same portion allow.
+        # Near copies give thousands of pairs per row, most of them farther than k others of the same portion.
         return shrunk(pairs)
 
     def shrunk(pairs: Pairs) -> Pairs:
@@ -318,9 +316,9 @@ def _closest(
 
 
 def _of_all(pairs: Pairs, sq_reach: Tensor, k: int, workers: Workers) -> Pairs:
-    """Those of all ranks together that are within reach, which shrinks in place: the same as of one rank alone.
+    """The pairs of all ranks that are within reach, which shrinks in place; the same as in a single process.
 
-    What a rank left out is beyond a reach that k other pairs explain, and these it kept.
+    A pair that a rank left out is beyond the reach given by k other pairs, which the rank kept.
     """
     if workers.communicator.size == 1:
         return pairs
@@ -330,22 +328,21 @@ def _of_all(pairs: Pairs, sq_reach: Tensor, k: int, workers: Workers) -> Pairs:
     return closest.pairs()
 
 
-_MARGIN_BETWEEN = 7  # points looked at beyond k for a first reach
-_FIRST_POINTS = 384, 1024  # points among which a query looks for them, at most so many
-# Pairs that are worth a merge: at least so many, and so many times k per query.
+_MARGIN_BETWEEN = 7  # points beyond k that are computed for a first reach
+_FIRST_POINTS = 384, 1024  # minimum and maximum points that are searched for them
+# Minimum pairs per merge: in all, and as a multiple of k per query.
 _PORTION, _PER_QUERY = 2**16, 4
-_CROWD = 2**15  # pairs of one portion that should be settled where they are found
-_SURPLUS = 256  # copies beyond the k-th that are worth a search without them
+_CROWD = 2**15  # pairs of one portion from which on they are reduced at once
+_SURPLUS = 256  # copies beyond the k-th from which on the search leaves them out
 
 
 def nearest_between(
     queries: Placed, points: Placed, k: int, *, engine: Engine = ONE_PROCESS, advance: Advance = no_advance
 ) -> tuple[Tensor, Tensor]:
-    """Indices and squared distances (m, k) of the points nearest to each query; of equally far ones, of lower index.
+    """Indices and squared distances (m, k) of the points nearest to each query; the lower index if equally far.
 
-    The two sets are different ones: point i may well be the nearest to query i. Where very many points are exactly
-    as far from a query as its k-th nearest, on a lattice for instance, every one of them costs a distance by the
-    definition; copies of a point beyond k cost nothing.
+    Point i is not excluded for query i. If very many points are exactly as far from a query as its k-th nearest, as on
+    a lattice, each of them costs a distance by the definition; copies of a point beyond the k-th cost nothing.
     """
     if engine.is_direct(len(queries), *points.features.shape):
         advance(len(queries) * len(points))
@@ -353,7 +350,7 @@ def nearest_between(
         return index[:, :k], sq[:, :k]
     with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
         found = _without_surplus(points.features, k)
-        # As on rank 0, so that all ranks count the same points.
+        # From rank 0, so that all ranks use the same points.
         found_there = workers.from_rank0([] if found is None else [found])
         kept = found_there[0] if found_there else None
         if kept is not None:
@@ -364,9 +361,9 @@ def nearest_between(
 
 
 def _without_surplus(features: Tensor, k: int) -> Tensor | None:
-    """The rows of (n, d) `features` with fewer than k earlier copies, ascending; None if they are nearly all.
+    """The rows of (n, d) `features` with fewer than k earlier copies, ascending; None if only a few have more.
 
-    Equal rows have equal projections, or at worst ones of different rounding, and then they merely stay.
+    Copies are found by equal projections; copies whose projections round differently are kept.
     """
     n, d = features.shape
     direction = torch.rand(d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -433,7 +430,7 @@ def _swept(
     workers: Workers,
     advance: Advance,
 ) -> tuple[Tensor, Tensor]:
-    """Indices and squared distances (m, k); `sq_reach` shrinks in place."""
+    """Indices and squared distances (m, k) from one sweep; `sq_reach` shrinks in place."""
     x, y = queries.features, points.features
     nothing = torch.full((len(points),), -torch.inf, dtype=torch.float64, device=points.device)
 
@@ -445,7 +442,7 @@ def _swept(
         pairs = _within_kth(pairs, sq_reach, k)
         if len(pairs) < max(_CROWD, 2 * k * len(torch.unique(pairs.i))):
             return pairs
-        # Crowds at one distance, as on a lattice, which no bounds can tell apart.
+        # Many points at one distance, as on a lattice, which no bounds can order.
         pairs = _first_k(pairs, sq_distances_at(x, y, pairs.i, pairs.j), k)
         return _within_kth(pairs, sq_reach, k)
 
@@ -457,7 +454,7 @@ def _swept(
 
 @dataclass(slots=True)
 class _Nearest:
-    """The pairs met so far of which some may be among the k nearest points of a query."""
+    """The pairs found so far that may be among the k nearest points of a query."""
 
     queries: Placed
     points: Placed
@@ -468,19 +465,19 @@ class _Nearest:
     _waiting: int = 0
 
     def add(self, pairs: Pairs) -> None:
-        """Take note of pairs, none of them met before."""
+        """Add pairs, none of which was added before."""
         self._kept.append(pairs)
         self._waiting += len(pairs)
         worth = max(_PORTION, _PER_QUERY * self.k * len(self.queries))
         if self._waiting < worth:
             return
         left = _within_kth(self._joined(), self.sq_reach, self.k)
-        if len(left) > worth // 2:  # ties that no bounds can tell apart
+        if len(left) > worth // 2:  # ties that no bounds can order
             left = self._with_exact_distances(left)
         self._kept, self._waiting = [left], 0
 
     def resolved(self) -> tuple[Tensor, Tensor]:
-        """Indices and squared distances (m, k), once all pairs within reach were met."""
+        """Indices and squared distances (m, k), after all pairs within reach were added."""
         communicator, shape = self.workers.communicator, (-1, self.k)
         pairs = self._with_exact_distances(_within_kth(self._joined(), self.sq_reach, self.k))
         if communicator.size > 1:  # each query belongs to one rank
@@ -502,7 +499,7 @@ class _Nearest:
 def _within_kth(pairs: Pairs, sq_reach: Tensor, k: int) -> Pairs:
     """The pairs that may be among the k nearest of their queries, whose reach (m,) shrinks in place.
 
-    Pairs left out before lie beyond a reach that k pairs still here explain, so these k suffice.
+    Pairs left out earlier are beyond the reach given by k pairs that are still here.
     """
     if len(pairs) == 0:
         return pairs
@@ -515,7 +512,7 @@ def _within_kth(pairs: Pairs, sq_reach: Tensor, k: int) -> Pairs:
 
 
 def _first_k(pairs: Pairs, sq: Tensor, k: int) -> Pairs:
-    """The k first pairs of each query in order of exact squared distances `sq` (p,), then of points."""
+    """The first k pairs of each query, ordered by exact squared distances `sq` (p,), then by points."""
     by_point = pairs.j.argsort()
     order = by_point[_in_order(pairs.i[by_point], sq[by_point])]
     order = order[_ranks(pairs.i[order]) < k]
@@ -523,19 +520,19 @@ def _first_k(pairs: Pairs, sq: Tensor, k: int) -> Pairs:
 
 
 def _in_order(rows: Tensor, values: Tensor) -> Tensor:
-    """The order by rows, then by values; pairs that agree in both keep theirs."""
+    """The stable order by rows, then by values."""
     order = values.argsort(stable=True)
     return order[rows[order].argsort(stable=True)]
 
 
 def _ranks(rows: Tensor) -> Tensor:
-    """The how-manieth of its row each entry of ascending (p,) `rows` is, from 0."""
+    """The rank, from 0, of each entry of ascending (p,) `rows` among the entries of its row."""
     place = torch.arange(len(rows), device=rows.device)
     return place - torch.searchsorted(rows, rows)
 
 
 _ROWS, _COLUMNS = 512, 4096  # per product
-_MAX_DIRECT_ELEMENTS, _MIN_WIDTH = 2**26, 64  # that a GPU compares sooner than it starts a search
+_MAX_DIRECT_ELEMENTS, _MIN_WIDTH = 2**26, 64  # up to this size a GPU computes all distances
 
 
 def longer_lists(
@@ -547,10 +544,10 @@ def longer_lists(
         every = all_near_sq_distances(x[rows], x, engine).scatter_(1, rows[:, None], torch.inf)
         every, order = every.sort(dim=1, stable=True)
         return NeighborLists(order[:, :length], every[:, :length])
-    asked = points.beside(x[rows])
+    queries = points.beside(x[rows])
     blocks = torch.split(torch.arange(len(rows), device=rows.device), _ROWS)
     found = workers.map_shared(
-        lambda block: (_first_reach_of_rows(points, rows, asked, block, length, engine),), blocks
+        lambda block: (_first_reach_of_rows(points, rows, queries, block, length, engine),), blocks
     )
     sq_reach = torch.cat([reach for (reach,) in found])
     nothing = sq_reach.new_full((len(points),), -torch.inf)
@@ -558,10 +555,10 @@ def longer_lists(
     def distances_of(pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
         others = (rows[pairs.i] != pairs.j).nonzero()[:, 0]
         i, j = pairs.i[others], pairs.j[others]
-        return i, j, near_sq_distances(asked.features, x, i, j, engine)
+        return i, j, near_sq_distances(queries.features, x, i, j, engine)
 
     parts = [(rows[:0], rows[:0], sq_reach[:0])]  # a rank may find nothing
-    parts += sweep_between(asked, points, sq_reach, nothing, engine, workers, distances_of)
+    parts += sweep_between(queries, points, sq_reach, nothing, engine, workers, distances_of)
     found_here = (torch.cat(part) for part in zip(*parts, strict=True))
     i, j, sq = (torch.cat(workers.communicator.all_gather(part)) for part in found_here)
     order = j.argsort()  # so that the first of equally far points is listed, whichever thread found it
@@ -573,13 +570,13 @@ def longer_lists(
 
 
 def _first_reach_of_rows(
-    points: Placed, rows: Tensor, asked: Placed, block: Tensor, length: int, engine: Engine
+    points: Placed, rows: Tensor, queries: Placed, block: Tensor, length: int, engine: Engine
 ) -> Tensor:
     """Upper bounds on the squared distances to the `length`-th nearest others of a `block` of `rows`: (b,) float64.
 
-    Large products only propose; the distances to what they propose are a bound, whatever it is.
+    Products only select candidates; the distances to any candidates are bounds.
     """
-    left, own = asked.view.left(block), rows[block]
+    left, own = queries.view.left(block), rows[block]
     keys, near = left.new_empty(len(block), 0), block.new_empty(len(block), 0)
     for columns in torch.split(torch.arange(len(points), device=rows.device), _COLUMNS):
         products = left @ points.view.right(columns).T

@@ -1,4 +1,4 @@
-"""Every pair of rows that may be within reach of each other, found tile by tile by the bounds of a frame."""
+"""Find all pairs of rows that may be within reach of each other, tile by tile, by the bounds of a frame."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Pairs:
 
     @classmethod
     def joined(cls, parts: list[Pairs], device: torch.device | None = None) -> Pairs:
-        """All pairs of all parts; where there are none, no pairs on `device`."""
+        """All pairs of all parts; without parts, no pairs on `device`."""
         if not parts:
             none = torch.empty(0, dtype=torch.int64, device=device)
             return cls(none, none, none.double(), none.double())
@@ -69,21 +69,21 @@ _INFINITE = 0x7FF << 52  # the bits of an infinite float64
 
 @dataclass(slots=True)
 class ClosestPairs:
-    """The closest pairs met so far."""
+    """The closest pairs found so far."""
 
-    sq_reach: Tensor  # (n,) float64, within it the row has k others; -inf for rows that need none
-    smallest: Tensor  # (n, k) float64, ascending: least upper bounds to distinct rows met
+    sq_reach: Tensor  # (n,) float64, within which the row has k others; -inf for rows that need none
+    smallest: Tensor  # (n, k) float64, ascending: smallest upper bounds to distinct rows found
     _waiting: list[Pairs] = field(default_factory=list)
     _kept: list[Pairs] = field(default_factory=list)
 
     @classmethod
     def empty(cls, sq_reach: Tensor, k: int) -> ClosestPairs:
-        """Nothing met yet."""
+        """No pairs yet."""
         n = len(sq_reach)
         return cls(sq_reach, torch.full((n, k), torch.inf, dtype=torch.float64, device=sq_reach.device))
 
     def add(self, pairs: Pairs) -> None:
-        """Take note of pairs, none of them met before."""
+        """Add pairs, none of which was added before."""
         self._waiting.append(pairs)
         profile = profile_of(self.sq_reach.device)
         worth = max(profile.min_held, profile.held_per_row * len(self.sq_reach))
@@ -91,7 +91,7 @@ class ClosestPairs:
             self._settle()
 
     def pairs(self) -> Pairs:
-        """Of all pairs met, those that still are within reach of one of the two."""
+        """The added pairs that are still within reach of one of their rows."""
         self._settle()
         return in_reach(Pairs.joined(self._kept, self.sq_reach.device), self.sq_reach)
 
@@ -108,12 +108,12 @@ class ClosestPairs:
 
 
 def in_reach(pairs: Pairs, sq_reach: Tensor) -> Pairs:
-    """The pairs of one set that may be within the reach of one of the two."""
+    """The pairs of one set that may be within the reach of one of their rows."""
     return pairs.select(pairs.sq_lower <= torch.maximum(sq_reach[pairs.i], sq_reach[pairs.j]))
 
 
 def bounds_of_pairs(x: Tensor, y: Tensor, i: Tensor, j: Tensor, engine: Engine) -> tuple[Tensor, Tensor]:
-    """The tightest bounds short of the definition, between rows `i` of `x` and `j` of `y`: two of (p,) float64."""
+    """Tight bounds on the squared distances between rows `i` of `x` and `j` of `y`: lower and upper, (p,) float64."""
     if bounds := bounds_by_product(x, y, i, j):
         return bounds
     lower, upper = bounds_of_differences(engine.sq_differences(x, y, i, j), x.shape[1])
@@ -123,15 +123,15 @@ def bounds_of_pairs(x: Tensor, y: Tensor, i: Tensor, j: Tensor, engine: Engine) 
 
 
 def _keep_smallest(table: Tensor, rows: Tensor, values: Tensor) -> None:
-    """Merge `values` (p,) into the ascending rows of `table` (n, k) that `rows` (p,) names, in place.
+    """Merge `values` (p,) into the ascending rows of `table` (n, k) given by `rows` (p,), in place.
 
-    They may be rounded up a little, so that row and value fit into one integer, which sorts far faster than two.
+    Values may be rounded up a little, so that row and value fit into one integer, which sorts far faster than two keys.
     """
     k = table.shape[1]
     smaller = values < table[rows, -1]
     rows, values = rows[smaller], values[smaller]
     touched = torch.unique(rows)
-    bits = len(table).bit_length()  # that the number of a row takes
+    bits = len(table).bit_length()  # of a row number
     known = _keys(touched.repeat_interleave(k), table[touched].flatten(), bits)
     keys = torch.cat([_keys(rows, values, bits), known]).sort().values
     first = torch.searchsorted(keys, touched << 63 - bits)
@@ -140,7 +140,7 @@ def _keep_smallest(table: Tensor, rows: Tensor, values: Tensor) -> None:
 
 
 def _keep_smallest_of_all(table: Tensor, rows: Tensor, values: Tensor) -> None:
-    """As `_keep_smallest`, in one sort of everything, which a GPU need not be waited for."""
+    """As `_keep_smallest`, in one sort of all values, without a synchronization with the GPU."""
     (n, k), bits = table.shape, len(table).bit_length()
     every = torch.arange(n, device=table.device)
     known = _keys(every.repeat_interleave(k, output_size=n * k), table.flatten(), bits)
@@ -151,7 +151,7 @@ def _keep_smallest_of_all(table: Tensor, rows: Tensor, values: Tensor) -> None:
 
 
 def _keys(rows: Tensor, values: Tensor, bits: int) -> Tensor:
-    """(p,) int64 that order first by row, then by value: its bits as a float64 order as it does, if it is positive."""
+    """(p,) int64 that sort by row, then by value: the bits of positive float64 numbers sort as the numbers."""
     of_value = (values + 0.0).view(torch.int64)
     rounded_up = (of_value >> bits) + (of_value & (1 << bits) - 1).clamp(max=1)
     return (rows << 63 - bits) + rounded_up.clamp(max=_INFINITE >> bits)
@@ -159,19 +159,19 @@ def _keys(rows: Tensor, values: Tensor, bits: int) -> Tensor:
 
 Result = TypeVar("Result")
 
-# One threshold serves all columns of a tile, so their reaches must be alike: within this factor.
+# All columns of a tile share one threshold, so their reaches must be similar: within this factor.
 _BAND_RATIO = 1.5
 _BAND_RATIO_OF_CODES = 1.1  # a tile of codes has many bands, each of which costs one comparison
-# The rows of largest reach of a cell are a block of their own, or they would widen the reach of all.
+# The rows with the largest reach of a cell form a separate block, or they would increase the reach of all.
 _FAR_SHARE = 0.1
 _MIN_BLOCK = 1024
-_MAX_BEYOND = 4096  # one row in so many may be beyond codes, whose pairs are all looked at
+_MAX_BEYOND = 4096  # one row in this many may exceed the range of codes; all of its pairs are verified
 
 Advance = Callable[[int], None]
-"""Told of progress: how many more pairs are done with."""
+"""Progress callback, called with the number of pairs processed since the last call."""
 
 _Bands = list[Tensor]
-"""Columns of a tile, in parts of similar reach: one, unless the view is a `CodedView`."""
+"""Columns of a tile, in parts of similar reach; only a `CodedView` allows more than one."""
 
 
 def no_advance(_pairs: int) -> None:
@@ -186,13 +186,13 @@ def sweep_within(
     consume: Callable[[Pairs], Result],
     advance: Advance = no_advance,
 ) -> Iterator[Result]:
-    """Look at every pair of `points`, once, whose distance may be within the reach of one of the two.
+    """Yield results of `consume` on all pairs of `points` that may be within the reach of one of their rows, each once.
 
-    Several processes share the pairs, no two have the same: the caller gathers what they find.
+    Several processes divide the pairs among them; the caller gathers the results.
     """
-    # Tiles hold memory that only one thread can use at a time.
+    # Each tile holds memory for one thread.
     tiles = PerThread(partial(engine.tiles, points.view.width, points.device))
-    # Of the pairs inside a block, half are computed for nothing.
+    # Half of the products inside a block are redundant.
     profile, communicator = profile_of(points.device), workers.communicator
     limit = min(tiles.own.rows, max(profile.min_block_rows, len(points) // profile.blocks))
     blocks = shared_blocks(points, sq_reach, limit, workers)
@@ -239,9 +239,9 @@ def sweep_between(
     consume: Callable[[Pairs], Result],
     advance: Advance = no_advance,
 ) -> Iterator[Result]:
-    """Look at every pair of a row and a column whose distance may be within the reach of one of the two.
+    """Yield results of `consume` on all pairs of a row and a column that may be within the reach of one of the two.
 
-    Several processes share the rows.
+    Several processes divide the rows among them.
     """
     rows, columns = in_common_codes(rows, columns)
     tiles = PerThread(partial(engine.tiles, rows.view.width, rows.device))
@@ -302,7 +302,7 @@ def _within_reach(
 def _search(
     block: Tensor, chunks: Iterable[_Bands], tiles: Tiles, found: _PendingPairs, is_last: bool
 ) -> Iterator[Pairs]:
-    """Pairs of `block` with `chunks` of columns, and what was `found` before; if others follow, few may have to wait."""
+    """Pairs of `block` with `chunks` of columns, and those `found` before; unless `is_last`, a few are kept for later."""
     rows, columns, profile = found.rows, found.columns, profile_of(block.device)
     search = rows.view.search(block, tiles)
     for bands in chunks:
@@ -318,7 +318,7 @@ def _search(
 
 
 def _in_one_direction(pairs: Pairs, place: Tensor) -> Pairs:
-    """The pairs of one set of which the other direction is left out, by the place (n,) of the block of each row."""
+    """The pairs of one set in one direction, by the number `place` (n,) of the block of each row."""
     i, j = place[pairs.i], place[pairs.j]
     return pairs.select((i < j) | ((i == j) & (pairs.i < pairs.j)))
 
@@ -326,7 +326,7 @@ def _in_one_direction(pairs: Pairs, place: Tensor) -> Pairs:
 def _above(
     search: ViewSearch | CodedSearch, lowest: Tensor, columns: Placed, bands: _Bands
 ) -> tuple[Tensor, ...]:
-    """Pairs whose key may be at least `lowest` (b, r), in halves where there is too little memory for all of them."""
+    """Pairs whose key may be at least `lowest` (b, r); in two halves if memory does not suffice."""
     try:
         return search.above(lowest, columns.view, *bands)
     except Exception as error:
@@ -339,28 +339,29 @@ def _above(
     else:
         half = len(bands[0]) // 2
         parts = (lowest, [bands[0][:half]]), (lowest, [bands[0][half:]])
-    first, second = (_above(search, low, columns, some) for low, some in parts)
+    first, second = (_above(search, low, columns, group) for low, group in parts)
     i, j, *others = second
     shifted = i, j + sum(map(len, parts[0][1])), *others
     return tuple(torch.cat(both) for both in zip(first, shifted, strict=True))
 
 
 class _PendingPairs:
-    """Pairs found in some tiles, until they are worth the work per portion."""
+    """Pairs found in some tiles, collected until there is a portion of them."""
 
     def __init__(self, rows: Placed, columns: Placed, row_sq_reach: Tensor, column_sq_reach: Tensor) -> None:
         self.rows, self.columns = rows, columns
-        self.row_sq_reach, self.column_sq_reach = row_sq_reach, column_sq_reach  # they shrink meanwhile
+        # These shrink during the sweep.
+        self.row_sq_reach, self.column_sq_reach = row_sq_reach, column_sq_reach
         self._parts: list[tuple[Tensor, ...]] = []
         self.size = 0
 
     def add(self, i: Tensor, j: Tensor, keys: Tensor, doubts: Tensor) -> None:
-        """Rows, columns, keys, and the doubts about these."""
+        """Add rows, columns, keys, and doubts of the keys."""
         self._parts.append((i, j, keys, doubts))
         self.size += len(i)
 
     def portions(self) -> Iterator[Pairs]:
-        """What was added since the last call and is still in reach."""
+        """The pairs added since the last call that are still in reach."""
         parts, self._parts, self.size = self._parts, [], 0
         if not parts:
             return
@@ -371,7 +372,7 @@ class _PendingPairs:
             yield from self._in_reach(part)
 
     def _in_reach(self, part: tuple[Tensor, ...]) -> Iterator[Pairs]:
-        """The pairs of a part that are in reach, in halves where there is too little memory for all of them."""
+        """The pairs of a part that are in reach; in two halves if memory does not suffice."""
         try:
             pairs = self._bounded(*part)
         except Exception as error:
@@ -394,7 +395,7 @@ class _PendingPairs:
 
 
 def band_numbers(sq_reach: Tensor, ratio: float = _BAND_RATIO) -> Tensor:
-    """Numbers of bands of similar reach, within a factor `ratio`, ascending with it."""
+    """Numbers of the bands of similar reach, within a factor `ratio`, that rows belong to."""
     band = (sq_reach.log() / math.log(ratio)).floor_()
     return torch.where(sq_reach > 0, band, -torch.inf)
 
@@ -410,7 +411,7 @@ def _band_ratio(points: Placed) -> float:
 
 
 def band_sizes(bands: Tensor) -> list[int]:
-    """How many columns in order are of each of their `bands` (c,)."""
+    """Number of consecutive columns in each of their `bands` (c,)."""
     _, sizes = torch.unique_consecutive(bands, return_counts=True)
     counts: list[int] = sizes.tolist()
     return counts
@@ -433,7 +434,7 @@ def split_bands(columns: Tensor, sizes: Sequence[int], start: int, limit: int) -
 
 
 def in_common_codes(rows: Placed, columns: Placed) -> tuple[Placed, Placed]:
-    """Two sets of one frame, both in float32 if float16 cannot hold some of their rows."""
+    """Two sets of one frame, both with float32 codes if float16 cannot represent some of their rows."""
     if rows.frame.codes != torch.float16:
         return rows, columns
     beyond = torch.cat([rows.view.slack.isinf(), columns.view.slack.isinf()])
@@ -443,14 +444,14 @@ def in_common_codes(rows: Placed, columns: Placed) -> tuple[Placed, Placed]:
 
 
 class Visitor(Protocol):
-    """What looks at pairs of a row and a column as they are found, on several threads at once."""
+    """Consumer of pairs of a row and a column as they are found, called from several threads."""
 
     @property
     def reaches(self) -> tuple[Tensor, Tensor]:
-        """How far each row and each column reaches: (n,) and (m,) float64; -inf reaches nothing."""
+        """Squared reach of each row and each column, (n,) and (m,) float64; -inf reaches nothing."""
 
     def look(self, pairs: Pairs) -> None:
-        """Look at pairs, no pair twice: all that may be within the reach of one of the two, and perhaps others."""
+        """Process pairs, none twice: all that may be within the reach of one of the two, and perhaps others."""
 
 
 def scan_pairs(
@@ -461,7 +462,7 @@ def scan_pairs(
     engine: Engine = ONE_PROCESS,
     advance: Advance = no_advance,
 ) -> None:
-    """Find the pairs of a row and a column that any of `visitors` wants to see, once for all of them."""
+    """Find the pairs of a row and a column within the reach of any of `visitors`, in one pass for all of them."""
     of_rows, of_columns = zip(*(visitor.reaches for visitor in visitors), strict=True)
 
     def look(pairs: Pairs) -> None:
