@@ -1,8 +1,8 @@
-"""Images in zip and tar archives, read where they lie and never extracted. How damage is reported.
+"""Images in zip and tar archives, read in place without extraction, and errors for corrupt files.
 
-The headers of a tar are read without an object per member and several times faster than by the standard library's
-`tarfile`, because shards hold millions. V7, ustar, GNU and PAX are read, as POSIX.1-2017 (pax) and the GNU tar manual
-describe them. An archive never ends in silence before the block of zeros that marks its end.
+Tar headers are read without an object per member, several times faster than by the standard library's `tarfile`, because
+shards hold millions of members. The formats V7, ustar, GNU and PAX are read, as described in POSIX.1-2017 (pax) and the GNU
+tar manual. An archive that ends before its end-of-archive block is an error.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ CORRUPT_FILE_ERRORS = (
     *(EOFError, OverflowError, SyntaxError, ValueError),
     RuntimeError,  # which zipfile raises for encrypted members; includes NotImplementedError
 )
-"""Everything that the readers of zip, tar and npy raise on bytes they did not expect."""
+"""All errors that the readers of zip, tar and npy raise for corrupt files."""
 
 _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(_BLOCK)
 _REGULAR = b"0\x007"  # regular, regular as V7 writes it, contiguous
 _SPARSE = b"S"
-_WITHOUT_DATA = b"123456"  # links, devices, folders, pipes: whatever size they claim
+_WITHOUT_DATA = b"123456"  # links, devices, folders and pipes have none, whatever size they claim
 _MAX_EXTRA_BYTES = 2**20  # bytes of a long name or of PAX records
 _MAX_MEMBER_BYTES = 2**62
 _ADLER = 65_521
@@ -58,9 +58,9 @@ _MAX_CLASS_NAME = 1000  # characters of the name of a class
 def reraise_corrupt(
     path: Path, kind: str, *, code: str, also: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Report damage found while reading `path` as a `DataError` with `code`, and failing to read as "unreadable".
+    """Raise a `DataError` with `code` if `path` is corrupt, and with "unreadable" if it cannot be read.
 
-    `kind` is what the file should be, for the message; `also` is what its reader raises besides `CORRUPT_FILE_ERRORS`.
+    `kind` names the expected kind of file; `also` are errors of its reader besides `CORRUPT_FILE_ERRORS`.
     """
     kinds: tuple[type[Exception], ...] = (*CORRUPT_FILE_ERRORS, *also, OSError)
     try:
@@ -82,10 +82,10 @@ def reraise_corrupt(
 def open_member(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo | str, *, is_streamed: bool = False
 ) -> IO[bytes]:
-    """Open a member to read it forwards, if its size is possible for its compressed bytes ("zip-bomb").
+    """Open a member for sequential reading, or refuse it if it claims too many bytes ("zip-bomb").
 
-    Only stored and deflated members are read. With other compressions `zipfile` decompresses all that it is given, even
-    when a few bytes are requested. With `is_streamed` only the time has to be bounded, not the memory.
+    Only stored and deflated members are read. For other compressions `zipfile` decompresses all input at once, even
+    if a few bytes are requested. With `is_streamed` only time is limited, not memory.
     """
     info = archive.getinfo(member) if isinstance(member, str) else member
     packed = max(0, min(info.compress_size, archive.start_dir - info.header_offset))
@@ -117,12 +117,12 @@ class ZipSource(IndexedSource):
         return Item(member.filename, partial(_read_from_zip, self.archive, member))
 
     def names(self) -> Iterator[str]:
-        """Of the members."""
+        """Names of the members."""
         return (member.filename for member in self.members)
 
 
 def open_zip(path: Path, name: str) -> ZipSource:
-    """List the images of a zip archive from its directory, without reading any."""
+    """List the images of a zip archive from its central directory, without reading any image."""
     with reraise_corrupt(path, "zip archive", code="archive-damaged"):
         archive = zipfile.ZipFile(path)
     # Not `ZipInfo.is_dir`, which fails at a member without a name before Python 3.12.
@@ -141,7 +141,7 @@ def _read_from_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     check_encoded_size(name, member.file_size)
     try:
         with open_member(archive, member) as file:
-            return file.read(member.file_size)  # without a size, zipfile decompresses whatever is there
+            return file.read(member.file_size)  # without a size, zipfile would decompress all that follows
     except DataError as error:
         raise ImageError(str(error), code=error.code, path=name) from error
     except (NotImplementedError, OSError) as error:
@@ -155,9 +155,9 @@ def _read_from_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 
 def regular_files(file: IO[bytes]) -> Iterator[tuple[bytes, int, int]]:
-    """Name, offset and size of the regular files of an uncompressed tar, which is read forwards only.
+    """Name, offset and size of the regular files of an uncompressed tar archive, read sequentially.
 
-    Raises `tarfile.TarError` or `ValueError` where the archive is cut short or holds something else.
+    Raises `tarfile.TarError` or `ValueError` if the archive is truncated or corrupt.
     """
     at, long_name, long_size = 0, b"", -1
     while True:
@@ -188,9 +188,9 @@ def regular_files(file: IO[bytes]) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _checked(header: bytes, at: int) -> tuple[bytes, int]:
-    """The kind and the size in a header, whose sum must be right."""
+    """The kind and the size in a header, after a check of its checksum."""
     if len(header) < _BLOCK:
-        raise tarfile.ReadError("it stops without the mark that ends an archive")
+        raise tarfile.ReadError("it ends without the end-of-archive block")
     # The lower half of Adler-32 is 1 + the sum of bytes modulo 65,521, ten times as fast as a sum in Python.
     found = zlib.adler32(header[:148] + b" " * 8 + header[156:]) & 0xFFFF
     if found != (1 + _number(header[148:156])) % _ADLER:
@@ -202,7 +202,7 @@ def _checked(header: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _number(field: bytes) -> int:
-    """Octal digits, or as GNU writes what is too large for them: a mark, then bytes."""
+    """A number in octal digits, or in the base-256 format of GNU tar for large numbers."""
     if field[0] in {0o200, 0o377}:
         value = int.from_bytes(field[1:], "big")
         return value if field[0] == 0o200 else value - 256 ** (len(field) - 1)
@@ -227,7 +227,7 @@ def _read_fully(file: IO[bytes], size: int) -> bytes:
 
 
 def _read_records(data: bytes, name: bytes, size: int) -> tuple[bytes, int]:
-    """The name and the size in PAX records, `<length> <key>=<value>` and a line feed, if they say any."""
+    """The name and the size in PAX records, `<length> <key>=<value>` and a line feed, if present."""
     at = 0
     while at < len(data) and data[at]:
         digits, blank, _ = data[at : at + 20].partition(b" ")
@@ -251,7 +251,7 @@ def _read_records(data: bytes, name: bytes, size: int) -> tuple[bytes, int]:
 
 
 class MemberTable:
-    """Names, offsets and sizes in little memory, in the order of adding until they are sorted."""
+    """Compact table of names, offsets and sizes, in the order of insertion until it is sorted."""
 
     def __init__(self) -> None:
         self._names = bytearray()
@@ -260,7 +260,7 @@ class MemberTable:
         self._last, self._is_sorted = b"", True
 
     def add(self, name: bytes, offset: int, size: int) -> None:
-        """Take one more member."""
+        """Add a member."""
         self._is_sorted &= self._last <= name
         self._last = name
         self._names += name
@@ -269,7 +269,7 @@ class MemberTable:
         self._sizes.append(size)
 
     def sort(self) -> None:
-        """Order them by the bytes of their names, equal ones as they were added."""
+        """Sort by the bytes of the names; the sort is stable."""
         if not self._is_sorted:
             self._order = array("q", sorted(range(len(self)), key=self._name))
 
@@ -289,7 +289,7 @@ class MemberTable:
 class TarSource(IndexedSource):
     """The images of a tar archive, ordered by the bytes of their names; equal names in archive order.
 
-    Each read opens the file anew, so that reads from several threads share nothing.
+    Each read opens the file again, so that threads share nothing.
     """
 
     name: str
@@ -305,11 +305,11 @@ class TarSource(IndexedSource):
         return Item(name, partial(_read_from_tar, self.path, name, offset, size))
 
     def names(self) -> Iterator[str]:
-        """Of the members."""
+        """Names of the members."""
         return (self.members[index][0] for index in range(len(self)))
 
     def source_labels(self) -> SourceLabels | None:
-        """The labels of WebDataset samples: the class in the `.cls` file of each key."""
+        """The labels of WebDataset samples: the content of the `.cls` file of each key."""
         labels: dict[str, object] = {}
         with _opened_tar(self.path) as file:
             for raw, offset, size in regular_files(file):
@@ -323,7 +323,7 @@ class TarSource(IndexedSource):
                 try:
                     labels[key_of(name)] = _label_in(data)
                 except ValueError as error:
-                    text = f"{name} in {self.name} is no label ({error})"
+                    text = f"{name} in {self.name} is not a label ({error})"
                     raise DataError(text, code="labels-damaged", path=name) from error
         found = [labels.get(key_of(name)) for name in self.names()] if labels else []
         if all(label is None for label in found):
@@ -370,7 +370,7 @@ def _read_from_tar(path: Path, name: str, offset: int, size: int) -> bytes:
 
 
 def key_of(name: str) -> str:
-    """What the files of one WebDataset sample share: the path up to the first dot of the file's name."""
+    """The key of a WebDataset sample: the path up to the first dot of the file name."""
     folder, slash, file = name.rpartition("/")
     return f"{folder}{slash}{file.partition('.')[0]}"
 
@@ -379,5 +379,5 @@ def _label_in(data: bytes) -> int | str:
     """The class in a `.cls` file."""
     text = data[: 4 * _MAX_CLASS_NAME + 1].decode().strip()
     if not 0 < len(text) <= _MAX_CLASS_NAME:
-        raise ValueError("it is no integer and no name of a class")
+        raise ValueError("it is neither an integer nor a class name")
     return int(text) if re.fullmatch("[+-]?[0-9]+", text) else text

@@ -1,7 +1,7 @@
 """Images in one array: numpy arrays and torch tensors in memory, .npy and .npz files.
 
-Nothing is ever unpickled. The header of a file is read before its data, and believed only as far as the file goes: an .npz
-of 261 kB can declare 256 MB, and black images do so in earnest. So images are read in batches.
+Nothing is unpickled. The header of a file is checked against the size of the file before data are read. An .npz file of 261 kB
+can hold 256 MB, as files of black images do, so images are read in batches.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ImageRange = tuple[float, float]
-"""The floats that are black and white."""
+"""The values of black and white in float images."""
 MAX_OUTSIDE = 0.1
-"""Share of values outside of the declared range above which it is doubted."""
+"""Share of values outside of the declared range from which on the range is probably wrong."""
 _BATCH_BYTES = 2**20
 _BLOCK_BYTES = 2**24  # of a tensor on a CUDA device
 _PART_BYTES = 2**18  # zipfile holds several times what is requested at once
 _HEADER_BYTES_MAX = 10_000  # numpy's own limit, which it checks after reading
-_IMAGE_BYTES_MAX = 3 * MAX_PIXELS  # a batch holds at least one image, so none may be a bomb
+_IMAGE_BYTES_MAX = 3 * MAX_PIXELS  # of one image, since a batch holds at least one
 _MEMBER = "arr_0.npy"
-_OBJECTS = "holds Python objects, which only pickle can load and which could then run code"
+_OBJECTS = "holds Python objects, which only pickle can load, and pickle can run code"
 
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:
-    """Whether `value` is a torch tensor. Where torch was never imported, nothing is."""
+    """Whether `value` is a torch tensor; does not import torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
@@ -57,7 +57,7 @@ def check_images(images: NDArray[Any] | Tensor, name: str) -> None:
 
 
 def pixels_of(images: NDArray[np.uint8] | Tensor) -> NDArray[np.uint8]:
-    """Pixels (..., h, w, 3) of one or several checked images; of an array, a view."""
+    """Pixels (..., h, w, 3) of one or several checked images; a view if they are an array."""
     if is_tensor(images):
         pixels: NDArray[np.uint8] = images.movedim(-3, -1).contiguous().cpu().numpy()
         return pixels
@@ -65,7 +65,7 @@ def pixels_of(images: NDArray[np.uint8] | Tensor) -> NDArray[np.uint8]:
 
 
 def _check_layout(shape: tuple[int, ...], dtype: str, name: str, *, channels_first: bool = False) -> None:
-    """Refuse what is no array of images ("array-dtype", "array-shape", "no-images"). Nothing is converted silently."""
+    """Refuse anything but an array of uint8 images ("array-dtype", "array-shape", "no-images")."""
     if dtype not in {"uint8", "torch.uint8"}:
         to_uint8 = ".to(torch.uint8)" if channels_first else ".astype(np.uint8)"
         if "float" in dtype:
@@ -100,15 +100,15 @@ def checked_range(image_range: Sequence[float] | None) -> ImageRange | None:
 
 
 def to_levels(images: Tensor, image_range: Sequence[float]) -> tuple[Tensor, float]:
-    """Finite floats as uint8: floor(x * scale + offset + 0.5); and the share of values more than a level out of range.
+    """Finite floats as uint8, floor(x * scale + offset + 0.5), and the share of values more than a level out of range.
 
-    StyleGAN's `(x * 127.5 + 128).clamp(0, 255).to(uint8)` for -1..1 and the `x.mul(255).add(0.5).clamp(0, 255).to(uint8)`
-    of torchvision's `save_image` for 0..1 are reproduced bit by bit.
+    Equal to the bit to StyleGAN's `(x * 127.5 + 128).clamp(0, 255).to(uint8)` for -1..1 and to
+    `x.mul(255).add(0.5).clamp(0, 255).to(uint8)` of torchvision's `save_image` for 0..1.
     """
     import torch
 
     if images.dtype in (torch.float16, torch.bfloat16):
-        images = images.float()  # in half precision, scaling alone would lose levels
+        images = images.float()  # in half precision, scaling would lose levels
     low, high = image_range
     scale = 255 / (high - low)
     levels = images * scale + (0.5 - low * scale)
@@ -131,14 +131,14 @@ class ArraySource(IndexedSource):
         return Item(f"[{index}]", lambda: pixels_of(self.images[index]))
 
     def select(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at some indices; of a tensor on a CUDA device in blocks, each copied when it is reached."""
+        """The images at some indices; a tensor on a CUDA device is copied block by block."""
         images = self.images
         if not is_tensor(images) or images.device.type != "cuda":
             yield from super().select(indices)
             return
         import torch
 
-        # On a stream of their own the copies do not wait for the networks that are under way.
+        # On a separate stream the copies do not wait for running networks.
         stream = torch.cuda.Stream(images.device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(images.device))
         remaining, length = iter(indices), max(1, _BLOCK_BYTES // images[0].nbytes)
@@ -150,7 +150,7 @@ class ArraySource(IndexedSource):
 
 
 def open_array(images: NDArray[Any] | Tensor, name: str) -> ArraySource:
-    """Take images in memory as they are; nothing is converted or copied."""
+    """Open images in memory without converting or copying them."""
     check_images(images, name)
     return ArraySource(name, images)
 
@@ -160,7 +160,7 @@ def open_array(images: NDArray[Any] | Tensor, name: str) -> ArraySource:
 
 @dataclass(frozen=True)
 class Header:
-    """What an .npy header says, and how many bytes it took to say it."""
+    """The content of an .npy header, and its size in bytes."""
 
     shape: tuple[int, ...]
     fortran: bool
@@ -169,7 +169,7 @@ class Header:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of header and data together."""
+        """Bytes of header and data."""
         return self.size + math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -177,8 +177,8 @@ class Header:
 class ArrayFileSource(IndexedSource):
     """The images in a .npy file, or in `arr_0` of an .npz file, in array order; the first begins at `start`.
 
-    `state` differs after the file was written to or replaced. Images are read in batches of about 1 MB by the iterating
-    thread, and never mapped into memory: a file that is cut short meanwhile would end the process without a message.
+    `state` changes if the file is written to or replaced. Images are read in batches of about 1 MB by the iterating
+    thread. They are not mapped into memory, since truncating a mapped file would kill the process.
     """
 
     name: str
@@ -191,11 +191,12 @@ class ArrayFileSource(IndexedSource):
         return self.shape[0]
 
     def select(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at some indices; a .npy file is not read where there are none."""
+        """The images at some indices."""
         image_shape = self.shape[1:]
         rows = max(1, _BATCH_BYTES // math.prod(image_shape))
         with _opened(self.path) as (file, _):
-            file.read(self.start)  # a stored member whose first access is a seek is not checked by its CRC
+            # By reading, since zipfile does not check the CRC of a stored member that is first accessed by a seek.
+            file.read(self.start)
             for number, group in groupby(indices, key=lambda index: index // rows):
                 if _state_of(self.path) != self.state:
                     raise ValueError("it was changed after it was opened")
@@ -208,7 +209,7 @@ class ArrayFileSource(IndexedSource):
 
 @contextmanager
 def _opened(path: Path, *, is_any: bool = False) -> Iterator[tuple[IO[bytes], int]]:
-    """The array in a file, to be read forwards, and the number of its bytes; with `is_any`, the only one of any key, too."""
+    """The array in a file, for sequential reading, and its size in bytes; with `is_any`, the only array under any key."""
     is_npz = path.suffix.lower() == ".npz"
     with reraise_corrupt(path, "array file", code="array-damaged"):
         if not is_npz:
@@ -222,7 +223,7 @@ def _opened(path: Path, *, is_any: bool = False) -> Iterator[tuple[IO[bytes], in
                 keys = [member.removesuffix(".npy") for member in members]
                 cause = "np.savez(path, images) without a keyword writes it"
                 if {"mu", "sigma"} <= set(keys):
-                    cause = "these look like FID statistics, which stand for reals only: as REAL, or --reference-statistics"
+                    cause = "these look like FID statistics, which can only be given for reals: as REAL, or with --reference-statistics"
                 text = f"{path} needs the key 'arr_0' and has {some(keys, 5) or 'none'}; {cause}"
                 raise DataError(text, code="npz-key", path=str(path))
             with open_member(archive, name, is_streamed=True) as member:
@@ -239,7 +240,7 @@ def open_array_file(path: Path, name: str) -> ArrayFileSource:
             raise DataError(text, code="array-pickle", path=name)
         _check_layout(header.shape, str(header.dtype), name)
         if header.fortran:
-            text = f"{name} is in Fortran order, not read image by image; save np.ascontiguousarray(x)"
+            text = f"{name} is in Fortran order, which cannot be read image by image; save np.ascontiguousarray(x)"
             raise DataError(text, code="array-shape", path=name)
         if header.total_bytes != size or math.prod(header.shape[1:]) > _IMAGE_BYTES_MAX:
             raise ValueError(f"shape {header.shape} declares {header.total_bytes:,} bytes, not {size:,}")
@@ -252,7 +253,7 @@ def _state_of(path: Path) -> tuple[int, ...]:
 
 
 def peek_array(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """Shape and dtype of a .npy file, of `arr_0`, or of the only array in an .npz file; None for others, and damaged ones."""
+    """Shape and dtype of a .npy file, of `arr_0`, or of the only array in an .npz file; None for other or corrupt files."""
     if path.suffix.lower() not in {".npy", ".npz"}:
         return None
     try:
@@ -264,11 +265,11 @@ def peek_array(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
 
 
 def read_header(file: IO[bytes]) -> Header:
-    """Read an array's header with numpy's own parser; the file then stands at the data."""
+    """Read an array's header with numpy's parser; the file position is then the start of the data."""
     version = npy.read_magic(cast("BinaryIO", file))
     readers = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}
     if version not in readers:
-        raise ValueError(f"array format {version} is unknown")  # 3.0 is for named fields, which no image has
+        raise ValueError(f"array format {version} is unknown")  # 3.0 is for structured arrays
     width, parse = readers[version]
     prefix = file.read(width)
     length = int.from_bytes(prefix, "little")
@@ -276,7 +277,7 @@ def read_header(file: IO[bytes]) -> Header:
         raise ValueError(f"its header claims {length:,} bytes")
     try:
         shape, fortran, dtype = parse(io.BytesIO(prefix + file.read(length)))
-    except (SyntaxError, TypeError, TokenError, MemoryError, RecursionError) as error:  # it is no literal
+    except (SyntaxError, TypeError, TokenError, MemoryError, RecursionError) as error:  # it is not a literal
         raise ValueError(f"its header describes no array ({type(error).__name__})") from error
     if any(type(side) is not int or side < 0 for side in shape):
         raise ValueError(f"shape {shape} is impossible")
@@ -284,7 +285,7 @@ def read_header(file: IO[bytes]) -> Header:
 
 
 def _read_uint8(member: IO[bytes], shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """The next bytes of `member` as an array, holding little more than that array while reading."""
+    """The next bytes of `member` as an array, with little memory besides the array."""
     batch = np.empty(shape, np.uint8)
     view, done = batch.data.cast("B"), 0
     while done < len(view):
@@ -299,7 +300,7 @@ def _read_uint8(member: IO[bytes], shape: tuple[int, ...]) -> NDArray[np.uint8]:
 def read_npy(
     path: Path, *, mapped: bool = False, check: Callable[[Header], None] | None = None
 ) -> NDArray[Any]:
-    """The array of an .npy file, or a `ValueError` or `OSError`; `check` raises where a header must not be followed."""
+    """The array of an .npy file, or a `ValueError` or `OSError`; `check` raises for headers that are not accepted."""
     with open_regular(path) as file:
         _check_header(file, path.stat().st_size, check)
     array: NDArray[Any] = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
@@ -309,7 +310,7 @@ def read_npy(
 def read_array(
     archive: zipfile.ZipFile, name: str, *, check: Callable[[Header], None] | None = None
 ) -> NDArray[Any]:
-    """One array of an .npz file, by the name of its member ("arr_0.npy"), as `read_npy`; raises `CORRUPT_FILE_ERRORS`, too."""
+    """One array of an .npz file by member name ("arr_0.npy"), as `read_npy`; also raises `CORRUPT_FILE_ERRORS`."""
     with open_member(archive, name) as member:
         _check_header(member, archive.getinfo(name).file_size, check)
     with open_member(archive, name) as member:

@@ -1,4 +1,4 @@
-"""Images that Python hands over one by one or in batches: datasets, lists, loaders, generators, and Hugging Face's."""
+"""Images from Python objects: datasets, lists, loaders and generators, and data sets of Hugging Face."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LABELS_AT_ONCE = 8192
 
 
 class CountedBatches(Iterable[object]):
-    """Base of iterables of batches that know their number of images, and may have something to say about them."""
+    """Base of iterables of batches with a known number of images and possibly notices about them."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -47,20 +47,20 @@ class CountedBatches(Iterable[object]):
 
     @property
     def notices(self) -> tuple[Notice, ...]:
-        """What a reader of the score should know, once all batches were read."""
+        """Notices about the images, after all batches were read."""
         return ()
 
     @property
     def drawn_by(self) -> Mapping[str, object] | None:
-        """What drew the images, as plain JSON types, once they were read; None if unknown."""
+        """Description of the generator, as plain JSON types, after all batches were read; None if unknown."""
         return None
 
 
 @dataclass(frozen=True)
 class DatasetSource(IndexedSource):
-    """Images of a map-style dataset. Datasets are written for worker processes, not for threads, so reads take turns.
+    """Images of a map-style dataset. A lock serializes reads, since datasets are rarely thread-safe.
 
-    `columns` are those of a data set of Hugging Face, whose column of images is undecoded.
+    `columns` are those of a data set of Hugging Face, whose images are not decoded.
     """
 
     name: str
@@ -104,7 +104,7 @@ class DatasetSource(IndexedSource):
 class BatchSource(ImageSource):
     """Images of an iterable: batches uint8 (n, 3, h, w) or (n, h, w, 3), or single images.
 
-    It has a length if the iterable is `CountedBatches`. An iterator gives its images only once.
+    It has a length if the iterable is a `CountedBatches`. An iterator can be read only once.
     """
 
     name: str
@@ -113,12 +113,12 @@ class BatchSource(ImageSource):
 
     @property
     def is_one_shot(self) -> bool:
-        """Whether it gives its images only once."""
+        """Whether the images can be read only once."""
         return iter(self.batches) is self.batches
 
     @property
     def notices(self) -> tuple[Notice, ...]:
-        """What the iterable says about its images, once they were read."""
+        """Notices of the iterable about its images, after they were read."""
         return self.batches.notices if isinstance(self.batches, CountedBatches) else ()
 
     def __len__(self) -> int:
@@ -140,7 +140,7 @@ class BatchSource(ImageSource):
 
 
 def open_dataset(dataset: Any, name: str) -> DatasetSource | BatchSource:  # noqa: ANN401 - a user's object
-    """Take a map-style dataset, or a list of batches, after a look at its first element."""
+    """Open a map-style dataset or a list of batches, depending on the first element."""
     if not len(dataset):
         raise DataError(f"{name} has no images (its length is 0)", code="no-images", path=name)
     first = dataset[0]
@@ -176,7 +176,7 @@ def _pixels(element: object, name: str) -> NDArray[np.uint8]:
 
 
 def is_huggingface(source: object) -> bool:
-    """Whether something comes from the library `datasets`; where that was never imported, nothing does."""
+    """Whether an object is of the library `datasets`; does not import it."""
     datasets = sys.modules.get("datasets")
     kinds = tuple(getattr(datasets, name, ()) for name in ("Dataset", "DatasetDict"))
     return isinstance(source, kinds)
@@ -185,8 +185,7 @@ def is_huggingface(source: object) -> bool:
 def open_huggingface(source: Any, name: str) -> DatasetSource:  # noqa: ANN401 - untyped
     """Find the images in a data set, which must be one split with one column of images, without decoding any.
 
-    Left to itself `datasets` opens images with Pillow, turns them by their EXIF orientation, and runs what `set_transform`
-    was given, so genpr takes the bytes.
+    genpr reads the bytes, because `datasets` would apply the EXIF orientation and the function given to `set_transform`.
     """
     import datasets
 
@@ -205,7 +204,7 @@ def _values(dataset: Any, column: str) -> Iterator[list[object]]:  # noqa: ANN40
 
 
 def _bytes_of(value: object, name: str) -> bytes:
-    """The bytes of an undecoded image; of one that is only a path, which the user's own data set says, the file's."""
+    """The bytes of an undecoded image, or of the file if the data set holds a path."""
     data = value.get("bytes") if isinstance(value, dict) else value
     if isinstance(data, bytes):
         check_encoded_size(name, len(data))
@@ -214,5 +213,5 @@ def _bytes_of(value: object, name: str) -> bytes:
     if not isinstance(path, str):
         raise unreadable_error(name, "the value is null")
     if is_remote(path) or "::" in path:
-        raise unreadable_error(name, f"it lies at {short(path)}, which is no file here")
+        raise unreadable_error(name, f"its path {short(path)} is not a local file")
     return read_file(Path(), path, name)

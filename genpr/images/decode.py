@@ -1,9 +1,8 @@
-"""One decode policy: encoded bytes in, 8-bit RGB out, or the reason why not.
+"""Decode image files to 8-bit RGB, with one policy for all formats.
 
-A file is decoded in full, so that damage is found. Frame 0 of animations and stacks is used, alpha is dropped
-and hidden colors kept, EXIF orientation is ignored: what the loaders of the reference implementations do, unless
-the user chose otherwise. Each of these leaves a flag, to be counted and reported. What cannot be detected is bit
-errors inside JPEG data: they decode.
+A file is decoded completely, so that damage is found. By default, frame 0 of animations and stacks is used, alpha is
+dropped and hidden colors are kept, and EXIF orientation is ignored, as in the loaders of the reference implementations.
+Each of these sets a flag, which is counted and reported. Bit errors inside JPEG data decode, so they are not detected.
 """
 
 from __future__ import annotations
@@ -48,19 +47,19 @@ from genpr.images.item import ImageData
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
 from genpr.images.prepare import prepare_pixels
 
-_MIN_PIXEL_LIMIT = 2**24  # pixels that the passes over a JPEG may come to, however low the limit
-_MAX_SCANS = 40  # times the limit that they may come to; about 8 s at the default limit
+_MIN_PIXEL_LIMIT = 2**24  # pixels that all passes over a JPEG may have, however low the limit
+_MAX_SCANS = 40  # the same as a multiple of the limit; about 8 s at the default limit
 _MIN_PASS_PIXELS = 2**12  # pixels that a pass over a smaller JPEG counts as, for its fixed cost
 _MIN_TILE_PIXELS = 2**10  # pixels that a smaller TIFF tile counts as, for its fixed cost
 _MAX_SIDE = 2**20  # pixels; decoders hold several rows at once, and resizing stretches them
 _SMALL_FILE = 2**16  # bytes, which cannot be read in very many pieces
 _MAX_READS = 1_100_000  # of Pillow's parsers, several to a piece; 89 megapixels of noise as GIF take 850,000
-_READ_AGAIN = 4  # times that the same bytes may be read on average, besides these:
+_READ_AGAIN = 4  # times that the same bytes may be read on average, in addition to these:
 _BYTES_READ = 2**26
 _PYTHON_CODECS = {"bmp_rle", "ppm", "ppm_plain"}  # Pillow decodes these in Python, one value after another
-_MAX_PYTHON_PIXELS = 2**20  # that they decode in about a second
+_MAX_PYTHON_PIXELS = 2**20  # decoded in about a second
 _MAX_COMMENTS = 1000  # of a plain PPM; Pillow copies a block of the file for each
-_PART_PIXELS = 2**22  # pixels that are converted at once, as several copies of a large image fill the memory
+_PART_PIXELS = 2**22  # pixels that are converted at once, since conversion takes several copies
 _QUIET = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _ORIENTATION, _PLANAR = 258, 262, 274, 284  # TIFF tags
@@ -73,15 +72,15 @@ _UNKNOWN_RANGE = {"F": "32-bit float", "I": "32-bit integer"}
 
 
 class UnsupportedPixelsError(Exception):
-    """The pixels have no agreed meaning as 8-bit RGB; the message says why."""
+    """The pixels have no well-defined meaning as 8-bit RGB; the message says why."""
 
 
 class PillowGuard:
-    """Makes Pillow's process-wide switches strict and silent; the first thread in sets, the last one out restores them.
+    """Makes Pillow's process-wide settings strict and silent; the first thread sets and the last thread restores them.
 
-    With `LOAD_TRUNCATED_IMAGES` what is missing of a file is gray; without `MAX_IMAGE_PIXELS` the parsers of GIF, TIFF and WebP
-    allocate whatever a file claims; broken metadata make Pillow warn. `warnings.catch_warnings` is not safe between threads
-    before Python 3.14, so the filter is taken out of the very lists it was put into, however threads nest theirs.
+    With `LOAD_TRUNCATED_IMAGES` missing parts of a file are gray. Without `MAX_IMAGE_PIXELS` the parsers of GIF, TIFF and WebP
+    allocate any size that a file claims. Broken metadata make Pillow warn. `warnings.catch_warnings` is not thread-safe
+    before Python 3.14, so the filter is removed from exactly the lists it was added to.
     """
 
     def __init__(self) -> None:
@@ -110,7 +109,7 @@ class PillowGuard:
             if self._inside:
                 return
             self._restored.close()
-            # A copy made meanwhile by `catch_warnings` holds the filter too, if it is still in use.
+            # A copy made by `catch_warnings` in the meantime holds the filter, too.
             for filters in (*self._muted, cast("list[Any]", warnings.filters)):
                 while any(entry is _QUIET for entry in filters):
                     filters.remove(_QUIET)
@@ -121,9 +120,9 @@ pillow_guard = PillowGuard()
 
 
 class ReadLimitedFile(io.BytesIO):
-    """A file whose reads and bytes read are limited, for Pillow's parsers.
+    """A file for Pillow's parsers that limits the number of reads and the bytes read.
 
-    `read` raises `TooManyPiecesError`, which is no `OSError`: Pillow takes these for damaged metadata and goes on.
+    `read` raises `TooManyPiecesError`, which is not an `OSError`, because Pillow ignores those as damaged metadata.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -132,26 +131,26 @@ class ReadLimitedFile(io.BytesIO):
         self._bytes_left = _BYTES_READ + _READ_AGAIN * len(data)
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """As of `io.BytesIO`."""
+        """Read as `io.BytesIO` does, within the limits."""
         data = super().read(size)
         self._reads_left -= 1
         self._bytes_left -= len(data)
         if self._reads_left < 0:
             raise TooManyPiecesError(f"it is read in more than {_MAX_READS:,} pieces")
         if self._bytes_left < 0:
-            raise TooManyPiecesError("many of its parts are the same bytes")
+            raise TooManyPiecesError("many of its parts refer to the same bytes")
         return data
 
 
 class _StoredTiff(TiffImageFile):
-    """A TIFF as it is stored. Pillow turns TIFFs, and only TIFFs, by their orientation while loading."""
+    """A TIFF as it is stored. Pillow applies the orientation of TIFFs, and only of TIFFs, while loading."""
 
     def load_end(self) -> None:
         self._size = self.im.size
 
 
-# Used directly and not through `Image.open`: that one warns above `MAX_IMAGE_PIXELS`, a setting of the whole process, and
-# refuses twice as much, whatever limit the caller chose. The JPEG plugin reads an MPO as its first picture.
+# Used directly and not through `Image.open`, which warns above `MAX_IMAGE_PIXELS`, a setting of the whole process, and
+# refuses twice as many pixels, whatever limit the caller chose. The JPEG plugin reads the first picture of an MPO.
 _PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
     "AVIF": AvifImageFile,
     "BMP": BmpImageFile,
@@ -166,14 +165,14 @@ _PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """RGB pixels (h, w, 3), C-contiguous and writable, and what was done on the way, a subset of `FLAGS` in their order."""
+    """RGB pixels (h, w, 3), C-contiguous and writable, and the flags of the conversion, in the order of `FLAGS`."""
 
     pixels: NDArray[np.uint8]
     flags: tuple[str, ...]
 
 
 def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
-    """Decode one image completely, or raise an `ImageError` with `path=name`; safe to call from several threads.
+    """Decode one image completely, or raise an `ImageError` with `path=name`; thread-safe.
 
     Pixels (h, w, 3) are passed through, and copied only if they are not C-contiguous or not writable. `policy.prepare` is applied last.
     """
@@ -198,7 +197,7 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
 
 @contextmanager
 def _errors_named(name: str, damage: str) -> Iterator[None]:
-    """Make an `ImageError` of whatever Pillow raises."""
+    """Convert all errors of Pillow to `ImageError`."""
     with pillow_guard:
         try:
             yield
@@ -212,7 +211,7 @@ def _errors_named(name: str, damage: str) -> Iterator[None]:
             raise _error(name, text, "image-too-large") from error
         except Image.DecompressionBombError as error:
             raise _error(name, f"Pillow refuses it ({error})", "image-too-large") from error
-        except Exception as error:  # damaged files make plugins raise nearly anything
+        except Exception as error:  # damaged files make plugins raise almost any error
             reason = str(error) or type(error).__name__
             raise _error(name, f"{damage} ({reason})", "image-corrupt") from error
 
@@ -222,7 +221,7 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
     if format_name == "JPEG":
         data, exif = jpeg_without_metadata(data)
     elif format_name == "PNG":
-        check_png(data)  # before Pillow, which takes ten times as long for each chunk
+        check_png(data)  # before Pillow, which takes ten times as long per chunk
     is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes
     image = _PLUGINS[format_name](ReadLimitedFile(data) if is_metered else io.BytesIO(data))
     if exif is not None:
@@ -236,7 +235,7 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
     bits = bits_of(image)
     image.load()
     pixels, flags = rgb_pixels(image, bits, policy)
-    try:  # last, as it may move on to the second frame
+    try:  # last, since it may move to the second frame
         has_frames = bool(getattr(image, "is_animated", False))
     except TooManyPiecesError:
         raise
@@ -250,7 +249,7 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
 def _check_jpeg(image: ImageFile.ImageFile, data: bytes, name: str, policy: DecodePolicy) -> None:
     """Refuse a JPEG without its end, or with very many scans, each of which is a pass over all pixels."""
     at = image.fp.tell() if image.fp else 0
-    if data.rfind(JPEG_END, at) < 0:  # that of an embedded preview lies before
+    if data.rfind(JPEG_END, at) < 0:  # an embedded preview is before it
         raise ValueError("its end is missing")
     passes = max(image.size[0] * image.size[1], _MIN_PASS_PIXELS) * (1 + data.count(JPEG_SCAN, at))
     limit = _MAX_SCANS * max(policy.max_pixels, _MIN_PIXEL_LIMIT)
@@ -259,14 +258,14 @@ def _check_jpeg(image: ImageFile.ImageFile, data: bytes, name: str, policy: Deco
 
 
 def load_pillow(image: Image.Image, *, name: str) -> Image.Image:
-    """A Pillow image that someone else opened, with its pixels read."""
+    """Load the pixels of a Pillow image of the user."""
     with _errors_named(name, "cannot be loaded"):
         image.load()
     return image
 
 
 def _convert(image: Image.Image, name: str, policy: DecodePolicy) -> Decoded:
-    """Pixels of an image that someone else opened."""
+    """Pixels of a Pillow image of the user."""
     _check_size(image.size, name, policy)
     with _errors_named(name, "cannot be loaded"):
         pixels, flags = rgb_pixels(image, 16 if image.mode.startswith("I;16") else 8, policy)
@@ -279,14 +278,14 @@ def content_sha256(data: ImageData) -> str:
         return hashlib.sha256(data).hexdigest()
     if isinstance(data, Image.Image):
         data = _convert(data, "image", DecodePolicy()).pixels
-    digest = hashlib.sha256(f"genpr uint8 pixels {data.shape}\n".encode())  # no image file begins so
+    digest = hashlib.sha256(f"genpr uint8 pixels {data.shape}\n".encode())  # no image file begins like this
     digest.update(np.ascontiguousarray(data).data)
     return digest.hexdigest()
 
 
 @cache
 def decoder_versions() -> dict[str, str]:
-    """Versions of what turns bytes into pixels; lossy decoders change pixels between versions."""
+    """Versions of the decoders; lossy decoders change pixels between versions."""
     versions = {"pillow": PIL.__version__}
     for library in ("libjpeg_turbo", "webp", "avif"):
         if found := features.version(library):
@@ -307,16 +306,16 @@ def bits_of(image: ImageFile.ImageFile) -> int:
     elif isinstance(image, PngImageFile):
         is_deep = isinstance(args, str) and args.endswith(";16B")
     elif isinstance(image, PpmImageFile) and image.mode != "F":
-        # Pillow scales every maxval to the full range of the mode it chooses.
+        # Pillow scales every maxval to the full range of the chosen mode.
         is_deep = image.mode == "I" or (isinstance(args, tuple) and args[1] > 255)
     return 16 if is_deep else 8
 
 
 def rgb_pixels(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converted:
-    """Pixels (h, w, 3) of a loaded image in 8-bit RGB, writable, and the flags of what was changed or left out.
+    """Pixels (h, w, 3) of a loaded image in 8-bit RGB, writable, and the flags of the conversion.
 
-    The rule is `image.convert("RGB")`, as every loader does it, except where that ruins an image in silence: it
-    saturates 16-bit gray, and turns float and 32-bit integer images black or white.
+    This is `image.convert("RGB")`, as in other loaders, except where that gives wrong pixels: it saturates 16-bit
+    gray, and makes float and 32-bit integer images black or white.
     """
     is_deep_gray = image.mode.startswith("I;16") or (image.mode == "I" and bits == 16)
     convert = _scaled_gray if is_deep_gray else _converted
@@ -326,7 +325,7 @@ def rgb_pixels(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converte
     else:
         exif = image.info.get("exif")
         orientation = _exif_orientation(exif) if exif and isinstance(exif, bytes) else None
-    if orientation in range(2, 9):  # 1 is upright, and others are broken
+    if orientation in range(2, 9):  # 1 is upright; other values are invalid
         if policy.exif == "apply":
             pixels = _oriented(pixels, orientation)
         else:
@@ -335,7 +334,7 @@ def rgb_pixels(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converte
 
 
 def _converted(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converted:
-    """Pixels by Pillow's own conversion, a few million at once."""
+    """Pixels by Pillow's conversion, a few million at once."""
     if image.mode in _UNKNOWN_RANGE:
         raise UnsupportedPixelsError(f"{_UNKNOWN_RANGE[image.mode]} pixels, whose range is unknown")
     if image.mode not in _CONVERTED:
@@ -361,7 +360,7 @@ def _converted(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converte
 
 
 def _scaled_gray(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converted:
-    """Keep the high 8 bits, as readers of 16-bit color do."""
+    """Keep the high 8 bits, as other readers of 16-bit color do."""
     values = np.asarray(image)
     pixels = np.repeat((values >> (bits - 8)).astype(np.uint8)[..., None], 3, axis=2)
     hidden = values == image.info.get("transparency", -1)
@@ -373,14 +372,14 @@ def _scaled_gray(image: Image.Image, bits: int, policy: DecodePolicy) -> _Conver
 
 
 def _composite(background: tuple[int, int, int], rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Pixels (h, w, 4) over a color, each value rounded to the nearest level."""
+    """Composite pixels (h, w, 4) over a color, rounded to the nearest level."""
     alpha = rgba[..., 3:].astype(np.uint16)
     mixed = rgba[..., :3] * alpha + np.array(background, np.uint16) * (255 - alpha)  # at most 255 * 255
     return ((mixed.astype(np.uint32) + 127) // 255).astype(np.uint8)
 
 
 def _oriented(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
-    """Pixels (h, w, 3) turned upright by their EXIF orientation, 2 to 8: mirrored, rotated, or both."""
+    """Apply an EXIF orientation from 2 to 8 to pixels (h, w, 3): mirror, rotate, or both."""
     if orientation >= 5:
         pixels = pixels.swapaxes(0, 1)
     if orientation in {3, 4, 7, 8}:
@@ -391,7 +390,7 @@ def _oriented(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
 
 
 def _exif_orientation(exif: bytes) -> int | None:
-    """The first orientation tag of an EXIF block. `Image.getexif` would parse all of it, warn about flaws and raise for some."""
+    """The first orientation tag of an EXIF block; `Image.getexif` would parse all of it and may warn or raise."""
     body = exif.removeprefix(b"Exif\0\0")
     entries = tiff_entries(body) if body.startswith((b"II", b"MM")) else ()
     return next((value for tag, _, value in entries if tag == _ORIENTATION), None)
@@ -417,7 +416,7 @@ def _check_size(size: tuple[int, int], name: str, policy: DecodePolicy, *, what:
 
 
 def _check_tiles(tile: tuple[int, int], size: tuple[int, int], name: str, policy: DecodePolicy) -> None:
-    """Refuse a TIFF whose tiles, which are filled whole, have far more pixels than an image may have."""
+    """Refuse a TIFF whose tiles, which are decoded completely, have far more pixels than an image may have."""
     if not all(tile):
         return
     columns, rows = (-(-side // step) for side, step in zip(size, tile, strict=True))
@@ -427,7 +426,7 @@ def _check_tiles(tile: tuple[int, int], size: tuple[int, int], name: str, policy
 
 
 def _check_python_codec(image: ImageFile.ImageFile, data: bytes) -> None:
-    """Refuse what Pillow would decode in Python for many seconds."""
+    """Refuse images that Pillow would decode in Python for many seconds."""
     if not image.tile or image.tile[0].codec_name not in _PYTHON_CODECS:
         return
     pixels = image.size[0] * image.size[1]
@@ -438,7 +437,7 @@ def _check_python_codec(image: ImageFile.ImageFile, data: bytes) -> None:
 
 
 def _too_large(name: str, facts: str, limit: int) -> ImageError:
-    hint = "raise max_pixels if the image is genuine and no decompression bomb"
+    hint = "raise max_pixels if the image is genuine and not a decompression bomb"
     return _error(name, f"{facts}, more than the limit of {limit:,}; {hint}", "image-too-large")
 
 

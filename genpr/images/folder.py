@@ -1,4 +1,4 @@
-"""Image files: all below a folder, or those that a list names."""
+"""Image files in a folder or a list of files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class FileSource(IndexedSource):
-    """Image files below `root` or from a list; one that is not there is an image that cannot be read."""
+    """Image files below `root` or from a list; a missing file is an unreadable image."""
 
     name: str
     root: Path
@@ -38,29 +38,29 @@ class FileSource(IndexedSource):
         return Item(path, partial(read_file, self.root, path))
 
     def names(self) -> Iterator[str]:
-        """Paths."""
+        """The paths."""
         return iter(self.paths)
 
 
 def open_folder(root: Path, name: str) -> FileSource:
     """List the images below `root`, ordered by the bytes of their relative POSIX paths.
 
-    Links to files are followed, links to folders only after `follow_links`. Hidden files and folders are left out. A link
-    to nothing is listed, because a missing image must be reported.
+    Links to files are followed, links to folders only after `follow_links`. Hidden files and folders are left out. A broken
+    link is listed, so that the missing image is reported.
     """
     images = filter_images(walk_files(root), str, name)
     return FileSource(name, root, tuple(sorted(images, key=os.fsencode)))
 
 
 def follow_links() -> None:
-    """Look into linked folders wherever a folder is listed from now on, in this context of `contextvars`."""
+    """Follow links to folders from now on, in this context of `contextvars`."""
     _are_followed.set(True)
 
 
 def walk_files(root: Path) -> Iterator[str]:
     """Relative POSIX paths of all visible files below `root`, in no particular order.
 
-    Where links to folders are followed, each folder counts once, under the path without links or else the first in order.
+    If links to folders are followed, each folder is listed once, under its path without links or else the first path.
     """
     follows = _are_followed.get()
     pending, links, visited = [""], list[str](), set[tuple[int, int]]()
@@ -92,7 +92,7 @@ def walk_files(root: Path) -> Iterator[str]:
 
 
 def _may_lead_to_file(entry: os.DirEntry[str]) -> bool:
-    """Links to regular files and broken links; not pipes and devices, whose reading may never end."""
+    """True for links to regular files and broken links; not for pipes and devices, which may block."""
     try:
         return stat.S_ISREG(entry.stat().st_mode)
     except OSError:
@@ -100,7 +100,7 @@ def _may_lead_to_file(entry: os.DirEntry[str]) -> bool:
 
 
 def read_file(folder: Path, path: str, name: str | None = None) -> bytes:
-    """The bytes of a file whose path is relative to a folder; `name` is what to call it in messages."""
+    """The bytes of a file whose path is relative to a folder; `name` is its name in messages."""
     name = path if name is None else name
     try:
         with open_regular(folder / path) as file:
@@ -118,15 +118,15 @@ def read_file(folder: Path, path: str, name: str | None = None) -> bytes:
 
 
 def open_list(path: Path, name: str) -> FileSource:
-    """Read a list of paths, which are relative to its folder: a line each, or with a NUL behind each.
+    """Read a list of paths relative to its folder, one per line or separated by NUL characters.
 
-    Blanks belong to the path, and there are no comments. `..` and absolute paths are what the author of the list wants.
+    Blanks are part of a path, and there are no comments. `..` and absolute paths are allowed.
     """
     with reraise_corrupt(path, "list of files", code="list-damaged"), open_regular(path) as file:
         data = read_bytes(file, TEXT_BYTES, name=name, what="a list of files", code="list-damaged")
         check_lines(data)
     if image_format(data[:64]) is not None:
-        text = f"{name} is a single image and no list of files; give a folder of images"
+        text = f"{name} is a single image, not a list of files; give a folder of images"
         raise UsageError(text, code="source-kind", path=name)
     data = data.removeprefix(_BYTE_ORDER_MARK)
     lines = data.split(b"\0") if b"\0" in data else (line.removesuffix(b"\r") for line in data.split(b"\n"))

@@ -1,7 +1,7 @@
-"""Image files as bytes, before Pillow sees them: their format, and parts of a JPEG that must not be parsed.
+"""Checks of image files before Pillow parses them: the format, and parts that must not be parsed.
 
-The first bytes of a file decide its format, and its name decides nothing: that is Pillow's habit too, and wrong names
-are common. Deciding here which plugin reads a file keeps all others, Ghostscript behind EPS among them, out of reach.
+The first bytes of a file determine its format, as in Pillow; names of files are often wrong. genpr chooses the
+plugin, so that no other plugin, such as Ghostscript for EPS, can be reached.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ _ACCEPTED: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xd8\xff", "JPEG"),
     (b"GIF87a", "GIF"),
     (b"GIF89a", "GIF"),
-    (b"II*\0", "TIFF"),  # no BigTIFF, of which Pillow and libtiff have different ideas
+    (b"II*\0", "TIFF"),  # not BigTIFF, which Pillow and libtiff read differently
     (b"MM\0*", "TIFF"),
 )
-# These begin as text may, such as a list of files in "P1/" or "BM/".
+# Text can begin in the same way, such as a list of files in "P1/" or "BM/".
 _PNM = re.compile(rb"P[1-6Ff][\s#]")
 _BMP = re.compile(rb"BM.{12}.\0\0\0", re.DOTALL)  # then the size of the second header
 
-# Parsers in Python take a microsecond or more for a piece of a few bytes, and keep many of them. Files of images have
-# some dozens of pieces, and at most one for every few hundred bytes of pixels.
+# Parsers in Python take a microsecond or more for a piece of a few bytes, and keep many pieces. Image files have
+# dozens of pieces, and at most one per few hundred bytes of pixels.
 MAX_PNG_PROFILES = 100  # each of which Pillow decompresses, to a megabyte at most
 MAX_PIECES = 2**18  # a 1-kilobyte chunk for all of 89 megapixels
 
 _MARKER = re.compile(rb"\xff([^\0\xff])")  # after any number of fill bytes
 _START_OF_SCAN, _APP1, _COMMENT = 0xDA, 0xE1, 0xFE
-# All of APP1 to APP15 and comments, but for APP14, which like APP0 says what the colors are.
+# APP1 to APP15 and comments, except APP14, which defines the colors as APP0 does.
 _DROPPED_SEGMENTS = frozenset({*range(_APP1, 0xF0), _COMMENT}) - {0xEE}
 _NO_SEGMENT = frozenset({0x01, *range(0xD0, 0xDA)})
-_EMPTY_COMMENT = b"\xff\xfe\0\2"  # in place of what is dropped, so that no new marker arises there
+_EMPTY_COMMENT = b"\xff\xfe\0\2"  # replaces dropped segments, so that no new marker arises there
 JPEG_END, JPEG_SCAN = b"\xff\xd9", b"\xff\xda"
 _TILE_WIDTH, _TILE_HEIGHT, _SHORT, _LONG = 322, 323, 3, 4  # TIFF tags and types
 
@@ -62,13 +62,13 @@ def image_format(data: bytes) -> str | None:
 
 
 def codec_name(data: bytes) -> str | None:
-    """The format of a file, and of WebP whether it is the lossless one."""
+    """The format of a file; lossless WebP is a separate format."""
     name = image_format(data)
     return "WEBP lossless" if name == "WEBP" and b"VP8L" in data[12:64] else name
 
 
 def guess(data: bytes) -> str:
-    """What a file may be that is no image of an accepted format."""
+    """A description of a file that is not an image of an accepted format."""
     start = data[:2048]
     if not data:
         return "it is empty (0 bytes); write it again, and check for a full disk"
@@ -82,10 +82,10 @@ def guess(data: bytes) -> str:
 
 
 def jpeg_without_metadata(data: bytes) -> tuple[bytes, bytes | None]:
-    """A JPEG without what pixels do not depend on, and its EXIF block if it has one.
+    """A JPEG without the segments that pixels do not depend on, and its EXIF block, if any.
 
-    Pillow would join EXIF segments one by one (quadratic in their number), and copy what their tags claim. Segments up to the
-    first scan are found as by Pillow and libjpeg, which pass by bytes between them.
+    Pillow would join EXIF segments one by one (quadratic in their number), and allocate the sizes that their tags claim.
+    Segments up to the first scan are found as in Pillow and libjpeg, which skip bytes between them.
     """
     kept: list[bytes] = []
     exif: list[bytes] = []
@@ -145,9 +145,9 @@ def tiff_entries(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def tiff_tile(data: bytes) -> tuple[int, int]:
-    """Width and height of the tiles of the first page of a TIFF, or 0 without tiles; libtiff fills whole tiles.
+    """Width and height of the tiles of the first page of a TIFF, or 0 without tiles; libtiff decodes whole tiles.
 
-    Of repeated tags the largest value counts, as Pillow and libtiff believe different ones.
+    The largest value of repeated tags counts, since Pillow and libtiff use different ones.
     """
     sides = {_TILE_WIDTH: 0, _TILE_HEIGHT: 0}
     for tag, kind, value in tiff_entries(data):

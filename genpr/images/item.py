@@ -1,7 +1,7 @@
-"""What a source of images is, sources made of other sources, and the rules that every source shares.
+"""The protocol of image sources, sources composed of other sources, and rules that all sources share.
 
-A source names its images and says how each is read. It neither decodes nor holds pixels, so that images can be read in
-several threads, and those that are not needed are never read.
+A source lists names and functions that read images. It does not decode or hold pixels, so that images can be read in
+several threads, and images that are not needed are never read.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ IMAGE_SUFFIXES = (
     *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
 )
 SHARD_SUFFIXES = (".zip", ".tar", ".parquet")
-"""Of containers whose own names say nothing about what is in them."""
+"""Suffixes of containers whose names do not show their content."""
 MAX_ENCODED_BYTES = 2**30
-"""Size of an image file, which is held in memory while it is decoded."""
+"""Maximum size of an image file, which is held in memory while it is decoded."""
 
 ImageData: TypeAlias = "bytes | NDArray[np.uint8] | Image"
-"""What is known of an image before it is decoded: the bytes of a file, pixels (h, w, 3), or what Pillow has loaded."""
+"""An image before it is decoded: the bytes of a file, pixels (h, w, 3), or an image loaded by Pillow."""
 
 # A part of a path that is "__MACOSX", or that begins with a dot and is neither "." nor "..".
 _HIDDEN = re.compile(r"(?:\A|[/\\])(?:__MACOSX(?:[/\\]|\Z)|\.(?!\.?(?:[/\\]|\Z)))")
-_IN_CONTAINERS = "for what is in them say '*{0}' behind the folder, in quotes"
+_IN_CONTAINERS = "to read images inside of them, add '*{0}' to the folder, in quotes"
 _HINTS = {
-    ".npy": "arrays, such as the latents of a data set, are no pixels: decode them first",
+    ".npy": "arrays such as latents of a data set are not pixels: decode them first",
     ".arrow": "write a saved data set with to_parquet, or pass datasets.load_from_disk(...) in Python",
     **{suffix: _IN_CONTAINERS.format(suffix) for suffix in (".tar", ".zip", ".npz")},
 }
@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One image, not read yet; its name is a relative POSIX path, a member name, or "[17]".
+    """One image that was not read yet; its name is a relative POSIX path, a member name, or "[17]".
 
     `read` may be called once, from any thread, and raises `ImageError` if the image cannot be read.
     """
@@ -66,16 +66,16 @@ class Item:
 
 @dataclass(frozen=True)
 class SourceLabels:
-    """The classes that a source states: an integer, a name or None for each image, and where they are stated."""
+    """Class labels from a source: an integer, a name or None per image, and a description of their origin."""
 
     labels: Sequence[object]
     origin: str
 
 
 class ImageSource(Protocol):
-    """An ordered collection of images, called `name` in messages. genpr's own sources name this class as a base.
+    """An ordered collection of images, called `name` in messages. The sources of genpr derive from this class.
 
-    The order depends on no locale, file system or hash seed. `len` raises `TypeError` where the number is not known.
+    The order does not depend on locale, file system or hash seed. `len` raises `TypeError` if the number is unknown.
     """
 
     name: str
@@ -85,28 +85,28 @@ class ImageSource(Protocol):
     def __iter__(self) -> Iterator[Item]: ...
 
     def select(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at ascending indices; sources that can skip the others override this."""
+        """The images at ascending indices; sources that can skip other images override this."""
         items = enumerate(self)
         for index in indices:
             yield next(item for at, item in items if at == index)
 
     def names(self) -> Iterator[str] | None:
-        """Names of the images in order; None where they are not known without reading the images."""
+        """Names of the images in order; None if they are unknown before the images are read."""
         return None
 
     def source_labels(self) -> SourceLabels | None:
-        """The classes that the source states beside its images; None if it states none."""
+        """Class labels stored in the source; None if there are none."""
         return None
 
 
 class IndexedSource(ImageSource):
-    """Base of sources that reach any image by its index; a subclass defines `item` or `select`. Default names are "[17]"."""
+    """Base of sources with random access; a subclass defines `item` or `select`. Default names are "[17]"."""
 
     def __iter__(self) -> Iterator[Item]:
         return self.select(range(len(self)))
 
     def select(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at ascending indices; others are not read where that is possible."""
+        """The images at ascending indices; others are not read if the source allows that."""
         return map(self.item, indices)
 
     def item(self, index: int) -> Item:
@@ -114,12 +114,12 @@ class IndexedSource(ImageSource):
         return next(self.select([index]))
 
     def names(self) -> Iterator[str]:
-        """Indices."""
+        """Names made of indices."""
         return (f"[{index}]" for index in range(len(self)))
 
 
 def known_length(source: ImageSource) -> int | None:
-    """How many images a source has; None for one that cannot know."""
+    """Number of images in a source; None if it is unknown."""
     try:
         return len(source)
     except TypeError:
@@ -128,13 +128,13 @@ def known_length(source: ImageSource) -> int | None:
 
 def suffix_of(name: str) -> str:
     """Lower-case suffix of a file or member name, "" if it has none."""
-    # Not by pathlib, which interns every name that it parses.
+    # Without pathlib, which interns every name that it parses.
     suffix = posixpath.splitext(name.rstrip("/"))[1].lower()
     return "" if suffix == "." else suffix
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a relative name lies in a hidden file or folder, or in what macOS adds to archives."""
+    """Whether a relative name is in a hidden file or folder, or in a folder that macOS adds to archives."""
     return _HIDDEN.search(name) is not None
 
 
@@ -156,7 +156,7 @@ def unreadable_error(name: str, reason: object) -> ImageError:
 
 
 def filter_images(files: Iterable[T], name_of: Callable[[T], str], container: str) -> Iterator[T]:
-    """The files that are images by their names; logs the others in the end, or refuses a container of none ("no-images")."""
+    """Yield the files with names of images; logs the other files at the end, or raises if there is no image ("no-images")."""
     n_images, others = 0, Counter[str]()
     for file in files:
         name = name_of(file)
@@ -168,20 +168,20 @@ def filter_images(files: Iterable[T], name_of: Callable[[T], str], container: st
     total = others.total()
     if n_images and not total:
         return
-    commonest = sorted(others.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
-    shown = ", ".join(f"{short(suffix)} ({count:,})" for suffix, count in commonest)
+    most_common = sorted(others.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
+    shown = ", ".join(f"{short(suffix)} ({count:,})" for suffix, count in most_common)
     if n_images:
         _log.info("%s: %d other files are left out: %s", printable(container), total, shown)
         return
     found = f"{total:,} other files, suffixes: {shown}" if total else "it is empty"
-    hints = "".join(f"; {_HINTS[suffix]}" for suffix, _ in commonest if suffix in _HINTS)
+    hints = "".join(f"; {_HINTS[suffix]}" for suffix, _ in most_common if suffix in _HINTS)
     text = f"{container} has no images ({found}{hints}); accepted are {', '.join(IMAGE_SUFFIXES)}"
     raise DataError(text, code="no-images", path=container)
 
 
 @dataclass(frozen=True)
 class SubsetSource(ImageSource):
-    """The images at some indices of a source, ascending unless the source reaches any image by its index."""
+    """The images at some indices of a source, ascending unless the source has random access."""
 
     name: str
     source: ImageSource
@@ -194,25 +194,25 @@ class SubsetSource(ImageSource):
         return self.source.select(self.rows)
 
     def select(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at some indices of the part."""
+        """The images at some indices of the subset."""
         return self.source.select(self.rows[index] for index in indices)
 
     def names(self) -> Iterator[str] | None:
-        """Of the part, if the source knows."""
+        """Names of the subset, if the source knows them."""
         names, rows = self.source.names(), set(self.rows)
         known = {row: name for row, name in enumerate(names or ()) if row in rows}
         return names and map(known.__getitem__, self.rows)
 
     @property
     def notices(self) -> tuple[Notice, ...]:
-        """Those of the whole source."""
+        """The notices of the whole source."""
         notices: tuple[Notice, ...] = getattr(self.source, "notices", ())
         return notices
 
 
 @dataclass(frozen=True)
 class ConcatSource(ImageSource):
-    """The images of several sources in their order; `prefixes` ("a.tar/") go in front of the names of their images."""
+    """The images of several sources in order; `prefixes` ("a.tar/") precede the names of their images."""
 
     name: str
     parts: tuple[ImageSource, ...]
@@ -226,7 +226,7 @@ class ConcatSource(ImageSource):
             yield from _prefixed(part, prefix)
 
     def select(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at ascending indices; parts without any are not opened."""
+        """The images at ascending indices; parts without selected images are not opened."""
         ends = list(accumulate(map(len, self.parts)))
         for number, group in groupby(indices, key=partial(bisect_right, ends)):
             part, prefix = self.parts[number], self.prefixes[number]
@@ -234,7 +234,7 @@ class ConcatSource(ImageSource):
             yield from _prefixed(part.select(index - start for index in group), prefix)
 
     def names(self) -> Iterator[str] | None:
-        """Of all images, if all parts know."""
+        """Names of all images, if all parts know them."""
         known = [part.names() for part in self.parts]
         if None in known:
             return None
@@ -242,12 +242,12 @@ class ConcatSource(ImageSource):
         return (prefix + name for prefix, names in pairs for name in names or ())
 
     def source_labels(self) -> SourceLabels | None:
-        """The classes that the parts state; images of parts without any have none."""
-        stated = [part.source_labels() for part in self.parts]
-        origins = [each.origin for each in stated if each is not None]
+        """Class labels of the parts; None for images of parts without labels."""
+        by_part = [part.source_labels() for part in self.parts]
+        origins = [each.origin for each in by_part if each is not None]
         if not origins:
             return None
-        both = zip(stated, self.parts, strict=True)
+        both = zip(by_part, self.parts, strict=True)
         labels = [[None] * len(part) if each is None else each.labels for each, part in both]
         more = f" and {len(origins) - 1:,} more" if len(origins) > 1 else ""
         return SourceLabels(list(chain.from_iterable(labels)), origins[0] + more)
@@ -256,13 +256,13 @@ class ConcatSource(ImageSource):
 def concat_sources(
     name: str, paths: Sequence[Path], open_part: Callable[[Path], ImageSource]
 ) -> ConcatSource:
-    """Open several containers; their images are named by paths below the folder that all containers share."""
+    """Open several containers; names of images are paths relative to the common folder of all containers."""
     parts = tuple(open_part(path) for path in paths)
     return ConcatSource(name, parts, tuple(f"{each}/" for each in short_names(paths)))
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
-    """POSIX paths relative to the folder that all share."""
+    """POSIX paths relative to the common folder."""
     shared = os.path.commonpath([path.parent for path in paths])
     return [path.relative_to(shared).as_posix() if shared else path.as_posix() for path in paths]
 
@@ -275,12 +275,12 @@ def _prefixed(items: Iterable[Item], prefix: str) -> Iterator[Item]:
 def _read(read: Callable[[], ImageData], prefix: str) -> ImageData:
     try:
         return read()
-    except ImageError as error:  # it names the image as its own container does
+    except ImageError as error:  # its path is the name in the container
         raise ImageError(f"{prefix}{error}", code=error.code, path=f"{prefix}{error.path}") from error
 
 
 def plain_path(name: str) -> str:
-    """With POSIX separators, without "./" in front."""
+    """A path with POSIX separators and without a leading "./"."""
     return name.replace("\\", "/").removeprefix("./")
 
 
@@ -290,7 +290,7 @@ def file_of(name: str) -> str:
 
 
 def stem_of(name: str) -> str:
-    """A relative path without the suffix of its file: "v1.2/a" of "v1.2/a.png"; names such as ".a" have none."""
+    """A relative path without the file suffix: "v1.2/a" for "v1.2/a.png"; ".a" has no suffix."""
     folder, slash, file = plain_path(name).rpartition("/")
     stem = file.rpartition(".")[0]
     return f"{folder}{slash}{stem or file}"

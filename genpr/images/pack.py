@@ -1,8 +1,8 @@
-"""Any images into one .npz file, as OpenAI's evaluator and others want them: `arr_0`, uint8 (n, h, w, 3).
+"""Write images to one .npz file in the format of OpenAI's evaluator: `arr_0`, uint8 (n, h, w, 3).
 
-Nothing is held but the images that threads are decoding: the array is written as it comes. How many images there
-will be stands before them in the file, so it is taken from the source; if it turns out otherwise, because images
-were left out or the source did not know, the file is copied once with the number put right.
+The array is written as images are decoded, so only the images in progress are in memory. The header of the file contains the
+number of images, which is taken from the source. If it is wrong, because images were skipped or the source did not
+know it, the file is copied once with the correct number.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _AHEAD = 4  # images per thread; bounds the decoded pixels that wait
 
 @dataclass(frozen=True)
 class Packed:
-    """What was written: number and sides of the images, those that could not be used, and how many have each flag."""
+    """The result: number and size of the images, the skipped ones, and counts of flags."""
 
     n: int
     height: int
@@ -45,11 +45,9 @@ class Packed:
 
 
 def check_output(path: Path) -> None:
-    """Refuse a path that is there, or that no file can be written to, before anything is read."""
+    """Refuse a path that exists or cannot be written, before anything is read."""
     if path.suffix.lower() != ".npz":
-        raise UsageError(
-            f"{path} must end in .npz, the only format that is written here", code="output-suffix"
-        )
+        raise UsageError(f"{path} must end in .npz, the only supported format", code="output-suffix")
     check_writable(path)
     if os.path.lexists(path):
         text = f"{path} exists; remove it, or write to another file"
@@ -64,7 +62,7 @@ def pack_source(
     policy: DecodePolicy,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Packed:
-    """Write the images of a source, in their order, over whatever is at `path` (see `check_output`), whole or not at all.
+    """Write the images of a source in order to `path`, which is replaced atomically (see `check_output`).
 
     `progress` is called with the number of images done and the total (None if unknown).
     """
@@ -78,7 +76,7 @@ def pack_source(
             if isinstance(image, ImageError):
                 bad.append(image)
                 continue
-            if bad and bad_images.action == "error":  # which only lists further ones
+            if bad and bad_images.action == "error":  # only further errors are collected
                 continue
             if not n:
                 first, shape = name, image.pixels.shape
@@ -106,7 +104,7 @@ def pack_source(
 def _decoded(
     source: ImageSource, policy: DecodePolicy
 ) -> Generator[tuple[str, Decoded | ImageError], None, None]:
-    """Read and decode every item in threads, a bounded distance ahead, and yield what came of it in order."""
+    """Read and decode items in threads, a bounded distance ahead, and yield results or errors in order."""
 
     def load(item: Item) -> tuple[str, Decoded | ImageError]:
         try:
@@ -124,7 +122,7 @@ def _decoded(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-    except OSError as error:  # of reading, so that it differs from those of writing
+    except OSError as error:  # an error of reading, to be distinguished from errors of writing
         text = f"{source.name} cannot be read ({error})"
         raise DataError(text, code="unreadable", path=source.name) from error
     finally:
@@ -139,14 +137,14 @@ def _header(shape: tuple[int, ...]) -> bytes:
 
 @contextmanager
 def _member(path: Path, shape: tuple[int, ...]) -> Iterator[IO[bytes]]:
-    """A new .npz file with one array, open behind its header for writing; 64-bit sizes, as numpy writes them."""
+    """A new .npz file with one array, opened for writing after its header; with 64-bit sizes, as numpy writes them."""
     with zipfile.ZipFile(path, "w") as archive, archive.open(_MEMBER, "w", force_zip64=True) as file:
         file.write(_header(shape))
         yield file
 
 
 def _correct_count(path: Path, shape: tuple[int, ...], n: int) -> None:
-    """Copy the file once more, with `n` in its header instead of `shape[0]`."""
+    """Copy the file with `n` in its header instead of `shape[0]`."""
     with (
         atomic_path(path) as corrected,
         zipfile.ZipFile(path) as archive,

@@ -1,4 +1,4 @@
-"""Images in a column of parquet files, as Hugging Face's data sets are published: their own bytes, our decoder."""
+"""Images in a column of parquet files, the format of Hugging Face's data sets; their bytes are decoded by genpr."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from genpr.images.item import (
 from genpr.limits import is_bomb, parse_json
 from genpr.storage import open_regular
 
-_LABEL_NAME = "label"  # of a column of which nothing says that it holds classes
+_LABEL_NAME = "label"  # of a label column without metadata about classes
 _MAX_CLASS_NAME = 1000  # characters of the name of a class
 _SUFFIX = ".parquet"
 _SPLIT = re.compile(r"(.+?)-\d+-of-\d+(?:-[0-9a-f]+)?\.parquet")
 _ROWS_OF_ANY_FILE = 100_000
-_READ_AHEAD = 2**20  # bytes of a column that are read at once, not a whole row group of it
+_READ_AHEAD = 2**20  # bytes of a column that are read at once, instead of a whole row group
 _LABELS_AT_ONCE = 8192
 _BATCH_BYTES = 2**26
 _BOOLEANS, _INTEGERS, _BINARY, _STRUCT = {1, 2}, {4, 5, 6}, 8, 12  # types of Thrift
-_MAX_HEADER_BYTES = 2**24  # as in pyarrow; a header may repeat the least and the largest value
+_MAX_HEADER_BYTES = 2**24  # as in pyarrow; a header may contain the smallest and the largest value
 _MAX_DEPTH = 8
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The column of images, `{bytes, path}` (`is_struct`) or bytes; columns that may be the label; names of their classes."""
+    """The image column, `{bytes, path}` (`is_struct`) or bytes; candidates for the label column; names of their classes."""
 
     image: str
     is_struct: bool
@@ -52,7 +52,7 @@ class Columns:
 
 
 def columns_of(schema: Any, choice: str | None, name: str) -> Columns:  # noqa: ANN401 - pyarrow has no types
-    """Find the column of images and those of labels; `choice` is what the user wrote behind "#" ("image,label")."""
+    """Find the columns of images and labels; `choice` is the text after "#" in the path ("image,label")."""
     image, _, label = (choice or "").partition(",")
     fields = {field.name: field.type for field in schema}
     for column in filter(None, (image, label)):
@@ -62,8 +62,8 @@ def columns_of(schema: Any, choice: str | None, name: str) -> Columns:  # noqa: 
     features = _features(schema.metadata)
     kinds = {each: _holds_bytes(kind) for each, kind in fields.items()}
     binary = {each: is_struct for each, is_struct in kinds.items() if is_struct is not None}
-    said = [each for each in binary if features.get(each, {}).get("_type") == "Image"]
-    candidates = [image] if image else said or [each for each in binary if binary[each]] or list(binary)
+    declared = [each for each in binary if features.get(each, {}).get("_type") == "Image"]
+    candidates = [image] if image else declared or [each for each in binary if binary[each]] or list(binary)
     if len(candidates) > 1:
         shown = f"{name.removesuffix(f'#{choice}')}#{short(candidates[0])}"
         text = f"{name} has several columns that may be the images: {some(candidates, 12)}; name one, as in '{shown}'"
@@ -84,7 +84,7 @@ def columns_of(schema: Any, choice: str | None, name: str) -> Columns:  # noqa: 
 
 
 def _features(metadata: dict[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
-    """What Hugging Face's tools say of columns; nothing where they did not, or where it is broken."""
+    """Hugging Face's metadata of columns; empty if missing or invalid."""
     try:
         features = parse_json((metadata or {})[b"huggingface"])["info"]["features"]
         return {key: value for key, value in features.items() if isinstance(value, dict)}
@@ -100,7 +100,7 @@ def _class_names(feature: dict[str, Any]) -> tuple[str, ...] | None:
 
 
 def _holds_bytes(kind: Any) -> bool | None:  # noqa: ANN401 - pyarrow has no types
-    """Whether a column of a type holds `{bytes, path}` (True) or bytes (False); None for other types."""
+    """Whether a column type is `{bytes, path}` (True) or bytes (False); None for other types."""
     if str(kind) in {"binary", "large_binary"}:
         return False
     is_struct = str(kind).startswith("struct<") and kind.get_field_index("bytes") >= 0
@@ -125,7 +125,7 @@ def _bytes_of(value: Any, name: str, *, is_struct: bool) -> bytes:  # noqa: ANN4
         if not where:
             raise unreadable_error(name, "the value is null")
         raise unreadable_error(
-            name, f"only a path is in the file, {short(str(where))}, which is not followed"
+            name, f"the file contains only a path, {short(str(where))}, which is not followed"
         )
     buffer = data.as_buffer()
     check_encoded_size(name, buffer.size)
@@ -135,7 +135,7 @@ def _bytes_of(value: Any, name: str, *, is_struct: bool) -> bytes:  # noqa: ANN4
 def labels_in(
     columns: Columns, values: Callable[[str], Iterable[Iterable[object]]], origin: str
 ) -> SourceLabels | None:
-    """The classes in the label column, of which `values` gives the values piece by piece."""
+    """The classes in the label column; `values` returns the values of a column in pieces."""
     if not columns.labels:
         return None
     if len(columns.labels) > 1:
@@ -156,12 +156,12 @@ def _class_of(value: object, names: Sequence[str] | None, label: str, origin: st
     if isinstance(value, int) and not isinstance(value, bool) and (names is None or 0 <= value < len(names)):
         return value if names is None else names[value]
     known = "an integer or a name" if names is None else f"0 to {len(names) - 1}"
-    text = f"{origin}: {short(repr(value))} in column {short(label)} is no class; needed is {known}"
+    text = f"{origin}: {short(repr(value))} in column {short(label)} is not a class; needed is {known}"
     raise DataError(text, code="labels-damaged", path=origin)
 
 
 def several_splits_error(name: str, splits: Sequence[str], example: str) -> UsageError:
-    """The error for several splits where one is needed; `example` is how to name one."""
+    """The error for several splits where one is needed; `example` shows how to select one."""
     text = f"{name} holds several splits of a data set ({some(splits, 8)}); name one, such as {example!r}"
     return UsageError(text, code="several-splits", path=name)
 
@@ -170,7 +170,7 @@ def several_splits_error(name: str, splits: Sequence[str], example: str) -> Usag
 class ParquetSource(IndexedSource):
     """The images in one column of a parquet file, in its order; `groups` are the rows of each row group.
 
-    Row groups are read one after another and page by page, by whoever iterates; items carry the bytes of their image.
+    The iterating thread reads row groups in order and page by page; items hold the bytes of their image.
     """
 
     name: str
@@ -182,17 +182,17 @@ class ParquetSource(IndexedSource):
         return sum(self.groups)
 
     def select(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at some indices; row groups without any are not read."""
+        """The images at some indices; row groups without selected images are not read."""
         ends = list(accumulate(self.groups))
         with _opened(self.path) as file:
             for number, group in groupby(indices, key=partial(bisect_right, ends)):
-                # One row at a time: a page may hold one large value and refer to it a million times.
+                # One row at a time: a page may contain one large value and refer to it a million times.
                 start = ends[number] - self.groups[number]
                 rows = enumerate(_batches(file, self.columns.image, number, 1), start)
                 for index in group:
                     batch = next((batch for row, batch in rows if row == index), None)
                     if batch is None:
-                        raise ValueError(f"it ends before row {index:,}, which it claims to have")
+                        raise ValueError(f"it ends before row {index:,}, which its footer declares")
                     yield Item(f"[{index}]", partial(self._read, batch[0], f"[{index}]"))
 
     def _read(self, value: Any, name: str) -> bytes:  # noqa: ANN401 - pyarrow has no types
@@ -225,23 +225,23 @@ def open_parquet(path: Path, name: str, choice: str | None = None) -> ParquetSou
 
 
 def _batches(file: tuple[IO[bytes], Any], column: str, group: int, rows: int) -> Iterator[Any]:
-    """One column of a row group, in pieces of at most so many rows, and of bounded size."""
+    """One column of a row group, in pieces of at most `rows` rows and of bounded size."""
     raw, parquet = file
     field = parquet.schema_arrow.field(column)
     names = [column]
-    if _holds_bytes(field.type):  # of a struct, nothing else that may be in it
+    if _holds_bytes(field.type):  # other fields of a struct are not read
         names = [f"{column}.{each.name}" for each in field.type if each.name in {"bytes", "path"}]
     paths = [f"{parquet.schema.column(leaf).path}." for leaf in range(len(parquet.schema))]
     leaves = [leaf for leaf, path in enumerate(paths) if any(path.startswith(f"{each}.") for each in names)]
     largest = _largest_page(raw, parquet.metadata.row_group(group), leaves)
-    rows = max(1, min(rows, _BATCH_BYTES // max(1, largest)))  # each row may refer to the same long value
+    rows = max(1, min(rows, _BATCH_BYTES // max(1, largest)))  # all rows may refer to the same long value
     for batch in parquet.iter_batches(batch_size=rows, row_groups=[group], columns=names, use_threads=False):
         yield batch.column(column)
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
-    """A parquet file and pyarrow's view of it; damage is reported."""
+    """A parquet file and its pyarrow object; errors of corrupt files are converted."""
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -258,7 +258,7 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
 
 
 def parquet_files(folder: Path) -> list[str]:
-    """Relative paths of the parquet files below a folder, as `hf download` leaves them, ordered by their bytes."""
+    """Relative paths of the parquet files below a folder, such as one from `hf download`, ordered by their bytes."""
     return sorted((each for each in walk_files(folder) if each.lower().endswith(_SUFFIX)), key=os.fsencode)
 
 
@@ -275,11 +275,11 @@ def open_parquet_files(folder: Path, files: list[str], name: str, choice: str | 
 
 
 def _largest_page(file: IO[bytes], group: Any, leaves: list[int]) -> int:  # noqa: ANN401 - pyarrow has no types
-    """The bytes of the largest page of some columns of a row group, decompressed, as their headers claim.
+    """The decompressed size of the largest page of some columns of a row group, as claimed by page headers.
 
-    pyarrow decompresses each page as a whole, so pages that claim more than genuine ones could hold are refused before.
-    Every page begins with a header in Thrift's compact protocol, of which fields 2 and 3 are its size
-    decompressed and compressed (github.com/apache/parquet-format, src/main/thrift/parquet.thrift).
+    pyarrow decompresses each page as a whole, so pages that claim implausible sizes are refused before.
+    Every page begins with a header in Thrift's compact protocol, whose fields 2 and 3 are its decompressed and
+    compressed size (github.com/apache/parquet-format, src/main/thrift/parquet.thrift).
     """
     largest = 0
     for leaf in leaves:
@@ -303,7 +303,7 @@ def _largest_page(file: IO[bytes], group: Any, leaves: list[int]) -> int:  # noq
 
 
 def _thrift_integers(file: IO[bytes], end: int, depth: int = 0) -> dict[int, int]:
-    """The integers of a structure in Thrift's compact protocol by the number of their field; all else is passed by.
+    """The integers of a structure in Thrift's compact protocol by field number; other fields are skipped.
 
     See github.com/apache/thrift, doc/specs/thrift-compact-protocol.md. Headers of pages hold no lists and no maps.
     """

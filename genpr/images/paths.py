@@ -1,6 +1,6 @@
-"""Paths as the user writes them: patterns, and columns behind "#".
+"""Paths on the command line: patterns, and column names after "#".
 
-genpr expands patterns itself, so that thousands of shards fit on a command line as one source in one order.
+genpr expands patterns, so that thousands of shards can be given as one source in a fixed order.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _REMOTE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://|pipe:)")
 
 
 def expand(text: str) -> tuple[Path, ...] | None:
-    """The existing paths that a pattern stands for, ordered by their bytes; None if the text is no pattern but a path.
+    """The existing paths that match a pattern, ordered by their bytes; None if the text is a path.
 
-    `{000..127}` and `{a,b}` are expanded as in bash; `*`, `?` and `[]` as by `glob`, without hidden files. What exists
-    under that very name is a path. A folder that cannot be listed is an error.
+    `{000..127}` and `{a,b}` are expanded as in bash; `*`, `?` and `[]` as in `glob`, without hidden files. The name of an
+    existing file is always a path. A folder that cannot be listed is an error.
     """
     if not text or os.path.lexists(text):
         return None
@@ -39,7 +39,7 @@ def expand(text: str) -> tuple[Path, ...] | None:
 
 
 def split_columns(text: str) -> tuple[str, str | None]:
-    """A path or pattern, and what is written behind "#": a column of parquet files; None if nothing is."""
+    """A path or pattern, and the columns of parquet files after "#", or None."""
     base, sign, choice = text.rpartition("#")
     if not sign or not base or os.path.lexists(text):
         return text, None
@@ -48,24 +48,24 @@ def split_columns(text: str) -> tuple[str, str | None]:
 
 
 def is_remote(text: str) -> bool:
-    """Whether a text is the address of something on another machine, or a command to run."""
+    """Whether a text is a remote address, or a command of WebDataset ("pipe:")."""
     return _REMOTE.match(text) is not None
 
 
 def _without_braces(text: str) -> list[str]:
-    """The texts that braces stand for; braces without list or range stay as they are, and so do outer ones."""
-    pieces = _GROUP.split(text)  # what is inside of braces comes second, fourth and so on
+    """The expansions of braces; braces without a list or range, and outer braces, are kept."""
+    pieces = _GROUP.split(text)  # every second piece was inside of braces
     choices, total = list[Sequence[str]](), 1
     for number, piece in enumerate(pieces):
         choices.append(_choices(piece) if number % 2 else [piece])
         total *= len(choices[-1])
         if total > _MAX_PATHS:
-            raise _bad_pattern(text, f"stands for more than {_MAX_PATHS:,} paths; check the ranges")
+            raise _bad_pattern(text, f"gives more than {_MAX_PATHS:,} paths; check the ranges")
     return list(map("".join, product(*choices)))
 
 
 def _choices(inside: str) -> Sequence[str]:
-    """What one pair of braces stands for; itself if it is no list and no range."""
+    """The expansions of one pair of braces; the braces themselves if they hold neither a list nor a range."""
     numbers = _NUMBERS.fullmatch(inside)
     if numbers is None:
         return inside.split(",") if "," in inside else [f"{{{inside}}}"]
@@ -83,7 +83,9 @@ def _bad_pattern(text: str, reason: str) -> UsageError:
 
 def _existing(alternatives: Sequence[str], text: str) -> tuple[Path, ...]:
     if any("**" in Path(each).parts for each in alternatives):
-        raise _bad_pattern(text, "holds **, which is not expanded; name the levels, as in 'shards/*/*.tar'")
+        raise _bad_pattern(
+            text, "contains **, which is not expanded; write the levels, as in 'shards/*/*.tar'"
+        )
     found, missing = set[str](), list[str]()
     for each in alternatives:
         matches = [each] if os.path.lexists(each) else _matches(each)
@@ -101,12 +103,12 @@ def _existing(alternatives: Sequence[str], text: str) -> tuple[Path, ...]:
 
 
 def _matches(pattern: str) -> list[str]:
-    """The paths that match a pattern without braces; a part of it that exists as it is written is no pattern."""
+    """The paths that match a pattern without braces; a part that exists literally is not a pattern."""
     bases = [""]
     for part in Path(pattern).parts:
         matcher, found = re.compile(fnmatch.translate(part)), list[str]()
         for base in bases:
-            path = os.path.join(base, part)  # noqa: PTH118 - a Path would lose how it is spelt
+            path = os.path.join(base, part)  # noqa: PTH118 - a Path would change the spelling
             if os.path.lexists(path):
                 found.append(path)
             elif _WILD.search(part):
@@ -117,7 +119,7 @@ def _matches(pattern: str) -> list[str]:
 
 
 def _names_in(folder: str) -> list[str]:
-    """The names in a folder; none in what is no folder, or leads to nothing."""
+    """The names in a folder; empty if it is not a folder."""
     try:
         return os.listdir(folder or ".")  # noqa: PTH208 - names, as they are sorted and joined
     except (FileNotFoundError, NotADirectoryError):
@@ -128,12 +130,12 @@ def _names_in(folder: str) -> list[str]:
 
 
 def check_exists(text: str) -> None:
-    """Refuse a path or pattern of nothing ("path-not-found"), before anything is opened and without importing torch."""
+    """Refuse a path or pattern without a match ("path-not-found"), before anything is opened and without importing torch."""
     text, _ = split_columns(text)
     if expand(text) is None and (not text or not os.path.exists(Path(text))):  # noqa: PTH110 - a Path raises for long names
         raise path_not_found(text)
 
 
 def path_not_found(text: str) -> UsageError:
-    """The error for a path of nothing."""
-    return UsageError(f"there is nothing at {text!r}; check the spelling", code="path-not-found", path=text)
+    """The error for a path that does not exist."""
+    return UsageError(f"{text!r} does not exist; check the spelling", code="path-not-found", path=text)

@@ -1,4 +1,4 @@
-"""Options of decoding, and the flags that report what it did. Needs no Pillow, so that `--help` stays fast."""
+"""Decoding options and flags. Does not import Pillow, so that `--help` stays fast."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from genpr.errors import BadImagesError, DataError, ImageError, UsageError
 
 # Stable order: cache files store flags as bits, so new ones go to the end.
 FLAGS = ("multi-frame", "16bit-scaled", "cmyk-converted", "alpha-dropped", "exif-orientation", "enlarged")
-# Where Pillow begins to warn (a quarter of a gigabyte of RGB). Twice as much, which it still opens, includes
-# the common 100-megapixel bombs, while generative models make images of a few megapixels.
+# The number of pixels from which on Pillow warns (a quarter of a gigabyte of RGB). Its own limit is twice as high, which
+# includes common 100-megapixel bombs, while generative models make images of a few megapixels.
 MAX_PIXELS = 89_478_485
 _NAMED = {"white": "#ffffff", "black": "#000000"}
 _COLOR = re.compile(r"#[0-9a-f]{6}")
@@ -21,18 +21,18 @@ _MAX_SIDE = 8192
 
 
 def in_order(flags: Mapping[str, int]) -> dict[str, int]:
-    """Counts by flag in the order of `FLAGS`, since ranks and shards add them in any order."""
+    """Counts by flag in the order of `FLAGS`; ranks and shards add them in any order."""
     return dict(sorted(flags.items(), key=lambda entry: FLAGS.index(entry[0])))
 
 
 @dataclass(frozen=True)
 class DecodePolicy:
-    """What the user may choose about decoding; any other choice is a `UsageError` ("bad-option").
+    """Decoding options; invalid values are a `UsageError` ("bad-option").
 
-    `alpha` is "drop", so that hidden colors show as with the loaders of the reference implementations, or a color that images
-    are laid on: "white", "black" or "#rrggbb", which is `background` as numbers. `prepare` is "none" or a rule of
-    `genpr.images.prepare` and a side of 1 to 8192 pixels, such as "center-crop:256", which is `preparation` as a pair.
-    `choices` are those that change pixels, by name; equal choices have equal words.
+    `alpha` is "drop", which shows hidden colors as the loaders of the reference implementations do, or the color that images
+    are composited over: "white", "black" or "#rrggbb"; `background` is the color as numbers. `prepare` is "none" or a rule of
+    `genpr.images.prepare` and a side of 1 to 8192 pixels, such as "center-crop:256"; `preparation` is the pair.
+    `choices` are the options that change pixels, by name, in a normalized form.
     """
 
     max_pixels: int = MAX_PIXELS
@@ -72,12 +72,12 @@ class DecodePolicy:
 
 
 def choices_in(decoder: Mapping[str, str]) -> dict[str, str]:
-    """The decoding options in the record of a decoder, which otherwise holds versions."""
+    """The decoding options in the record of a decoder, which also contains versions."""
     return {name: decoder[name] for name in ("alpha", "exif", "prepare") if name in decoder}
 
 
 def policy_of(decoder: Mapping[str, str]) -> DecodePolicy:
-    """The policy in the record of a decoder, with the default limit of pixels; DataError if it is not valid."""
+    """The policy in the record of a decoder, with the default pixel limit; DataError if it is invalid."""
     choices: dict[str, Any] = {**choices_in(decoder)}
     try:
         return DecodePolicy(**choices)
@@ -89,9 +89,9 @@ def policy_of(decoder: Mapping[str, str]) -> DecodePolicy:
 
 @dataclass(frozen=True, slots=True)
 class BadImagePolicy:
-    """What to do about images that cannot be used; there is no other action or share ("bad-option").
+    """What to do about unusable images; other actions or shares are refused ("bad-option").
 
-    "error" refuses the source after listing all of them; "skip" leaves them out, up to the share `max_share` of all.
+    "error" refuses the source and lists all of them; "skip" leaves them out, up to the share `max_share` of all images.
     """
 
     action: Literal["error", "skip"] = "error"

@@ -1,4 +1,4 @@
-"""Crops and resizes of decoded images by Pillow, in 8 bits, as the data tools of published models make them."""
+"""Crops and resizes of decoded images by Pillow, in 8 bits, as in the data tools of published models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Size = tuple[int, int]  # width and height
 def prepare_pixels(
     pixels: NDArray[np.uint8], rule: str, side: int, *, check_size: Callable[[Size], object]
 ) -> NDArray[np.uint8]:
-    """Pixels (side, side, 3) of an image (h, w, 3); `check_size` is called with the largest (width, height) in between.
+    """Pixels (side, side, 3) of an image (h, w, 3); `check_size` is called with the largest intermediate (width, height).
 
     Rules: "center-crop" is `center_crop_arr` of openai/guided-diffusion (guided_diffusion/image_datasets.py); "square-crop" is
     "center-crop" of NVlabs/stylegan3's and NVlabs/edm2's dataset_tool.py; "resize" is one bicubic resize of both sides.
@@ -36,7 +36,7 @@ def prepare_pixels(
 
 
 def _scaled_sizes(size: Size, side: int) -> list[Size]:
-    """The sizes of ADM's crop, one after another: halves while the shorter side is at least 2 * side, then `side` itself."""
+    """The successive sizes of ADM's crop: halves while the shorter side is at least 2 * side, then `side`."""
     sizes = []
     while min(size) >= 2 * side:
         size = (size[0] // 2, size[1] // 2)
@@ -46,6 +46,6 @@ def _scaled_sizes(size: Size, side: int) -> list[Size]:
 
 
 def _center(image: Image.Image, side: int) -> Image.Image:
-    """The central (side, side); of an odd surplus, one pixel more is cut off at the right and at the bottom."""
+    """The central (side, side) crop; if the margin is odd, one more pixel is cut off at the right and at the bottom."""
     left, top = (image.width - side) // 2, (image.height - side) // 2
     return image.crop((left, top, left + side, top + side))

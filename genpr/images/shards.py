@@ -1,7 +1,7 @@
-"""One share of a source, for a task of many that embed it together, and what tells later that the shares are of one whole.
+"""Shards of a source, for tasks that embed it together, and the information that identifies shards of one source.
 
-Shares are runs of whole blocks of consecutive images: so each task reads its own images only, the shares in their order
-are the source in its order, and every block of images is the same however many tasks there are.
+A shard consists of whole blocks of consecutive images. So each task reads only its images, the concatenated shards are
+the source in its order, and blocks of images do not depend on the number of tasks.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from genpr.errors import UsageError
 from genpr.images.item import ImageSource, SubsetSource, known_length
 
 BLOCK = 2048
-"""Consecutive images that stay together."""
+"""Consecutive images that are never divided among shards."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """Which of how many equal shares of something, `index` from 1 to `count`; else a `UsageError` ("bad-shard")."""
+    """Shard `index` of `count`, counted from 1; invalid numbers are a `UsageError` ("bad-shard")."""
 
     index: int
     count: int
@@ -35,7 +35,7 @@ class Share:
         """From text such as "3/16"."""
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text.strip())
         if match is None:
-            message = f"a shard is written as i/n, such as 3/16, and not as {text!r}"
+            message = f"a shard must have the form i/n, such as 3/16, not {text!r}"
             raise UsageError(message, code="bad-shard")
         return cls(int(match[1]), int(match[2]))
 
@@ -43,7 +43,7 @@ class Share:
         return f"{self.index}/{self.count}"
 
     def rows(self, total: int) -> range:
-        """Which of `total` images belong to this share: whole blocks, of which no share has two more than another."""
+        """The images of this shard among `total`: whole blocks, whose numbers differ by at most one between shards."""
         blocks = -(-total // BLOCK)
         first, end = (blocks * index // self.count for index in (self.index - 1, self.index))
         return range(min(first * BLOCK, total), min(end * BLOCK, total))
@@ -51,9 +51,9 @@ class Share:
 
 @dataclass(frozen=True)
 class ShardInfo:
-    """What a file with the features of one share knows about the whole: the images `start` to `end` of `total`.
+    """Information about the source in a file with the features of one shard: the images `start` to `end` of `total`.
 
-    `names_sha256` is the hash of the names of all images in order, equal for shares of equal sources. `max_bad` is the share
+    `names_sha256` is the hash of the names of all images in order, equal for shards of equal sources. `max_bad` is the fraction
     of all images that may be unusable.
     """
 
@@ -66,23 +66,23 @@ class ShardInfo:
     max_bad: float
 
     def __post_init__(self) -> None:
-        # Read from a file, so anything may be there.
+        # These values are read from a file and may be of any type.
         whole = (self.index, self.count, self.start, self.end, self.total)
         if not (all(type(number) is int for number in whole) and isinstance(self.max_bad, int | float)):
-            raise TypeError("the places of a shard are integers")
+            raise TypeError("the numbers of a shard are integers")
         if not 0 <= self.start <= self.end <= self.total:
-            raise ValueError(f"a shard cannot have the images {self.start} to {self.end} of {self.total}")
+            raise ValueError(f"a shard cannot contain the images {self.start} to {self.end} of {self.total}")
         _ = self.share
 
     @property
     def share(self) -> Share:
-        """Which share this is."""
+        """The shard."""
         return Share(self.index, self.count)
 
 
 @dataclass(frozen=True)
 class ShardSource(SubsetSource):
-    """The images of one share of a source."""
+    """The images of one shard of a source."""
 
     rows: range
     share: Share
@@ -93,7 +93,7 @@ class ShardSource(SubsetSource):
         return len(self.source)
 
     def info(self, *, max_bad: float) -> ShardInfo:
-        """Where the share belongs; reads the names of all images."""
+        """Information about the shard; reads the names of all images."""
         return ShardInfo(
             index=self.share.index,
             count=self.share.count,
@@ -106,10 +106,10 @@ class ShardSource(SubsetSource):
 
 
 def shard_of(source: ImageSource, share: Share) -> ShardSource:
-    """One share of a source, which must know its length ("unknown-length")."""
+    """One shard of a source, which must have a known length ("unknown-length")."""
     total = known_length(source)
     if total is None:
-        text = f"{source.name} does not know how many images it has, so it cannot be divided; write them to files first"
+        text = f"{source.name} has an unknown number of images, so it cannot be divided; write them to files first"
         raise UsageError(text, code="unknown-length", path=source.name)
     return ShardSource(source.name, source, share.rows(total), share)
 

@@ -1,4 +1,4 @@
-"""Open whatever holds images: paths, arrays, data sets, iterables; and choose a random part of it."""
+"""Open sources of images (paths, arrays, data sets, iterables), and choose random subsets of them."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _ACCEPTED = f"a folder of images, or a file with one of {', '.join(_FILE_READERS
 
 
 def open_source(source: object, *, name: str | None = None) -> ImageSource:
-    """Open anything that holds images; `name` is what to call it in messages.
+    """Open a source of images; `name` is its name in messages.
 
-    That is a path of a folder or file, or a pattern of such paths (`genpr.images.paths.expand`), all of one kind; an array
+    A source is a path of a folder or file, or a pattern of such paths (`genpr.images.paths.expand`), all of one kind; an array
     uint8 (n, h, w, 3); a tensor uint8 (n, 3, h, w); a map-style dataset of PIL images, uint8 tensors (3, h, w) or uint8 arrays
     (h, w, 3), alone or first in a tuple; or an iterable of uint8 batches, tensors (n, 3, h, w) or arrays (n, h, w, 3).
     """
@@ -80,11 +80,11 @@ def open_source(source: object, *, name: str | None = None) -> ImageSource:
 
 
 def _open_several(several: Sequence[Path], text: str, name: str, choice: str | None) -> ImageSource:
-    """Open the paths that the pattern `text` stands for, in their order."""
+    """Open the paths that match the pattern `text`, in their order."""
     kinds = {_kind_of(path): path for path in reversed(several)}
     if len(kinds) > 1:
         found = ", ".join(f"{kind} ({path})" for kind, path in sorted(kinds.items()))
-        message = f"the pattern {text!r} names different kinds of things: {found}; make it narrower"
+        message = f"the pattern {text!r} matches different kinds of sources: {found}; make it more specific"
         raise UsageError(message, code="mixed-kinds", path=text)
     if kinds.keys() == {_IMAGE}:
         if choice is not None:
@@ -97,7 +97,7 @@ def _open_one(text: str, name: str, choice: str | None) -> ImageSource:
     path = Path(text)
     try:
         mode = path.stat().st_mode if text else 0
-    except (OSError, ValueError):  # such as a name that is too long, or that holds a NUL
+    except (OSError, ValueError):  # such as a name that is too long or contains a NUL
         mode = 0
     if not mode:
         raise path_not_found(text)
@@ -105,7 +105,7 @@ def _open_one(text: str, name: str, choice: str | None) -> ImageSource:
         return _open_file(path, name, choice, is_regular=stat.S_ISREG(mode))
     try:
         return open_folder(path, name)
-    except DataError as error:  # perhaps it is a folder as `hf download` leaves it
+    except DataError as error:  # it may be a folder from `hf download`
         if error.code != "no-images" or not (files := parquet_files(path)):
             raise
     return open_parquet_files(path, files, name, choice)
@@ -118,14 +118,14 @@ def _open_file(path: Path, name: str, choice: str | None, *, is_regular: bool) -
     if choice is not None:
         raise _no_column(str(path), choice)
     if suffix in _UNSAFE_SUFFIXES and is_regular:
-        text = f"{path}: {suffix} files can execute code when they are loaded, so genpr never does; save images as .npz"
+        text = f"{path}: {suffix} files can execute code when they are loaded, so genpr does not load them; save images as .npz"
         raise ResourceError(text, code="unsafe-format", path=str(path))
     if suffix in _FILE_READERS and is_regular:
         return _FILE_READERS[suffix](path, name)
     kind = "a single image" if suffix in IMAGE_SUFFIXES else f"of unknown kind ({suffix or 'no suffix'})"
     if suffix in _COMPRESSED_SUFFIXES:
         kind = "compressed; decompress it first, as with gzip -d"
-    if not is_regular:  # reading a pipe or a device may never end
+    if not is_regular:  # reading a pipe or a device may block
         kind = "neither a folder nor a regular file"
     raise UsageError(f"{path} is {kind}; needed is {_ACCEPTED}", code="source-kind", path=str(path))
 
@@ -136,7 +136,7 @@ def _no_column(text: str, choice: str) -> UsageError:
 
 
 def _kind_of(path: Path) -> str:
-    """Folder, image, or the suffix that decides who reads it."""
+    """Folder, image, or the suffix that selects the reader."""
     if path.is_dir():
         return "folder"
     suffix = suffix_of(str(path))
@@ -144,9 +144,9 @@ def _kind_of(path: Path) -> str:
 
 
 def subset(source: ImageSource, max_images: int, seed: int) -> ImageSource:
-    """A random part of a source, in source order (see `choose_rows`); of one that does not know its length, the first images.
+    """A random subset of a source, in source order (see `choose_rows`); the first images if its length is unknown.
 
-    The first images of sorted class folders would be of one class. Images not chosen are never read.
+    The first images of sorted class folders would all be of one class. Other images are never read.
     """
     total = known_length(source)
     if total is None:
@@ -158,8 +158,8 @@ def subset(source: ImageSource, max_images: int, seed: int) -> ImageSource:
 def choose_rows(total: int, max_rows: int, seed: int) -> NDArray[np.int64]:
     """Choose at most `max_rows` of `total` rows at random, without replacement, as sorted row numbers.
 
-    Row i draws output i of the PCG64 generator seeded with `seed`, 64 bits as they come, and the smallest draws win. So it is
-    the same on every machine, and a larger choice with the same seed contains the smaller one.
+    Row i gets output i of the PCG64 generator seeded with `seed`, and the rows with the smallest outputs are chosen. So the
+    choice is the same on every machine, and a larger choice with the same seed contains a smaller one.
     """
     draws = np.random.PCG64(seed).random_raw(total)
     return np.sort(np.argsort(draws, kind="stable")[:max_rows])

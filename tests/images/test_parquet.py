@@ -167,7 +167,7 @@ def test_unknown_classes_are_none_and_others_are_refused(tmp_path):
     assert labels_of(path) == ["cat", "dog", None, None] * 3
     for bad in (2, -2):
         path = write(tmp_path / "x.parquet", {"image": ROWS, "label": [0] * 11 + [bad]}, metadata=said)
-        with raising(DataError, "labels-damaged", rf"{bad} in column label is no class; needed is 0 to 1"):
+        with raising(DataError, "labels-damaged", rf"{bad} in column label is not a class; needed is 0 to 1"):
             labels_of(path)
     path = write(tmp_path / "x.parquet", {"image": ROWS, "label": ["x" * 1001] * 12})
     with pytest.raises(DataError, match="is no class"):

@@ -82,7 +82,7 @@ def test_many_threads_read_each_its_own_image(make_source, kind):
         ([], "it is empty"),
         (["a.txt", "b.TXT", "c.md"], "3 other files, suffixes: .txt (2), .md (1)"),
         (["dataset.json", "0.npy", "1.npy"], "latents"),
-        (["a.tar", "b.tar"], "say '*.tar' behind the folder"),
+        (["a.tar", "b.tar"], "add '*.tar' to the folder"),
     ],
 )
 def test_an_archive_without_images_says_what_it_has(make_zip, make_tar, members, told):
