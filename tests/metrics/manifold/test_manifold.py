@@ -129,7 +129,9 @@ class TestKNNManifold:
         score, percentile = (each.numpy() for each in manifold.rarity(fake))
         assert np.isin(score[np.isfinite(score)], roots).all()
         at_most = np.searchsorted(np.sort(roots), score, side="right")
-        assert np.array_equal(percentile, np.where(np.isfinite(score), at_most / 20, np.nan), equal_nan=True)
+        assert np.array_equal(
+            percentile, np.where(np.isfinite(score), 100 * (at_most / 2000), np.nan), equal_nan=True
+        )
 
     @pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
     def test_does_not_change_with_the_array_it_was_fitted_to(self, rng, convert):
