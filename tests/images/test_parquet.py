@@ -170,7 +170,7 @@ def test_unknown_classes_are_none_and_others_are_refused(tmp_path):
         with raising(DataError, "labels-damaged", rf"{bad} in column label is not a class; needed is 0 to 1"):
             labels_of(path)
     path = write(tmp_path / "x.parquet", {"image": ROWS, "label": ["x" * 1001] * 12})
-    with pytest.raises(DataError, match="is no class"):
+    with pytest.raises(DataError, match="is not a class"):
         labels_of(path)
     path = write(tmp_path / "x.parquet", {"image": ROWS, "label": [0.5] * 12})
     assert open_source(path).source_labels() is None
