@@ -1,8 +1,8 @@
-"""One score by several processes: who they are, what they exchange, and how an error of one of them ends all.
+"""Scores computed by several processes: their communication, and the propagation of errors among them.
 
-Every rank runs the same code. Work that is worth sharing is cut into items in one order, each rank does every `size`-th,
-and all ranks get all results in that order: no number depends on how many ranks there are. Importing this module does not
-import torch, so that the command line can ask before a command runs.
+Every rank runs the same code. Shared work is a list of items in a fixed order, of which rank r computes items r, r + size, ...,
+and all ranks get all results in that order. So no result depends on the number of ranks. Importing this module does not
+import torch, so that the command line can use it before a command runs.
 """
 
 from __future__ import annotations
@@ -46,32 +46,31 @@ _Value = TypeVar("_Value")
 
 _START_TIMEOUT = timedelta(minutes=5)
 _NOTICE_AFTER = 5.0  # seconds of waiting for the other processes
-_CHUNK = 2**26  # bytes of one rank per exchange
-_GATHERED = 2**24  # bytes of all ranks per gather: gloo, which copies them, takes longer for 4 or 64 MB
-_STORE_PAUSES = 0.005, 0.25  # seconds between two reads of the store: at first, and at most
+_CHUNK = 2**26  # bytes of one rank per operation
+_GATHERED = 2**24  # bytes of all ranks per gather; gloo, which copies them, is slower with 4 or 64 MB
+_STORE_PAUSES = 0.005, 0.25  # seconds between two reads of the store: first and maximum
 _COLLECTIVE_PAUSES = 0.00005, 0.005
 _WATCH_PAUSE = 0.2
-_REPORT_TIME = 1.0  # seconds in which a rank that ended a connection can report why, and others read a report
+# Seconds for a rank that closed a connection to report its error, and for others to read it.
+_REPORT_TIME = 1.0
 _ALL_ARRIVED, _TIMED_OUT = "go", "given up"
 _ONE_DEVICE_EACH = (
-    "each needs one of its own as torch's current device (torchrun --nproc-per-node gpu, srun --gpus-per-task=1), or the "
-    "CPU (--device cpu, in Python all_ranks(device='cpu'))"
+    "each process needs a separate GPU as torch's current device (torchrun --nproc-per-node gpu, srun --gpus-per-task=1), or "
+    "the CPU (--device cpu, in Python all_ranks(device='cpu'))"
 )
 
-_entries = itertools.count()  # of this process into `join_ranks`: the same number on every rank
-_rendezvous_counts = Counter[
-    str
-]()  # of this process, by name and ranks: the same on every rank that was there
+_entries = itertools.count()  # calls of `join_ranks` in this process: equal on all ranks
+_rendezvous_counts = Counter[str]()  # of this process, by name and ranks: equal on all ranks that took part
 
 
 class Communicator:
-    """The processes that compute together: a single one, which has nothing to exchange, or those of a process group."""
+    """The processes that compute together: a single process, or those of a process group."""
 
     rank = 0
     size = 1
     is_single_process = True
     is_rank_zero = True
-    is_one_machine = False  # whether all processes are known to be on one
+    is_one_machine = False  # whether all processes are known to run on one machine
 
     def __init__(self, group: Any = None, monitor: FailureMonitor | None = None) -> None:  # noqa: ANN401
         self._group, self._monitor = group, monitor
@@ -84,7 +83,7 @@ class Communicator:
             self.is_single_process, self.is_rank_zero = self.size == 1, self.rank == 0
 
     def share(self, items: Sequence[_Item]) -> Sequence[_Item]:
-        """The `items` that this rank does: every `size`-th."""
+        """The `items` of this rank: r, r + size, ..."""
         return items[self.rank :: self.size]
 
     def all_gather(self, rows: Tensor) -> list[Tensor]:
@@ -101,9 +100,9 @@ class Communicator:
         return parts
 
     def rotate(self, rows: Tensor, step: int) -> Tensor:
-        """The `rows` (n, ...) of the rank `step` places before this one in a ring of all ranks; n may differ.
+        """The `rows` (n, ...) of the rank `step` positions before this one in a ring of all ranks; n may differ.
 
-        Memory holds nothing but these and its own.
+        Only these rows and those of this rank are in memory.
         """
         import torch.distributed as dist
 
@@ -131,13 +130,13 @@ class Communicator:
         import torch
 
         buffer = io.BytesIO()
-        # A view would be written with all of its storage.
+        # torch.save writes the whole storage of a view.
         torch.save([tuple(part.clone() for part in each) for each in results], buffer)
         parts = map(io.BytesIO, self._all_gather_bytes(buffer.getvalue()))
         return [torch.load(part, map_location=device, weights_only=True) for part in parts]
 
     def broadcast_parts(self, parts: Sequence[tuple[int, Tensor]]) -> None:
-        """Copy parts of a tensor from one rank to all others, in place."""
+        """Copy each part of a tensor from its rank to all other ranks, in place."""
         if parts and not self.is_single_process:
             self._synchronize(f"broadcast_parts {[(owner, tuple(part.shape)) for owner, part in parts]}")
             by_owner = ([part for owner, part in parts if owner == rank] for rank in range(self.size))
@@ -174,7 +173,7 @@ class Communicator:
         return found
 
     def finish(self) -> None:
-        """Wait until every rank is here, after the last exchange."""
+        """Wait for all ranks, after the last operation."""
         if not self.is_single_process and not self._is_finished:
             self._synchronize("finish")
             self._is_finished = True
@@ -186,7 +185,7 @@ class Communicator:
         return [part.numpy().tobytes() for part in parts]
 
     def _synchronize(self, operation: str, number: int = 0) -> list[int]:
-        """The `number` of every rank, once it is clear that all of them are at this `operation`."""
+        """Check that all ranks call this `operation`, and return the `number` of every rank."""
         import torch
         import torch.distributed as dist
 
@@ -197,16 +196,16 @@ class Communicator:
         steps, operations, numbers = torch.stack(found).T.tolist()
         if len({*zip(steps, operations, strict=True)}) > 1:
             raise ResourceError(
-                f"the ranks are not at the same point (this one at step {self._step}, {operation[:80]}); start all with the same "
-                "arguments and version of genpr, and do not catch an error on one of them only",
+                f"the ranks are out of sync (this one is at step {self._step}, {operation[:80]}); start all with the same "
+                "arguments and version of genpr, and do not catch errors on some of them only",
                 code="ranks-apart",
             )
         return [int(each) for each in numbers]
 
     def _fill(self, parts: Sequence[Tensor]) -> None:
-        """Fill the part of every other rank, by rank, with what is there.
+        """Fill the part of every other rank with the data of that rank.
 
-        All send at once, unless few have much to send, or only memory is between them, which gloo then copies less.
+        All ranks send at once, unless few of them have most of the data, or all are on one machine, where gloo then copies less.
         """
         import torch
         import torch.distributed as dist
@@ -230,7 +229,7 @@ class Communicator:
                     piece.copy_(found[: len(piece)])
 
     def _wait(self, work: Any) -> None:  # noqa: ANN401 - torch does not export the type
-        """Wait until the others have come, or one of them has failed."""
+        """Wait until an operation is complete, or another rank failed."""
         assert self._monitor is not None
         pause, longest = _COLLECTIVE_PAUSES
         try:
@@ -251,23 +250,23 @@ def _content(part: Tensor) -> Tensor:
     """The bytes of a contiguous tensor."""
     import torch
 
-    # A dimension of one may have any stride.
+    # A dimension of length 1 may have any stride.
     return torch.as_strided(part, (part.numel(),), (1,)).view(torch.uint8)
 
 
 _SINGLE_PROCESS = Communicator()
-_current = threading.local()  # other ranks know nothing of a thread that a user starts
+_current = threading.local()  # threads of the user do not communicate
 
 
 def current_communicator() -> Communicator:
-    """The processes that share the work of this thread."""
+    """The communicator of this thread."""
     found: Communicator = getattr(_current, "communicator", _SINGLE_PROCESS)
     return found
 
 
 @contextmanager
 def use_communicator(communicator: Communicator) -> Iterator[Communicator]:
-    """Share the work of this thread in the block with the processes of `communicator`."""
+    """Use `communicator` for this thread in the block."""
     before, _current.communicator = current_communicator(), communicator
     try:
         yield communicator
@@ -276,11 +275,11 @@ def use_communicator(communicator: Communicator) -> Iterator[Communicator]:
 
 
 single_process = partial(use_communicator, _SINGLE_PROCESS)
-"""Do the work of this thread in the block without other processes."""
+"""Compute without other processes in this thread, in the block."""
 
 
 def rank_zero_only() -> bool:
-    """End the sharing of this thread, once all ranks are here; whether this is rank 0, which continues alone."""
+    """Wait for all ranks and end the communication of this thread; True on rank 0, which continues alone."""
     communicator = current_communicator()
     communicator.finish()
     _current.communicator = _SINGLE_PROCESS
@@ -295,28 +294,28 @@ def check_seconds(name: str, seconds: float) -> None:
 
 @contextmanager
 def all_ranks(*, timeout: float = 7200.0, device: str | torch.device = "auto") -> Iterator[Communicator]:
-    """Let all processes that a launcher such as torchrun started compute the scores of this block together.
+    """Compute the scores of this block with all processes that a launcher such as torchrun started.
 
-    Every one of them must enter it, and do the same there: each decodes and embeds its share of the images and looks at
-    its share of all pairs, and each gets the whole result. Numbers do not depend on how many there are. Without a launcher
-    nothing changes, and outside of such a block genpr never talks to other processes: a training that scores on its
-    first rank alone is not affected.
+    All processes must enter the block and make the same calls. Each decodes and embeds its share of the images, searches its
+    share of all pairs, and gets the whole result. Results do not depend on the number of processes. Without a launcher
+    nothing changes. Outside of such a block genpr does not communicate with other processes, so a training that scores on
+    its first rank only is not affected.
 
-    A process group that exists already is used; else one is made, and ended with the block. On GPUs, each process works on
-    the one that torch's current device is, or on number LOCAL_RANK if the group is made here; where it sees a single
-    GPU, as with `srun --gpus-per-task=1`, on that.
+    An existing process group is used; otherwise one is created, and destroyed after the block. On GPUs, each process uses
+    torch's current device, or device LOCAL_RANK if the group is created here, or the only GPU that it sees, as
+    with `srun --gpus-per-task=1`.
 
     Args:
-        timeout: Seconds that one rank waits for the others at most, who may be busy for long.
-        device: What "auto" is in the block: "cpu" needs no GPU for a process, and sets up nothing on one.
+        timeout: Maximum seconds that a rank waits for the others.
+        device: The device that "auto" selects in the block; "cpu" does not initialize a GPU.
 
     Yields:
         The communicator; `is_rank_zero` is true in one of the processes.
 
     Raises:
-        UsageError: The launcher's variables make no sense ("bad-option").
-        ResourceError: The others do not come ("ranks-missing"), end without a report ("ranks-lost"), or fail
-            ("rank-failed"), or are elsewhere in the program ("ranks-apart"); or there is no GPU for each ("no-cuda").
+        UsageError: An argument is invalid ("bad-option").
+        ResourceError: Other ranks do not start ("ranks-missing"), end without a report ("ranks-lost"), fail
+            ("rank-failed"), or make different calls ("ranks-apart"); or there is no GPU for each ("no-cuda").
 
     Example:
         >>> import genpr
@@ -359,7 +358,7 @@ def join_ranks(
     on_gpu = not str(device).startswith("cpu") and torch.cuda.is_available()
     if on_gpu and not exists:
         torch.cuda.set_device(_gpu_of_rank(torch.cuda.device_count()))
-    resolve_device("cuda" if on_gpu else device)  # a rank does not go to the CPU alone
+    resolve_device("cuda" if on_gpu else device)  # a single rank must not fall back to the CPU
     if not exists:
         _init_process_group(on_waiting)
     if dist.get_world_size() == 1:
@@ -381,25 +380,25 @@ def join_ranks(
         raise
     finally:
         monitor.close()
-    # Not after an error: it would wait for ranks that have ended.
+    # Not after an error, since it would wait for ranks that have ended.
     dist.destroy_process_group(group if exists else None)
 
 
 def _abort(group: Any) -> None:  # noqa: ANN401 - torch's types for groups differ between backends
-    """End what is pending on this GPU: a kernel of NCCL that waits for a rank that failed would keep the process."""
+    """Abort pending operations: an NCCL kernel that waits for a failed rank would keep the process running."""
     from torch.distributed import distributed_c10d
 
-    with suppress(Exception):  # no public function of torch does it
+    with suppress(Exception):  # torch has no public function for this
         distributed_c10d._abort_process_group(group)
 
 
 def _init_process_group(on_waiting: Callable[[str], None]) -> None:
-    """Make the process group that the launcher's environment describes; `on_waiting` gets a text where that takes long."""
+    """Create the process group of the launcher's environment; `on_waiting` is called with a text if that takes long."""
     import torch.distributed as dist
 
     variables = " ".join(f"{name}={os.environ[name]}" for name in LAUNCHER_VARIABLES)
-    who = f"the other processes that the environment names ({variables})"
-    hint = "if a training left these variables, set GENPR_ALONE=1"
+    who = f"the other processes of the environment ({variables})"
+    hint = "if these variables remain from a training, set GENPR_ALONE=1"
     minutes = _START_TIMEOUT.total_seconds() / 60
     timer = threading.Timer(
         _NOTICE_AFTER, on_waiting, [f"waiting up to {minutes:.0f} minutes for {who}; {hint}"]
@@ -416,19 +415,19 @@ def _init_process_group(on_waiting: Callable[[str], None]) -> None:
 
 
 def _gpu_of_rank(count: int) -> int:
-    """The number of the GPU, of the `count` that this process sees, that is for it: LOCAL_RANK, or the only one."""
+    """The index of the GPU of this process among the `count` that it sees: LOCAL_RANK, or the only GPU."""
     number = os.environ.get("LOCAL_RANK", "0")
     if count == 1 and number.isdecimal():
-        return 0  # which `_machine_share` compares with those of the other processes
+        return 0  # `_machine_share` checks that other processes use other GPUs
     if number not in map(str, range(count)):
-        text = f"LOCAL_RANK is {number!r} where processes see {count} GPUs; {_ONE_DEVICE_EACH}"
+        text = f"LOCAL_RANK is {number!r}, but this process sees {count} GPUs; {_ONE_DEVICE_EACH}"
         raise ResourceError(text, code="no-cuda")
     return int(number)
 
 
 @contextmanager
 def _machine_share(communicator: Communicator, on_gpu: bool) -> Iterator[None]:
-    """Use this rank's share of the cores and memory of its machine, and a GPU of its own."""
+    """Use this rank's share of the cores and memory of its machine, and check that it has a separate GPU."""
     import torch
 
     own: dict[str, Any] = {"machine": socket.gethostname(), "cores": available_cores(), "gpu": None}
@@ -440,12 +439,12 @@ def _machine_share(communicator: Communicator, on_gpu: bool) -> Iterator[None]:
         machine, gpu = each["machine"], each["gpu"]
         first = owners.setdefault((machine, gpu), rank)
         if gpu is not None and first != rank:
-            text = f"ranks {first} and {rank} see the same GPU of {machine} ({gpu}); {_ONE_DEVICE_EACH}"
+            text = f"ranks {first} and {rank} use the same GPU of {machine} ({gpu}); {_ONE_DEVICE_EACH}"
             raise ResourceError(text, code="no-cuda")
     here = [each for each in everywhere if each["machine"] == own["machine"]]
     communicator.is_one_machine = len(here) == communicator.size
-    beside = [each for each in here if {*each["cores"]} & {*own["cores"]}]
-    shares = {"cores": len(beside), "memory": len(here), "gpus": int(on_gpu)}
+    overlapping = [each for each in here if {*each["cores"]} & {*own["cores"]}]
+    shares = {"cores": len(overlapping), "memory": len(here), "gpus": int(on_gpu)}
     with shared_machine(**shares), torch_threads(usable_cores()):
         yield
 
@@ -454,14 +453,14 @@ def _machine_share(communicator: Communicator, on_gpu: bool) -> Iterator[None]:
 class Failure:
     """The error of one rank."""
 
-    rank: int  # its number
-    code: str  # of the error
-    message: str  # its text
-    exit_code: int  # what the command line ends with
+    rank: int
+    code: str
+    message: str
+    exit_code: int  # of the command line
 
     @classmethod
     def from_error(cls, rank: int, error: BaseException, signal_number: int | None = None) -> Failure:
-        """From what was raised, after a signal if there was one."""
+        """From an error, or from the signal that ended the rank."""
         if isinstance(error, KeyboardInterrupt) or signal_number is not None:
             code = "terminated" if signal_number == signal.SIGTERM else "interrupted"
             return cls(rank, code, code, 128 + (signal_number or signal.SIGINT))
@@ -476,7 +475,7 @@ class Failure:
 
 
 class RankFailedError(ResourceError):
-    """Another rank failed; `failure` says how."""
+    """Another rank failed; see `failure`."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(f"rank {failure.rank} failed: {failure.message}", code="rank-failed")
@@ -488,22 +487,22 @@ class RanksLostError(ResourceError):
 
     def __init__(self, rank: int, error: RuntimeError) -> None:
         super().__init__(
-            f"rank {rank}: another rank ended without a word, or cannot be reached ({_one_line(error)}); was it killed, or "
-            "its machine out of memory? Look for the error of the rank that ended first; what was embedded is in the cache",
+            f"rank {rank} lost contact with another rank ({_one_line(error)}), which may have been killed or run out of memory; "
+            "look for the error of the rank that ended first. Embedded features are in the cache",
             code="ranks-lost",
         )
 
 
 class _Store:
-    """A part of the key-value store by which the ranks found each other, with JSON values.
+    """A part of the key-value store of the process group, with JSON values.
 
-    It is polled: one long wait would keep the store from other threads, such as NCCL's watchdog, and from Ctrl-C.
+    It is polled, since a long wait would block other threads that use the store, such as NCCL's watchdog, and Ctrl-C.
     """
 
     def __init__(self, prefix: str, rank: int) -> None:
         import torch.distributed as dist
 
-        base = dist.distributed_c10d._get_default_store()  # there is no public access to it
+        base = dist.distributed_c10d._get_default_store()  # torch has no public function for this
         self._store = dist.distributed_c10d.PrefixStore(prefix, base)
         self._rank = rank
 
@@ -527,7 +526,7 @@ class _Store:
         return bool(self._call("check", [*keys]))
 
     def wait(self, *keys: str, seconds: float) -> bool:
-        """Wait until all keys are set; whether they were before the time was up."""
+        """Wait until all keys are set; False after `seconds`."""
         end, (pause, longest) = time.monotonic() + seconds, _STORE_PAUSES
         while not self.has(*keys):
             left = end - time.monotonic()
@@ -545,7 +544,7 @@ class _Store:
 
 
 class FailureMonitor:
-    """Reports errors of this rank to the others, and learns of theirs within a second."""
+    """Reports errors of this rank to the others, and detects theirs within a second."""
 
     def __init__(self, rank: int, size: int) -> None:
         restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -580,12 +579,12 @@ class FailureMonitor:
         return first
 
     def mark_printed(self) -> None:
-        """Tell the ranks in `wait_until_printed` that the user has the first error."""
+        """Record that the first error was printed, for ranks in `wait_until_printed`."""
         with suppress(RanksLostError):
             self._store.set("printed")
 
     def wait_until_printed(self, seconds: float) -> None:
-        """Wait until the user has the first error: a launcher that sees one rank end ends the others at once."""
+        """Wait until the first error was printed, since a launcher ends all ranks when one of them ends."""
         with suppress(RanksLostError):
             self._store.wait("printed", seconds=seconds)
 
@@ -606,18 +605,18 @@ class FailureMonitor:
 
 @dataclass(frozen=True)
 class TrainingRanks:
-    """The ranks of a user's own process group, which meet in its key-value store.
+    """The ranks of a process group of the user, which synchronize through its key-value store.
 
-    A collective operation that one rank enters alone blocks it for the time limit of the group; a meeting in the store
-    can be given up.
+    A collective operation that only one rank enters blocks until the time limit of the group; waiting in the store can be
+    stopped.
     """
 
-    rank: int  # number of this process in the world
-    ranks: tuple[int, ...]  # the numbers of all of them, ascending
+    rank: int  # of this process in the world
+    ranks: tuple[int, ...]  # of all of them, ascending
 
     @classmethod
     def from_group(cls, group: Any = None) -> TrainingRanks:  # noqa: ANN401 - torch's types for groups differ between backends
-        """The ranks of a process group; None is all, and this process alone without torch.distributed."""
+        """The ranks of a process group; None is the world, or this process only if torch.distributed is not initialized."""
         import torch.distributed as dist
 
         if not (dist.is_available() and dist.is_initialized()):
@@ -632,26 +631,26 @@ class TrainingRanks:
         return len(self.ranks) == 1
 
     def barrier(self, name: str, *, timeout: float, hint: str) -> None:
-        """Return when all ranks are here; or raise, on all that are."""
+        """Wait for all ranks; raise on all ranks that arrived if others do not."""
         if self.is_single_process:
             return
-        store, meeting = self._rendezvous("barrier", name)
-        while store.has(meeting) and store.get(meeting) == _TIMED_OUT:  # by ranks that came here once more
-            store, meeting = self._rendezvous("barrier", name)
-        store.set(f"{meeting}/{self.rank}")
-        if store.count(f"{meeting}/arrived") == len(self.ranks):
-            store.set_once(meeting, _ALL_ARRIVED)
-        elif not store.wait(meeting, seconds=timeout):
-            store.set_once(meeting, _TIMED_OUT)
-        if store.get(meeting) == _ALL_ARRIVED:
+        store, key = self._rendezvous("barrier", name)
+        while store.has(key) and store.get(key) == _TIMED_OUT:  # of an earlier call
+            store, key = self._rendezvous("barrier", name)
+        store.set(f"{key}/{self.rank}")
+        if store.count(f"{key}/arrived") == len(self.ranks):
+            store.set_once(key, _ALL_ARRIVED)
+        elif not store.wait(key, seconds=timeout):
+            store.set_once(key, _TIMED_OUT)
+        if store.get(key) == _ALL_ARRIVED:
             return
-        missing = [str(rank) for rank in self.ranks if not store.has(f"{meeting}/{rank}")]
+        missing = [str(rank) for rank in self.ranks if not store.has(f"{key}/{rank}")]
         others = f"rank{'s' * (len(missing) > 1)} {', '.join(missing)}" if missing else "another rank"
-        text = f"rank {self.rank} came to {name}, but {others} did not within {timeout:g} s; {hint}"
+        text = f"rank {self.rank} reached {name}, but {others} did not within {timeout:g} s; {hint}"
         raise ResourceError(text, code="ranks-missing")
 
     def broadcast_from_rank0(self, name: str, compute: Callable[[], _Value], *, timeout: float) -> _Value:
-        """The result of `compute` on the first of the ranks, on all of them; the others wait."""
+        """The result of `compute`, which is called on the first rank only; the others wait."""
         if self.is_single_process:
             return compute()
         (store, answer), first = self._rendezvous("broadcast", name), self.ranks[0]
@@ -664,7 +663,7 @@ class TrainingRanks:
                 raise
             return value
         if not store.wait(answer, seconds=timeout):
-            text = f"rank {self.rank} waited for {name} on rank {first}, not done within {timeout:g} s"
+            text = f"rank {self.rank} waited for {name} on rank {first}, which did not finish within {timeout:g} s"
             raise ResourceError(text, code="ranks-missing")
         found = store.get(answer)
         if "failed" in found:
@@ -673,7 +672,7 @@ class TrainingRanks:
         return result
 
     def _rendezvous(self, kind: str, name: str) -> tuple[_Store, str]:
-        """The next meeting of this name: the store, and a key in it."""
+        """The store, and the key of the next synchronization of this name."""
         key = f"{kind}/{name}/{'-'.join(map(str, self.ranks))}"
         _rendezvous_counts[key] += 1
         return _Store("genpr/training", self.rank), f"{key}/{_rendezvous_counts[key]}"

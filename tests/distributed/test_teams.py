@@ -178,7 +178,7 @@ def test_what_ranks_exchange_comes_in_their_order(jobs):
 def test_two_ranks_with_one_gpu_are_named(jobs):
     for code, message in jobs.found("same-gpu"):
         assert code == "no-cuda"
-        assert "ranks 0 and 2 see the same GPU" in message
+        assert "ranks 0 and 2 use the same GPU" in message
 
 
 def test_rows_divided_among_ranks_are_counted_as_those_of_one(jobs):
@@ -244,7 +244,7 @@ def test_a_rank_that_raises_ends_all_with_its_own_error_said_once(jobs):
 def test_a_rank_that_is_killed_ends_all(jobs):
     assert jobs.codes("cli-kill") == [4, -9]
     first, _ = jobs.said("cli-kill", "err")
-    assert first.startswith("error: rank 0: another rank ended without a word")
+    assert first.startswith("error: rank 0 lost contact with another rank")
     assert jobs.seconds("cli-kill") < 60
 
 

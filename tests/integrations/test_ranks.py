@@ -86,7 +86,7 @@ def test_without_sync_each_rank_scores_its_own(found, one_process):
 def test_a_rank_that_computes_alone_is_told(found):
     alone = found[0]["alone"]
     assert alone["code"] == "ranks-missing"
-    assert "rank 0 came to PrecisionRecallDensityCoverage.compute, but rank 1 did not" in alone["message"]
+    assert "rank 0 reached PrecisionRecallDensityCoverage.compute, but rank 1 did not" in alone["message"]
     assert "sync_on_compute=False" in alone["message"]
     assert 1 <= alone["seconds"] < 5
 
