@@ -1,6 +1,6 @@
-"""How much memory this process may use, and arrays that need more: mapped from a file instead of held.
+"""Memory limits of this process, and arrays that are mapped from a file if they exceed them.
 
-The limit is one for the whole process. It includes the limits of the control groups of a container or a job.
+The limit is for the whole process. It includes the limits of the control groups of a container or a job.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-# Of what is free:
-_TILE_SHARE = 32  # tiles may take one part in this; beyond cache size, larger ones gain nothing
-_FLOAT32_SHARE = 4  # a float32 copy of float16 features
-_HELD_SHARE = 2  # an array that is held and not mapped
+# Shares of free memory:
+_TILE_SHARE = 32  # 1/32 for tiles; tiles larger than the cache gain nothing
+_FLOAT32_SHARE = 4  # 1/4 for a float32 copy of float16 features
+_HELD_SHARE = 2  # 1/2 for an array in memory
 _TILE_BYTES_MAX = 256 * 2**20
-_GPU_TILE_SHARE, _GPU_TILE_BYTES_MAX = 8, 2**30  # work per kernel launch should be long
+_GPU_TILE_SHARE, _GPU_TILE_BYTES_MAX = 8, 2**30  # kernels should run long
 _CHUNK_ELEMENTS = 2**22
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -38,7 +38,7 @@ _limits: dict[object, int] = {}
 
 
 def parse_size(size: str | int) -> int:
-    """Bytes, of a number of them or of text such as "8GiB", "8G" or "500 MB"."""
+    """Bytes from a number or a text such as "8GiB", "8G" or "500 MB"."""
     count = parse_bytes(size, "memory size")
     if count < _MIN_LIMIT:
         text = f"a memory size of {size} is too small: at least {_MIN_LIMIT >> 20} MiB"
@@ -47,7 +47,7 @@ def parse_size(size: str | int) -> int:
 
 
 def parse_bytes(size: str | int, what: str) -> int:
-    """Bytes, written as for `parse_size`, down to none; `what` says in an error what was meant."""
+    """Bytes in the format of `parse_size`, without a minimum; `what` names the value in errors."""
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgt]i?)?b?", str(size).strip().lower())
     if match is None or isinstance(size, bool):
         text = f"a {what} is a number of bytes such as 8GiB or 500MB, not {size!r}"
@@ -57,7 +57,7 @@ def parse_bytes(size: str | int, what: str) -> int:
 
 @contextmanager
 def memory_limit(limit: str | int | None, *, trim: bool = False) -> Iterator[None]:
-    """Let this process plan with at most `limit` bytes of memory in the block; None sets no limit."""
+    """Limit the memory that this process plans to use in the block to `limit` bytes; None sets no limit."""
     key = object()
     if limit is not None:
         _limits[key] = parse_size(limit)
@@ -70,9 +70,9 @@ def memory_limit(limit: str | int | None, *, trim: bool = False) -> Iterator[Non
 
 
 def free_memory() -> int:
-    """Bytes that this process could still take: free on the machine, in its container or job, and left of the limit."""
+    """Bytes that this process can still use within the machine, its container or job, and its limit."""
     free = _count_in(Path("/proc/meminfo"), "MemAvailable:")
-    free = 4 * 2**30 if free is None else 1024 * free  # not Linux: a careful guess
+    free = 4 * 2**30 if free is None else 1024 * free  # not Linux: a conservative guess
     in_group = cgroup_memory_left()
     free = free if in_group is None else min(free, in_group)
     free //= machine_shares["memory"]
@@ -83,7 +83,7 @@ def free_memory() -> int:
 
 
 def free_memory_on(device: torch.device) -> int:
-    """Bytes that could still be taken on `device`; of a GPU also those that torch holds for it and does not use."""
+    """Bytes that can still be used on `device`, including unused memory that torch reserved on a GPU."""
     import torch
 
     if device.type != "cuda":
@@ -95,10 +95,10 @@ def free_memory_on(device: torch.device) -> int:
 def cgroup_memory_left(
     root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
 ) -> int | None:
-    """Bytes that this process may still use within the limits of its control groups (version 2); None without a limit.
+    """Bytes that this process can still use within its control groups (version 2); None without a limit.
 
-    `root` is where groups are mounted, `own` names the group of the process. Inside a container the outermost group is
-    often the only one that is visible.
+    `root` is the mount point of groups, `own` the file with the group of the process. Inside a container often only the
+    outermost group is visible.
     """
     left = []
     with suppress(OSError):
@@ -107,7 +107,7 @@ def cgroup_memory_left(
             PurePosixPath(line.removeprefix("0::").lstrip("/")) for line in lines if line.startswith("0::")
         ]
         for folder in (root / part for path in paths for part in (path, *path.parents)):
-            with suppress(OSError, ValueError):  # not there, or "max"
+            with suppress(OSError, ValueError):  # missing, or "max"
                 limit, used = (int((folder / f"memory.{name}").read_text()) for name in ("max", "current"))
                 cached = _count_in(folder / "memory.stat", "inactive_file")  # freed when memory is needed
                 left.append(max(0, limit - used + (cached or 0)))
@@ -115,11 +115,11 @@ def cgroup_memory_left(
 
 
 ALWAYS_HELD = 2**26
-"""Bytes that are held whatever the limit: to map them, or to ask what is free, costs more."""
+"""Arrays up to this number of bytes are always held in memory; mapping them, or reading free memory, costs more."""
 
 
 def fits(count: int, device: torch.device | None = None) -> bool:
-    """Whether `count` bytes may be held for as long as a set is in use, on `device` or else in the host's memory."""
+    """Whether `count` bytes can be held while a set is in use, on `device` or by default in host memory."""
     if count <= ALWAYS_HELD:
         return True
     free = free_memory() if device is None else free_memory_on(device)
@@ -127,14 +127,14 @@ def fits(count: int, device: torch.device | None = None) -> bool:
 
 
 def tile_budget(device: torch.device) -> int:
-    """Bytes that temporary tiles may take on `device`: a small share of what is free."""
+    """Bytes for temporary tiles on `device`: a small share of free memory."""
     is_cuda = device.type == "cuda"
     share, most = (_GPU_TILE_SHARE, _GPU_TILE_BYTES_MAX) if is_cuda else (_TILE_SHARE, _TILE_BYTES_MAX)
     return max(2**20, min(free_memory_on(device) // share, most))
 
 
 def empty_rows(n: int, d: int, dtype: torch.dtype) -> Tensor:
-    """An uninitialized (n, d) tensor on the CPU: in memory, or if that would take too much of it, in a mapped file."""
+    """An uninitialized (n, d) tensor on the CPU, in memory or, if it is too large, in a mapped file."""
     import torch
 
     count = n * d * dtype.itemsize
@@ -142,14 +142,14 @@ def empty_rows(n: int, d: int, dtype: torch.dtype) -> Tensor:
         return torch.empty(n, d, dtype=dtype)
     folder = private_folder(cache_root(), "scratch")
     try:
-        # Nameless: it goes when the last reference to it does.
+        # It has no name, so it is deleted with the last reference.
         with tempfile.TemporaryFile(dir=folder) as file:
             _reserve(file.fileno(), count)
             array = np.memmap(file, dtype=str(dtype).removeprefix("torch."), mode="r+", shape=(n, d))
     except OSError as error:
         raise ResourceError(
             f"{n:,} x {d:,} features need {count / 1e9:.1f} GB, more than memory allows, and cannot be kept in {folder} "
-            f"either ({error.strerror}); set GENPR_CACHE to a folder on a disk with more room",
+            f"either ({error.strerror}); set GENPR_CACHE to a folder on a disk with more space",
             code="no-scratch",
             path=str(folder),
         ) from error
@@ -157,7 +157,7 @@ def empty_rows(n: int, d: int, dtype: torch.dtype) -> Tensor:
 
 
 def _reserve(file: int, count: int) -> None:
-    """Take `count` bytes of the disk now: a mapped page without room there would kill the process."""
+    """Allocate `count` bytes on the disk; writing to a mapped page on a full disk would kill the process."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file, 0, count)
     else:  # not Linux
@@ -165,7 +165,7 @@ def _reserve(file: int, count: int) -> None:
 
 
 def copy_of(rows: Tensor) -> Tensor:
-    """The same (n, d) values in memory of their own, or in a mapped file."""
+    """A copy of (n, d) rows, in memory or in a mapped file."""
     if rows.device.type != "cpu":
         return rows.clone()
     n, d = rows.shape
@@ -173,7 +173,7 @@ def copy_of(rows: Tensor) -> Tensor:
 
 
 def part_of(rows: Tensor, index: Tensor) -> Tensor:
-    """The rows at `index` (p,) of (n, d), in memory of their own, or in a mapped file."""
+    """A copy of the rows at `index` (p,) of (n, d), in memory or in a mapped file."""
     if rows.device.type != "cpu":
         return rows[index]
     out = empty_rows(len(index), rows.shape[1], rows.dtype)
@@ -185,7 +185,7 @@ def part_of(rows: Tensor, index: Tensor) -> Tensor:
 
 
 def float_rows(features: NDArray[Any] | Tensor) -> Tensor:
-    """(n, d) as contiguous float32, without a copy where possible; what is too large for memory, in a mapped file."""
+    """(n, d) as contiguous float32, without a copy if possible, in a mapped file if too large for memory."""
     import torch
 
     is_tensor = isinstance(features, torch.Tensor)
@@ -212,7 +212,7 @@ def float_rows(features: NDArray[Any] | Tensor) -> Tensor:
 
 
 class _Writable:
-    """The memory of a read-only array, said to be writable: torch warns about any other."""
+    """The memory of a read-only array, marked as writable, since torch warns about read-only arrays."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         address, _ = array.__array_interface__["data"]
@@ -221,7 +221,7 @@ class _Writable:
 
 
 def _count_in(path: Path, name: str) -> int | None:
-    """The number behind a name in a file of names and numbers."""
+    """The number after a name in a file of names and numbers."""
     with suppress(OSError), path.open() as file:
         for line in file:
             if line.startswith(name):

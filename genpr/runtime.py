@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item")
 
-# How libraries report it that raise no specific error: torch on a CPU, C++, the dynamic loader, the CUDA driver and its
-# libraries, some of which say that they could not be initialized or have no algorithm where a workspace did not fit.
+# Messages of libraries without a specific error: torch on a CPU, C++, the dynamic loader, the CUDA driver and its
+# libraries, some of which report that they could not be initialized or have no algorithm if a workspace did not fit.
 _OUT_OF_MEMORY = (
     *("can't allocate memory", "annot allocate memory", "not enough memory", "out of memory", "bad_alloc"),
     *("failed to map segment from shared object", "OUT_OF_MEMORY", "ALLOC_FAILED", "ALLOCATION_FAILED"),
     *("CUBLAS_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_INTERNAL_ERROR"),
     *("unable to find an engine", "cusolverDnCreate", "CUFFT_INTERNAL_ERROR", "cudaErrorMemoryAllocation"),
 )
-# M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of glibc's malloc.h, each with its value. The last is set because
-# glibc no longer adapts it once the second is set.
+# M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of glibc's malloc.h with their values. The last is set because
+# glibc no longer adapts it after the second was set.
 _MALLOPT = (-8, 1), (-3, 8 * 2**20), (-1, 32 * 2**20)
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
-# Processes that share this machine with this one and know of each other, and whether "auto" may be a GPU for these.
+# Number of processes of one run that share the cores and the memory of this machine, and whether "auto" may be a GPU.
 machine_shares = {"cores": 1, "memory": 1, "gpus": 1}
 
 
@@ -61,7 +61,7 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if int(str(device).partition(":")[2] or 0) >= count:  # torch keeps 8 bits of it: 256 would be 0
             raise ResourceError(
-                f"device {str(device)!r} was asked for, but torch {torch.__version__} (built for CUDA {torch.version.cuda}) "
+                f"device {str(device)!r} is not available: torch {torch.__version__} (built for CUDA {torch.version.cuda}) "
                 f"sees {count} CUDA devices{_cuda_error()}; check the driver with `nvidia-smi`, or use --device cpu",
                 code="no-cuda",
             )
@@ -72,7 +72,7 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
 
 
 def usable_device(gpu: torch.device) -> torch.device:
-    """The GPU, or the CPU, with a notice, where it does not compute."""
+    """The GPU, or the CPU with a notice if the GPU does not work."""
     import torch
 
     problem = _problem_of(gpu)
@@ -82,11 +82,11 @@ def usable_device(gpu: torch.device) -> torch.device:
     return torch.device("cpu")
 
 
-_problems: dict[int, str | None] = {}  # of the GPUs that were tried, by their number
+_problems: dict[int, str | None] = {}  # of tested GPUs, by device index
 
 
 def _problem_of(device: torch.device) -> str | None:
-    """Why a GPU cannot be used, found by one product in the first call; None where it can, or had no memory to tell."""
+    """Why a GPU cannot be used, tested once with a matrix product; None if it works, or if memory ran out in the test."""
     import torch
 
     index = -1
@@ -98,7 +98,7 @@ def _problem_of(device: torch.device) -> str | None:
                 left = torch.arange(2**14, dtype=torch.float32, device=device).view(128, 128) % 8191
                 right = left.T % 7
                 is_exact = torch.equal((left @ right).double(), left.double() @ right.double())
-            _problems[index] = None if is_exact else "float32 products are not those of IEEE 754"
+            _problems[index] = None if is_exact else "float32 products do not follow IEEE 754"
     except (RuntimeError, AssertionError) as error:
         if is_out_of_memory(error):
             return None
@@ -107,7 +107,7 @@ def _problem_of(device: torch.device) -> str | None:
 
 
 def _cuda_error() -> str:
-    """What torch reports where it cannot use a GPU."""
+    """The error of torch if it cannot use a GPU."""
     import torch
 
     try:
@@ -118,13 +118,13 @@ def _cuda_error() -> str:
 
 
 def check_device(device: object) -> None:
-    """Refuse a text that is no name of a device, without importing torch."""
+    """Refuse a string that is not a device name, without importing torch."""
     if isinstance(device, str) and not re.fullmatch(r"auto|(cpu|cuda)(:(0|[1-9][0-9]{0,8}))?", device):
         raise UsageError(f"unknown device {device!r}; use auto, cpu, cuda or cuda:N", code="unknown-device")
 
 
 def is_launched() -> bool:
-    """Whether a launcher such as torchrun started this process as one of several, as its environment says."""
+    """Whether environment variables show that a launcher such as torchrun started this process as one of several."""
     if os.environ.get("GENPR_ALONE", "0") not in {"", "0"}:
         return False
     rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
@@ -133,12 +133,12 @@ def is_launched() -> bool:
 
 
 def launched_rank() -> int:
-    """The number of this process among those of the launcher."""
+    """The rank that the launcher gave this process."""
     return int(os.environ["RANK"])
 
 
 def has_faiss() -> bool:
-    """Whether FAISS is installed; torch does its work more slowly where it is not."""
+    """Whether FAISS is installed; without it the slower code in torch is used."""
     return importlib.util.find_spec("faiss") is not None
 
 
@@ -150,13 +150,13 @@ def available_cores() -> list[int]:
 
 
 def usable_cores() -> int:
-    """Cores that this process should use: those it may run on, or its part where others share them (`shared_machine`)."""
+    """Number of cores that this process should use: its share of the available ones (`shared_machine`)."""
     return max(1, len(available_cores()) // machine_shares["cores"])
 
 
 @contextmanager
 def shared_machine(**by: int) -> Iterator[None]:
-    """Change `machine_shares` for a while."""
+    """Change `machine_shares` in the block."""
     before = dict(machine_shares)
     machine_shares.update(by)
     try:
@@ -167,7 +167,7 @@ def shared_machine(**by: int) -> Iterator[None]:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Let each torch operation use `count` threads for a while."""
+    """Let each torch operation use `count` threads in the block."""
     import torch
 
     before = torch.get_num_threads()
@@ -179,7 +179,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether `error` says that memory ran out, on a GPU or on the machine."""
+    """Whether `error` reports that memory ran out, on a GPU or on the machine."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     if getattr(error, "code", None) == "oom":  # an error of genpr
@@ -189,20 +189,20 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_out_of_threads(error: BaseException) -> bool:
-    """Whether `error` says that no thread could be started."""
+    """Whether `error` reports that no thread could be started."""
     return isinstance(error, RuntimeError) and "can't start new thread" in str(error)
 
 
 def is_out_of_files(error: BaseException) -> bool:
-    """Whether a library reports that it could open no further file, in an error without an errno."""
+    """Whether an error without an errno reports that a library could not open another file."""
     return isinstance(error, RuntimeError) and os.strerror(errno.EMFILE) in str(error)
 
 
 def limit_malloc_arenas() -> bool:
-    """Let all threads share one malloc arena, with large blocks mapped apart, unless the user set malloc up.
+    """Use one malloc arena for all threads and map large blocks, unless the user configured malloc.
 
-    An arena per thread and holes of large blocks took 3.9 GB instead of 1.1 to score 100,000 images of 3,072 features.
-    Only a program should call this, before it starts threads.
+    With an arena per thread and fragmented large blocks, scoring 100,000 images of 3,072 features took 3.9 GB instead of 1.1.
+    To be called by programs only, before they start threads.
     """
     tunables = os.environ.get("GLIBC_TUNABLES", "")
     is_chosen = "malloc" in tunables or any(name.startswith("MALLOC_") for name in os.environ)
@@ -211,14 +211,14 @@ def limit_malloc_arenas() -> bool:
 
 
 def malloc_trim() -> None:
-    """Return freed memory to the system; takes some milliseconds."""
+    """Return freed memory to the system, which takes some milliseconds."""
     trim = _libc_function("malloc_trim")
     if trim is not None:
         trim(0)
 
 
 def _libc_function(name: str) -> Callable[..., int] | None:
-    """A function that glibc has and other C libraries may lack."""
+    """A function of the C library, None if it is missing, as outside of glibc."""
     return getattr(ctypes.CDLL(None), name, None) if os.name == "posix" else None
 
 
@@ -235,14 +235,14 @@ def cache_root() -> Path:
 
 
 def user_cache() -> Path:
-    """XDG_CACHE_HOME if it is an absolute path, as its specification demands, else ~/.cache."""
+    """XDG_CACHE_HOME if it is an absolute path, as its specification requires, else ~/.cache."""
     base = expand_user(os.environ.get("XDG_CACHE_HOME", ""))
     return base if base.is_absolute() else expand_user("~/.cache")
 
 
 def expand_user(path: str | os.PathLike[str]) -> Path:
-    """A path whose `~` or `~name` is written out as shells do it: of a user that nobody knows it stays as it is."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises of unknown users
+    """Expand `~` and `~name` in a path as shells do; `~name` of an unknown user is kept."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises for unknown users
 
 
 def private_folder(root: Path, *parts: str) -> Path:
@@ -257,13 +257,13 @@ def private_folder(root: Path, *parts: str) -> Path:
             text = f"cannot create the folder {path} ({error.strerror}); set GENPR_CACHE to a folder you can write"
             raise ResourceError(text, code="cache-unusable", path=str(path)) from error
         if risk is not None:
-            text = f"the folder {path} is not used: {risk}; set GENPR_CACHE to a folder of your own"
+            text = f"the folder {path} is not used: {risk}; set GENPR_CACHE to a private folder"
             raise ResourceError(text, code="cache-unusable", path=str(path))
     return path
 
 
 def folder_risk(path: Path) -> str | None:
-    """How other users could change what lies in a folder, in words; None where they cannot."""
+    """A description of how other users could change files in a folder; None if they cannot."""
     if not hasattr(os, "getuid"):  # Windows
         return None
     status = path.stat()
@@ -284,20 +284,20 @@ def folder_risk(path: Path) -> str | None:
 
 
 def is_owned_by_user(path: Path) -> bool:
-    """Whether a file, and the link to it where it is one, belong to this user."""
+    """Whether a file, and the link if the path is one, belong to this user."""
     return not hasattr(os, "getuid") or {path.stat().st_uid, path.lstat().st_uid} == {os.getuid()}
 
 
 @contextmanager
 def all_cores() -> Iterator[None]:
-    """Take every core that this process may run on for a while, also those that are the part of others."""
+    """Use all available cores in the block, including those of other processes of the run."""
     with shared_machine(cores=1), torch_threads(usable_cores()):
         yield
 
 
 @contextmanager
 def state_guard() -> Iterator[None]:
-    """Compute in plain IEEE float32, deterministically, on the CPU by default; then leave torch's state as it was found."""
+    """Compute in IEEE float32, deterministically, on the CPU by default; restore torch's state afterwards."""
     import torch
 
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
@@ -307,12 +307,12 @@ def state_guard() -> Iterator[None]:
 
 
 _settings_lock = threading.RLock()
-_restorers: list[list[ExitStack]] = []  # of the blocks that threads are in, in the order in which they came
+_restorers: list[list[ExitStack]] = []  # of the active blocks of all threads, in order of entry
 
 
 @contextmanager
 def _plain_settings() -> Iterator[None]:
-    """Torch's settings for plain float32, which all threads share: of overlapping blocks, the last to end restores them."""
+    """Torch's settings for IEEE float32, which all threads share; the last of overlapping blocks restores them."""
     import torch
 
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
@@ -329,7 +329,7 @@ def _plain_settings() -> Iterator[None]:
         for owner, name, value in changes:
             before = getattr(owner, name, None)
             if before is not None:  # some versions of torch lack it
-                # The second half of what the attribute takes:
+                # The attribute is set from a pair with this second value:
                 split_k = getattr(owner, f"{name}_split_k", None) if name.endswith("reduction") else None
                 restored.callback(setattr, owner, name, before if split_k is None else (before, split_k))
                 setattr(owner, name, value)
@@ -350,10 +350,10 @@ def _plain_settings() -> Iterator[None]:
 
 
 def _make_products_plain(restored: ExitStack, single: list[Any]) -> None:
-    """Float32 products and convolutions of IEEE 754, said in all of torch's settings, until `restored` closes.
+    """Set all of torch's settings for IEEE float32 products and convolutions, until `restored` closes.
 
-    Torch has switches for TF32, and from 2.9 on also precisions of all operations, of a backend's and of `single` ones. It
-    refuses to tell the switches where the two differ. What is changed first is restored last.
+    Torch has switches for TF32, and since 2.9 also precisions for all operations, for a backend and for `single` operations.
+    Reading a switch raises if it differs from a precision. Settings are restored in reverse order.
     """
     import torch
 
@@ -361,24 +361,24 @@ def _make_products_plain(restored: ExitStack, single: list[Any]) -> None:
     for owner in single:
         restored.callback(setattr, owner, "fp32_precision", owner.fp32_precision)
     _trigger_deprecation_warning()
-    # Where torch refuses to tell the switch, it does once single operations have changed, if it is off.
+    # If reading the switch raises, it can be read after single operations were changed, if it is off.
     for _ in range(2):
         with suppress(RuntimeError):
             found.append(cudnn.allow_tf32)
         for owner in single:
             owner.fp32_precision = "ieee"
     restored.callback(setattr, cudnn, "allow_tf32", found[0] if found else True)
-    # Of products only the one name of their precision can be put back: "medium" means bfloat16 on CPUs, too.
+    # For products only the name of their precision can be restored: "medium" also means bfloat16 on CPUs.
     restored.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
     cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
     for owner in single:
-        owner.fp32_precision = "ieee"  # the switches have just changed it
+        owner.fp32_precision = "ieee"  # the switches changed it
 
 
 @cache
 def _precisions() -> tuple[list[Any], list[Any]]:
-    """Where torch keeps precisions of all operations or a backend's, and of single ones; nowhere before 2.9."""
+    """The objects with torch's precisions of all operations or a backend, and of single operations; none before 2.9."""
     import torch
 
     backends: Any = torch.backends
@@ -391,10 +391,10 @@ def _precisions() -> tuple[list[Any], list[Any]]:
 
 @cache
 def _trigger_deprecation_warning() -> None:
-    """Trigger, without showing it, the warning that torch 2.9 and later give once about the older switches."""
+    """Trigger and suppress the warning about the older switches that torch 2.9 and later give once."""
     import torch
 
-    with warnings.catch_warnings(), suppress(RuntimeError):  # of a precision that torch refuses to tell
+    with warnings.catch_warnings(), suppress(RuntimeError):  # of a precision that cannot be read
         warnings.simplefilter("ignore")
         torch.set_float32_matmul_precision(torch.get_float32_matmul_precision())
 
@@ -404,7 +404,7 @@ _user_default_device: ContextVar[Any] = ContextVar("_user_default_device", defau
 
 @contextmanager
 def cpu_by_default() -> Iterator[None]:
-    """Make tensors on the CPU that name no device, also where a user chose another default device for theirs."""
+    """Create tensors without a device on the CPU, even if the user set another default device."""
     import torch
 
     device = torch.empty(0).device
@@ -421,13 +421,13 @@ def cpu_by_default() -> Iterator[None]:
 
 @contextmanager
 def user_default_device() -> Iterator[None]:
-    """Restore the caller's default device while their own code runs in the same thread."""
+    """Restore the user's default device while their code runs in the same thread."""
     with _user_default_device.get() or nullcontext():
         yield
 
 
 def iterate_user_items(items: Iterable[_Item]) -> Iterator[_Item]:
-    """The items of an iterable of the user, each made under their own default device."""
+    """The items of an iterable of the user, each created under the user's default device."""
     draw: Any = user_default_device()(next)
     iterator, end = iter(items), object()
     while (item := draw(iterator, end)) is not end:

@@ -1,10 +1,7 @@
-"""Atomic, checksummed files: one safetensors file in, the same tensors out, or a clear refusal.
+"""Atomic writes, safetensors files with checksums, and `from_dict`, the inverse of `dataclasses.asdict`.
 
-safetensors cannot execute code, but a flipped bit in its data loads silently. So every file written here
-carries, inside its own header, the sha256 of everything else it holds; being one file, data and checksum
-arrive together or not at all.
-
-Also `from_dict`: dataclasses from the plain JSON types that `dataclasses.asdict` gives.
+Loading safetensors cannot execute code, but does not detect changed bits. So the header of every file written here contains the
+sha256 of the other metadata and all tensors.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
 
 CHECKSUM = "genpr.sha256"
 _PART_BYTES = 2**24
-_MAX_NAME_BYTES = 200  # bytes of a name that a temporary one keeps, of the usual 255
+_MAX_NAME_BYTES = 200  # of the name in a temporary name, of the usual 255
 _MAX_SHOWN = 100
 _KINDS = {"torch.float64": "F64", "torch.float32": "F32", "torch.float16": "F16", "torch.bfloat16": "BF16"}
 _KINDS |= {"torch.int64": "I64", "torch.int32": "I32", "torch.int16": "I16", "torch.int8": "I8"}
@@ -43,24 +40,24 @@ _unfinished: set[Path] = set()
 
 
 def open_regular(path: Path) -> io.BufferedReader:
-    """Open a file to read its bytes, and refuse pipes, sockets and devices, which may never end.
+    """Open a file for reading, and refuse pipes, sockets and devices, which may block.
 
-    A file of size 0 is empty, even if reading it would give bytes: some files in /proc wait for events.
+    A file of size 0 is read as empty, because some files in /proc wait for events.
     """
-    if not stat.S_ISREG(path.stat().st_mode):  # before it is opened, since that alone may change a device
+    if not stat.S_ISREG(path.stat().st_mode):  # before it is opened, since opening may change a device
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115 - Path.open takes no opener; the caller closes it
     status = os.fstat(file.fileno())
     if stat.S_ISREG(status.st_mode) and status.st_size:
         return file
     file.close()
-    if not stat.S_ISREG(status.st_mode):  # it was exchanged in between
+    if not stat.S_ISREG(status.st_mode):  # it was replaced in between
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return Path(os.devnull).open("rb")
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Without waiting for a writer, should it be a pipe."""
+    """Open without waiting for a writer if the path is a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -72,11 +69,11 @@ def sha256_of_file(path: Path) -> str:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`, moved onto `path` only if the block succeeds."""
+    """A temporary path in the folder of `path`, which replaces `path` if the block succeeds."""
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         raise OSError(
-            errno.EEXIST, "there is something else than a regular file, which is not replaced", str(path)
+            errno.EEXIST, "the path exists and is not a regular file, so it is not replaced", str(path)
         )
     kept = os.fsencode(path.name)[:_MAX_NAME_BYTES].decode("utf-8", "ignore")
     handle, name = tempfile.mkstemp(prefix=f".{kept}.", suffix=".tmp", dir=path.parent)
@@ -95,13 +92,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
-    """Write a file, whole or not at all; text is UTF-8."""
+    """Write a file atomically; text is encoded as UTF-8."""
     with report_write_errors(path), atomic_path(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def _copy_mode(path: Path, temporary: Path) -> None:
-    """Give a new file the mode of the one that it replaces, or the mode of any new file."""
+    """Give a new file the mode of the file that it replaces, or the default mode."""
     try:
         mode = path.stat().st_mode & 0o777
     except OSError:
@@ -112,21 +109,21 @@ def _copy_mode(path: Path, temporary: Path) -> None:
 
 
 def remove_temporaries(folder: Path, names: str) -> None:
-    """Remove what a killed process left in `folder` of the files of `atomic_path` whose names match a regular expression."""
+    """Remove temporary files of `atomic_path` in `folder`, left by killed processes, for names that match a regex."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if re.fullmatch(rf"\.(?:{names})\.[^.]+\.tmp", path.name, re.DOTALL):
             path.unlink(missing_ok=True)
 
 
 def remove_unfinished() -> None:
-    """Remove what is half-written, before this process ends in the middle of it."""
+    """Remove unfinished files before this process ends."""
     for temporary in list(_unfinished):
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
 def exclusive_lock(path: Path, *, busy: str) -> Any:  # noqa: ANN401 - filelock's classes differ between systems
-    """Hold a lock file, which goes with the process that holds it, however that ends, until a `with` of this ends."""
+    """Acquire a lock file, to be used in a `with` statement; the lock is released when the process ends."""
     from filelock import FileLock, Timeout
 
     try:
@@ -138,7 +135,7 @@ def exclusive_lock(path: Path, *, busy: str) -> Any:  # noqa: ANN401 - filelock'
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a place where no file can be written, before hours are spent on what it should hold."""
+    """Refuse a path that cannot be written, before the computation of its content."""
     try:
         os.lstat(path)
     except OSError as error:
@@ -149,8 +146,8 @@ def check_writable(path: Path) -> None:
             raise UsageError(text, code="bad-path", path=str(path)) from error
     folder = Path(os.path.realpath(path)).parent  # a link is written to where it points
     if path.is_dir():
-        raise UsageError(f"{path} is a folder, and a file is needed", code="is-a-folder", path=str(path))
-    if path.exists() and not path.is_file():  # a file would take the place of /dev/null, for everybody
+        raise UsageError(f"{path} is a folder; give the path of a file", code="is-a-folder", path=str(path))
+    if path.exists() and not path.is_file():  # a file would replace /dev/null for all users
         raise UsageError(f"{path} is a device or a pipe", code="not-a-file", path=str(path))
     if not folder.is_dir():
         text = f"the folder {path.parent} does not exist"
@@ -161,16 +158,16 @@ def check_writable(path: Path) -> None:
 
 
 def check_feature_file(path: Path) -> None:
-    """Refuse a path that cannot become a feature file, before anything is embedded."""
+    """Refuse a path that cannot be written as a feature file, before images are embedded."""
     if path.suffix.lower() != ".safetensors":
-        text = f"{path} must end in .safetensors, the only feature format genpr writes"
+        text = f"{path} must end in .safetensors, the only format for features"
         raise UsageError(text, code="output-suffix")
     check_writable(path)
 
 
 @contextmanager
 def report_write_errors(path: Path) -> Iterator[None]:
-    """Report in this block that a file or folder cannot be written ("unwritable")."""
+    """Convert errors of writing in the block to a `ResourceError` ("unwritable")."""
     try:
         yield
     except OSError as error:
@@ -186,7 +183,7 @@ def _unwritable(path: Path, error: Exception) -> ResourceError:
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write CPU tensors and text metadata to `path` (safetensors), atomically and with a checksum inside."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    # Larger elements first, as the library does, so that each begins where its type may.
+    # Larger elements first, as in the library, so that each tensor is aligned.
     ordered = sorted(contiguous, key=lambda name: (-contiguous[name].element_size(), name))
     described: dict[str, object] = {
         "__metadata__": dict(sorted({**metadata, CHECKSUM: tensors_sha256(contiguous, metadata)}.items()))
@@ -208,7 +205,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 def load_tensors(
     path: Path, *, require_checksum: bool = True, into: Mapping[str, Tensor] | None = None
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read what `save_tensors` wrote."""
+    """Read tensors and metadata that `save_tensors` wrote; tensors in `into` are read in place."""
     places = into or {}
     with _opened(path) as file:
         metadata = dict(file.metadata() or {})
@@ -221,13 +218,13 @@ def load_tensors(
     if expected is None and not require_checksum:
         return tensors, metadata
     if expected != tensors_sha256(tensors, metadata):
-        text = f"{path} does not match its own checksum; it was damaged or edited after it was written"
+        text = f"{path} does not match its own checksum; it was damaged or changed after it was written"
         raise DataError(text, code="file-damaged", path=str(path))
     return tensors, metadata
 
 
 def _reader_of(path: Path, get_mapped: Callable[[str], Tensor]) -> Callable[[str], Tensor]:
-    """Reads tensors of a file whose header safetensors accepted into memory of their own, those of rare types aside."""
+    """A function that reads tensors into new memory; tensors of rare types are mapped."""
     import torch
 
     kinds = {kind: getattr(torch, name.removeprefix("torch.")) for name, kind in _KINDS.items()}
@@ -246,7 +243,7 @@ def _reader_of(path: Path, get_mapped: Callable[[str], Tensor]) -> Callable[[str
             while done < len(view):
                 count = file.readinto(view[done:])
                 if not count:
-                    raise ValueError("it was cut short while it was read")
+                    raise ValueError("it was truncated while it was read")
                 done += count
         return tensor
 
@@ -254,9 +251,9 @@ def _reader_of(path: Path, get_mapped: Callable[[str], Tensor]) -> Callable[[str
 
 
 def _read_into(place: Tensor, rows: Any) -> Tensor:  # noqa: ANN401 - a slice of safetensors, which has no types
-    """A part at a time, so that no second copy is ever in memory."""
+    """Read in parts, so that there is no second copy in memory."""
     if list(place.shape) != list(rows.get_shape()) or _KINDS[str(place.dtype)] != rows.get_dtype():
-        raise ValueError(f"{rows.get_dtype()} {rows.get_shape()} where {tuple(place.shape)} was")
+        raise ValueError(f"{rows.get_dtype()} {rows.get_shape()} instead of {tuple(place.shape)}")
     step = max(1, _PART_BYTES // max(1, place[:1].numel() * place.element_size()))
     for start in range(0, len(place), step):
         place[start : start + step] = rows[start : start + step]
@@ -264,7 +261,7 @@ def _read_into(place: Tensor, rows: Any) -> Tensor:  # noqa: ANN401 - a slice of
 
 
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
-    """The text metadata and the shapes of the tensors of a safetensors file, without reading these."""
+    """The text metadata and the shapes of the tensors of a safetensors file, without reading the tensors."""
     with _opened(path) as file:
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         return dict(file.metadata() or {}), shapes
@@ -275,12 +272,12 @@ def _opened(path: Path) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        open_regular(path).close()  # the library would wait for a writer of a pipe
+        open_regular(path).close()  # the library would wait for the writer of a pipe
         with safe_open(path, framework="pt") as file:
             yield file
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         reason = os.strerror(errno.EMFILE)
-        if reason in str(error):  # as a RuntimeError of the library, too; the file may be intact
+        if reason in str(error):  # may be a RuntimeError of the library; the file may be intact
             raise OSError(errno.EMFILE, reason, str(path)) from error
         if isinstance(error, RuntimeError):
             raise
@@ -307,7 +304,7 @@ def _bytes_of(tensor: Tensor) -> memoryview:
 
 
 def from_dict(kind: Any, record: Any) -> Any:  # noqa: ANN401 - as many types as there are records
-    """Return a value of the type `kind` from its plain JSON form."""
+    """A value of the type `kind` from its JSON form, as given by `dataclasses.asdict`."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         if record is None and type(None) in get_args(kind):
@@ -325,13 +322,13 @@ def from_dict(kind: Any, record: Any) -> Any:  # noqa: ANN401 - as many types as
         return made(**{field.name: from_dict(hints[field.name], record[field.name]) for field in known})
     if origin is Literal:
         if record not in get_args(kind):
-            raise TypeError(f"{record!r} is none of {get_args(kind)}")
+            raise TypeError(f"{record!r} is not one of {get_args(kind)}")
         return record
     if origin is tuple:
         return _tuple_from_json(get_args(kind), record)
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(record, Mapping):
-            raise TypeError(f"{record!r} is no object")
+            raise TypeError(f"{record!r} is not an object")
         _, of_values = get_args(kind)
         return {str(key): from_dict(of_values, value) for key, value in record.items()}
     return _scalar_from_json(kind, record)
@@ -339,19 +336,19 @@ def from_dict(kind: Any, record: Any) -> Any:  # noqa: ANN401 - as many types as
 
 def _tuple_from_json(kinds: tuple[Any, ...], record: Any) -> tuple[Any, ...]:  # noqa: ANN401
     if not isinstance(record, list | tuple):
-        raise TypeError(f"{record!r} is no list")
+        raise TypeError(f"{record!r} is not a list")
     if kinds[-1] is Ellipsis:
         return tuple(from_dict(kinds[0], each) for each in record)
     return tuple(from_dict(kind, each) for kind, each in zip(kinds, record, strict=True))
 
 
 def _scalar_from_json(kind: Any, record: Any) -> Any:  # noqa: ANN401
-    """JSON does not distinguish 1 from 1.0, and a bool is not a number."""
+    """A scalar; JSON does not distinguish 1 from 1.0, and a bool is not a number."""
     accepted = (int, float) if kind is float else kind
     if not isinstance(record, accepted) or (kind in (int, float) and isinstance(record, bool)):
-        raise TypeError(f"{record!r} is no {kind.__name__}")
+        raise TypeError(f"{record!r} is not of type {kind.__name__}")
     if isinstance(record, int) and not -(2**63) <= record < 2**63:
         raise ValueError("a number has more than 64 bits")
     if isinstance(record, float) and not math.isfinite(record):
-        raise ValueError(f"{record} is no finite number")
+        raise ValueError(f"{record} is not a finite number")
     return float(record) if kind is float else record

@@ -1,4 +1,4 @@
-"""The public door: feature arrays and options, checked once; everything inside trusts them."""
+"""Checks of feature arrays and options at public functions; internal code relies on them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Features: TypeAlias = "NDArray[Any] | Tensor"
 
 
 def entry_point(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make a public function compute alike under any default device of torch, and report a lack of memory as one error."""
+    """Make a public function independent of torch's default device, and report all out-of-memory errors as one error."""
 
     @wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -38,14 +38,14 @@ def entry_point(function: Callable[_P, _R]) -> Callable[_P, _R]:
             if isinstance(error, GenprError) or not is_out_of_memory(error):
                 raise
             reason = short(" ".join(str(error).split()) or "MemoryError", 160)
-            text = f"out of memory ({reason}); free some, give fewer images, or use another device"
+            text = f"out of memory ({reason}); free memory, use fewer images, or another device"
             raise ResourceError(text, code="oom") from error
 
     return call
 
 
 def check_features(features: object, name: str) -> Tensor:
-    """Features as contiguous float32, checked; the input is neither changed nor, where possible, copied."""
+    """Check features and return them as contiguous float32, without a copy if possible."""
     import torch
 
     if isinstance(features, torch.Tensor):
@@ -84,7 +84,7 @@ def check_same_width(x: Tensor, y: Tensor, *, names: tuple[str, str] = ("real", 
 
 
 def check_rows(features: Tensor, name: str, *, k: int) -> None:
-    """Refuse sets in which a row has no k-th neighbor; k = 0 asks for one row at least, k = 1 for any spread."""
+    """Refuse sets in which a row has no k-th neighbor; k = 0 requires one row, k = 1 two rows."""
     if len(features) < k + 1:
         why = f"at least k + 1 = {k + 1} rows" if k > 1 else ("at least 1 row", "at least 2 rows")[k]
         text = f"{name} needs {why}, found {len(features)}; check that the set is complete"
@@ -92,7 +92,7 @@ def check_rows(features: Tensor, name: str, *, k: int) -> None:
 
 
 def check_k(k: object) -> int:
-    """A number of neighbors, self not counted."""
+    """Check a number of neighbors, the row itself not counted."""
     if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
         text = f"k must be an integer of at least 1 (the image itself is not counted), not {k!r}"
         raise UsageError(text, code="bad-k")
@@ -107,7 +107,7 @@ def check_ties(ties: object) -> None:
 
 
 def choose_device(features: object, device: str | torch.device) -> torch.device:
-    """Where to compute: for "auto" the GPU that holds the features, else the best device here."""
+    """The device to compute on: for "auto" the GPU of the features if they are on one, else the best device."""
     import torch
 
     if device == "auto" and isinstance(features, torch.Tensor) and features.is_cuda:
@@ -129,16 +129,16 @@ def _likely_cause(shape: tuple[int, ...]) -> str:
 
 
 def _non_finite(converted: Tensor, original: Features, name: str, first: tuple[int, int]) -> FeatureError:
-    """The error for features of which some are NaN or infinite, the first of them in this row and column."""
+    """The error for NaN or infinite features; `first` is the first row and column with one."""
     value = original[first].item()
     is_overflow = bool(converted[first].isinf()) and abs(value) < float("inf")
-    cause = "overflows float32, in which genpr computes" if is_overflow else "is no number to compute with"
+    cause = "overflows float32, in which genpr computes" if is_overflow else "is not a finite number"
     text = f"{name} features must be finite, but {value} in row {first[0]}, column {first[1]} (counted from 0) {cause}"
     return FeatureError(text, code="non-finite")
 
 
 def check_count(value: object, name: str, *, minimum: int, maximum: int | None = None) -> int:
-    """An integer option within its range."""
+    """Check that an integer option is within its range."""
     is_integer = isinstance(value, Integral) and not isinstance(value, bool)
     if not is_integer or value < minimum or (maximum is not None and value > maximum):  # type: ignore[operator]
         upper = "" if maximum is None else f" and at most {maximum}"
