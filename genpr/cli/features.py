@@ -60,17 +60,17 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput
     from genpr.features.registry import canonical_name
     from genpr.features.source_features import Embedder, features_for_file
     from genpr.images.paths import expand
-    from genpr.images.shards import Share
+    from genpr.images.shards import Shard
     from genpr.memory import memory_limit
 
-    share = None if options.shard is None else Share.parse(options.shard)
+    shard = None if options.shard is None else Shard.parse(options.shard)
     with memory_limit(options.max_memory), progress_bars(quiet=output.quiet) as bars:
         side, space = open_input(source, "source"), options.extractor
         if isinstance(side, FeatureSet) and expand(source) is None:  # several, named by a pattern, are joined
             raise UsageError(f"{source} already holds features", code="already-features", path=source)
         if not isinstance(side, FeatureSet) or space is not None:
             space = canonical_name(space or find_protocol("genpr").extractor)
-        features = features_for_file(side, space, Embedder(replace(options, progress=bars)), share)
+        features = features_for_file(side, space, Embedder(replace(options, progress=bars)), shard)
     if not rank_zero_only():
         return
     save_features(out, features)
@@ -81,7 +81,7 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput
         record: dict[str, Any] = {"out": str(out), "n": n, "dim": dim, **counts}
         text = json.dumps(record | ({} if place is None else {"shard": asdict(place)}))
     else:
-        of = "" if place is None else f", shard {place.share} of {place.total:,} images,"
+        of = "" if place is None else f", shard {place.shard} of {place.total:,} images,"
         n_known = n - features.n_embedded - features.n_cached
         how = f"{n_known:,} from files" if n_known else f"{features.n_cached:,} from the cache"
         text = printable(f"wrote {n:,} x {dim} features{of} to {out} ({how})")

@@ -173,7 +173,7 @@ def load_features(path: Path) -> FeatureSet:
     features = _parse(tensors, metadata, path)
     if features.shard is not None and features.shard.count > 1:
         raise FeatureError(
-            f"{path} is shard {features.shard.share} of {features.shard.total:,} images, and no others are given; give all "
+            f"{path} is shard {features.shard.shard} of {features.shard.total:,} images, and no others are given; give all "
             "as one pattern in quotes, such as 'real_*.safetensors'",
             code="shards-missing",
             path=str(path),
@@ -323,10 +323,10 @@ def _check_complete(places: Sequence[ShardInfo], name: str) -> None:
     """Compatible shards in their order: all of them, each once, with its own images."""
     found: set[int] = set()
     for place in places:
-        if place.share.rows(place.total) != range(place.start, place.end):
-            raise _mismatch(name, f"shard {place.share} holds other images than it has here")
+        if place.shard.rows(place.total) != range(place.start, place.end):
+            raise _mismatch(name, f"shard {place.shard} holds other images than it has here")
         if place.index in found:
-            message = f"{printable(name)} has shard {place.share} twice"
+            message = f"{printable(name)} has shard {place.shard} twice"
             raise FeatureError(message, code="shards-twice", path=name)
         found.add(place.index)
     count = places[0].count

@@ -33,7 +33,7 @@ from genpr.features.registry import (
 )
 from genpr.images.datasets import BatchSource
 from genpr.images.item import known_length, printable
-from genpr.images.shards import Share, shard_of
+from genpr.images.shards import Shard, shard_of
 from genpr.images.source import choose_rows, subset
 from genpr.notices import Notice, collect_notices, emit_notice, notice
 from genpr.runtime import cache_root, is_out_of_memory, resolve_device
@@ -339,10 +339,10 @@ def _check_prepared(features: FeatureSet, asked: str) -> None:
 
 
 def features_for_file(
-    opened: OpenedInput, key: ExtractorKey | None, embedder: Embedder, share: Share | None = None
+    opened: OpenedInput, key: ExtractorKey | None, embedder: Embedder, shard: Shard | None = None
 ) -> FeatureSet:
-    """The features of `opened` by `key` (None: what feature files are), of a share after `max_images` are chosen."""
-    if share is None:
+    """The features of `opened` by `key` (None: what feature files are), of a shard after `max_images` are chosen."""
+    if shard is None:
         whole = SourceFeatures(opened, "images", embedder)
         whole.require([key or FROM_FILE], minimum=1)
         return whole[key or FROM_FILE]
@@ -351,8 +351,8 @@ def features_for_file(
         raise UsageError(text, code="already-features", path=opened.source)
     most = embedder.options.max_images
     chosen = opened.source if most is None else subset(opened.source, most, embedder.options.seed)
-    source, unlimited = shard_of(chosen, share), embedder.with_options(max_images=None)
+    source, unlimited = shard_of(chosen, shard), embedder.with_options(max_images=None)
     part = SourceFeatures(OpenedImages(source, opened.on_disk), "images", unlimited)
-    part.require([key or FROM_FILE], minimum=0)  # a share of few images may be empty
+    part.require([key or FROM_FILE], minimum=0)  # a shard of few images may be empty
     max_bad = embedder.options.max_bad if embedder.options.on_bad == "skip" else 0.0
     return replace(part[key or FROM_FILE], shard=source.info(max_bad=max_bad))

@@ -19,7 +19,7 @@ BLOCK = 2048
 
 
 @dataclass(frozen=True)
-class Share:
+class Shard:
     """Shard `index` of `count`, counted from 1; invalid numbers are a `UsageError` ("bad-shard")."""
 
     index: int
@@ -31,7 +31,7 @@ class Share:
             raise UsageError(text, code="bad-shard")
 
     @classmethod
-    def parse(cls, text: str) -> Share:
+    def parse(cls, text: str) -> Shard:
         """From text such as "3/16"."""
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text.strip())
         if match is None:
@@ -72,12 +72,12 @@ class ShardInfo:
             raise TypeError("the numbers of a shard are integers")
         if not 0 <= self.start <= self.end <= self.total:
             raise ValueError(f"a shard cannot contain the images {self.start} to {self.end} of {self.total}")
-        _ = self.share
+        _ = self.shard
 
     @property
-    def share(self) -> Share:
+    def shard(self) -> Shard:
         """The shard."""
-        return Share(self.index, self.count)
+        return Shard(self.index, self.count)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class ShardSource(SubsetSource):
     """The images of one shard of a source."""
 
     rows: range
-    share: Share
+    shard: Shard
 
     @property
     def total(self) -> int:
@@ -95,8 +95,8 @@ class ShardSource(SubsetSource):
     def info(self, *, max_bad: float) -> ShardInfo:
         """Information about the shard; reads the names of all images."""
         return ShardInfo(
-            index=self.share.index,
-            count=self.share.count,
+            index=self.shard.index,
+            count=self.shard.count,
             start=self.rows.start,
             end=self.rows.stop,
             total=self.total,
@@ -105,13 +105,13 @@ class ShardSource(SubsetSource):
         )
 
 
-def shard_of(source: ImageSource, share: Share) -> ShardSource:
+def shard_of(source: ImageSource, shard: Shard) -> ShardSource:
     """One shard of a source, which must have a known length ("unknown-length")."""
     total = known_length(source)
     if total is None:
         text = f"{source.name} has an unknown number of images, so it cannot be divided; write them to files first"
         raise UsageError(text, code="unknown-length", path=source.name)
-    return ShardSource(source.name, source, share.rows(total), share)
+    return ShardSource(source.name, source, shard.rows(total), shard)
 
 
 def names_sha256(names: Iterable[str]) -> str:

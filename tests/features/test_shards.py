@@ -16,7 +16,7 @@ from genpr.cli.main import run
 from genpr.errors import BadImagesError, FeatureError, UsageError
 from genpr.features.feature_set import FeatureSet, load_features, save_features
 from genpr.features.inputs import open_input
-from genpr.images.shards import ShardInfo, Share, names_sha256
+from genpr.images.shards import Shard, ShardInfo, names_sha256
 from genpr.storage import load_tensors, save_tensors
 
 CUTS = [1, 2, 3, 5, 20]  # of six blocks; so many that some are empty, too
@@ -123,7 +123,7 @@ def test_missing_shards_are_named(files, tmp_path):
 
 def test_a_claim_of_very_many_shards_takes_no_memory(tmp_path):
     count = 10**9
-    mine = Share(1, count).rows(8 * count)
+    mine = Shard(1, count).rows(8 * count)
     place = ShardInfo(1, count, mine.start, mine.stop, 8 * count, "x", 0.0)
     save_features(tmp_path / "1.safetensors", FeatureSet(torch.ones(len(mine), 2), "s", shard=place))
     with pytest.raises(FeatureError, match=r"1 of 1000000000 shards; .* missing: 2, 3, .*, 11$"):
@@ -239,7 +239,7 @@ def test_a_join_holds_the_features_once(tmp_path, small_blocks):
     rows = torch.randn(16_384, 512)  # 32 MiB
     names = tuple(f"{row}" for row in range(len(rows)))
     for index in (1, 2):
-        mine = Share(index, 2).rows(len(rows))
+        mine = Shard(index, 2).rows(len(rows))
         place = ShardInfo(index, 2, mine.start, mine.stop, len(rows), names_sha256(names), 0.0)
         part = FeatureSet(rows[mine.start : mine.stop], "s", names=names[mine.start : mine.stop], shard=place)
         save_features(tmp_path / f"{index}.safetensors", part)
