@@ -1,4 +1,4 @@
-"""`python -m genpr`, and the console script: signals are answered before anything large is imported."""
+"""`python -m genpr`, and the console script: signals are handled before anything large is imported."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _MOST_STEPS = 10_000
 
 
 def parse_numbers(text: str) -> list[float]:
-    """The numbers in `0.5,0.7,1`, or in `0.2:1:0.1`, which are first, last and step."""
+    """Parse numbers such as `0.5,0.7,1`, or first, last and step such as `0.2:1:0.1`."""
     try:
         if ":" in text:
             first, last, step = map(float, text.split(":"))
@@ -31,7 +31,7 @@ def parse_numbers(text: str) -> list[float]:
     except (ValueError, ZeroDivisionError, OverflowError):
         numbers = []
     if not numbers:
-        message = f"{text!r}: needed numbers, such as 0.5,0.7,1, or first:last:step, such as 0.2:1:0.1"
+        message = f"{text!r}: expected numbers, such as 0.5,0.7,1, or first:last:step, such as 0.2:1:0.1"
         raise UsageError(message, code="bad-option")
     return numbers
 
@@ -51,50 +51,67 @@ class SamplerKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerOptions:
-    """How a generator draws images; `genpr.Sampler.of` checks them."""
+    """How a generator draws images; `genpr.Sampler.of` checks these options."""
 
-    seed: int = option(0, "Seed of latents and noise.")
+    seed: int = option(0, "Random seed of latents and noise.")
     axis: str = option(
         "psi",
-        "Name under which the generator takes its setting, such as guidance, unless a rule applies it.",
+        "Name of the parameter of the generator that is varied, such as guidance. A rule applies psi instead of the generator.",
     )
     rule: str | None = option(
         None,
-        "How psi truncates: z-scale, z-clip or z-resample truncate the latents, w-interpolate what the mapping makes of them.",
-        unset="w-interpolate for a generator with mapping and synthesis, else the generator does it",
+        "How psi truncates: z-scale, z-clip and z-resample truncate the latents z, w-interpolate the output w of the mapping.",
+        group="advanced",
+        unset="w-interpolate for a generator with mapping and synthesis, else the generator applies psi",
         choices=("w-interpolate", "z-resample", "z-scale", "z-clip"),
+        metavar="RULE",
     )
     latent_dim: int | None = option(
-        None, "Coordinates of a latent.", unset="the generator's z_dim or latent_dim", least=1, most=2**31
+        None,
+        "Dimension of a latent.",
+        group="advanced",
+        unset="the generator's z_dim or latent_dim",
+        least=1,
+        most=2**31,
+        metavar="N",
     )
     labels: object = option(None, "(n,) or (n, c), one row per image.", in_cli=False)
     image_range: Sequence[float] | None = option(
         None,
-        "Black and white of float images, such as -1,1; uint8 images need none.",
+        "Values of black and white in float images, such as -1,1. Generators that return uint8 images do not need it.",
+        group="generator",
         parse=parse_numbers,
         metavar="LOW,HIGH",
     )
-    batch_size: int = option(64, "Images per call of the generator.", least=1)
-    device: str | torch.device = option("auto", "auto is where the generator's networks are.")
+    batch_size: int = option(64, "Images per call of the generator.")
+    device: str | torch.device = option("auto", "Device. auto is the device of the generator's networks.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions:
-    """When a source in a watched folder is scored, and what is kept."""
+    """When a source in a watched folder is scored, and which files are kept."""
 
     settle: float = option(
-        10.0, "A source is complete when nothing about it has changed for so many seconds.", metavar="S"
+        10.0,
+        "A source is complete once it has not changed for this many seconds.",
+        group="inputs",
+        metavar="SECONDS",
     )
     done_file: str | None = option(
-        None, "Folders are complete when they hold this file, and not before.", metavar="NAME"
+        None,
+        "A folder is complete once it contains a file of this name.",
+        group="inputs",
+        metavar="NAME",
     )
     keep_results: bool = option(
-        False, "Keep each whole result in genpr-results/NAME.json, for `genpr compare`."
+        False, "Keep each result in genpr-results/NAME.json, for `genpr compare`.", group="output"
     )
     ignored: Collection[Path] = option(
-        (), "Files and folders that are not scored, such as the reals.", in_cli=False
+        (), "Files and folders that are not scored, such as the real images.", in_cli=False
     )
 
     def __post_init__(self) -> None:
         if not self.settle >= 0:
-            raise UsageError(f"settle must be seconds from 0 on, not {self.settle!r}", code="bad-option")
+            raise UsageError(
+                f"settle must be a number of seconds, 0 or more, not {self.settle!r}", code="bad-option"
+            )

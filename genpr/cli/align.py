@@ -8,30 +8,32 @@ from functools import partial
 import click
 
 from genpr.cli.console import progress_bars
+from genpr.cli.grouped import SOURCE, GroupedCommand, grouped_option
 from genpr.cli.options import follow_symlinks, option_group
 from genpr.cli.output import ScoreOutput
 from genpr.conditional.options import AlignOptions
 from genpr.evaluation.plan import check_weights
 
 
-@click.command(name="align")
-@click.argument("images")
-@click.option(
+@click.command(cls=GroupedCommand, name="align")
+@click.argument("images", type=SOURCE)
+@grouped_option(
     "--prompts",
     required=True,
+    type=SOURCE,
     metavar="FILE",
-    help="What each image was asked for: .csv, .tsv, .jsonl, .json, .txt, a folder of .txt files, or the word beside.",
+    help="Prompt of each image: .csv, .tsv, .jsonl, .json, .txt, or a folder of .txt files.",
 )
 @option_group(AlignOptions)
 @follow_symlinks
 @option_group(ScoreOutput, "output")
 def command(images: str, prompts: str, *, options: AlignOptions, output: ScoreOutput) -> int:
-    """Judge IMAGES by the prompts that they were made from.
+    """Compare IMAGES with the prompts that they were generated from: R-precision, hit rates, CLIPScore.
 
-    A CLIP model (--extractor clip-vit-b-32 by default) embeds images and prompts. Each image ranks its own prompt among
-    those of other images, and each prompt its image; R-precision is the share that rank their own first.
+    A CLIP model embeds images and prompts. Each image ranks its own prompt among those of other images, and each prompt
+    ranks its image. R-precision is the fraction that rank their own first.
 
-    IMAGES is a folder, an archive, an .npz file, or features of that extractor.
+    IMAGES is a folder, an archive, an .npz file, or a feature file of the same extractor.
     """
     from genpr.conditional.prompts import check_number, open_prompts
 

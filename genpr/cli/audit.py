@@ -11,71 +11,73 @@ from typing import Any, Literal
 
 import click
 
-from genpr.cli.console import complain, progress_bars
+from genpr.cli.console import print_stderr, progress_bars
+from genpr.cli.grouped import GroupedCommand
 from genpr.cli.options import option_group
 from genpr.cli.output import TextOutput
 from genpr.errors import UsageError
+from genpr.evaluation.options import parse_names
 from genpr.features.options import option
 from genpr.storage import replace_file, report_write_errors
 
 Kind = Literal["fidelity", "diversity"]
 RESULTS, MARKDOWN = "results.jsonl", "matrix.md"
-_SEVERAL: dict[str, Any] = {"metavar": "NAME", "multiple": True}
+_NAMES: dict[str, Any] = {"parse": parse_names, "unset": "all", "metavar": "A,B"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditFlags:
-    """Which metrics are held against which checks, on which data."""
+    """Metrics, checks and data of an audit."""
 
-    metrics: Sequence[str] = option(
-        (), "A metric; repeat for more.  [default: all]", flag="--metric", **_SEVERAL
-    )
+    metrics: Sequence[str] | None = option(None, "Names of metrics.", **_NAMES)
     functions: Sequence[str] = option(
         (),
-        "A function of your own, from reals (n, d) and fakes (m, d) to a number; alone unless --metric is given.",
+        "Custom metric: a function of reals (n, d) and fakes (m, d) that returns a number. May be repeated. Other metrics are then "
+        "computed only if --metrics names them.",
         flag="--function",
         metavar="FILE.PY:NAME",
         multiple=True,
     )
     kind: Kind | None = option(
-        None, "What every --function claims to measure.", choices=("fidelity", "diversity")
+        None,
+        "Property that every --function is meant to measure.",
+        choices=("fidelity", "diversity"),
     )
-    checks: Sequence[str] = option(
-        (), "A check; repeat for more.  [default: all]", flag="--check", **_SEVERAL
-    )
+    checks: Sequence[str] | None = option(None, "Names of checks.", **_NAMES)
     full: bool = option(
         False,
-        "The published grids (hours), or coarse ones (minutes).  [default: quick]",
+        "Use the published grids (hours), or coarse ones (minutes).",
+        unset="quick",
         flag="--full/--quick",
     )
-    seed: int = option(0, "Chooses all data.", least=0)
-    jobs: int = option(1, "Processes.", least=1)
+    seed: int = option(0, "Random seed.", least=0, metavar="N")
+    jobs: int = option(1, "Number of processes.", least=1, metavar="N")
     out: Path | None = option(
-        None, f"Where to write {MARKDOWN} and {RESULTS}.", type=click.Path(path_type=Path), metavar="FOLDER"
+        None, f"Folder for {MARKDOWN} and {RESULTS}.", type=click.Path(path_type=Path), metavar="DIR"
     )
-    resume: bool = option(False, "Go on from the results in --out; metrics can be added to them.")
+    resume: bool = option(False, "Resume from the results in --out. Metrics can be added.")
 
 
-@click.command(name="audit")
+@click.command(cls=GroupedCommand, name="audit")
 @option_group(AuditFlags, "flags")
 @option_group(TextOutput, "output")
 def command(*, flags: AuditFlags, output: TextOutput) -> None:
-    """Hold metrics against fifteen sanity checks, on data whose fidelity and diversity are known.
+    """Run metrics on fifteen sanity checks with known fidelity and diversity (Räisä et al. 2025).
 
     \b
-    genpr audit --metric precision --metric recall
-    genpr audit --function mine.py:score --kind fidelity --out audit-of-mine
+    genpr audit --metrics precision,recall
+    genpr audit --function mine.py:score --kind fidelity --out audit
 
-    Prints which of the thirty demands of Räisä et al. 2025 each metric meets.
+    The table shows which of the thirty criteria each metric meets.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     from genpr.audit.runner import families_of, judge, run_audit, shipped_kinds, user_family
     from genpr.report.audit_report import audit_text, markdown
 
-    os.environ["PYTHONSAFEPATH"] = "1"  # its processes import nothing from the working directory
+    os.environ["PYTHONSAFEPATH"] = "1"  # its processes do not import from the working directory
     if flags.resume and flags.out is None:
-        raise UsageError("--resume needs --out, the folder to go on from", code="bad-option")
+        raise UsageError("--resume needs --out, the folder with the results", code="bad-option")
     if (flags.kind is None) == bool(flags.functions):
-        raise UsageError("--function and --kind are given together, or neither", code="bad-option")
+        raise UsageError("--function and --kind need each other", code="bad-option")
     own = [user_family(spec, flags.kind) for spec in flags.functions if flags.kind is not None]
     families = (*families_of(flags.metrics or (() if own else shipped_kinds())), *own)
     folder = flags.out
@@ -93,13 +95,13 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
             resume=flags.resume,
             progress=progress,
         )
-    # What was asked for, and the shipped metrics that the results hold from earlier runs.
+    # The requested metrics, and those in the results of earlier runs.
     measured = {name for spreads in results.values.values() for name in spreads}
     kinds = {name: kind for name, kind in shipped_kinds().items() if name in measured}
     matrix = judge(results, kinds | {name: kind for each in families for name, kind in each.kinds.items()})
     if folder is not None:
         replace_file(folder / MARKDOWN, markdown(matrix, results.run))
-        complain(f"wrote {MARKDOWN} and {RESULTS} to {folder}")
+        print_stderr(f"wrote {MARKDOWN} and {RESULTS} to {folder}")
     names = ("metric", "mark", "published", "reason")
     cells = [
         {"check": cell.demand.check, "demand": cell.demand.desideratum}

@@ -1,4 +1,4 @@
-"""`genpr cache list | prune`: what the feature cache takes of the disk, and how to make it take less."""
+"""`genpr cache list | prune`: disk usage of the feature cache, and how to reduce it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genpr.cli.console import as_json, cache_dir, emit
+from genpr.cli.console import as_json, cache_dir, print_stdout
+from genpr.cli.grouped import GroupedGroup, grouped_option
 from genpr.errors import UsageError, printable
 
 if TYPE_CHECKING:
@@ -19,24 +20,24 @@ if TYPE_CHECKING:
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-@click.group(name="cache")
+@click.group(cls=GroupedGroup, name="cache")
 def command() -> None:
-    """Show the cached features of images, or remove those that were not used for long.
+    """Show the cached features of images, or remove those that have not been used recently.
 
     \b
-    genpr cache list                    by extractor: files, images, bytes, use
-    genpr cache prune --max-size 5GB    the longest unused, until so much is left
-    genpr cache prune --older-than 30d  what was not used for so long goes
+    genpr cache list                    files, images and last use by extractor
+    genpr cache prune --max-size 5GB    remove the least recently used
+    genpr cache prune --older-than 30d  remove features not used for 30 days
 
-    Removing features is safe at any time, beside a running genpr too: they are made again when needed.
+    Features can be removed at any time, also while genpr runs. They are computed again when they are needed.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
 
 
-@command.command(name="list", short_help="Show what is kept, by extractor.")
+@command.command(name="list", short_help="Show the contents by extractor.")
 @cache_dir
 @as_json
 def list_folders(*, cache_dir: Path | None, as_json: bool) -> None:
-    """Show what is kept: one entry for each extractor with its weights, resize rule, decoder and device."""
+    """Show the contents: one entry per extractor, with its weights, resize rule, decoder and device."""
     root, folders = _open(cache_dir)
     total = sum(folder.size for folder in folders)
     rows: list[dict[str, Any]] = [
@@ -53,9 +54,9 @@ def list_folders(*, cache_dir: Path | None, as_json: bool) -> None:
         for folder in folders
     ]
     if as_json:
-        emit(json.dumps({"path": str(root), "size": total, "folders": rows}))
+        print_stdout(json.dumps({"path": str(root), "size": total, "folders": rows}))
     elif not total:
-        emit(printable(f"no features are cached in {root}"))
+        print_stdout(printable(f"no features are cached in {root}"))
     else:
         from rich.filesize import decimal
 
@@ -63,13 +64,13 @@ def list_folders(*, cache_dir: Path | None, as_json: bool) -> None:
 
         files = sum(row["files"] for row in rows)
         text = printable(f"{files:,} files, {decimal(total)} in {root / 'features'}")
-        emit(f"{listing([_shown(row) for row in rows], ('folder',))}\n{text}")
+        print_stdout(f"{listing([_shown(row) for row in rows], ('folder',))}\n{text}")
 
 
-@command.command(short_help="Remove what was not used for long.")
-@click.option("--max-size", metavar="SIZE", help="Most that may stay, such as 5GB or 500MiB.")
-@click.option("--older-than", metavar="AGE", help="Remove what was not used for so long: 12h, 30d, 8w.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only say what would go.")
+@command.command(short_help="Remove features that have not been used recently.")
+@grouped_option("--max-size", metavar="SIZE", help="Size to reduce the cache to, such as 5GB or 500MiB.")
+@grouped_option("--older-than", metavar="AGE", help="Remove features not used for this time: 12h, 30d, 8w.")
+@grouped_option("-n", "--dry-run", is_flag=True, help="Only report what would be removed.")
 @cache_dir
 @as_json
 def prune(
@@ -80,32 +81,36 @@ def prune(
     cache_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Remove cached features, the longest unused first, and nothing that genpr did not write."""
+    """Remove cached features, the least recently used first. Files that genpr did not write are left alone."""
     from rich.filesize import decimal
 
     from genpr.features.cache_files import choose_files, remove_files
     from genpr.memory import parse_bytes
 
     if max_size is None and older_than is None:
-        raise click.UsageError("say what may go: --max-size 5GB or --older-than 30d")
+        raise click.UsageError(
+            "expected --max-size SIZE or --older-than AGE, such as --max-size 5GB or --older-than 30d"
+        )
     most = None if max_size is None else parse_bytes(max_size, "cache size")
     before = None if older_than is None else time.time() - _seconds(older_than)
     root, folders = _open(cache_dir)
-    going = choose_files(folders, max_size=most, used_before=before)
-    gone = going if dry_run else remove_files(going)
-    size = sum(file.size for file in gone)
+    chosen = choose_files(folders, max_size=most, used_before=before)
+    removed = chosen if dry_run else remove_files(chosen)
+    size = sum(file.size for file in removed)
     left = sum(folder.size for folder in folders) - size
     if as_json:
         sizes = {"removed_size": size, "left_size": left}
-        removed = [str(file.path) for file in gone]
-        emit(json.dumps({"path": str(root), "dry_run": dry_run, "removed": removed, **sizes}))
+        paths = [str(file.path) for file in removed]
+        print_stdout(json.dumps({"path": str(root), "dry_run": dry_run, "removed": paths, **sizes}))
     else:
         verb = "would remove" if dry_run else "removed"
-        emit(f"{verb} {len(gone):,} file{'s' * (len(gone) != 1)}, {decimal(size)}; {decimal(left)} left")
+        print_stdout(
+            f"{verb} {len(removed):,} file{'s' * (len(removed) != 1)}, {decimal(size)}; {decimal(left)} left"
+        )
 
 
 def _open(cache_dir: Path | None) -> tuple[Path, list[CacheFolder]]:
-    """The cache that was named, or the usual one, which may not exist yet."""
+    """The given cache folder, or the default one, which may not exist yet."""
     from genpr.features.cache_files import find_folders
     from genpr.runtime import cache_root
 
@@ -117,10 +122,10 @@ def _open(cache_dir: Path | None) -> tuple[Path, list[CacheFolder]]:
 
 
 def _seconds(age: str) -> float:
-    """Of `30d` and the like."""
+    """Parse an age such as `30d`."""
     match = re.fullmatch(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smhdw])\s*", age.lower())
     if match is None:
-        raise click.BadParameter(f"{age!r} is no age such as 12h, 30d or 8w", param_hint="--older-than")
+        raise click.BadParameter(f"{age!r} is not an age such as 12h, 30d or 8w", param_hint="--older-than")
     return float(match[1]) * _SECONDS[match[2]]
 
 

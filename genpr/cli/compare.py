@@ -8,25 +8,27 @@ from pathlib import Path
 
 import click
 
-from genpr.cli.options import option_group, refuse_given
+from genpr.cli.grouped import SOURCE, GroupedCommand, grouped_option
+from genpr.cli.options import force, option_group, refuse_given
 from genpr.cli.output import PageOutput
 
 
-@click.command(name="compare")
+@click.command(cls=GroupedCommand, name="compare")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Compare even results that were not made alike.")
+@force
 @option_group(PageOutput, "output", without={"quiet"})
-@click.option(
+@grouped_option(
     "--samples",
-    metavar="IMAGES",
+    type=SOURCE,
+    metavar="SOURCE",
     multiple=True,
-    help="Images of a result, to show beside those of the others on that page: once per result, in their order.",
+    help="Images of a result, for the page of --html. Give it once per result, in the order of FILES.",
 )
 def command(files: tuple[Path, ...], *, force: bool, output: PageOutput, samples: tuple[str, ...]) -> None:
-    """Show the results in FILES (from `genpr score --json`) side by side, and how sure their differences are.
+    """Compare the results in FILES side by side, with intervals of their differences.
 
-    Results that differ in extractor, weights, resize rule, k, ties, arithmetic, real set or numbers of images are
-    refused, and what differs is named. A file may also be of `genpr rank --json`, or the folder of a sweep.
+    FILES are written by `genpr score --json` or `genpr rank --json`, or are folders of `genpr sweep --out`. Results that
+    differ in extractor, weights, resize rule, k, ties, arithmetic, real set or number of images are refused.
 
     \b
     genpr compare old.json new.json
@@ -34,7 +36,7 @@ def command(files: tuple[Path, ...], *, force: bool, output: PageOutput, samples
     genpr compare a.json b.json --html page.html --samples a/ --samples b/
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     if output.html is None:
-        refuse_given({"samples"}, "puts images on the page of --html FILE, which is missing")
+        refuse_given({"samples"}, "needs --html, the page that shows the images")
     output.check_place()
     from genpr.evaluation.compare import compare, load_all
     from genpr.report.score_tables import side_by_side_table
@@ -42,7 +44,7 @@ def command(files: tuple[Path, ...], *, force: bool, output: PageOutput, samples
     results = load_all(files)
     comparison = compare(results, force=force)
     if samples and len(samples) != len(results):
-        text = f"--samples is given once per result, in their order: {len(results)} times, not {len(samples)}"
+        text = f"--samples is needed once per result, in their order: {len(results)} times, but found {len(samples)}"
         raise click.UsageError(text)
     output.write_comparison(results, dict(zip(results, samples, strict=False)))
     if not output.as_json:

@@ -1,4 +1,4 @@
-"""What the command line writes: data to stdout, everything else to stderr; safe for any terminal."""
+"""Output of the command line: data on stdout, everything else on stderr, printable on any terminal."""
 
 from __future__ import annotations
 
@@ -12,29 +12,36 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from genpr.cli.grouped import grouped_option
 from genpr.errors import ResourceError, limited, printable
 
 if TYPE_CHECKING:
     from genpr.features.options import StageProgress
     from genpr.notices import Notice
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-cache_dir = click.option(
-    "--cache-dir", type=click.Path(path_type=Path), help="The cache.  [default: GENPR_CACHE]"
+# Not from the option records: `genpr doctor` must start without numpy, which these import.
+JSON_HELP = "Print JSON instead of text."
+as_json = grouped_option("--json", "as_json", is_flag=True, help=JSON_HELP)
+cache_dir = grouped_option(
+    "--cache-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    unset="GENPR_CACHE, or the user's cache folder",
+    help="Folder of the feature cache.",
 )
 
 _IN_ASCII = str.maketrans({"─": "-", "±": "+-", "…": "...", "×": "x", "²": "^2"})
-_TOLD_AFTER = 5.0  # seconds; by then the pace is known
-_LONG = 90.0
+_REPORTED_AFTER = 5.0  # seconds; the pace is known by then
+_LONG = 90.0  # seconds
 
 
-def complain(message: str) -> None:
-    """One line on stderr: a name with a line end in it could otherwise pose as an error, or as a score."""
-    click.echo(_held(limited(printable(limited(message))), sys.stderr), err=True)
+def print_stderr(message: str) -> None:
+    """Print one line on stderr. Line ends within names are escaped, since they could imitate an error or a score."""
+    click.echo(_encodable(limited(printable(limited(message))), sys.stderr), err=True)
 
 
-def _held(text: str, stream: TextIO) -> str:
-    """In the characters that a stream of ASCII or of an old code page has, for click would write others as UTF-8."""
+def _encodable(text: str, stream: TextIO) -> str:
+    """Replace characters that the encoding of a stream lacks, because click would write them as UTF-8."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     with suppress(UnicodeEncodeError):
         text.encode(encoding)
@@ -42,21 +49,21 @@ def _held(text: str, stream: TextIO) -> str:
     return text.translate(_IN_ASCII).encode(encoding, "backslashreplace").decode(encoding, "replace")
 
 
-def emit(text: str) -> None:
-    """The result, on stdout; a reader that went away (`| head`) is no error."""
+def print_stdout(text: str) -> None:
+    """Print the result on stdout; a reader that closes the pipe (`| head`) is not an error."""
     try:
-        click.echo(_held(text, sys.stdout))
+        click.echo(_encodable(text, sys.stdout))
     except OSError as error:
         _drop_stdout()
         if not isinstance(error, BrokenPipeError):
             raise ResourceError(
-                f"the result cannot be written to stdout ({error.strerror}); redirect it to a file on a disk with room, or to a pipe",
+                f"the result cannot be written to stdout ({error.strerror}); redirect stdout to a pipe, or to a file on a disk with free space",
                 code="stdout",
             ) from error
 
 
 def finish_stdout(code: int) -> int:
-    """Write what is left for stdout, and return the exit code: 4 instead of 0 if that is not possible."""
+    """Flush stdout, and return the exit code: 4 instead of 0 if stdout cannot be written."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -68,22 +75,22 @@ def finish_stdout(code: int) -> int:
 
 
 def _drop_stdout() -> None:
-    """Let stdout lead nowhere, so that what cannot be written fails only once."""
-    with Path(os.devnull).open("w") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    """Redirect stdout to the null device, so that a failed write is reported only once."""
+    with Path(os.devnull).open("w") as null:
+        os.dup2(null.fileno(), sys.stdout.fileno())
 
 
 def show_notices(notices: Sequence[Notice]) -> None:
-    """One line on stderr per notice."""
+    """Print one line on stderr per notice."""
     for item in notices:
-        complain(f"{item.level}: {item.message}" + (f" ({item.hint})" if item.hint else ""))
+        print_stderr(f"{item.level}: {item.message}" + (f" ({item.hint})" if item.hint else ""))
 
 
 @contextmanager
 def progress_bars(*, quiet: bool, in_bytes: bool = False) -> Iterator[StageProgress | None]:
-    """A bar with the remaining time per stage on a terminal, else a line for stages of minutes; nothing if `quiet`.
+    """Show a progress bar per stage on a terminal, else one line for stages that take minutes; nothing if `quiet`.
 
-    Meanwhile stdout is stderr: what libraries and a custom extractor print must not end up in the result.
+    Meanwhile stdout is redirected to stderr, so that output of libraries and custom extractors does not mix with the result.
     """
     with redirect_stdout(sys.stderr):
         if quiet:
@@ -96,18 +103,18 @@ def progress_bars(*, quiet: bool, in_bytes: bool = False) -> Iterator[StageProgr
 
 
 def _long_stages() -> StageProgress:
-    """One line for a stage that will take minutes, as soon as that is known."""
-    current, started, before, is_told = "", 0.0, 0, False
+    """Print one line for a stage that will take minutes, as soon as that is known."""
+    current, started, before, is_reported = "", 0.0, 0, False
 
     def update(stage: str, done: int, total: int | None) -> None:
-        nonlocal current, started, before, is_told
+        nonlocal current, started, before, is_reported
         if stage != current or done < before:
-            current, started, is_told = stage, time.monotonic(), False
+            current, started, is_reported = stage, time.monotonic(), False
         before, seconds = done, time.monotonic() - started
-        if total and done and not is_told and seconds >= _TOLD_AFTER:
-            is_told, left = True, seconds * (total - done) / done
+        if total and done and not is_reported and seconds >= _REPORTED_AFTER:
+            is_reported, left = True, seconds * (total - done) / done
             if left > _LONG:
-                complain(f"{stage}: {done:,} of {total:,}, about {left / 60:.0f} min left")
+                print_stderr(f"{stage}: {done:,} of {total:,}, about {left / 60:.0f} min left")
 
     return update
 

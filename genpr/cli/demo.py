@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from genpr.cli.console import complain, progress_bars
+from genpr.cli.console import print_stderr, progress_bars
+from genpr.cli.grouped import GroupedCommand, grouped_option
 from genpr.cli.options import click_option, option_group
 from genpr.cli.output import TextOutput
 from genpr.errors import printable
@@ -20,38 +21,41 @@ The calibrated pair is precision and recall divided by the value of a perfect
 generator. These features are weight-free: the values compare with no paper."""
 
 
-@click.command(name="demo")
-@click.option(
-    "--save",
+@click.command(cls=GroupedCommand, name="demo")
+@grouped_option(
+    "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Also write the pictures there, as PNG files.",
+    help="Also write the images to this folder, as PNG files.",
 )
-@click.option(
-    "--n", default=800, show_default=True, type=click.IntRange(50, 100_000), help="Pictures per set."
+@grouped_option(
+    "--n",
+    default=800,
+    show_default=True,
+    type=click.IntRange(50, 100_000),
+    metavar="N",
+    help="Number of images per set.",
 )
-@click.option(
-    "--seed", default=0, show_default=True, type=click.IntRange(0, 2**63 - 1), help="Chooses the pictures."
-)
+@click_option(EmbedOptions.__dataclass_fields__["seed"], help="Random seed.")
 @click_option(EmbedOptions.__dataclass_fields__["device"])
 @option_group(TextOutput, "output")
-def command(*, save: Path | None, n: int, seed: int, device: str, output: TextOutput) -> None:
-    """Draw a set of "real" pictures and four imitations that fail in four ways, and score them.
+def command(*, out: Path | None, n: int, seed: int, device: str, output: TextOutput) -> None:
+    """Draw a set of "real" images and four sets of fakes with different failures, and score the fakes.
 
-    Nothing is downloaded. The table shows which of the four numbers notices which failure.
+    The table shows which metric detects which failure. Nothing is downloaded.
     """
-    EmbedOptions(device=device)  # which checks it
+    EmbedOptions(device=device)  # checks it
     from genpr.demo import build_demo, contact_sheet, save_sets
     from genpr.evaluation.evaluator import Evaluator
     from genpr.report.score_tables import comparison_table
 
     real, *fakes = sets = build_demo(n=n, seed=seed)
-    more = "See the pictures, and score them as folders: genpr demo --save genpr-demo"
-    if save is not None:
-        save_sets(sets, save)
-        contact_sheet(sets).save(save / "overview.png")
-        complain(f"wrote {len(sets)} folders of pictures and {save / 'overview.png'}")
-        more = printable(f"Next: genpr score {save}/real {save}/blurred --extractor gabor")
+    more = "Write the images to folders: genpr demo --out genpr-demo"
+    if out is not None:
+        save_sets(sets, out)
+        contact_sheet(sets).save(out / "overview.png")
+        print_stderr(f"wrote {len(sets)} folders of images and {out / 'overview.png'}")
+        more = printable(f"Next: genpr score {out}/real {out}/blurred --extractor gabor")
     with progress_bars(quiet=output.quiet) as progress:
         evaluator = Evaluator(real.images, extractor="gabor", device=device, progress=progress)
         results = {fake.name: evaluator.score(fake.images) for fake in fakes}

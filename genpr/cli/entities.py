@@ -9,41 +9,42 @@ from pathlib import Path
 import click
 
 from genpr.cli.console import progress_bars
+from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import check_sources, follow_symlinks, option_group, refuse_given
 from genpr.cli.output import ScoreOutput
 from genpr.conditional.options import EntityOptions
 from genpr.features.options import option_fields
 
-_OF_ANSWERS = {"by", "vocabulary", "aliases", "exclude", "seed"}
+_OF_ANSWERS = {"classifier", "vocabulary", "aliases", "exclude", "seed"}
 
 
-@click.command(name="entities")
+@click.command(cls=GroupedCommand, name="entities")
 @click.argument("expected", type=click.Path(path_type=Path))
-@click.argument("found")
+@click.argument("found", type=SOURCE)
 @option_group(EntityOptions)
 @follow_symlinks
 @option_group(ScoreOutput, "output", without={"table"})
 def command(expected: Path, found: str, *, options: EntityOptions, output: ScoreOutput) -> int:
-    """Which of the entities in EXPECTED were found, by answers or in images.
+    """Compute which of the entities in EXPECTED were found, in answers of a language model or in images.
 
-    EXPECTED (.csv, .jsonl, .json) has an id and the expected entities of each image, or its prompt, in which the
-    vocabulary is looked for. FOUND has the answer of a language model, or a list of found entities, by the same ids.
-    Answers are read however they wrap their list; those that cannot be read are counted, listed, and never a zero.
+    EXPECTED (.csv, .jsonl, .json) has an id and the expected entities of each image, or its prompt, in which entities of
+    the vocabulary are found. FOUND has the answer of a language model, or a list of found entities, for the same ids.
+    Answers may wrap their list in any text; those that cannot be parsed are listed and left out of the scores.
 
-    Or FOUND is images (a folder, an archive, .npz), whose names are the ids, and --by says what looks at them.
+    With --classifier, FOUND is images (a folder, an archive, .npz), whose names are the ids.
 
     \b
     genpr entities expected.csv answers.jsonl
     genpr entities prompts.csv answers.jsonl --vocabulary objects.txt
-    genpr entities expected.csv images/ --by fasterrcnn_resnet50_fpn_v2
-    genpr entities prompts.csv images/ --by clip --calibrate-on real/ ...
-    genpr entities expected.csv answers.csv --json > a.json    for compare, rank
+    genpr entities expected.csv images/ --classifier fasterrcnn_resnet50_fpn_v2
+    genpr entities prompts.csv images/ --classifier clip --calibrate-on real/ ...
+    genpr entities expected.csv answers.csv --json > a.json    # for compare, rank
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     output.check(options.names)
     check_sources(expected, found)
-    if options.by is None:
+    if options.classifier is None:
         of_images = {each.name for each in option_fields(EntityOptions)} - _OF_ANSWERS
-        refuse_given(of_images, "is for images, and needs --by, which says what recognizes entities in them")
+        refuse_given(of_images, "needs --classifier, the model that recognizes entities in images")
         from genpr.conditional.entity_scores import score_entities
 
         words = {name: getattr(options, name) for name in ("vocabulary", "aliases", "exclude")}

@@ -1,4 +1,4 @@
-"""`genpr features SOURCE OUT`: images become features, or the shards of features one file."""
+"""`genpr features SOURCE OUT`: embed images, or join shards of features in one file."""
 
 from __future__ import annotations
 
@@ -10,32 +10,34 @@ from typing import Any
 import click
 
 from genpr.cli.console import progress_bars
+from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import check_sources, follow_symlinks, option_group
 from genpr.cli.output import TextOutput
 from genpr.errors import UsageError, printable
+from genpr.evaluation.options import EXTRACTOR
 from genpr.features.options import EmbedOptions, option
 from genpr.storage import check_feature_file
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureFlags(EmbedOptions):
-    """What is embedded by which network, and how."""
+    """Options of embedding, with the extractor and the shard."""
 
     extractor: str | None = option(
         None,
-        "See `genpr list extractors`; or package.module:factory or path/file.py:factory.",
+        EXTRACTOR,
         unset="inception, or that of the feature files",
         metavar="NAME",
     )
     shard: str | None = option(
         None,
-        "Embed only the I-th of N shares, counted from 1, for a task of N that embed SOURCE together.",
+        "Embed only the I-th of N parts of SOURCE, counted from 1. N tasks with different I embed it together.",
         metavar="I/N",
     )
 
 
-@click.command(name="features")
-@click.argument("source")
+@click.command(cls=GroupedCommand, name="features")
+@click.argument("source", type=SOURCE)
 @click.argument("out", type=click.Path(path_type=Path))
 @option_group(FeatureFlags)
 @follow_symlinks
@@ -43,13 +45,13 @@ class FeatureFlags(EmbedOptions):
 def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput) -> None:
     """Embed the images in SOURCE once and write their features to OUT (.safetensors).
 
-    The file carries extractor, weights hash and resize rule, and `genpr score` refuses to mix features of
+    The file records extractor, weights hash and resize rule, and `genpr score` refuses to mix features of
     different extractors.
 
     \b
-    genpr features real/ real_3.safetensors --shard 3/16     one task of 16
-    genpr score 'real_*.safetensors' 'fake_*.safetensors'    takes all of them
-    genpr features 'real_*.safetensors' real.safetensors     makes them one file
+    genpr features real/ real_3.safetensors --shard 3/16   one task of 16
+    genpr score 'real_*.safetensors' 'fake_*.safetensors'  reads all shards
+    genpr features 'real_*.safetensors' real.safetensors   joins them
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     check_feature_file(out)
     check_sources(source)
@@ -66,7 +68,9 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput
     shard = None if options.shard is None else Shard.parse(options.shard)
     with memory_limit(options.max_memory), progress_bars(quiet=output.quiet) as bars:
         side, space = open_input(source, "source"), options.extractor
-        if isinstance(side, FeatureSet) and expand(source) is None:  # several, named by a pattern, are joined
+        if (
+            isinstance(side, FeatureSet) and expand(source) is None
+        ):  # several files that a pattern names are joined
             raise UsageError(f"{source} already holds features", code="already-features", path=source)
         if not isinstance(side, FeatureSet) or space is not None:
             space = canonical_name(space or find_protocol("genpr").extractor)

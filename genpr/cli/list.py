@@ -9,12 +9,13 @@ from typing import Any
 
 import click
 
-from genpr.cli.console import as_json, emit
+from genpr.cli.console import as_json, print_stdout
+from genpr.cli.grouped import GroupedCommand
 
 Record = dict[str, Any]
 
 
-@click.command(name="list")
+@click.command(cls=GroupedCommand, name="list")
 @click.argument("what", type=click.Choice(["extractors", "protocols", "metrics"]), default="extractors")
 @as_json
 def command(what: str, *, as_json: bool) -> None:
@@ -22,7 +23,9 @@ def command(what: str, *, as_json: bool) -> None:
     from genpr.report.score_tables import listing
 
     records, in_columns, details = _LISTS[what]
-    emit(json.dumps(records()) if as_json else listing([in_columns(record) for record in records()], details))
+    print_stdout(
+        json.dumps(records()) if as_json else listing([in_columns(record) for record in records()], details)
+    )
 
 
 def _extractors() -> list[Record]:
@@ -65,7 +68,7 @@ def _protocols() -> list[Record]:
 def _protocol_row(record: Record) -> Record:
     rows = f", neighbors among {record['rows']:,} of each" if record["rows"] else ""
     moments = "; published statistics of reals" if record["statistics"] == "published" else ""
-    others = "; any other if asked for" if "metrics" in record["free"] else ""
+    others = "; others with --metrics" if "metrics" in record["free"] else ""
     return {
         **{key: record[key] for key in ("name", "extractor", "ties", "distances", "reference")},
         **({"extractor": f"panel of {len(record['panel'])}"} if record["panel"] else {}),
@@ -97,4 +100,4 @@ _LISTS: dict[str, tuple[Callable[[], list[Record]], Callable[[Record], Record], 
     "protocols": (_protocols, _protocol_row, ("images", "metrics", "equals", "reference")),
     "metrics": (_metrics, dict, ("meaning", "reference")),
 }
-"""By name: the records, how one is shown, and which of its facts stand below the others."""
+"""By name: the records, their columns, and the columns that are shown on lines of their own."""

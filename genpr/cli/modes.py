@@ -7,26 +7,27 @@ from dataclasses import replace
 import click
 
 from genpr.cli.console import progress_bars
+from genpr.cli.grouped import SOURCE, GroupedCommand, grouped_option
 from genpr.cli.options import check_sources, follow_symlinks, option_group
 from genpr.cli.output import TextOutput
 from genpr.evaluation.options import ModesOptions
 
 
-@click.command(name="modes")
-@click.argument("real")
-@click.argument("fake")
+@click.command(cls=GroupedCommand, name="modes")
+@click.argument("real", type=SOURCE)
+@click.argument("fake", type=SOURCE)
 @option_group(ModesOptions)
 @follow_symlinks
-@click.option(
-    "--all", "every", is_flag=True, help="Show every cluster, not only what chance does not explain."
+@grouped_option(
+    "--all", "every", is_flag=True, help="Show all clusters, not only the significant ones.", group="output"
 )
 @option_group(TextOutput, "output")
 def command(real: str, fake: str, *, options: ModesOptions, every: bool, output: TextOutput) -> None:
-    """Which kinds of images in REAL the generator misses, and which kinds in FAKE it invents.
+    """Find modes of REAL that the generator misses, and modes of FAKE that it invents.
 
-    REAL and FAKE are what `genpr score` takes. Both are clustered together; a cluster is missed if more of its reals
-    are covered by no fake than chance explains, and invented if more of its fakes lie off the reals' manifold. Where
-    classes are known, the commonest in each kind are named.
+    REAL and FAKE are sources as for `genpr score`. Both are clustered together. A cluster is missed if significantly many
+    of its reals are not covered by a fake, and invented if significantly many of its fakes lie outside the manifold of
+    the reals. If classes are known, the most common classes of each cluster are named.
     """
     check_sources(real, fake)
     from genpr.evaluation.modes import find_modes_with

@@ -1,4 +1,4 @@
-"""Command-line options made from option records (`genpr.features.options`), and the groups that several commands share."""
+"""Command-line options made from option records (`genpr.features.options`), and the records that several commands share."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import click
 from click.core import ParameterSource
 
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
+from genpr.cli.grouped import SOURCE, grouped_option
 from genpr.errors import UsageError
-from genpr.evaluation.options import KNN, LabelOptions, ScoreOptions
+from genpr.evaluation.options import KNN, LABELS_FILE, LABELS_UNSET, LabelOptions, ScoreOptions
 from genpr.features.options import option, option_fields
 
 if TYPE_CHECKING:
@@ -42,41 +43,72 @@ def option_group(
     return add
 
 
-def click_option(each: Field[Any]) -> Callable[[Any], Any]:
-    """The option of one field: names, type, default and help follow from it."""
-    told, extra = each.metadata, dict(each.metadata["click"])
-    text = told["description"] + (f"  [default: {told['unset']}]" if told["unset"] else "")
+def click_option(each: Field[Any], *, dest: str | None = None, **changes: object) -> Callable[[Any], Any]:
+    """The option of one field, passed as the parameter `dest`; `changes` replace keyword arguments of `click.option`."""
+    metadata, extra = each.metadata, dict(each.metadata["click"])
     flags = extra.pop("flag", f"--{each.name.replace('_', '-')}")
     flag, *others = (flags,) if isinstance(flags, str) else flags
-    given: dict[str, Any] = {"default": each.default, "help": text}
+    given: dict[str, Any] = {"default": each.default, "help": metadata["description"]}
+    given |= {"group": metadata["group"], "unset": metadata["unset"]}
     if isinstance(each.default, bool):
         flag = f"{flag}/--no-{flag[2:]}" if each.default else flag
         given |= {"is_flag": True, "show_default": each.default}
     else:
         given |= {"type": _type_of(each), "show_default": each.default not in (None, "", ())}
-    return click.option(flag, *others, each.name, **given | extra)
+        given |= {"shell_complete": _COMPLETIONS.get(each.name)}
+    return grouped_option(flag, *others, dest or each.name, **given | extra | changes)
 
 
 def _type_of(each: Field[Any]) -> Any:  # noqa: ANN401 - a type of click or of Python
-    """From text to what the field holds."""
-    told, kinds = each.metadata, {kind.strip() for kind in str(each.type).split("|")}
-    if told["parse"] is not None:
-        return wraps(told["parse"])(partial(_parsed, told["parse"]))
-    if told["choices"]:
-        return click.Choice(told["choices"])
-    if (told["least"], told["most"]) != (None, None):
-        return click.IntRange(told["least"], told["most"])
+    """The type that converts the text of the command line."""
+    metadata, kinds = each.metadata, {kind.strip() for kind in str(each.type).split("|")}
+    if metadata["parse"] is not None:
+        return wraps(metadata["parse"])(partial(_parsed, metadata["parse"]))
+    if metadata["choices"]:
+        return click.Choice(metadata["choices"])
+    if (metadata["least"], metadata["most"]) != (None, None):
+        return click.IntRange(metadata["least"], metadata["most"])
     if "int" in kinds and "str" not in kinds:
         return int
-    return float if "float" in kinds else click.Path() if "os.PathLike[str]" in kinds else str
+    if "float" in kinds:
+        return float
+    return click.Path() if "os.PathLike[str]" in kinds else SOURCE if "object" in kinds else str
 
 
 def _parsed(parse: Callable[[str], object], text: object) -> object:
-    """What a function of the library makes of a text; a default is a value already."""
+    """Convert a text by a function of the library; a default has been converted already."""
     try:
         return parse(text) if isinstance(text, str) else text
     except UsageError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def _complete_extractor(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    from genpr.features.registry import list_extractors
+
+    return [each.name for each in list_extractors() if each.name.startswith(incomplete)]
+
+
+def _complete_protocol(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    from genpr.evaluation.protocols import PROTOCOLS
+
+    return [name for name in PROTOCOLS if name.startswith(incomplete)]
+
+
+def _complete_metrics(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the last name in `a,b`."""
+    from genpr.metrics.registry import ALL_METRICS
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in ALL_METRICS if name.startswith(last)]
+
+
+_COMPLETIONS = {
+    "extractor": _complete_extractor,
+    "protocol": _complete_protocol,
+    "metrics": _complete_metrics,
+}
+"""Shell completion by the name of a field."""
 
 
 def refuse_given(names: Collection[str], reason: str) -> None:
@@ -89,7 +121,7 @@ def refuse_given(names: Collection[str], reason: str) -> None:
 
 
 def check_sources(*sources: object) -> None:
-    """Refuse sources that are not there, before torch is imported, which takes seconds."""
+    """Refuse sources that do not exist, before torch is imported, which takes seconds."""
     from genpr.images.paths import check_exists
 
     for source in sources:
@@ -103,41 +135,61 @@ def _follow(_context: click.Context, _parameter: click.Parameter, is_requested: 
         follow_links()  # until the command ends: see `genpr.cli.main.run`
 
 
-follow_symlinks = click.option(
+follow_symlinks = grouped_option(
     "--follow-symlinks",
     is_flag=True,
     expose_value=False,
     callback=_follow,
-    help="Look into linked folders, too; each folder counts once.",
+    group="advanced",
+    help="Follow symbolic links to folders. Each folder is read once.",
+)
+
+force = grouped_option(
+    "--force",
+    is_flag=True,
+    help="Accept results that are not comparable, such as those of different extractors.",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelFlags:
-    """Whether and how the classes of fakes are recognized, and whether each class is scored."""
+    """Options for class labels: whether they are compared, and whether each class is scored."""
 
     labels: bool = option(
         False,
-        "Do fakes look like the classes that they were asked to be? Adds label.gan_test, label.gan_train and others.",
+        "Compare classes of the fakes with those that a classifier predicts. Adds label.gan_test, label.gan_train and others.",
+        group="labels",
     )
     classifier: str = option(
         KNN,
-        "knn (a vote of the nearest 5), linear (a linear probe), or a .csv, .json or .npy file with the labels that the "
-        "fakes were recognized as.",
-        metavar="KIND",
+        "Classifier of --labels: knn (a vote of the 5 nearest reals), linear (a linear probe), or a file. The file (.csv, .json, "
+        ".npy) has the label that another tool predicted for each fake.",
+        group="advanced",
+        metavar="NAME",
     )
     real_labels: str | None = option(
         None,
-        "Classes of REAL: .csv of name,label, StyleGAN's .json, .npy in their order, or the word folders.",
-        unset="dataset.json in it, arr_1 of an .npz, else sub-folders",
+        f"Classes of REAL: {LABELS_FILE}",
+        group="labels",
+        unset=LABELS_UNSET,
         metavar="FILE",
+        type=SOURCE,
     )
-    fake_labels: str | None = option(None, "Classes of FAKE, likewise.", metavar="FILE")
-    per_class: bool = option(False, "Score each class within itself, too, and list the worst.")
-    min_per_class: int = option(50, "Images that a class needs on each side.", metavar="N")
+    fake_labels: str | None = option(
+        None,
+        "Classes of FAKE, in the same forms.",
+        group="labels",
+        unset=LABELS_UNSET,
+        metavar="FILE",
+        type=SOURCE,
+    )
+    per_class: bool = option(False, "Also score each class separately, and list the worst.", group="labels")
+    min_per_class: int = option(
+        50, "Images of a class that --per-class needs in both sets.", group="advanced", metavar="N"
+    )
 
     def chosen(self) -> LabelOptions | None:
-        """What to compare; None if no labels are to be compared."""
+        """The options of the label metrics; None without --labels."""
         if not self.labels:
             refuse_given({"classifier"}, "needs --labels")
             if not self.per_class:
@@ -145,11 +197,11 @@ class LabelFlags:
             return None
         chosen = LabelOptions(self.real_labels, self.fake_labels, self.classifier)
         if chosen.is_file and not self.per_class:
-            refuse_given({"real_labels"}, "is not used where another tool recognized the fakes")
+            refuse_given({"real_labels"}, "is not used if --classifier is a file")
         return chosen
 
     def classes(self) -> ClassOptions | None:
-        """Keyword arguments of `genpr.Evaluator.score_classes`; None if no classes are requested."""
+        """Keyword arguments of `genpr.Evaluator.score_classes`; None without --per-class."""
         if not self.per_class:
             refuse_given({"min_per_class"}, "needs --per-class")
             return None
@@ -168,32 +220,44 @@ def score_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return option_group(ScoreOptions, without={"held_out"})(follow_symlinks(labels(with_labels)))
 
 
-DRAWN_BY_SCORE = ("seed", "axis", "batch_size", "device")
-"""Fields of `SamplerOptions` that a command takes from its other options."""
+SHARED_WITH_SCORE = ("seed", "axis", "batch_size", "device")
+"""Fields of `SamplerOptions` that a command sets from its other options."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorFlags(SamplerOptions):
-    """Which generator draws, and how many images of what kind."""
+    """The generator that draws the fakes, and the number of images."""
 
     generator: str | None = option(
         None,
-        "package.module:factory or path/file.py:factory of a generator that draws the fakes.",
-        metavar="SPEC",
+        "Generator that draws the fakes: module:factory or file.py:factory.",
+        group="generator",
+        metavar="FACTORY",
     )
-    n: int | None = option(None, "Images to draw.", unset="as many as reals", least=2, most=2**40)
+    n: int | None = option(
+        None,
+        "Number of images.",
+        group="generator",
+        unset="as many as reals",
+        least=2,
+        most=2**40,
+        metavar="N",
+    )
 
     def check(self) -> None:
-        """Refuse options that need a generator where there is none."""
+        """Refuse options that need a generator if there is none."""
         if self.generator is None:
             needing = {"rule", "latent_dim", "image_range", "n", "psi", "axis_name", "checkpoint", "settings"}
             refuse_given({*needing, "pattern"}, "needs --generator")
 
     def sampling(self, options: ScoreOptions, axis: str) -> SamplerKeywords:
-        """How it draws, along an axis."""
+        """Keyword arguments of the sampler, along an axis."""
         own = {name: getattr(self, name) for name in ("rule", "latent_dim", "image_range")}
         given = {name: getattr(options, name) for name in ("seed", "batch_size", "device")}
         return cast("SamplerKeywords", {"axis": axis, **own, **given})
+
+
+AXIS = "Name of the parameter of the generator that is varied, such as guidance."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,15 +266,16 @@ class CheckpointFlags(GeneratorFlags):
 
     psi: float | None = option(
         None,
-        "Where on its axis the generator draws.",
-        unset="no truncation, and no axis is passed",
+        "Setting at which the generator draws.",
+        group="generator",
+        unset="no truncation, and the generator is called without it",
         flag=("--psi", "--setting"),
         metavar="X",
     )
-    axis_name: str = option("psi", "Name of what --setting sets.", flag="--axis", metavar="NAME")
+    axis_name: str = option("psi", AXIS, group="generator", flag="--axis", metavar="NAME")
 
     def check(self) -> None:
-        """Refuse what can be seen to be wrong before there is any image."""
+        """Refuse wrong options before any image is drawn."""
         super().check()
         if self.generator is not None:
             from genpr.checkpoints.generator import check_factory
@@ -219,12 +284,12 @@ class CheckpointFlags(GeneratorFlags):
             check_factory(self.generator)
 
     def images_of(self, evaluator: Evaluator, options: ScoreOptions) -> Callable[[Path], CheckpointImages]:
-        """From a checkpoint to its images: as many as there are reals, if nothing else was asked for."""
+        """From a checkpoint to its images: `n`, or as many as there are reals."""
         return partial(self._images, n=self.n or evaluator.n_real, options=options)
 
     def _images(self, path: Path, *, n: int, options: ScoreOptions) -> CheckpointImages:
         from genpr.checkpoints.sampler import CheckpointImages
 
         assert self.generator is not None
-        how = self.sampling(options, self.axis_name)
-        return CheckpointImages(self.generator, path, n=n, setting=self.psi, **how)
+        keywords = self.sampling(options, self.axis_name)
+        return CheckpointImages(self.generator, path, n=n, setting=self.psi, **keywords)

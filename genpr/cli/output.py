@@ -1,4 +1,4 @@
-"""Where the output of a command goes beside stdout: a page, a table, an exit code."""
+"""Output of a command in addition to stdout: a page, a table, an exit code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genpr.cli.console import complain, emit, progress_bars, show_notices
+from genpr.cli.console import JSON_HELP, print_stderr, print_stdout, progress_bars, show_notices
 from genpr.errors import some
 from genpr.features.options import option
 
@@ -27,15 +27,15 @@ FILE: dict[str, Any] = {"type": click.Path(path_type=Path), "metavar": "FILE"}
 
 
 def threshold(text: str) -> tuple[str, float]:
-    """`metric=number`."""
+    """Parse `metric=number`."""
     metric, separator, number = text.partition("=")
     try:
         least = float(number)
     except ValueError:
         least = math.nan
-    if math.isnan(least):  # no value is ever below NaN: the gate would always be open
-        needed = "a number" if separator else "metric=x, such as precision=0.7"
-        raise click.BadParameter(f"{text!r}: needed {needed}")
+    if math.isnan(least):  # a value is never below NaN, so the threshold would never be missed
+        expected = "a number after =" if separator else "metric=x, such as precision=0.7"
+        raise click.BadParameter(f"{text!r}: expected {expected}")
     return metric, least
 
 
@@ -43,40 +43,40 @@ LIMITS: dict[str, Any] = {"type": threshold, "metavar": "METRIC=X", "multiple": 
 
 
 def import_matplotlib() -> None:
-    """Import it from the folder of its defaults: it reads the first `matplotlibrc` that it finds, and may fail at it."""
+    """Import matplotlib with the folder of its defaults as working directory, since a `matplotlibrc` there may make it fail."""
     spec = find_spec("matplotlib")
     assert spec is not None
     assert spec.origin is not None
     folder = Path(spec.origin).parent / "mpl-data"
-    # The working directory may have been removed, and holds no file then.
+    # The working directory may have been removed.
     with contextlib.suppress(FileNotFoundError), contextlib.chdir(folder):
         import matplotlib  # noqa: F401
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextOutput:
-    """The output format of a command, and whether it prints notices and progress."""
+    """Output format of a command, and whether it prints notices and progress."""
 
-    as_json: bool = option(False, "Print one JSON object instead of text.", flag="--json")
-    quiet: bool = option(False, "No progress bars and no notes.", flag=("-q", "--quiet"))
+    as_json: bool = option(False, JSON_HELP, flag="--json")
+    quiet: bool = option(False, "Print no progress and no notices.", flag=("-q", "--quiet"))
 
     def show(self, notices: Iterable[Notice], text: str) -> None:
         """Print notices, each once, unless quiet; and the result."""
         if not self.quiet:
             show_notices(tuple(dict.fromkeys(notices)))
-        emit(text)
+        print_stdout(text)
 
     def note(self, text: str) -> None:
         """Print a line on stderr unless quiet."""
         if not self.quiet:
-            complain(text)
+            print_stderr(text)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageOutput(TextOutput):
-    """The same, and a page."""
+    """The same, and an HTML page."""
 
-    html: Path | None = option(None, "Also write one page for a browser, which needs no other file.", **FILE)
+    html: Path | None = option(None, "Also write a self-contained HTML page.", **FILE)
 
     def check_place(self) -> None:
         """Refuse a page that cannot be written, before anything is computed."""
@@ -86,13 +86,13 @@ class PageOutput(TextOutput):
             check_writable(self.html)
 
     def check_several(self, count: int, what: str) -> None:
-        """The same for a page of several results."""
+        """The same for a page that compares several results."""
         if self.html is not None and count < 2:
-            raise click.UsageError(f"--html shows several {what} beside each other, and there is one")
+            raise click.UsageError(f"--html compares several {what}, but there is only one")
         self.check_place()
 
     def write_page(self, page: Callable[..., str], *sources: object, **labels: object) -> None:
-        """Write the page, if it is requested: `page` makes it of the sources."""
+        """Write the page if it is requested; `page` renders it from the sources."""
         if self.html is None:
             return
         from genpr.storage import replace_file
@@ -104,9 +104,11 @@ class PageOutput(TextOutput):
     def write_comparison(
         self, results: Mapping[str, Result], drawn: Mapping[str, object], *, by: str = "f1"
     ) -> None:
-        """Write the page of some results, if it is requested; with the images of each of them, if they are known."""
+        """Write the page that compares results if it is requested, with the images of each result if they are known."""
         if self.html is not None and len(results) < 2:
-            complain(f"no page {self.html}: there is one result, and nothing to compare it with")
+            print_stderr(
+                f"{self.html} was not written: --html compares several results, but there is only one"
+            )
         elif self.html is not None:
             from genpr.evaluation.compare import compare
             from genpr.images.policy import policy_of
@@ -121,20 +123,23 @@ class PageOutput(TextOutput):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreOutput(PageOutput):
-    """The same, a table of images, and limits of metrics."""
+    """The same, a table of images, and thresholds of metrics."""
 
     table: Path | None = option(
-        None, "Write what is known of each image to FILE (.csv).", flag="--csv", **FILE
+        None, "Also write the values of each image to FILE (.csv).", group="output", flag="--csv", **FILE
     )
     fail_under: Sequence[tuple[str, float]] = option(
-        (), "Exit 5 if the metric is below x; may be repeated.", **LIMITS
+        (), "Exit with code 5 if a metric is below X. May be repeated.", group="output", **LIMITS
     )
     fail_over: Sequence[tuple[str, float]] = option(
-        (), "Exit 5 if the metric is above x, for those of which less is better, such as fid.", **LIMITS
+        (),
+        "Exit with code 5 if a metric is above X, such as fid=10. May be repeated.",
+        group="output",
+        **LIMITS,
     )
 
     def check(self, computed: Sequence[str]) -> None:
-        """Refuse files that cannot be written and limits that are never missed, before anything is computed."""
+        """Refuse files that cannot be written and thresholds that cannot be missed, before anything is computed."""
         from genpr.metrics.registry import ALL_METRICS
 
         sides = (("under", "higher", "over", self.fail_under), ("over", "lower", "under", self.fail_over))
@@ -142,9 +147,12 @@ class ScoreOutput(PageOutput):
             for metric, _ in limits:
                 wrong = ""
                 if metric not in computed:
-                    wrong = f"not among the computed metrics {some(computed, 20)}"
-                elif ALL_METRICS[metric].better not in (better, "at null"):  # which has two wrong sides
-                    wrong = f"of {metric}, {ALL_METRICS[metric].better} is better; use --fail-{other}"
+                    wrong = f"this is not among the computed metrics ({some(computed, 20)})"
+                elif ALL_METRICS[metric].better not in (
+                    better,
+                    "at null",
+                ):  # such a metric can be too low or too high
+                    wrong = f"{ALL_METRICS[metric].better} is better for this metric; use --fail-{other}"
                 if wrong:
                     raise click.UsageError(f"--fail-{side} {metric}=...: {wrong}")
         if self.table is not None:
@@ -154,12 +162,12 @@ class ScoreOutput(PageOutput):
         self.check_place()
 
     def write_table(self, write: Callable[[Path], int]) -> None:
-        """Write the table by `write`, which returns its number of rows, if it is requested."""
+        """Write the table if it is requested; `write` returns its number of rows."""
         if self.table is not None:
             self.note(f"wrote {write(self.table):,} rows to {self.table}")
 
     def exit_code(self, results: Mapping[str, Result]) -> int:
-        """0, or 5 where a limit is missed, each of which is printed on stderr."""
+        """Print missed thresholds on stderr, and return 0, or 5 if there are any."""
         code = 0
         sides = [(each, "below") for each in self.fail_under] + [(each, "above") for each in self.fail_over]
         for name, result in results.items():
@@ -168,11 +176,11 @@ class ScoreOutput(PageOutput):
                 found = result.metrics.get(metric)
                 is_elsewhere = any(metric in each.metrics for each in results.values())
                 if found is None and is_elsewhere and metric not in result.undefined:
-                    continue  # this result is of other metrics
+                    continue  # this result has other metrics
                 if found is None:
-                    complain(f"missed: {metric} has no value with these images")
+                    print_stderr(f"missed: {metric} has no value with these images")
                 elif found.value < limit if side == "below" else found.value > limit:
-                    complain(f"missed: {metric} is {found.value:.4f}{under}, {side} {limit:g}")
+                    print_stderr(f"missed: {metric} is {found.value:.4f}{under}, {side} {limit:g}")
                 else:
                     continue
                 code = THRESHOLD_MISSED

@@ -9,14 +9,15 @@ from pathlib import Path
 import click
 
 from genpr.cli.console import progress_bars
+from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import follow_symlinks, option_group
 from genpr.cli.output import TextOutput
 from genpr.errors import printable
 from genpr.features.options import SourceOptions
 
 
-@click.command(name="pack")
-@click.argument("source")
+@click.command(cls=GroupedCommand, name="pack")
+@click.argument("source", type=SOURCE)
 @click.argument("out", type=click.Path(path_type=Path))
 @option_group(SourceOptions)
 @follow_symlinks
@@ -24,8 +25,8 @@ from genpr.features.options import SourceOptions
 def command(source: str, out: Path, *, options: SourceOptions, output: TextOutput) -> None:
     """Write the images in SOURCE to OUT (.npz), as one array `arr_0` of uint8 (n, h, w, 3).
 
-    That is the form of OpenAI's reference batches, which their evaluator and others read. SOURCE is a folder, or a
-    zip, tar, npz or npy file; its images must have one size, and keep their order.
+    This is the format of OpenAI's reference batches, which their evaluator and others read. SOURCE is a folder, or a
+    zip, tar, npz or npy file. Its images must all have the same size, and keep their order.
     """
     from genpr.images.pack import check_output, pack_source
     from genpr.images.source import open_source, subset

@@ -1,7 +1,7 @@
-"""One command as several processes started by torchrun: rank 0 writes the output, and an error is printed once.
+"""A command in several processes started by torchrun: rank 0 writes the output, and an error is printed once.
 
-All other ranks are silent. A launcher that sees one process end with an error ends the rest at once, so no rank ends before
-the rank that met the error first has printed it, since the others may not know its details.
+All other ranks are silent. A launcher ends all processes when one of them fails. Therefore no rank exits before the rank with
+the first error has printed it, since the other ranks may not know its details.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from genpr.cli.console import complain
+from genpr.cli.console import print_stderr
 from genpr.cli.main import run
 from genpr.cli.process import SignalReport, mute, signal_of, unmute
 from genpr.distributed import Failure, FailureMonitor, join_ranks
@@ -22,7 +22,7 @@ from genpr.runtime import is_launched, launched_rank
 _SHARED = {"score", "features"}
 _ONE_GPU = re.compile(r"(--device=)?cuda:[0-9]+")
 _DEVICE = re.compile(r"--device[=\0]([^\0]*)")
-_PRINT_TIME = 15.0  # seconds in which another rank prints its error
+_PRINT_TIME = 15.0  # seconds that another rank gets to print its error
 
 
 def run_as_launched(args: Sequence[str], report: SignalReport) -> int:
@@ -33,16 +33,16 @@ def run_as_launched(args: Sequence[str], report: SignalReport) -> int:
     is_of_one_gpu = any(_ONE_GPU.fullmatch(arg) for arg in args)
     is_shared = next((arg for arg in args if not arg.startswith("-")), None) in _SHARED
     if rank and (is_of_one_gpu or not is_shared):
-        return 0  # rank 0 does it alone, or refuses it
+        return 0  # rank 0 runs it alone, or refuses it
     devices = _DEVICE.findall("\0".join(args))
-    # The command checks what else it says.
+    # The command itself checks the option.
     device = "cpu" if devices and devices[-1].startswith("cpu") else "auto"
     monitors: list[FailureMonitor] = []
 
     def shared(call: Callable[[], Any]) -> Any:  # noqa: ANN401
         if is_of_one_gpu:
-            needed = "each process takes a GPU of its own; leave the number out: --device cuda"
-            raise UsageError(needed, code="not-shared")
+            text = "each process uses its own GPU; give --device cuda without a number"
+            raise UsageError(text, code="not-shared")
         return _run_shared(call, rank, device, monitors) if is_shared else call()
 
     try:
@@ -50,7 +50,7 @@ def run_as_launched(args: Sequence[str], report: SignalReport) -> int:
     except _PrintedElsewhereError as error:
         return error.exit_code
     if code and monitors:
-        mute()  # torch writes to stderr about ranks that have ended
+        mute()  # torch writes to stderr about ranks that have exited
         monitors[0].mark_printed()
     return code
 
@@ -69,11 +69,11 @@ def _run_shared(
     device: str,
     monitors: list[FailureMonitor],
 ) -> Any:  # noqa: ANN401
-    """Run `call` as one of the ranks; what it raises is for this rank to print, or _PrintedElsewhereError."""
+    """Run `call` as one of the ranks; raise its error, or _PrintedElsewhereError if another rank prints the error."""
 
-    def print_waiting(text: str) -> None:  # on every rank: if there are no others, none may be rank 0
+    def print_waiting(text: str) -> None:  # on every rank, since rank 0 may be missing
         unmute()
-        complain(f"rank {rank}: {text}")
+        print_stderr(f"rank {rank}: {text}")
         if rank:
             mute()
 
@@ -93,11 +93,11 @@ def _run_shared(
             first = monitors[0].report(error, signal_number=signal_of(error) if is_signal else None)
             if first.rank != rank and not is_signal:
                 if first.is_signal and not rank:
-                    complain(f"error: rank {first.rank}: {first.message}")
+                    print_stderr(f"error: rank {first.rank}: {first.message}")
                 mute()
                 monitors[0].wait_until_printed(_PRINT_TIME)
                 raise _PrintedElsewhereError(first.exit_code) from error
-        if is_signal:  # every rank gets it, and rank 0 prints it
+        if is_signal:  # every rank receives it, and rank 0 prints it
             raise
         unmute()
         if rank and error.args and not str(error.args[0]).startswith("rank "):

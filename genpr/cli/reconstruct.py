@@ -8,23 +8,24 @@ from functools import partial
 import click
 
 from genpr.cli.console import progress_bars
+from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import check_sources, follow_symlinks, option_group
 from genpr.cli.output import ScoreOutput
 from genpr.evaluation.reconstruction_options import FAMILY, ReconstructOptions
 
 
-@click.command(name="reconstruct")
-@click.argument("real")
-@click.argument("reconstructed")
+@click.command(cls=GroupedCommand, name="reconstruct")
+@click.argument("real", type=SOURCE)
+@click.argument("reconstructed", type=SOURCE)
 @option_group(ReconstructOptions)
 @follow_symlinks
 @option_group(ScoreOutput, "output")
 def command(real: str, reconstructed: str, *, options: ReconstructOptions, output: ScoreOutput) -> int:
     """Compare the images in RECONSTRUCTED with their originals in REAL.
 
-    Both are folders, archives or other sources of images, as for `genpr score`. Images of files are paired by their relative
-    names without suffix, images of arrays (.npz, .npy) by their order. Both images of a pair need one size; --prepare
-    center-crop:256, for example, makes all sizes equal.
+    Both are sources of images as for `genpr score`. Image files are paired by their relative names without suffix, images
+    of arrays (.npz, .npy) by their order. Both images of a pair must have the same size; --prepare center-crop:256, for
+    example, makes all sizes equal.
 
     \b
     genpr reconstruct val/ recon/                       PSNR, SSIM, LPIPS, rFID

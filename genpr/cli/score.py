@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from genpr.cli.console import progress_bars
-from genpr.cli.options import LabelFlags, check_sources, follow_symlinks, option_group
+from genpr.cli.grouped import SOURCE, GroupedCommand
+from genpr.cli.options import LabelFlags, check_sources, click_option, follow_symlinks, option_group
 from genpr.cli.output import ScoreOutput
 from genpr.evaluation.options import EXTRACTOR, ScoreOptions
 from genpr.evaluation.panel import panel_choices, score_choices
 from genpr.evaluation.plan import ScorePlan, check_weights, with_pinned
 from genpr.evaluation.protocols import find_protocol
+from genpr.features.options import option_fields
 
 if TYPE_CHECKING:
     from genpr.evaluation.per_class import ClassOptions, ClassScores
@@ -24,28 +26,28 @@ if TYPE_CHECKING:
     from genpr.evaluation.result import Result
 
     Scored: TypeAlias = tuple[Sequence[Result], ClassScores | None, PerImageScores | None]
-    """A result per protocol, and of the only one the score by class and of each image, if requested."""
+    """A result per protocol; and for a single protocol the scores by class and of each image, if requested."""
 
 
-@click.command(name="score")
-@click.argument("real")
-@click.argument("fake")
-@click.option(
-    "--protocol",
-    "protocols",
-    metavar="NAME",
+_FIELDS = {each.name: each for each in option_fields(ScoreOptions)}
+
+
+@click.command(cls=GroupedCommand, name="score")
+@click.argument("real", type=SOURCE)
+@click.argument("fake", type=SOURCE)
+@click_option(
+    _FIELDS["extractor"],
+    dest="extractors",
     multiple=True,
-    default=["genpr"],
-    show_default=True,
-    help="Named recipe (see `genpr list protocols`); may be repeated.",
+    default=(),
+    help=f"{EXTRACTOR} May be repeated for a panel, with one result per extractor from one pass over the images.",
 )
-@click.option(
-    "--extractor",
-    "extractors",
-    metavar="NAME",
+@click_option(
+    _FIELDS["protocol"],
+    dest="protocols",
     multiple=True,
-    help=f"{EXTRACTOR} Several are a panel: a result for each, and each image is decoded once.  "
-    "[default: the protocol's, or that of the feature files]",
+    default=("genpr",),
+    help="Named evaluation protocol, from `genpr list protocols`. May be repeated. Options that it pins cannot be changed.",
 )
 @option_group(ScoreOptions, without={"protocol", "extractor"})
 @follow_symlinks
@@ -63,10 +65,8 @@ def command(
 ) -> int:
     """Score the images in FAKE against those in REAL.
 
-    REAL and FAKE are folders of images (searched to any depth), .zip or .tar archives of images, .npz files
-    with uint8 images in arr_0, .parquet files or folders of them, lists of files (.txt), or feature files
-    (.npy, or .safetensors as `genpr features` writes them). A pattern in quotes, such as 'shards/*.tar' or
-    'real_{1..8}.safetensors', is one source.
+    REAL and FAKE are folders of images, .zip or .tar archives, .npz or .parquet files, lists of files (.txt), or feature
+    files (.npy, .safetensors). A quoted pattern, such as 'shards/*.tar' or 'real_{1..8}.npy', is one source.
     """
     protocols = tuple(dict.fromkeys(protocols))
     options = replace(options, protocol=protocols[0])
@@ -74,14 +74,16 @@ def command(
     if is_panel or len(extractors) > 1:
         if len(protocols) > 1 or labels.labels or labels.per_class or output.table:
             raise click.UsageError(
-                "a panel (several --extractor, or protocol fdr6) takes one --protocol, and no --labels, --per-class or --csv"
+                "a panel (several --extractor, or protocol fdr6) needs a single --protocol, and no --labels, --per-class or --csv"
             )
         return _score_panel(real, fake, panel_choices(extractors or None, options), output)
     options = replace(options, extractor=extractors[0] if extractors else None, labels=labels.chosen())
     choices = [replace(options, protocol=name) for name in protocols]
     classes, of_labels = labels.classes(), () if options.labels is None else options.labels.names
     if len(protocols) > 1 and (classes is not None or output.html or output.table):
-        raise click.UsageError("--per-class, --html and --csv take one --protocol: run once for each")
+        raise click.UsageError(
+            "--per-class, --html and --csv need a single --protocol; run the command once for each"
+        )
     options = _check(real, fake, choices, output, of_labels)
 
     from genpr.distributed import rank_zero_only
@@ -102,7 +104,7 @@ def command(
         text = json.dumps({"results": [result.to_dict() for result in results]}, allow_nan=False)
     try:
         _write_files(scored, (real, fake), labels, options, output)
-    finally:  # a file that cannot be written does not cost the score, and a closed stdout does not cost the files
+    finally:  # the score is printed even if a file cannot be written
         output.show([item for result in results for item in result.notices], text)
     return output.exit_code({each.protocol: each for each in results})
 
@@ -110,9 +112,9 @@ def command(
 def _check(
     real: str, fake: str, choices: Sequence[ScoreOptions], output: ScoreOutput, more: Sequence[str] = ()
 ) -> ScoreOptions:
-    """Refuse what is impossible before any image is listed, and return how images are embedded.
+    """Refuse impossible options before any image is listed, and return the options of embedding.
 
-    `more` are metrics that no plan has.
+    `more` are metrics that are in no plan.
     """
     options = with_pinned(choices)
     plans = [ScorePlan.of(None, each) for each in choices]
@@ -153,7 +155,7 @@ def _score(
     classes: ClassOptions | None,
     output: ScoreOutput,
 ) -> Scored:
-    """Score once, with what is known of each image where it is to be written."""
+    """Score once, with values of each image if a file with them is requested."""
     from genpr.evaluation.evaluator import Evaluator, check_before_embedding, score_with
 
     by_image = output.html is not None or output.table is not None
@@ -161,10 +163,10 @@ def _score(
         return [result for result, _ in score_with(real, fake, choices)], None, None
     (options,) = choices
     opened = check_before_embedding(real, fake, options, classes)
-    # Who looks for labels must be given the paths.
+    # Labels are found by the paths of the sources.
     reals, fakes = opened if classes is None else (real, fake)
     evaluator = Evaluator.from_options(reals, options)
-    # A table needs numbers of single images; a page goes without where there are none.
+    # A table needs values of single images; a page is written without them if there are none.
     if by_image and (output.table is not None or evaluator.tells_of_images):
         found = evaluator.evidence(fakes, classes=classes)
         return [found.result], found.classes, found

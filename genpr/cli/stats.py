@@ -9,14 +9,15 @@ from pathlib import Path
 import click
 
 from genpr.cli.console import progress_bars
+from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import check_sources, follow_symlinks, option_group
 from genpr.cli.output import TextOutput
 from genpr.errors import printable
 from genpr.evaluation.options import StatisticsOptions
 
 
-@click.command(name="stats")
-@click.argument("source")
+@click.command(cls=GroupedCommand, name="stats")
+@click.argument("source", type=SOURCE)
 @click.argument("out", type=click.Path(path_type=Path))
 @option_group(StatisticsOptions)
 @follow_symlinks
@@ -24,9 +25,9 @@ from genpr.evaluation.options import StatisticsOptions
 def command(source: str, out: Path, *, options: StatisticsOptions, output: TextOutput) -> None:
     """Write mean and covariance of the features of the images in SOURCE to OUT (.npz), for Fréchet distances.
 
-    SOURCE holds images or features, as for `genpr features`; or the statistics of another tool, such as EDM2's .pkl, which is
-    never executed. pytorch-fid reads OUT, and `genpr score` takes it as REAL or with --reference-statistics. Its key
-    `genpr` says which extractor, weights and resize rule they are of, and of how many images.
+    SOURCE contains images or features, as for `genpr features`, or statistics of another tool, such as EDM2's .pkl, which is
+    never executed. pytorch-fid reads OUT, and `genpr score` accepts it as REAL or with --reference-statistics. Its key
+    `genpr` records extractor, weights, resize rule and number of images.
 
     \b
     genpr stats train/ train256.npz --prepare center-crop:256 --spatial

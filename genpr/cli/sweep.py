@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING
 import click
 
 from genpr.checkpoints.options import parse_numbers
-from genpr.cli.console import complain, progress_bars
-from genpr.cli.options import DRAWN_BY_SCORE, GeneratorFlags, check_sources, option_group, score_options
+from genpr.cli.console import print_stderr, progress_bars
+from genpr.cli.grouped import SOURCE, GroupedCommand
+from genpr.cli.options import (
+    AXIS,
+    SHARED_WITH_SCORE,
+    GeneratorFlags,
+    check_sources,
+    option_group,
+    score_options,
+)
 from genpr.cli.output import LIMITS, THRESHOLD_MISSED, PageOutput, import_matplotlib
 from genpr.evaluation.options import ScoreOptions
 from genpr.features.options import option
@@ -27,73 +35,79 @@ Points = tuple[tuple[float, str], ...]
 
 
 def point(text: str) -> tuple[float, str]:
-    """`setting=source`."""
+    """Parse `setting=source`."""
     setting, _, source = text.partition("=")
     try:
         number = float(setting)
     except ValueError:
         source = ""
     if not source:
-        raise click.BadParameter(f"{text!r}: needed SETTING=FAKES, such as 0.7=samples/psi0.7")
+        raise click.BadParameter(f"{text!r}: expected SETTING=FAKES, such as 0.7=samples/psi0.7")
     return number, source
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepFlags(GeneratorFlags):
-    """What is varied, what the best setting is, and where the sweep goes; with the generator, if there is one."""
+    """Options of a sweep and of the generator."""
 
-    checkpoint: str | None = option(None, "What the factory is called with.", metavar="PATH")
+    checkpoint: str | None = option(
+        None, "File or folder that is passed to the factory.", group="generator", metavar="PATH", type=SOURCE
+    )
     settings: Sequence[float] | None = option(
         None,
-        "Settings for --generator: 0.5,0.7,1 or first:last:step, such as 0.2:1:0.1.",
+        "Settings of the generator: 0.5,0.7,1, or first:last:step, such as 0.2:1:0.1.",
+        group="generator",
         parse=parse_numbers,
         flag=("--psi", "--settings"),
         metavar="LIST",
     )
-    varied: str = option("psi", "Name of what is varied.", flag="--axis")
-    maximize: str = option("f1", "What the best setting has most of.", metavar="METRIC")
+    varied: str = option("psi", AXIS, group="generator", flag="--axis", metavar="NAME")
+    maximize: str = option(
+        "f1", "Metric or F-score of which the best setting has the highest value.", metavar="NAME"
+    )
     at_least: Sequence[tuple[str, float]] = option(
-        (), "The best setting must have as much, such as recall=0.5; may be repeated.", **LIMITS
+        (), "Lower limit that the best setting must reach, such as recall=0.5. May be repeated.", **LIMITS
     )
     out: Path | None = option(
         None,
-        "Folder for sweep.json, sweep.csv, sweep.png and sweep.svg; run again, the sweep resumes.",
+        "Folder for sweep.json, sweep.csv, sweep.png and sweep.svg. A sweep that was interrupted resumes from it.",
         type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
     )
 
 
-@click.command(name="sweep")
-@click.argument("real")
+@click.command(cls=GroupedCommand, name="sweep")
+@click.argument("real", type=SOURCE)
 @click.argument("points", metavar="[SETTING=FAKES]...", nargs=-1, type=point)
-@option_group(SweepFlags, "flags", without=DRAWN_BY_SCORE)
+@option_group(SweepFlags, "flags", without=SHARED_WITH_SCORE)
 @score_options
 @option_group(PageOutput, "output")
 def command(
     real: str, points: Points, *, flags: SweepFlags, options: ScoreOptions, output: PageOutput
 ) -> int:
-    """Score a generator at several settings of one axis against REAL: what does truncation or guidance trade?
+    """Score a generator against REAL at several settings of truncation, guidance or another parameter.
 
     \b
     genpr sweep real/ 0.5=psi05/ 0.7=psi07/ 1=psi10/ --out sweep
     genpr sweep real/ 1=cfg1.npz 3=cfg3.npz 7.5=cfg75.npz --axis guidance
     genpr sweep real/ --generator gan.py:load --checkpoint G.pt --psi 0.2:1:0.1
 
-    Each FAKES is a folder, archive, .npz or feature file, as for `genpr score`. Of a generator, every setting gets the
-    same latents, drawn with --seed. Exits 5 if no setting reaches --at-least.
+    Each FAKES is a source as for `genpr score`. A generator gets the same latents at every setting. The exit code is 5
+    if no setting reaches --at-least.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     settings = flags.settings or []
     flags.check()
-    needed = ""
+    problem = ""
     if flags.generator is None and not points:
-        needed = "needed SETTING=FAKES, such as 0.7=samples/psi0.7, or --generator with --psi"
+        problem = "expected SETTING=FAKES, such as 0.7=samples/psi0.7, or --generator with --psi"
     elif flags.generator is not None and points:
-        needed = "needed either SETTING=FAKES or --generator, found both"
+        problem = "expected either SETTING=FAKES or --generator, but found both"
     elif flags.generator is not None and flags.settings is None:
-        needed = "--generator needs its settings, such as --psi 0.2:1:0.1"
+        problem = "--generator needs settings, such as --psi 0.2:1:0.1"
     elif len(dict(points)) < len(points):
-        needed = "each setting may be given once"
-    if needed:
-        raise click.UsageError(needed)
+        problem = "a setting is given twice; give each setting once"
+    if problem:
+        raise click.UsageError(problem)
     output.check_several(len({*settings, *dict(points)}), "settings")
     check_sources(real)
     from genpr.checkpoints.generator import load_generator
@@ -104,10 +118,10 @@ def command(
 
     objective = Objective(flags.maximize, dict(flags.at_least))
     folder = None if flags.out is None else SweepFolder(flags.out)
-    report = None if output.quiet else partial(_tell, flags.varied)
+    report = None if output.quiet else partial(_print_setting, flags.varied)
     axis, drawn, sampler = flags.varied, {}, None
     with progress_bars(quiet=output.quiet) as progress:
-        if flags.generator is not None:  # what is wrong with it is said before the reals are embedded
+        if flags.generator is not None:  # its errors are reported before the reals are embedded
             loaded = load_generator(flags.generator, flags.checkpoint, device=options.device)
             sampler = partial(Sampler.of, loaded, **flags.sampling(options, axis))
         evaluator = Evaluator.from_options(real, replace(options, progress=progress))
@@ -125,10 +139,10 @@ def command(
     return code
 
 
-def _tell(axis: str, done: int, total: int, setting: float, result: Result) -> None:
-    """One line per finished setting."""
+def _print_setting(axis: str, done: int, total: int, setting: float, result: Result) -> None:
+    """Print one line per finished setting."""
     values = f"precision {result['precision']:.4f}, recall {result['recall']:.4f}"
-    complain(f"{axis} = {setting:g}: {values} ({done} of {total})")
+    print_stderr(f"{axis} = {setting:g}: {values} ({done} of {total})")
 
 
 def _show(found: Sweep, objective: Objective, folder: SweepFolder | None, output: PageOutput) -> int:
@@ -144,6 +158,6 @@ def _show(found: Sweep, objective: Objective, folder: SweepFolder | None, output
     text = found.to_json(objective=objective) if output.as_json else sweep_table(found, objective)
     output.show(notes, text)
     if found.best(objective) is None:
-        complain(f"missed: no setting has {objective}")
+        print_stderr(f"missed: no setting reaches --at-least ({objective})")
         return THRESHOLD_MISSED
     return 0

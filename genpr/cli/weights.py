@@ -1,4 +1,4 @@
-"""`genpr weights list | fetch | verify`: the published weight files, and what of them is on this machine."""
+"""`genpr weights list | fetch | verify`: published weight files, and those on this machine."""
 
 from __future__ import annotations
 
@@ -9,28 +9,32 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genpr.cli.console import as_json, complain, emit, progress_bars
+from genpr.cli.console import as_json, print_stderr, print_stdout, progress_bars
+from genpr.cli.grouped import GroupedGroup
+from genpr.cli.options import click_option
+from genpr.cli.output import TextOutput
 from genpr.errors import UsageError, WeightsError, printable, short, some
+from genpr.features.options import EmbedOptions
 
 if TYPE_CHECKING:
     from genpr.features.weights import WeightsFile
 
 
-@click.group(name="weights")
+@click.group(cls=GroupedGroup, name="weights")
 def command() -> None:
-    """Show, download and check the weights of the extractors.
+    """List, download and verify the weights of the extractors.
 
     \b
-    genpr weights list                    what there is, and what is here
-    genpr weights fetch inception vgg16   for use without a network later
-    genpr weights verify                  hash every file that is here
+    genpr weights list                    all files, and whether they are cached
+    genpr weights fetch inception vgg16   download for use without a network
+    genpr weights verify                  hash every downloaded file
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
 
 
-@command.command(name="list", short_help="Show every known file.")
+@command.command(name="list", short_help="List all known files.")
 @as_json
 def list_files(*, as_json: bool) -> None:
-    """Show every known file: who uses it, length, license, whether it is here."""
+    """List all known files with extractors, size and license, and whether they are on this machine."""
     from genpr.features.known_weights import KNOWN_WEIGHTS
     from genpr.features.weights import cached_path
     from genpr.report.score_tables import listing
@@ -47,32 +51,35 @@ def list_files(*, as_json: bool) -> None:
                 "used by": f"{first} (+{len(others)})" if others else first,
                 "size": None if entry.size is None else f"{entry.size / 1e6:,.0f} MB",
                 "license": entry.license,
-                "here": "no" if path is None else "yes",
+                "cached": "no" if path is None else "yes",
                 "name": entry.name,
             }
         )
-    emit(json.dumps(rows) if as_json else listing(shown, ("name",)))
+    print_stdout(json.dumps(rows) if as_json else listing(shown, ("name",)))
 
 
 @command.command(short_help="Download weights, by extractor or file name.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--offline", is_flag=True, help="Only look whether they are here (also GENPR_OFFLINE=1).")
-@click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
+@click_option(EmbedOptions.__dataclass_fields__["offline"], group="common")
+@click_option(TextOutput.__dataclass_fields__["quiet"])
 def fetch(names: Sequence[str], *, offline: bool, quiet: bool) -> None:
-    """Download weights, by extractor or file name; what is here already is only verified."""
+    """Download weights, by extractor or file name. Files that are on this machine are verified."""
     from genpr.features.weights import find_or_fetch
 
     for entry in _chosen(names):
         with progress_bars(quiet=quiet, in_bytes=True) as update:
             report = None if update is None else partial(update, short(entry.name, 30))
             path = find_or_fetch(entry, offline=offline, progress=report)
-        emit(printable(f"{entry.name}  {path}"))
+        print_stdout(printable(f"{entry.name}  {path}"))
 
 
-@command.command(short_help="Hash the files that are here.")
+@command.command(short_help="Verify the downloaded files.")
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 def verify(names: Sequence[str]) -> int:
-    """Hash the files that are here, one line each; exit code 4 if one is damaged or named and missing."""
+    """Hash the downloaded files, and print one line for each.
+
+    The exit code is 4 if a file is damaged, or if a named one is missing.
+    """
     from genpr.features.weights import cached_path, verify_file, weights_folder
 
     count, code = 0, 0
@@ -89,14 +96,14 @@ def verify(names: Sequence[str]) -> int:
         except WeightsError as error:
             line = f"bad      {error}"
         code = code if line.startswith("ok") else WeightsError.exit_code
-        emit(printable(line))
+        print_stdout(printable(line))
     if not count:
-        complain(f"no weights are here, neither in {weights_folder()} nor in the caches of other programs")
+        print_stderr(f"found no weights in {weights_folder()} or in the caches of other programs")
     return code
 
 
 def _chosen(names: Sequence[str]) -> list[WeightsFile]:
-    """The files of these extractors or of these names, each once; without names, all."""
+    """The files with these names or of these extractors, each once; all files without names."""
     from genpr.features.known_weights import KNOWN_WEIGHTS
 
     chosen: dict[str, WeightsFile] = {}
@@ -105,7 +112,7 @@ def _chosen(names: Sequence[str]) -> list[WeightsFile]:
         if not found:
             known = some([item for entry in KNOWN_WEIGHTS for item in entry.used_by or (entry.name,)], 20)
             raise UsageError(
-                f"no weights are known for {name!r}; extractors with weights: {known} (file names will do, too)",
+                f"no weights are known for {name!r}; expected a file name, or an extractor with weights: {known}",
                 code="unknown-weights",
             )
         chosen.update({entry.name: entry for entry in found})

@@ -44,34 +44,39 @@ class AlignOptions(EmbedOptions):
 
     extractor: str | FeatureExtractor = option(
         "clip-vit-b-32",
-        "A CLIP model (see `genpr list extractors`), package.module:factory, or path/file.py:factory; in Python also an "
-        "object that has `encode_text`: see `genpr.features.text.load_text_encoder`.",
+        "CLIP model that embeds images and prompts: a name from `genpr list extractors`, module:factory or file.py:factory.",
         check=_check_extractor,
         metavar="NAME",
     )
     protocol: str = option(
         "align",
-        "Recipe that pins the model, the prefix and the number of images, with one prompt each: coco30k.",
+        "Named evaluation protocol: coco30k, which pins model, prefix and number of images, or align, which pins nothing.",
         metavar="NAME",
     )
     distractors: int = option(
         99,
-        "Prompts of other images that each image ranks in addition to its own, or fewer if there are fewer.",
+        "Prompts of other images that each image ranks in addition to its own, or all if there are fewer.",
+        group="metrics",
         least=1,
+        metavar="N",
     )
     prefix: str = option(
         CLIP_SCORE_PREFIX,
-        'Put in front of every prompt, for CLIPScore and for all rankings; "" leaves it out.',
+        'Text that is put in front of every prompt, for CLIPScore and for all rankings; "" for none.',
+        group="metrics",
         metavar="TEXT",
     )
     copies_of: object = option(
         None,
-        "Training images, or their features: adds `retrieval.copy_rate`, the share of images that are similar to one of them.",
-        metavar="TRAIN",
+        "Training images, or their features, for `retrieval.copy_rate`. It is the fraction of images that are similar to one of "
+        "them.",
+        group="inputs",
+        metavar="SOURCE",
     )
     threshold: float = option(
         0.5,
-        "Cosine above which an image counts as a copy; 0.5 is meant for SSCD, so choose it by the null for others.",
+        "Cosine similarity above which an image counts as a copy. 0.5 is for SSCD; for other extractors, choose it by the null.",
+        group="metrics",
         check=_check_cosine,
         metavar="COSINE",
     )
@@ -103,7 +108,7 @@ class AlignOptions(EmbedOptions):
 
 
 class EntityKeywords(EmbedKeywords, total=False):
-    """The fields of `EntityOptions` but for `by` as keyword arguments."""
+    """The fields of `EntityOptions` but `classifier` as keyword arguments."""
 
     vocabulary: Words | None
     aliases: Words | None
@@ -116,44 +121,54 @@ class EntityKeywords(EmbedKeywords, total=False):
 class EntityOptions(EmbedOptions):
     """How entities are recognized in images."""
 
-    by: object = option(
+    classifier: object = option(
         None,
-        "What finds entities in images: clip, another CLIP model, fasterrcnn_resnet50_fpn_v2, retinanet_resnet50_fpn_v2, or "
-        "path/file.py:factory.",
+        "Model that recognizes entities in images: clip, another CLIP model, fasterrcnn_resnet50_fpn_v2, "
+        "retinanet_resnet50_fpn_v2, or file.py:factory.",
         metavar="NAME",
     )
     vocabulary: Words | None = option(
         None,
-        "All entities that could be there (.txt, .csv, .json): finds them in prompts and images, and gives precision.",
+        "All entities that are looked for (.txt, .csv, .json). They are found in prompts and images, and precision needs them.",
         parse=Path,
         metavar="FILE",
     )
     aliases: Words | None = option(
-        None, "Names of the same entity (.csv of entity,alias,... or .json).", parse=Path, metavar="FILE"
+        None,
+        "Other names of entities (.csv with entity and aliases in each row, or .json).",
+        parse=Path,
+        metavar="FILE",
     )
     exclude: Words | None = option(
-        None, "Entities of the vocabulary that must not be in any image.", parse=Path, metavar="FILE"
+        None,
+        "Entities of the vocabulary that must not be in any image.",
+        group="inputs",
+        parse=Path,
+        metavar="FILE",
     )
     calibrate_on: object = option(
         None,
-        "Labeled images on which thresholds are chosen; a pair of encoders needs them. Detections count from 0.3 on without.",
-        metavar="IMAGES",
+        "Labeled images on which thresholds are chosen. CLIP models need them; without them, detections count from a score of "
+        "0.3 on.",
+        group="inputs",
+        metavar="SOURCE",
     )
     calibrate_expected: object = option(
         None,
-        "All entities that are in each of them, written as EXPECTED.",
+        "All entities in each of the labeled images, in the form of EXPECTED.",
+        group="inputs",
         parse=Path,
         metavar="FILE",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.by is not None and (self.calibrate_on is None) != (self.calibrate_expected is None):
-            reason = "--calibrate-on gives images and --calibrate-expected what is in each; needed are both, or neither"
+        if self.classifier is not None and (self.calibrate_on is None) != (self.calibrate_expected is None):
+            reason = "--calibrate-on (images) and --calibrate-expected (the entities in each) need each other"
             raise UsageError(reason, code="bad-option")
 
     @property
     def names(self) -> list[str]:
         """The metrics that a result will have, if they have a value."""
         names = [name for name, info in CONDITIONAL.items() if info.family == "entity"]
-        return [name for name in names if self.by is None or name != "entity.failure_rate"]
+        return [name for name in names if self.classifier is None or name != "entity.failure_rate"]

@@ -50,10 +50,10 @@ Scorer = Callable[[FeatureSet], Tensor]  # features of images -> scores of entit
 _POOR = 0.75
 
 
-@takes_options(EntityOptions, without={"by"})
+@takes_options(EntityOptions, without={"classifier"})
 @entry_point
 def score_entities_in_images(
-    expected: object, images: object, *, by: ClassifierSpec, **options: Unpack[EntityKeywords]
+    expected: object, images: object, *, classifier: ClassifierSpec, **options: Unpack[EntityKeywords]
 ) -> Result:
     """Find the entities of a vocabulary in images, and score them against what should be there.
 
@@ -61,9 +61,9 @@ def score_entities_in_images(
         expected: As in `score_entities`, with the names of images as ids: paths relative to the source, or file names or stems
             where all differ; or without ids in the order of the images.
         images: Anything that `genpr.score` takes: a folder, an archive, an array, a feature file.
-        by: What classifies: "clip", a CLIP model, a detector such as "fasterrcnn_resnet50_fpn_v2", a user's
+        classifier: "clip", a CLIP model, a detector such as "fasterrcnn_resnet50_fpn_v2", a user's
             "path/to/file.py:factory", or an object: a pair of encoders, or a detector.
-        **options: The fields of `EntityOptions` but for `by`.
+        **options: The fields of `EntityOptions` but `classifier`.
 
     Returns:
         A result with metrics `entity.*`; `entities.classifier` says by which thresholds. Its `real` side are the expectations.
@@ -82,11 +82,11 @@ def score_entities_in_images(
         ...         light = torch.stack([image.float().mean() / 255 for image in images])
         ...         return torch.stack([light, 1 - light], dim=1)
         >>> images = torch.tensor([0, 255, 255], dtype=torch.uint8)[:, None, None, None].expand(3, 3, 8, 8)
-        >>> result = score_entities_in_images([["night"], ["lamp"], ["lamp", "night"]], images, by=Bright(), device="cpu")
+        >>> result = score_entities_in_images([["night"], ["lamp"], ["lamp", "night"]], images, classifier=Bright(), device="cpu")
         >>> result["entity.recall"], result.entities.rows[0].entity
         (0.8333333333333334, 'night')
     """
-    return score_entities_with(expected, images, EntityOptions(by=by, **options))
+    return score_entities_with(expected, images, EntityOptions(classifier=classifier, **options))
 
 
 def score_entities_with(expected: object, images: object, options: EntityOptions) -> Result:
@@ -99,7 +99,7 @@ def _score(expected: object, images: object, options: EntityOptions, embedder: E
     opened = open_input(images, "fake")
     calibration = None if options.calibrate_on is None else open_input(options.calibrate_on, "real")
     started = time.perf_counter()
-    classifier = _load_classifier(options.by, embedder)
+    classifier = _load_classifier(options.classifier, embedder)
     vocabulary, what = _vocabulary(options, classifier)
     expectations = read_expectations(
         expected, CanonicalNames(vocabulary), vocabulary, options.exclude, closed=what
@@ -188,25 +188,25 @@ def _class_columns(vocabulary: Vocabulary, classes: Sequence[str]) -> list[list[
     return list(columns.values())
 
 
-def _load_classifier(by: object, embedder: Embedder) -> _Classifier:
+def _load_classifier(model: object, embedder: Embedder) -> _Classifier:
     """A classifier by its name, or from an object: a pair of encoders if it has `encode_text`, and else a detector."""
-    options, name = embedder.options, type(by).__name__
-    if isinstance(by, str) and by in DETECTORS:
-        by = load_detector(by, weights=options.weights, device=embedder.device, offline=options.offline)
-    elif isinstance(by, str):
-        name = "clip-vit-b-32" if by == "clip" else by
+    options, name = embedder.options, type(model).__name__
+    if isinstance(model, str) and model in DETECTORS:
+        model = load_detector(model, weights=options.weights, device=embedder.device, offline=options.offline)
+    elif isinstance(model, str):
+        name = "clip-vit-b-32" if model == "clip" else model
         check_has_text(name)
         if not is_custom(name):
             name = canonical_name(name)
             return _Classifier(name, name, None, embedder)
         if options.weights is not None and not Path(options.weights).is_dir():
             raise UsageError(f"classifier {name!r} takes no weights file", code="weights-unused")
-        by = load_user_object(name, kind="classifier", device=embedder.device)
-    if callable(getattr(getattr(by, "wrapped", by), "encode_text", None)):
-        extractor = wrap_extractor(by, name=name)
+        model = load_user_object(name, kind="classifier", device=embedder.device)
+    if callable(getattr(getattr(model, "wrapped", model), "encode_text", None)):
+        extractor = wrap_extractor(model, name=name)
         return _Classifier(extractor.name, extractor, None, embedder)
-    own = getattr(by, "name", None)
-    detecting = DetectingExtractor(cast("Detector", by), name=own if isinstance(own, str) else name)
+    own = getattr(model, "name", None)
+    detecting = DetectingExtractor(cast("Detector", model), name=own if isinstance(own, str) else name)
     # One image at a time: a detector may pad those of a batch to one size, which moves scores.
     return _Classifier(detecting.name, detecting, detecting.names, embedder.with_options(batch_size=1))
 

@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from genpr.features.statistics import ReferenceStatistics
 
 EXTRACTOR = (
-    "Name (see `genpr list extractors`), package.module:factory, or path/file.py:factory; in Python also an object that "
-    "follows the `FeatureExtractor` protocol."
+    "Network that computes features, from `genpr list extractors`. package.module:factory and path/file.py:factory load a custom "
+    "one."
+)
+LABELS_UNSET = "from the source"
+LABELS_FILE = (
+    ".csv, .json, .npy, or the word folders. A .csv has the columns name and label, .json is StyleGAN's format, and a .npy has the "
+    "order of the images. Without a file, labels come from dataset.json in the source, arr_1 of an .npz, or subfolders."
 )
 
 
@@ -35,15 +40,15 @@ _AVERAGES = ("macro_precision", "macro_recall", "macro_f1")
 
 @dataclass(frozen=True)
 class LabelOptions:
-    """Compare the labels that fakes were asked for with what they are recognized as.
+    """Compare the labels that fakes were generated for with the labels that a classifier predicts.
 
     Attributes:
         real_labels: Labels of the reals, as for `Evaluator.score_classes`: a file, "folders", a label per image, or None to
-            look into the source. Not used where recognized labels come from a file.
-        fake_labels: What the fakes were asked to be, likewise; of every fake set that is scored.
-        classifier: "knn", a vote of the nearest; "linear", a linear probe; or a .csv, .tsv, .json or .npy file with the label
-            that each fake was recognized as by another tool.
-        k: Who votes, for "knn".
+            find them in the source. Not used if `classifier` is a file.
+        fake_labels: Labels that the fakes were generated for, in the same forms, for every fake set that is scored.
+        classifier: "knn", a vote of the nearest reals; "linear", a linear probe; or a .csv, .tsv, .json or .npy file with the
+            label that another tool predicted for each fake.
+        k: Number of neighbors that vote, for "knn".
 
     Raises:
         UsageError: An option is impossible.
@@ -64,19 +69,19 @@ class LabelOptions:
             self.classifier in (KNN, LINEAR) or Path(self.classifier).suffix.lower() in _FILES
         ):
             raise UsageError(
-                f"classifier must be {KNN}, {LINEAR}, or a {', '.join(_FILES)} file with the labels that the fakes were "
-                f"recognized as, not {self.classifier!r}",
+                f"classifier must be {KNN}, {LINEAR}, or a {', '.join(_FILES)} file with predicted labels of the fakes, "
+                f"not {self.classifier!r}",
                 code="bad-option",
             )
 
     @property
     def is_file(self) -> bool:
-        """Whether another tool recognized the fakes."""
+        """Whether the predicted labels come from a file."""
         return self.classifier not in (KNN, LINEAR)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The metrics that a score may have because of them."""
+        """The metrics that these options add to a score."""
         accuracies = ("accuracy",) if self.is_file else ("gan_test", "gan_train")
         return tuple(f"label.{name}" for name in (*accuracies, *_AVERAGES))
 
@@ -98,57 +103,72 @@ class ScoreKeywords(EmbedKeywords, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions(EmbedOptions):
-    """What a score computes, and how images become features for it.
+    """Options of a score: metrics, and how images are embedded.
 
-    What a protocol allows is checked by `genpr.evaluation.plan.ScorePlan.of`.
+    `genpr.evaluation.plan.ScorePlan.of` checks them against the protocol.
     """
 
     extractor: str | FeatureExtractor | None = option(
-        None, EXTRACTOR, unset="the protocol's, or that of the feature files", metavar="NAME"
+        None,
+        f"{EXTRACTOR} With feature files, it is the one that they record.",
+        unset="the protocol's",
+        metavar="NAME",
     )
     protocol: str = option(
         "genpr",
-        "Named recipe (see `genpr list protocols`); what it pins cannot be given otherwise.",
+        "Named evaluation protocol, from `genpr list protocols`. Options that it pins cannot be changed.",
         metavar="NAME",
     )
     metrics: Sequence[str] | None = option(
         None,
-        "Names from `genpr list metrics`, or all for every one on the score's features.",
+        "Names from `genpr list metrics`, or all. With all, every metric on the features of this score is computed.",
         unset="the protocol's",
         parse=parse_names,
         metavar="A,B",
     )
     k: int | None = option(
         None,
-        "Neighbors for every metric that counts them.",
-        unset="the protocol's: 3 for precision and recall, else 5",
+        "Number of nearest neighbors. Protocol genpr uses 3 for precision and recall, and 5 for all other metrics.",
+        group="metrics",
+        unset="the protocol's",
+        metavar="N",
     )
     ties: Literal["closed", "strict"] | None = option(
         None,
-        "Closed balls contain points on their surface, strict (open) ones do not.",
+        "Balls include their boundary (closed, <=) or not (strict, <).",
+        group="metrics",
         unset="the protocol's",
         choices=("closed", "strict"),
         check=check_ties,
     )
-    intervals: bool = option(True, "Find 95 % intervals by scoring 100 halves of both sets.")
+    intervals: bool = option(
+        True,
+        "Compute 95 % intervals. They come from scores of 100 random halves of both sets.",
+        group="metrics",
+    )
     control: bool = option(
-        True, "Score one half of the reals against the other, for what a perfect generator would show."
+        True,
+        "Score one half of REAL against the other, as a baseline.",
+        group="metrics",
     )
     held_out: object = option(
         None,
-        "More reals, of the same kind, that the generator was not trained on, where the real side is what it was trained "
-        "on; adds c_t, a test for copying. A panel of several extractors also scores them like the fakes, and divides fd by theirs.",
+        "More real images that the generator was not trained on, for c_t. They have the same distribution as REAL, which "
+        "is then the training set; c_t tests for copying. A panel of several extractors also scores the held-out images like the fakes, and "
+        "divides fd by their value.",
+        group="inputs",
         metavar="SOURCE",
     )
     reference_statistics: str | os.PathLike[str] | ReferenceStatistics | None = option(
         None,
-        "Mean and covariance of reference images (.npz with mu and sigma, EDM2's .pkl, or what `genpr stats` writes), to which "
-        "Fréchet distances are computed; all other metrics compare with the images of the real side.",
+        "Mean and covariance of images, for Fréchet distances. The file is an .npz with mu and sigma, EDM2's .pkl, "
+        "or the output of `genpr stats`. All other metrics compare with the images of REAL.",
+        group="inputs",
         metavar="FILE",
     )
     labels: LabelOptions | None = option(
         None,
-        "Compare the classes that fakes were meant to show with those that they are recognized as: adds `label.*` metrics "
+        "Compare the classes that the fakes were generated for with those that a classifier recognizes. Adds `label.*` metrics "
         "and `Result.labels`.",
         in_cli=False,
     )
@@ -163,11 +183,11 @@ class StatisticsKeywords(EmbedKeywords, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class StatisticsOptions(EmbedOptions):
-    """Of which features the statistics are."""
+    """Options of reference statistics."""
 
     extractor: str | FeatureExtractor | Sequence[str | FeatureExtractor] = option(
         (),
-        "See `genpr list extractors`; may be repeated. The first becomes mu and sigma, each other NAME/mu and NAME/sigma.",
+        f"{EXTRACTOR} May be repeated. The first becomes mu and sigma, every other one NAME/mu and NAME/sigma.",
         unset="inception, or that of the feature files",
         metavar="NAME",
         multiple=True,
@@ -188,23 +208,34 @@ class ModesKeywords(EmbedKeywords, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class ModesOptions(EmbedOptions):
-    """How missed and invented modes are found."""
+    """Options of the search for missed and invented modes."""
 
     extractor: str | FeatureExtractor | None = option(None, EXTRACTOR, unset="inception", metavar="NAME")
     k: int | None = option(
-        None, "Neighbors that set a ball's radius.", unset="5 for uncovered reals, 3 for fakes outside"
+        None,
+        "Number of neighbors that determines the radius of a ball.",
+        group="metrics",
+        unset="5 for uncovered reals, 3 for fakes outside",
+        metavar="N",
     )
     clusters: int | None = option(
-        None, "How many clusters to look for.", unset="sqrt(images / 4) of the smaller set, 2 to 50", least=2
+        None,
+        "Number of clusters.",
+        group="metrics",
+        unset="sqrt(images / 4) of the smaller set, 2 to 50",
+        least=2,
+        metavar="N",
     )
     real_labels: object = option(
         None,
-        "Classes of the reals, as for `Evaluator.score_classes`: .csv of name,label, StyleGAN's .json, .npy in their order, "
-        "or the word folders. Classes are ranked, and name the clusters.",
-        unset="dataset.json in the source, arr_1 of an .npz, else subfolders of at least 10 images on average, if any",
+        f"Classes of REAL, which name the clusters: {LABELS_FILE}",
+        group="labels",
+        unset=LABELS_UNSET,
         metavar="FILE",
     )
-    fake_labels: object = option(None, "Classes of the fakes, likewise.", metavar="FILE")
+    fake_labels: object = option(
+        None, "Classes of FAKE, in the same forms.", group="labels", unset=LABELS_UNSET, metavar="FILE"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

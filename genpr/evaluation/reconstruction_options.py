@@ -46,7 +46,7 @@ class ReconstructOptions(EmbedOptions):
 
     metrics: Sequence[str] | None = option(
         None,
-        f"Among {', '.join(_METRICS)}. Only psnr and ssim need no weights.",
+        f"Some of {', '.join(_METRICS)}. All but psnr and ssim need weights.",
         unset=",".join(_DEFAULT),
         parse=parse_names,
         check=_check_metrics,
@@ -55,19 +55,25 @@ class ReconstructOptions(EmbedOptions):
     lpips_net: Literal["vgg", "alex"] = option(
         "vgg",
         "Network of lpips: vgg, as in papers about tokenizers, or alex, the default of the library lpips.",
+        group="metrics",
         choices=("vgg", "alex"),
     )
     inception: str | FeatureExtractor = option(
         "inception",
-        "Extractor of rfid; inception@torch-bilinear is the one of pytorch-fid.",
+        "Extractor of rfid. inception@torch-bilinear is that of pytorch-fid.",
+        group="metrics",
         check=_check_extractor,
         metavar="NAME",
     )
     clip: str | FeatureExtractor = option(
-        "clip-vit-b-32", "Extractor of clip_i.", check=_check_extractor, metavar="NAME"
+        "clip-vit-b-32", "Extractor of clip_i.", group="metrics", check=_check_extractor, metavar="NAME"
     )
     dino: str | FeatureExtractor = option(
-        "timm:vit_small_patch16_224.dino", "Extractor of dino_i.", check=_check_extractor, metavar="NAME"
+        "timm:vit_small_patch16_224.dino",
+        "Extractor of dino_i.",
+        group="metrics",
+        check=_check_extractor,
+        metavar="NAME",
     )
 
     @property

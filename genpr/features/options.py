@@ -29,6 +29,9 @@ StageProgress = Callable[[str, int, int | None], None]
 """Called with the stage ("real", "fake": images embedded; "neighbors": percent of a search), the number done, and the
 total (None if unknown)."""
 
+Group = Literal["common", "inputs", "features", "metrics", "labels", "generator", "output", "advanced"]
+"""Where the help of a command lists an option: `genpr.cli.grouped`."""
+
 _MOST = 2**31 - 1
 _WIDTH = 120
 
@@ -37,6 +40,7 @@ def option(
     default: T,
     description: str,
     *,
+    group: Group = "common",
     unset: str | None = None,
     least: int | None = None,
     most: int | None = None,
@@ -48,11 +52,12 @@ def option(
 ) -> T:
     """A field of an option record; `unset` says what None stands for, `least` and `most` (2^31 - 1) bound integers.
 
+    `group` is where the help of a command lists it, and the first sentence of `description` is all that its short help shows.
     `parse` turns the text of a command line into the value, and `check` is called with it; both raise UsageError. `click` are
     further keyword arguments of `click.option`; `flag` replaces the flag's name.
     """
     limits = {"least": least, "most": most, "choices": tuple(choices), "parse": parse, "check": check}
-    shown = {"description": description, "unset": unset, "in_cli": in_cli, "click": click}
+    shown = {"description": description, "group": group, "unset": unset, "in_cli": in_cli, "click": click}
     return field(default=default, metadata={**limits, **shown})
 
 
@@ -132,39 +137,53 @@ class SourceOptions:
     """Which images of a source are used, and how they are decoded."""
 
     max_images: int | None = option(
-        None, "Use a random subset of at most this many images of each source.", least=1
+        None, "Random subset of at most N images of each source.", least=1, metavar="N"
     )
     seed: int = option(
         0,
-        "Seed of everything that is random: the subset of max_images, intervals, the control, blocks, clusters, distractors.",
+        "Random seed. It decides the subset of max_images, intervals, the control, blocks, clusters and distractors.",
         least=0,
         most=2**63 - 1,
+        metavar="N",
     )
     on_bad: Literal["error", "skip"] = option(
         "error",
-        "Unusable images: refuse the source after listing all of them (error), or leave them out (skip).",
+        "Refuse a source with unusable images (error), or leave them out (skip). An error lists all of them.",
+        group="inputs",
         choices=("error", "skip"),
     )
     max_bad: float = option(
-        0.01, "The largest share of unusable images that may be left out.", parse=parse_share, metavar="SHARE"
+        0.01,
+        "Largest fraction of unusable images that may be left out, such as 1% or 0.01.",
+        group="advanced",
+        parse=parse_share,
+        metavar="FRACTION",
     )
-    max_pixels: int = option(MAX_PIXELS, "Larger images are refused before they are decoded.", least=1)
+    max_pixels: int = option(
+        MAX_PIXELS,
+        "Refuse images with more pixels than this before they are decoded.",
+        group="advanced",
+        least=1,
+        metavar="N",
+    )
     alpha: str = option(
         "drop",
-        "Transparency: drop it, as reference loaders do, or lay white, black or #rrggbb behind it.",
+        "Transparency: drop the alpha channel, as reference loaders do, or composite on white, black or #rrggbb.",
+        group="advanced",
         parse=lambda text: DecodePolicy(alpha=text).alpha,
         metavar="drop|COLOR",
     )
     exif: Literal["ignore", "apply"] = option(
         "ignore",
-        "Orientation in EXIF: take pixels as stored (ignore), as reference loaders do, or turn them (apply).",
+        "EXIF orientation: use pixels as stored (ignore), as reference loaders do, or rotate them (apply).",
+        group="advanced",
         choices=("ignore", "apply"),
     )
     prepare: str | None = option(
         None,
-        "Make decoded images N x N: center-crop:N as ADM does, square-crop:N as NVIDIA's tools do (Lanczos), resize:N (bicubic, "
-        "the aspect ratio is not kept), or none.",
-        unset="the protocol's rule, or none",
+        "Crop or resize decoded images to N x N. center-crop:N is ADM's rule, square-crop:N that of NVIDIA's tools (Lanczos), "
+        "resize:N is bicubic and changes the aspect ratio, and none keeps the size.",
+        unset="the protocol's, or none",
         parse=lambda text: DecodePolicy(prepare=text).prepare,
         metavar="RULE:N",
     )
@@ -217,25 +236,34 @@ class EmbedOptions(SourceOptions):
 
     device: str | torch.device = option(
         "auto",
-        "auto, cpu, cuda or cuda:N; with auto, the CPU takes over where a GPU has too little memory.",
+        "auto, cpu, cuda or cuda:N. With auto, work that runs out of GPU memory is repeated on the CPU.",
         check=check_device,
+        metavar="DEVICE",
     )
-    batch_size: int = option(64, "Images per forward pass of a network.", least=1)
+    batch_size: int = option(
+        64, "Images per forward pass of a network.", group="features", least=1, metavar="N"
+    )
     weights: str | os.PathLike[str] | None = option(
         None,
-        "File with the extractor's weights, or a folder of such files under their published names.",
-        unset="the downloaded ones",
+        "Weights of the extractor: a file, or a folder of files. Files in a folder have their published names.",
+        group="features",
+        unset="downloaded",
+        metavar="PATH",
     )
-    offline: bool = option(False, "Never download (also GENPR_OFFLINE=1).")
-    cache: bool = option(True, "Keep features of images that come from files for the next run.")
+    offline: bool = option(False, "Download nothing. GENPR_OFFLINE=1 does the same.", group="advanced")
+    cache: bool = option(True, "Keep features of image files on disk for later runs.", group="features")
     cache_dir: str | os.PathLike[str] | None = option(
-        None, "Folder where they are kept.", unset="GENPR_CACHE, or the user's cache folder"
+        None,
+        "Folder of the feature cache.",
+        group="advanced",
+        unset="GENPR_CACHE, or the user's cache folder",
+        metavar="DIR",
     )
     max_memory: str | int | None = option(
         None,
-        "Plan with at most so much memory, such as 8GiB, of which libraries take 0.3; larger features are mapped from a "
-        "file.",
-        unset="what is free",
+        "Memory limit of the process, such as 8GiB. Features that do not fit are memory-mapped from a file.",
+        group="advanced",
+        unset="the free memory",
         check=parse_size,
         metavar="SIZE",
     )

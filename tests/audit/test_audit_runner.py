@@ -205,7 +205,7 @@ def test_text_fits_eighty_columns_and_shows_every_metric():
 def test_the_command_writes_files_and_goes_on_from_them(tmp_path):
     path, out = tmp_path / "mine.py", tmp_path / "new" / "out"
     path.write_text("def good(real, fake):\n    return 1.0\n\ndef bad(real, fake):\n    return 0.0\n")
-    options = ["--kind", "fidelity", "--check", "invention", "--out", str(out), "-q"]
+    options = ["--kind", "fidelity", "--checks", "invention", "--out", str(out), "-q"]
     first = CliRunner().invoke(command, ["--function", f"{path}:good", *options])
     assert first.stdout.splitlines()[0].split() == ["good"]
     assert sorted(each.name for each in out.iterdir()) == ["matrix.md", "results.jsonl"]

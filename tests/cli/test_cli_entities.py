@@ -97,7 +97,7 @@ def blue_of(out):
 
 
 def test_detector_from_the_command_line(genpr, stripes):
-    code, out, err = genpr("entities", stripes["expected"], stripes["images"], "--by", by("detector"))
+    code, out, err = genpr("entities", stripes["expected"], stripes["images"], "--classifier", by("detector"))
     assert code == 0
     assert all(len(line) <= 80 for line in out.splitlines() if "/" not in line), "paths stay in one piece"
     assert float(blue_of(out)[3]) == pytest.approx(FOUND, abs=1e-3)
@@ -108,7 +108,7 @@ def test_detector_from_the_command_line(genpr, stripes):
 
 def test_prompts_and_encoders(genpr, stripes):
     """What a user's factory prints is not in the result; thresholds need labeled images."""
-    options = ("--vocabulary", stripes["vocabulary"], "--by", by("pair"))
+    options = ("--vocabulary", stripes["vocabulary"], "--classifier", by("pair"))
     code, _, err = genpr("entities", stripes["prompts"], stripes["images"], *options, "--json")
     assert (code, "--calibrate-on" in err) == (2, True)
     calibrated = ("--calibrate-on", stripes["real"], "--calibrate-expected", stripes["expected"])

@@ -15,7 +15,7 @@ from toy_pair import chosen, drawings, words
 ALIASES = {
     "GABOR": "--extractor gabor --device cpu",
     "LOAD": "--generator gan.py:load --image-range=-1,1",
-    "BY": f"--by {toy_colors.__file__}:",
+    "BY": f"--classifier {toy_colors.__file__}:",
     "TOY": f"--prompts prompts.csv --extractor {toy_pair.__file__}:load",
     "NOW": "--once --settle 0",
 }
@@ -64,7 +64,7 @@ reconstruct real fake --metrics psnr --fail-under reconstruction.ssim=.5    2 us
 entities expected.csv answers.jsonl --fail-under recall=.1                  2 usage
 entities expected.csv answers.jsonl --max-images 3                          2 usage
 entities expected.csv stripes                                               2 records-kind
-entities expected.csv stripes --by clip                                     2 no-vocabulary
+entities expected.csv stripes --classifier clip                             2 no-vocabulary
 entities expected.csv stripes BYneither                                     2 custom-detector
 rank                                                                        2 usage
 rank real.npy                                                               2 usage
@@ -80,7 +80,7 @@ sweep real.npy fake.npy                                                     2 us
 sweep real.npy 1=fake.npy 1.0=more.npy                                      2 usage
 sweep real.npy 1=fake.npy --metrics density                                 2 not-computed
 sweep blobs --generator gan.py:gone --psi 1                                 2 custom-generator
-watch NOW real.npy samples --interval 0                                     2 usage
+watch NOW real.npy samples --poll 0                                         2 usage
 watch NOW real.npy samples --until 0                                        2 usage
 watch NOW real.npy samples LOAD --done-file DONE                            2 usage
 cache prune                                                                 2 usage
@@ -228,7 +228,7 @@ sweep real.npy 0.5=fake.npy 1=more.npy
 features real real.safetensors GABOR
 pack real real.npz
 demo --n 50 --device cpu
-audit --metric precision --check scaling
+audit --metrics precision --checks scaling
 watch NOW real.npy scored
 """
 

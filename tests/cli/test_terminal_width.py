@@ -111,7 +111,7 @@ def test_sweep(genpr, real, fakes):
 
 
 def test_watch(genpr, real, world, tmp_path):
-    options = ("--once", "--settle", "0", "--no-control", "--device", "cpu", "--out", tmp_path / "log.jsonl")
+    options = ("--once", "--settle", "0", "--no-control", "--device", "cpu", "--log", tmp_path / "log.jsonl")
     passed(genpr, "watch", real, world / "samples", *options)
 
 
@@ -209,8 +209,8 @@ def test_streams_get_the_characters_that_they_have(monkeypatch, encoding, shown)
     streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2)]
     monkeypatch.setattr(sys, "stdout", streams[0])
     monkeypatch.setattr(sys, "stderr", streams[1])
-    console.emit("± ▁")
-    console.complain("± ▁")
+    console.print_stdout("± ▁")
+    console.print_stderr("± ▁")
     for stream in streams:
         stream.flush()
         assert stream.buffer.getvalue().decode(encoding) == f"{shown}\n"

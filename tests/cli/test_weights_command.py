@@ -46,7 +46,8 @@ def test_offline_is_an_answer_not_a_download(genpr, server):
 def test_unknown_names_are_a_usage_error_that_names_the_known(genpr, server):
     code, out, err = genpr("weights", "fetch", "tiny", "huge")
     assert (code, out, server.requests) == (2, "", [])
-    assert "'huge'; extractors with weights: tiny, small, smaller" in err
+    assert "'huge'" in err
+    assert "tiny, small, smaller" in err
     assert genpr("weights", "verify", "huge")[0] == genpr("weights", "fetch")[0] == 2
 
 
@@ -62,7 +63,7 @@ def test_a_bad_download_is_exit_code_4_and_nothing_is_kept(genpr, server):
 def test_verify_hashes_every_file_and_reports_each(genpr, server):
     code, out, err = genpr("weights", "verify")
     assert (code, out) == (0, "")
-    assert f"neither in {weights_folder()}" in err
+    assert str(weights_folder()) in err
     genpr("weights", "fetch", "tiny", "small")
     lines = [f"ok       {DIGEST[:8]}  tiny.pth", f"ok       {DIGEST[:8]}  small.pth"]
     assert genpr("weights", "verify") == (0, "\n".join(lines) + "\n", "")

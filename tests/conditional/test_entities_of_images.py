@@ -27,7 +27,7 @@ CALIBRATED = {"calibrate_on": LABELED, "calibrate_expected": WANTED}
 
 
 def in_images(expected=WANTED, images=IMAGES, **options):
-    return genpr.score_entities_in_images(expected, images, **{"by": Detector(), **COLD, **options})
+    return genpr.score_entities_in_images(expected, images, **{"classifier": Detector(), **COLD, **options})
 
 
 def share_of_blue(result):
@@ -57,7 +57,7 @@ def test_a_detection_counts_from_three_tenths_on(strength, is_seen):
 
 
 def test_labeled_images_give_thresholds():
-    result = in_images(by=Pair(), vocabulary=list(COLORS), seed=3, **CALIBRATED)
+    result = in_images(classifier=Pair(), vocabulary=list(COLORS), seed=3, **CALIBRATED)
     assert share_of_blue(result) == (FOUND_BLUE, BLUE)
     assert result["entity.precision"] == 1
     seen = result.entities.classifier
@@ -65,7 +65,7 @@ def test_labeled_images_give_thresholds():
     assert [(each.sensitivity, each.false_positive_rate) for each in seen.entities] == [(1, 0)] * 3
     assert all(each.is_own and len(each.thresholds) == 1 for each in seen.entities)
     assert "poorly-recognized" not in {item.code for item in result.notices}
-    result = in_images(by=Detector(("blue",)), vocabulary=list(COLORS), **CALIBRATED)
+    result = in_images(classifier=Detector(("blue",)), vocabulary=list(COLORS), **CALIBRATED)
     (said,) = [item for item in result.notices if item.code == "poorly-recognized"]
     assert "of 1 of 3 entities" in said.message
 
@@ -103,7 +103,7 @@ def test_ids_that_do_not_match_are_refused(write_images, tmp_path, at, n, code):
 
 def test_prompts_find_their_entities_and_aliases_count(tmp_path):
     prompts = [f"a {' and a '.join(names)} stripe".replace("blue", "azure") for names in WANTED]
-    result = in_images(prompts, by=Detector(), aliases={"blue": ["azure"]})
+    result = in_images(prompts, classifier=Detector(), aliases={"blue": ["azure"]})
     assert share_of_blue(result) == (FOUND_BLUE, BLUE)
     groups = {tuple(names) for names in WANTED}
     assert result.metrics["entity.recall"].n_counted == len(groups), "images of one prompt are one draw"
@@ -112,13 +112,13 @@ def test_prompts_find_their_entities_and_aliases_count(tmp_path):
 def test_networks_are_cached_and_hashed(write_images, tmp_path):
     folder = write_images("images", IMAGES)
     path = write_expected(tmp_path / "e.csv", WANTED)
-    options = {"by": Network(), "cache": True, "cache_dir": tmp_path / "cache"}
+    options = {"classifier": Network(), "cache": True, "cache_dir": tmp_path / "cache"}
     first = in_images(path, folder, **options)
     assert first.extractor.weights_sha256
     again = in_images(path, folder, **options)
     assert (first.fake.n_embedded, again.fake.n_embedded) == (64, 0)
     assert again["entity.recall"] == first["entity.recall"] == in_images()["entity.recall"]
-    options["by"].scale.data *= 0.2
+    options["classifier"].scale.data *= 0.2
     assert in_images(path, folder, **options)["entity.recall"] == 0, "other weights, other scores"
 
 
@@ -129,7 +129,7 @@ def test_comparisons_need_the_same_classifier_and_vocabulary():
     named = Detector()
     named.name = "another"
     for other, words in (
-        (in_images(by=named), "extractor of entity.recall"),
+        (in_images(classifier=named), "extractor of entity.recall"),
         (in_images(vocabulary=list(COLORS), aliases={"blue": ["azure"]}), "set of prompts"),
         (in_images(**CALIBRATED), "variant of entity.recall"),
         (genpr.score_entities(WANTED, DRAWN, vocabulary=list(COLORS)), "extractor of entity.recall"),
@@ -141,19 +141,19 @@ def test_comparisons_need_the_same_classifier_and_vocabulary():
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        ({"by": Pair()}, "no-vocabulary"),
+        ({"classifier": Pair()}, "no-vocabulary"),
         ({"vocabulary": ["red", "green", "blue", "unicorn"]}, "unseen-entities"),
         ({"expected": [["unicorn"]] * 64}, "bad-expectation"),
         ({"exclude": ["unicorn"]}, "unseen-entities"),
         ({"calibrate_on": LABELED}, "bad-option"),
-        ({"by": "inception"}, "no-text-encoder"),
-        ({"by": "yolo"}, "unknown-extractor"),
-        ({"by": object()}, "custom-detector"),
-        ({"by": Misshapen()}, "feature-shape"),
-        ({"by": "clip", "vocabulary": list(COLORS), "offline": True, **CALIBRATED}, "weights-missing"),
-        ({"by": "fasterrcnn_resnet50_fpn_v2", "offline": True}, "weights-missing"),
-        ({"by": f"{toy_colors.__file__}:pair", "weights": "w.pth"}, "weights-unused"),
-        ({"by": Pair(), "vocabulary": list(COLORS)}, "no-thresholds"),
+        ({"classifier": "inception"}, "no-text-encoder"),
+        ({"classifier": "yolo"}, "unknown-extractor"),
+        ({"classifier": object()}, "custom-detector"),
+        ({"classifier": Misshapen()}, "feature-shape"),
+        ({"classifier": "clip", "vocabulary": list(COLORS), "offline": True, **CALIBRATED}, "weights-missing"),
+        ({"classifier": "fasterrcnn_resnet50_fpn_v2", "offline": True}, "weights-missing"),
+        ({"classifier": f"{toy_colors.__file__}:pair", "weights": "w.pth"}, "weights-unused"),
+        ({"classifier": Pair(), "vocabulary": list(COLORS)}, "no-thresholds"),
         ({"expected": WANTED[:-1]}, "expectation-count"),
         ({"calibrate_on": LABELED, "calibrate_expected": [["sofa"]] * 64}, "no-thresholds"),
         ({"calibrate_on": LABELED, "calibrate_expected": [list(COLORS)] * 64}, "no-thresholds"),

@@ -145,7 +145,7 @@ def test_entities_are_judged_by_what_open_clip_gives(weights, images):
     """Both towers end to end: cosines with "a photo of a NAME.", thresholds of labeled images."""
     path, whole = weights
     labeled = {"calibrate_on": images, "calibrate_expected": [[thing] for thing in THINGS * 3]}
-    options = {"by": NAME, "vocabulary": THINGS, "weights": path, "device": "cpu", **labeled}
+    options = {"classifier": NAME, "vocabulary": THINGS, "weights": path, "device": "cpu", **labeled}
     result = genpr.score_entities_in_images(PROMPTS, images, **options)
     cosine = cosines(whole, images, [f"a photo of a {thing}." for thing in THINGS])
     asked = torch.tensor([[thing in prompt for thing in THINGS] for prompt in PROMPTS])

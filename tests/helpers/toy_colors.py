@@ -82,13 +82,13 @@ class Misshapen(Detector):
 
 
 def pair():
-    """For --by tests/helpers/toy_colors.py:pair."""
+    """For --classifier tests/helpers/toy_colors.py:pair."""
     print("a user's factory may print")
     return Pair()
 
 
 def detector():
-    """For --by tests/helpers/toy_colors.py:detector."""
+    """For --classifier tests/helpers/toy_colors.py:detector."""
     return Detector()
 
 

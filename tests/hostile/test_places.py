@@ -97,7 +97,7 @@ READERS = [
         for kind in ("csv", "json", "npy")
     ),
     *("entities x.jsonl x.json", "compare x.json x.json", "rank --results x.json x.json"),
-    *("watch run real --once --out x.jsonl", "score real fake --extractor inception --weights x.pth"),
+    *("watch run real --once --log x.jsonl", "score real fake --extractor inception --weights x.pth"),
 ]
 
 
