@@ -1,4 +1,4 @@
-"""A small world with known answers: drawn images, four ways to fake them, and what the scores should say."""
+"""Synthetic images with known answers: a real set, four sets of fakes, and the expected effect on the scores."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ LATENTS = (
 )
 """What each latent coordinate controls, in order."""
 
-# Sharp enough that nearly all pictures show one clear kind, and smooth enough that every latent has a picture.
+# Sharp enough that nearly all images show one clear kind, and smooth enough that images vary continuously.
 _KIND_SHARPNESS = 30.0
 _DISC_ADVANTAGE = 0.3  # so that truncation ends in a clear disc and not in a mixture of all kinds
-_BLOCK = 32  # pictures drawn at once: their pixels stay in the processor's cache
+_BLOCK = 32  # images drawn at once, so that their pixels stay in the CPU cache
 
 
 @dataclass(frozen=True)
 class ShapesGenerator:
-    """Draws pictures from latents; without some kinds, it has dropped modes. Desaturation is the share of lost color.
+    """Draws images from latents; with fewer kinds, it has dropped modes. Desaturation is the fraction of lost color.
 
     Example:
         >>> ShapesGenerator()(draw_latents(4, seed=0), psi=0.7).shape
@@ -49,30 +49,30 @@ class ShapesGenerator:
 
     def __post_init__(self) -> None:
         if not self.kinds or not set(self.kinds) <= set(KINDS):
-            text = f"kinds must be some of {', '.join(KINDS)}, but got {self.kinds!r}"
+            text = f"kinds must be among {', '.join(KINDS)}, not {self.kinds!r}"
             raise UsageError(text, code="unknown-kind")
 
     @property
     def z_dim(self) -> int:
-        """Coordinates of a latent, 24."""
+        """Dimension of a latent, 24."""
         return len(LATENTS)
 
     def __call__(self, latents: Tensor, *, psi: float = 1.0) -> Tensor:
-        """Draw one picture per latent (n, 24), uint8 (n, 3, 64, 64), each from its own latent only.
+        """Draw one image per latent (n, 24), uint8 (n, 3, 64, 64), each from its own latent only.
 
-        At psi 1 and normal latents it is a perfect generator of the demo's real images. The latents are multiplied by psi.
+        With psi 1 and normal latents, it is a perfect generator of the real images of the demo. Latents are multiplied by psi.
         """
         if latents.ndim != 2 or latents.shape[1] != len(LATENTS):
-            text = f"latents must have shape (n, {len(LATENTS)}), but got {tuple(latents.shape)}"
+            text = f"latents must have shape (n, {len(LATENTS)}), not {tuple(latents.shape)}"
             raise UsageError(text, code="latent-shape")
-        # Float64 throughout, so that no rounding shows in a picture when it is drawn in other company.
+        # Float64, so that rounding does not depend on the other images of a batch.
         truncated = latents.double() * psi
         shares = self.kind_shares(truncated)
         blocks = zip(torch.split(truncated, _BLOCK), torch.split(shares, _BLOCK), strict=True)
         return torch.cat([self._draw(*block) for block in blocks])
 
     def kind_shares(self, latents: Tensor) -> Tensor:
-        """How much each of `KINDS` takes part in the shapes, (n, 5), rows summing to one."""
+        """Weights of `KINDS` in the shapes, (n, 5), rows summing to one."""
         logits = latents[:, : len(KINDS)].double()
         logits = logits + logits.new_tensor([_DISC_ADVANTAGE, 0, 0, 0, 0])
         dropped = torch.tensor([kind not in self.kinds for kind in KINDS], device=logits.device)
@@ -93,7 +93,7 @@ class ShapesGenerator:
 
 
 def draw_latents(n: int, *, seed: int) -> Tensor:
-    """Standard normal latents (n, 24), the same for the same seed; the global random state is not touched."""
+    """Standard normal latents (n, 24), equal for equal seeds; the global random state is not changed."""
     return torch.randn(n, len(LATENTS), generator=torch.Generator().manual_seed(seed), device="cpu")
 
 
@@ -101,7 +101,7 @@ _SHAPE_SIZE = 18.0  # radius of the average disc, in pixels
 
 
 def _shape_coordinates(x: Tensor, y: Tensor, z: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Pixel positions as the shape sees them: moved, turned, stretched, in units of its size."""
+    """Pixel positions in the coordinates of the shape: moved, rotated, stretched, in units of its size."""
     moved_x, moved_y = x - 3 * z["x"], y - 3 * z["y"]
     cos, sin = torch.cos(0.2 * z["angle"]), torch.sin(0.2 * z["angle"])
     stretch = torch.exp(0.03 * z["stretch"])
@@ -109,11 +109,11 @@ def _shape_coordinates(x: Tensor, y: Tensor, z: dict[str, Tensor]) -> tuple[Tens
     return (cos * moved_x + sin * moved_y) / size * stretch, (cos * moved_y - sin * moved_x) / size / stretch
 
 
-_LEAST_SHARE = 1e-15  # of a kind that can change a pixel
+_LEAST_SHARE = 1e-15  # weight of a kind that can change a pixel
 
 
 def _shape_distance(u: Tensor, v: Tensor, shares: Tensor) -> Tensor:
-    """Signed distance (n, h, w) to a blend of all kinds, made about equal in area."""
+    """Signed distance (n, h, w) to a blend of all kinds, which have about equal areas."""
     distances: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
         lambda u, v: torch.hypot(u, v) - 1,
         lambda u, v: torch.maximum(u.abs(), v.abs()) - 0.88,
@@ -129,9 +129,9 @@ def _shape_distance(u: Tensor, v: Tensor, shares: Tensor) -> Tensor:
 
 
 def _star_distance(u: Tensor, v: Tensor, *, points: int, outer: float, inner: float) -> Tensor:
-    """Distance to the lines of a star with a tip upwards; a triangle is a star whose edges are straight."""
+    """Distance to the edges of a star with a tip at the top; a triangle is a star with straight edges."""
     half = math.pi / points
-    # Fold the plane onto the half sector between a tip and the notch beside it: one straight line is left.
+    # Fold the plane onto the half sector between a tip and the next notch, where the edge is one straight line.
     angle = torch.remainder(torch.atan2(u, -v) + half, 2 * half) - half
     radius = torch.hypot(u, v)
     across, along = radius * angle.sin().abs(), radius * angle.cos()
@@ -168,7 +168,7 @@ def _paper_color(x: Tensor, y: Tensor, distance: Tensor, z: dict[str, Tensor]) -
 
 
 def _weave(x: Tensor, y: Tensor, z: dict[str, Tensor]) -> Tensor:
-    """Brightness of the paper's fine weave, (n, 1, h, w): detail that every picture has and blurring removes."""
+    """Brightness of the fine weave of the paper, (n, 1, h, w): detail in every image, which blurring removes."""
     wavelength = 4.5
     threads = torch.sin(2 * math.pi / wavelength * x) + torch.sin(2 * math.pi / wavelength * y)
     return (1 + 0.05 * torch.exp(0.1 * z["weave"]) * threads)[:, None]
@@ -188,19 +188,19 @@ _TILE = 16  # side of the tiles that junk is shuffled from, in pixels
 
 @dataclass(frozen=True)
 class DemoSet:
-    """One set of images, uint8 (n, 3, 64, 64): how it was made, and what its scores show."""
+    """A set of images, uint8 (n, 3, 64, 64), with its description and the effect on its scores."""
 
     name: str
-    story: str
-    lesson: str
+    description: str
+    effect: str
     images: Tensor
 
 
 def build_demo(*, n: int = 800, seed: int = 0) -> tuple[DemoSet, ...]:
-    """Draw the real set, then the faithful, mode-dropped, half-junk and blurred fakes, n images each; the same for the same seed.
+    """Draw the real set, then the faithful, mode-dropped, half-junk and blurred fakes, n images each; equal for equal seeds.
 
-    All fakes start from the same latents, so that picture i shows what each failure does to it. None of these
-    latents is among those of the real set. The global random state is not touched.
+    All fakes use the same latents, so that image i shows the effect of each failure. The real set uses other latents. The global
+    random state is not changed.
     """
     real_latents, fake_latents = draw_latents(2 * n, seed=seed).chunk(2)
     faithful = ShapesGenerator(desaturation=_DESATURATION)(fake_latents)
@@ -209,16 +209,16 @@ def build_demo(*, n: int = 800, seed: int = 0) -> tuple[DemoSet, ...]:
     junk[1::2] = _shuffle_tiles(faithful[1::2], seed=seed)
     sets = (
         ("real", "discs, squares, triangles, stars and rings", "", ShapesGenerator()(real_latents)),
-        ("faithful", "new drawings, colors a tenth too pale", "good and varied: all high", faithful),
-        ("mode-dropped", "only discs and squares are ever drawn", "recall falls: kinds lost", dropped),
-        ("half-junk", "every second drawing is cut up and shuffled", "precision falls: half bad", junk),
-        ("blurred", "every drawing is out of focus", "all fall: nothing is sharp", _blur(faithful)),
+        ("faithful", "new images, colors a tenth too pale", "all high: good and varied", faithful),
+        ("mode-dropped", "only discs and squares", "recall falls: modes lost", dropped),
+        ("half-junk", "every second image is cut up and shuffled", "precision falls: half bad", junk),
+        ("blurred", "every image is blurred", "all fall: nothing is sharp", _blur(faithful)),
     )
     return tuple(DemoSet(*each) for each in sets)
 
 
 def _shuffle_tiles(images: Tensor, *, seed: int) -> Tensor:
-    """Cut each of (n, 3, h, w) images into tiles and put them back in random places."""
+    """Shuffle the tiles of each of (n, 3, h, w) images."""
     tiles = F.unfold(images.float(), _TILE, stride=_TILE)
     order = torch.rand(len(tiles), tiles.shape[2], generator=torch.Generator().manual_seed(seed)).argsort(1)
     shuffled = tiles.gather(2, order[:, None].expand_as(tiles))
@@ -238,28 +238,28 @@ def _blur(images: Tensor) -> Tensor:
 
 
 def contact_sheet(sets: Sequence[DemoSet], *, columns: int = 12) -> Image:
-    """An RGB image with one row of pictures per set."""
+    """An RGB image with one row of images per set."""
     from torchvision.transforms.functional import to_pil_image
     from torchvision.utils import make_grid
 
-    pictures = torch.cat([shown.images[:columns] for shown in sets])
-    sheet: Image = to_pil_image(make_grid(pictures, nrow=columns, padding=4, pad_value=255))
+    images = torch.cat([shown.images[:columns] for shown in sets])
+    sheet: Image = to_pil_image(make_grid(images, nrow=columns, padding=4, pad_value=255))
     return sheet
 
 
 def save_sets(sets: Sequence[DemoSet], folder: str | Path) -> None:
-    """Write each set as PNG files into `folder`/NAME; a folder with other files, which would be scored too, is refused."""
+    """Write each set as PNG files to `folder`/NAME. Folders with other files, which would be scored too, are refused."""
     from torchvision.transforms.functional import to_pil_image
 
     with report_write_errors(Path(folder)):
         for shown in sets:
             path, names = Path(folder, shown.name), [f"{i:04d}.png" for i in range(len(shown.images))]
             path.mkdir(parents=True, exist_ok=True)
-            if strangers := sorted({entry.name for entry in path.iterdir()} - {*names}):
+            if unexpected := sorted({entry.name for entry in path.iterdir()} - {*names}):
                 raise UsageError(
-                    f"{path} holds files that are not part of the demo, such as {strangers[0]}; choose an empty folder",
+                    f"{path} contains files that are not part of the demo, such as {unexpected[0]}; choose an empty folder",
                     code="folder-not-empty",
                     path=str(path),
                 )
             for name, pixels in zip(names, shown.images, strict=True):
-                to_pil_image(pixels).save(path / name, compress_level=1)  # time over size
+                to_pil_image(pixels).save(path / name, compress_level=1)  # fast rather than small

@@ -1,8 +1,7 @@
 """`genpr doctor`: checks of an installation and of the cache folder, and a self-test with known answers.
 
-The expected answers of the self-test do not come from genpr: features are whole multiples of one step, so all squared
-distances are integers and numpy's int64 has no rounding. Libraries are imported inside the checks because any of them
-may be broken.
+The expected answers of the self-test are computed without genpr: features are integer multiples of one step, so squared distances
+are integers, without rounding. Libraries are imported inside the checks because any of them may be broken.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ State = Literal["ok", "warn", "broken"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check: "warn" where scores are right but slower, "broken" where one cannot be trusted."""
+    """The result of one check: "warn" if scores are correct but slower, "broken" if they cannot be trusted."""
 
     name: str
     state: State
@@ -50,7 +49,7 @@ class Report:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether nothing that a score needs is broken."""
+        """Whether no finding is broken."""
         return all(finding.state != "broken" for finding in self.findings)
 
     def to_record(self) -> dict[str, Any]:
@@ -88,11 +87,11 @@ def _shown(error: BaseException) -> str:
 
 _IMPORTED_AS = {"faiss-cpu": "faiss", "pillow": "PIL", "open_clip_torch": "open_clip"}
 _OPTIONAL = ("matplotlib", "jinja2", "faiss-cpu", "open_clip_torch")
-_BASIC = ("numpy", "torch", "torchvision", "faiss-cpu")  # of genpr used from a folder of its code
+_BASIC = ("numpy", "torch", "torchvision", "faiss-cpu")  # if genpr is used from its source folder
 
 
 def _requirements(package: str) -> list[Requirement]:
-    """What a package states it needs; nothing where it is not installed."""
+    """The stated requirements of a package; empty if it is not installed."""
     try:
         return [Requirement(line) for line in importlib.metadata.requires(package) or []]
     except importlib.metadata.PackageNotFoundError:
@@ -100,7 +99,7 @@ def _requirements(package: str) -> list[Requirement]:
 
 
 def check_libraries(genpr: str) -> Findings:
-    """The versions of all libraries against those that genpr and torchvision state, and those that cannot be imported."""
+    """Compare the versions of libraries with the requirements of genpr and torchvision, and import each."""
     versions = {"genpr": genpr, "python": platform.python_version(), "system": platform.platform()}
     needs = _requirements("genpr") or [Requirement(name) for name in _BASIC]
     wrong = []
@@ -111,14 +110,14 @@ def check_libraries(genpr: str) -> Findings:
             version = versions[name] = importlib.metadata.version(name)
             if not need.specifier.contains(version, prereleases=True):
                 remedy = f"pip install --upgrade '{name}{need.specifier}'"
-                text = f"{version} is not the {need.specifier} that is needed"
+                text = f"found {version}, but {need.specifier} is required"
                 wrong.append(Finding(name, state, text, remedy))
         except importlib.metadata.PackageNotFoundError:
-            pass  # conda may call a library otherwise; whether it can be imported is what counts
+            pass  # conda may use another name; what matters is whether the import works
         try:
             if not is_extra:
                 importlib.import_module(_IMPORTED_AS.get(name, name))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a broken library raises
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken library may raise anything
             remedy = f"pip install --force-reinstall {name}" + " torchvision" * (name == "torch")
             wrong.append(Finding(name, state, f"cannot be imported ({_shown(error)})", remedy))
     text = ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -127,7 +126,7 @@ def check_libraries(genpr: str) -> Findings:
 
 
 def check_gpus() -> Findings:
-    """One finding per GPU, or one that says why torch uses none. Only a GPU that does not compute is broken."""
+    """One finding per GPU, or the reason why torch uses none. Only a GPU that fails is broken."""
     import torch
     from torch.utils import collect_env
 
@@ -139,8 +138,8 @@ def check_gpus() -> Findings:
     facts = {"driver": driver, "cuda_build": torch.version.cuda, "cores": cores, "memory": memory}
     text = f"{cores} of {os.cpu_count()} cores, {memory / 1e9:.1f} GB of memory free; {count} GPUs"
     if driver is not None and not torch.cuda.is_available():
-        text += f", though driver {driver} is installed (torch is built for CUDA {torch.version.cuda})"
-        remedy = "update the driver, install a CUDA build of torch, or --gpus all in a container"
+        text += f", but driver {driver} is installed (torch is built for CUDA {torch.version.cuda})"
+        remedy = "update the driver, install a CUDA build of torch, or start the container with --gpus all"
         yield Finding("machine", "warn", text, remedy, facts)
         return
     yield Finding("machine", "ok", text, facts=facts)
@@ -149,9 +148,9 @@ def check_gpus() -> Findings:
             resolve_device(device)  # tries it
             text = f"{torch.cuda.get_device_name(device)}, {torch.cuda.mem_get_info(device)[0] / 1e9:.1f} GB free"
             yield Finding(device, "ok", text)
-        except Exception as error:  # noqa: BLE001 - whatever a driver raises
-            remedy = "install a torch built for this GPU, or use --device cpu"
-            yield Finding(device, "broken", f"does not compute ({_shown(error)})", remedy)
+        except Exception as error:  # noqa: BLE001 - a driver may raise anything
+            remedy = "install a build of torch for this GPU, or use --device cpu"
+            yield Finding(device, "broken", f"cannot be used ({_shown(error)})", remedy)
 
 
 _KNOWN_VARIABLES = ("GENPR_ALONE", "GENPR_CACHE", "GENPR_DEBUG", "GENPR_OFFLINE")
@@ -162,7 +161,7 @@ _SHOWN_VARIABLES = re.compile(
 
 
 def check_environment(environment: Mapping[str, str] = os.environ) -> Findings:
-    """The variables that change how genpr runs; one finding for each that is wrong."""
+    """The environment variables that affect genpr; one finding for each problem."""
     found = {name: value for name, value in sorted(environment.items()) if _SHOWN_VARIABLES.match(name)}
     text = " ".join(f"{name}={value}" for name, value in found.items()) or "no relevant variable is set"
     yield Finding("environment", "ok", text, facts=found)
@@ -172,16 +171,16 @@ def check_environment(environment: Mapping[str, str] = os.environ) -> Findings:
             yield Finding(name, "warn", text, f"unset {name}")
     for name in _INEXACT:
         if found.get(name, "0") not in {"", "0"}:
-            text = "makes products on GPUs other than those of IEEE 754; `auto` leaves a GPU that shows it to others"
+            text = "makes matrix products on GPUs differ from IEEE 754; `auto` does not use a GPU on which this has an effect"
             yield Finding(name, "warn", text, f"unset {name}")
     if found.get("KMP_DUPLICATE_LIB_OK", "").upper() in {"1", "TRUE"}:
-        text = "hides that two copies of OpenMP are loaded, which may crash or give wrong results"
-        remedy = "unset KMP_DUPLICATE_LIB_OK, and install torch and faiss from one source, pip or conda"
+        text = "allows two copies of OpenMP to be loaded, which may crash or give wrong results"
+        remedy = "unset KMP_DUPLICATE_LIB_OK, and install torch and faiss from the same source, pip or conda"
         yield Finding("KMP_DUPLICATE_LIB_OK", "warn", text, remedy)
 
 
 def check_cache_folder(root: Path) -> Findings:
-    """Whether features and weights can be kept in `root`; without it genpr scores, and embeds again each time."""
+    """Whether features and weights can be stored in `root`. Without a cache, genpr embeds images at every run."""
     parent = next(each for each in (root.absolute(), *root.absolute().parents) if each.exists())
     free, problem = shutil.disk_usage(parent).free, ""
     try:
@@ -196,8 +195,8 @@ def check_cache_folder(root: Path) -> Findings:
     facts = {"path": str(root), "exists": root.is_dir(), "free": free}
     text = f"{root}, {free / 1e9:.1f} GB free" + ("" if root.exists() else ", does not exist yet")
     if problem:
-        remedy = "set GENPR_CACHE to a folder of your own on a local disk"
-        yield Finding("cache", "warn", f"{text}; {problem}, so nothing is kept there", remedy, facts)
+        remedy = "set GENPR_CACHE to a private folder on a local disk"
+        yield Finding("cache", "warn", f"{text}; {problem}, so nothing is cached", remedy, facts)
     elif free < 10**9:
         yield Finding("cache", "warn", text, "genpr cache prune --max-size 1GB, or free disk space", facts)
     else:
@@ -207,12 +206,12 @@ def check_cache_folder(root: Path) -> Findings:
 def _self_test(name: str, failures: list[str], text: str) -> Finding:
     if not failures:
         return Finding(name, "ok", text)
-    remedy = "do not trust scores of this machine; report this output as a bug of genpr"
+    remedy = "do not use scores of this machine; report this output as a bug of genpr"
     return Finding(name, "broken", f"wrong: {', '.join(failures)}", remedy, {"wrong": failures})
 
 
 def check_directions() -> Findings:
-    """Precision and recall are not exchanged: lost modes lower recall alone, noise lowers precision alone."""
+    """Check that precision and recall are not swapped: lost modes lower only recall, noise lowers only precision."""
     import numpy as np
 
     from genpr.evaluation.evaluator import score
@@ -230,18 +229,18 @@ def check_directions() -> Findings:
     right = {
         "lost modes": lost[0] > 0.6 > 0.5 > lost[1],
         "noise": noise[1] > 0.6 > 0.4 > noise[0],
-        "exchanged sets": swapped == lost[::-1],
+        "swapped sets": swapped == lost[::-1],
     }
     pairs = ", ".join(f"{precision:.2f}/{recall:.2f}" for precision, recall in found)
     failures = [f"{name} ({pairs})" for name, is_right in right.items() if not is_right]
     yield _self_test("directions", failures, f"precision/recall are {pairs}")
 
 
-_STEP = 2.0**-21  # float32 values between 4 and 8 are whole multiples of it
+_STEP = 2.0**-21  # float32 values between 4 and 8 are integer multiples of it
 
 
 def check_exactness() -> Findings:
-    """Counts on the CPU and on each GPU equal those by integers, with ties and copies, and far from the origin."""
+    """Check that counts on the CPU and on each GPU equal those of integers, with ties, duplicates and an offset."""
     import numpy as np
     import torch
     from scipy.spatial.distance import cdist
@@ -264,12 +263,12 @@ def check_exactness() -> Findings:
                     manifold = KNNManifold.fit(x, k=k, ties=ties, device=device)  # type: ignore[arg-type]
                     is_right = np.array_equal(manifold.count(y).cpu().numpy(), inside.sum(1))
                     wrong += [] if is_right or name in wrong else [name]
-        text = "every count equals brute force on integers"
+        text = "all counts equal those of integers"
         yield _self_test("exactness" if device == "cpu" else f"exactness {device}", wrong, text)
 
 
 def check_features() -> Findings:
-    """The same images give the same features, to the bit, embedded together and one by one."""
+    """Check that images have bit-equal features in batches and one by one."""
     import torch
 
     from genpr.demo import ShapesGenerator, draw_latents
@@ -280,5 +279,5 @@ def check_features() -> Findings:
     gabor = load_extractor("gabor", device="cpu")
     first, *others = [embed(images, gabor, batch_size=size) for size in (24, 24, 1)]
     is_right = all(torch.equal(first, other) for other in others) and bool(first.std(0).max() > 0)
-    failures = [] if is_right else ["the same images gave other features (gabor)"]
-    yield _self_test("same features", failures, "equal to the bit, embedded together and one by one")
+    failures = [] if is_right else ["the same images have different features (gabor)"]
+    yield _self_test("same features", failures, "bit-equal, embedded in batches and one by one")

@@ -1,1 +1,1 @@
-"""Sanity checks for metrics: data whose fidelity and diversity are known, and what each metric makes of it."""
+"""Sanity checks for metrics, on data with known fidelity and diversity."""

@@ -1,7 +1,7 @@
-"""The fifteen sanity checks: the data that they draw, what they vary, and over which grid.
+"""The fifteen sanity checks: their data, the parameter that they vary, and its grid.
 
-Every draw takes a generator, the setting and the value x that the check varies, and returns reals (n, d) and fakes
-(m, d), float64, before they are standardized.
+Every draw function takes a random generator, the setting and the value x of the varied parameter, and returns reals (n, d) and
+fakes (m, d), float64, before they are standardized.
 
 References:
     Räisä, van Breugel, van der Schaar 2025, "Position: All Current Generative Fidelity and Diversity Metrics are
@@ -25,10 +25,10 @@ Pair = tuple[Rows, Rows]
 GridName = Literal["quick", "full"]
 
 REPEATS: dict[GridName, int] = {"quick": 3, "full": 10}
-"""Draws per point of a grid; criteria look at the mean over them."""
+"""Draws per point of a grid; criteria use their mean."""
 
 SIZE = 1000
-"""Reals and fakes, where a check does not vary them."""
+"""Number of reals and fakes, unless a check varies it."""
 
 CUBE_OVERLAP = 0.2
 """Volume that the shifted cube shares with the other one: the true fidelity and diversity."""
@@ -55,29 +55,29 @@ _PLANE_MODES = np.array(
     ]
 )
 _PLANE_SPREAD = 0.25
-_FAR = 6.0  # standard deviations between sets that share nothing
+_FAR = 6.0  # standard deviations between disjoint sets
 _PARETO_SHAPE = 1.01
-_QUICK_POINTS, _QUICK_FEW_POINTS = 13, 7  # the second of checks with 20 points
+_QUICK_POINTS, _QUICK_FEW_POINTS = 13, 7  # the second for checks with 20 points
 _QUICK_LARGEST = 2000.0
 _DIGITS = 9  # of grid values: the last bits of a power differ between machines, and would change the seed
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One curve of a check; the dimension is 0 where x decides about it."""
+    """One curve of a check; the dimension is 0 if x determines it."""
 
     dimension: int
     scenario: str = ""
 
     def __str__(self) -> str:
-        """In words, which are part of every seed: reworded, all data are drawn anew."""
+        """In words, which are part of every seed: other words would change all data."""
         dimension = f"d = {self.dimension}" if self.dimension else ""
         return ", ".join(part for part in (self.scenario, dimension) if part)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One sanity check, and the ends and the number of the values x of the full grid, for all settings or by dimension."""
+    """A sanity check, with the ends and the number of points of its full grid, for all settings or by dimension."""
 
     name: str
     draw: Callable[[np.random.Generator, Setting, float], Pair]
@@ -85,7 +85,7 @@ class Check:
     ends: tuple[float, float] | Mapping[int, tuple[float, float]]
     count: int
     log_x: bool = False
-    whole: bool = False  # x is a whole number; equal ones are drawn once
+    whole: bool = False  # x is an integer; equal ones are drawn once
     varies_size: bool = False  # x is a number of samples
 
     def points(self, setting: Setting, grid: GridName) -> tuple[float, ...]:
@@ -111,14 +111,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One point of one curve: what is drawn `repeats` times."""
+    """One point of a curve, which is drawn `repeats` times."""
 
     check: str
     setting: Setting
     x: float
 
     def rng(self, seed: int, repeat: int) -> np.random.Generator:
-        """The source of one draw, which depends on nothing but its own name: any part of a run can be repeated."""
+        """The random generator of one draw, which depends only on its name, so that any part of a run can be repeated."""
         name = f"{seed}|{self.check}|{self.setting}|{self.x:.{_DIGITS}g}|{repeat}"
         digest = hashlib.sha256(name.encode()).digest()
         return np.random.default_rng(int.from_bytes(digest[:16], "little"))
@@ -131,7 +131,7 @@ def shifted_mean(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
 
 
 def shifted_mean_with_outlier(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
-    """N(0, I) against N(x 1, I), with one more real or fake where the mean of the fakes ends up."""
+    """N(0, I) against N(x 1, I), with one more real or fake at the final mean of the fakes."""
     real, fake = shifted_mean(rng, setting, x)
     outlier = np.full((1, setting.dimension), _SHIFTS[setting.dimension][1])
     if setting.scenario == REAL_OUTLIER:
@@ -146,14 +146,14 @@ def scaled_spread(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
 
 
 def starved_modes(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
-    """Ten modes on a line, against the same with all but the first losing the share x of their mass."""
+    """Ten modes on a line, against the same modes of which all but the first lose the fraction x of their mass."""
     weights = np.full(_MODES, 1 - x)
     weights[0] = 1
     return _on_line(rng, setting, np.ones(_MODES)), _on_line(rng, setting, weights)
 
 
 def dropped_modes(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
-    """Ten modes on a line, against the same without the last x."""
+    """Ten modes on a line, against the same modes without the last x."""
     kept = np.arange(_MODES) < _MODES - round(x)
     return _on_line(rng, setting, np.ones(_MODES)), _on_line(rng, setting, kept.astype(float))
 
@@ -201,13 +201,13 @@ def merged_modes(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
 
 
 def stretched_axis(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
-    """Far apart along the first of two axes, with the second axis in another unit."""
+    """Disjoint along the first of two axes, with the second axis scaled by x."""
     real, fake = one_disjoint_axis(rng, setting, 1)
     return real * [1.0, x], fake * [1.0, x]
 
 
 def heavy_tail(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
-    """N(0, 1) against N(x, 1) along the first axis; along the second, both follow a Pareto law without a variance."""
+    """N(0, 1) against N(x, 1) along the first axis; along the second, both have a Pareto distribution without variance."""
 
     def draw(mean: float) -> Rows:
         return np.column_stack([mean + rng.standard_normal(SIZE), 1 + rng.pareto(_PARETO_SHAPE, size=SIZE)])
@@ -216,7 +216,7 @@ def heavy_tail(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
 
 
 def one_disjoint_axis(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
-    """Far apart along one axis, and alike along x others."""
+    """Disjoint along one axis, and equally distributed along x others."""
     shape = SIZE, 1 + round(x)
     real, fake = rng.standard_normal(shape), rng.standard_normal(shape)
     fake[:, 0] += _FAR
@@ -270,7 +270,7 @@ def cases(checks: tuple[str, ...], grid: GridName) -> Iterator[Case]:
 
 
 def standardized(real: Rows, fake: Rows) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Both sets by the mean and the standard deviation of the reals along each axis; constant axes are only moved."""
+    """Standardize both sets by the mean and standard deviation of the reals along each axis; constant axes are only shifted."""
     mean, spread = real.mean(axis=0), real.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     return ((real - mean) / spread).astype(np.float32), ((fake - mean) / spread).astype(np.float32)

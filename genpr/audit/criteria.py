@@ -1,10 +1,9 @@
-"""What each check demands of a metric, as margins, and the published pass/fail matrix.
+"""The demands of each check on a metric, as margins, and the published pass/fail matrix.
 
-A margin is at least 0 where the criterion holds; that of a whole cell is the one of the point that decides it.
+A margin is at least 0 if the criterion holds; the margin of a cell is that of its deciding point.
 
-Where fakes are wider than reals, two values of diversity can be defended: 1, because everything real is covered
-(marked H), or 0, because little of the fakes' mass is near it (marked L). A metric may choose, but must not mix them
-within a cell.
+If fakes are wider than reals, two values of diversity are acceptable: 1, because all reals are covered (marked H), or 0, because
+few fakes are near the reals (marked L). A metric may use either, but not both within a cell.
 
 References:
     Räisä, van Breugel, van der Schaar 2025, "Position: All Current Generative Fidelity and Diversity Metrics are
@@ -24,9 +23,9 @@ from numpy.typing import NDArray
 
 from genpr.audit.checks import CUBE_OVERLAP, REAL_PLANE_MODES, REALS_ROUNDED
 
-_TOLERANCE = 0.05  # of values that should be 1 or 0, or should not change
-_FALL = 0.2  # least that counts as a difference
-_SLACK = 0.1  # by which another point may pass the highest or lowest one
+_TOLERANCE = 0.05  # for values that should be 1 or 0, or constant
+_FALL = 0.2  # minimum that counts as a difference
+_SLACK = 0.1  # by which another point may exceed the highest or lowest one
 _HALF_FALL = 0.1
 _ROUNDING = 1e-12  # .95 - .95 need not be 0
 
@@ -35,7 +34,7 @@ _ROUNDING = 1e-12  # .95 - .95 need not be 0
 class Curve:
     """A metric along a grid: values x ascending, means over the repeats, and their standard errors, each (g,).
 
-    A mean is NaN where the metric gave no finite value, a standard error for a single repeat.
+    A mean is NaN if the metric returned no finite value, a standard error is NaN for a single repeat.
     """
 
     x: NDArray[np.float64]
@@ -45,17 +44,17 @@ class Curve:
     setting: str = ""
 
     def near(self, x: float) -> int:
-        """The point nearest to `x`, the lower of two."""
+        """The point nearest to `x`, the lower one of two."""
         distance = np.abs(self.x - x)
         return int(np.argmax(distance <= distance.min() * (1 + 1e-9)))
 
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """By how much a criterion holds: at least 0 where it does, with the standard error of the values it rests on."""
+    """The margin of a criterion, at least 0 if it holds, with the standard error of its values."""
 
     value: float
-    se: float  # the choice of a largest value is not in it
+    se: float  # without the choice of a largest value
     what: str
     setting: str = ""
 
@@ -66,7 +65,7 @@ class Margin:
 
 
 def all_of(*margins: Margin) -> Margin:
-    """The smallest."""
+    """The smallest margin."""
     return min(margins, key=lambda margin: margin.value)
 
 
@@ -98,13 +97,13 @@ def low_high(curve: Curve) -> Margin:
 
 
 def high_low_mid(curve: Curve, q: float) -> Margin:
-    """`high_low`, and a part of the fall has happened at quantile `q` of the grid."""
+    """`high_low`, and the curve has fallen in part at quantile `q` of the grid."""
     point = curve.near(float(np.quantile(curve.x, q)))
     return all_of(high_low(curve), _falls(curve, 0, point, _HALF_FALL))
 
 
 def flat(curve: Curve, first: int = 0) -> Margin:
-    """Whether the curve changes nowhere, from point `first` on."""
+    """Whether the curve is constant from point `first` on."""
     v = curve.mean[first:]
     top, low = first + int(v.argmax()), first + int(v.argmin())
     what = f"should not change: {_location(curve, top)}, {_location(curve, low)}"
@@ -138,9 +137,9 @@ def _lowest(curve: Curve, i: int) -> Margin:
 
 
 def _margin(value: float, what: str, curve: Curve, *points: int) -> Margin:
-    """A margin of the values at `points`, which are independent draws; a value that is none fails."""
+    """The margin of values at `points`, which are independent draws; NaN fails."""
     if not np.isfinite(curve.mean).all():
-        return Margin(-math.inf, math.nan, "the metric gave no finite value somewhere", curve.setting)
+        return Margin(-math.inf, math.nan, "the metric has a point without a finite value", curve.setting)
     distinct = sorted(set(points))
     if len(distinct) == 1 and len(points) > 1:
         return Margin(value, 0.0, what, curve.setting)  # a value less itself
@@ -156,12 +155,12 @@ Kind = Literal["fidelity", "diversity"]
 Mark = Literal["T", "F", "H", "L"]
 Criterion = Callable[[Curve], Margin]
 Ways = Mapping[Mark, Criterion]
-"""By the mark of a pass: "T", or "H" and "L" where either will do."""
+"""Criteria by the mark of a pass: "T", or "H" and "L" if either is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One row of the matrix: how a metric of either kind may pass a check."""
+    """One row of the matrix: the criteria of a check for both kinds of metrics."""
 
     check: str
     desideratum: str  # "bounds", "property", or one of D2, D3, D5 of the paper
@@ -185,7 +184,7 @@ def _both(check: str, desideratum: str, criterion: Criterion) -> Demand:
 def _values(
     first: float | None = None, last: float | None = None, *, one_at: float | None = None
 ) -> Criterion:
-    """The values at the ends, and a value of 1 at some x, as far as they are demanded."""
+    """The values at the ends, and a value of 1 at some x, if they are given."""
 
     def criterion(curve: Curve) -> Margin:
         targets = {0: first, len(curve.x) - 1: last} | ({} if one_at is None else {curve.near(one_at): 1.0})
@@ -203,7 +202,7 @@ def _peak(check: str, x: float) -> tuple[Demand, Demand]:
 
 
 def _loss(check: str, q: float) -> tuple[Demand, Demand]:
-    """Modes are lost, which costs diversity and no fidelity."""
+    """Lost modes, which lower diversity but not fidelity."""
     bounds = Demand(check, "bounds", _true(_values(1, 1)), _true(_values(1)))
     return bounds, Demand(check, "property", _true(flat), _true(lambda curve: high_low_mid(curve, q)))
 
@@ -277,7 +276,7 @@ _PUBLISHED = {
 }
 """The published column of a metric, and one mark per row of the matrix, in the order of `DEMANDS`.
 
-The published "C-Prec" and "C-Rec" are the reverse of the definition, so neither stands for genpr's covers.
+The published "C-Prec" and "C-Rec" are the reverse of the definition, so they are not compared with the covers of genpr.
 """
 
 COLUMN_OF = {metric: column for metric, (column, _) in _PUBLISHED.items()}

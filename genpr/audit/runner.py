@@ -1,9 +1,9 @@
-"""Run the checks on several processes, keep the results as JSON lines, and judge them.
+"""Run the checks in several processes, store the results as JSON lines, and evaluate the criteria.
 
 The settings of the metrics are those of the published audit: k = 3 for improved precision and recall, k = 5 for all
-others that count balls, of which the covers draw theirs to the 15th neighbor, and k = 4 with scale 1.2 for the
+other ball metrics (the covers use the 15th neighbor), and k = 4 with scale 1.2 for the
 probabilistic pair. Balls are closed. For density and coverage, 5 is the smallest k that gives a perfect generator a
-coverage above .95 at 1000 reals and 1000 fakes; it stays 5 where a check varies their numbers.
+coverage above .95 at 1000 reals and 1000 fakes; it stays 5 if a check varies their numbers.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ _DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Metrics that are computed together, with what each claims to measure, by a function that changes no argument."""
+    """Metrics that are computed together, with their kinds; `function` does not change its arguments."""
 
     kinds: Mapping[str, Kind]
     function: Callable[[Features, Features], Values]
 
 
 def _shipped_values(prefix: str, names: tuple[str, ...], real: Features, fake: Features) -> Values:
-    """The named metrics that are counted in balls, or all of one prefix, since they share their scan."""
+    """The named ball metrics, or all metrics with a prefix, which share one scan."""
     from genpr.metrics.manifold import ball_scores
     from genpr.metrics.probabilistic import probabilistic_precision_recall
     from genpr.metrics.real_manifold import RealManifold
     from genpr.metrics.witnessed import witnessed
 
-    with torch_threads(1):  # two would wait for each other on sets this small
+    with torch_threads(1):  # more threads are slower on sets this small
         if not prefix:
             ks = {name: _OTHER_K.get(name, _K) for name in names}
             side = RealManifold.fit(real, balls=needed_balls(ks)[0], device="cpu")
@@ -68,7 +68,7 @@ def _shipped_values(prefix: str, names: tuple[str, ...], real: Features, fake: F
 
 
 def shipped_kinds() -> dict[str, Kind]:
-    """What each shipped metric claims to measure, in display order."""
+    """The kind of each metric of genpr, in display order."""
     pairs = {name: metric for name, metric in PAIRWISE.items() if name.startswith(("p_", "witnessed_"))}
     return {
         name: metric.measures for name, metric in {**BALLS, **pairs}.items() if metric.measures is not None
@@ -76,11 +76,11 @@ def shipped_kinds() -> dict[str, Kind]:
 
 
 def families_of(names: Iterable[str]) -> tuple[Family, ...]:
-    """The named metrics in their families; nothing that no other metric of a family needs is computed for one."""
+    """The named metrics in their families, with only the metrics that are requested."""
     requested, known = set(names), shipped_kinds()
     if unknown := sorted(requested - set(known)):
         raise UsageError(
-            f"unknown metrics: {some(unknown)}; the audit knows {', '.join(known)}, and functions of your own",
+            f"unknown metrics: {some(unknown)}; known: {', '.join(known)} (--function adds a custom one)",
             code="unknown-metric",
         )
     found: dict[str, dict[str, Kind]] = {"": {}, "p_": {}, "witnessed_": {}}
@@ -95,8 +95,8 @@ def families_of(names: Iterable[str]) -> tuple[Family, ...]:
 
 
 def user_family(spec: str, kind: Kind) -> Family:
-    """The function "path/to/file.py:function" as a metric that claims to measure `kind`."""
-    _loaded(spec)  # so that what is wrong with it is said before anything is measured
+    """The function "path/to/file.py:function" as a metric of a kind."""
+    _loaded(spec)  # so that errors are reported before anything is computed
     name = spec.rpartition(":")[2]
     return Family({name: kind}, partial(_user_values, spec, name))
 
@@ -112,13 +112,13 @@ def _user_values(spec: str, name: str, real: Features, fake: Features) -> Values
     try:
         return {name: float(_loaded(spec)(real.copy(), fake.copy()))}
     except Exception as error:
-        text = f"function {spec!r} gave no number: {type(error).__name__}: {' '.join(str(error).split())}"
+        text = f"function {spec!r} did not return a number: {type(error).__name__}: {' '.join(str(error).split())}"
         raise UsageError(text, code=_CODE) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What was drawn; results of different runs do not mix."""
+    """The parameters of the data; results of different runs cannot be combined."""
 
     grid: GridName
     repeats: int
@@ -127,14 +127,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Mean and standard deviation over the repeats; NaN where the metric gave no finite value, or for one repeat."""
+    """Mean and standard deviation over the repeats; NaN if a value is not finite, or for a single repeat."""
 
     mean: float
     sd: float
 
     @classmethod
     def of(cls, values: list[float]) -> Spread:
-        """Of one value per repeat, rounded as it will be stored."""
+        """From one value per repeat, rounded as it is stored."""
         if not np.isfinite(values).all():
             return cls(math.nan, math.nan)
         sd = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
@@ -143,17 +143,17 @@ class Spread:
 
 @dataclass(slots=True)
 class Results:
-    """All that is known of one run, by case and metric."""
+    """Results of a run, by case and metric."""
 
     run: Run
     values: dict[Case, dict[str, Spread]] = field(default_factory=dict)
 
     def add(self, case: Case, spreads: Mapping[str, Spread]) -> None:
-        """Take in what was measured at one point."""
+        """Add the results at one point."""
         self.values.setdefault(case, {}).update(spreads)
 
     def curve(self, check: str, setting: Setting, metric: str) -> Curve | None:
-        """A metric along a grid; None unless every point was measured."""
+        """A metric along a grid; None if a point is missing."""
         points = CHECKS[check].points(setting, self.run.grid)
         found = [self.values.get(Case(check, setting, x), {}).get(metric) for x in points]
         spreads = [spread for spread in found if spread is not None]
@@ -176,20 +176,20 @@ def run_audit(
     resume: bool = False,
     progress: Callable[[str, int, int | None], None] | None = None,
 ) -> Results:
-    """Measure the metrics of `families` on the named checks, or on all, in `jobs` processes.
+    """Compute the metrics of `families` on the named checks, or on all, in `jobs` processes.
 
-    A point depends on the seed and its own name alone, so that metrics can be added later on the same data. `path` holds
-    each point as soon as it is measured, as one JSON line; `progress` is called with "audit", the points done, and their
-    number.
+    The data of a point depend only on the seed and the name of the point, so that metrics can be added later. Each point is
+    written to `path` as one JSON line when it is finished. `progress` is called with "audit", the number of points done and the
+    total.
     """
     run = Run(grid, REPEATS[grid] if repeats is None else repeats, seed)
     if unknown := sorted(set(checks or ()) - set(CHECKS)):
         raise UsageError(f"unknown checks: {some(unknown)}; known: {', '.join(CHECKS)}", code="unknown-check")
     names = [name for family in families for name in family.kinds]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
-        raise UsageError(f"two metrics are called {doubled[0]!r}; rename one", code="doubled-metric")
+        raise UsageError(f"two metrics have the name {doubled[0]!r}; rename one", code="doubled-metric")
     if path is not None and path.exists() and not resume:
-        text = f"{path} holds results already; continue with --resume, or choose another --out"
+        text = f"{path} already contains results; use --resume, or choose another --out"
         raise UsageError(text, code="results-exist", path=str(path))
     results = load(path, run) if path is not None and path.exists() else Results(run)
     lines = list(_lines(results))
@@ -215,7 +215,7 @@ def run_audit(
 
 
 _Work = tuple[Case, tuple[Family, ...]]
-# What was found, or the message and the code of an error, which cannot be pickled.
+# Results, or message and code of an error, since errors cannot be pickled.
 _Outcome = dict[str, Spread] | tuple[str, str]
 
 
@@ -228,14 +228,14 @@ def _outcomes(todo: Sequence[_Work], run: Run, jobs: int) -> Iterator[tuple[Case
         try:
             yield from ((waiting[future], future.result()) for future in as_completed(waiting))
         except BrokenProcessPool as error:
-            text = "a process of the audit was stopped from outside; is memory short? Use fewer --jobs"
+            text = "a process of the audit was killed, possibly for lack of memory; use fewer --jobs"
             raise ResourceError(text, code="process-lost") from error
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def _measure(work: _Work, run: Run) -> _Outcome:
-    """Draw one point `repeats` times and measure it."""
+    """Draw one point `repeats` times and compute the metrics."""
     case, families = work
     values: dict[str, list[float]] = {name: [] for family in families for name in family.kinds}
     try:
@@ -263,7 +263,7 @@ def _lines(results: Results) -> Iterator[str]:
 
 
 def load(path: Path, run: Run) -> Results:
-    """What an earlier run left in a file."""
+    """Read the results of an earlier run."""
     results, number = Results(run), 0
     try:
         with open_regular(path) as file:
@@ -272,7 +272,7 @@ def load(path: Path, run: Run) -> Results:
             case, found, spreads = _parsed(line)
             if found != run:
                 raise UsageError(
-                    f"{path} holds results of the {found.grid} grid with {found.repeats} repeats and seed {found.seed}, "
+                    f"{path} contains results of the {found.grid} grid with {found.repeats} repeats and seed {found.seed}, "
                     f"not of the {run.grid} grid with {run.repeats} repeats and seed {run.seed}; choose another --out",
                     code="other-run",
                     path=str(path),
@@ -281,7 +281,7 @@ def load(path: Path, run: Run) -> Results:
     except GenprError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        text = f"{path}, line {number}: this is no result of an audit ({type(error).__name__}: {error})"
+        text = f"{path}, line {number}: this is not a result of an audit ({type(error).__name__}: {error})"
         raise DataError(text, code="file-damaged", path=str(path)) from error
     return results
 
@@ -302,9 +302,9 @@ def _parsed(line: str) -> tuple[Case, Run, dict[str, Spread]]:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One metric under one demand; the mark is "T", "H" or "L" if it passes, "F" if it fails.
+    """One metric and one demand; the mark is "T", "H" or "L" for a pass, "F" for a failure.
 
-    The margin is that at the point that decides; of a failure, towards the published pass if there is one.
+    The margin is that of the deciding point; for a failure, it is that of the published pass if there is one.
     """
 
     demand: Demand
@@ -315,28 +315,28 @@ class Cell:
 
     @property
     def differs(self) -> bool:
-        """Whether something else was published."""
+        """Whether the published mark is different."""
         return self.published is not None and self.published != self.mark
 
     @property
     def errors(self) -> float:
-        """The margin in its own standard errors, never negative; infinite if it has none."""
+        """The absolute margin in standard errors; infinite without a standard error."""
         se = self.margin.se
         return abs(self.margin.value) / se if se > 0 else math.inf
 
     @property
     def is_open(self) -> bool:
-        """Whether the margin is within the noise of the draws, so that another seed may turn the cell."""
+        """Whether the margin is within the noise of the draws, so that another seed may change the mark."""
         return self.errors <= NOISE
 
     @property
     def text(self) -> str:
-        """The mark; "~" if it is open; "*" if it is not as published."""
+        """The mark, with "~" if it is open, and "*" if it differs from the published one."""
         return self.mark + "~" * self.is_open + "*" * self.differs
 
     @property
     def reason(self) -> str:
-        """Where and why it passes or fails, in words."""
+        """Setting and reason of a pass or failure, in words."""
         where = f" ({self.margin.setting})" if self.margin.setting else ""
         if not math.isfinite(self.margin.value):
             return f"{self.margin.what}{where}"
@@ -346,7 +346,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """All cells that could be judged, by row name and metric."""
+    """All complete cells, by row name and metric."""
 
     kinds: Mapping[str, Kind]
     demands: tuple[Demand, ...]
@@ -363,17 +363,17 @@ class Matrix:
         return tuple(cell for metric in self.kinds for cell in self.of(metric))
 
     def of(self, metric: str) -> tuple[Cell, ...]:
-        """The judged cells of a metric, in the order of the rows."""
+        """The cells of a metric, in the order of the rows."""
         found = (self.cells.get((demand.name, metric)) for demand in self.demands)
         return tuple(cell for cell in found if cell is not None)
 
     def passes(self, metric: str) -> int:
-        """How many demands a metric meets."""
+        """Number of demands that a metric meets."""
         return sum(cell.mark != "F" for cell in self.of(metric))
 
 
-def judge(results: Results, kinds: Mapping[str, Kind]) -> Matrix:
-    """Hold metrics against every demand that they were measured for."""
+def evaluate_demands(results: Results, kinds: Mapping[str, Kind]) -> Matrix:
+    """Evaluate all demands for which results are complete."""
     cells: dict[tuple[str, str], Cell] = {}
     for row, demand in enumerate(DEMANDS):
         for metric, kind in kinds.items():

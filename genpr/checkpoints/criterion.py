@@ -1,4 +1,4 @@
-"""What results are ranked by: a metric, an F-score, an objective with lower limits, or the Pareto front.
+"""Criteria of rankings: a metric, an F-score, or the Pareto front.
 
 Importing this module does not import torch.
 """
@@ -26,7 +26,7 @@ PARETO = "pareto"
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One number of a result, the metrics that it is computed from, and which way is better; beta is of an F-score."""
+    """A value of a result, the metrics that it is computed from, and whether higher is better; beta is that of an F-score."""
 
     name: str
     needs: tuple[str, ...]
@@ -35,17 +35,17 @@ class Criterion:
 
     @property
     def sign(self) -> int:
-        """1 where higher is better, -1 where lower is."""
+        """1 if higher is better, -1 if lower is better."""
         return 1 if self.better == "higher" else -1
 
     def value(self, result: Result) -> float:
-        """The number in a result that has every metric it needs."""
+        """The value in a result that has all metrics that it needs."""
         value = self.value_in({name: result[name] for name in self.needs})
         assert value is not None
         return value
 
     def value_in(self, values: Mapping[str, float]) -> float | None:
-        """The number from values by metric; None where a metric that it needs is missing."""
+        """The value from values by metric; None if a metric that it needs is missing."""
         if not all(name in values for name in self.needs):
             return None
         if self.beta is None:
@@ -54,7 +54,7 @@ class Criterion:
         return f_beta(precision, recall, self.beta)
 
     def resampled(self, result: Result) -> Resampled | None:
-        """The number with its replicates, negated where lower is better; None without replicates."""
+        """The value with its replicates, negated if lower is better; None without replicates."""
         from genpr.evaluation.compare import resampled
 
         if self.beta is None:
@@ -68,7 +68,7 @@ class Criterion:
         return resampled_f_beta(precision, recall, self.beta)
 
     def interval(self, result: Result) -> Interval | None:
-        """The 95 % interval in this result alone; None where it is not known."""
+        """The 95 % interval in this result alone; None if it is not known."""
         from genpr.metrics.uncertainty import Interval, interval_of
 
         if self.beta is None:
@@ -79,7 +79,7 @@ class Criterion:
 
 
 def criterion_of(by: str) -> tuple[Criterion, ...]:
-    """Parse `by` into its criterion; for "pareto", into those of precision and recall."""
+    """Parse `by` into a criterion; for "pareto", into those of precision and recall."""
     by = plain_name(by)
     if by == PARETO:
         return tuple(Criterion(name, (name,)) for name in F_SCORE_METRICS)
@@ -88,50 +88,50 @@ def criterion_of(by: str) -> tuple[Criterion, ...]:
         return (Criterion(by, F_SCORE_METRICS, beta=beta),)
     if by not in ALL_METRICS:
         raise UsageError(
-            f"unknown ranking {by!r}: needed f<beta> such as f1, f0.5 or f2, {PARETO}, or one of {', '.join(ALL_METRICS)}",
+            f"unknown criterion {by!r}: expected f<beta> such as f1, f0.5 or f2, {PARETO}, or one of {', '.join(ALL_METRICS)}",
             code="unknown-metric",
         )
     better = ALL_METRICS[by].better
     if better == "at null":
-        text = f"{by} cannot rank: a perfect generator is in its middle, so neither more nor less is better"
+        text = f"{by} cannot be a criterion: a perfect generator has a value between its limits, so neither higher nor lower is better"
         raise UsageError(text, code="no-order")
     return (Criterion(by, (by,), better=better),)
 
 
 def number_of(by: str) -> Criterion:
-    """Parse `by` into one criterion."""
+    """Parse `by` into a single criterion."""
     first, *others = criterion_of(by)
     if others:
-        text = f"{by} is no single number, so it names no best one; needed f<beta> such as f1, or a metric"
+        text = f"{by} is not a single value, so it does not define a best result; expected f<beta> such as f1, or a metric"
         raise UsageError(text, code="no-order")
     return first
 
 
 def check_computed(by: str, held: Collection[str], who: str = "the Evaluator does not compute") -> None:
-    """Check that results that hold some metrics can be ranked by `by`; `who` lacks a metric, for the message."""
+    """Check that results with the metrics `held` can be ranked by `by`; `who` completes the message."""
     missing = [need for each in criterion_of(by) for need in each.needs if need not in held]
     if missing:
         raise UsageError(
             f"ranking by {by} needs {' and '.join(dict.fromkeys(missing))}, which {who} "
-            f"(there are {some(held, 20)}); score again with these metrics, or rank by another",
+            f"(found {some(held, 20)}); score again with these metrics, or use another criterion",
             code="not-computed",
         )
 
 
 def resampled_in_all(criterion: Criterion, results: Collection[Result]) -> list[Resampled] | None:
-    """The number of each result with its replicates; None where one of them has no replicates."""
+    """The value of each result with its replicates; None if one of them has no replicates."""
     found = [criterion.resampled(result) for result in results]
     known = [each for each in found if each is not None]
     return known if len(known) == len(found) else None
 
 
 def dominates(one: Point, other: Point) -> bool:
-    """Whether a point is as good as another in both, and better in one."""
+    """Whether a point is at least as good as another in both coordinates, and better in one."""
     return one[0] >= other[0] and one[1] >= other[1] and one != other
 
 
 def pareto_front(points: Sequence[Point]) -> list[int]:
-    """Indices of the points that no other one dominates, in order of rising recall; equal points stay together."""
+    """Indices of the points that no other point dominates, by ascending recall; equal points stay together."""
     front = [
         index for index, point in enumerate(points) if not any(dominates(other, point) for other in points)
     ]

@@ -37,10 +37,10 @@ _MOST_NAMES = 5
 class RankEntry:
     """One checkpoint in a ranking.
 
-    Equal values share a rank; in a ranking by "pareto", 1 is the front, 2 the front of the rest, and so on. The rank, the
-    value and its difference to that of the winner are None where it has no value with these images, the latter two for
-    "pareto". `interval` is of this number alone; `bounds` are of the difference, simultaneous over all checkpoints, and None
-    with `is_contender` where none are known. `dominated_by` is of "pareto".
+    Equal values share a rank; in a ranking by "pareto", rank 1 is the front, rank 2 the front of the rest, and so on. Rank, value
+    and difference to the winner are None if the criterion has no value with these images; value and difference are also None
+    for "pareto". `interval` belongs to this value alone. `bounds` are those of the difference, simultaneous over all checkpoints;
+    they and `is_contender` are None if they are not known. `dominated_by` is for "pareto".
     """
 
     name: str
@@ -55,10 +55,9 @@ class RankEntry:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Checkpoints in order: entries and results with the best first, those without a value last.
+    """Checkpoints in order: entries and results from best to worst, those without a value last.
 
-    `remarks` is what a reader of the order should know; `drawn_by` says
-    what drew the images of those that genpr drew itself.
+    `remarks` are caveats of the ranking. `drawn_by` has the identity of the generator, for images that genpr drew.
     """
 
     by: str
@@ -70,30 +69,30 @@ class Ranking:
 
     @property
     def winner(self) -> str:
-        """The first by its value; of equal ones, and on a Pareto front, the one that is listed first."""
+        """The best checkpoint; of equal ones, and on a Pareto front, the one that is listed first."""
         return self.entries[0].name
 
     @property
     def has_bounds(self) -> bool:
-        """Whether differences could be tested."""
+        """Whether bounds of differences are known."""
         return self.entries[0].is_contender is not None
 
     @property
     def contenders(self) -> tuple[str, ...]:
-        """With 95 %, the true best, or all of the true Pareto front, are among these; empty where no bounds are known."""
+        """With 95 % confidence, these include the true best, or all of the true Pareto front; empty if no bounds are known."""
         return tuple(each.name for each in self.entries if each.is_contender)
 
     @property
     def summary(self) -> str:
-        """The outcome in a sentence or two."""
+        """The outcome in one or two sentences."""
         by, entries = self.by, self.entries
         first = [each.name for each in entries if each.rank == 1]
         where = "on the Pareto front of precision and recall" if by == PARETO else f"first by {by}"
         ahead = f"{listed(first)} {'are' if len(first) > 1 else 'is'} {where}"
         if len(first) == len(entries):
-            return f"{ahead}; there is no other."
+            return f"{ahead}; there are no others."
         if entries[0].is_contender is None:
-            return f"{ahead}; no confidence bounds are available, so the difference may be chance."
+            return f"{ahead}; no confidence bounds are available, so the difference may be due to chance."
         tied = [each.name for each in entries if each.is_contender and each.name not in first]
         count = sum(each.is_contender is not None for each in entries)
         if not tied:
@@ -134,17 +133,17 @@ def rank_checkpoints(
     by: str = "f1",
     force: bool = False,
 ) -> Ranking:
-    """Score each checkpoint's images once, and rank them.
+    """Score the images of each checkpoint once, and rank the checkpoints.
 
     Args:
-        evaluator: The reals, and what to compute.
-        checkpoints: Anything that `Evaluator.score` takes, by name; or paths, which are then named like their files.
+        evaluator: The fitted reals and the options of the score.
+        checkpoints: Sources for `Evaluator.score`, by name; or paths, which are named by their files.
         by: `f1`, `f0.5` or any other F-score of precision and recall; a metric of `genpr list metrics`; or "pareto", for
-            the checkpoints to which no other is preferable in both precision and recall.
-        force: Rank even sets of different numbers of images.
+            the checkpoints that no other one dominates in precision and recall.
+        force: Accept sets with different numbers of images.
 
     Raises:
-        UsageError: `by` is unknown or not computed by this Evaluator, or the checkpoints are none, or have no names.
+        UsageError: `by` is unknown or not computed by this Evaluator, or there are no checkpoints, or no names.
         DataError: One of them cannot be scored (the message names it), or has another number of images.
         ResourceError: Weights, device or memory are missing.
 
@@ -173,30 +172,30 @@ def rank_checkpoints(
 
 
 def rank_results(results: Mapping[str, Result], *, by: str = "f1", force: bool = False) -> Ranking:
-    """Rank scores that were made alike, on the same reals.
+    """Rank scores that were computed in the same way, on the same reals.
 
     Args:
         results: By name, at least one.
         by: As in `rank_checkpoints`.
-        force: Rank even what was not made alike; the differences are then among the remarks.
+        force: Accept results that are not comparable; the differences are then among the remarks.
 
     Raises:
-        UsageError: `by` is unknown, or a result does not hold it; or there are no results.
+        UsageError: `by` is unknown, or missing in a result; or there are no results.
         DataError: They differ in more than the fakes ("not-alike"), or none of them has a value ("undefined").
     """
     criteria = criterion_of(by)
     if not results:
-        raise UsageError("a ranking needs at least one checkpoint, found none", code="no-checkpoints")
+        raise UsageError("expected at least one checkpoint, found none", code="no-checkpoints")
     needs = tuple(dict.fromkeys(metric for each in criteria for metric in each.needs))
     for name, result in results.items():
-        check_computed(by, (*result.metrics, *result.undefined), f"{name} does not hold")
+        check_computed(by, (*result.metrics, *result.undefined), f"{name} does not contain")
     valued = {name: result for name, result in results.items() if {*needs} <= {*result.metrics}}
     missing = [name for name in results if name not in valued]
     if not valued:
         raise DataError(f"{' and '.join(needs)} have no value with any of these images", code="undefined")
-    remarks = [f"not made alike: {difference}" for difference in _differences(valued, needs, force=force)]
+    remarks = [f"not comparable: {difference}" for difference in _differences(valued, needs, force=force)]
     if missing:
-        remarks.append(f"no value of {by} with these images: {listed(missing)}")
+        remarks.append(f"{by} has no value with these images: {listed(missing)}")
     recipes = [recipe_of(result) for result in valued.values()]
     bounded = all(recipe[need] == recipes[0][need] for recipe in recipes for need in needs)
     if by == PARETO:
@@ -204,14 +203,14 @@ def rank_results(results: Mapping[str, Result], *, by: str = "f1", force: bool =
     else:
         ranked = _rank_by_number(criteria[0], valued, bounded=bounded)
     if ranked[0].is_contender is None:
-        remarks.append(f"no bounds: {by} was not found alike in all, or has no interval in some")
+        remarks.append(f"no bounds: {by} was computed differently in some results, or has no interval")
     entries = (*ranked, *(RankEntry(name) for name in missing))
     ordered = {each.name: results[each.name] for each in entries}
     return Ranking(by, criteria[0].better, entries, ordered, tuple(remarks))
 
 
 def _rank_by_number(criterion: Criterion, results: Mapping[str, Result], *, bounded: bool) -> list[RankEntry]:
-    """Entries by one number, the best first; equal ones in the given order."""
+    """Entries by one value, the best first; equal ones in the given order."""
     scores = resampled_in_all(criterion, results.values()) if bounded else None
     tests = against_best(scores) if scores else None
     names, sign = list(results), criterion.sign
@@ -237,7 +236,7 @@ def _rank_by_number(criterion: Criterion, results: Mapping[str, Result], *, boun
 def _rank_by_front(
     criteria: Sequence[Criterion], results: Mapping[str, Result], *, bounded: bool
 ) -> list[RankEntry]:
-    """Entries by two numbers: the Pareto front, then the front of the rest, and so on; within each by the first number."""
+    """Entries by two values: the Pareto front, then the front of the rest, and so on; within each by the first value."""
     first, second = criteria
     pairs = {name: (first.value(result), second.value(result)) for name, result in results.items()}
     scores = [resampled_in_all(each, results.values()) for each in criteria] if bounded else []
@@ -260,7 +259,7 @@ def _rank_by_front(
 
 @dataclass(frozen=True)
 class Objective:
-    """What the best of several results maximizes, with lower limits on other numbers; results below one are excluded."""
+    """The criterion that the best result maximizes, and lower limits; results below a limit are excluded."""
 
     maximize: str = "f1"
     at_least: Mapping[str, float] = field(default_factory=dict)
@@ -269,7 +268,7 @@ class Objective:
         """Check that all metrics of the objective are computed, and that higher is better in each."""
         for name in (self.maximize, *self.at_least):
             if number_of(name).better != "higher":
-                raise UsageError(f"{name} cannot be an objective: less of it is better", code="no-order")
+                raise UsageError(f"{name} cannot be an objective: lower is better", code="no-order")
             check_computed(name, computed)
 
     def best(self, results: Sequence[Result]) -> int | None:
@@ -280,8 +279,8 @@ class Objective:
     def contenders(self, results: Sequence[Result]) -> tuple[int, ...] | None:
         """Indices of the best and of those statistically tied with it, among the results that are not excluded.
 
-        The lower limits are compared with the values alone. None where ties are not known: a result has no replicates, or
-        they were not made alike; see `genpr.rank_results`.
+        The lower limits are compared with the values, without their intervals. None if ties are not known, because a result has
+        no replicates, or results are not comparable; see `genpr.rank_results`.
         """
         included = {str(index): results[index] for index in self._included(results)}
         if not included:
@@ -290,7 +289,7 @@ class Objective:
         return None if ranking.remarks else tuple(sorted(map(int, ranking.contenders)))
 
     def _included(self, results: Sequence[Result]) -> dict[int, float]:
-        """The number of each result that has one and is above the lower limits, by its index."""
+        """The values of results that have one and reach the lower limits, by index."""
         self.check(list(results[0].metrics))
         found = {}
         for index, result in enumerate(results):
@@ -307,19 +306,21 @@ class Objective:
 
 
 def by_name(paths: Sequence[str | os.PathLike[str]]) -> dict[str, str]:
-    """Paths by what a ranking calls them: their file names where these tell them apart."""
+    """Paths by their names in a ranking: file names, as far as these are unique."""
     are_paths = isinstance(paths, Sequence) and all(isinstance(each, str | os.PathLike) for each in paths)
     if isinstance(paths, str) or not are_paths:
-        text = "checkpoints are a mapping of names to images, or several paths"
+        text = "checkpoints must be a mapping of names to images, or a sequence of paths"
         raise UsageError(text, code="bad-checkpoints")
     names = short_labels([Path(each).absolute() for each in paths]) if paths else []
     if twice := [name for name in names if names.count(name) > 1]:
-        raise UsageError(f"the checkpoint {twice[0]} is given twice", code="bad-checkpoints")
+        raise UsageError(
+            f"the checkpoint {twice[0]} is given twice; give each checkpoint once", code="bad-checkpoints"
+        )
     return dict(zip(names, [os.fspath(each) for each in paths], strict=True))
 
 
 def _differences(results: Mapping[str, Result], needs: Sequence[str], *, force: bool) -> tuple[str, ...]:
-    """In what they were not made alike, in words; only metrics that are ranked or shown count."""
+    """Why results are not comparable, in words, with regard to metrics that are ranked or shown."""
     if len(results) < 2:
         return ()
     used = {*needs, *F_SCORE_METRICS}
@@ -331,7 +332,7 @@ def _differences(results: Mapping[str, Result], needs: Sequence[str], *, force: 
 
 
 def listed(names: Sequence[str]) -> str:
-    """`a, b and c`; of many names the first ones."""
+    """Join names as `a, b and c`; of many, the first ones."""
     if len(names) > _MOST_NAMES + 1:
         return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -1,4 +1,4 @@
-"""The same samples at every setting of a generator, and of every checkpoint."""
+"""Images of a generator at several settings, or of several checkpoints, from the same latents."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ from genpr.storage import tensors_sha256
 from genpr.validation import check_count, entry_point
 
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".bin")
-_NO_TRUNCATION = ("z-scale", 1.0)  # leaves the latents alone, and passes no axis
+_NO_TRUNCATION = ("z-scale", 1.0)  # does not change the latents, and passes no axis
 
 
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """A generator, the latents it is given, and the axis along which it is varied. Made by `Sampler.of`.
+    """A generator with its latents and the axis along which it is varied; `Sampler.of` creates it.
 
     Attributes:
-        generator: What the user gave.
-        name: What to call it.
-        latents: float32 (n, d), standard normal, on the CPU: the same at every setting.
+        generator: The generator of the user.
+        name: Its name in messages.
+        latents: float32 (n, d), standard normal, on the CPU; equal at all settings.
         labels: (n,) or (n, c) class labels of the samples, if there are any.
-        rule: How psi truncates; None where the generator is given the axis by name.
-        device: Where the latents are sent.
+        rule: Truncation rule of psi; None if the axis is passed to the generator by name.
+        device: Device of the latents.
         options: Seed, axis, range of float images, batch size.
     """
 
@@ -80,14 +80,14 @@ class Sampler:
 
         Args:
             generator: A callable `(latents, *, labels=None, **axis)`, an object with `mapping` and `synthesis`, or
-                what `genpr.load_generator` gave (see `genpr.checkpoints.generator`).
+                a `LoadedGenerator` (see `genpr.checkpoints.generator`).
             n: Images per setting.
-            name: What to call it in messages.
+            name: Its name in messages.
             **options: The fields of `SamplerOptions`.
 
         Raises:
-            UsageError: Something of this is impossible, or the generator does not take it.
-            ResourceError: CUDA was asked for and is not there.
+            UsageError: An option is impossible, or does not fit the generator.
+            ResourceError: CUDA was requested but is not available.
 
         Example:
             >>> from genpr.demo import ShapesGenerator
@@ -113,17 +113,17 @@ class Sampler:
         return len(self.latents)
 
     def images(self, setting: Setting) -> GeneratedImages:
-        """The images at a setting, drawn anew whenever they are iterated over.
+        """The images at a setting, drawn again in every iteration.
 
         Raises:
-            UsageError: The setting is no plain value, or makes no sense for the rule.
+            UsageError: The setting is not a plain value, or is out of the range of the rule.
         """
         if isinstance(setting, np.generic):
             setting = setting.item()
         if not isinstance(setting, bool | int | str) and not (
             isinstance(setting, float) and math.isfinite(setting)
         ):
-            text = f"{self.options.axis} must be set to a finite number or a text, not {setting!r}"
+            text = f"{self.options.axis} must be a finite number or a string, not {setting!r}"
             raise UsageError(text, code="bad-setting")
         if self.rule is not None:
             check_psi(self.rule, setting)
@@ -131,10 +131,10 @@ class Sampler:
 
     @property
     def identity(self) -> dict[str, object]:
-        """What decides the images, as plain JSON: if it is equal, so are the images at equal settings.
+        """Everything that determines the images, as plain JSON: if it is equal, images at equal settings are equal.
 
-        The networks are hashed as they are now. Of a generator without networks, `weights` is None, and then nothing
-        but `name` (and of a loaded one `checkpoint` and `code`) tells one such function from another.
+        The networks are hashed in their current state. For a generator without networks, `weights` is None, and only `name`
+        (and `checkpoint` and `code` of a loaded generator) identify it.
 
         Example:
             >>> from genpr.demo import ShapesGenerator
@@ -153,7 +153,7 @@ class Sampler:
             "labels": None if self.labels is None else tensors_sha256({"labels": self.labels}),
             "image_range": None if chosen.image_range is None else list(chosen.image_range),
             "batch_size": chosen.batch_size,
-            "device": self.device.type,  # random streams and rounding differ between kinds of devices
+            "device": self.device.type,  # random streams and rounding differ between types of devices
             "weights": hashlib.sha256(" ".join(known).encode()).hexdigest() if known else None,
             "checkpoint": None if loaded is None else loaded.checkpoint_sha256,
             "code": None if loaded is None else loaded.code_sha256,
@@ -162,9 +162,9 @@ class Sampler:
 
 @dataclass(eq=False)
 class GeneratedImages(CountedBatches):
-    """The images of a generator at one setting, as batches uint8 (b, 3, h, w) on the CPU, the same in every pass.
+    """The images of a generator at one setting, as batches uint8 (b, 3, h, w) on the CPU, equal in every pass.
 
-    `clamped` is the share of values outside of the declared range in the last whole pass; None before the first.
+    `clamped` is the fraction of values outside the declared range in the last complete pass; None before the first.
     """
 
     sampler: Sampler
@@ -181,7 +181,7 @@ class GeneratedImages(CountedBatches):
 
     @property
     def notices(self) -> tuple[Notice, ...]:
-        """What the last whole pass noticed."""
+        """Notices of the last complete pass."""
         if self.clamped is None or self.clamped <= MAX_OUTSIDE:
             return ()
         low, high = self.sampler.options.image_range or (0, 255)
@@ -220,22 +220,22 @@ class GeneratedImages(CountedBatches):
 
 @takes_options(SamplerOptions)
 class CheckpointImages(CountedBatches):
-    """Images of the generator of a checkpoint: batches uint8 (b, 3, h, w), the same whenever they are iterated over.
+    """Images of the generator of a checkpoint: batches uint8 (b, 3, h, w), equal in every pass.
 
-    The generator is loaded when iteration begins and let go when it ends, so that of many checkpoints one is in memory.
-    Checkpoints drawn with the same options get the same latents and the same noise; networks are moved to the device.
-    `Evaluator.score` takes it.
+    The generator is loaded when iteration begins and released when it ends, so that only one of many checkpoints is in memory.
+    Checkpoints with the same options use the same latents and the same noise. Networks are moved to the device.
+    `Evaluator.score` accepts it.
 
     Args:
         spec: "path/to/file.py:factory" or "package.module:factory"; the factory is called with the checkpoint.
         checkpoint: A file or folder.
-        n: Images.
-        setting: Where on the axis; None draws from the latents as they are, and passes no axis.
+        n: Number of images.
+        setting: Setting on the axis; None draws without truncation, and passes no axis.
         **options: The fields of `SamplerOptions`.
 
     Raises:
-        UsageError: A number is out of range, or a rule or axis comes without a setting. Iteration raises what
-            `load_generator` and `Sampler.of` do, and DataError where the generator fails, or is another one at each reading.
+        UsageError: A number is out of range, or a rule or axis is given without a setting. Iteration also raises the errors of
+            `load_generator` and `Sampler.of`, and DataError if the generator fails or changes between passes.
 
     Example:
         >>> images = CheckpointImages("gan.py:load", "step-1000.pt", n=5000, image_range=(-1, 1))
@@ -244,7 +244,7 @@ class CheckpointImages(CountedBatches):
     """
 
     notices: tuple[Notice, ...] = ()
-    """What the last pass noticed."""
+    """Notices of the last pass."""
     drawn_by: Mapping[str, object] | None = None
     """`Sampler.identity` and the setting, once iteration began; None before."""
 
@@ -263,7 +263,7 @@ class CheckpointImages(CountedBatches):
         checked_range(chosen.image_range)
         if setting is None and (chosen.rule is not None or chosen.axis != SamplerOptions.axis):
             what = f"rule {chosen.rule!r}" if chosen.rule is not None else f"axis {chosen.axis!r}"
-            text = f"the {what} needs a setting, such as psi = 0.7, and found none"
+            text = f"the {what} needs a setting, such as psi = 0.7, but found none"
             raise UsageError(text, code="bad-setting")
         if setting is not None and chosen.rule is not None:
             check_psi(chosen.rule, setting)
@@ -287,11 +287,11 @@ class CheckpointImages(CountedBatches):
         images = Sampler.of(loaded, n=self.n, **vars(options)).images(setting)
         del loaded
         drawn_by = images.drawn_by
-        before = self.drawn_by or drawn_by  # of the last pass, if the images were read before
+        before = self.drawn_by or drawn_by  # of the last pass, if there was one
         if differing := [key for key in drawn_by if drawn_by[key] != before[key]]:
             raise DataError(
-                f"{self.name} has other {' and '.join(differing)} than when its images were read before; do not write to "
-                "it during a run, and make its factory set all weights",
+                f"{self.name} has different {' and '.join(differing)} than in the last pass over its images; do not write "
+                "to it during a run, and make sure that its factory sets all weights",
                 code="checkpoint-changed",
                 path=os.fspath(self.checkpoint),
             )
@@ -307,11 +307,11 @@ class CheckpointImages(CountedBatches):
 def checkpoints_at(
     images_of: Callable[[Path], CheckpointImages], *, pattern: str | None = None
 ) -> Callable[[Path], CheckpointImages | None]:
-    """Make the `source_of` of a `Watcher`: the images of files whose names match `pattern`, or have a usual suffix."""
+    """A `source_of` for `Watcher`: the images of files whose names match `pattern`, or have a common suffix."""
 
     def source_of(path: Path) -> CheckpointImages | None:
-        is_usual = path.suffix.lower() in CHECKPOINT_SUFFIXES
-        is_named = is_usual if pattern is None else fnmatchcase(path.name, pattern)
+        is_common = path.suffix.lower() in CHECKPOINT_SUFFIXES
+        is_named = is_common if pattern is None else fnmatchcase(path.name, pattern)
         return images_of(path) if is_named and path.is_file() else None
 
     return source_of
@@ -323,7 +323,7 @@ def _name_of(generator: object) -> str:
 
 
 def _latent_dim_of(generator: object, given: int | None, who: str) -> int:
-    """Coordinates of a latent, as given or from the generator's `z_dim` or `latent_dim`."""
+    """Dimension of a latent, as given or from `z_dim` or `latent_dim` of the generator."""
     for value in (given, getattr(generator, "z_dim", None), getattr(generator, "latent_dim", None)):
         if isinstance(value, int) and not isinstance(value, bool):
             return value
@@ -340,6 +340,6 @@ def _label_tensor(labels: object, n: int) -> Tensor | None:
     except (TypeError, ValueError, RuntimeError):
         rows = torch.empty(())
     if rows.ndim not in {1, 2} or len(rows) != n:
-        text = f"labels must be numbers (n,) or (n, c), one row for each of {n} images, not {type(labels).__name__}"
+        text = f"labels must be numbers (n,) or (n, c) with one row for each of {n} images, not {type(labels).__name__}"
         raise UsageError(text, code="generator-labels")
     return rows.detach().cpu().clone()

@@ -1,8 +1,7 @@
-"""The log of `genpr watch`: one JSON line per score, and `best.json`, derived from it.
+"""The log of `genpr watch`: one JSON line per score, and `best.json`, which follows from them.
 
-Every file is replaced as a whole, the lines first, so that neither a reader nor a kill finds half of one; what a kill leaves
-out of date is written anew at the next start. One process at a time writes to a folder. Importing this module does not
-import torch.
+Files are replaced atomically, the log first. After an interruption, files that are out of date are written again at the next
+start. Only one process at a time writes to a folder. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -35,46 +34,46 @@ if TYPE_CHECKING:
 SCHEMA = 1
 BEST, RESULTS = "best.json", "genpr-results"
 _LOCK = ".genpr-watch.lock"
-_CACHE_WARNINGS = "cache"  # they depend on what ran before, not on the samples
-# With these the fingerprint may differ, too: it names what a metric does with few images.
+_CACHE_WARNINGS = "cache"  # these depend on earlier runs, not on the samples
+# If these differ, the fingerprint may differ too, since it records how a metric treats few images.
 _MAY_DIFFER = ("n_fake", "undefined")
-_COMPARABLE = ("protocol", "asked", "fingerprint", "real", "n_real", "max_images", "seed")
+_COMPARABLE = ("protocol", "requested", "fingerprint", "real", "n_real", "max_images", "seed")
 _PER_CHECKPOINT = ("checkpoint", "weights")
 
 Record = Mapping[str, Any]
-"""One line; see docs/watching.md."""
+"""One line of the log; see docs/watching.md."""
 
 
 class ScoreLog:
-    """The lines of one file, under a lock; use it in a `with` block.
+    """The log in a file, locked while it is open; use it in a `with` block.
 
     Args:
         path: The file of lines; `best.json` is written to the same folder.
-        by: The number by which the best is chosen: a metric, or an F-score such as f1 or f0.5.
+        by: The criterion of the best score: a metric, or an F-score such as f1 or f0.5.
 
     Raises:
-        UsageError: `by` is not a single number with a better direction, the folder does not exist, or it holds a
-            `best.json` and no score.
-        DataError: The file is damaged, or holds something else ("file-damaged").
-        ResourceError: Another process writes there ("locked"), or the folder cannot be written.
+        UsageError: `by` is not a single metric of which higher or lower is better, the folder does not exist, or it has a
+            `best.json` but no scores.
+        DataError: The file is damaged, or is not a log ("file-damaged").
+        ResourceError: Another process writes to the folder ("locked"), or it cannot be written.
     """
 
     def __init__(self, path: Path, *, by: str = "f1") -> None:
         folder = path.parent
         if not folder.is_dir():
-            text = f"the folder {folder} does not exist"
+            text = f"the folder {folder} does not exist; create it, or use another folder (--log)"
             raise UsageError(text, code="path-not-found", path=str(folder))
         self.path, self.by, self._criterion = path, by, number_of(by)
         self.paths = path, path.with_name(BEST)
-        busy = f"another genpr watch writes to {folder}; stop it, or write to another folder (--out)"
+        busy = f"another genpr watch writes to {folder}; stop it, or write to another folder (--log)"
         with ExitStack() as lock:
             lock.enter_context(exclusive_lock(folder / _LOCK, busy=busy))
             self._text, self.records = self._read()
             best = self.paths[1]
             if not self.records and best.exists():
-                text = f"{best} is of no score in {path} and would be replaced; remove it, or use another folder (--out)"
+                text = f"{best} does not belong to a score in {path} and would be replaced; remove it, or use another folder (--log)"
                 raise UsageError(text, code="foreign-file", path=str(best))
-            with report_write_errors(folder):  # what a kill left is cleared away
+            with report_write_errors(folder):  # temporary files of an interrupted run
                 remove_temporaries(folder, "|".join(re.escape(each.name) for each in self.paths))
                 remove_temporaries(folder / RESULTS, r".+\.json")
             self._write_best()
@@ -95,12 +94,12 @@ class ScoreLog:
         return max(known, key=lambda pair: pair[0], default=(0.0, None))[1]
 
     def value(self, record: Record) -> float | None:
-        """The number by which the best is chosen; None where it has no value."""
+        """The value of the criterion; None if the record has none."""
         value = self._criterion.value_in(record["metrics"])
         return value if value is not None and math.isfinite(value) else None
 
     def append(self, record: Record, *, whole: str | None = None) -> None:
-        """Write one line, whole or not at all, and what follows from it; before it, the whole result if that is kept.
+        """Append one line atomically and update `best.json`; before that, write the whole result if it is kept.
 
         Raises:
             UsageError: The score is not comparable with those before it ("other-recipe").
@@ -108,8 +107,8 @@ class ScoreLog:
         """
         if self.records and (differing := differences(self.records[-1], record)):
             raise UsageError(
-                f"the scores in {self.path} were made otherwise ({', '.join(differing)}); write to a file in another "
-                "folder (--out), or go on with the options, reals and generator of then",
+                f"the scores in {self.path} were computed differently ({', '.join(differing)}); write to a file in another "
+                "folder (--log), or use the same options, reals and generator",
                 code="other-recipe",
                 path=str(self.path),
             )
@@ -125,7 +124,7 @@ class ScoreLog:
         self._write_best()
 
     def _read(self) -> tuple[bytes, list[Record]]:
-        """All lines, and what is in them."""
+        """Read the file: its text and its records."""
         with report_write_errors(self.path):
             data = _content(self.path) if self.path.exists() else b""
         records, number = list[Record](), 0
@@ -136,18 +135,18 @@ class ScoreLog:
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise DataError(
                 f"line {number} of {self.path} was not written by `genpr watch` ({type(error).__name__}: {error}). Nothing "
-                "was changed; correct or remove the line, or write to another file (--out)",
+                "was changed; correct or remove the line, or write to another file (--log)",
                 code="file-damaged",
                 path=str(self.path),
             ) from error
         return data if data.endswith(b"\n") or not data else data + b"\n", records
 
     def _write_best(self) -> None:
-        """Bring `best.json` up to date with the lines."""
+        """Update `best.json`."""
         best, path = self.best, self.paths[1]
         with report_write_errors(path):
             if best is None:
-                path.unlink(missing_ok=True)  # chosen by another metric
+                path.unlink(missing_ok=True)  # of another criterion
                 return
             facts = {"schema": SCHEMA, "name": best["name"], "by": self.by, "better": self._criterion.better}
             chosen = {**facts, "value": self.value(best), "record": best}
@@ -162,11 +161,11 @@ def _content(path: Path) -> bytes:
 
 
 def _checked(record: Any) -> Record:  # noqa: ANN401 - anything that was read from JSON
-    """A line of the log, if its values are valid where genpr reads them, and it can be written again."""
+    """Check the values of a line that genpr reads, and that it can be written again."""
     json.dumps(record, allow_nan=False)
     from_dict(tuple[str, str, Literal["scored"]], [record[key] for key in ("name", "listing", "status")])
     if record["schema"] != SCHEMA:
-        raise ValueError(f"schema {record['schema']!r} is not {SCHEMA}")
+        raise ValueError(f"expected schema {SCHEMA}, found {record['schema']!r}")
     if from_dict(int, record["n_fake"]) < 0:
         raise ValueError("a number of images is negative")
     for name, value in from_dict(Mapping[str, float], record["metrics"]).items():
@@ -175,7 +174,7 @@ def _checked(record: Any) -> Record:  # noqa: ANN401 - anything that was read fr
 
 
 def differences(before: Record, after: Record) -> list[str]:
-    """The names of what has to be equal, for two scores to stand in one log, and differs; empty if they are alike."""
+    """The names of facts that must be equal for two scores in one log, but differ."""
     old, new = _comparable(before), _comparable(after)
     if any(before.get(key) != after[key] for key in _MAY_DIFFER):
         del old["fingerprint"], new["fingerprint"]
@@ -183,7 +182,7 @@ def differences(before: Record, after: Record) -> list[str]:
 
 
 def _comparable(record: Record) -> dict[str, Any]:
-    """What has to be equal, with the facts of a generator by their own names."""
+    """Facts that must be equal, with those of a generator as separate entries."""
     facts = {f"generator.{key}": value for key, value in (record.get("generator") or {}).items()}
     return {key: record.get(key) for key in _COMPARABLE} | facts
 
@@ -197,7 +196,7 @@ def scored_record(
     seconds: float,
     timestamp: float,
 ) -> dict[str, Any]:
-    """The line of one score; it depends only on the images and the recipe, apart from the times."""
+    """The line of one score; apart from times, it depends only on the images and the options."""
     known = result.metrics.items()
     metrics = {name: metric.value for name, metric in known}
     f1 = f1_of(metrics)
@@ -212,7 +211,7 @@ def scored_record(
         "nulls": {name: metric.null for name, metric in known if metric.null is not None},
         "warnings": [code for code in dict.fromkeys(warnings) if not code.startswith(_CACHE_WARNINGS)],
         "protocol": result.protocol,
-        "asked": sorted({*result.metrics, *result.undefined}),
+        "requested": sorted({*result.metrics, *result.undefined}),
         "undefined": list(result.undefined),
         "fingerprint": result.fingerprint,
         "real": result.real.content,

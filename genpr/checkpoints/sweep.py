@@ -1,6 +1,6 @@
-"""Score one generator at several settings of one axis (truncation, guidance, steps, ...) against the same reals.
+"""Score a generator at several settings of one axis (truncation, guidance, steps, ...) against the same reals.
 
-A sweep may have a folder with one file per finished point, so that it resumes after an interruption.
+A sweep may have a folder with one file per finished point, so that it can resume after an interruption.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from genpr.storage import (
 SCHEMA, _POINT_SCHEMA = "genpr.sweep/1", "genpr.sweep-point/3"
 
 SWEEP_FILES = ("sweep.json", "sweep.csv", "sweep.png", "sweep.svg")
-"""What `genpr.report.files.write_sweep` writes into the folder of a sweep."""
+"""Files that `genpr.report.files.write_sweep` writes to the folder of a sweep."""
 
 PointProgress = Callable[[int, int, float, Result], None]
-"""Called after each setting: how many are done, of how many, which one, and its result."""
+"""Called after each setting with the number done, the total, the setting and its result."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,12 @@ class Sweep:
 
     @property
     def front(self) -> tuple[SweepPoint, ...]:
-        """The points that no other one dominates in precision and recall, in order of rising recall."""
+        """The points that no other point dominates in precision and recall, by ascending recall."""
         return tuple(self.points[index] for index in pareto_front([point.tradeoff for point in self.points]))
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """Why settings are not comparable with the first, such as other numbers of images; empty if they are."""
+        """Why settings are not comparable with the first, such as different numbers of images; empty if they are."""
         if len(self.points) < 2:
             return ()
         results = {f"{self.axis} = {point.setting:g}": point.result for point in self.points}
@@ -93,7 +93,7 @@ class Sweep:
         return None if index is None else self.points[index]
 
     def contenders(self, objective: Objective) -> tuple[SweepPoint, ...] | None:
-        """The best point and those statistically tied with it; None where ties are not known (`Objective.contenders`)."""
+        """The best point and those statistically tied with it; None if ties are not known (`Objective.contenders`)."""
         indices = objective.contenders([point.result for point in self.points])
         return None if indices is None else tuple(self.points[index] for index in indices)
 
@@ -147,7 +147,7 @@ def warnings_of(result: Result) -> list[str]:
 
 
 class SweepFolder:
-    """Finished points of one sweep, each with the key of what determined it."""
+    """Finished points of one sweep, each with a key of everything that determines it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -160,7 +160,7 @@ class SweepFolder:
             self._points.mkdir(parents=True, exist_ok=True)
         for name in SWEEP_FILES:
             check_writable(self.path / name)
-        busy = f"another sweep is under way in {self.path}; wait for it, or choose another folder"
+        busy = f"another sweep is running in {self.path}; wait for it, or choose another folder"
         with exclusive_lock(self._points / ".lock", busy=busy):
             with report_write_errors(self.path):
                 remove_temporaries(self.path, "|".join(map(re.escape, SWEEP_FILES)))
@@ -178,16 +178,16 @@ class SweepFolder:
             record = parse_json(data, max_bytes=ARCHIVED_PARSED_BYTES)
             stored, result = record["key"], result_of(record["result"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            text = f"{path} holds no point of a sweep ({type(error).__name__}: {error}); move it away to score it again"
+            text = f"{path} is not a point of a sweep ({type(error).__name__}: {error}); move it away to score it again"
             raise DataError(text, code="not-a-point", path=str(path)) from error
         if stored == key:
             return result
         differing = [name for name in key if not isinstance(stored, dict) or stored.get(name) != key[name]]
-        text = f"{path} is a point of another sweep (other {' and '.join(differing)}); choose another folder, or remove it"
+        text = f"{path} is a point of another sweep (different {' and '.join(differing)}); choose another folder, or remove it"
         raise UsageError(text, code="other-sweep", path=str(path))
 
     def save(self, setting: float, key: Mapping[str, Any], result: Result) -> None:
-        """Write a finished point, whole or not at all."""
+        """Write a finished point atomically."""
         record = {"key": key, "result": result.to_dict()}
         replace_file(self._path_of(setting), json.dumps(record, allow_nan=False) + "\n")
 
@@ -196,7 +196,7 @@ class SweepFolder:
 
 
 def _key_of(evaluator: Evaluator, axis: str, setting: float, source: object) -> dict[str, Any] | None:
-    """Everything that determines the numbers of a point, flat; None where that is not known, such as for bare arrays."""
+    """Everything that determines the values of a point, flat; None if that is not known, such as for arrays."""
     if isinstance(source, str | os.PathLike):
         fakes: dict[str, object] = {"source": str(source), "listing": listing_of(Path(source))}
     elif isinstance(source, CountedBatches) and source.drawn_by is not None:
@@ -205,7 +205,7 @@ def _key_of(evaluator: Evaluator, axis: str, setting: float, source: object) -> 
         return None
     recipe = {f"recipe.{name}": value for name, value in evaluator.recipe.items()}
     found = {"schema": _POINT_SCHEMA, "axis": axis, "setting": setting, **fakes, **recipe}
-    return dict(parse_json(json.dumps(found)))  # as it will be read back
+    return dict(parse_json(json.dumps(found)))  # as it is read back
 
 
 def sweep(
@@ -216,16 +216,16 @@ def sweep(
     folder: SweepFolder | None = None,
     progress: PointProgress | None = None,
 ) -> Sweep:
-    """Score a fake set for each setting of an axis, each anything that `Evaluator.score` takes."""
+    """Score a source for each setting of an axis."""
     if not sources:
-        raise UsageError("a sweep needs at least one setting, found none", code="bad-setting")
+        raise UsageError("expected at least one setting, found none", code="bad-setting")
     for setting in sources:
         is_number = isinstance(setting, int | float) and not isinstance(setting, bool)
         if not is_number or not math.isfinite(setting):
-            raise UsageError(f"a setting is a finite number, not {setting!r}", code="bad-setting")
+            raise UsageError(f"a setting must be a finite number, not {setting!r}", code="bad-setting")
     if missing := {*F_SCORE_METRICS} - set(evaluator.metrics):
         raise UsageError(
-            f"a sweep needs precision and recall, and {' and '.join(sorted(missing))} is not among the metrics "
+            f"a sweep needs precision and recall, but {' and '.join(sorted(missing))} is not among the metrics "
             f"{', '.join(evaluator.metrics)}",
             code="no-tradeoff",
         )
@@ -267,25 +267,25 @@ def truncation_sweep(
     progress: PointProgress | None = None,
     **options: Unpack[SamplerKeywords],
 ) -> Sweep:
-    """Score a generator at each of some truncation psis, or at settings of another axis.
+    """Score a generator at several values of the truncation psi, or at settings of another axis.
 
-    Every psi sees the same latents and the same noise, and the reals are embedded once.
+    All settings use the same latents and the same noise, and the reals are embedded once.
 
     Args:
-        generator: A callable `(latents, *, labels=None, **axis)`, an object with `mapping` and `synthesis`, or what
-            `genpr.load_generator` gave.
-        evaluator: The reals, fitted once.
+        generator: A callable `(latents, *, labels=None, **axis)`, an object with `mapping` and `synthesis`, or a
+            `LoadedGenerator`.
+        evaluator: The fitted reals and the options of the score.
         psis: Settings of the axis.
         n: Images per setting.
         out: Folder where finished points are saved; the same call resumes the sweep after an interruption. A generator is
-            identified by its weights and code where it has any, and a plain function by its name alone: use another
-            folder after changing it.
-        progress: Called after each setting: how many are done, of how many, which one, and its result.
+            identified by its weights and code if it has any, and a plain function only by its name: use another folder
+            after changing it.
+        progress: Called after each setting with the number done, the total, the setting and its result.
         **options: The fields of `SamplerOptions`.
 
     Raises:
-        UsageError: Something of this is impossible, or `out` holds points of another sweep.
-        DataError: The generator's images cannot be used.
+        UsageError: An option is impossible, or `out` has points of another sweep.
+        DataError: The images of the generator cannot be used.
         ResourceError: Weights, device or memory are missing.
 
     Example:

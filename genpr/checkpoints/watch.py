@@ -1,7 +1,7 @@
-"""Score samples as a training run writes them into a folder, each once, when it is complete.
+"""Score samples while a training run writes them to a folder, each once, when it is complete.
 
-A source counts as complete when no name, size or time of modification of any file in it has changed for a while; or,
-for folders, when a file of an agreed name is in it.
+A source is complete when the names, sizes and modification times of its files have not changed for a while, or, for folders,
+when it contains a file of a given name.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from genpr.evaluation.result import Result
 
 SourceOf = Callable[[Path], object]
-"""From a path to what `Evaluator.score` takes, or None for what is no sample; called at every poll."""
+"""From a path to a source for `Evaluator.score`, or None if it is not a sample; called at every poll."""
 
 SAMPLE_SUFFIXES = (".zip", ".tar", ".npz", ".npy", ".safetensors", ".parquet")
-_RETRY_S = 600.0  # from a failure until a source that has not changed is tried again
+_RETRY_S = 600.0  # after a failure, until an unchanged source is tried again
 
 
 @dataclass(frozen=True, slots=True)
 class PendingSource:
-    """A source that may be scored once it is complete; `is_marked` says whether the agreed file is in a folder."""
+    """A source that is scored when it is complete; `is_marked` is whether its folder contains the done file."""
 
     path: Path
     source: object
@@ -49,26 +49,26 @@ class PendingSource:
 
 
 def samples_at(path: Path) -> str | None:
-    """The path of a folder, an archive, an .npz or a feature file, as it is; None for anything else, pipes and devices among it."""
+    """The path of a folder, an archive, an .npz or a feature file; None for anything else, such as pipes and devices."""
     is_sample = path.is_dir() or (path.is_file() and path.name.lower().endswith(SAMPLE_SUFFIXES))
     return str(path) if is_sample else None
 
 
 def check_folder(folder: Path) -> None:
-    """Check that there is a folder to watch."""
+    """Check that the folder exists."""
     if not folder.is_dir():
-        text = f"there is no folder {folder} to watch; make it before the training run does"
+        text = f"there is no folder {folder} to watch; check the path, or create the folder first"
         raise UsageError(text, code="path-not-found", path=str(folder))
 
 
 def natural_order(name: str) -> tuple[list[str | int], str]:
-    """A key that puts epoch_2 before epoch_10."""
+    """A sort key that puts epoch_2 before epoch_10."""
     parts = re.split(r"([0-9]+)", name)
     return [int(part) if position % 2 else part for position, part in enumerate(parts)], name
 
 
 def listing_of(path: Path) -> str:
-    """Hash of the names, sizes and times of modification of a file, or of the visible files below a folder."""
+    """Hash of the names, sizes and modification times of a file, or of the visible files in a folder."""
     digest = hashlib.sha256()
     files = {name: path / name for name in sorted(walk_files(path))} if path.is_dir() else {path.name: path}
     for name, file in files.items():
@@ -76,7 +76,7 @@ def listing_of(path: Path) -> str:
             status = file.stat()
             facts = f"{status.st_size}\0{status.st_mtime_ns}"
         except OSError:
-            facts = "unreadable"  # who scores it says why
+            facts = "unreadable"  # scoring reports the reason
         digest.update(f"{name}\0{facts}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
@@ -84,19 +84,20 @@ def listing_of(path: Path) -> str:
 class Watcher:
     """Scores the sources that appear in a folder, and writes the scores to a log.
 
-    A source with a score is not scored again, in this process or another. A source that fails may be incomplete, or the
-    disk may; it is tried again when it changes, every 10 minutes otherwise, and by the next process.
+    A source with a score is not scored again, in this process or another. A source that fails is tried again when it changes,
+    every 10 minutes, and by the next process, since it may be incomplete, or the disk may have failed.
 
     Args:
         evaluator: Scores one source; its real side is fitted once.
-        folder: Where samples appear: folders of images, archives, .npz or feature files; or whatever `source_of` knows.
-        log: Where scores go.
-        options: When a source is complete, and what is kept.
-        source_of: What in `folder` is scored, and how it is read.
+        folder: Folder of the samples: folders of images, archives, .npz or feature files, or other files that `source_of`
+            accepts.
+        log: Log of the scores.
+        options: When a source is complete, and which files are kept.
+        source_of: Selects the entries of `folder` that are scored, and opens them.
         on_message: Called with one line about events other than scores.
         on_record: Called with each new record and its result.
-        clock: Monotonic seconds.
-        sleep: Waits so many seconds.
+        clock: Returns monotonic seconds.
+        sleep: Waits for a number of seconds.
 
     Raises:
         UsageError: `folder` does not exist.
@@ -122,20 +123,20 @@ class Watcher:
         self._on_message, self._on_record = on_message, on_record
         self._clock, self._sleep = clock, sleep
         self._scored = {record["name"] for record in log.records}
-        self._due: dict[str, tuple[str, float]] = {}  # by name: a listing, and when it has rested
+        self._due: dict[str, tuple[str, float]] = {}  # by name: a listing, and when it is complete
         self._failed: dict[str, str] = {}  # by name: the listing that could not be scored
 
     def run(self, *, once: bool = False, until: int | None = None, interval: float = 10.0) -> None:
-        """Poll the folder until interrupted, or as `once` and `until` say.
+        """Poll the folder until an interruption, or as given by `once` and `until`.
 
         Args:
             once: Score the sources that are complete, and return.
-            until: Return when so many sources have a score, those of earlier runs included, or have failed as they are.
+            until: Return when this many sources have a score, also from earlier runs, or have failed and not changed.
             interval: Seconds between two polls.
 
         Raises:
             UsageError: A number is out of range.
-            ResourceError: The folder, the device or the memory has gone, or nothing can be written.
+            ResourceError: The folder was removed, the device or memory fails, or the log cannot be written.
         """
         if not interval > 0 or (until is not None and until < 1):
             raise UsageError("interval must be positive, and until at least 1", code="bad-option")
@@ -148,7 +149,9 @@ class Watcher:
                     self._sleep(self._options.settle)
                     waiting = self.poll(until=until)
                 for name in waiting:
-                    self._on_message(f"{name} is left: it is still being written, or cannot be scored yet")
+                    self._on_message(
+                        f"{name} was not scored: it is still being written, or cannot be scored yet"
+                    )
                 return
             self._sleep(interval)
 
@@ -156,12 +159,15 @@ class Watcher:
         """List the folder once, and score every complete source, in natural order of the names.
 
         Args:
-            until: Stop when so many sources have a score or have failed as they are.
+            until: Stop when this many sources have a score or have failed and not changed.
 
         Returns:
-            The names of what is there and has no score.
+            The names of sources without a score.
         """
-        seen_at, listed = self._clock(), self._list()  # before scoring, during which later sources may change
+        seen_at, listed = (
+            self._clock(),
+            self._list(),
+        )  # before scoring, since later sources may change meanwhile
         unchanged = {each.name for each in listed if self._failed.get(each.name) == each.listing}
         self._failed = {name: listing for name, listing in self._failed.items() if name in unchanged}
         return [
@@ -181,7 +187,7 @@ class Watcher:
         return [pending for path in paths if (pending := self._pending(path)) is not None]
 
     def _pending(self, path: Path) -> PendingSource | None:
-        """One entry of the folder; None if it is no sample, holds no image yet, or was removed."""
+        """One entry of the folder; None if it is not a sample, has no image yet, or was removed."""
         source, done_file = self._source_of(path), self._options.done_file
         if source is None:
             return None
@@ -190,20 +196,20 @@ class Watcher:
             if path.is_dir() and not is_marked and not any(map(is_image_name, walk_files(path))):
                 return None
             return PendingSource(path, source, listing_of(path), is_marked)
-        except DataError:  # who scores it says what cannot be listed
+        except DataError:  # scoring reports the reason
             return PendingSource(path, source, "", is_marked)
 
     def _is_done(self, until: int | None) -> bool:
         return until is not None and len(self._scored) + len(self._failed) >= until
 
     def _score(self, pending: PendingSource) -> bool:
-        """Score a source; whether it is recorded or gone, so that it need not be retried."""
+        """Score a source. Returns whether it has a record or was removed, so that no retry is needed."""
         started = time.perf_counter()
         try:
-            result = self._evaluator.score(pending.source, cache=False)  # samples are seldom scored twice
+            result = self._evaluator.score(pending.source, cache=False)  # samples are rarely scored twice
         except (DataError, UsageError) as error:
             if not pending.path.exists():
-                return True  # moved away meanwhile
+                return True  # removed meanwhile
             if isinstance(error, UsageError):
                 raise
             if pending.name not in self._failed:
@@ -214,7 +220,9 @@ class Watcher:
         seconds = time.perf_counter() - started
         again = self._pending(pending.path)
         if again is None or again.listing != pending.listing:
-            self._on_message(f"{pending.name} changed while it was scored; it is scored again when complete")
+            self._on_message(
+                f"{pending.name} changed while it was scored; it will be scored again when it is complete"
+            )
             return False
         drawn_by = pending.source.drawn_by if isinstance(pending.source, CountedBatches) else None
         record = scored_record(
@@ -227,10 +235,10 @@ class Watcher:
         return True
 
     def _is_due(self, pending: PendingSource, now: float) -> bool:
-        """Whether a source has not changed for long enough, or is marked as complete; to be called at every poll."""
+        """Whether a source has not changed for long enough, or is marked as complete; called at every poll."""
         if pending.is_marked is False:
             return False
         if self._due.get(pending.name, ("", 0.0))[0] != pending.listing:
-            rest = 0.0 if pending.is_marked else self._options.settle
-            self._due[pending.name] = pending.listing, now + rest
+            delay = 0.0 if pending.is_marked else self._options.settle
+            self._due[pending.name] = pending.listing, now + delay
         return now >= self._due[pending.name][1]

@@ -70,7 +70,7 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
 
     The table shows which of the thirty criteria each metric meets.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.audit.runner import families_of, judge, run_audit, shipped_kinds, user_family
+    from genpr.audit.runner import evaluate_demands, families_of, run_audit, shipped_kinds, user_family
     from genpr.report.audit_report import audit_text, markdown
 
     os.environ["PYTHONSAFEPATH"] = "1"  # its processes do not import from the working directory
@@ -98,7 +98,9 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
     # The requested metrics, and those in the results of earlier runs.
     measured = {name for spreads in results.values.values() for name in spreads}
     kinds = {name: kind for name, kind in shipped_kinds().items() if name in measured}
-    matrix = judge(results, kinds | {name: kind for each in families for name, kind in each.kinds.items()})
+    matrix = evaluate_demands(
+        results, kinds | {name: kind for each in families for name, kind in each.kinds.items()}
+    )
     if folder is not None:
         replace_file(folder / MARKDOWN, markdown(matrix, results.run))
         print_stderr(f"wrote {MARKDOWN} and {RESULTS} to {folder}")

@@ -62,8 +62,8 @@ def command(*, out: Path | None, n: int, seed: int, device: str, output: TextOut
     if output.as_json:
         text = json.dumps({name: result.to_dict() for name, result in results.items()})
     else:
-        stories = "\n".join(f"  {shown.name:<13} {shown.story}" for shown in sets)
-        lessons = "\n".join(f"  {fake.name:<13} {fake.lesson}" for fake in fakes)
+        descriptions = "\n".join(f"  {shown.name:<13} {shown.description}" for shown in sets)
+        effects = "\n".join(f"  {fake.name:<13} {fake.effect}" for fake in fakes)
         table = comparison_table(results)
-        text = f"{n} drawings per set:\n{stories}\n\n{table}\n\n{lessons}\n\n{_READING}\n\n{more}"
+        text = f"{n} images per set:\n{descriptions}\n\n{table}\n\n{effects}\n\n{_READING}\n\n{more}"
     output.show((), text)

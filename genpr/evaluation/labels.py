@@ -359,8 +359,8 @@ def check_shared(real: LabeledImages, fake: LabeledImages) -> None:
     if real.rows.keys() & fake.rows.keys():
         return
     raise DataError(
-        f"no class is on both sides: {real}; {fake}; are these the same data set? Labels are compared letter by letter: 1 is "
-        "neither 01 nor a name; give both sides the same with a CSV of name,label",
+        f"reals and fakes have no class in common: {real}; {fake}; check that both are of the same data set. Matching of labels is "
+        "exact, so 1 and 01 differ; a CSV of name,label can give both sets the same labels",
         code="labels-disagree",
     )
 

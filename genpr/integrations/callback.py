@@ -1,4 +1,4 @@
-"""Scores during training, for any loop."""
+"""Scores during training, for any training loop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OF_EVALUATOR = ("extractor", "metrics", "prepare")
 
 @dataclass(frozen=True)
 class Record:
-    """The scores at one step of the training, by name, such as "genpr/precision"."""
+    """The scores at one training step, by name, such as "genpr/precision"."""
 
     step: int
     scores: Mapping[str, float]
@@ -41,7 +41,7 @@ class Record:
 
 @dataclass
 class History:
-    """Scores in the order in which they came; `best` is the first of those with the best value of `monitor`."""
+    """Scores in order of time; `best` is the first record with the best value of `monitor`."""
 
     monitor: str
     mode: Mode = "max"
@@ -53,13 +53,13 @@ class History:
 
     @property
     def best(self) -> Record | None:
-        """None while no record has the monitored score, which has no value for some images."""
+        """The best record; None if no record has a value of the monitored score."""
         known = [record for record in self.records if self.monitor in record.scores]
         sign = 1 if self.mode == "max" else -1
         return max(known, key=lambda record: sign * record.scores[self.monitor], default=None)
 
     def add(self, step: int, scores: Mapping[str, float]) -> None:
-        """One more."""
+        """Append a record."""
         self.records.append(Record(int(step), dict(scores)))
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,19 +68,19 @@ class History:
         return {"monitor": self.monitor, "mode": self.mode, "records": records}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take the records of `to_dict`."""
+        """Restore the records of `to_dict`."""
         try:
             self.records = [*from_dict(tuple[Record, ...], state["records"])]
         except (KeyError, TypeError, ValueError) as error:
-            text = f"this is no history of scores ({type(error).__name__}: {error})"
+            text = f"this is not a history of scores ({type(error).__name__}: {error})"
             raise DataError(text, code="bad-history") from error
 
 
 @dataclass(frozen=True)
-class Drawn(Generic[Model]):
-    """The images of one model, batch by batch; each pass over them calls `generate` again, with the same noise.
+class GeneratedBatches(Generic[Model]):
+    """The images of a model in batches; each pass calls `generate` again, with the same noise.
 
-    Of `n` images the rest is not drawn; None takes all.
+    At most `n` images are drawn; None draws all.
     """
 
     generate: Generate[Model]
@@ -94,7 +94,7 @@ class Drawn(Generic[Model]):
         for number in itertools.count():
             if left == 0:
                 return
-            # Restored after every batch. No inference mode: a model that keeps tensors of it could not train with them.
+            # Restored after every batch. Not in inference mode, since a model could not train with tensors that it keeps.
             with inference_context(self.model, device), torch.inference_mode(False), torch.no_grad():
                 seed_noise(self.seed, number)
                 batches = iter(self.generate(self.model)) if batches is None else batches
@@ -102,9 +102,9 @@ class Drawn(Generic[Model]):
             if batch is None:
                 break
             if not isinstance(batch, Tensor | np.ndarray) or batch.ndim != 4:
-                came = f"{type(batch).__name__}{tuple(getattr(batch, 'shape', ())) or ''}"
+                found = f"{type(batch).__name__}{tuple(getattr(batch, 'shape', ())) or ''}"
                 raise DataError(
-                    f"generate must give batches of images, uint8 (b, 3, h, w), but gave {came}; return a list of "
+                    f"generate must return batches of images, uint8 (b, 3, h, w), but returned {found}; return a list of "
                     "batches, not one batch",
                     code="array-type",
                 )
@@ -113,8 +113,7 @@ class Drawn(Generic[Model]):
             yield taken
         if left:
             raise DataError(
-                f"generate gave {(self.n or 0) - left} images, but n = {self.n} are to be scored; let it give more, or "
-                "lower n",
+                f"generate returned {(self.n or 0) - left} images, but n = {self.n} are needed; return more images, or lower n",
                 code="too-few-images",
             )
 
@@ -136,19 +135,22 @@ class CallbackKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class CallbackOptions:
-    """What a callback draws, scores and monitors."""
+    """Options of a callback: what it draws, scores and monitors."""
 
-    every: int = option(1, "Score after every so many steps, or epochs.")
-    n: int | None = option(None, "Images to score.", unset="all that `generate` gives")
-    monitor: str = option("genpr/f1", "The score that decides which step is the best.")
-    mode: Mode = option("max", 'Whether more ("max") or less ("min") of it is better.')
+    every: int = option(1, "Interval between two scores, in steps or epochs.")
+    n: int | None = option(None, "Number of images.", unset="all that `generate` returns")
+    monitor: str = option("genpr/f1", "Score that determines the best step.")
+    mode: Mode = option("max", 'Whether higher ("max") or lower ("min") is better.')
     intervals: bool = option(
         False, "Add both ends of 95 % intervals, as `genpr/precision_low` and `genpr/precision_high`."
     )
-    image_range: ImageRange | None = option(None, "What float images run from and to, such as (-1, 1).")
-    seed: int = option(0, "Seed of random numbers while drawing.")
+    image_range: ImageRange | None = option(
+        None, "Values of black and white in float images, such as (-1, 1)."
+    )
+    seed: int = option(0, "Random seed of drawing.")
     extractor: str | FeatureExtractor | None = option(
-        None, "See `genpr.Evaluator`. If `real` is one, extractor, metrics and prepare are options of that."
+        None,
+        "See `genpr.Evaluator`. If `real` is an Evaluator, extractor, metrics and prepare are its options.",
     )
     metrics: Sequence[str] | None = option(None, "Names of metrics.")
     prepare: str | None = option(None, "Crop or resize images of both sides, such as center-crop:256.")
@@ -163,26 +165,26 @@ class CallbackOptions:
 
 @takes_options(CallbackOptions)
 class GenprCallback(Generic[Model]):
-    """Scores a model every so many steps of a training loop, and remembers the best.
+    """Scores a model at regular steps of a training loop, and keeps the best score.
 
-    The real side is embedded and fitted once, here; each score then costs the fakes. The model draws in evaluation mode, in
-    float32 without autocast and without gradients. Random numbers of torch, numpy and `random` are seeded for each batch,
-    the same each time, and as they were afterwards.
+    The reals are embedded and fitted once, when the callback is created. The model draws in evaluation mode, in float32 without
+    autocast and without gradients. Random numbers of torch, numpy and `random` are seeded for each batch, equally each time,
+    and their states are restored afterwards.
 
     Args:
-        real: An `Evaluator`, or what it takes as reals.
-        generate: Called with the model; gives batches of images, uint8 (b, 3, h, w), or floats of the declared range. Draw
-            them from fixed latents, so that two steps differ by the model alone.
+        real: An `Evaluator`, or a source of reals for it.
+        generate: Called with the model; returns batches of images, uint8 (b, 3, h, w), or floats of the declared range. Draw
+            them from fixed latents, so that steps differ only by the model.
         log: Called with the scores and the step.
         **options: The fields of `CallbackOptions`.
 
     Attributes:
         history: All scores, and the best.
-        result: The last score with everything that is known about it.
+        result: The last result.
 
     Raises:
-        UsageError: An option is impossible, or the monitored score will not be computed.
-        DataError: The real side cannot be used.
+        UsageError: An option is impossible, or the monitored score is not computed.
+        DataError: The reals cannot be used.
 
     Example:
         >>> import torch
@@ -210,9 +212,9 @@ class GenprCallback(Generic[Model]):
         names = list(self._evaluator.plan.spaces)
         ends = [f"{name}_{end}" for name in names for end in ("low", "high")] if chosen.intervals else []
         f1 = ["f1"] if set(names).issuperset(F_SCORE_METRICS) else []
-        told = [f"genpr/{name}" for name in [*names, *f1, *ends]]  # what `Result.to_flat_dict` may hold
-        if chosen.monitor not in told:
-            text = f"monitor {chosen.monitor!r} is not computed; there are {some(told, 20)}"
+        logged = [f"genpr/{name}" for name in [*names, *f1, *ends]]  # possible keys of `Result.to_flat_dict`
+        if chosen.monitor not in logged:
+            text = f"monitor {chosen.monitor!r} is not computed; computed scores are {some(logged, 20)}"
             raise UsageError(text, code="bad-option")
         self._generate = generate
         self._log = log
@@ -221,17 +223,19 @@ class GenprCallback(Generic[Model]):
 
     @property
     def best(self) -> Record | None:
-        """The best so far; the first of equals."""
+        """The best record so far, the first of equal ones."""
         return self.history.best
 
     def __call__(self, step: int, model: Model) -> dict[str, float]:
-        """Score the model, if it is time: `{"genpr/precision": ..., "genpr/f1": ...}`; nothing at a step in between."""
+        """Score the model at steps that are multiples of `every`: `{"genpr/precision": ..., "genpr/f1": ...}`, else empty."""
         return self.score(step, model) if step % self._options.every == 0 else {}
 
     def score(self, step: int, model: Model) -> dict[str, float]:
-        """The same at any step."""
+        """Score the model at any step."""
         chosen = self._options
-        images = Drawn(self._generate, model, chosen.n, chosen.seed, checked_range(chosen.image_range))
+        images = GeneratedBatches(
+            self._generate, model, chosen.n, chosen.seed, checked_range(chosen.image_range)
+        )
         self.result = self._evaluator.score(images)
         scores = self.result.to_flat_dict(intervals=chosen.intervals)
         self.history.add(step, scores)
@@ -240,9 +244,9 @@ class GenprCallback(Generic[Model]):
         return scores
 
     def state_dict(self) -> dict[str, Any]:
-        """The history, as plain JSON types, for a training that goes on later."""
+        """The history, as plain JSON types, to resume training later."""
         return self.history.to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up a history."""
+        """Restore a history."""
         self.history.load(state)

@@ -1,4 +1,4 @@
-"""What all integrations share: the real side that a user gives, and float images as uint8."""
+"""Shared by all integrations: the reals that a user passes, and conversion of float images to uint8."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ from genpr.images.arrays import MAX_OUTSIDE, ArraySource, ImageRange, to_levels
 
 
 def given_evaluator(real: object, options: ScoreOptions, *, of_evaluator: Collection[str]) -> Evaluator:
-    """The evaluator that a user gave, or one of the reals that were given.
+    """The evaluator that a user passed, or a new one for the reals.
 
-    The options `of_evaluator` belong to an evaluator that is given.
+    The options `of_evaluator` must not be set for an existing evaluator.
     """
     if not isinstance(real, Evaluator):
         real = Evaluator.from_options(real, options)
     elif chosen := changed_options(options, of_evaluator):
-        text = f"{', '.join(chosen)} belong to the Evaluator that was given; make it with them"
+        text = f"{', '.join(chosen)} cannot be set for an existing Evaluator; set it when you create the Evaluator"
         raise UsageError(text, code="bad-option")
     if options.intervals and not real.plan.intervals:
-        text = "intervals=True needs an Evaluator with intervals, but the one given was made with intervals=False"
+        text = (
+            "intervals=True needs an Evaluator with intervals, but this one was created with intervals=False"
+        )
         raise UsageError(text, code="bad-option")
     return real
 
 
 def planned(options: ScoreOptions) -> tuple[ScorePlan, Embedder]:
-    """What will be computed of images, and how they are embedded, before there are any."""
+    """The plan of a score and the embedder, before there are any images."""
     options = with_pinned([options])
     nothing = ArraySource("<real images>", torch.empty(0, 3, 1, 1, dtype=torch.uint8, device="cpu"))
     plan = ScorePlan.of(OpenedImages(nothing, on_disk=False), options)
@@ -44,30 +46,29 @@ def planned(options: ScoreOptions) -> tuple[ScorePlan, Embedder]:
 
 
 def as_uint8(images: Tensor, image_range: ImageRange | None) -> Tensor:
-    """Images (n, 3, h, w) as uint8; floats are rounded half up (see `genpr.images.arrays`) and cut off at the range.
+    """Images (n, 3, h, w) as uint8; floats are rounded half up (see `genpr.images.arrays`) and clamped to the range.
 
-    Truncation, which torchmetrics' own metrics use, makes every image half a level darker.
+    Truncation, as in torchmetrics, makes every image half a level darker.
     """
     if not isinstance(images, Tensor) or not images.is_floating_point():
-        return images  # the source that takes them says what is wrong with anything else
+        return images  # the image source reports other types
     if image_range is None:
         raise DataError(
-            f"images are {images.dtype}, and only their maker knows which values are black and white; declare it: "
-            "normalize=True for values in 0..1, else image_range=(-1, 1) or whatever it is",
+            f"images are {images.dtype} without a declared range; pass normalize=True for values in 0..1, or image_range, such "
+            "as image_range=(-1, 1)",
             code="image-range",
         )
     if not images.isfinite().all():
         raise DataError(
-            "images hold NaN or infinite values; check that training did not diverge", code="non-finite"
+            "images contain NaN or infinite values; check that training did not diverge", code="non-finite"
         )
     levels, outside = to_levels(images.detach(), image_range)
     if outside > MAX_OUTSIDE:
         low, high = image_range
-        # The same words each time, so that Python shows them once and not at every batch.
+        # An identical message each time, so that Python shows it once.
         warnings.warn(
-            f"more than {MAX_OUTSIDE:.0%} of the values of images lie outside of their declared range {low:g} to {high:g} "
-            "and were cut off; check it (normalize, image_range). A generator in training may also overshoot that much for a "
-            "while",
+            f"more than {MAX_OUTSIDE:.0%} of the values of images are outside the declared range {low:g} to {high:g} and were "
+            "clamped; check it (normalize, image_range). A generator may also overshoot early in training",
             stacklevel=2,
         )
     return levels

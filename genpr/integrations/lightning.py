@@ -31,24 +31,25 @@ except ModuleNotFoundError:
 
 @takes_options(CallbackOptions)
 class GenprLightningCallback(pl.Callback):
-    """Scores the module every so many epochs and logs the scores.
+    """Scores the module at regular epochs and logs the scores.
 
-    With a validation loop it runs after it, else at the end of the training epoch; in both cases before
-    `ModelCheckpoint(monitor="genpr/f1", mode="max")` looks, which needs `every_n_epochs` of the same as `every`. In a distributed run the first rank draws and scores, the
-    others wait and log the same; so the module must be whole on one rank, which it is not under FSDP or DeepSpeed stage 3.
+    It runs after the validation loop, or at the end of the training epoch if there is none; in both cases before
+    `ModelCheckpoint(monitor="genpr/f1", mode="max")`, whose `every_n_epochs` must equal `every`. In a distributed run, rank 0 draws
+    and scores, and the other ranks wait and log the same values. Therefore rank 0 must have the whole module, which excludes FSDP
+    and DeepSpeed stage 3.
 
-    Logged values are float32, as Lightning keeps them; those in `history` are as computed. The history is part of
-    Lightning's checkpoints.
+    Logged values are float32, as Lightning stores them; `history` has the exact values. The history is part of Lightning's
+    checkpoints.
 
     Args:
-        real: An `Evaluator`, or what it takes as reals. It is fitted at the first score, on the first rank only.
+        real: An `Evaluator`, or a source of reals for it. It is fitted at the first score, on rank 0 only.
         generate: Called with the module; see `GenprCallback`.
-        prog_bar: Show the monitored score beside the progress.
-        timeout: Seconds that the other ranks wait for the first.
+        prog_bar: Show the monitored score in the progress bar.
+        timeout: Seconds that the other ranks wait for rank 0.
         **options: The fields of `CallbackOptions`.
 
     Attributes:
-        history: All scores, with epochs (from 0) as steps, and the best; the same on every rank.
+        history: All scores, with epochs (from 0) as steps, and the best; equal on every rank.
 
     Raises:
         UsageError: An option is impossible.
@@ -75,16 +76,16 @@ class GenprLightningCallback(pl.Callback):
 
     @property
     def best(self) -> Record | None:
-        """The best so far; the first of equals."""
+        """The best record so far, the first of equal ones."""
         return self.history.best
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Score, where training has a validation loop."""
+        """Score if training has a validation loop."""
         if not trainer.sanity_checking and trainer.state.fn == "fit":
             self._score(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Score, where training has none."""
+        """Score if training has no validation loop."""
         if not trainer.enable_validation:
             self._score(trainer, pl_module)
 
@@ -93,7 +94,7 @@ class GenprLightningCallback(pl.Callback):
         return self.history.to_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up the history of a checkpoint."""
+        """Restore the history of a checkpoint."""
         self.history.load(state_dict)
 
     def _score(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -110,7 +111,7 @@ class GenprLightningCallback(pl.Callback):
             "genpr's score", compute, timeout=self._timeout
         )
         self.history.add(epoch, scores)
-        # Every rank logs, since every rank has a ModelCheckpoint; they are equal, so there is nothing to reduce.
+        # Every rank logs, since every rank has a ModelCheckpoint. Values are equal, so there is nothing to reduce.
         for name, value in scores.items():
             is_shown = self._prog_bar and name == self.history.monitor
             pl_module.log(name, value, on_step=False, on_epoch=True, prog_bar=is_shown, batch_size=1)

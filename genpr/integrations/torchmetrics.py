@@ -46,19 +46,18 @@ _HASH = 32
 
 
 def _space_of(plan: ScorePlan) -> ExtractorKey:
-    """The one network that embeds what a plan needs."""
+    """The single network of a plan."""
     spaces = tuple(dict.fromkeys(plan.spaces.values()))
     if len(spaces) > 1:
         names = ", ".join(f"{name} ({space})" for name, space in plan.spaces.items())
         raise UsageError(
-            f"one metric object keeps the features of one network, but these need {len(spaces)}: {names}; use one "
-            "object per network",
+            f"a metric object uses a single network, but these metrics need {len(spaces)}: {names}; use one object per network",
             code="several-extractors",
         )
     if spaces[0] == FROM_FILE:
         raise UsageError(
-            "the real features do not say which extractor made them, so images cannot be embedded alike; give the "
-            "Evaluator extractor=NAME",
+            "the real features do not record their extractor, so images cannot be embedded in the same way; create the "
+            "Evaluator with extractor=NAME",
             code="unlabeled-features",
         )
     return spaces[0]
@@ -74,34 +73,32 @@ _OF_EVALUATOR = (
 class PrecisionRecallDensityCoverage(Metric):
     """Precision, recall, density and coverage as a `torchmetrics.Metric`.
 
-    `update(images, real=...)` embeds images, and `compute()` gives a flat dict with one float64 value per metric, and
-    `f1` where precision and recall are among them; NaN for a metric that has no value with these images. The numbers are
-    those of `genpr.Evaluator` on the same images. `result` then holds the whole record, with intervals and notices.
+    `update(images, real=...)` embeds images, and `compute()` returns a flat dict with one float64 value per metric, and
+    `f1` if precision and recall are among them; NaN for a metric that has no value with these images. Values are equal to
+    those of `genpr.Evaluator` on the same images. `result` is then the full result, with intervals and notices.
 
-    In a distributed run every rank updates with its own images, as many as it has, and all ranks call `compute`. Whatever
-    counts neighbors is then bit-equal to one process with all images, whoever had which. Intervals go by the order of the
-    images, rank 0's first. Images that two ranks have count twice, as those do that torch's `DistributedSampler` adds to
-    make shards even.
+    In a distributed run, every rank updates with its own images, and all ranks call `compute`. Metrics that count neighbors are
+    then bit-equal to those of one process with all images. Intervals depend on the order of the images, with those of rank 0
+    first. Images of two ranks count twice, such as those that torch's `DistributedSampler` adds to make shards equal.
 
-    Options of `genpr.Evaluator` belong to it if `real` is one. All metrics are of one network, and values are on the device
-    of the metric. A smaller update is padded to the batch size, so updates of a multiple of it are the quickest.
+    If `real` is an `Evaluator`, its options cannot be passed here. All metrics use the same network, and values are on the device
+    of the metric. Updates are padded to a multiple of the batch size, so such updates are the fastest.
 
     Args:
-        real: The real side once and for all: an `Evaluator`, or whatever it takes as reals. None if reals come by
+        real: Fixed reals: an `Evaluator`, or a source of reals for it. None if reals are passed to
             `update(images, real=True)`.
-        normalize: Float images run from 0 to 1, as in torchmetrics' own metrics. uint8 images are always taken as they are.
-        image_range: What float images run from and to, such as (-1, 1).
+        normalize: Float images have values from 0 to 1, as in torchmetrics. uint8 images are not changed.
+        image_range: Values of black and white in float images, such as (-1, 1).
         intervals: Add both ends of 95 % intervals, as `precision_low` and `precision_high`.
-        reset_real_features: Whether `reset` forgets the reals that came by `update`.
-        sync_timeout: Seconds that `compute` waits for the other ranks, before it says which did not call it.
+        reset_real_features: Whether `reset` removes the reals of `update`.
+        sync_timeout: Seconds that `compute` waits for the other ranks, before an error names the missing ones.
         **options: Fields of `ScoreOptions`.
 
-    Keyword arguments of `torchmetrics.Metric` are taken, too; with `sync_on_compute=False`, each rank scores its own images.
+    Keyword arguments of `torchmetrics.Metric` are accepted, too; with `sync_on_compute=False`, each rank scores its own images.
 
     Raises:
-        UsageError: An option is impossible, or given beside an Evaluator that it belongs to; or the metrics need several
-            networks.
-        DataError: The real side cannot be used.
+        UsageError: An option is impossible, or is an option of the passed Evaluator; or the metrics need several networks.
+        DataError: The reals cannot be used.
         ResourceError: Weights, device or memory are missing.
 
     Example:
@@ -134,7 +131,7 @@ class PrecisionRecallDensityCoverage(Metric):
         super().__init__(**{name: options[name] for name in options if name not in _OF_EVALUATOR})
         check_seconds("sync_timeout", sync_timeout)
         if normalize and image_range is not None:
-            text = "normalize=True says image_range=(0, 1); give one of the two"
+            text = "normalize=True means image_range=(0, 1); pass only one of the two"
             raise UsageError(text, code="image-range")
         self._image_range = (0.0, 1.0) if normalize else checked_range(image_range)
         self._intervals = intervals
@@ -149,7 +146,7 @@ class PrecisionRecallDensityCoverage(Metric):
             (self._given.plan, self._given.embedder) if self._given else planned(self._options)
         )
         self._names = tuple(plan.spaces)
-        self._spaces = [_space_of(plan)]  # in a list, since a network would become a submodule
+        self._spaces = [_space_of(plan)]  # in a list, since a network would otherwise become a submodule
         self._fitted: tuple[bytes, Evaluator] | None = None
         self._info: ExtractorInfo | None = None
         self.result: Result | None = None
@@ -158,7 +155,7 @@ class PrecisionRecallDensityCoverage(Metric):
 
     @property
     def higher_is_better(self) -> bool | None:  # type: ignore[override]
-        """None where the metrics differ in it."""
+        """None if the metrics differ."""
         better = {METRICS[name].better for name in self._names}
         return {"higher": True, "lower": False}.get(better.pop()) if len(better) == 1 else None
 
@@ -168,7 +165,7 @@ class PrecisionRecallDensityCoverage(Metric):
         if not isinstance(real, bool):
             raise UsageError(f"real must be True or False, not {real!r}", code="bad-option")
         if real and self._given is not None:
-            text = "the real side was given when the metric was made, so update takes fakes only"
+            text = "the reals were passed when the metric was created, so update accepts only fakes"
             raise UsageError(text, code="real-given")
         role = "real" if real else "fake"
         rows, info = self._embedded(as_uint8(images, self._image_range), role)
@@ -185,7 +182,7 @@ class PrecisionRecallDensityCoverage(Metric):
             self.result = evaluator.score(fakes)
         except BaseException:
             if self._is_synced and self._to_sync:
-                self.unsync()  # else the metric would keep everybody's rows as its own
+                self.unsync()  # otherwise the metric would keep the rows of all ranks
             raise
         flat = dict.fromkeys((f"genpr/{name}" for name in self._names), math.nan)
         flat |= self.result.to_flat_dict(intervals=self._intervals)
@@ -195,7 +192,7 @@ class PrecisionRecallDensityCoverage(Metric):
         }
 
     def reset(self) -> None:
-        """Forget the fakes; and the reals that came by `update`, unless `reset_real_features` is False."""
+        """Remove the fakes; and the reals of `update`, unless `reset_real_features` is False."""
         if self._is_synced:
             self.unsync()
         kept = [] if self.reset_real_features else [*self.real_rows]
@@ -204,10 +201,10 @@ class PrecisionRecallDensityCoverage(Metric):
         self.result = None
 
     def forward(self, *_: object, **__: object) -> NoReturn:
-        """Refuse: a batch has no score ("no-batch-score")."""
+        """Raise, since a batch has no score ("no-batch-score")."""
         raise UsageError(
-            "one batch has no precision or recall of its own; call metric.update(images, real=...), and metric.compute() "
-            "once all images are in",
+            "a single batch has no precision or recall; call metric.update(images, real=...), and metric.compute() after all "
+            "images",
             code="no-batch-score",
         )
 
@@ -218,31 +215,31 @@ class PrecisionRecallDensityCoverage(Metric):
         should_sync: bool = True,
         distributed_available: Callable[[], bool] | None = None,
     ) -> None:
-        """Gather the rows of all ranks, once all of them are here; a rank that does not come is a ResourceError."""
+        """Gather the rows of all ranks, after a barrier; a missing rank is a ResourceError."""
         available = distributed_available or self.distributed_available_fn
         if should_sync and not self._is_synced and callable(available) and available():
             TrainingRanks.from_group(process_group or self.process_group).barrier(
                 f"{type(self).__name__}.compute",
                 timeout=self._sync_timeout,
-                hint="call compute on every rank, or make the metric with sync_on_compute=False to score the images of "
-                "one rank alone, or give slower ranks a longer sync_timeout",
+                hint="call compute on every rank, create the metric with sync_on_compute=False to score the images of one rank, "
+                "or increase sync_timeout for slow ranks",
             )
             for name in _STATES:
-                if not getattr(self, name):  # torchmetrics would send one dimension where others send two
+                if not getattr(self, name):  # torchmetrics would send one dimension instead of two
                     setattr(self, name, [self._no_rows().to(self.device)])
         super().sync(dist_sync_fn, process_group, should_sync, distributed_available)
 
     def set_dtype(self, dst_type: str | torch.dtype) -> Self:
-        """Change nothing: features are float32 as the extractor gives them, values are float64."""
+        """Do nothing: features are float32, and values are float64."""
         return self
 
     def _embedded(self, images: Tensor, role: str) -> tuple[Tensor, ExtractorInfo]:
-        """Rows of uint8 (n, 3, h, w) images on the CPU, uint8 (n, 32 + 4 d), and by what they were embedded.
+        """Rows of uint8 (n, 3, h, w) images on the CPU, uint8 (n, 32 + 4 d), and their extractor.
 
-        A row is the sha256 of an image and then its float32 features; bytes, because a module that is cast to half
+        A row is the sha256 of an image followed by its float32 features. It is bytes, because a module that is cast to half
         precision casts its floating-point state, too.
         """
-        on_cpu = images.cpu() if isinstance(images, Tensor) else images  # once, and not image by image
+        on_cpu = images.cpu() if isinstance(images, Tensor) else images  # at once, and not image by image
         source = OpenedImages(open_source(on_cpu, name=f"<{role} images>"), on_disk=False)
         (found,) = self._embedder.embed(source, role, [self._spaces], None).values()
         assert found.identities is not None
@@ -267,7 +264,7 @@ class PrecisionRecallDensityCoverage(Metric):
         )
 
     def _fitted_to(self, reals: FeatureSet) -> Evaluator:
-        """An evaluator for these reals: the last one, if they are the same images in the same order."""
+        """An evaluator for these reals; the last one if they are the same images in the same order."""
         assert reals.identities is not None
         key = hashlib.sha256(reals.identities.numpy().tobytes()).digest()
         if self._fitted is None or self._fitted[0] != key:
@@ -275,18 +272,18 @@ class PrecisionRecallDensityCoverage(Metric):
         return self._fitted[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process: without networks and what was fitted, which are made again there."""
+        """The state for another process, without networks and fitted reals, which are created again there."""
         if self._given is not None:
             raise UsageError(
-                "a real side that is fitted cannot be sent to another process; make the metric in the process that uses it, "
-                "or give it the reals by update",
+                "fitted reals cannot be sent to another process; create the metric in the process that uses it, or pass the reals "
+                "to update",
                 code="not-portable",
             )
         unloaded = {"_embedder": Embedder(self._embedder.options), "_fitted": None, "result": None}
         return {**super().__getstate__(), **unloaded}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A copy with state of its own, that shares networks and the fitted real side."""
+        """A copy with separate state that shares networks and the fitted reals."""
         for shared in (
             self._embedder,
             self._spaces,

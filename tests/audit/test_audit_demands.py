@@ -8,7 +8,7 @@ import pytest
 from genpr.audit import criteria
 from genpr.audit.checks import CHECKS, FAKE_OUTLIER, FAKES_ROUNDED, REALS_ROUNDED, Setting, cases
 from genpr.audit.criteria import DEMANDS, bell, close, converged, flat, high_low, high_low_mid, low_high
-from genpr.audit.runner import Results, Run, Spread, judge
+from genpr.audit.runner import Results, Run, Spread, evaluate_demands
 
 
 def fidelity(case):
@@ -63,7 +63,7 @@ def marks(function, kind, checks=tuple(CHECKS)):
     results = Results(Run("full", 10, 0))
     for case in cases(checks, "full"):
         results.add(case, {"it": Spread(function(case), 0.01)})
-    matrix = judge(results, {"it": kind})
+    matrix = evaluate_demands(results, {"it": kind})
     return {cell.demand.name: cell.mark for cell in matrix.of("it")}
 
 

@@ -11,7 +11,16 @@ from raising import raising
 import genpr
 from genpr.audit import runner
 from genpr.audit.checks import CHECKS, Case, Setting, cases, standardized
-from genpr.audit.runner import Family, Results, Run, Spread, families_of, judge, run_audit, shipped_kinds
+from genpr.audit.runner import (
+    Family,
+    Results,
+    Run,
+    Spread,
+    evaluate_demands,
+    families_of,
+    run_audit,
+    shipped_kinds,
+)
 from genpr.cli.audit import command
 from genpr.errors import GenprError, UsageError
 from genpr.metrics.probabilistic import probabilistic_precision_recall
@@ -116,8 +125,8 @@ def test_functions_of_a_file_run_in_any_process(tmp_path, jobs):
     for case, spreads in run_audit([family(Counted())], checks=CHECK).values.items():
         assert spreads["gap"] == results.values[case].get("gap", spreads["gap"])  # arguments were copied
     assert len(results.values) == 10
-    told = r"gave no number: ValueError: no way \(check 'invention', d = 2, x = "
-    with raising(UsageError, "user-function", told):
+    message = r"ValueError: no way \(check 'invention', d = 2, x = "
+    with raising(UsageError, "user-function", message):
         run_audit([runner.user_family(f"{path}:bad", "fidelity")], checks=CHECK, jobs=jobs)
 
 
@@ -134,7 +143,7 @@ def judged(value, sd=0.1, name="precision"):
     results = Results(Run("full", 10, 0))
     for case in cases(CHECK, "full"):
         results.add(case, {name: Spread({1: value, 10: 0.5}.get(int(case.x), 0.99), sd)})
-    return judge(results, {name: "fidelity"})
+    return evaluate_demands(results, {name: "fidelity"})
 
 
 def test_cells_name_the_point_that_decides_and_its_noise():
@@ -157,9 +166,9 @@ def test_failure_is_measured_towards_the_published_pass_and_incomplete_curves_ar
     for case in most:
         spread = Spread(0.5 if case.x == 1 else 0.4, 0.01)  # nearer to a bell than to a rise
         results.add(case, {"recall": spread, "mine": spread})
-    assert not judge(results, {"recall": "diversity"}).cells
+    assert not evaluate_demands(results, {"recall": "diversity"}).cells
     results.add(last, {"recall": spread, "mine": spread})
-    matrix = judge(results, {"recall": "diversity", "mine": "diversity"})
+    matrix = evaluate_demands(results, {"recall": "diversity", "mine": "diversity"})
     cell, unpublished = (matrix.cells["std / property", name] for name in ("recall", "mine"))
     assert (cell.mark, cell.published, unpublished.mark) == ("F", "H", "F")
     assert (cell.margin.value, unpublished.margin.value) == (pytest.approx(-0.2), pytest.approx(-0.1))
@@ -172,7 +181,7 @@ def measured(kinds, checks=("std", "invention"), mean=0.5):
     results = Results(Run("quick", 3, 0))
     for case in cases(checks, "quick"):
         results.add(case, {name: Spread(mean, 0.001) for name in kinds})
-    return judge(results, kinds), results
+    return evaluate_demands(results, kinds), results
 
 
 def test_markdown_tables_have_equal_rows():

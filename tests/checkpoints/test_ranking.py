@@ -102,7 +102,7 @@ def test_less_of_a_distance_is_better_and_there_are_no_bounds(real, fakes):
     assert {(each.bounds, each.is_contender, each.interval) for each in ranking.entries} == {(None,) * 3}
     assert (ranking.has_bounds, ranking.contenders) == (False, ())
     assert ranking.remarks[0].startswith("no bounds: ")
-    assert "may be chance" in ranking.summary
+    assert "no confidence bounds" in ranking.summary
 
 
 def test_the_front_is_who_is_beaten_by_none_in_both(results):
@@ -150,7 +150,7 @@ def test_what_has_no_value_stands_last_without_a_rank(results):
     ranking = rank_results({"none": without, **results}, by="coverage")
     last = ranking.entries[-1]
     assert (last.name, last.rank, last.value, last.is_contender, last.difference) == ("none", *(None,) * 4)
-    assert "no value of coverage with these images: none" in ranking.remarks
+    assert "coverage has no value with these images: none" in ranking.remarks
     assert ranking.has_bounds
     assert "none" not in ranking.contenders
     with raising(DataError, "undefined"):

@@ -236,5 +236,5 @@ def test_a_truncation_sweep_goes_on_where_it_was(shapes, tmp_path):
     again = genpr.truncation_sweep(Counting(), shapes, [1.0, 0.2], n=50, out=tmp_path)
     assert drawn == [1.0, 0.2]
     assert again.points[1] == first.points[0]
-    with pytest.raises(UsageError, match="other seed"):
+    with raising(UsageError, "other-sweep", "seed"):
         genpr.truncation_sweep(Counting(), shapes, [1.0, 0.2], n=50, seed=1, out=tmp_path)

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from raising import raising
 from torch import nn
 from training_images import N_FAKE, OPTIONS, images
 
@@ -83,7 +84,7 @@ def test_n_takes_the_first_images_and_draws_no_more(evaluator):
     assert drawn == [20, 20]
     assert scores == evaluator.score(images()[1][:30]).to_flat_dict()
     callback = GenprCallback(evaluator, generate, n=N_FAKE + 1)
-    with pytest.raises(DataError, match=f"gave {N_FAKE} images, but n = {N_FAKE + 1}"):
+    with pytest.raises(DataError, match=f" {N_FAKE} images, but n = {N_FAKE + 1}"):
         callback(0, None)
     assert not callback.history.records
 
@@ -127,13 +128,10 @@ def test_modes_gradients_and_random_numbers_are_as_before(evaluator):
         ({"n": 0}, "n must be an integer"),
         ({"seed": -1}, "seed must be an integer"),
         ({"mode": "best"}, "mode must be 'max' or 'min'"),
-        (
-            {"monitor": "f1"},
-            "monitor 'f1' is not computed; there are genpr/calibrated_precision, genpr/calibrated_recall, genpr/precision",
-        ),
+        ({"monitor": "f1"}, "monitor 'f1' is not computed.* genpr/precision"),
         ({"monitor": "genpr/recall_low"}, "is not computed"),
         ({"image_range": (0, 0)}, "image_range"),
-        ({"extractor": "gabor"}, "extractor belong to the Evaluator"),
+        ({"extractor": "gabor"}, "^extractor "),
         ({"intervals": True}, "intervals=False"),
     ],
 )
@@ -174,7 +172,7 @@ def test_the_best_is_the_first_of_the_best_or_the_lowest(evaluator):
 def test_what_is_no_history_is_refused(records, evaluator):
     callback = GenprCallback(evaluator, generate)
     callback.history.add(0, {"genpr/f1": 0.5})
-    with pytest.raises(DataError, match="no history of scores"):
+    with raising(DataError, "bad-history"):
         callback.load_state_dict({} if records is None else {"records": records})
     assert len(callback.history.records) == 1
 

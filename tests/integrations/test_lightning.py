@@ -75,7 +75,7 @@ def test_under_its_other_name(tmp_path, evaluator):
 
 
 def test_an_error_ends_the_run(tmp_path, evaluator):
-    with pytest.raises(DataError, match="gave 61 images, but n = 100"):
+    with pytest.raises(DataError, match="61 images, but n = 100"):
         fit(tmp_path, ours.GenprLightningCallback(evaluator, generate, n=100))
     with pytest.raises(UsageError, match="'genpr/fid' is not computed"):
         fit(tmp_path, ours.GenprLightningCallback(evaluator, generate, monitor="genpr/fid"))

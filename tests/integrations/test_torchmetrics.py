@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from peers import Peer
+from raising import raising
 from torch import nn
 from training_images import GABOR, OPTIONS, expected, images
 
@@ -91,7 +92,7 @@ def test_the_real_side_may_be_given_once(numbers, evaluator, write_images):
     for real in (evaluator, images()[0], folder):
         metric = metric_of(real)
         assert floats(fill(metric, real=False).compute()) == numbers
-        with pytest.raises(UsageError, match="update takes fakes only"):
+        with raising(UsageError, "real-given"):
             metric.update(images()[0], real=True)
 
 
@@ -152,7 +153,7 @@ def test_float_images_of_a_declared_range(numbers):
         ({"k": 0}, "k"),
         ({"ties": "loose"}, "ties"),
         ({"batch_size": 0}, "batch_size"),
-        ({"real": genpr.Evaluator(np.eye(30))}, "do not say which extractor"),
+        ({"real": genpr.Evaluator(np.eye(30))}, "extractor=NAME"),
     ],
 )
 def test_options_that_are_refused(options, message):
@@ -229,7 +230,7 @@ def test_images_that_cannot_be_scored_are_refused(batch, message, evaluator):
     metric.update(images()[0], real=True)
     with pytest.raises(DataError, match="fake has 0 images"):
         metric.compute()
-    wrong = ({"extractor": "gabor", "k": 4}, "belong to the E"), ({"intervals": True}, "intervals=False")
+    wrong = ({"extractor": "gabor", "k": 4}, "^extractor, k "), ({"intervals": True}, "intervals=False")
     for options, message in wrong:
         with pytest.raises(UsageError, match=message):
             INTEGRATION.PrecisionRecallDensityCoverage(evaluator, **options)
@@ -247,7 +248,7 @@ def test_copies_are_independent_and_can_be_sent_to_another_process(numbers, eval
     assert floats(sent.compute()) == numbers
     sent.reset()
     assert floats(fill(sent).compute()) == numbers
-    with pytest.raises(UsageError, match="make the metric in the process that uses it"):
+    with raising(UsageError, "not-portable"):
         pickle.dumps(given)
 
 
