@@ -51,7 +51,7 @@ copied-reals warning
 identical-pairs note
     {count} of {total} pairs are identical; their PSNR is infinite and is left out of the mean
     report this count with the PSNR; if it is unexpected, check that RECONSTRUCTED is not REAL
-unlike-pairs warning
+mismatched-pairs warning
     {count} of {total} reconstructions are farther from their original than the reconstruction of another image: {shown}
     check that both sets have the same order or the same names
 duplicates warning
@@ -91,7 +91,7 @@ shrinkage warning
 outlier-dominance warning
     the balls of {count} outliers among the reals contain many fakes that few other balls contain, one of them {share} of all: {shown}
     inspect these reals; clipped_density and witnessed_fidelity are robust to them
-missing-kinds warning
+missing-modes warning
     modes with {real} of the reals have {fake} of the fakes, such as: {shown}
     `genpr modes` shows the modes that the generator misses
 clamped warning
@@ -104,13 +104,13 @@ skipped warning
 prompts-truncated warning
     {count} of {total} prompts have more than the {context} tokens that {encoder} reads, and were truncated
     shorten them, or evaluate their ends in another way
-prompts-alike warning
+duplicate-prompts warning
     {count} of {total} prompts have the same tokens as another one for {encoder} (case, spacing or truncation)
     they count as ties; assign such prompts to one group
 small-pool note
     {pool} candidates instead of {asked}, because there are no more {what}
     compare these values only at equal numbers of candidates, and with their chance levels
-own-encoder note
+custom-encoder note
     values from the custom encoder {extractor} are comparable with each other, but not with published ones
     use --extractor clip-vit-b-32 to compare with published values
 few-prompts note
@@ -123,7 +123,7 @@ true-negatives-dominate warning
 classes-differ warning
     {count} were generated for classes without reals ({shown}); they cannot be recognized and count as wrong
     provide reals of these classes, or use the same class names in both sets
-null-of-fewer note
+few-reals-per-class note
     there are only {share} as many reals as fakes per class, so the null of label.gan_train is too low, and values above it are normal
     provide more reals, or fewer fakes
 # entities
@@ -133,7 +133,7 @@ unreadable-answers warning
 nothing-expected note
     {count} of {total} {what} have no expected entities and do not count in recall
     {hint}
-beside-vocabulary note
+outside-vocabulary note
     {count} names in answers are not in the vocabulary and are ignored, such as: {shown}
     add aliases for names that mean an entity of the vocabulary
 poorly-recognized warning
@@ -182,7 +182,7 @@ size-mix note
 upscaled warning
     {count} of {total} {role} images have a side below 32 pixels; most of the input of {extractor} is interpolated
     compare only with images of the same size
-decoded-unlike warning
+decoded-differently warning
     the two sets were decoded with different options: reals with {real}, fakes with {fake}
     embed both with the same --alpha, --exif and --prepare, unless only one set needs them
 multi-frame warning

@@ -279,7 +279,7 @@ def _notices(
         count = f"{summary.n_truncated:,}"
         yield notice("prompts-truncated", context=summary.context, count=count, **facts)
     if alike := len(vectors) - len(torch.unique(vectors, dim=0)):
-        yield notice("prompts-alike", count=f"{alike:,}", **facts)
+        yield notice("duplicate-prompts", count=f"{alike:,}", **facts)
     for pool, what in ((summary.pool, "prompts"), (summary.image_pool, "images")):
         if pool is not None and pool < asked:
             yield notice("small-pool", pool=pool, asked=asked, what=what)
@@ -287,5 +287,5 @@ def _notices(
         yield notice("few-prompts", n=summary.n_units, least=LEAST_UNITS)
     info = features.extractor
     if info is not None and not info.comparable:
-        yield notice("own-encoder", extractor=info.name)
+        yield notice("custom-encoder", extractor=info.name)
     yield from (*decoding_notices("fake", features), *features.notices)

@@ -265,7 +265,7 @@ def _answer_notices(
     names = dict.fromkeys(name for each in found for name in each or ())
     unlisted = [] if closed is None else [name for name in names if name not in closed]
     if unlisted:
-        yield notice("beside-vocabulary", count=f"{len(unlisted):,}", shown=some(unlisted, 3))
+        yield notice("outside-vocabulary", count=f"{len(unlisted):,}", shown=some(unlisted, 3))
 
 
 Records = tuple[Sequence[TableRow], Sequence[str] | None, str]

@@ -223,7 +223,7 @@ def _decoded_unlike(real: Mapping[str, str], fake: Mapping[str, str]) -> list[No
     return (
         []
         if ours == theirs
-        else [notice("decoded-unlike", real=_choices_shown(ours), fake=_choices_shown(theirs))]
+        else [notice("decoded-differently", real=_choices_shown(ours), fake=_choices_shown(theirs))]
     )
 
 
@@ -299,7 +299,7 @@ def diagnose(
             facts = {"shown": ", ".join(reals.name_of(kind.row) for kind in missing[:_SHOWN])}
             facts["real"] = f"{sum(kind.real_share for kind in missing):.1%}"
             facts["fake"] = f"{sum(kind.fake_share for kind in missing):.1%}"
-            notices.append(notice("missing-kinds", **facts))
+            notices.append(notice("missing-modes", **facts))
     return notices
 
 

@@ -209,7 +209,7 @@ class LabelScorer:
             count = sum(len(requested.rows[label]) for label in unknown)
             notices.append(notice("classes-differ", count=f"{count:,} fakes", shown=some(unknown)))
         if found.null_share < _FEW_REALS:
-            notices.append(notice("null-of-fewer", share=f"{found.null_share:.0%}"))
+            notices.append(notice("few-reals-per-class", share=f"{found.null_share:.0%}"))
         plain = MetricValue(
             0.0,
             self._k,

@@ -303,7 +303,7 @@ def _result(
     if summary.n_identical:
         own.append(notice("identical-pairs", count=f"{summary.n_identical:,}", total=total))
     if unlike := list(compress(names[1], found.is_unlike)):
-        own.append(notice("unlike-pairs", count=f"{len(unlike):,}", shown=some(unlike), total=total))
+        own.append(notice("mismatched-pairs", count=f"{len(unlike):,}", shown=some(unlike), total=total))
     if "rfid" in found.values and summary.n_pairs < SMALL:
         own.append(notice("small-sample", n=summary.n_pairs))
     for seen, part, shown, role in zip(found.seen, found.parts, names, _ROLES, strict=True):

@@ -165,7 +165,7 @@ def _summary(fidelity: Share | None, diversity: Share | None, codes: set[str]) -
         return capital(f"{images}{variety}; {missing} was not scored.")
     if fidelity.grade is Grade.NONE and diversity.grade is not Grade.NONE:
         return f"{images}; diversity can therefore not be judged."
-    if diversity.grade in (Grade.WHOLE, Grade.UNCERTAIN) and "missing-kinds" in codes:
+    if diversity.grade in (Grade.WHOLE, Grade.UNCERTAIN) and "missing-modes" in codes:
         return f"{images}; {variety}, except for certain kinds of images that it leaves out."
     if fidelity.grade is diversity.grade is Grade.WHOLE:
         return f"{images}; {variety}. Precision and recall do not distinguish it from a perfect one."

@@ -147,7 +147,7 @@ def test_what_the_encoder_cannot_tell_apart_or_cuts_is_said():
     told = [*PROMPTS[:10], *(text.upper() for text in PROMPTS[:10])]
     result = align(drawings(SCENES[:10] * 2), told)
     assert result["retrieval.hit_1"] == 0.5
-    assert "prompts-alike" in {item.code for item in result.notices}
+    assert "duplicate-prompts" in {item.code for item in result.notices}
     assert {failure.rank for failure in result.alignment.failures} == {1.5}
     longer = align(IMAGES, ["a very large and important remark, " * 3 + PROMPTS[0], *PROMPTS[1:]])
     assert longer.alignment.n_truncated == 1
@@ -248,7 +248,7 @@ def test_few_prompts_have_no_interval():
     result = align(IMAGES[:9], PROMPTS[:9])
     assert all(metric.interval is None for metric in result.metrics.values())
     assert result.undefined == ("retrieval.hit_10", "retrieval.t2i_hit_10")
-    assert {item.code for item in result.notices} == {"own-encoder", "small-pool", "few-prompts"}
+    assert {item.code for item in result.notices} == {"custom-encoder", "small-pool", "few-prompts"}
     ten = align(IMAGES[:10], PROMPTS[:10])
     assert "retrieval.hit_10" in ten.undefined, "of 10 candidates all are among the first 10"
     assert ten.metrics["retrieval.hit_5"].interval is not None

@@ -108,7 +108,7 @@ def test_prompts_are_searched(tmp_path):
     assert result.entities.vocabulary == 3
     codes = {item.code: item.message for item in result.notices}
     assert "1 of 3 prompts" in codes["nothing-expected"]
-    assert "moon" in codes["beside-vocabulary"]
+    assert "moon" in codes["outside-vocabulary"]
 
 
 def test_groups_and_exclusions_of_files(tmp_path):

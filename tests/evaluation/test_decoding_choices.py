@@ -78,12 +78,12 @@ def test_feature_files_say_it_too_and_sides_that_differ_are_told(folders, tmp_pa
     assert run(["score", *sides, "--k", "1", "--no-control", "--no-intervals", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert CHOSEN.items() <= record["real"]["decoder"].items()
-    (told,) = [notice for notice in record["notices"] if notice["code"] == "decoded-unlike"]
+    (told,) = [notice for notice in record["notices"] if notice["code"] == "decoded-differently"]
     assert told["message"].endswith(
         "reals with alpha #ffffff, exif apply, prepare center-crop:8, fakes with the defaults"
     )
     (_, alike), _ = results
-    assert "decoded-unlike" not in {notice.code for notice in alike.notices}
+    assert "decoded-differently" not in {notice.code for notice in alike.notices}
     sames = [sides[0], sides[0]]
     assert genpr.score(*sames, prepare="center-crop:8", k=1).real.decoder["prepare"] == "center-crop:8"
     for files, rule in ((sames, "none"), (sames, "resize:8"), (sides, "center-crop:8")):
@@ -105,6 +105,6 @@ def test_reference_statistics_of_other_choices_are_told(folders, tmp_path):
     for rule, is_told in (("none", True), ("resize:8", False), ("resize:9", True)):
         found = genpr.score(*folders, **options, prepare=rule)
         codes = {notice.code for notice in found.notices}
-        assert (codes & {"decoded-unlike", "statistics-unprepared"}) == (
-            {"decoded-unlike"} if is_told else set()
+        assert (codes & {"decoded-differently", "statistics-unprepared"}) == (
+            {"decoded-differently"} if is_told else set()
         )

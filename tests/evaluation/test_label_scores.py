@@ -232,4 +232,4 @@ def test_a_null_of_far_fewer_reals_than_fakes_is_said_to_be_low():
     for real, fake, is_said in (((x, x_labels), (y, y_labels), True), ((y, y_labels), (x, x_labels), False)):
         labels = options(named(real[1]), named(fake[1]))
         found = genpr.score(real[0], fake[0], labels=labels, **QUICK)
-        assert any(item.code == "null-of-fewer" for item in found.notices) is is_said
+        assert any(item.code == "few-reals-per-class" for item in found.notices) is is_said

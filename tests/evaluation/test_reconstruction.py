@@ -75,7 +75,7 @@ def test_psnr_is_the_mean_over_pairs_that_differ(pairs):
     assert np.subtract(metric.interval, metric.value) == pytest.approx([-half, half], rel=0.2)
     codes = {item.code for item in found.result.notices}
     assert "identical-pairs" in codes
-    assert "unlike-pairs" not in codes
+    assert "mismatched-pairs" not in codes
     few = measured(*(each[:9] for each in pairs), batch_size=2)
     np.testing.assert_array_equal(few.values["psnr"], found.values["psnr"][:9])
     assert few.result.metrics["reconstruction.psnr"].interval is None
@@ -187,7 +187,7 @@ def test_an_order_that_is_off_by_one_is_noticed(pairs, shift):
     options = {"metrics": "psnr", "device": "cpu"}
     sides = pairs[0], np.roll(pairs[1], shift, 0)
     whole, *parts = (genpr.reconstruct(*sides, batch_size=size, **options).notices for size in (64, 7, 1))
-    assert [item.level for item in whole if item.code == "unlike-pairs"] == ["warning"]
+    assert [item.level for item in whole if item.code == "mismatched-pairs"] == ["warning"]
     assert parts == [whole, whole]
 
 

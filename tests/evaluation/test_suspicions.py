@@ -16,7 +16,7 @@ from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, ImageFacts
 
 SUSPICIONS = {
-    *("near-copies", "copying", "shrinkage", "degenerate-manifold", "outlier-dominance", "missing-kinds"),
+    *("near-copies", "copying", "shrinkage", "degenerate-manifold", "outlier-dominance", "missing-modes"),
     *("duplicates", "near-duplicates", "copied-reals", "same-input"),
 }
 
@@ -63,8 +63,8 @@ def test_missing_kinds(images):
     real, other = images
     kept = np.arange(len(other)) % 10 >= 3
     found, result = codes(real, other[kept])
-    assert found == {"missing-kinds"}
-    shown = message(result, "missing-kinds").split("as: ")[1].split(", ")
+    assert found == {"missing-modes"}
+    shown = message(result, "missing-modes").split("as: ")[1].split(", ")
     assert {int(row.removeprefix("row ")) % 10 for row in shown} <= {0, 1, 2}
 
 
@@ -85,7 +85,7 @@ def test_collapse_onto_few_images(images):
     real, other = images
     assert codes(real, np.repeat(other[:150], 10, axis=0))[0] == {"duplicates"}
     fake = np.concatenate([other[:300], np.repeat(other[:1], 1200, axis=0)])
-    assert "missing-kinds" not in codes(real, fake)[0], "of repeats, one counts"
+    assert "missing-modes" not in codes(real, fake)[0], "of repeats, one counts"
 
 
 LAWS = {

@@ -109,7 +109,7 @@ def test_warnings_that_contradict_the_summary_are_caveats(code):
     assert len(found(1.0, 1.0, codes=[code]).caveats) == 1
 
 
-@pytest.mark.parametrize("code", ["same-input", "missing-kinds"])
+@pytest.mark.parametrize("code", ["same-input", "missing-modes"])
 def test_some_warnings_change_the_summary(code):
     assert found(1.0, 1.0, codes=[code]).summary != found(1.0, 1.0).summary
 

@@ -28,7 +28,7 @@ DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 375, "height": 800}
 def address(tmp_path_factory):
     result = a_result(
         {"precision": 1.0, "recall": 0.6, "density": 1.0, "coverage": 0.7},
-        codes=["missing-kinds", "shrinkage", "small-sample"],
+        codes=["missing-modes", "shrinkage", "small-sample"],
     )
     pictures = tuple(Picture(picture(seed=i), name, picture("JPEG"), name) for i, name in enumerate(HOSTILE))
     page = html_report(result, [Gallery("Off the manifold", "The farthest first.", pictures)])

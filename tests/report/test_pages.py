@@ -41,7 +41,7 @@ def full_score():
     values = {"precision": 1.0, "recall": 0.6, "density": 1.0, "coverage": 0.7}
     result = a_result(
         values,
-        codes=["missing-kinds", "small-sample"],
+        codes=["missing-modes", "small-sample"],
         real=a_side(HOSTILE[0]),
         fake=replace(a_side(HOSTILE[5]), skipped=((HOSTILE[0], "truncated"),)),
     )
