@@ -43,7 +43,7 @@ def test_the_table_says_what_is_missing_in_80_columns(genpr, files):
     assert "0.002" in row
     assert "class 1" in row
     assert "\x1b" not in out
-    assert "does not say which extractor" in err
+    assert "does not record its extractor" in err
 
 
 def test_the_record_holds_names_as_they_are(genpr, files):

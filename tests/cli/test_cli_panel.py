@@ -10,8 +10,8 @@ def test_several_extractors_are_a_panel(genpr, folders, tmp_path):
     code, out, err = genpr("score", real, fake, *how, "--html", page)
     lines = out.splitlines()
     assert code == 0, err
-    assert "note: gabor: gabor features: compare" in err
-    assert err.count("images on one side") == 1
+    assert "note: gabor: values from gabor features" in err
+    assert err.count("images in one set") == 1
     assert lines[1].split()[:3] == ["representation", "precision", "recall"]
     assert [line.split()[0] for line in lines[3::3][:2]] == ["pixels", "gabor"]
     assert page.read_text().startswith("<!doctype html>")

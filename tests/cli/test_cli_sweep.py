@@ -86,4 +86,4 @@ def test_a_generator_is_swept(genpr, tmp_path, write_images, monkeypatch):
     assert recalls[0] < recalls[2]
     assert genpr(*arguments, "--psi", "0.2:1:0.4", "--json")[:2] == (0, out)
     code, _, err = genpr(*arguments, "--psi", "1", "--checkpoint", "0.3.pt")
-    assert (code, "of another sweep (other weights and checkpoint)" in err) == (2, True)
+    assert (code, "of another sweep (different weights and checkpoint)" in err) == (2, True)

@@ -3,10 +3,12 @@
 import re
 from pathlib import Path
 
+import click
 import numpy as np
+import pytest
 import torch
 
-from genpr.cli.main import run
+from genpr.cli.main import cli, run
 from genpr.metrics.registry import DEFAULT_METRICS
 
 ROOT = Path(__file__).parents[2]
@@ -37,12 +39,15 @@ def test_the_python_lines_run(write_images, rng, monkeypatch):
     assert names["result"]["recall"] >= 0
 
 
-def test_the_options_it_names_exist(capsys):
-    for command in ("score", "features", "demo", "rank", "sweep", "watch", "align", "entities"):
-        run([command, "--help"])
-    known = capsys.readouterr().out + "--nproc-per-node"  # torchrun's
-    for option in set(re.findall(r"--[a-z][a-z-]+", README)):
-        assert option in known, option
+@pytest.mark.parametrize("page", ["README.md", "docs/cli.md"])
+def test_the_options_it_names_exist(page):
+    context = click.Context(cli)
+    commands = (cli.get_command(context, name) for name in cli.list_commands(context))
+    options = [each for command in commands for each in command.get_params(context)]
+    known = {flag for each in options for flag in (*each.opts, *each.secondary_opts)}
+    known |= {"--nproc-per-node"}  # torchrun's
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", (ROOT / page).read_text()))
+    assert named - known == set()
 
 
 def test_the_demo_output_is_real(capsys):
