@@ -186,7 +186,7 @@ def test_codecs_and_sizes_are_told_and_still_known_when_all_is_cached(tmp_path):
     for run in ("embedded", "cached"):
         result = genpr.score(real, fake, **OPTIONS)
         assert ("all-cached" in told(result)) == (run == "cached")
-        assert told(result)["codec-mismatch"].startswith("most reals are lossless, most fakes are JPEG")
+        assert told(result)["codec-mismatch"].startswith("most reals are lossless, and most fakes are JPEG")
         (mixed,) = [item.message for item in result.notices if item.code == "size-mix"]
         assert mixed == "real images have 3 different sizes: 40 x 50 (6), 8 x 50 (1), 50 x 8 (1)"
 
@@ -202,7 +202,7 @@ def test_small_images_are_told_where_a_trained_network_looks_at_them():
     real = replace(fake, features=torch.randn(1200, 3), facts=ImageFacts())
     (small,) = [item for item in found(real, fake) if item.code == "upscaled"]
     assert small.level == "warning"
-    assert small.message.startswith("7 of 1,200 fake images have a side below 32 pixels; most of what incep")
+    assert small.message.startswith("7 of 1,200 fake images have a side below 32 pixels; ")
     untrained = replace(INFO, name="gabor", comparable=False)
     sides = [replace(side, extractor=untrained) for side in (real, fake)]
     assert "upscaled" not in {item.code for item in found(*sides)}
