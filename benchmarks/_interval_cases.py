@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.neighbor_metrics import REPLICATES, Replicates
+from genpr.metrics.neighbor_metrics import Replicates
 from genpr.metrics.null import calibrated_clipped_coverage
 from genpr.metrics.uncertainty import Interval, interval_of
+from genpr.neighbors.halves import REPLICATES
 from genpr.neighbors.index import Frame, Placed
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.search import scan_pairs

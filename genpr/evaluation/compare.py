@@ -41,7 +41,7 @@ class Comparison:
 def resampled(result: Result, metric: str) -> Resampled | None:
     """A metric of a result with its replicates; None where it has none."""
     value = result.metrics[metric]
-    if value.replicates is None or value.n_counted is None:
+    if value.replicates is None:
         return None
     return Resampled(
         value=value.value,

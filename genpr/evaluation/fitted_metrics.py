@@ -183,7 +183,9 @@ class FittedMetrics:
         self._given, self._held_out = given, held_out
         self._progress = None if embedder.options.progress is None else self._report
         self._options = DistributionOptions(
-            device=embedder.device, inception_score_chunk=plan.protocol.inception_score_chunk
+            device=embedder.device,
+            inception_score_chunk=plan.protocol.inception_score_chunk,
+            interval_seed=embedder.options.seed if plan.intervals else None,
         )
         started = time.perf_counter()
         self._distributions: dict[str, Tensor | Gaussian] = {}

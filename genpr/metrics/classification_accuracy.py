@@ -20,7 +20,7 @@ from torch import Tensor
 from genpr.metrics.labels import Ratios, mean_of_defined, ratios
 from genpr.metrics.real_manifold import ENGINE
 from genpr.neighbors.engine import plain_arithmetic
-from genpr.neighbors.halves import Halves, others_for
+from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, Halves, others_for
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import nearest_between
 
@@ -37,7 +37,6 @@ _FOLDS = 5
 _MAY_FALL_SHORT = 0.1
 _NEARLY_ALL = 0.95  # of the reals: fewer would cost another search and move the null by less than its error
 _MOST_LEFT_OUT = 0.25  # on either set, so that others may still vote on the only image of a class
-_REAL_STREAM, _FAKE_STREAM = 0, 1  # the halves of metrics of neighbors
 _FOLD_STREAM, _CHOICE_STREAM, _SHARE_STREAM = 21, 22, 23
 
 
@@ -411,7 +410,7 @@ def recognized_elsewhere(labels: Tensor, predicted: Tensor, *, intervals: bool, 
     """Of (n,) classes that another tool predicted; halves are of these images alone, and no null is known."""
     halves, n_classes = None, int(max(labels.max(), predicted.max())) + 1
     if intervals and len(labels) // 2 >= LEAST_IN_HALF:
-        inside = members(len(labels), seed, _FAKE_STREAM, KNNReference.halves, labels.device)
+        inside = members(len(labels), seed, FAKE_STREAM, KNNReference.halves, labels.device)
         halves = Tally.stacked(Tally.of(labels[half], predicted[half], n_classes) for half in inside)
     return direction_of(labels, predicted, torch.bincount(labels, minlength=n_classes), halves=halves)
 
@@ -484,7 +483,7 @@ class ConditionalReals:
             return None, None
         of_reals, of_fakes = (
             members(len(labels), self._seed, stream, self._reals.halves, labels.device)
-            for labels, stream in ((real, _REAL_STREAM), (requested, _FAKE_STREAM))
+            for labels, stream in ((real, REAL_STREAM), (requested, FAKE_STREAM))
         )
         test, train = [], []
         for in_reals, in_fakes in zip(of_reals, of_fakes, strict=True):

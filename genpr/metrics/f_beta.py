@@ -72,5 +72,5 @@ def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Re
         precision,
         value=f_beta(precision.value, recall.value, beta),
         replicates=torch.from_numpy(replicates),
-        n=min(precision.n, recall.n),
+        n=None if precision.n is None or recall.n is None else min(precision.n, recall.n),
     )

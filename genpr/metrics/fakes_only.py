@@ -10,7 +10,7 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +19,12 @@ from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics.blocks import Blocks, check_no_zero_rows, held_on
+from genpr.metrics.influence import Influence
 from genpr.validation import Features, check_count, check_features, check_rows, choose_device, entry_point
 
 _BLOCK_ELEMENTS = 2**22
+_KEPT_ELEMENTS, _PAIRS = 2**24, 1024  # of a part, and of a block of it
+_TINY = 1e-300  # a class that no image has
 _SUM_TOLERANCE = 1e-3  # what float16 probabilities of 1000 classes can be off by
 
 
@@ -70,6 +73,52 @@ def inception_score(
         >>> inception_score(np.full((100, 4), 0.25)).mean
         1.0
     """
+    return _inception_score(probabilities, (splits, split_size, seed), device, None)
+
+
+@entry_point
+def inception_score_influence(
+    probabilities: Features,
+    *,
+    split_size: int | None = None,
+    seed: int | None = 2020,
+    device: str | torch.device = "auto",
+) -> tuple[InceptionScore, Influence | None]:
+    """`inception_score` with the influence of each image; None where a part has fewer than 2 images.
+
+    A part's divergence moves by KL(p_i || q) less the mean of that. Its second order is -1/2 of the mean over two images of
+    h_ij = sum (p_i - q) (p_j - q) / q, of which random pairs show the mean square. Of what an image does to itself, h_ii / n, half
+    counts (see `genpr.metrics.frechet`).
+    """
+    seen: list[_PartInfluence] = []
+    score = _inception_score(probabilities, (10, split_size, seed), device, seen)
+    n, count = len(probabilities), len(seen)
+    if min(len(part.rows) for part in seen) < 2:
+        return score, None
+    phi, excess = torch.zeros(n, dtype=torch.float64, device=seen[0].moves.device), 0.0
+    for part in seen:
+        size, value = len(part.rows), float(part.divergence.exp())
+        phi[part.rows.to(phi.device)] = part.moves * (value * n / (count * size))
+        excess += (value / (count * size)) ** 2 * float(part.square) / 2
+    return score, Influence(None, phi, excess=excess)
+
+
+class _PartInfluence(NamedTuple):
+    """What a part of the images adds to the influence."""
+
+    rows: Tensor
+    moves: Tensor  # (rows,) of the divergence, of mean 0
+    divergence: Tensor
+    square: Tensor  # mean square of the second order of two images
+
+
+def _inception_score(
+    probabilities: Features,
+    cut: tuple[int, int | None, int | None],
+    device: str | torch.device,
+    seen: list[_PartInfluence] | None,
+) -> InceptionScore:
+    splits, split_size, seed = cut
     check_rows(check_features(probabilities, "probabilities"), "probabilities", k=1)
     n = len(probabilities)
     if split_size is None:
@@ -87,20 +136,44 @@ def inception_score(
     _check_probabilities(probabilities)
     order = order.to(probabilities.device) if isinstance(probabilities, Tensor) else order
     device = choose_device(probabilities, device)
-    parts = [_divergence(probabilities, order[start:stop], device) for start, stop in bounds]
+    parts = [_divergence(probabilities, order[start:stop], device, seen) for start, stop in bounds]
     scores = [float(np.exp(max(0.0, divergence))) for divergence in torch.stack(parts).tolist()]
     return InceptionScore(float(np.mean(scores)), float(np.std(scores)))
 
 
-def _divergence(probabilities: Features, rows: Tensor, device: torch.device) -> Tensor:
+def _divergence(
+    probabilities: Features, rows: Tensor, device: torch.device, seen: list[_PartInfluence] | None
+) -> Tensor:
     """Of one part: the mean of KL(p || q), q the mean of the p, is the entropy of q less the mean entropy of the p."""
     total = torch.zeros(probabilities.shape[1], dtype=torch.float64, device=device)
-    own_entropies = torch.zeros_like(total[0])
-    for block in _blocks(probabilities, rows, device):
-        own_entropies += torch.special.entr(block).sum()  # of 0 it is 0
+    own_entropies, of_rows = torch.zeros_like(total[0]), []
+    blocks: Iterable[Tensor] = _blocks(probabilities, rows, device)
+    if seen is not None and len(rows) * probabilities.shape[1] <= _KEPT_ELEMENTS:
+        blocks = list(blocks)
+    for block in blocks:
+        entropies = torch.special.entr(block)  # of 0 it is 0
+        own_entropies += entropies.sum()
         total += block.sum(dim=0)
+        if seen is not None:
+            of_rows.append(entropies.sum(dim=1))
     divergence: Tensor = torch.special.entr(total / len(rows)).sum() - own_entropies / len(rows)
+    if seen is not None:
+        again = blocks if isinstance(blocks, list) else _blocks(probabilities, rows, device)
+        seen.append(_part_influence(again, rows, total / len(rows), torch.cat(of_rows), divergence))
     return divergence
+
+
+def _part_influence(
+    blocks: Iterable[Tensor], rows: Tensor, mean: Tensor, entropies: Tensor, divergence: Tensor
+) -> _PartInfluence:
+    shares, moved, products = mean.clamp(min=_TINY), [], []
+    for block in blocks:
+        with_itself = block.square() @ shares.reciprocal()
+        moved.append(with_itself / (2 * len(rows)) - block @ shares.log())
+        some = block[:_PAIRS]
+        products.append(((some / shares) * some.roll(1, dims=0)).sum(dim=1) - 1)
+    moves = torch.cat(moved) - entropies
+    return _PartInfluence(rows, moves - moves.mean(), divergence, torch.cat(products).square().mean())
 
 
 def _blocks(rows: Features, order: Tensor, device: torch.device) -> Iterator[Tensor]:

@@ -5,15 +5,36 @@
 With any factors F' F = S, the last trace is the nuclear norm of F_r F_f', so no matrix square root is needed. With fewer
 images than features, where covariances are singular, the centered features themselves are the factor.
 
+**Influence.** Let F_r F_f' = U S V' and z = U' F_r^-T (x - mu_r) for reals, V' F_f^-T (y - mu_f) for fakes. To first order,
+a real x moves the distance by 2 (mu_r - mu_f) . (x - mu_r) + |x - mu_r|^2 - sum s_i z_i^2 less the mean of that, and a fake by
+the same with the roles exchanged. The second order is that of the means, |e_r - e_f|^2, plus
+
+    1/2 sum_ij c_ij (w_ij^r - w_ij^f)^2, c_ij = s_i s_j / (s_i + s_j),
+
+where w are the errors of the covariances of z: the mean over rows of z_i z_j less its expectation. For any two covariances,
+whether equal or not, this follows from that of the nuclear norm of S + E, sum_{i<j} (E_ij - E_ji)^2 / (2 (s_i + s_j)), and of
+the square roots of 1 + w. With K_ij the mean of z_i^2 z_j^2 over the rows of a set (1 + 2 d_ij for normal ones), its mean (the
+bias) is that of sum_ij c_ij (K_ij - d_ij) / (2 n), summed over the sets, and its variance (1/n^2 for both sets, and 2 / (n m)
+with K of either)
+
+    1/2 sum_ij c_ij^2 2 K_ij K_ij' [i != j] + c_ii c_jj (K_ij - 1) (K_ij' - 1),
+
+but for moments of z of three and four different coordinates. The second order also has terms of a row with itself, which
+are a part of what each row adds: it moves the distance by half of h = sum_ij c_ij z_i^2 z_j^2 - 2 sum_i c_ii z_i^2 over n,
+but the first order, found at the sample, by all of it. So half of that is taken from phi. S is too small, since 2 sum s falls by what the bias adds to the
+distance; so c is scaled up by 1 / (1 - bias / (2 sum s)).
+
 References:
     Heusel et al. 2017, "GANs Trained by a Two Time-Scale Update Rule Converge to a Local Nash Equilibrium".
     Dowson and Landau 1982, "The Fréchet Distance between Multivariate Normal Distributions".
     Chong and Forsyth 2020, "Effectively Unbiased FID and Inception Score and Where to Find Them" (FD-infinity).
+    Rippl, Munk and Sturm 2016, "Limit laws of the empirical Wasserstein distance: Gaussian distributions" (the first order).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +43,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError
-from genpr.metrics.blocks import Blocks, held_on, mean_of
+from genpr.metrics.blocks import Blocks, held_on, mean_of, random_rows
+from genpr.metrics.influence import Influence
 from genpr.validation import (
     Features,
     check_features,
@@ -36,6 +58,8 @@ _EPS = torch.finfo(torch.float64).eps
 _SYMMETRY = 1e-6  # of the largest entry; np.cov is symmetric to the last bit, covariances summed elsewhere need not be
 _NEGATIVE = 1e-4  # of the largest eigenvalue; float32 covariances have such negative ones
 _LEAST_FAKES, _SIZES = 5000, 15  # FD-infinity's smallest subset, and how many there are
+_COLUMNS, _ROUNDING = 48, 1e-10  # of the matrix c, and of its eigenvalues
+_ROWS = 4096  # of each set, from which the second order is computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +107,19 @@ class Gaussian:
         return cls(_float64(mean), _float64(covariance), n)
 
 
+@dataclass(frozen=True, eq=False)
+class SampleGaussian(Gaussian):
+    """The moments of features that are kept, for the influence of each."""
+
+    features: Tensor | None = None  # (n, d)
+
+    @classmethod
+    def fitted(cls, features: Tensor, *, device: torch.device) -> SampleGaussian:
+        """The moments of checked features."""
+        found = Gaussian.of(features, device=device)
+        return cls(found.mean, found.covariance, found.n, features)
+
+
 @entry_point
 def frechet_distance(
     real: Features | Gaussian, fake: Features | Gaussian, *, device: str | torch.device = "auto"
@@ -114,6 +151,27 @@ def frechet_distance(
     check_same_width(_matrix(real), _matrix(fake))
     where = choose_device(_matrix(real), device)
     return max(0.0, _distance(_half(real, where), _half(fake, where)))
+
+
+@entry_point
+def frechet_influence(
+    real: Features | Gaussian, fake: Features | Gaussian, *, device: str | torch.device = "auto"
+) -> tuple[float, Influence | None]:
+    """`frechet_distance` with the influence of each image; None unless each set has more images than features, not all alike.
+
+    Reals that are given by their moments alone do not vary. Fakes that are have no influence.
+    """
+    real, fake = _checked(real, "real"), _checked(fake, "fake")
+    check_same_width(_matrix(real), _matrix(fake))
+    where = choose_device(_matrix(real), device)
+    sides = [side if isinstance(side, Gaussian) else held_on(side, where) for side in (real, fake)]
+    halves = [_half(side, where) for side in sides]
+    value = max(0.0, _distance(*halves))
+    reals, fakes = map(_rows_of, sides)
+    enough = all(rows is None or len(rows) > rows.shape[1] for rows in (reals, fakes))
+    if fakes is None or not enough or not min(len(half.factor) for half in halves):
+        return value, None
+    return value, _influence((halves[0], reals), (halves[1], fakes), where)
 
 
 @entry_point
@@ -151,6 +209,106 @@ class _Half(NamedTuple):
     mean: Tensor
     trace: Tensor
     factor: Tensor
+    squared: Tensor | None = None  # trace of the squared covariance, if there are more rows than columns
+
+
+class _Whitened(NamedTuple):
+    """One side of the distance in the coordinates z."""
+
+    phi: Tensor  # (n,) influence
+    squares: Tensor  # (k, k): K
+    n: int
+
+
+def _influence(
+    real: tuple[_Half, Tensor | None], fake: tuple[_Half, Tensor], device: torch.device
+) -> Influence:
+    (real_half, reals), (fake_half, fakes) = real, fake
+    both = real_half.factor @ fake_half.factor.T
+    squares, right = torch.linalg.eigh(both.T @ both)
+    right = right[:, squares > len(squares) * _EPS * squares[-1]]
+    left = both @ right
+    s = torch.linalg.vector_norm(left, dim=0)
+    shift = real_half.mean - fake_half.mean
+    # F_r^-1 U = F_f' V / S and F_f^-1 V = F_r' U / S: no system is solved, and singular covariances do no harm.
+    halves, sides = (
+        [fake_half],
+        [_whitened(fakes, fake_half.mean, real_half.factor.T @ (left / s.square()), s, -shift, device)],
+    )
+    if reals is not None:
+        halves.append(real_half)
+        sides.append(_whitened(reals, real_half.mean, fake_half.factor.T @ (right / s), s, shift, device))
+    c = s[:, None] * s / (s[:, None] + s)
+    of_covariances = sum(float((c * side.squares).sum() - c.trace()) / (2 * side.n) for side in sides)
+    scale = 1 / (1 - min(of_covariances / (2 * float(s.sum())), 0.5))
+    of_means = sum(float(half.trace) / side.n for half, side in zip(halves, sides, strict=True))
+    excess = scale**2 * _variance_of_covariances(sides, c) + _variance_of_means(halves, sides, s)
+    phis = [side.phi for side in sides]
+    return Influence(
+        None if reals is None else phis[1], phis[0], excess=excess, bias=of_means + scale * of_covariances
+    )
+
+
+def _whitened(
+    rows: Tensor, mean: Tensor, transform: Tensor, s: Tensor, shift: Tensor, device: torch.device
+) -> _Whitened:
+    n, start, phi = len(rows), 0, []
+    squares = torch.zeros(len(s), len(s), dtype=torch.float64, device=device)
+    total = squares.new_zeros(())
+    chosen = torch.zeros(n, dtype=torch.bool)
+    chosen[random_rows(n, _ROWS, seed=0)] = True
+    root = _root(s)
+    for block in Blocks(rows, device):
+        centered = block - mean
+        z = (centered @ transform).square_()
+        linear = 2 * (centered @ shift) + centered.square().sum(dim=1) - z @ s
+        with_itself = (z @ root).square().sum(dim=1) - z @ s
+        phi.append(linear - with_itself / (2 * n))
+        part = z[chosen[start : start + len(block)].to(device)]
+        # A row takes part in its own whitening, which makes z shorter by this root; K has squares of two factors.
+        part = part / (1 - part.sum(dim=1, keepdim=True) / n).clamp_(min=1 / n).sqrt()
+        squares.addmm_(part.T, part)
+        total += part.sum()
+        start += len(block)
+    every, rows_seen = torch.cat(phi), min(n, _ROWS)
+    mean_square = total / (rows_seen * len(s))
+    return _Whitened(every - every.mean(), squares / (rows_seen * mean_square**2), n)
+
+
+def _rows_of(side: Tensor | Gaussian) -> Tensor | None:
+    return side.features if isinstance(side, SampleGaussian) else None if isinstance(side, Gaussian) else side
+
+
+def _root(s: Tensor) -> Tensor:
+    """B (k, q) with B B' = c to a few digits: c is smooth, so that a few of its columns tell the others (Nyström)."""
+    logs = s.log()
+    grid = torch.linspace(float(logs.min()), float(logs.max()), _COLUMNS, dtype=s.dtype, device=s.device)
+    at = (logs[:, None] - grid).abs().argmin(dim=0).unique()
+    c = s[:, None] * s[at] / (s[:, None] + s[at])
+    values, vectors = torch.linalg.eigh(c[at])
+    kept = values > _ROUNDING * values[-1]
+    root: Tensor = c @ (vectors[:, kept] / values[kept].sqrt())
+    return root
+
+
+def _variance_of_covariances(sides: list[_Whitened], c: Tensor) -> float:
+    """Variance of the second order of the covariances."""
+    own, total = c.diagonal(), 0.0
+    for a, b in product(sides, sides):
+        found = 2 * (c.square() * a.squares * b.squares).sum()
+        found -= 2 * (own * a.squares.diagonal() * b.squares.diagonal() * own).sum()
+        found += ((own[:, None] * own) * (a.squares - 1) * (b.squares - 1)).sum()
+        total += float(found) / (2 * a.n * b.n)
+    return total
+
+
+def _variance_of_means(halves: list[_Half], sides: list[_Whitened], s: Tensor) -> float:
+    """Variance of |e|^2, e normal: twice the trace of the square of its covariance."""
+    total = 2 * float(s.square().sum()) / (sides[0].n * sides[1].n) if len(sides) == 2 else 0.0
+    for half, side in zip(halves, sides, strict=True):
+        assert half.squared is not None
+        total += float(half.squared) / side.n**2
+    return 2 * total
 
 
 def _distance(real: _Half, fake: _Half) -> float:
@@ -177,7 +335,7 @@ def _matrix(side: Tensor | Gaussian) -> Tensor:
 def _half(side: Tensor | Gaussian, device: torch.device) -> _Half:
     if isinstance(side, Gaussian):
         mean, covariance = (part.to(device, torch.float64) for part in (side.mean, side.covariance))
-        return _Half(mean, covariance.trace(), _factor(covariance, side.n))
+        return _Half(mean, covariance.trace(), _factor(covariance, side.n), covariance.square().sum())
     return _half_of_rows(held_on(side, device), None, device)
 
 

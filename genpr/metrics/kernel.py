@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from genpr.metrics.blocks import Blocks, check_no_zero_rows, held_on
+from genpr.metrics.influence import Influence
 from genpr.metrics.real_manifold import checked_pair
 from genpr.validation import Features, check_count, choose_device, entry_point
 
@@ -28,6 +29,9 @@ _CMMD_SCALE = 1000.0
 _Rows: TypeAlias = "Blocks | list[Tensor]"
 _Kernel = Callable[[Tensor], Tensor]
 """Elementwise, of dot products that it may overwrite: a tile is large, and a new one costs as much as the sums."""
+
+_Show = Callable[[int, int, Tensor], None]
+"""Shows a tile of a kernel matrix, with its first row and its first column."""
 
 
 class KernelDistance(NamedTuple):
@@ -78,6 +82,33 @@ def kernel_distance(
         >>> near.subset_size, abs(near.mean) < 0.01 < far.mean
         (400, True)
     """
+    return _kernel_distance(real, fake, (subsets, subset_size, seed), device, None)
+
+
+@entry_point
+def kernel_influence(
+    real: Features,
+    fake: Features,
+    *,
+    subsets: int = 100,
+    subset_size: int = SUBSET_SIZE,
+    seed: int = 2020,
+    device: str | torch.device = "auto",
+) -> tuple[KernelDistance, Influence]:
+    """`kernel_distance` with the influence of each image on the mean over these subsets."""
+    sums: list[_SubsetMarginals] = []
+    found = _kernel_distance(real, fake, (subsets, subset_size, seed), device, sums)
+    return found, _influence_over_subsets(sums, (len(real), len(fake)))
+
+
+def _kernel_distance(
+    real: Features,
+    fake: Features,
+    drawing: tuple[int, int, int],
+    device: str | torch.device,
+    marginals: list[_SubsetMarginals] | None,
+) -> KernelDistance:
+    subsets, subset_size, seed = drawing
     count = check_count(subsets, "subsets", minimum=1)
     size = check_count(subset_size, "subset_size", minimum=2)
     check_count(seed, "seed", minimum=0, maximum=2**32 - 1)
@@ -89,7 +120,10 @@ def kernel_distance(
     for i, (real_rows, fake_rows) in enumerate(drawn):
         reals = Blocks(real, where, real_rows.to(real.device), is_tile=True).kept()
         fakes = Blocks(fake, where, fake_rows.to(fake.device), is_tile=True).kept()
-        sums[i] = _subset_sums(reals, fakes, kernel)
+        seen = None if marginals is None else _Marginals(size, size, where)
+        sums[i] = _subset_sums(reals, fakes, kernel, seen)
+        if marginals is not None and seen is not None:
+            marginals.append(_SubsetMarginals(real_rows, fake_rows, seen))
     among_reals, among_fakes, diagonals, across = sums.cpu().unbind(dim=1)
     within = among_reals + among_fakes - diagonals
     values = within / (size * (size - 1)) - 2 * across / size**2
@@ -104,16 +138,128 @@ def cmmd(real: Features, fake: Features, *, device: str | torch.device = "auto")
     where the extractor has done so. All pairs count, also a row with itself, as in the authors' code; no (n,
     m) array is made. Returns at least 0.
     """
+    return _cmmd(real, fake, device, None)
+
+
+@entry_point
+def cmmd_influence(
+    real: Features, fake: Features, *, device: str | torch.device = "auto"
+) -> tuple[float, Influence]:
+    """`cmmd` with the influence of each image."""
+    n, m = len(real), len(fake)
+    seen = _Marginals(n, m, choose_device(real, device))
+    value = _cmmd(real, fake, device, seen)
+    reals = 2 * (seen.real / n - seen.across_real / m)
+    fakes = 2 * (seen.fake / m - seen.across_fake / n)
+    among_reals, among_fakes, across = seen.second_order()
+    excess = 2 * among_reals / n**2 + 2 * among_fakes / m**2 + 4 * across / (n * m)
+    phis = [_CMMD_SCALE * (side - side.mean()) for side in (reals, fakes)]
+    # A row with itself has a kernel of 1, other pairs have less.
+    bias = -(seen.real.sum() / (n * n * (n - 1)) + seen.fake.sum() / (m * m * (m - 1)))
+    return value, Influence(phis[0], phis[1], excess=_CMMD_SCALE**2 * excess, bias=_CMMD_SCALE * float(bias))
+
+
+def _cmmd(real: Features, fake: Features, device: str | torch.device, seen: _Marginals | None) -> float:
     real, fake, where = _checked_pair(real, fake, device)
     check_no_zero_rows(real, "real")
     check_no_zero_rows(fake, "fake")
     n, m = len(real), len(fake)
     reals = Blocks(real, where, is_tile=True, is_unit=True).kept()
     fakes = Blocks(fake, where, is_tile=True, is_unit=True).kept()
-    among_reals = float(_own_pair_sum(reals, _gaussian_less_one)) / n**2
-    among_fakes = float(_own_pair_sum(fakes, _gaussian_less_one)) / m**2
-    across = float(_pair_sum(reals, fakes, _gaussian_less_one)) / (n * m)
+    among_reals = float(_own_pair_sum(reals, _gaussian_less_one, seen.add_reals if seen else None)) / n**2
+    among_fakes = float(_own_pair_sum(fakes, _gaussian_less_one, seen.add_fakes if seen else None)) / m**2
+    across = float(_pair_sum(reals, fakes, _gaussian_less_one, seen.add_across if seen else None)) / (n * m)
     return max(0.0, _CMMD_SCALE * (among_reals + among_fakes - 2 * across))
+
+
+class _Marginals:
+    """Sums over the rows and columns of the three kernel matrices, and of their squares, without the diagonals.
+
+    For double-centered matrices: of a matrix K, K_ij less what i and j add to it on average.
+    """
+
+    def __init__(self, n: int, m: int, device: torch.device) -> None:
+        self.real, self.fake, self.across_real, self.across_fake = (
+            torch.zeros(rows, dtype=torch.float64, device=device) for rows in (n, m, n, m)
+        )
+        self._squares = torch.zeros(3, dtype=torch.float64, device=device)
+
+    def add_reals(self, i: int, j: int, tile: Tensor) -> None:
+        """The tile (a, b) of reals from `i` and reals from `j`, which stands for (b, a) too."""
+        self._add_own(0, self.real, i, j, tile)
+
+    def add_fakes(self, i: int, j: int, tile: Tensor) -> None:
+        """The tile (a, b) of fakes from `i` and fakes from `j`, which stands for (b, a) too."""
+        self._add_own(1, self.fake, i, j, tile)
+
+    def add_across(self, i: int, j: int, tile: Tensor) -> None:
+        """The tile (a, b) of reals from `i` and fakes from `j`."""
+        self.across_real[i : i + len(tile)] += tile.sum(dim=1)
+        self.across_fake[j : j + tile.shape[1]] += tile.sum(dim=0)
+        self._squares[2] += _square_sum(tile)
+
+    def _add_own(self, which: int, sums: Tensor, i: int, j: int, tile: Tensor) -> None:
+        sums[i : i + len(tile)] += tile.sum(dim=1)
+        if i == j:
+            own = tile.diagonal()
+            sums[i : i + len(tile)] -= own
+            self._squares[which] += _square_sum(tile) - own.square().sum()
+        else:
+            sums[j : j + tile.shape[1]] += tile.sum(dim=0)
+            self._squares[which] += 2 * _square_sum(tile)
+
+    def second_order(self) -> tuple[float, float, float]:
+        """Mean squares of the double-centered kernels: of two reals, of two fakes, and of a real and a fake."""
+        found = []
+        for sums, squares in ((self.real, self._squares[0]), (self.fake, self._squares[1])):
+            n = len(sums)
+            means = sums / max(n - 1, 1)
+            mean = means.mean()
+            # Of a mean over n - 1 others, a row's own part is (n - 2) / (n - 1).
+            of_rows = 2 * (n - 1) ** 2 / max(n - 2, 1) * (means - mean).square().sum()
+            rest = squares - n * (n - 1) * mean**2 - of_rows
+            found.append(float(rest) / max(n * (n - 3), 1))
+        n, m = len(self.across_real), len(self.across_fake)
+        rows, columns = self.across_real / m, self.across_fake / n
+        mean = rows.mean()
+        rest = self._squares[2] - n * m * mean**2
+        rest = rest - m * (rows - mean).square().sum() - n * (columns - mean).square().sum()
+        found.append(float(rest) / max((n - 1) * (m - 1), 1))
+        among_reals, among_fakes, across = (max(each, 0.0) for each in found)
+        return among_reals, among_fakes, across
+
+
+class _SubsetMarginals(NamedTuple):
+    """A pair of subsets: which rows, and what was seen of them."""
+
+    real_rows: Tensor
+    fake_rows: Tensor
+    seen: _Marginals
+
+
+def _influence_over_subsets(subsets: list[_SubsetMarginals], sizes: tuple[int, int]) -> Influence:
+    """Of the mean over subsets, whose rows are part of the definition: an image counts as often as it was drawn."""
+    (n, m), count, size = sizes, len(subsets), len(subsets[0].real_rows)
+    device = subsets[0].seen.real.device
+    phis = [torch.zeros(rows, dtype=torch.float64, device=device) for rows in sizes]
+    own = torch.zeros(3, dtype=torch.float64)
+    for real_rows, fake_rows, seen in subsets:
+        sides = (real_rows, seen.real, seen.across_real), (fake_rows, seen.fake, seen.across_fake)
+        for phi, (rows, within, across) in zip(phis, sides, strict=True):
+            # What a row adds to all of its pairs is a part (size - 2) / (size - 1) of its mean over the others, centered.
+            moves = 2 * (within / max(size - 2, 1) - across / size)
+            phi[rows] += (moves - moves.mean()) * (len(phi) / (count * size))
+        own += torch.tensor(seen.second_order(), dtype=torch.float64) / count
+    pairs = size * (size - 1)
+    shares = pairs / (n * (n - 1)), pairs / (m * (m - 1)), size**2 / (n * m)
+    weights = 2 / pairs, 2 / pairs, 4 / size**2
+    parts = zip(own.tolist(), shares, weights, strict=True)
+    excess = sum(each * weight * ((1 - share) / count + share) for each, share, weight in parts)
+    return Influence(phis[0], phis[1], excess=excess)
+
+
+def _square_sum(tile: Tensor) -> Tensor:
+    return tile.flatten().dot(tile.flatten())
 
 
 def _checked_pair(
@@ -134,25 +280,45 @@ def _drawn_rows(
         yield from torch.from_numpy(np.array(drawn)).to(device)
 
 
-def _subset_sums(reals: _Rows, fakes: _Rows, kernel: _Kernel) -> Tensor:
+def _subset_sums(reals: _Rows, fakes: _Rows, kernel: _Kernel, seen: _Marginals | None) -> Tensor:
     """Sums (4,) over pairs of reals, pairs of fakes, each row with itself, and pairs of a real and a fake."""
     diagonals = (kernel(block.square().sum(dim=1)).sum() for side in (reals, fakes) for block in side)
-    own = _own_pair_sum(reals, kernel), _own_pair_sum(fakes, kernel)
-    return torch.stack([*own, reduce(torch.add, diagonals), _pair_sum(reals, fakes, kernel)])
+    own = (
+        _own_pair_sum(reals, kernel, seen.add_reals if seen else None),
+        _own_pair_sum(fakes, kernel, seen.add_fakes if seen else None),
+    )
+    across = _pair_sum(reals, fakes, kernel, seen.add_across if seen else None)
+    return torch.stack([*own, reduce(torch.add, diagonals), across])
 
 
-def _pair_sum(left: _Rows, right: _Rows, kernel: _Kernel) -> Tensor:
+def _pair_sum(left: _Rows, right: _Rows, kernel: _Kernel, show: _Show | None) -> Tensor:
     """Sum over all pairs of rows of a kernel that is a function of their dot product, a tile at a time."""
-    return reduce(torch.add, (_total(kernel(x @ y.T)) for x in left for y in right))
+    sums, i = list[Tensor](), 0
+    for x in left:
+        j = 0
+        for y in right:
+            tile = kernel(x @ y.T)
+            sums.append(_total(tile))
+            if show is not None:
+                show(i, j, tile)
+            j += len(y)
+        i += len(x)
+    return reduce(torch.add, sums)
 
 
-def _own_pair_sum(rows: _Rows, kernel: _Kernel) -> Tensor:
+def _own_pair_sum(rows: _Rows, kernel: _Kernel, show: _Show | None) -> Tensor:
     """`_pair_sum` of a set with itself, from the tiles on and above the diagonal."""
-    total = torch.zeros((), dtype=torch.float64)
+    total, start = torch.zeros((), dtype=torch.float64), 0
     for i, x in enumerate(rows):
-        total = total + _total(kernel(x @ x.T))
-        for j in range(i + 1, len(rows)):
-            total = total + 2 * _total(kernel(x @ rows[j].T))
+        at = start
+        for j in range(i, len(rows)):
+            y = x if i == j else rows[j]
+            tile = kernel(x @ y.T)
+            total = total + (_total(tile) if i == j else 2 * _total(tile))
+            if show is not None:
+                show(start, at, tile)
+            at += len(y)
+        start += len(x)
     return total
 
 

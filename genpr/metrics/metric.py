@@ -162,6 +162,7 @@ class DistributionOptions:
 
     device: torch.device  # where to compute
     inception_score_chunk: int | None = None  # images per part of the Inception Score, in order
+    interval_seed: int | None = None  # of the halves that replicates are made of; None computes no intervals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,9 +179,9 @@ class DistributionMetric(Metric):
 
         # The moments of fewer rows than columns cost more than the rows.
         if self.uses_moments and isinstance(real, Tensor) and len(real) > real.shape[1]:
-            from genpr.metrics.frechet import Gaussian
+            from genpr.metrics.frechet import SampleGaussian
 
-            return Gaussian.of(real, device=options.device)
+            return SampleGaussian.fitted(real, device=options.device)
         return real
 
 

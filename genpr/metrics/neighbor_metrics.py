@@ -30,7 +30,7 @@ from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.halves import Halves, others_for
+from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves, others_for
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
@@ -39,8 +39,6 @@ from genpr.validation import check_rows
 
 _BYTES_PER_LISTED = 160  # while neighbors are searched
 _LISTED_FOR_COPIES = 2  # neighbors that distinguish near copies from images that are alike
-REPLICATES = 100
-_REAL_STREAM, _FAKE_STREAM = 0, 1
 _LEAST_COLUMNS = 16  # fewer make distances cheaper, but every half looks at all of its distances
 
 Values = dict[str, MetricValue | None]
@@ -271,8 +269,8 @@ class Replicates:
     ) -> None:
         self._metrics = {name: (how, ks[name]) for name in ks if (how := BALLS[name].halves)}
         self._asked = {name: list(_requests(name, ks[name], ties)) for name in self._metrics}
-        halved_real = _halved(*real, seed, _REAL_STREAM, replicates)
-        halved_fake = _halved(*fake, seed, _FAKE_STREAM, replicates)
+        halved_real = _halved(*real, seed, REAL_STREAM, replicates)
+        halved_fake = _halved(*fake, seed, FAKE_STREAM, replicates)
         halved_part = None
         sizes_of_part = torch.full((replicates,), halved_real.halves.size)
         if part is None:  # all reals
@@ -322,7 +320,7 @@ def _halved_part(part: _Part, of_reals: Halves, k: int, seed: int) -> ResampledS
     halves = replace(of_reals, member=of_reals.member[part.rows])
     if halves.totals(halves.member).min() <= k:
         count, device = of_reals.count, part.points.device
-        halves = Halves.drawn(len(part.rows), seed=seed, stream=_REAL_STREAM, count=count, device=device)
+        halves = Halves.drawn(len(part.rows), seed=seed, stream=REAL_STREAM, count=count, device=device)
     return ResampledSet(part.points, part.lists, halves)
 
 

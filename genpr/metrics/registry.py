@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from genpr.metrics.influence import Influence
     from genpr.metrics.real_manifold import PairProgress
 
 M = TypeVar("M", bound=Metric)
@@ -55,41 +57,77 @@ def _plain(module: str, function: str, *, of_fakes: bool = False) -> Callable[..
     return compute
 
 
-_frechet = _plain("frechet", "frechet_distance")
+def _with_influence(module: str, plain: str, influence: str) -> Callable[..., MetricValue]:
+    """A value of at least 0: by the function `plain`, or where an interval is requested, by `influence`."""
+
+    def compute(real: object, fake: object, options: DistributionOptions) -> MetricValue:
+        source = import_module(f"genpr.metrics.{module}")
+        if options.interval_seed is None:
+            return MetricValue(getattr(source, plain)(real, fake, device=options.device), None)
+        value, found = getattr(source, influence)(real, fake, device=options.device)
+        return _with_interval(MetricValue(value, None), found, options, lower=0.0)
+
+    return compute
+
+
+def _with_interval(
+    found: MetricValue, influence: Influence | None, options: DistributionOptions, lower: float | None = None
+) -> MetricValue:
+    from genpr.metrics.influence import with_interval  # imports torch
+
+    if options.interval_seed is None:
+        return found
+    return with_interval(found, influence, seed=options.interval_seed, lower=lower)
+
+
+_frechet = _with_influence("frechet", "frechet_distance", "frechet_influence")
+_cmmd = _with_influence("kernel", "cmmd", "cmmd_influence")
 _frechet_infinity = _plain("frechet", "frechet_infinity")
 
 
 def _kernel(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
-    from genpr.metrics.kernel import SUBSET_SIZE, kernel_distance
+    from genpr.metrics.kernel import SUBSET_SIZE, kernel_distance, kernel_influence
 
-    distance = kernel_distance(real, fake, device=options.device)
+    influence = None
+    if options.interval_seed is None:
+        distance = kernel_distance(real, fake, device=options.device)
+    else:
+        distance, influence = kernel_influence(real, fake, device=options.device)
     size = distance.subset_size
     variant = None if size == SUBSET_SIZE else f"subsets of {size:,} images"
-    if size == len(real) == len(fake):  # every subset is the whole of both sets
-        return MetricValue(distance.mean, None, variant=variant)
-    return MetricValue(distance.mean, None, distance.std, "subsets", variant=variant)
+    found = MetricValue(distance.mean, None, variant=variant)
+    if not size == len(real) == len(fake):  # else every subset is the whole of both sets
+        found = replace(found, spread=distance.std, spread_over="subsets")
+    return _with_interval(found, influence, options)
 
 
 def _mind(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
-    from genpr.metrics.mind import monge_inception_distance
+    from genpr.metrics.mind import mind_influence, monge_inception_distance
 
-    value, size = monge_inception_distance(real, fake, device=options.device), min(len(real), len(fake))
+    size, influence = min(len(real), len(fake)), None
+    if options.interval_seed is None:
+        value = monge_inception_distance(real, fake, device=options.device)
+    else:
+        value, influence = mind_influence(real, fake, device=options.device)
     variant = None if len(real) == len(fake) else f"{size:,} images of each side"
-    return MetricValue(value, None, variant=variant)
+    return _with_interval(MetricValue(value, None, variant=variant), influence, options, lower=0.0)
 
 
 def _inception_score(_real: object, fake: Tensor, options: DistributionOptions) -> MetricValue:
-    from genpr.metrics.fakes_only import inception_score
+    from genpr.metrics.fakes_only import inception_score, inception_score_influence
 
-    chunk = options.inception_score_chunk
-    if chunk is None:
-        score = inception_score(fake, device=options.device)
-        return MetricValue(score.mean, None, score.std, "parts")
-    score = inception_score(fake, split_size=chunk, seed=None, device=options.device)
-    variant = f"{chunk:,} images per part, in order"
-    if len(fake) <= chunk:
-        return MetricValue(score.mean, None, variant=variant)
-    return MetricValue(score.mean, None, score.std, "parts", variant=variant)
+    chunk, influence = options.inception_score_chunk, None
+    seed = 2020 if chunk is None else None
+    if options.interval_seed is None:
+        score = inception_score(fake, split_size=chunk, seed=seed, device=options.device)
+    else:
+        score, influence = inception_score_influence(fake, split_size=chunk, seed=seed, device=options.device)
+    found = MetricValue(score.mean, None)
+    if chunk is not None:
+        found = replace(found, variant=f"{chunk:,} images per part, in order")
+    if chunk is None or len(fake) > chunk:
+        found = replace(found, spread=score.std, spread_over="parts")
+    return _with_interval(found, influence, options, lower=1.0)
 
 
 def _copying(
@@ -165,7 +203,7 @@ DISTRIBUTION_METRICS: list[Metric] = [
         "cmmd",
         "kernel distance of CLIP embeddings, x 1000",
         _JAYASUMANA,
-        _plain("kernel", "cmmd"),
+        _cmmd,
         space="clip-vit-l-14-336",
     ),
     _distance("fd", "Fréchet distance of the chosen features", _HEUSEL, _frechet),

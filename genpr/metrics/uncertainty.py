@@ -157,7 +157,7 @@ class Resampled:
 
     value: float  # of the whole sets
     replicates: Tensor | NDArray[np.float64]  # (B,) float64, of halves
-    n: int  # images that the metric is a share of, or a mean over
+    n: int | None  # images that the metric is a share of, or a mean over; None for distances
     seed: int  # of the halves
     n_real: int  # number of reals
     k: int | None  # neighbors; None where none are counted
@@ -186,7 +186,9 @@ def difference(a: Resampled, b: Resampled) -> Difference:
         splits, pairing = min(len(a.replicates), len(b.replicates)), "unpaired"
     value = a.value - b.value
     # As in `_unseen`: what neither score has seen may still tell them apart.
-    least = unseen_share(min(a.n, b.n)) * max(1.0, abs(a.value), abs(b.value))
+    least = 0.0
+    if a.n is not None and b.n is not None:
+        least = unseen_share(min(a.n, b.n)) * max(1.0, abs(a.value), abs(b.value))
     half = max(student_quantile(splits) * error, least)
     interval = Interval(value - half, value + half)
     return Difference(
@@ -268,7 +270,8 @@ class _Errors:
         # What differs by rounding alone has no error.
         self._norms: Floats = np.sqrt(np.where(squares > _SAME * (own[:, None] + own), squares, np.inf))
         # As in `difference`, but for as many scores as there are.
-        share = np.array([unseen_share(score.n, tail=(1 - _LEVEL) / max(len(scores), 2)) for score in scores])
+        tail = (1 - _LEVEL) / max(len(scores), 2)
+        share = np.array([0.0 if score.n is None else unseen_share(score.n, tail=tail) for score in scores])
         size = np.maximum(1.0, np.abs(self.values))
         self.least: Floats = np.maximum(share[:, None], share) * np.maximum(size[:, None], size)
 

@@ -20,7 +20,10 @@ class MetricValue:
     variant: str | None = None  # what a protocol or an option does differently in this metric, in words
     null: float | None = None  # what a perfect generator scores with so many images
     null_source: str | None = None  # where that is known from: a "closed form"
-    interval: tuple[float, float] | None = None  # 95 %, by halves of both sets
+    interval: tuple[float, float] | None = None  # 95 %, of other draws of both sets
+    bias: float | None = (
+        None  # estimate of how much a finite number of images adds to it, where that is known
+    )
     replicates: tuple[float, ...] | None = None  # the values for these halves
     n_counted: int | None = None  # images that it is a share of, or a mean over
     chance: float | None = None  # what guessing scores, where something is chosen; None for others

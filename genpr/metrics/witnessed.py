@@ -26,7 +26,7 @@ from genpr.metrics.uncertainty import lower_part
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.distance import sq_distances_at
-from genpr.neighbors.halves import Halves
+from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, Halves
 from genpr.neighbors.index import Placed, is_suitable
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance, no_advance
@@ -42,7 +42,6 @@ _CLIPPED = Ball(BALL_K, clipped=True)
 HALVES = 20
 """Halves of both sets that an interval rests on: each is scored as a whole set is, which takes time."""
 _TOO_HIGH = 0.02  # share of the reals whose dimension counts as too high
-_REAL_STREAM, _FAKE_STREAM = 0, 1
 
 
 class Witnessed(NamedTuple):
@@ -228,7 +227,7 @@ def witnessed_of_halves(
 
     Places 2 s and 2 s + 1 are of complementary halves. NaN where a half has no value.
     """
-    halves = (_rows(real, seed, _REAL_STREAM), _rows(fake, seed, _FAKE_STREAM))
+    halves = (_rows(real, seed, REAL_STREAM), _rows(fake, seed, FAKE_STREAM))
     found = [
         cut_and_uncut(part_of(real, i), part_of(fake, j), seed, advance)[1]
         for i, j in zip(*halves, strict=True)

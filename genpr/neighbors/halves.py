@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+REPLICATES = 100  # halves of which replicates are made
+REAL_STREAM, FAKE_STREAM = 0, 1
 _WORD = 64
 _GATHER = 0x0102040810204080  # times eight bytes of 0 or 1: they become the bits of the highest byte, the first the lowest
 _FEW = 16  # rows that are counted one by one

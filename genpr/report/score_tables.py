@@ -33,6 +33,8 @@ def remarks_of(result: Result, name: str) -> list[str]:
         found.append(f"{result.distances} arithmetic; the exact value is {metric.exact_value:.4f}")
     if metric.spread is not None:
         found.append(f"standard deviation {metric.spread:.4g} over {metric.spread_over}")
+    if metric.bias is not None:
+        found.append(f"about {metric.bias:.3g} of it is bias of as many images")
     own = result.extractor.name if result.extractor else None
     if metric.extractor not in {None, own} and (own or result.reconstruction):
         found.append(f"on {metric.extractor} features")

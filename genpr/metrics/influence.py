@@ -1,0 +1,86 @@
+"""Standard errors and intervals of metrics of distributions, from the influence of every image.
+
+A metric of two distributions changes by phi(x) / n to first order if the weight of a row x among n rows grows. Its variance is
+the mean of phi^2 over n, summed over both sets (the infinitesimal jackknife: Efron 1982, "The Jackknife, the Bootstrap and
+Other Resampling Plans"; Hampel 1974, "The Influence Curve and Its Role in Robust Estimation").
+
+**Second order.** Where both distributions are nearly equal, phi nearly vanishes and what depends on pairs of images decides.
+With the variance V1 of the first order and V2 of the second, the variance of the metric is V1 + V2, but the estimated phi
+contain the noise of the second order, and the mean of their squares has the expectation V1 + 2 V2. So V2 is estimated and
+subtracted; it is also the least variance (Efron and Stein 1981, "The Jackknife Estimate of Variance").
+
+**Replicates.** Comparisons of two scores take replicates of halves. Those of a metric of distributions are linear: the value
+plus the sum of 2 phi / n over the half, on the halves that metrics of neighbors use. Half of the difference of complementary
+halves has the variance of the first order exactly; it is scaled to the standard error. Models that were scored on the same
+reals have replicates that move together as far as the reals have the same influence on both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from genpr.metrics.uncertainty import student_quantile
+from genpr.metrics.value import MetricValue
+from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Influence:
+    """How much each image moves a metric."""
+
+    real: Tensor | None  # (n,) float64, of mean 0; None where no reals vary
+    fake: Tensor  # (m,) float64, of mean 0
+    excess: float = 0.0  # V2
+    bias: float | None = None  # by how much the expectation exceeds the value of endless images
+
+    @property
+    def first_order(self) -> float:
+        """The mean square of the influence over the number of images, summed over both sets: V1 + 2 V2."""
+        return sum(float(phi.square().sum()) / len(phi) ** 2 for phi, _ in self._sides())
+
+    @property
+    def standard_error(self) -> float:
+        """Root of V1 + V2."""
+        return math.sqrt(max(self.first_order - self.excess, self.excess))
+
+    def replicates(self, value: float, *, seed: int) -> Tensor:
+        """The metric (REPLICATES,) of halves, linearized and scaled to the standard error."""
+        error, plain = self.standard_error, math.sqrt(self.first_order)
+        if not plain > 0:  # of identical sets; any signs do, since nothing else has the same
+            signs = torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.float64)
+            return value + error * signs.repeat(REPLICATES // 4)
+        moves = torch.zeros(REPLICATES, dtype=torch.float64)
+        for phi, stream in self._sides():
+            halves = Halves.drawn(len(phi), seed=seed, stream=stream, count=REPLICATES, device=phi.device)
+            moves += (halves.members().double() @ phi).cpu() * (2 / len(phi))
+        return value + error / plain * moves
+
+    def _sides(self) -> Iterator[tuple[Tensor, int]]:
+        if self.real is not None:
+            yield self.real, REAL_STREAM
+        yield self.fake, FAKE_STREAM
+
+
+def with_interval(
+    found: MetricValue, influence: Influence | None, *, seed: int, lower: float | None = None
+) -> MetricValue:
+    """A value with its 95 % interval, cut at the `lower` bound of the metric, and its replicates.
+
+    Unchanged where no influence is known, or where no image has any: an interval of zero width says nothing.
+    """
+    if influence is None or not 0 < influence.standard_error < math.inf:
+        return found
+    replicates = influence.replicates(found.value, seed=seed)
+    half = student_quantile(REPLICATES) * influence.standard_error
+    low = found.value - half if lower is None else max(found.value - half, lower)
+    return replace(
+        found,
+        interval=(low, found.value + half),
+        replicates=tuple(replicates.tolist()),
+        bias=influence.bias,
+    )

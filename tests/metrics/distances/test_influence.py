@@ -1,0 +1,308 @@
+"""Intervals of metrics of distributions: influence against derivatives, and standard errors against many draws."""
+
+import math
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+import genpr
+from genpr.evaluation.compare import compare, resampled
+from genpr.metrics.fakes_only import inception_score_influence
+from genpr.metrics.frechet import Gaussian, frechet_influence
+from genpr.metrics.influence import Influence, with_interval
+from genpr.metrics.kernel import cmmd_influence, kernel_influence
+from genpr.metrics.mind import mind_influence
+from genpr.metrics.uncertainty import against_best, difference, standard_error
+from genpr.metrics.value import MetricValue
+
+on_each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+
+
+def inception(_real, fake, **options):
+    score, influence = inception_score_influence((9 * fake).softmax(dim=1), **options)
+    return score.mean, influence
+
+
+def kernel(real, fake, **options):
+    found, influence = kernel_influence(real, fake, subsets=30, subset_size=60, **options)
+    return found.mean, influence
+
+
+FUNCTIONS = {
+    "fd": frechet_influence,
+    "kd": kernel,
+    "cmmd": cmmd_influence,
+    "mind": partial(mind_influence, directions=40),
+    "is": inception,
+}
+
+
+def drawn(number, *, n=200, m=150, d=6, moved=0.0):
+    """Reals, and fakes that differ more the more they are `moved`: (n, d) and (m, d) float64, off center."""
+    rng = np.random.default_rng([number, n, m])
+    real, fake = rng.normal(size=(n, d)), rng.normal(size=(m, d)) * (1 + moved * np.arange(d))
+    fake[:, 0] += 2 * moved
+    return torch.from_numpy(5 + 0.05 * real), torch.from_numpy(5 + 0.05 * fake)
+
+
+def found_at(name, draws, **options):
+    """Values, and standard errors."""
+    found = [FUNCTIONS[name](*drawn(number, **options), device="cpu") for number in range(draws)]
+    return np.array([value for value, _ in found]), np.array([each.standard_error for _, each in found])
+
+
+@pytest.mark.parametrize("moved", [0.0, 0.15])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_standard_error_is_the_spread_over_draws(name, moved):
+    values, errors = found_at(name, 60, moved=moved)
+    assert errors.mean() == pytest.approx(values.std(ddof=1), rel=0.3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moved", [0.0, 0.15])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_standard_error_is_the_spread_over_many_draws(name, moved):
+    values, errors = found_at(name, 800, moved=moved, n=400, m=300)
+    ratio = errors.mean() / values.std(ddof=1)
+    assert (
+        0.93 < ratio < (1.2 if moved == 0 else 1.08)
+    )  # where nothing differs, the larger of two estimates is used
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("d", [16, 60])
+@pytest.mark.parametrize("moved", [0.0, 0.3])
+@pytest.mark.parametrize("freedom", [15, 1000])
+def test_error_of_the_frechet_distance_holds_in_many_dimensions_and_for_heavy_tails(d, moved, freedom):
+    values, errors, n = [], [], 160
+    for number in range(300):
+        rng = np.random.default_rng([number, d])
+        real, fake = rng.normal(size=(2, n, d)) / np.sqrt(rng.chisquare(freedom, (2, n, 1)) / freedom)
+        value, influence = frechet_influence(
+            real, fake * (1 + moved * rng.permuted(np.arange(d)) / d) + moved
+        )
+        values.append(value)
+        errors.append(influence.standard_error)
+    assert 0.88 < np.mean(errors) / np.std(values) < 1.2
+
+
+def weighted_frechet(weights, real, fake):
+    mean = weights @ real
+    scale = len(real) / (len(real) - 1)
+    covariance = scale * (real - mean).T @ ((real - mean) * weights[:, None])
+    return genpr.frechet_distance(Gaussian(mean, covariance), Gaussian.of(fake))
+
+
+def weighted_cmmd(weights, real, fake):
+    real, fake = (side / side.norm(dim=1, keepdim=True) for side in (real, fake))
+    among, across, of_fakes = (
+        torch.exp(-torch.cdist(a, b).square() / 200) for a, b in ((real, real), (real, fake), (fake, fake))
+    )
+    return float(1000 * (weights @ among @ weights + of_fakes.mean() - 2 * weights @ across.mean(dim=1)))
+
+
+def weighted_kernel(weights, real, fake):
+    def cubic(a, b):
+        return (a @ b.T / a.shape[1] + 1) ** 3
+
+    n, among = len(real), cubic(real, real)
+    among = among - torch.diag(among.diagonal())
+    across = cubic(real, fake).mean(dim=1)
+    return float(weights @ among @ weights * n / (n - 1) - 2 * weights @ across)
+
+
+def weighted_inception(weights, shares, _):
+    mean = weights @ shares
+    return float((weights @ (shares * (shares / mean).log()).sum(dim=1)).exp())
+
+
+def derivatives(function, real, fake, rows, step=1e-5):
+    """By the weight of single rows, for a sum of weights of 1."""
+    n = len(real)
+    start = torch.full((n,), 1 / n, dtype=torch.float64)
+    found = []
+    for row in rows:
+        ends = []
+        for sign in (1, -1):
+            weights = start * (1 - sign * step)
+            weights[row] += sign * step
+            ends.append(function(weights, real, fake))
+        found.append((ends[0] - ends[1]) / (2 * step))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+@pytest.mark.parametrize(
+    ("function", "influence", "tolerance"),
+    [
+        (weighted_frechet, frechet_influence, 0.05),  # less half of what a row does to itself, of order d / n
+        (weighted_cmmd, cmmd_influence, 1e-5),
+        (weighted_kernel, partial(kernel_influence, subsets=3), 0.02),  # 1 / n is left out
+    ],
+)
+def test_influence_is_the_derivative_by_the_weight_of_a_row(function, influence, tolerance, is_swapped):
+    real, fake = drawn(0, n=400, m=400, d=3, moved=0.4)
+    real, fake = 20 * (real - 5), 20 * (fake - 5)
+    rows = range(0, 400, 80)
+    _, found = influence(real, fake, device="cpu")
+    phi = found.fake if is_swapped else found.real
+    sides = (fake, real) if is_swapped else (real, fake)
+    expected = derivatives(function, *sides, rows)
+    assert phi.sum() == pytest.approx(0, abs=1e-6 * float(phi.std()))
+    assert phi[rows].numpy() == pytest.approx(expected, abs=tolerance * float(phi.std()))
+
+
+def test_influence_on_the_inception_score_is_its_derivative():
+    shares = (9 * drawn(0, m=900)[1]).softmax(dim=1)
+    _, found = inception_score_influence(shares, split_size=900, seed=None, device="cpu")
+    expected = derivatives(weighted_inception, shares, None, range(90))
+    assert found.fake[:90].numpy() == pytest.approx(expected, abs=0.03 * float(found.fake.std()))
+    assert found.real is None
+
+
+def test_influence_on_the_sliced_distance_of_a_shift_is_linear():
+    """Moved by v along one dimension, reals have the potential -2 v x, and fakes 2 v y, three times."""
+    rng = np.random.default_rng(0)
+    real, fake = rng.normal(size=(4000, 1)), rng.normal(size=(5000, 1)) + 2
+    _, found = mind_influence(real, fake, directions=3, device="cpu")
+    drawn_fakes = found.fake != 0
+    assert int(drawn_fakes.sum()) == pytest.approx(4000, abs=3)
+    scaled = found.fake[drawn_fakes].numpy() * 4000 / 5000
+    for phi, x, sign in ((found.real.numpy(), real, -1), (scaled, fake[drawn_fakes.numpy()], 1)):
+        assert phi == pytest.approx(sign * 12 * (x[:, 0] - x.mean()), abs=2)
+        assert phi.std() == pytest.approx(12 * x.std(), rel=0.05)
+
+
+@on_each_device
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_replicates_have_the_standard_error_of_the_interval(name, device):
+    value, influence = FUNCTIONS[name](*drawn(1, moved=0.2), device=device)
+    of_splits = [standard_error(influence.replicates(value, seed=seed)) for seed in range(20)]
+    assert np.mean(of_splits) == pytest.approx(influence.standard_error, rel=0.05)
+    assert influence.replicates(value, seed=3).mean() == pytest.approx(value, rel=1e-9)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gpu_finds_the_influence_of_the_cpu(name):
+    sides = drawn(2, n=300, m=310, d=24, moved=0.1)
+    (value, ours), (expected, theirs) = (FUNCTIONS[name](*sides, device=each) for each in ("cuda", "cpu"))
+    assert value == pytest.approx(expected, rel=1e-6)
+    assert ours.standard_error == pytest.approx(theirs.standard_error, rel=1e-6)
+    assert ours.excess == pytest.approx(theirs.excess, rel=1e-6)
+    assert ours.fake.cpu().numpy() == pytest.approx(theirs.fake.numpy(), abs=1e-6 * float(theirs.fake.std()))
+
+
+METRICS = ["fd", "kd", "mind"]
+
+
+def scored(real, fake, **options):
+    return genpr.score(real.numpy(), fake.numpy(), metrics=METRICS, control=False, **options)
+
+
+def test_values_do_not_depend_on_intervals():
+    for number, d in ((0, 3), (1, 40), (2, 200)):
+        real, fake = drawn(number, n=150, m=140, d=d, moved=0.01)
+        plain = scored(real, fake, intervals=False)
+        for name, metric in scored(real, fake).metrics.items():
+            assert metric.value == plain[name]
+            assert (metric.interval is None) == (name == "fd" and d == 200)  # more features than images
+            assert plain.metrics[name].interval is plain.metrics[name].replicates is None
+        assert genpr.Evaluator(real.numpy(), metrics=METRICS).score(fake.numpy())["fd"] == plain["fd"]
+
+
+def test_what_reals_do_to_two_models_cancels():
+    """One set of fakes is a slight change of the other."""
+    real, fake = drawn(0, moved=0.2)
+    results = {"a": scored(real, fake), "b": scored(real, 5 + 1.03 * (fake - 5))}
+    for name in METRICS:
+        contrast = compare(results).contrast("b", name)
+        assert contrast is not None
+        assert contrast.pairing == "paired"
+        sides = [replace(resampled(each, name), real_identity=None) for each in results.values()]
+        unpaired = difference(*sides)
+        assert unpaired.pairing == "unpaired"
+        paired_width, width = (each.interval.high - each.interval.low for each in (contrast, unpaired))
+        assert paired_width < 0.5 * width
+
+
+def test_equal_generators_are_not_distinguishable_and_unequal_ones_are():
+    real, fake = drawn(0, n=400, m=400)
+    results = [scored(real, each) for each in (fake, drawn(5, n=400, m=400)[1], fake * 1.006)]
+    for name in METRICS:
+        ours, equal, worse = (resampled(each, name) for each in results)
+        assert difference(ours, equal).verdict == "not distinguishable"
+        assert difference(worse, ours).verdict == "distinguishable"
+        best = against_best(
+            [replace(e, value=-e.value, replicates=-e.replicates) for e in (ours, equal, worse)]
+        )
+        assert best.contenders == (True, True, False)
+        assert ours.n is None  # of no share, so without a least width
+
+
+def test_reals_that_are_moments_do_not_vary():
+    real, fake = drawn(0, n=100, m=1000, moved=0.1)
+    value, both = frechet_influence(real, fake, device="cpu")
+    found, alone = frechet_influence(Gaussian.of(real), fake, device="cpu")
+    assert found == value
+    assert alone.real is None
+    assert alone.standard_error < 0.7 * both.standard_error
+    values, errors = [], []
+    for number in range(150):
+        other = drawn(number, n=100, m=1000, moved=0.1)[1]
+        each, influence = frechet_influence(Gaussian.of(real), other, device="cpu")
+        values.append(each)
+        errors.append(influence.standard_error)
+    assert np.mean(errors) == pytest.approx(np.std(values), rel=0.15)
+    assert frechet_influence(real, Gaussian.of(fake))[1] is None  # fakes without images
+
+
+def test_bias_is_what_more_images_take_away():
+    values, biases = [], []
+    for number in range(30):
+        value, influence = frechet_influence(*drawn(number, n=300, m=200, d=20), device="cpu")
+        values.append(value)
+        biases.append(influence.bias)
+    assert np.mean(biases) == pytest.approx(
+        np.mean(values), rel=0.05
+    )  # the distance of equal distributions is 0
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_identical_sets_have_an_interval_of_some_width(name):
+    real = drawn(0)[0].float()
+    value, influence = FUNCTIONS[name](real, real, device="cpu")
+    found = with_interval(MetricValue(value, None), influence, seed=0)
+    low, high = found.interval
+    assert low < value < high < math.inf
+    assert np.isfinite(found.replicates).all()
+    assert np.std(found.replicates) > 0
+
+
+def test_images_that_are_all_alike_have_no_interval():
+    shares = torch.full((100, 4), 0.25, dtype=torch.float64)
+    score, influence = inception_score_influence(shares, device="cpu")
+    assert with_interval(MetricValue(score.mean, None), influence, seed=0).interval is None
+    same = torch.ones(50, 3)
+    for name in ("fd", "cmmd", "kd", "mind"):
+        value, influence = FUNCTIONS[name](same, same, device="cpu")
+        assert with_interval(MetricValue(value, None), influence, seed=0).interval is None
+
+
+def test_constant_features_do_no_harm():
+    real, fake = drawn(0, moved=0.1)
+    value, influence = frechet_influence(real, fake, device="cpu")
+    padded = [torch.nn.functional.pad(side, (1, 2), value=3.0) for side in (real, fake)]
+    found, ours = frechet_influence(*padded, device="cpu")
+    assert found == pytest.approx(value, rel=1e-6)
+    assert ours.standard_error == pytest.approx(influence.standard_error, rel=1e-6)
+
+
+def test_error_without_a_first_order_is_that_of_the_second():
+    none = torch.zeros(40, dtype=torch.float64)
+    influence = Influence(none, none, excess=0.25)
+    assert influence.standard_error == 0.5
+    assert standard_error(influence.replicates(1.0, seed=0)) == pytest.approx(0.5)
