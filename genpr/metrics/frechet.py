@@ -283,7 +283,7 @@ def _root(s: Tensor) -> Tensor:
     """B (k, q) with B B' = c to a few digits: c is smooth, so that a few of its columns tell the others (Nyström)."""
     logs = s.log()
     grid = torch.linspace(float(logs.min()), float(logs.max()), _COLUMNS, dtype=s.dtype, device=s.device)
-    at = (logs[:, None] - grid).abs().argmin(dim=0).unique()
+    at: Tensor = torch.unique((logs[:, None] - grid).abs().argmin(dim=0))
     c = s[:, None] * s[at] / (s[:, None] + s[at])
     values, vectors = torch.linalg.eigh(c[at])
     kept = values > _ROUNDING * values[-1]
