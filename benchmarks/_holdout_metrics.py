@@ -1,0 +1,252 @@
+"""What the hold-out benchmark measures of one pair of sets, and the metrics that it derives from this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from _holdout_cases import Pair
+from _holdout_duplicates import groups
+from _holdout_laws import Rows
+from numpy.typing import NDArray
+from torch import Tensor
+
+from genpr.metrics.blocks import random_rows
+from genpr.metrics.null import covered_share
+from genpr.metrics.real_manifold import Memberships
+from genpr.metrics.registry import BALLS, needed_balls
+from genpr.metrics.witnessed import witnessed
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.counts import sq_radii_of
+
+Kind = Literal["fidelity", "diversity"]
+
+KS = (3, 5, 10, 20)
+MEASURED = (
+    "precision",
+    "recall",
+    "density",
+    "coverage",
+    "clipped_density",
+    "clipped_coverage",
+    "symmetric_precision",
+    "symmetric_recall",
+    "complement_precision",
+    "precision_cover",
+    "recall_cover",
+)
+VARIANTS = ("plain", "reals", "weighted")
+"""All rows; without near-duplicates among the reals; balls without them in both sets, but shares of all rows."""
+
+
+_ROUNDING = 1e-9  # of squared radii: a copy of the k-th neighbor is inside
+
+
+class Reading(NamedTuple):
+    """A value and its null; 1 where the metric is calibrated by definition."""
+
+    value: float
+    null: float
+
+
+Readings = dict[str, Reading]
+"""By metric and k, such as "precision 3"; of the witnessed pair by metric alone."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Values and nulls over draws, by metric and k."""
+
+    values: Mapping[str, Rows]
+    nulls: Mapping[str, Rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A column of the result.
+
+    Attributes:
+        name: As it is shown.
+        kind: What it claims to measure.
+        compute: From columns and k to values over draws.
+        has_k: Whether it depends on k.
+    """
+
+    name: str
+    kind: Kind
+    compute: Callable[[Columns, int], Rows]
+    has_k: bool = True
+
+
+# Measuring ----------------------------------------------------------------------------------------------------
+
+
+def measured(pair: Pair) -> dict[str, Readings]:
+    """Readings by variant; those equal to "plain" are left out."""
+    real, fake = (np.ascontiguousarray(rows, dtype=np.float32) for rows in pair)
+    found = {"plain": _readings(real, fake)}
+    of_reals, kept = _distinct(real)
+    of_fakes, others = _distinct(fake)
+    if len(kept) < len(real):
+        found["reals"] = _readings(real[kept], fake)
+    if len(kept) < len(real) or len(others) < len(fake):
+        found["weighted"] = _readings(real[kept], fake[others], expand=(of_reals, of_fakes))
+    return found
+
+
+def _distinct(rows: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The group (n,) of each row, and the row that is kept of each group; all rows where too few would be left."""
+    of = groups(rows.astype(np.float64))
+    kept = np.unique(of, return_index=True)[1]
+    most = max(ball.k for balls in _balls() for ball in balls)
+    return (of, kept) if len(kept) > most else (np.arange(len(rows)), np.arange(len(rows)))
+
+
+def _balls() -> tuple[list[Ball], list[Ball]]:
+    kinds = [needed_balls(dict.fromkeys(MEASURED, k)) for k in KS]
+    real, fake = ({ball for pair in kinds for ball in pair[side]} for side in (0, 1))
+    return sorted(real), sorted(fake)
+
+
+def _readings(
+    real: NDArray[np.float32],
+    fake: NDArray[np.float32],
+    *,
+    expand: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+) -> Readings:
+    within, between, among = (_sq_distances(*sets) for sets in ((real, real), (real, fake), (fake, fake)))
+    real_balls, fake_balls = _balls()
+    of_reals, of_fakes = _sq_radii(within, real_balls), _sq_radii(among, fake_balls)
+    counts = Memberships(
+        n_real=len(real),
+        n_fake=len(fake),
+        real_balls_per_fake={ball: _inside(between, sq, dim=0) for ball, sq in of_reals.items()},
+        fakes_per_real_ball={ball: _inside(between, sq, dim=1) for ball, sq in of_reals.items()},
+        fake_balls_per_real={ball: _inside(between.T, sq, dim=0) for ball, sq in of_fakes.items()},
+        reals_per_fake_ball={ball: _inside(between.T, sq, dim=1) for ball, sq in of_fakes.items()},
+        # Each row lies in its own ball.
+        real_in_degrees={ball: _inside(within, sq, dim=0) - 1 for ball, sq in of_reals.items()},
+        fake_in_degrees={ball: _inside(among, sq, dim=0) - 1 for ball, sq in of_fakes.items()},
+    )
+
+    def leave_one_out(m: int, k: int) -> float:
+        if m >= len(real):
+            return covered_share(counts.real_in_degrees[Ball(k)])
+        rows = random_rows(len(real), m, 0)
+        part = within[rows][:, rows]
+        return covered_share(_inside(part, _sq_radii(part, [Ball(k)])[Ball(k)], dim=0) - 1)
+
+    shown = counts if expand is None else _expanded(counts, *expand)
+    found: Readings = {}
+    for name in MEASURED:
+        for k in KS:
+            null = BALLS[name].null(counts, k, leave_one_out)
+            found[f"{name} {k}"] = Reading(BALLS[name](shown, k), np.nan if null is None else null)
+    own = witnessed(real, fake, device="cpu")
+    for kind in ("fidelity", "diversity"):
+        found[f"witnessed_{kind}"] = Reading(getattr(own, kind), 1.0)
+    return found
+
+
+def _sq_distances(a: NDArray[np.float32], b: NDArray[np.float32]) -> Tensor:
+    """All squared distances (n, m) float64: of small sets they are cheaper than a search per kind of ball."""
+    left, right = torch.from_numpy(a).double(), torch.from_numpy(b).double()
+    sq = left.square().sum(dim=1)[:, None] + right.square().sum(dim=1) - 2 * left @ right.T
+    if a is b:
+        sq.fill_diagonal_(0)
+    return sq.clamp(min=0)
+
+
+def _sq_radii(within: Tensor, balls: Iterable[Ball]) -> dict[Ball, Tensor]:
+    """Squared radii (n,) of the balls of a set, from its squared distances (n, n)."""
+    kinds = list(balls)
+    nearest = within.topk(
+        max(ball.k for ball in kinds) + 1, largest=False
+    ).values  # the row itself comes first
+    return {ball: sq_radii_of(ball, nearest[:, ball.k].contiguous()) for ball in kinds}
+
+
+def _inside(sq: Tensor, sq_radii: Tensor, *, dim: int) -> Tensor:
+    """Balls (rows of `sq`) around each column for dim 0, or columns in each ball for dim 1."""
+    return (sq <= sq_radii[:, None] * (1 + _ROUNDING)).sum(dim=dim)
+
+
+def _expanded(counts: Memberships, of_reals: NDArray[np.int64], of_fakes: NDArray[np.int64]) -> Memberships:
+    """Each row gets the counts of the one that was kept of its group, so that shares are of all rows."""
+    real, fake = torch.from_numpy(of_reals), torch.from_numpy(of_fakes)
+
+    def of(table: Mapping[Ball, Tensor], rows: Tensor) -> dict[Ball, Tensor]:
+        return {ball: each[rows] for ball, each in table.items()}
+
+    return replace(
+        counts,
+        n_real=len(real),
+        n_fake=len(fake),
+        real_balls_per_fake=of(counts.real_balls_per_fake, fake),
+        fakes_per_real_ball=of(counts.fakes_per_real_ball, real),
+        fake_balls_per_real=of(counts.fake_balls_per_real, real),
+        reals_per_fake_ball=of(counts.reals_per_fake_ball, fake),
+        real_in_degrees=of(counts.real_in_degrees, real),
+        fake_in_degrees=of(counts.fake_in_degrees, fake),
+    )
+
+
+# Metrics derived from readings --------------------------------------------------------------------------------
+
+_Compute = Callable[[Columns, int], Rows]
+
+
+def _raw(name: str) -> _Compute:
+    return lambda columns, k: columns.values[f"{name} {k}"]
+
+
+def _over_null(name: str) -> _Compute:
+    return lambda columns, k: columns.values[f"{name} {k}"] / columns.nulls[f"{name} {k}"]
+
+
+def _at_most_1(compute: _Compute) -> _Compute:
+    return lambda columns, k: np.minimum(1, compute(columns, k))
+
+
+def _lesser(*computes: _Compute) -> _Compute:
+    return lambda columns, k: np.minimum.reduce([compute(columns, k) for compute in computes])
+
+
+def _of_kind(kind: Kind) -> list[Metric]:
+    """Metrics of fidelity with their counterparts of diversity in the same places."""
+    fidelity = kind == "fidelity"
+    share = "precision" if fidelity else "recall"
+    other = "complement_precision" if fidelity else "coverage"
+    clipped = "clipped_density" if fidelity else "clipped_coverage"
+    symmetric, cover = f"symmetric_{share}", f"{share}_cover"
+    witness = f"witnessed_{kind}"
+    metrics = [Metric(share, kind, _raw(share)), Metric(f"{share} / null", kind, _over_null(share))]
+    cut_share, cut_other = (_at_most_1(_over_null(name)) for name in (share, other))
+    metrics += [Metric(f"min(1, {share} / null)", kind, cut_share)]
+    if fidelity:
+        density = _over_null("density")
+        metrics += [
+            Metric("density (null 1)", kind, density),
+            Metric("min(1, density)", kind, _at_most_1(density)),
+        ]
+    metrics += [
+        Metric(other, kind, _raw(other)),
+        Metric(f"{other} / null", kind, _over_null(other)),
+        Metric(f"min(1, {other} / null)", kind, cut_other),
+        Metric(clipped, kind, _raw(clipped)),
+        Metric(symmetric, kind, _raw(symmetric)),
+        Metric(f"{symmetric} / null", kind, _over_null(symmetric)),
+        Metric(cover, kind, _raw(cover)),
+        Metric(f"{cover} / null", kind, _over_null(cover)),
+        Metric(witness, kind, lambda columns, _k: columns.values[witness], has_k=False),
+        Metric(f"lesser of {share} / null, {other} / null, 1", kind, _lesser(cut_share, cut_other)),
+        Metric(f"lesser of {share} / null, {clipped}", kind, _lesser(cut_share, _raw(clipped))),
+    ]
+    return metrics
+
+
+METRICS = (*_of_kind("fidelity"), *_of_kind("diversity"))
+"""In display order."""
