@@ -18,7 +18,14 @@ from genpr.metrics.blocks import random_rows
 from genpr.metrics.null import covered_share
 from genpr.metrics.real_manifold import Memberships
 from genpr.metrics.registry import BALLS, needed_balls
-from genpr.metrics.witnessed import witnessed
+from genpr.metrics.witnessed import (
+    BALL_K,
+    local_dimension,
+    witnessed,
+    witnessed_coverage,
+    witnessed_fidelity,
+    witnessed_support,
+)
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import sq_radii_of
 
@@ -42,6 +49,7 @@ VARIANTS = ("plain", "reals", "weighted")
 """All rows; without near-duplicates among the reals; balls without them in both sets, but shares of all rows."""
 
 
+_EQUAL = 1e-13  # of squared lengths: what is nearer is equal
 _ROUNDING = 1e-9  # of squared radii: a copy of the k-th neighbor is inside
 
 
@@ -108,7 +116,7 @@ def _distinct(rows: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.
 def _balls() -> tuple[list[Ball], list[Ball]]:
     kinds = [needed_balls(dict.fromkeys(MEASURED, k)) for k in KS]
     real, fake = ({ball for pair in kinds for ball in pair[side]} for side in (0, 1))
-    return sorted(real), sorted(fake)
+    return sorted(real), sorted(fake | {Ball(BALL_K, clipped=True)})
 
 
 def _readings(
@@ -145,19 +153,40 @@ def _readings(
         for k in KS:
             null = BALLS[name].null(counts, k, leave_one_out)
             found[f"{name} {k}"] = Reading(BALLS[name](shown, k), np.nan if null is None else null)
-    own = witnessed(real, fake, device="cpu")
-    for kind in ("fidelity", "diversity"):
-        found[f"witnessed_{kind}"] = Reading(getattr(own, kind), 1.0)
+    if len(real) == len(fake):
+        fidelity, diversity = _witnessed_of(counts, within, between)
+    else:  # in blocks of fakes
+        fidelity, diversity = witnessed(real, fake, device="cpu")[:2]
+    found["witnessed_fidelity"], found["witnessed_diversity"] = (
+        Reading(fidelity, 1.0),
+        Reading(diversity, 1.0),
+    )
     return found
+
+
+def _witnessed_of(counts: Memberships, within: Tensor, between: Tensor) -> tuple[float, float]:
+    """What `witnessed` returns for equally many reals and fakes."""
+    ball = Ball(BALL_K, clipped=True)
+    others = within.topk(BALL_K + 1, largest=False, sorted=True).values[:, 1:]
+    fidelity = witnessed_fidelity(
+        counts.real_balls_per_fake[ball],
+        local_dimension(between.topk(BALL_K, dim=0, largest=False, sorted=True).values.T),
+        counts.real_in_degrees[ball],
+        local_dimension(others),
+    )
+    support = witnessed_support(counts.fake_balls_per_real[ball], counts.fake_in_degrees[ball])
+    coverage = witnessed_coverage(counts.fakes_per_real_ball[Ball(BALL_K)], n_fake=counts.n_fake, k=BALL_K)
+    return min(1.0, fidelity), min(1.0, support, coverage)
 
 
 def _sq_distances(a: NDArray[np.float32], b: NDArray[np.float32]) -> Tensor:
     """All squared distances (n, m) float64: of small sets they are cheaper than a search per kind of ball."""
     left, right = torch.from_numpy(a).double(), torch.from_numpy(b).double()
-    sq = left.square().sum(dim=1)[:, None] + right.square().sum(dim=1) - 2 * left @ right.T
+    lengths = left.square().sum(dim=1)[:, None] + right.square().sum(dim=1)
+    sq = lengths - 2 * left @ right.T
     if a is b:
         sq.fill_diagonal_(0)
-    return sq.clamp(min=0)
+    return sq.where(sq > _EQUAL * lengths, 0)
 
 
 def _sq_radii(within: Tensor, balls: Iterable[Ball]) -> dict[Ball, Tensor]:
