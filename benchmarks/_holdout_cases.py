@@ -11,6 +11,7 @@ No law is one of genpr's audit or of bench_witnessed.py.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -50,6 +51,11 @@ class Case:
     draw: Draw
     fidelity: float | None
     diversity: float | None
+
+    def rng(self, seed: int, draw: int) -> np.random.Generator:
+        """Of a draw's own name, so that a part of the cases is drawn as in the whole."""
+        digest = hashlib.sha256(f"{seed}|{self.group}|{self.name}|{draw}".encode()).digest()
+        return np.random.default_rng(int.from_bytes(digest[:16], "little"))
 
 
 def is_right(value: float, target: float) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -82,7 +81,7 @@ def _recorded(name: tuple[str, str], *, draws: int, seed: int, features: Path | 
     source = features if name[0] == FEATURES else None
     case = next(case for case in _cases(source) if (case.group, case.name) == name)
     with torch_threads(1):
-        found = [measured(case.draw(_rng(case, seed, draw))) for draw in range(draws)]
+        found = [measured(case.draw(case.rng(seed, draw))) for draw in range(draws)]
     used = [variant for variant in VARIANTS if any(variant in each for each in found)]
     values: dict[str, dict[str, list[float]]] = {}
     nulls: dict[str, dict[str, list[float]]] = {}
@@ -101,12 +100,6 @@ def _recorded(name: tuple[str, str], *, draws: int, seed: int, features: Path | 
         values=values,
         nulls=nulls,
     )
-
-
-def _rng(case: Case, seed: int, draw: int) -> np.random.Generator:
-    """Of a draw's own name, so that a part of the cases is drawn as in the whole."""
-    digest = hashlib.sha256(f"{seed}|{case.group}|{case.name}|{draw}".encode()).digest()
-    return np.random.default_rng(int.from_bytes(digest[:16], "little"))
 
 
 def _listed(values: list[float]) -> list[float]:
