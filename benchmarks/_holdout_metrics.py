@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -66,10 +66,10 @@ Readings = dict[str, Reading]
 
 @dataclass(frozen=True)
 class Columns:
-    """Values and nulls over draws, by metric and k."""
+    """Values and nulls over draws, by metric and k; a list of one number holds for all draws."""
 
-    values: Mapping[str, Rows]
-    nulls: Mapping[str, Rows]
+    values: Mapping[str, Sequence[float]]
+    nulls: Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +229,11 @@ _Compute = Callable[[Columns, int], Rows]
 
 
 def _raw(name: str) -> _Compute:
-    return lambda columns, k: columns.values[f"{name} {k}"]
+    return lambda columns, k: np.array(columns.values[f"{name} {k}"])
 
 
 def _over_null(name: str) -> _Compute:
-    return lambda columns, k: columns.values[f"{name} {k}"] / columns.nulls[f"{name} {k}"]
+    return lambda columns, k: _raw(name)(columns, k) / np.array(columns.nulls[f"{name} {k}"])
 
 
 def _at_most_1(compute: _Compute) -> _Compute:
@@ -241,7 +241,11 @@ def _at_most_1(compute: _Compute) -> _Compute:
 
 
 def _lesser(*computes: _Compute) -> _Compute:
-    return lambda columns, k: np.minimum.reduce([compute(columns, k) for compute in computes])
+    def compute(columns: Columns, k: int) -> Rows:
+        lesser: Rows = np.minimum.reduce(np.broadcast_arrays(*(each(columns, k) for each in computes)))
+        return lesser
+
+    return compute
 
 
 def _of_kind(kind: Kind) -> list[Metric]:
@@ -270,7 +274,7 @@ def _of_kind(kind: Kind) -> list[Metric]:
         Metric(f"{symmetric} / null", kind, _over_null(symmetric)),
         Metric(cover, kind, _raw(cover)),
         Metric(f"{cover} / null", kind, _over_null(cover)),
-        Metric(witness, kind, lambda columns, _k: columns.values[witness], has_k=False),
+        Metric(witness, kind, lambda columns, _k: np.array(columns.values[witness]), has_k=False),
         Metric(f"lesser of {share} / null, {other} / null, 1", kind, _lesser(cut_share, cut_other)),
         Metric(f"lesser of {share} / null, {clipped}", kind, _lesser(cut_share, _raw(clipped))),
     ]

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
-import numpy as np
 from _holdout_cases import TOLERANCE, is_right
 from _holdout_metrics import KS, METRICS, VARIANTS, Columns, Kind, Metric
 
@@ -68,11 +67,7 @@ class Record:
     def mean(self, metric: Metric, k: int, variant: str = "plain") -> float:
         """Of a metric over the draws; of "plain" where the variant is equal."""
         used = variant if variant in self.values else "plain"
-        values, nulls = (
-            {key: np.broadcast_to(np.array(each), self.draws) for key, each in of[used].items()}
-            for of in (self.values, self.nulls)
-        )
-        return float(metric.compute(Columns(values, nulls), k).mean())
+        return float(metric.compute(Columns(self.values[used], self.nulls[used]), k).mean())
 
     def target(self, kind: Kind) -> float | None:
         """What metrics of this kind should read."""
