@@ -93,9 +93,9 @@ class Metric:
 
 
 def measured(pair: Pair) -> dict[str, Readings]:
-    """Readings by variant; those equal to "plain" are left out."""
+    """Readings by variant; those equal to "plain" are left out, and the witnessed pair is read of "plain" alone."""
     real, fake = (np.ascontiguousarray(rows, dtype=np.float32) for rows in pair)
-    found = {"plain": _readings(real, fake)}
+    found = {"plain": _readings(real, fake, witnesses=True)}
     of_reals, kept = _distinct(real)
     of_fakes, others = _distinct(fake)
     if len(kept) < len(real):
@@ -124,6 +124,7 @@ def _readings(
     fake: NDArray[np.float32],
     *,
     expand: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    witnesses: bool = False,
 ) -> Readings:
     within, between, among = (_sq_distances(*sets) for sets in ((real, real), (real, fake), (fake, fake)))
     real_balls, fake_balls = _balls()
@@ -153,6 +154,8 @@ def _readings(
         for k in KS:
             null = BALLS[name].null(counts, k, leave_one_out)
             found[f"{name} {k}"] = Reading(BALLS[name](shown, k), np.nan if null is None else null)
+    if not witnesses:
+        return found
     if len(real) == len(fake):
         fidelity, diversity = _witnessed_of(counts, within, between)
     else:  # in blocks of fakes
@@ -256,9 +259,9 @@ def _of_kind(kind: Kind) -> list[Metric]:
     clipped = "clipped_density" if fidelity else "clipped_coverage"
     symmetric, cover = f"symmetric_{share}", f"{share}_cover"
     witness = f"witnessed_{kind}"
-    metrics = [Metric(share, kind, _raw(share)), Metric(f"{share} / null", kind, _over_null(share))]
+    metrics = [Metric(share, kind, _raw(share)), Metric(f"calibrated_{share}", kind, _over_null(share))]
     cut_share, cut_other = (_at_most_1(_over_null(name)) for name in (share, other))
-    metrics += [Metric(f"min(1, {share} / null)", kind, cut_share)]
+    metrics += [Metric(f"min(1, calibrated_{share})", kind, cut_share)]
     if fidelity:
         density = _over_null("density")
         metrics += [
@@ -275,8 +278,8 @@ def _of_kind(kind: Kind) -> list[Metric]:
         Metric(cover, kind, _raw(cover)),
         Metric(f"{cover} / null", kind, _over_null(cover)),
         Metric(witness, kind, lambda columns, _k: np.array(columns.values[witness]), has_k=False),
-        Metric(f"lesser of {share} / null, {other} / null, 1", kind, _lesser(cut_share, cut_other)),
-        Metric(f"lesser of {share} / null, {clipped}", kind, _lesser(cut_share, _raw(clipped))),
+        Metric(f"lesser of calibrated_{share}, {other} / null, 1", kind, _lesser(cut_share, cut_other)),
+        Metric(f"lesser of calibrated_{share}, {clipped}", kind, _lesser(cut_share, _raw(clipped))),
     ]
     return metrics
 

@@ -14,8 +14,8 @@ _USUAL_K = 5
 _KINDS: tuple[Kind, ...] = ("fidelity", "diversity")
 _PAIRS = (
     ("precision", "recall"),
-    ("precision / null", "recall / null"),
-    ("min(1, precision / null)", "min(1, recall / null)"),
+    ("calibrated_precision", "calibrated_recall"),
+    ("min(1, calibrated_precision)", "min(1, calibrated_recall)"),
     ("density (null 1)", "coverage"),
     ("min(1, density)", "min(1, coverage / null)"),
     ("clipped_density", "clipped_coverage"),
@@ -25,16 +25,17 @@ _PAIRS = (
     ("precision_cover", "recall_cover"),
     ("precision_cover / null", "recall_cover / null"),
     (
-        "lesser of precision / null, complement_precision / null, 1",
-        "lesser of recall / null, coverage / null, 1",
+        "lesser of calibrated_precision, complement_precision / null, 1",
+        "lesser of calibrated_recall, coverage / null, 1",
     ),
-    ("lesser of precision / null, clipped_density", "lesser of recall / null, clipped_coverage"),
+    ("min(1, calibrated_precision)", "symmetric_recall / null"),
+    ("min(1, calibrated_precision)", "lesser of calibrated_recall, coverage / null, 1"),
+    ("lesser of calibrated_precision, clipped_density", "lesser of calibrated_recall, clipped_coverage"),
     ("witnessed_fidelity", "witnessed_diversity"),
 )
 _LEGEND = f"""\
 Cases read correctly: the mean over draws is within {TOLERANCE} of the target, which was written down before any draw was
-measured. "null" is the leave-one-out share of reals for precision and recall, the lesser of two nulls for the symmetric pair,
-and a closed form for the others. The witnessed pair has a fixed k of 20."""
+measured. "null" is the lesser of two nulls for the symmetric pair, and a closed form for the others. The witnessed pair has a fixed k of 20."""
 _RULE = """\
 Near-duplicates by the rule of `_holdout_duplicates.py`, which was chosen on other laws. "reals": without them among the
 reals; "weighted": without them in both sets, but with shares of all rows. Won and lost are cases, against all rows."""
@@ -127,6 +128,8 @@ def _rules(records: Sequence[Record], groups: Sequence[str]) -> list[str]:
     lines = _table(("metric", "k", "rule", "won", "lost", "won in", "lost in"))
     for kind in _KINDS:
         for metric, k in _columns(kind):
+            if not metric.has_k:
+                continue
             for variant in VARIANTS[1:]:
                 won: list[str] = []
                 lost: list[str] = []
@@ -138,10 +141,8 @@ def _rules(records: Sequence[Record], groups: Sequence[str]) -> list[str]:
                     ", ".join(f"{group} {of.count(group)}" for group in groups if group in of) or "-"
                     for of in (won, lost)
                 )
-                shown = str(k) if metric.has_k else "20"
-                lines.append(
-                    _line((f"`{metric.name}`", shown, variant, str(len(won)), str(len(lost)), *where))
-                )
+                cells = (f"`{metric.name}`", str(k), variant, str(len(won)), str(len(lost)), *where)
+                lines.append(_line(cells))
     return lines
 
 

@@ -23,7 +23,7 @@ from genpr.features.feature_set import load_features
 from genpr.runtime import torch_threads
 
 _RESULTS = Path(__file__).parent / "results"
-_DIGITS = 4
+_DIGITS = 3
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -60,7 +60,7 @@ def main(
     # A fresh process has no threads of torch that a fork would break.
     with out.open("a", encoding="utf-8") as file, ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         for record in pool.map(run, names):
-            file.write(json.dumps({**shared, **asdict(record)}) + "\n")
+            file.write(json.dumps({**shared, **asdict(record)}, separators=(",", ":")) + "\n")
             file.flush()
             print(f"{record.group}: {record.case}", flush=True)
     out.with_suffix(".md").write_text(markdown(_stored(out)), encoding="utf-8")
@@ -87,7 +87,7 @@ def _recorded(name: tuple[str, str], *, draws: int, seed: int, features: Path | 
     nulls: dict[str, dict[str, list[float]]] = {}
     for variant in used:
         of_draws = [each.get(variant, each["plain"]) for each in found]
-        keys = list(of_draws[0])
+        keys = [key for key in of_draws[0] if all(key in each for each in of_draws)]
         values[variant] = {key: _listed([each[key].value for each in of_draws]) for key in keys}
         nulls[variant] = {key: _listed([each[key].null for each in of_draws]) for key in keys}
     return Record(
