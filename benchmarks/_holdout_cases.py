@@ -1,12 +1,12 @@
 """Hold-out cases: reals and fakes whose fidelity and diversity are known, and what a metric should read.
 
-Fidelity is the share of fakes that the law of the reals could have drawn, diversity the share of the law of the reals that
-the law of the fakes could have drawn. All targets were written down before any draw was measured. `None` means that the
-answer is a matter of definition: the diversity of fakes of which more than a tenth are wrong, of strongly re-weighted modes
-and of fakes spread too wide.
+Fidelity is the share of the fakes in the support of the distribution of the reals, diversity the share of this distribution in
+the support of that of the fakes; the support of a Gaussian is its region of highest density with nearly all of its mass. All
+targets were written down before any draw was measured. `None` means that the answer depends on the definition: the diversity
+of fakes of which more than a tenth are wrong, of strongly re-weighted modes and of fakes that are spread too wide.
 
 A value is right if the mean over draws is within `TOLERANCE` of its target, for all metrics and targets.
-No law is one of genpr's audit or of bench_witnessed.py.
+No distribution is one of genpr's audit or of bench_witnessed.py.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-import _holdout_laws as laws
+import _holdout_distributions as families
 import numpy as np
-from _holdout_laws import FAMILIES, Family, Law, Mixture, Rows
+from _holdout_distributions import FAMILIES, Family, Mixture, Rows, Sampler
 
 Pair = tuple[Rows, Rows]
 Draw = Callable[[np.random.Generator], Pair]
@@ -82,8 +82,8 @@ def made_up_cases() -> Iterator[Case]:
 
 def _both(family: Family, n: int = SIZE, m: int = SIZE) -> Draw:
     def draw(rng: np.random.Generator) -> Pair:
-        law = family(rng)
-        return law(rng, n), law(rng, m)
+        sample = family(rng)
+        return sample(rng, n), sample(rng, m)
 
     return draw
 
@@ -179,29 +179,29 @@ def _perfect() -> Iterator[Case]:
 
 def _sizes() -> Iterator[Case]:
     for name, family in (
-        ("spectrum i^-1, d = 256", laws.SPECTRUM_256),
-        ("ReLU features", laws.RELU),
-        ("4-manifold", laws.NETWORK_4),
-        ("12 Zipf modes", laws.FACTORS),
+        ("spectrum i^-1, d = 256", families.SPECTRUM_256),
+        ("ReLU features", families.RELU),
+        ("4-manifold", families.NETWORK_4),
+        ("12 Zipf modes", families.FACTORS),
     ):
         for n, m in _SIZES:
             yield Case("sizes", f"{name}, {n} reals, {m} fakes", _both(family, n, m), 1, 1)
     for n, m in _SIZES:
         sizes = f"{n} reals, {m} fakes"
-        junk = _changed(_both(laws.RELU, n, m), fake=_share(0.25, shuffled))
+        junk = _changed(_both(families.RELU, n, m), fake=_share(0.25, shuffled))
         yield Case("sizes", f"ReLU features, a quarter shuffled, {sizes}", junk, 0.75, None)
-        drop = _mixture(laws.FISHER, _kept(4), n, m)
+        drop = _mixture(families.FISHER, _kept(4), n, m)
         yield Case("sizes", f"Fisher modes, half dropped, {sizes}", drop, 1, 0.5)
 
 
 def _junk() -> Iterator[Case]:
     kinds: tuple[tuple[str, Family, Change], ...] = (
-        ("spectrum i^-1, d = 256, moved away", laws.SPECTRUM_256, moved),
-        ("gamma, moved away", laws.GAMMA, moved),
-        ("ReLU features, shuffled", laws.RELU, shuffled),
-        ("4-manifold, shuffled", laws.NETWORK_4, shuffled),
-        ("12 Zipf modes, shuffled", laws.FACTORS, shuffled),
-        ("8 Fisher modes, uniform", laws.FISHER, uniform_directions),
+        ("spectrum i^-1, d = 256, moved away", families.SPECTRUM_256, moved),
+        ("gamma, moved away", families.GAMMA, moved),
+        ("ReLU features, shuffled", families.RELU, shuffled),
+        ("4-manifold, shuffled", families.NETWORK_4, shuffled),
+        ("12 Zipf modes, shuffled", families.FACTORS, shuffled),
+        ("8 Fisher modes, uniform", families.FISHER, uniform_directions),
     )
     for name, family, fault in kinds:
         for share in (0.05, 0.25, 0.5):
@@ -217,8 +217,8 @@ def _mixture(family: _Mixtures, weigh: Callable[[Rows], Rows], n: int = SIZE, m:
     """Fakes with other weights."""
 
     def draw(rng: np.random.Generator) -> Pair:
-        law = family(rng)
-        return law(rng, n), law(rng, m, weights=weigh(law.weights))
+        sample = family(rng)
+        return sample(rng, n), sample(rng, m, weights=weigh(sample.weights))
 
     return draw
 
@@ -235,9 +235,9 @@ def _invented(share: float, weights: Rows) -> Rows:
 
 def _modes() -> Iterator[Case]:
     mixtures: tuple[tuple[str, _Mixtures, Rows, tuple[int, ...]], ...] = (
-        ("12 Zipf modes", laws.FACTORS, laws.zipf(12), (8, 4, 2)),
-        ("8 Fisher modes", laws.FISHER, np.full(8, 1 / 8), (7, 4, 2)),
-        ("10 code words", laws.BITS, np.full(10, 1 / 10), (9, 5, 2)),
+        ("12 Zipf modes", families.FACTORS, families.zipf(12), (8, 4, 2)),
+        ("8 Fisher modes", families.FISHER, np.full(8, 1 / 8), (7, 4, 2)),
+        ("10 code words", families.BITS, np.full(10, 1 / 10), (9, 5, 2)),
     )
     group = "modes"
     for name, family, weights, kept in mixtures:
@@ -251,7 +251,7 @@ def _modes() -> Iterator[Case]:
         yield Case(group, f"{name}, one mode repeated", _mixture(family, _doubled), 1, 1)
         none = _mixture(family, lambda weights: np.append(0 * weights, weights))
         yield Case(group, f"{name}, none but invented ones", none, 0, 0)
-    zipf = laws.FACTORS
+    zipf = families.FACTORS
     flattened = _mixture(zipf, np.sqrt)
     yield Case(group, "12 Zipf modes, weights half as uneven", flattened, 1, 1)
     yield Case(group, "12 Zipf modes, weights reversed", _mixture(zipf, lambda w: w[::-1]), 1, None)
@@ -264,23 +264,27 @@ def _doubled(weights: Rows) -> Rows:
 
 def _spread() -> Iterator[Case]:
     gaussian = (
-        ("spectrum i^-1, d = 256", laws.SPECTRUM_256),
-        ("spectrum i^-1, d = 1024", laws.SPECTRUM_1024),
-        ("spectrum i^-1.5, d = 512", laws.SPECTRUM_512),
+        ("spectrum i^-1, d = 256", families.SPECTRUM_256),
+        ("spectrum i^-1, d = 1024", families.SPECTRUM_1024),
+        ("spectrum i^-1.5, d = 512", families.SPECTRUM_512),
     )
     group = "spread"
-    for name, family in (*gaussian, ("Laplace", laws.LAPLACE), ("correlated blocks", laws.BLOCKS)):
+    for name, family in (*gaussian, ("Laplace", families.LAPLACE), ("correlated blocks", families.BLOCKS)):
         narrow, wide = (_changed(_both(family), fake=partial(scaled, factor)) for factor in (0.5, 2))
         yield Case(group, f"{name}, contracted to .5", narrow, 1, 0)
         yield Case(group, f"{name}, expanded to 2", wide, 0, None)
     for name, family in gaussian:
         yield Case(group, f"{name}, the first 16 axes alone", _changed(_both(family), fake=_first_axes), 1, 0)
-    for name, family in (("gamma", laws.GAMMA), ("rectified", laws.SPARSE), ("ReLU features", laws.RELU)):
+    for name, family in (
+        ("gamma", families.GAMMA),
+        ("rectified", families.SPARSE),
+        ("ReLU features", families.RELU),
+    ):
         narrow = _changed(_both(family), fake=partial(scaled, 0.4))
         yield Case(group, f"{name}, contracted to .4", narrow, None, 0)
     for factor, fidelity, diversity in ((4, 1, 0), (0.25, 0, None)):
         draw = _concentrated(factor)
-        yield Case(group, f"Fisher law, concentration times {factor:g}", draw, fidelity, diversity)
+        yield Case(group, f"one Fisher mode, concentration times {factor:g}", draw, fidelity, diversity)
 
 
 def _first_axes(_rng: np.random.Generator, rows: Rows) -> Rows:
@@ -294,7 +298,7 @@ def _concentrated(factor: float) -> Draw:
         # The unused mode of a mixture of one has the same center only if drawn from the same state.
         state = int(rng.integers(2**32))
         real, fake = (
-            laws.fisher(64, (kappa,), np.random.default_rng(state)) for kappa in (150.0, 150.0 * factor)
+            families.fisher(64, (kappa,), np.random.default_rng(state)) for kappa in (150.0, 150.0 * factor)
         )
         return real(rng, SIZE), fake(rng, SIZE)
 
@@ -302,20 +306,20 @@ def _concentrated(factor: float) -> Draw:
 
 
 def _parts() -> Iterator[Case]:
-    """Fakes from half of the law, so that each is perfect."""
+    """Fakes from a part of the distribution, so that each is perfect."""
     group = "parts"
     for name, family in (
-        ("spectrum i^-1, d = 256", laws.SPECTRUM_256),
-        ("gamma", laws.GAMMA),
-        ("Laplace", laws.LAPLACE),
-        ("rectified", laws.SPARSE),
-        ("ReLU features", laws.RELU),
+        ("spectrum i^-1, d = 256", families.SPECTRUM_256),
+        ("gamma", families.GAMMA),
+        ("Laplace", families.LAPLACE),
+        ("rectified", families.SPARSE),
+        ("ReLU features", families.RELU),
     ):
         for words, sign in (("inner", 1), ("outer", -1)):
             yield Case(group, f"{name}, the {words} half", _half(family, partial(_lengths, sign)), 1, 0.5)
-    for name, family in (("spectrum i^-1.5, d = 512", laws.SPECTRUM_512), ("counts", laws.COUNTS)):
+    for name, family in (("spectrum i^-1.5, d = 512", families.SPECTRUM_512), ("counts", families.COUNTS)):
         yield Case(group, f"{name}, half along the main axis", _half(family, _main_axis), 1, 0.5)
-    for dimension, manifold in ((2, laws.NETWORK_2), (4, laws.NETWORK_4), (8, laws.NETWORK_8)):
+    for dimension, manifold in ((2, families.NETWORK_2), (4, families.NETWORK_4), (8, families.NETWORK_8)):
         for low, kept in ((0.0, 0.5), (0.5, 0.25)):
             draw = _part_of_manifold(manifold, low)
             yield Case(group, f"{dimension}-manifold, {kept:g} of one latent", draw, 1, kept)
@@ -339,38 +343,38 @@ def _half(family: Family, key: Callable[[Rows], Rows]) -> Draw:
     """Fakes are the half of twice as many draws that comes first by `key`."""
 
     def draw(rng: np.random.Generator) -> Pair:
-        law = family(rng)
-        real, rows = law(rng, SIZE), law(rng, 2 * SIZE)
+        sample = family(rng)
+        real, rows = sample(rng, SIZE), sample(rng, 2 * SIZE)
         return real, rng.permutation(rows[np.argsort(key(rows))[:SIZE]])
 
     return draw
 
 
-def _part_of_manifold(family: Callable[[np.random.Generator], laws.Manifold], low: float) -> Draw:
+def _part_of_manifold(family: Callable[[np.random.Generator], families.Manifold], low: float) -> Draw:
     def draw(rng: np.random.Generator) -> Pair:
-        law = family(rng)
-        return law(rng, SIZE), law(rng, SIZE, low=low)
+        sample = family(rng)
+        return sample(rng, SIZE), sample(rng, SIZE, low=low)
 
     return draw
 
 
 def _off_support() -> Iterator[Case]:
     faults: tuple[tuple[str, Family, Change], ...] = (
-        ("ReLU features, shuffled", laws.RELU, shuffled),
-        ("correlated blocks, shuffled", laws.BLOCKS, shuffled),
-        ("2-manifold, blended", laws.NETWORK_2, blended),
-        ("4-manifold, shuffled", laws.NETWORK_4, shuffled),
-        ("8-manifold, shuffled", laws.NETWORK_8, shuffled),
-        ("rectified, negative", laws.SPARSE, lambda _, rows: -rows),
-        ("gamma, negative", laws.GAMMA, lambda _, rows: -rows),
-        ("spectrum i^-1, d = 256, axes reversed", laws.SPECTRUM_256, lambda _, rows: rows[:, ::-1]),
-        ("spectrum i^-1.5, d = 512, axes reversed", laws.SPECTRUM_512, lambda _, rows: rows[:, ::-1]),
-        ("Fisher modes, lengths 1.5", laws.FISHER, lambda _, rows: 1.5 * rows),
-        ("Laplace, moved away", laws.LAPLACE, moved),
+        ("ReLU features, shuffled", families.RELU, shuffled),
+        ("correlated blocks, shuffled", families.BLOCKS, shuffled),
+        ("2-manifold, blended", families.NETWORK_2, blended),
+        ("4-manifold, shuffled", families.NETWORK_4, shuffled),
+        ("8-manifold, shuffled", families.NETWORK_8, shuffled),
+        ("rectified, negative", families.SPARSE, lambda _, rows: -rows),
+        ("gamma, negative", families.GAMMA, lambda _, rows: -rows),
+        ("spectrum i^-1, d = 256, axes reversed", families.SPECTRUM_256, lambda _, rows: rows[:, ::-1]),
+        ("spectrum i^-1.5, d = 512, axes reversed", families.SPECTRUM_512, lambda _, rows: rows[:, ::-1]),
+        ("Fisher modes, lengths 1.5", families.FISHER, lambda _, rows: 1.5 * rows),
+        ("Laplace, moved away", families.LAPLACE, moved),
     )
     for name, family, fault in faults:
         yield Case("off support", name, _changed(_both(family), fake=fault), 0, 0)
-    for name, manifold in (("2-manifold", laws.NETWORK_2), ("8-manifold", laws.NETWORK_8)):
+    for name, manifold in (("2-manifold", families.NETWORK_2), ("8-manifold", families.NETWORK_8)):
         yield Case("off support", f"{name}, of another network", _two_laws(manifold), 0, 0)
 
 
@@ -381,10 +385,10 @@ def _two_laws(family: Family) -> Draw:
 def _outliers() -> Iterator[Case]:
     group = "outliers"
     for name, family in (
-        ("spectrum i^-1, d = 256", laws.SPECTRUM_256),
-        ("gamma", laws.GAMMA),
-        ("ReLU features", laws.RELU),
-        ("12 Zipf modes", laws.FACTORS),
+        ("spectrum i^-1, d = 256", families.SPECTRUM_256),
+        ("gamma", families.GAMMA),
+        ("ReLU features", families.RELU),
+        ("12 Zipf modes", families.FACTORS),
     ):
         perfect, wide = _both(family), _share(0.02, partial(strewn, 3))
         yield Case(group, f"{name}, 2% of reals strewn", _changed(perfect, real=wide), 1, 0.98)
@@ -411,9 +415,9 @@ def _moved_but_center(rng: np.random.Generator, rows: Rows) -> Rows:
 def _copies() -> Iterator[Case]:
     group = "copies"
     for name, family in (
-        ("spectrum i^-1, d = 256", laws.SPECTRUM_256),
-        ("ReLU features", laws.RELU),
-        ("2-manifold", laws.NETWORK_2),
+        ("spectrum i^-1, d = 256", families.SPECTRUM_256),
+        ("ReLU features", families.RELU),
+        ("2-manifold", families.NETWORK_2),
     ):
         perfect = _both(family)
         yield Case(group, f"{name}, the reals", _of_reals(family, lambda _, rows: rows), 1, 1)
@@ -441,13 +445,13 @@ def _few(rng: np.random.Generator, rows: Rows) -> Rows:
 
 def _near_duplicates() -> Iterator[Case]:
     group = "near-duplicates"
-    families: tuple[tuple[str, Family, float], ...] = (
-        ("spectrum i^-1, d = 256", laws.SPECTRUM_256, _SMALL),
-        ("ReLU features", laws.RELU, _TINY),
-        ("gamma", laws.GAMMA, _SMALL),
-        ("12 Zipf modes", laws.FACTORS, _TINY),
+    kinds: tuple[tuple[str, Family, float], ...] = (
+        ("spectrum i^-1, d = 256", families.SPECTRUM_256, _SMALL),
+        ("ReLU features", families.RELU, _TINY),
+        ("gamma", families.GAMMA, _SMALL),
+        ("12 Zipf modes", families.FACTORS, _TINY),
     )
-    for name, family, noise in families:
+    for name, family, noise in kinds:
         perfect, all_of = _both(family), partial(bursts, 4, noise)
         some = _share(0.2, partial(bursts, 5, noise))
         faults = (
@@ -458,15 +462,15 @@ def _near_duplicates() -> Iterator[Case]:
         )
         for words, real, fake in faults:
             yield Case(group, f"{name}, {words}", _changed(perfect, real=real, fake=fake), 1, 1)
-    for name, family, noise in families[:2]:
+    for name, family, noise in kinds[:2]:
         junk = _changed(_both(family), fake=_share(0.25, moved))
         reals = _changed(junk, real=partial(bursts, 4, noise))
         yield Case(group, f"{name}, reals in fours, 25% of fakes moved away", reals, 0.75, None)
         alike = _changed(_both(family), fake=_share(0.25, lambda rng, rows: one_burst(rng, moved(rng, rows))))
         yield Case(group, f"{name}, 25% of fakes one wrong image", alike, 0.75, None)
     for name, mixture, count, kept in (
-        ("12 Zipf modes", laws.FACTORS, 2, float(laws.zipf(12)[:2].sum())),
-        ("8 Fisher modes", laws.FISHER, 4, 0.5),
+        ("12 Zipf modes", families.FACTORS, 2, float(families.zipf(12)[:2].sum())),
+        ("8 Fisher modes", families.FISHER, 4, 0.5),
     ):
         drop = _changed(_mixture(mixture, _kept(count)), real=partial(bursts, 4, _TINY))
         yield Case(group, f"{name}, reals in fours, only {count} modes", drop, 1, kept)
@@ -478,7 +482,7 @@ def _near_duplicates() -> Iterator[Case]:
 def feature_cases(rows: Rows) -> Iterator[Case]:
     """Faults planted in (n, d) features of real images, of which each draw takes other ones."""
 
-    def family(rng: np.random.Generator) -> Law:
+    def family(rng: np.random.Generator) -> Sampler:
         order = iter(np.array_split(rng.permutation(len(rows)), 2))
         return lambda rng, n: rows[next(order)[:n]]
 

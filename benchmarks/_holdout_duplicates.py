@@ -4,13 +4,13 @@ Near-duplicates shrink the balls of k neighbors, so that even a perfect generato
 near-duplicates if each is much nearer to the other than to its own 30th neighbor. The limit depends on the dimension of the
 set, estimated from its 15th and 30th neighbors: a set without near-duplicates has .02 of them per row on average, and the
 limit is never above .3 of the distance to the 30th neighbor. Groups are connected components; one row of each is kept.
-The constants were chosen on Gaussians, t laws, a Swiss roll and six modes with bursts, which are no hold-out cases.
+The constants were chosen on Gaussians, t distributions, a Swiss roll and six modes with bursts, which are no hold-out cases.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from _holdout_laws import Rows
+from _holdout_distributions import Rows
 from numpy.typing import NDArray
 
 _NEIGHBORS = 30

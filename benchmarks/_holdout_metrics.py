@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from _holdout_cases import Pair
+from _holdout_distributions import Rows
 from _holdout_duplicates import groups
-from _holdout_laws import Rows
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -129,6 +129,11 @@ def _readings(
     within, between, among = (_sq_distances(*sets) for sets in ((real, real), (real, fake), (fake, fake)))
     real_balls, fake_balls = _balls()
     of_reals, of_fakes = _sq_radii(within, real_balls), _sq_radii(among, fake_balls)
+    fewer = within
+    if len(fake) < len(real):
+        rows = random_rows(len(real), len(fake), 0)
+        fewer = within[rows][:, rows]
+    own = _sq_radii(fewer, map(Ball, KS))
     counts = Memberships(
         n_real=len(real),
         n_fake=len(fake),
@@ -139,20 +144,13 @@ def _readings(
         # Each row lies in its own ball.
         real_in_degrees={ball: _inside(within, sq, dim=0) - 1 for ball, sq in of_reals.items()},
         fake_in_degrees={ball: _inside(among, sq, dim=0) - 1 for ball, sq in of_fakes.items()},
+        leave_one_out={ball: covered_share(_inside(fewer, sq, dim=0) - 1) for ball, sq in own.items()},
     )
-
-    def leave_one_out(m: int, k: int) -> float:
-        if m >= len(real):
-            return covered_share(counts.real_in_degrees[Ball(k)])
-        rows = random_rows(len(real), m, 0)
-        part = within[rows][:, rows]
-        return covered_share(_inside(part, _sq_radii(part, [Ball(k)])[Ball(k)], dim=0) - 1)
-
     shown = counts if expand is None else _expanded(counts, *expand)
     found: Readings = {}
     for name in MEASURED:
         for k in KS:
-            null = BALLS[name].null(counts, k, leave_one_out)
+            null = BALLS[name].null(counts, k)
             found[f"{name} {k}"] = Reading(BALLS[name](shown, k), np.nan if null is None else null)
     if not witnesses:
         return found

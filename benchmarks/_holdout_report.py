@@ -37,7 +37,7 @@ _LEGEND = f"""\
 Cases read correctly: the mean over draws is within {TOLERANCE} of the target, which was written down before any draw was
 measured. "null" is the lesser of two nulls for the symmetric pair, and a closed form for the others. The witnessed pair has a fixed k of 20."""
 _RULE = """\
-Near-duplicates by the rule of `_holdout_duplicates.py`, which was chosen on other laws. "reals": without them among the
+Near-duplicates by the rule of `_holdout_duplicates.py`, which was chosen on other distributions. "reals": without them among the
 reals; "weighted": without them in both sets, but with shares of all rows. Won and lost are cases, against all rows."""
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import numpy as np
 from _holdout_cases import FEATURES, Case, feature_cases, made_up_cases
-from _holdout_laws import Rows
+from _holdout_distributions import Rows
 from _holdout_metrics import VARIANTS, measured
 from _holdout_report import Record, markdown, restored
 from _machine import describe_machine

@@ -14,6 +14,7 @@ import torch
 from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.witnessed import witnessed
 
+_CALIBRATED = ("calibrated_precision", "calibrated_recall")
 _BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -82,14 +83,22 @@ def test_readings_are_those_of_genpr(cases, metrics) -> None:
     for k in (3, 20):
         scorer = NeighborMetrics(
             torch.from_numpy(real),
-            ks=dict.fromkeys(metrics.MEASURED, k),
+            ks=dict.fromkeys((*metrics.MEASURED, *_CALIBRATED), k),
             ties="closed",
             intervals=False,
             seed=0,
             device=torch.device("cpu"),
         )
-        for name, value in scorer.score(torch.from_numpy(fake)).values.items():
-            assert read[f"{name} {k}"] == (value.value, value.null), (name, k)
+        values = scorer.score(torch.from_numpy(fake)).values
+        for name in metrics.MEASURED:
+            assert read[f"{name} {k}"] == (values[name].value, values[name].null), (name, k)
+        columns = metrics.Columns(*({key: [each[i]] for key, each in read.items()} for i in (0, 1)))
+        for metric in metrics.METRICS:
+            if metric.name in _CALIBRATED:
+                assert metric.compute(columns, k) == pytest.approx(values[metric.name].value), (
+                    metric.name,
+                    k,
+                )
     own = witnessed(real, fake, device="cpu")
     found = read["witnessed_fidelity"].value, read["witnessed_diversity"].value
     assert found == pytest.approx((own.fidelity, own.diversity), abs=1e-12)

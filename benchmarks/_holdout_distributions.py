@@ -1,7 +1,7 @@
-"""Laws that the hold-out cases are drawn from: spectra, rectified features, manifolds, mixtures and discrete codes.
+"""Distributions of the hold-out cases: spectra, rectified features, manifolds, mixtures and discrete codes.
 
 A family is a function of a generator that fixes the parameters of one draw (loadings, networks, centers) and returns a
-law; a law is a function of a generator and n that returns rows (n, d).
+sampler; a sampler is a function of a generator and n that returns rows (n, d).
 """
 
 from __future__ import annotations
@@ -14,49 +14,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.float64]
-Law = Callable[[np.random.Generator, int], Rows]
-Family = Callable[[np.random.Generator], Law]
+Sampler = Callable[[np.random.Generator, int], Rows]
+Family = Callable[[np.random.Generator], Sampler]
 
 _NOISE = 0.01  # off the random manifolds
 
 
-def power(d: int, exponent: float, _rng: np.random.Generator) -> Law:
+def power(d: int, exponent: float, _rng: np.random.Generator) -> Sampler:
     """Gaussian whose covariance has the eigenvalues i^-exponent."""
     deviations = np.arange(1, d + 1) ** (-exponent / 2)
     return lambda rng, n: deviations * rng.standard_normal((n, d))
 
 
-def gamma(d: int, shape: float, rng: np.random.Generator) -> Law:
+def gamma(d: int, shape: float, rng: np.random.Generator) -> Sampler:
     """Independent gamma marginals of log-normal scales."""
     scales = np.exp(rng.standard_normal(d))
     return lambda rng, n: scales * rng.gamma(shape, size=(n, d))
 
 
-def sparse(d: int, rng: np.random.Generator) -> Law:
+def sparse(d: int, rng: np.random.Generator) -> Sampler:
     """Independent rectified log-normal marginals, two thirds of them 0."""
     scales = np.exp(0.5 * rng.standard_normal(d))
     return lambda rng, n: scales * np.maximum(rng.lognormal(size=(n, d)) - 1.5, 0)
 
 
-def laplace(d: int, rng: np.random.Generator) -> Law:
+def laplace(d: int, rng: np.random.Generator) -> Sampler:
     """Independent Laplace marginals of log-normal scales."""
     scales = np.exp(0.5 * rng.standard_normal(d))
     return lambda rng, n: scales * rng.laplace(size=(n, d))
 
 
-def blocks(count: int, size: int, _rng: np.random.Generator) -> Law:
+def blocks(count: int, size: int, _rng: np.random.Generator) -> Sampler:
     """Independent blocks of coordinates with correlation .9, each coordinate a signed square of a Gaussian."""
 
-    def law(rng: np.random.Generator, n: int) -> Rows:
+    def sample(rng: np.random.Generator, n: int) -> Rows:
         common, own = rng.standard_normal((n, count, 1)), rng.standard_normal((n, count, size))
         mixed = np.sqrt(0.9) * common + np.sqrt(0.1) * own
         rows: Rows = (mixed * np.abs(mixed)).reshape(n, -1)
         return rows
 
-    return law
+    return sample
 
 
-def relu(d: int, latent: int, rng: np.random.Generator) -> Law:
+def relu(d: int, latent: int, rng: np.random.Generator) -> Sampler:
     """Rectified random features of a Gaussian latent, a third of them active."""
     loadings = rng.standard_normal((latent, d)) / np.sqrt(latent)
     return lambda rng, n: np.maximum(rng.standard_normal((n, latent)) @ loadings - 0.4, 0)
@@ -89,7 +89,7 @@ def network(latent: int, d: int, rng: np.random.Generator) -> Manifold:
 class Mixture:
     """Modes with weights; the modes beyond the weights are those that only a faulty generator draws."""
 
-    modes: tuple[Law, ...]
+    modes: tuple[Sampler, ...]
     weights: Rows
 
     def __call__(self, rng: np.random.Generator, n: int, *, weights: Rows | None = None) -> Rows:
@@ -110,25 +110,25 @@ def zipf(count: int) -> Rows:
 def factors(d: int, count: int, rank: int, rng: np.random.Generator) -> Mixture:
     """Modes of Zipf weights: low-rank Gaussians with noise, of log-normal scales, far apart; as many more unused."""
 
-    def mode() -> Law:
+    def mode() -> Sampler:
         center = 3 * rng.standard_normal(d)
         loadings = rng.standard_normal((rank, d)) * np.exp(0.5 * rng.standard_normal())
 
-        def law(rng: np.random.Generator, n: int) -> Rows:
+        def sample(rng: np.random.Generator, n: int) -> Rows:
             noise: Rows = center + 0.1 * rng.standard_normal((n, d))
             noise += rng.standard_normal((n, rank)) @ loadings
             return noise
 
-        return law
+        return sample
 
     return Mixture(tuple(mode() for _ in range(2 * count)), zipf(count))
 
 
 def fisher(d: int, kappas: tuple[float, ...], rng: np.random.Generator) -> Mixture:
-    """Von Mises-Fisher laws of equal weights on the unit sphere; as many more unused."""
+    """Von Mises-Fisher distributions of equal weights on the unit sphere; as many more unused."""
     from scipy.stats import vonmises_fisher
 
-    def mode(kappa: float) -> Law:
+    def mode(kappa: float) -> Sampler:
         center = rng.standard_normal(d)
         found = vonmises_fisher(center / np.linalg.norm(center), kappa)
         return lambda rng, n: np.asarray(found.rvs(n, random_state=rng)).reshape(n, d)
@@ -140,14 +140,14 @@ def fisher(d: int, kappas: tuple[float, ...], rng: np.random.Generator) -> Mixtu
 def bits(d: int, count: int, flips: float, rng: np.random.Generator) -> Mixture:
     """Binary code words of equal weights, with flipped bits; as many more unused."""
 
-    def mode() -> Law:
+    def mode() -> Sampler:
         word = rng.random(d) < 0.5
         return lambda rng, n: (word ^ (rng.random((n, d)) < flips)).astype(np.float64)
 
     return Mixture(tuple(mode() for _ in range(2 * count)), np.full(count, 1 / count))
 
 
-def counts(d: int, rng: np.random.Generator) -> Law:
+def counts(d: int, rng: np.random.Generator) -> Sampler:
     """Overdispersed counts: Poisson with rates that a row's gamma-distributed intensity scales."""
     rates = np.exp(rng.standard_normal(d))
     return lambda rng, n: rng.poisson(rates * rng.gamma(4, 0.25, (n, 1))).astype(np.float64)
