@@ -492,8 +492,7 @@ def feature_cases(rows: Rows) -> Iterator[Case]:
         return real[:SIZE], rng.permutation(inner)[:SIZE]
 
     perfect = _both(family)
-    for n, m in ((SIZE, SIZE), *_SIZES):
-        yield Case(FEATURES, f"other reals, {n} reals, {m} fakes", _both(family, n, m), 1, 1)
+    yield Case(FEATURES, f"other reals, {SIZE} reals, {SIZE} fakes", perfect, 1, 1)
     for share in (0.05, 0.1, 0.25, 0.5):
         draw = _changed(perfect, fake=_share(share, shuffled))
         diversity = 1 if share <= _MOST_WRONG else None
@@ -512,3 +511,5 @@ def feature_cases(rows: Rows) -> Iterator[Case]:
     yield Case(FEATURES, "20% of reals in fives", _changed(perfect, real=some), 1, 1)
     yield Case(FEATURES, "20% of fakes in fives", _changed(perfect, fake=some), 1, 1)
     yield Case(FEATURES, "both in fours", _changed(perfect, real=all_of, fake=all_of), 1, 1)
+    for n, m in _SIZES:
+        yield Case(FEATURES, f"other reals, {n} reals, {m} fakes", _both(family, n, m), 1, 1)

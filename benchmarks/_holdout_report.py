@@ -32,6 +32,7 @@ _PAIRS = (
     ("min(1, calibrated_precision)", "lesser of calibrated_recall, coverage / null, 1"),
     ("lesser of calibrated_precision, clipped_density", "lesser of calibrated_recall, clipped_coverage"),
     ("witnessed_fidelity", "witnessed_diversity"),
+    ("min(1, calibrated_precision)", "witnessed_diversity"),
 )
 _LEGEND = f"""\
 Cases read correctly: the mean over draws is within {TOLERANCE} of the target, which was written down before any draw was
