@@ -1,0 +1,260 @@
+"""Cells of bench_coverage.py, and one draw of a cell: its scores with intervals, nulls and comparisons as one record."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from _coverage_population import Population
+from _coverage_sets import DATA_SETS, Sets, Size
+from torch import Tensor
+
+from genpr.evaluation.fitted_metrics import FittedMetrics
+from genpr.evaluation.options import ScoreOptions
+from genpr.evaluation.plan import ScorePlan
+from genpr.features.extractor import ExtractorInfo
+from genpr.features.feature_set import FeatureSet
+from genpr.features.source_features import Embedder, SourceFeatures
+from genpr.metrics.registry import INCEPTION_SCORE, METRICS
+from genpr.metrics.uncertainty import Resampled, against_best, difference, standard_error
+from genpr.metrics.value import MetricValue
+from genpr.runtime import state_guard
+
+FORMAT = "genpr.coverage/1"
+NEIGHBORS = tuple(
+    name
+    for name in (
+        "precision",
+        "recall",
+        "density",
+        "coverage",
+        "calibrated_precision",
+        "calibrated_recall",
+        "clipped_density",
+        "clipped_coverage",
+    )
+    if name in METRICS
+)
+FEW = 100
+_FEATURES = (
+    METRICS["cmmd"].space or ""
+)  # features are named so for all metrics: cmmd is defined on these alone
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One data set at one pair of sizes."""
+
+    data: str  # of `DATA_SETS`
+    n_real: int
+    n_fake: int
+    distances: tuple[str, ...] = ()  # which, besides the neighbor metrics
+    few: tuple[str, ...] = ()  # metrics of the first `FEW` draws alone
+    is_small: bool = False  # cheap on a CPU
+
+    @property
+    def name(self) -> str:
+        """Data set and sizes."""
+        return f"{self.data}-{self.n_real}-{self.n_fake}"
+
+    @property
+    def is_of_images(self) -> bool:
+        """Whether it needs features of images."""
+        return DATA_SETS[self.data].population is not None
+
+    def metrics(self, number: int) -> tuple[str, ...]:
+        """What is scored in a draw."""
+        of_classes = (INCEPTION_SCORE.name,) if DATA_SETS[self.data].has_classes else ()
+        names = (*NEIGHBORS, *self.distances, *of_classes)
+        return names if number < FEW else tuple(name for name in names if name not in self.few)
+
+    @property
+    def ranks(self) -> bool:
+        """Whether many equal generators are compared with the best of them."""
+        return self.data.startswith("rank-")
+
+    def scaled(self, scale: float) -> Cell:
+        """The same with a part of the rows."""
+        return replace(self, n_real=round(scale * self.n_real), n_fake=round(scale * self.n_fake))
+
+
+_ALL, _NO_KD, _PLAIN = ("fd", "kd", "cmmd", "mind"), ("fd", "cmmd", "mind"), ("cmmd", "mind")
+# The kernel distance takes as long as all others: 100 subsets of 1,000. For the Fréchet distance of 2,048 features, singular
+# values take seconds on the CPU.
+CELLS = (
+    Cell("cifar", 4_000, 4_000, _ALL, few=("fd",)),
+    Cell("cifar", 1_000, 10_000, _PLAIN),
+    Cell("cifar-degraded", 5_000, 5_000, _PLAIN),
+    Cell("cifar-degraded", 10_000, 2_000, ("kd", *_PLAIN)),
+    Cell("spectrum", 5_000, 5_000, ("kd", *_PLAIN)),
+    Cell("spectrum", 1_000, 10_000, _PLAIN),
+    Cell("spectrum-scaled", 10_000, 10_000, _PLAIN),
+    Cell("spectrum-scaled", 20_000, 4_000, _PLAIN),
+    Cell("gaussian-512", 2_000, 2_000, _ALL),
+    Cell("gaussian-512", 10_000, 2_000, _NO_KD),
+    Cell("manifold", 4_000, 4_000, _ALL),
+    Cell("manifold", 1_000, 5_000, _NO_KD),
+    Cell("gaussian-64", 2_000, 2_000, _NO_KD, is_small=True),
+    Cell("gaussian-64", 1_000, 4_000, _NO_KD, is_small=True),
+    Cell("student", 2_000, 2_000, _NO_KD, is_small=True),
+    Cell("student", 5_000, 1_000, _NO_KD, is_small=True),
+    Cell("clusters", 1_500, 1_500, _NO_KD, is_small=True),
+    Cell("clusters", 1_000, 3_000, _NO_KD, is_small=True),
+    Cell("clusters-missing", 1_500, 1_500, _NO_KD, is_small=True),
+    Cell("clusters-missing", 4_000, 1_000, _NO_KD, is_small=True),
+    Cell("rank-gaussian", 1_000, 1_000, is_small=True),
+    Cell("rank-clusters", 1_000, 1_000, is_small=True),
+)
+
+
+def run_draw(
+    cell: Cell,
+    number: int,
+    device: torch.device,
+    *,
+    names: Sequence[str] | None = None,
+    population: Population | None = None,
+) -> dict[str, Any]:
+    """One draw: scores of all generators against the same reals, as a record of plain JSON types.
+
+    Args:
+        cell: What to draw.
+        number: Of the draw: the same one is the same on devices of one kind.
+        device: Where to draw and to compute.
+        names: Metrics; None takes those of the draw.
+        population: Features of images, which some cells need.
+    """
+    requested = cell.metrics(number) if names is None else tuple(names)
+    started = time.perf_counter()
+    with state_guard():
+        sets = _drawn(cell, number, device, population)
+        values: dict[str, dict[str, MetricValue]] = {name: {} for name in sets.fakes}
+        spaces = {_FEATURES: (sets.real, sets.fakes)}
+        if sets.probabilities is not None:  # the Inception Score does not look at reals
+            spaces[INCEPTION_SCORE.space or ""] = sets.probabilities["A"], sets.probabilities
+        for space, (real, fakes) in spaces.items():
+            chosen = [name for name in requested if (name == INCEPTION_SCORE.name) != (space == _FEATURES)]
+            if chosen:
+                for name, found in scores(real, fakes, chosen, device=device, space=space).items():
+                    values[name] |= found
+    record: dict[str, Any] = {
+        "format": FORMAT,
+        "cell": cell.name,
+        "data": cell.data,
+        "n_real": cell.n_real,
+        "n_fake": cell.n_fake,
+        "draw": number,
+        "device": device.type,
+        "requested": list(requested),
+    }
+    defined = [name for name in requested if all(name in of for of in values.values())]
+    record["metrics"] = {name: {fake: _plain(of[name]) for fake, of in values.items()} for name in defined}
+    resampled = {
+        name: {fake: _resampled(of[name], cell, number) for fake, of in values.items()} for name in defined
+    }
+    if cell.ranks:
+        record["contenders"] = {
+            name: list(against_best(_oriented(name, list(of.values()))).contenders)
+            for name, of in resampled.items()
+            if all(each is not None for each in of.values())
+        }
+    else:
+        record["differences"] = {
+            name: {f"A - {fake}": _difference(of["A"], of[fake]) for fake in ("B", "C")}
+            for name, of in resampled.items()
+            if all(each is not None for each in of.values())
+        }
+    return {**record, "seconds": round(time.perf_counter() - started, 3)}
+
+
+def scores(
+    real: Tensor,
+    fakes: Mapping[str, Tensor],
+    names: Sequence[str],
+    *,
+    device: torch.device,
+    space: str,
+    intervals: bool = True,
+) -> dict[str, dict[str, MetricValue]]:
+    """The values that `genpr.Evaluator(real).score(fake)` gives, without its notices and its control, by generator.
+
+    Notices need clusters of the reals and hashes of all rows, which take longer than the metrics.
+    """
+    options = ScoreOptions(metrics=names, control=False, intervals=intervals, device=str(device))
+    embedder = Embedder(options)
+    info = ExtractorInfo(space, real.shape[1], "unknown", None, comparable=False)
+    opened = FeatureSet(real, "<real features>", info)
+    plan = ScorePlan.of(opened, options)
+
+    def source(rows: Tensor, role: str) -> SourceFeatures:
+        features = SourceFeatures(FeatureSet(rows, f"<{role} features>", info), role, embedder)
+        features.require(plan.needs[role].spaces or (plan.own,), minimum=plan.needs[role].least)
+        return features
+
+    fitted = FittedMetrics(plan, source(real, "real"), embedder, given={}, diagnostics=False)
+    found = {}
+    for generator, rows in fakes.items():
+        values = fitted.score(source(rows, "fake"), {}).values
+        found[generator] = {name: value for name in plan.spaces if (value := values[name]) is not None}
+    return found
+
+
+def _drawn(cell: Cell, number: int, device: torch.device, population: Population | None) -> Sets:
+    data, size = DATA_SETS[cell.data], Size(cell.n_real, cell.n_fake)
+    digest = hashlib.sha256(f"{cell.name}/{number}".encode()).digest()
+    rng = torch.Generator(device).manual_seed(int.from_bytes(digest[:7]))
+    if data.draw is not None:
+        return data.draw(rng, size)
+    assert data.population is not None
+    if population is None:
+        raise ValueError(f"{cell.name} needs features of images (--images and --extractor, or --population)")
+    return data.population(rng, size, population)
+
+
+def _plain(value: MetricValue) -> dict[str, Any]:
+    """What a summary needs of one value."""
+    found: dict[str, Any] = {"value": value.value}
+    if value.interval is not None:
+        found["interval"] = list(value.interval)
+    if value.null is not None:
+        found["null"] = value.null
+    if value.replicates is not None:
+        replicates = torch.tensor(value.replicates, dtype=torch.float64)
+        found |= {"error": standard_error(replicates), "replicates": len(replicates), "n": value.n_counted}
+    return found
+
+
+def _resampled(value: MetricValue, cell: Cell, number: int) -> Resampled | None:
+    if value.replicates is None or value.n_counted is None:
+        return None
+    return Resampled(
+        value=value.value,
+        replicates=torch.tensor(value.replicates, dtype=torch.float64).numpy(),
+        n=value.n_counted,
+        seed=0,
+        n_real=cell.n_real,
+        k=value.k,
+        real_identity=f"{cell.name}/{number}",
+    )
+
+
+def _difference(a: Resampled | None, b: Resampled | None) -> list[float | bool]:
+    """Value and interval of a difference, and whether the two are said to be distinguishable."""
+    assert a is not None
+    assert b is not None
+    found = difference(a, b)
+    return [found.value, found.interval.low, found.interval.high, found.verdict == "distinguishable"]
+
+
+def _oriented(name: str, scored: Sequence[Resampled | None]) -> list[Resampled]:
+    """Scores of which more is better."""
+    sign = -1 if METRICS[name].better == "lower" else 1
+    return [
+        replace(each, value=sign * each.value, replicates=sign * each.replicates)
+        for each in scored
+        if each is not None
+    ]
