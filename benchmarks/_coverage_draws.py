@@ -217,15 +217,21 @@ def _drawn(cell: Cell, number: int, device: torch.device, population: Population
 
 def _plain(value: MetricValue) -> dict[str, Any]:
     """What a summary needs of one value."""
-    found: dict[str, Any] = {"value": value.value}
+    found: dict[str, Any] = {"value": _short(value.value)}
     if value.interval is not None:
-        found["interval"] = list(value.interval)
+        found["interval"] = [_short(value.interval[0]), _short(value.interval[1])]
     if value.null is not None:
-        found["null"] = value.null
+        found["null"] = _short(value.null)
     if value.replicates is not None:
         replicates = torch.tensor(value.replicates, dtype=torch.float64)
-        found |= {"error": standard_error(replicates), "replicates": len(replicates), "n": value.n_counted}
+        error = _short(standard_error(replicates))
+        found |= {"error": error, "replicates": len(replicates), "n": value.n_counted}
     return found
+
+
+def _short(value: float) -> float:
+    """With as many digits as tables may need: records are many."""
+    return float(f"{value:.7g}")
 
 
 def _resampled(value: MetricValue, cell: Cell, number: int) -> Resampled | None:
@@ -247,7 +253,8 @@ def _difference(a: Resampled | None, b: Resampled | None) -> list[float | bool]:
     assert a is not None
     assert b is not None
     found = difference(a, b)
-    return [found.value, found.interval.low, found.interval.high, found.verdict == "distinguishable"]
+    low, high = map(_short, (found.interval.low, found.interval.high))
+    return [_short(found.value), low, high, found.verdict == "distinguishable"]
 
 
 def _oriented(name: str, scored: Sequence[Resampled | None]) -> list[Resampled]:

@@ -129,11 +129,11 @@ def main(
         raise click.UsageError("--cpu-jobs are for a --device that is not the CPU; use --jobs")
     failed = 0
     if not summarizes:
-        _cut_unfinished(out)
         where = str(resolve_device(device))
+        population = _population(images, extractor, population, max_images, where)
+        _cut_unfinished(out)
         machine = asdict(describe_machine(threads=1, device=torch.device(where).type))
         _append(out, {"format": FORMAT, "started": started, "machine": machine})
-        population = _population(images, extractor, population, max_images, where)
         if population is None:
             cells = [cell for cell in cells if not cell.is_of_images]
         failed = _run(out, cells, draws, wanted, where, jobs, cpu_jobs, population, end)
