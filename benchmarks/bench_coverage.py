@@ -11,8 +11,10 @@ exists is continued: draws that it holds are not made again, except for metrics 
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import tempfile
 import time
 import traceback
@@ -166,6 +168,7 @@ def _population(
     if population is None:
         memory = Path("/dev/shm")
         folder = tempfile.mkdtemp(prefix="genpr-coverage-", dir=memory if memory.is_dir() else None)
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         population = Path(folder) / "population.safetensors"
     started = time.monotonic()
     embed_population(images, extractor, population, device=torch.device(device), most=most)
