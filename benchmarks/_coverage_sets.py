@@ -251,11 +251,11 @@ DATA_SETS: Mapping[str, DataSet] = {
         draw=None,
         population=_of_images(blurred=0.3, missing=2, difference=0.05),
     ),
-    "spectrum": DataSet("eigenvalues 1 / i, d = 2,048", True, _spectrum(2048, difference=0.98)),
+    "spectrum": DataSet("eigenvalues 1 / i, d = 2,048", True, _spectrum(2048, difference=0.995)),
     "spectrum-scaled": DataSet(
         "the same, fakes scaled by .95 and moved",
         False,
-        _spectrum(2048, scale=0.95, shift=0.1, difference=0.98),
+        _spectrum(2048, scale=0.95, shift=0.1, difference=0.99),
     ),
     "gaussian-512": DataSet("isotropic, d = 512", True, _gaussian(512, difference=1.5)),
     "gaussian-64": DataSet(
