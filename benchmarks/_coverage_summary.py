@@ -246,7 +246,7 @@ def _unpaired(draws: Sequence[Record]) -> dict[str, list[bool]]:
     found: dict[str, list[bool]] = defaultdict(list)
     for _, metric, values in _of_equal(draws):
         for (a, _), (_, b) in pairwise(values):
-            if "error" in a and "error" in b and a["n"] and b["n"]:
+            if "error" in a and "error" in b:
                 found[metric].append(difference(_alone(a), _alone(b)).verdict == "distinguishable")
     return found
 
@@ -254,7 +254,8 @@ def _unpaired(draws: Sequence[Record]) -> dict[str, list[bool]]:
 def _alone(value: Mapping[str, Any]) -> Resampled:
     """A score of reals that no other score shares: replicates that have the recorded standard error."""
     replicates: NDArray[np.float64] = np.tile([value["error"], -value["error"]], value["replicates"] // 2)
-    return Resampled(value["value"], replicates, value["n"], seed=0, n_real=0, k=None, real_identity=None)
+    fields = {"n": value["n"], "seed": 0, "n_real": 0, "k": None, "real_identity": None}
+    return Resampled(value=value["value"], replicates=replicates, **fields)
 
 
 def _rank_table(draws: Sequence[Record]) -> str:
