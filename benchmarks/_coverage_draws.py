@@ -39,7 +39,7 @@ NEIGHBORS = tuple(
     )
     if name in METRICS
 )
-FEW = 100
+FEW = 60
 _FEATURES = (
     METRICS["cmmd"].space or ""
 )  # features are named so for all metrics: cmmd is defined on these alone

@@ -134,10 +134,11 @@ def markdown(runs: Sequence[Record], draws: Sequence[Record]) -> str:
 
 
 def _machines(runs: Sequence[Record]) -> str:
-    lines = [
-        f"- {run['started']}, genpr {run['machine']['commit'][:8]}, {run['machine']['gpu'] or run['machine']['cpu']}"
-        for run in runs
-    ]
+    lines = []
+    for run in runs:
+        machine = run["machine"]
+        commit = f"genpr {machine['commit'][:8]}, " if machine["commit"] else ""
+        lines.append(f"- {run['started']}, {commit}{machine['gpu'] or machine['cpu']}")
     return "\n".join(dict.fromkeys(lines))
 
 
