@@ -41,20 +41,32 @@ class Record:
 @click.option("--d", "widths", multiple=True, default=(64, 512), show_default=True, type=int)
 @click.option("--draws", default=200, show_default=True, type=click.IntRange(min=2))
 @click.option("--device", default="cpu", show_default=True)
+@click.option("--minutes", type=float, help="Start no draw of a pair after so long.")
 @click.option("--spectrum", "spectra", multiple=True, default=("flat", "inverse"), show_default=True)
 @click.option("--fakes", "kinds", multiple=True, default=("equal", "different"), show_default=True)
 def main(
-    n: int, widths: tuple[int, ...], draws: int, device: str, spectra: tuple[str, ...], kinds: tuple[str, ...]
+    n: int,
+    widths: tuple[int, ...],
+    draws: int,
+    device: str,
+    minutes: float | None,
+    spectra: tuple[str, ...],
+    kinds: tuple[str, ...],
 ) -> None:
     """Draw reals and fakes many times, and print one JSON line for each pair of distributions."""
     for d in widths:
         for spectrum in spectra:
             for fakes in kinds:
-                print(json.dumps(asdict(compared(n, d, spectrum, fakes, draws, device))), flush=True)
+                print(
+                    json.dumps(asdict(compared(n, d, spectrum, fakes, draws, device, minutes=minutes))),
+                    flush=True,
+                )
 
 
-def compared(n: int, d: int, spectrum: str, fakes: str, draws: int, device: str) -> Record:
-    """The distances and standard errors of independent draws."""
+def compared(
+    n: int, d: int, spectrum: str, fakes: str, draws: int, device: str, *, minutes: float | None = None
+) -> Record:
+    """The distances and standard errors of independent draws, as many as `minutes` allow."""
     started = time.perf_counter()
     generator = torch.Generator(device).manual_seed(n + d)
     variances = torch.ones(d) if spectrum == "flat" else 1 / torch.arange(1, d + 1)
@@ -72,6 +84,9 @@ def compared(n: int, d: int, spectrum: str, fakes: str, draws: int, device: str)
 
     values, errors, biases, first = (np.empty(draws) for _ in range(4))
     for i in range(draws):
+        if i > 1 and minutes is not None and time.perf_counter() - started > 60 * minutes:
+            values, errors, biases, first = (each[:i] for each in (values, errors, biases, first))
+            break
         real = drawn(variances.sqrt(), torch.zeros_like(mean))
         fake = drawn((variances * factors).sqrt(), mean)
         values[i], influence = frechet_influence(real, fake, device=device)
@@ -85,7 +100,7 @@ def compared(n: int, d: int, spectrum: str, fakes: str, draws: int, device: str)
         d=d,
         spectrum=spectrum,
         fakes=fakes,
-        draws=draws,
+        draws=len(values),
         mean=float(values.mean()),
         limit=float(limit),
         bias=float(biases.mean()),
