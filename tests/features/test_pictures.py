@@ -84,5 +84,5 @@ def test_features_and_what_is_read_once_have_no_pictures(pixels, tmp_path, rng):
     tensor = torch.from_numpy(pixels).permute(0, 3, 1, 2)
     for source in (features, torch.from_numpy(features), tmp_path / "features.npy", iter([tensor])):
         assert pictures_of(source, ["row 0"]) is None
-    with pytest.raises(UsageError, match="nothing at"):
+    with pytest.raises(UsageError, match="does not exist"):
         pictures_of(tmp_path / "gone", ["0.png"])
