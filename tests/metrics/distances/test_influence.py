@@ -306,3 +306,16 @@ def test_error_without_a_first_order_is_that_of_the_second():
     influence = Influence(none, none, excess=0.25)
     assert influence.standard_error == 0.5
     assert standard_error(influence.replicates(1.0, seed=0)) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("name", ["fd", "mind"])
+def test_heavy_tails_have_no_interval(name):
+    """Few rows carry the variance, so that a sample does not show what other draws may contain."""
+    rng = np.random.default_rng(0)
+    heavy, light = (
+        torch.from_numpy(each) for each in (rng.standard_t(2, (2, 400, 8)), rng.normal(size=(2, 400, 8)))
+    )
+    for sets, has_interval in ((heavy, False), (light, True)):
+        value, influence = FUNCTIONS[name](*sets, device="cpu")
+        found = with_interval(MetricValue(value, None), influence, seed=0)
+        assert (found.interval is not None, found.replicates is not None) == (has_interval, has_interval)
