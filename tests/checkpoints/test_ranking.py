@@ -90,8 +90,8 @@ def test_equal_generators_are_not_told_apart_and_bad_ones_are(results):
     assert 0 in ranking["alike"].bounds or 0 in ranking["good"].bounds
 
 
-def test_less_of_a_distance_is_better_and_there_are_no_bounds(real, fakes):
-    evaluator = genpr.Evaluator(real, metrics=["fd"], control=False)
+def test_less_of_a_distance_is_better_and_there_are_no_bounds_without_intervals(real, fakes):
+    evaluator = genpr.Evaluator(real, metrics=["fd"], control=False, intervals=False)
     ranking = rank_checkpoints(evaluator, fakes, by="fd")
     values = [each.value for each in ranking.entries]
     assert values == sorted(values)
