@@ -1,4 +1,4 @@
-"""From two sources to the kinds of images that a generator misses, and those that it invents."""
+"""Find missed and invented modes: clusters of reals without fakes, and of fakes without reals."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from genpr.validation import entry_point
 
 SCHEMA = "genpr.modes/1"
 REPRESENTATIVES = 8
-"""Images that stand for a cluster in a record."""
+"""Representative images per cluster in a record."""
 
 NAMED = 0.02
-"""Share of the flagged images from which on a class is worth naming."""
+"""The smallest share of the flagged images of a class that is named."""
 
 
 @dataclass(frozen=True)
@@ -35,29 +35,29 @@ class FoundModes:
     """Missed and invented modes of two sources."""
 
     modes: Modes  # the clusters, with rows
-    real: str  # source of the reals, as the user wrote it
-    fake: str  # of the fakes
-    real_names: tuple[str, ...]  # what to call the image of each row; empty when unknown
-    fake_names: tuple[str, ...]  # Likewise
-    extractor: ExtractorInfo | None  # which function made the features; None when a file does not say
-    notices: tuple[Notice, ...]  # what happened on the way that a reader should know
-    # where the labels of each side come from, by role; without those that have none
+    real: str  # source of the reals as given by the user
+    fake: str  # source of the fakes
+    real_names: tuple[str, ...]  # name of the image of each row; empty if unknown
+    fake_names: tuple[str, ...]  # the same for the fakes
+    extractor: ExtractorInfo | None  # None if a feature file does not name it
+    notices: tuple[Notice, ...]  # warnings and notes
+    # origin of the labels by role, for sources with labels
     origins: Mapping[str, str] = field(default_factory=dict)
-    # how many of their images have no class and were kept all the same
+    # number of images without a class by role
     unlabeled: Mapping[str, int] = field(default_factory=dict)
 
     def name_of(self, side: Literal["real", "fake"], row: int) -> str:
-        """What to call an image."""
+        """The name of an image, or its row."""
         names = self.real_names if side == "real" else self.fake_names
         return names[row] if names else f"row {row}"
 
     @property
     def summary(self) -> tuple[str, ...]:
-        """What came out, a sentence each."""
+        """A sentence about missed modes and one about invented modes."""
         found = self.modes
         return (
-            _sentence("missed", "reals", "covered by no fake", found.missed),
-            _sentence("invented", "fakes", "off the reals' manifold", found.invented),
+            _sentence("missed", "reals", "not covered by any fake", found.missed),
+            _sentence("invented", "fakes", "outside the real manifold", found.invented),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,23 +93,23 @@ class FoundModes:
 @takes_options(ModesOptions)
 @entry_point
 def find_modes(real: object, fake: object, **options: Unpack[ModesKeywords]) -> FoundModes:
-    """Find the kinds of reals that a generator misses, and the kinds of fakes that it invents.
+    """Find missed and invented modes: clusters of reals without fakes, and of fakes without reals.
 
     Args:
         real: Real images or their features, at least 50, as for `Evaluator`.
-        fake: Generated images or their features, likewise.
+        fake: Generated images or their features, with the same rules.
         **options: The fields of `ModesOptions`.
 
     Raises:
         UsageError: A path or name does not exist, or an option is impossible.
-        DataError: A side cannot be used, the two do not belong together, or labels do not fit their images.
+        DataError: A source cannot be used, the two are of different kinds, or labels do not match their images.
         ResourceError: Weights, device or memory are missing.
     """
     return find_modes_with(real, fake, ModesOptions(**options))
 
 
 def find_modes_with(real: object, fake: object, options: ModesOptions) -> FoundModes:
-    """As `find_modes`."""
+    """Implementation of `find_modes`."""
     embedder, progress = Embedder(options), options.progress
     with memory_limit(options.max_memory):
         opened = open_input(real, "real"), open_input(fake, "fake")
@@ -129,7 +129,9 @@ def find_modes_with(real: object, fake: object, options: ModesOptions) -> FoundM
             seed=options.seed,
             progress=None if progress is None else partial(_report, progress),
         )
-        found, told = with_cpu_fallback(embedder, lambda where: search(device=where.device), "for the modes")
+        found, fallback = with_cpu_fallback(
+            embedder, lambda where: search(device=where.device), "for the modes"
+        )
     known = [images for images in classes if images is not None]
     return FoundModes(
         found,
@@ -138,7 +140,7 @@ def find_modes_with(real: object, fake: object, options: ModesOptions) -> FoundM
         reals.names,
         fakes.names,
         fakes.extractor or reals.extractor,
-        tuple(dict.fromkeys((*reals.notices, *fakes.notices, *told))),
+        tuple(dict.fromkeys((*reals.notices, *fakes.notices, *fallback))),
         origins={images.role: images.origin for images in known},
         unlabeled={images.role: len(images.unlabeled) for images in known},
     )
@@ -151,7 +153,7 @@ def _embedded(
     embedder: Embedder,
     labels: Sequence[OptionalLabels],
 ) -> tuple[tuple[FeatureSet, FeatureSet], list[LabeledImages | None], dict[str, int]]:
-    """Both sides, what is known of their classes, and each k."""
+    """Features of both sources, their labels, and k by metric."""
     check_same_kind(opened_real, opened_fake)
     policy = options.bad_images
     for each, opened in zip(labels, (opened_real, opened_fake), strict=True):
@@ -176,12 +178,12 @@ def _report(progress: StageProgress, done: int, total: int) -> None:
 def _sentence(verb: str, images: str, what: str, clusters: Sequence[ModeCluster]) -> str:
     worst = [each for each in clusters if each.is_significant]
     if not worst:
-        return f"{verb}: no kind; chance explains how many {images} of each are {what}"
+        return f"{verb}: no mode; the numbers of {images} that are {what} are consistent with chance"
     flagged, size = sum(each.flagged for each in worst), sum(each.size for each in worst)
     expected = sum(each.expected for each in worst)
     plural = "s" if len(worst) > 1 else ""
     text = (
-        f"{verb}: {len(worst)} kind{plural}, of whose {size:,} {images} {flagged:,} are {what} "
+        f"{verb}: {len(worst)} mode{plural} with {size:,} {images}, of which {flagged:,} are {what} "
         f"({expected:,.0f} expected)"
     )
     classes: dict[str, int] = {}

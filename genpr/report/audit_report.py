@@ -10,9 +10,9 @@ from genpr.report.score_tables import blocks_of
 from genpr.report.text import WIDTH, cut, table, wrapped
 
 _KINDS: tuple[Kind, ...] = ("fidelity", "diversity")
-_LONGEST = 40  # columns of a metric's name, which for a user's function may be of any length
+_LONGEST = 40  # columns of a metric's name; a user's function may have a name of any length
 _LEGEND = (
-    "T: passes. F: fails. H, L: passes, where fakes are wider than reals, with high or with low diversity.",
+    "T: passes. F: fails. H, L: passes if fakes are wider than reals, with high or with low diversity.",
     f"~: the margin is within {NOISE:g} standard errors of the threshold, so other draws may change it.",
     "*: not as published.",
     "bounds: the values at the ends and at equality; property: the shape of the curve.",
@@ -44,7 +44,7 @@ def audit_table(matrix: Matrix) -> str:
 
 
 def _rows(matrix: Matrix, metrics: Sequence[str], total: str = "{}/{}") -> list[list[str]]:
-    """The marks of each demand, and how many each metric meets."""
+    """The marks of each check, and the number of passed checks of each metric."""
     rows = []
     for demand in matrix.demands:
         cells = (matrix.cells.get((demand.name, metric)) for metric in metrics)
@@ -53,7 +53,7 @@ def _rows(matrix: Matrix, metrics: Sequence[str], total: str = "{}/{}") -> list[
 
 
 def agreement(matrix: Matrix) -> list[tuple[str, str, str]]:
-    """Metric, published column, and how many cells are as published, of what was published."""
+    """Metric, published column, and the number of cells that agree with it."""
     rows = []
     for metric in matrix.metrics:
         cells = [cell for cell in matrix.of(metric) if cell.published is not None]
@@ -64,7 +64,7 @@ def agreement(matrix: Matrix) -> list[tuple[str, str, str]]:
 
 
 def differences(matrix: Matrix) -> list[str]:
-    """What differs from the published matrix, and what decides it here."""
+    """Differences from the published matrix, with the reason of the mark here."""
     texts = []
     for cell in matrix.ordered:
         if not cell.differs:
@@ -76,7 +76,7 @@ def differences(matrix: Matrix) -> list[str]:
 
 
 def markdown(matrix: Matrix, run: Run) -> str:
-    """The matrix, and what differs from the published one and why."""
+    """The matrix and its differences from the published one."""
     parts = [
         "# Audit of fidelity and diversity metrics",
         f"The sanity checks of {SOURCE}: {_drawn(run)}.\n",
@@ -94,7 +94,7 @@ def markdown(matrix: Matrix, run: Run) -> str:
 
 
 def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A star is emphasis in Markdown, and a bar ends the cell."""
+    """Lines of a table, with the special characters of Markdown escaped."""
     for cells in (heads, ["---"] * len(heads), *rows):
         escaped = (text.replace("|", "\\|").replace("*", "\\*").replace("~", "\\~") for text in cells)
         yield f"| {' | '.join(escaped)} |"

@@ -1,4 +1,4 @@
-"""Sweeps, rankings and watched training runs as text: one row per checkpoint or setting, then what follows from them."""
+"""Sweeps, rankings and watched training runs as text: one row per checkpoint or setting, then the outcome."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from genpr.checkpoints.score_log import Record
     from genpr.checkpoints.sweep import Sweep, SweepPoint
 
-_LONG = 9  # characters of a column's name, beyond which it stands only above the table
+_LONG = 9  # longer names of a metric are shown only above the table
 _MOST_NAMES = 3
 
 
 def ranking_table(ranking: Ranking) -> str:
-    """One row per checkpoint, the best first, then the outcome in a sentence."""
+    """One row per checkpoint, the best first, then the outcome in sentences."""
     if ranking.by == PARETO:
         title, rows = "their Pareto front of precision and recall", _front_rows(ranking)
     else:
@@ -35,7 +35,7 @@ def _mark(rank: int | None, *, is_contender: bool | None) -> str:
 
 
 def _rows(ranking: Ranking) -> str:
-    beside = [
+    shown = [
         name
         for name in F_SCORE_METRICS
         if name != ranking.by and all(name in result.metrics for result in ranking.results.values())
@@ -48,11 +48,11 @@ def _rows(ranking: Ranking) -> str:
         elif entry.difference is not None:
             difference = f"{'-' if entry.difference < 0 else '+'}{number(abs(entry.difference))}"
         row = [_mark(entry.rank, is_contender=entry.is_contender), entry.name]
-        row += [number(ranking.results[entry.name][name]) for name in beside]
+        row += [number(ranking.results[entry.name][name]) for name in shown]
         row += [number(entry.value), ends_text(entry.interval), difference * (entry.name != ranking.winner)]
         rows.append(row)
     value = ranking.by if len(ranking.by) <= _LONG else "value"
-    return table(["", "checkpoint", *beside, value, "95 % interval", "to the winner"], rows, texts=(1,))
+    return table(["", "checkpoint", *shown, value, "95 % interval", "to the winner"], rows, texts=(1,))
 
 
 def _front_rows(ranking: Ranking) -> str:
@@ -68,14 +68,14 @@ def _front_rows(ranking: Ranking) -> str:
     return table(["", "checkpoint", *heads, "dominated by"], rows, texts=(1, -1))
 
 
-_MOST = 4  # metrics with their intervals in a row
-_F1, _MARK = 5, 9  # columns of a value, and of the longest mark
+_MAX_METRICS = 4  # with their intervals in a row
+_F1, _MARK = 5, 9  # columns of a value and of the longest mark
 _AXIS = 12  # columns of the name of the axis
 
 
 def sweep_table(sweep: Sweep, objective: Objective) -> str:
-    """Settings down and metrics across; then the best setting."""
-    metrics = list(sweep.points[0].result.metrics)[:_MOST]
+    """Settings as rows and metrics as columns, then the best setting."""
+    metrics = list(sweep.points[0].result.metrics)[:_MAX_METRICS]
     room = WIDTH - max(len(f"{point.setting:g}") for point in sweep.points) - (2 + _F1) - (2 + _MARK)
     cells = {name: [_sweep_cell(point, name) for point in sweep.points] for name in metrics}
     widths = [2 + max(head_width(name), *(len(printable(cell)) for cell in cells[name])) for name in metrics]
@@ -105,24 +105,24 @@ def _sweep_legend(
 
     axis, metrics = sweep.axis, sweep.points[0].result.metrics
     nulls = [f"{name} {number(metrics[name].null)}" for name in names if metrics[name].null is not None]
-    reached = "no setting reaches it" if best is None else f"{axis} = {best.setting:g}"
+    reached = "no setting meets the constraint" if best is None else f"{axis} = {best.setting:g}"
     lines = [*[f"null: {', '.join(nulls)}"] * bool(nulls), f"best ({objective}): {reached}"]
     contenders = sweep.contenders(objective)
     if contenders and best is not None and len(sweep.points) > 1:
         others = [f"{point.setting:g}" for point in contenders if point.setting != best.setting]
         tied = f"{axis} = {', '.join(others)}" if others else "no other setting"
         lines.append(f"statistically tied with it: {tied} (simultaneous 95 % bounds)")
-    lines.append("dominated: another setting has as much precision and recall, or more")
+    lines.append("dominated: another setting has at least the same precision and recall, and one is higher")
     if unlike := sweep.differences:
-        told = " ".join([unlike[0], *and_more(len(unlike) - 1, "more")])
-        lines.append(f"warning: not all were scored alike, which may change values: {told}")
+        listed = " ".join([unlike[0], *and_more(len(unlike) - 1, "more")])
+        lines.append(f"warning: not all points were scored alike, which may change values: {listed}")
     for code in dict.fromkeys(code for point in sweep.points for code in warnings_of(point.result)):
         settings = [f"{point.setting:g}" for point in sweep.points if code in warnings_of(point.result)]
         lines.append(f"warning: {code} at {axis} = {', '.join(settings)}")
     return lines
 
 
-_MOST_METRICS = 5  # that fit 80 columns
+_MAX_WATCHED = 5  # metrics that fit 80 columns
 
 
 def score_line(record: Record, by: str, *, is_best: bool) -> str:
@@ -133,7 +133,7 @@ def score_line(record: Record, by: str, *, is_best: bool) -> str:
 
 
 def watched_table(records: Sequence[Record], best: Record | None, by: str) -> str:
-    """Every recorded source of a training run, in the order of the file, and the best of them by one metric."""
+    """Every recorded source of a training run in the order of the file, then the best by one metric."""
     values = [_values(record, by) for record in records]
     names = _first_metrics(values, by)
     rows = []
@@ -146,18 +146,18 @@ def watched_table(records: Sequence[Record], best: Record | None, by: str) -> st
         lines.append(wrapped(f"best by {by} ({better} is better): {best['name']}, {value}"))
     sizes = sorted({record["n_fake"] for record in records})
     if len(sizes) > 1:
-        text = f"sources of {sizes[0]:,} to {sizes[-1]:,} images: recall and coverage depend on the number of images"
+        text = f"sources have {sizes[0]:,} to {sizes[-1]:,} images, and recall and coverage depend on the number of images"
         lines.append(wrapped(text))
     return "\n".join(lines)
 
 
 def _values(record: Record, by: str) -> dict[str, float]:
-    """By metric, with the number that decides."""
+    """Values by metric, including the ranking criterion."""
     value = number_of(by).value_in(record["metrics"])
     return {**record["metrics"], **({} if value is None else {by: value})}
 
 
 def _first_metrics(values: Sequence[Mapping[str, float]], by: str) -> list[str]:
-    """The first metrics that any record has, and the one that decides."""
+    """The first metrics of any record, and the ranking criterion."""
     names = list(dict.fromkeys(name for each in values for name in each))
-    return [*[name for name in names if name != by][: _MOST_METRICS - 1], *[by] * (by in names)]
+    return [*[name for name in names if name != by][: _MAX_WATCHED - 1], *[by] * (by in names)]

@@ -1,7 +1,7 @@
-"""Several results as one HTML file without other files: verdict, numbers, curves, pictures, warnings and provenance.
+"""Several results as one self-contained HTML file: summary, metrics, curves, pictures, warnings and provenance.
 
-Latents of pictures beside each other are known to be equal where genpr generated the images itself, with the same number,
-width and seed of latents and the same labels. Of files, only equal names are known, and the gallery says so.
+Pictures in one row have equal latents only if genpr generated the images with the same number, width and seed of latents and
+the same labels. Images from files only share a name, and the gallery says so.
 """
 
 from __future__ import annotations
@@ -27,15 +27,25 @@ from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
 from genpr.metrics.value import MetricValue
 from genpr.report.interpretation import direction, interpret, interpret_comparison
-from genpr.report.page import Figure, Gallery, Picture, made_small, render_page, thumbnail
+from genpr.report.page import (
+    Answer,
+    Figure,
+    Gallery,
+    Picture,
+    look_at,
+    made_small,
+    reliability,
+    render_page,
+    thumbnail,
+)
 from genpr.report.plots import axis_of, metric_curve, short_names
 from genpr.report.score_page import plane_of, provenance_of
 from genpr.report.score_tables import ends_text, features_of, known_null, value_text
 from genpr.report.text import number, shown
 
 _DASH = "–"
-_SMALL = 0.001  # shown in powers of ten
-_BETTER = {"higher": "more is better", "lower": "less is better", "at null": "best at its null"}
+_SMALL = 0.001  # values below it are shown with an exponent
+_BETTER = {"higher": "higher is better", "lower": "lower is better", "at null": "best near perfect"}
 
 
 def compare_report(
@@ -47,17 +57,16 @@ def compare_report(
     """Several results as one self-contained page: no other file, no network, light or dark as the reader prefers.
 
     Args:
-        comparison: Of `genpr.compare`; all differences are to its first result. Metrics are drawn along the one number in
-            which the names differ, such as `step-0400.json` and `step-0800.json`, or else by count.
-        galleries: Pictures to show, such as `genpr.side_by_side` gives.
-        by: What results are ranked by: f1 or another F-score of precision and recall, or a metric, as in
-            `genpr.rank_results`.
+        comparison: From `genpr.compare`. Differences are from its first result. If the names differ in one number, such as
+            `step-0400.json` and `step-0800.json`, this number is the x axis of plots; otherwise results are numbered.
+        galleries: Pictures to show, for example from `genpr.side_by_side`.
+        by: The ranking criterion: f1 or another F-score of precision and recall, or a metric, as in `genpr.rank_results`.
 
     Returns:
-        The text of the file, in characters that UTF-8 can hold.
+        The text of the file, which can be encoded in UTF-8.
 
     Raises:
-        UsageError: `by` is no number that results can be ranked by.
+        UsageError: Results cannot be ranked by `by`.
 
     Example:
         >>> import genpr, numpy as np
@@ -76,6 +85,11 @@ def compare_report(
     is_ranked = not comparison.differences and set(number_of(by).needs) <= set(comparison.metrics)
     ranking = rank_results(named.results, by=by) if is_ranked else None
     notices = list(notices_of(named.results).items())
+    warnings = [(item, who) for item, who in notices if item.level == "warning"]
+    notes = [(item, who) for item, who in notices if item.level == "note"]
+    found = interpret_comparison(named, ranking)
+    links = [("numbers", "Metrics and differences"), *[("standing", "Ranking")] * is_ranked]
+    links.append(("figures", "Plots and a summary of each result"))
     return render_page(
         "compare.html",
         galleries,
@@ -84,31 +98,37 @@ def compare_report(
         made_by=features_of(results[0]),
         names=names,
         differences=named.differences,
-        interpretation=interpret_comparison(named, ranking),
+        summary=found.summary,
+        answers=[
+            Answer(f"Compared with {names[0]}", found.others),
+            reliability((), found.caveats, len(warnings), len(notes)),
+            look_at(links, galleries),
+        ],
         columns=[(name, _BETTER[ALL_METRICS[name].better]) for name in named.metrics],
         references=references_of(named),
         lines=lines_of(named),
         standing=[] if ranking is None else _standing_of(ranking, names),
         ranking=ranking,
+        by="F1" if by == "f1" else by,
         plane=plane_of(list(enumerate(results, 1))),
         curves=[
             Figure(name, ALL_METRICS[name].meaning, metric_curve(name, results, axis))
             for name in named.metrics
         ],
         axis=axis,
-        warnings=[(item, who) for item, who in notices if item.level == "warning"],
-        notes=[(item, who) for item, who in notices if item.level == "note"],
+        warnings=warnings,
+        notes=notes,
         provenance=[(name, provenance_of(result)) for name, result in named.results.items()],
         record=base64.b64encode(text.encode()).decode(),
     )
 
 
 def references_of(comparison: Comparison) -> list[tuple[str, list[str]]]:
-    """What the values are compared with: a title, and a text per metric; a dash where it is not the same for all."""
+    """Reference values: a title and a text per metric, with a dash if it is not the same for all results."""
     results = list(comparison.results.values())
     values: dict[str, Callable[[Result, str], float | None]] = {
         "perfect generator": lambda result, name: known_null(result.metrics[name]),
-        "reals against reals": lambda result, name: (
+        "real v. real": lambda result, name: (
             None if result.control is None else result.control.values.get(name)
         ),
         "chance": lambda result, name: result.metrics[name].chance,
@@ -121,10 +141,10 @@ def references_of(comparison: Comparison) -> list[tuple[str, list[str]]]:
 
 
 def lines_of(comparison: Comparison) -> list[dict[str, Any]]:
-    """The results with all of their values, in the order in which they were given."""
+    """The results with all values, in the given order."""
     lines = []
     for index, (name, result) in enumerate(comparison.results.items(), 1):
-        source = result.fake.source  # "<fake images>" are those of a running program
+        source = result.fake.source  # "<fake images>" is a source in memory
         facts = f"{result.fake.n:,} images" + ("" if source.startswith("<") else f" of {source}")
         cells = [_cell(comparison, name, metric, is_first=index == 1) for metric in comparison.metrics]
         summary = interpret(result).summary
@@ -133,10 +153,10 @@ def lines_of(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def _cell(comparison: Comparison, name: str, metric: str, *, is_first: bool) -> dict[str, str]:
-    """A value with half of its interval, and its difference to the first result.
+    """A value with half of its interval, and its difference from the first result.
 
-    "verdict" is a direction, or "not the same metric" where it was computed in another way; "quality" is "better" or "worse"
-    where that is known. All three are empty for the first.
+    "verdict" is a direction, or "not the same metric" if the two were computed differently; "quality" is "better", "worse" or
+    empty. "difference", "verdict" and "quality" are empty for the first result.
     """
     result, first = comparison.results[name], next(iter(comparison.results.values()))
     found, reference = result.metrics[metric], first.metrics[metric]
@@ -155,7 +175,7 @@ def _cell(comparison: Comparison, name: str, metric: str, *, is_first: bool) -> 
 
 
 def _quality(metric: str, verdict: str, found: MetricValue, first: MetricValue) -> str:
-    """Whether higher or lower is better or worse; empty beyond what a perfect generator scores."""
+    """Whether the difference is "better" or "worse"; empty if both values exceed that of a perfect generator."""
     better = ALL_METRICS[metric].better
     if verdict not in ("higher", "lower") or better == "at null":
         return ""
@@ -166,7 +186,7 @@ def _quality(metric: str, verdict: str, found: MetricValue, first: MetricValue) 
 
 
 def _signed(value: float | None, bounds: Interval | None) -> str:
-    """A difference with half of its interval, and no more digits than that justifies."""
+    """A difference with half of its interval, and digits to match."""
     if value is None:
         return _DASH
     half = 0.0 if bounds is None else (bounds.high - bounds.low) / 2
@@ -176,7 +196,7 @@ def _signed(value: float | None, bounds: Interval | None) -> str:
 
 
 def _standing_of(ranking: Ranking, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The order of a ranking, the best first; `names` are those of the lines. "difference" is to the winner."""
+    """The entries of a ranking, the best first; `names` are those of the lines. "difference" is from the winner."""
     return [
         {
             "rank": _DASH if each.rank is None else str(each.rank),
@@ -193,7 +213,7 @@ def _standing_of(ranking: Ranking, names: Sequence[str]) -> list[dict[str, Any]]
 
 MOST_ROWS = 12
 _LATENTS = ("n", "latent_dim", "seed", "labels")
-_NOISE = ("batch_size", "device")  # its streams start anew for each batch
+_NOISE = ("batch_size", "device")  # each batch has a separate random stream
 _NAME = 40  # characters of a result's name
 
 
@@ -203,20 +223,20 @@ def side_by_side(
     rows: int = MOST_ROWS,
     policies: Mapping[str, DecodePolicy] | None = None,
 ) -> Gallery:
-    """A row of images for each of some latents, or names of images, with one image of each source.
+    """Rows of images, one row per latent or image name, with one image of each source.
 
     Args:
-        sources: Images by what to call them: what `Sampler.images` gives, `CheckpointImages`, or anything else that
-            `genpr.score` takes as images. Each is read once more.
-        rows: At most so many: the first of what generators make, else spread evenly over the names that all have.
+        sources: Images by name: from `Sampler.images`, `CheckpointImages`, or any other source of images that `genpr.score`
+            accepts. Each is read again.
+        rows: The largest number of rows: the first generated images, or names spread evenly over those that all sources have.
         policies: How images of each source are decoded; None for the defaults.
 
     Returns:
-        For `genpr.compare_report`; its sentence says what is known of the latents.
+        A gallery for `genpr.compare_report`. Its sentence states whether the latents are equal.
 
     Raises:
-        UsageError: There are fewer than two sources, one holds features, or can be read only once.
-        DataError: They have no name in common ("no-common-names"), or cannot be read.
+        UsageError: There are fewer than two sources, or a source holds features or can be read only once.
+        DataError: The sources have no name in common ("no-common-names"), or cannot be read.
 
     Example:
         >>> import genpr
@@ -261,12 +281,14 @@ def side_by_side(
 def _open(name: str, source: object) -> ImageSource:
     opened = open_input(source, name)
     if isinstance(opened, FeatureSet):
-        trouble = f"{shown(opened.source)} holds features; give the images that they are of"
+        trouble = (
+            f"{shown(opened.source)} holds features; give the images that the features were computed from"
+        )
     elif isinstance(opened.source, BatchSource) and opened.source.is_one_shot:
-        trouble = "they can be read only once, and were; give a list, a dataset or a folder"
+        trouble = "the source can be read only once and was read already; give a list, a dataset or a folder"
     else:
         return opened.source
-    raise UsageError(f"{shown(name)} needs images to show: {trouble}", code="bad-samples")
+    raise UsageError(f"{shown(name)} has no images to show: {trouble}", code="bad-samples")
 
 
 def _common_names(opened: Mapping[str, ImageSource]) -> list[str]:
@@ -283,17 +305,17 @@ def _common_names(opened: Mapping[str, ImageSource]) -> list[str]:
 
 
 def _names_of(source: ImageSource) -> dict[str, None]:
-    """In order; of batches by their number alone, without generating any."""
+    """The names in order; batches are numbered without generating any."""
     if isinstance(source, BatchSource) and (count := known_length(source)) is not None:
         return {f"[{row}]": None for row in range(count)}
     return dict.fromkeys(source.names() or (item.name for item in source))
 
 
 def _about(sources: Mapping[str, object], *, is_generated: bool) -> tuple[str, str]:
-    """A title, and what is known of the latents: genpr has to have generated all of them, with the same of some options."""
+    """A title and a sentence about the latents, which are known to be equal only if genpr generated all images alike."""
     if not is_generated:
         what = "name" if any(isinstance(each, str | os.PathLike) for each in sources.values()) else "index"
-        text = f"Each row holds the images of one {what}. Whether they come from the same latents is not recorded."
+        text = f"Each row has the images of one {what}. It is not recorded whether their latents are equal."
         return "Side by side", text
     made_by = [getattr(each, "drawn_by", None) or {} for each in sources.values()]
     same = {
@@ -301,7 +323,7 @@ def _about(sources: Mapping[str, object], *, is_generated: bool) -> tuple[str, s
         for keys in (_LATENTS, _NOISE)
     }
     if not same[_LATENTS]:
-        text = "the number, width, seed or labels of latents differ or are unknown."
-        return "Side by side", f"Each row has the same index, but not the same latent: {text}"
+        text = "the number, width, seed or labels of the latents differ or are unknown."
+        return "Side by side", f"Each row has one index, but not the same latent: {text}"
     noise = " and the same noise" if same[_NOISE] else ", with different noise"
     return "The same latents", f"Each row shares one latent{noise}."

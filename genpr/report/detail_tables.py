@@ -1,4 +1,4 @@
-"""Classes, labels, prompts, entities and modes of a score as tables, for terminals and for pages: the worst first."""
+"""Tables of classes, labels, prompts, entities and modes for terminals and pages, the worst first."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from genpr.report.score_tables import THRESHOLDS, score_table
 from genpr.report.text import and_more, cut, plus_minus, table, wrapped
 
 _NAME = 40  # columns of a name in text
-_CHANCE = "± is half the 95 % interval of one class: of many, some look bad by chance alone"
+_CHANCE = "± is half the 95 % interval of one class; among many classes, some look bad by chance"
 _WORST, _FEW = 12, 8  # rows in text
 _ON_PAGE = 30
 
 
 @dataclass(frozen=True, slots=True)
 class DetailTable:
-    """A table with its explanations."""
+    """A table with explanations."""
 
     title: str  # the heading on a page
     heads: tuple[str, ...]  # of the columns
-    rows: tuple[tuple[str, ...], ...]  # of cells, which may hold anything
+    rows: tuple[tuple[str, ...], ...]  # cells may contain any text
     lines: tuple[str, ...] = ()  # sentences below the table
     texts: tuple[int, ...] = (0,)  # columns of text
     rule_after: int | None = None  # row before the summary rows
@@ -34,7 +34,7 @@ class DetailTable:
     def __str__(self) -> str:
         """As text of 80 columns."""
         rows = [
-            [cut(cell, _NAME) if place in self.texts else cell for place, cell in enumerate(row)]
+            [cut(cell, _NAME) if index in self.texts else cell for index, cell in enumerate(row)]
             for row in self.rows
         ]
         sections = () if self.rule_after is None else (self.rule_after,)
@@ -43,14 +43,14 @@ class DetailTable:
 
 
 def result_text(result: Result, classes: ClassScores | None = None) -> str:
-    """A score as text: its metrics, and the tables of labels, prompts, entities and classes that it has."""
+    """A score as text: its metrics, then tables of labels, prompts, entities and classes."""
     return "\n\n".join([score_table(result), *map(str, detail_tables(result, classes))])
 
 
 def detail_tables(
     result: Result, classes: ClassScores | None = None, *, on_page: bool = False
 ) -> list[DetailTable]:
-    """The tables that have rows; a page has room for more of them."""
+    """The tables with rows; those of a page have more rows."""
     most, few = (_ON_PAGE, _WORST) if on_page else (_WORST, _FEW)
     found: list[DetailTable] = []
     if result.labels is not None:
@@ -65,15 +65,15 @@ def detail_tables(
 
 
 def label_lines(origins: Mapping[str, str], unlabeled: Mapping[str, int]) -> list[str]:
-    """Where labels come from, and how many images have none, by role."""
+    """The origin of labels and the number of images without one, by role."""
     found = "; ".join(f"{role} labels: {origin}" for role, origin in origins.items())
     counts = {role: count for role, count in unlabeled.items() if count}
-    none = [f"{count:,} {role} images without a label are in no class" for role, count in counts.items()]
+    none = [f"{count:,} {role} images have no label and are in no class" for role, count in counts.items()]
     return [found] * bool(found) + none
 
 
 def class_table(scores: ClassScores, most: int = _WORST) -> DetailTable:
-    """Classes down, the worst first, and metrics across; of many classes, the worst and the best."""
+    """Classes as rows, the worst first, and metrics as columns; of many classes, the worst and the best."""
     raw = {BALLS[name].calibrates for name in scores.macro}  # for which there is no room
     metrics, best = [name for name in scores.macro if name not in raw], most // 2
     rows = [
@@ -95,14 +95,14 @@ def class_table(scores: ClassScores, most: int = _WORST) -> DetailTable:
     weights = "; ".join(f"its {role} for {', '.join(names)}" for role, names in over.items() if names)
     count = len(scores.classes)
     lines = [
-        f"{count:,} class{'es' * (count > 1)}, each scored within itself, worst by all metrics over their nulls",
-        f"macro: each class counts the same; micro: each by {weights}",
+        f"{count:,} class{'es' * (count > 1)}, sorted by the mean of all metrics divided by their nulls",
+        f"macro: all classes have equal weight; micro: each class is weighted by {weights}",
         *(_CHANCE, *_left_out(scores)),
         *label_lines(scores.origins, scores.unlabeled),
     ]
     heads = ("class, worst first", "reals", "fakes", *metrics)
     return DetailTable(
-        "Classes within themselves", heads, (*rows, *averages, nulls), tuple(lines), (0,), len(rows) - 1
+        "Metrics of each class", heads, (*rows, *averages, nulls), tuple(lines), (0,), len(rows) - 1
     )
 
 
@@ -111,7 +111,7 @@ def _with_ends(found: Mapping[str, MetricValue | Average], metrics: Sequence[str
 
 
 def _left_out(scores: ClassScores) -> list[str]:
-    """Classes that were not scored by reason, the largest first."""
+    """Classes that were not scored, by reason, the largest first."""
     ordered = sorted(scores.left_out, key=lambda each: (each.reason, -each.n_real - each.n_fake))
     lines = []
     for reason, group in groupby(ordered, key=lambda each: each.reason):
@@ -139,7 +139,7 @@ def _label_tables(found: LabelSummary, most: int, few: int) -> list[DetailTable]
     votes = "" if found.k is None else f", k = {found.k:,}"
     lines = [
         *and_more(len(found.rows) - len(rows)),
-        f"others: images of other classes that are recognized as this one{perfect}",
+        f"others: images of other classes that are recognized as this class{perfect}",
         *[_CHANCE] * any(row.recall_interval is not None for row in found.rows),
         *(*found.undefined, f"recognized by: {found.classifier}{votes}"),
         *label_lines(found.origins, found.unlabeled),
@@ -154,7 +154,7 @@ def _label_tables(found: LabelSummary, most: int, few: int) -> list[DetailTable]
 
 
 def _prompt_table(found: AlignmentSummary, few: int) -> DetailTable:
-    """The images that rank their own prompt lowest, each with the prompt that it ranks first."""
+    """The images that rank their own prompt lowest, with the prompt that they rank first."""
     rows = [
         (
             *(each.image, f"{each.rank:g}", each.prompt, f"{each.score:.3f}"),
@@ -164,15 +164,15 @@ def _prompt_table(found: AlignmentSummary, few: int) -> DetailTable:
     ]
     total = max(len(found.failures), found.n_failures)
     lines = [
-        f"rank: of the own prompt among {found.pool:,}; these do not rank it first, or not alone",
+        f"rank: position of the image's own prompt among {found.pool:,}; listed are images that do not rank it first, or only tied",
         *and_more(total - len(rows)),
     ]
     heads = ("image", "rank", "its prompt", "cosine", "ranked first", "cosine")
-    return DetailTable("Images that fit another prompt better", heads, tuple(rows), tuple(lines), (0, 2, 4))
+    return DetailTable("Images that match another prompt better", heads, tuple(rows), tuple(lines), (0, 2, 4))
 
 
 def _entity_tables(found: EntitySummary, most: int, few: int) -> list[DetailTable]:
-    """The entities that were missed most, and the first unreadable answers."""
+    """The entities that were missed most often, and the first unreadable answers."""
     seen = found.classifier
     known = () if seen is None else seen.entities
     sensitivity = {each.entity: f"{each.sensitivity:.3f}" for each in known if each.sensitivity is not None}
@@ -186,11 +186,13 @@ def _entity_tables(found: EntitySummary, most: int, few: int) -> list[DetailTabl
         )
         for row in found.rows[:most]
     ]
-    wrong = "" if has_false else "nothing is known to be wrong"
+    wrong = "" if has_false else "wrong entities cannot be detected without a vocabulary"
     if found.vocabulary is not None:
-        wrong = f"wrong: what is found of {found.vocabulary:,} known entities and not expected"
+        wrong = f"wrong: entities of the vocabulary ({found.vocabulary:,}) that are found but not expected"
     lines = [*and_more(len(found.rows) - len(rows)), *[wrong] * bool(wrong)]
-    lines += ["sensitivity: share of labeled images with it in which it is recognized"] * bool(sensitivity)
+    lines += ["sensitivity: share of the labeled images with an entity in which it is recognized"] * bool(
+        sensitivity
+    )
     lines += [f"no {metric}: {why}" for metric, why in found.undefined]
     if seen is not None:
         source = f" ({seen.source})" if seen.source else ""
@@ -199,25 +201,25 @@ def _entity_tables(found: EntitySummary, most: int, few: int) -> list[DetailTabl
         )
     heads = ("entity, most missed first", "expected", "found", "recall", *["wrong"] * has_false)
     unread = tuple((each.name, each.reason, each.answer) for each in found.unreadable[:few])
-    text = f"{len(found.unreadable):,} of {found.n_answers:,} answers; they are in no score but failure_rate"
+    text = f"{len(found.unreadable):,} of {found.n_answers:,} answers; they count in failure_rate only"
     return [
         DetailTable(
             "Entities, worst first", (*heads, *["sensitivity"] * bool(sensitivity)), tuple(rows), tuple(lines)
         ),
-        DetailTable("Unreadable answers", ("unreadable", "why", "it begins"), unread, (text,), (0, 1, 2)),
+        DetailTable("Unreadable answers", ("answer of", "reason", "first words"), unread, (text,), (0, 1, 2)),
     ]
 
 
 def modes_table(found: FoundModes, *, every: bool = False) -> str:
-    """Missed and invented modes: sentences, then a row per significant cluster (all if `every`)."""
+    """Missed and invented modes: a summary, then a row per significant cluster (all if `every`)."""
     modes = found.modes
     tables = [_clusters(found, every, is_real=True), _clusters(found, every, is_real=False)]
     features = "features of an unknown extractor" if found.extractor is None else found.extractor.name
     lines = [
-        "p: chance of any such cluster if real and fake were one distribution; up to .05 is shown",
+        "p: probability of such a cluster if reals and fakes had the same distribution; clusters up to .05 are shown",
         f"real  {modes.n_real:,} images of {found.real}",
         f"fake  {modes.n_fake:,} images of {found.fake}",
-        f"{features}, uncovered at k = {modes.uncovered_k}, outside at k = {modes.outside_k}, seed {modes.seed}",
+        f"{features}, k = {modes.uncovered_k} for uncovered reals and {modes.outside_k} for fakes outside, seed {modes.seed}",
         *label_lines(found.origins, found.unlabeled),
     ]
     shown = [str(each) for each in tables if each.rows]

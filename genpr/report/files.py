@@ -1,8 +1,8 @@
-"""Tables and sweeps on disk, each file whole or not at all.
+"""Write tables and sweeps to disk atomically.
 
-Names in CSV files come from users, and a spreadsheet runs a cell that begins with = + - or @ as a formula. Such names get
-an apostrophe in front; what cannot be printed, and the semicolon, at which some spreadsheets split, are escaped. `name_in`
-undoes both.
+Names in CSV files come from users, and spreadsheets run a cell that begins with = + - or @ as a formula. Such names get an
+apostrophe in front. Unprintable characters and the semicolon, a separator in some spreadsheets, are escaped. `name_in`
+reverses both.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ _SCORES = ("inside", "n_balls", "realism", "rarity", "rarity_percentile", "authe
 _OF_FAKES = (*_SCORES, "asked", "recognized")
 _OF_REALS = ("covered", "n_fakes", "radius")
 COLUMNS = ("side", "row", "name", *_OF_FAKES, *_OF_REALS, "nearest", "nearest_row", "nearest_distance")
-"""Of the table of images, in order: the image, what only fakes have, what only reals have, and the nearest image of the
-other set."""
+"""Columns of the table of images: the image, values of fakes, values of reals, and the nearest image of the other set."""
 
-# The last four are the full-width forms, which East Asian spreadsheets take for the first four.
+# The last four are full-width forms, which East Asian spreadsheets treat like the first four.
 _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _MARK = "'"
 _ESCAPED = str.maketrans({"\\": "\\\\", ";": "\\x3b"})
 
 
 def write_sweep(sweep: Sweep, objective: Objective, folder: SweepFolder) -> None:
-    """Write sweep.json, sweep.csv, sweep.png and sweep.svg, each whole or not at all."""
+    """Write sweep.json, sweep.csv, sweep.png and sweep.svg, each atomically."""
     from genpr.report.plots import sweep_plot
 
     with folder.locked():
@@ -50,10 +49,10 @@ def write_sweep(sweep: Sweep, objective: Objective, folder: SweepFolder) -> None
 
 
 def check_table(path: Path) -> None:
-    """Refuse a path that does not end in .csv, or to which no file can be written."""
+    """Raise an error for a path that does not end in .csv or is not writable."""
     if path.suffix.lower() != ".csv":
         raise UsageError(
-            f"{path} must end in .csv, the only format of the table; pandas.read_csv(...).to_parquet(...) converts it",
+            f"{path} must end in .csv, the only format of tables; pandas.read_csv(...).to_parquet(...) converts it",
             code="output-suffix",
         )
     check_writable(path)
@@ -62,10 +61,10 @@ def check_table(path: Path) -> None:
 def write_samples(path: str | os.PathLike[str], scores: PerImageScores) -> int:
     """Write a CSV file with a row per fake, then a row per real, and return the number of rows.
 
-    What a set has no number for stays empty, so that means over a column are means over the set that has it.
+    Columns that do not apply to a set are empty, so the mean of a column is over the other set only.
 
     Args:
-        path: Ends in .csv; a file of that name is replaced.
+        path: The file, with suffix .csv; an existing file is replaced.
         scores: From `genpr.Evaluator.evidence`.
     """
     _write_table(Path(path), COLUMNS, _sample_rows(scores))
@@ -75,7 +74,7 @@ def write_samples(path: str | os.PathLike[str], scores: PerImageScores) -> int:
 def write_ranks(path: Path, ranks: Sequence[ImageRank], copies: Copies | None = None) -> int:
     """Write a CSV file with the prompt ranks of each image, and return the number of rows.
 
-    `winner` is the best prompt of another image; `copies` adds the nearest training image of each.
+    `winner` is the best prompt of another image; `copies` adds the nearest training image.
     """
     columns, rows = ["row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score"], []
     columns += ["nearest_train", "train_similarity"] * (copies is not None)
@@ -112,14 +111,14 @@ def _write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[obj
 
 
 def cell_of(name: str) -> str:
-    """A name as a cell that no spreadsheet runs, splits or hides a part of."""
+    """A name as a cell that spreadsheets neither run, split nor truncate."""
     escaped = printable(name.translate(_ESCAPED))
-    is_formula = escaped.lstrip(" ").startswith(_FORMULA_STARTS)  # some programs drop spaces in front
+    is_formula = escaped.lstrip(" ").startswith(_FORMULA_STARTS)  # some programs drop leading spaces
     return _MARK + escaped if is_formula or escaped.startswith(_MARK) else escaped
 
 
 def name_in(cell: str) -> str:
-    """The name that `cell_of` made a cell of."""
+    """Inverse of `cell_of`."""
     return cell.removeprefix(_MARK).encode("latin-1", "backslashreplace").decode("unicode_escape")
 
 

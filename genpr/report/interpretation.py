@@ -1,8 +1,9 @@
-"""Scores and comparisons in plain sentences, by the rules of docs/report.md.
+"""Summaries of scores and comparisons in sentences, by the rules of docs/report.md.
 
-With m = precision over its null the share of good fakes, k neighbors and r fakes per real, that many good fakes cover
-1 - (1 + m r)^-k of the reals, up to terms of 1 / n (Naeem et al. 2020, arXiv:2002.09797, with balls of m r times as many
-fakes as reals). Coverage is compared with that, so that bad images are not counted as missing variety, too.
+Let m be precision divided by its null (the share of good fakes), k the number of neighbors and r the number of fakes per
+real. That many good fakes cover 1 - (1 + m r)^-k of the reals, up to terms of 1 / n (Naeem et al. 2020, arXiv:2002.09797,
+with balls of m r times as many fakes as reals). Coverage is compared with this value, so that unrealistic fakes do not also
+count as missing variety.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _STANDARD_ERRORS = 3.0  # of binomial shares; those of metrics of neighbors are 
 
 
 class Grade(Enum):
-    """What is known of a share: nothing lost, perhaps more than 15 % lost, certainly some lost, or almost all lost."""
+    """Grade of a share: no loss, possibly more than 15 % lost, a certain loss, or almost everything lost."""
 
     WHOLE = "whole"
     UNCERTAIN = "uncertain"
@@ -40,7 +41,7 @@ class Grade(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A metric over its null, with both ends of its 95 % interval, or else three binomial standard errors to both sides."""
+    """A metric divided by its null, with its 95 % interval, or three binomial standard errors to both sides without one."""
 
     metric: str
     value: float
@@ -50,26 +51,26 @@ class Share:
 
     @property
     def grade(self) -> Grade:
-        """What may be said of it."""
+        """Grade by the interval."""
         if self.high >= 1 - SLACK:
             return Grade.WHOLE if self.low >= _WHOLE_AT_LEAST else Grade.UNCERTAIN
         return Grade.NONE if self.value < _NONE and self.high < _SURELY_NONE else Grade.PART
 
     @property
     def is_wide(self) -> bool:
-        """Whether the ends are far apart."""
+        """Whether the interval is wider than 0.2."""
         return min(self.high, 1.0) - self.low > _WIDE
 
     @property
     def lost(self) -> str:
-        """The missing part: "about 33 %", or "between 34 % and 63 %" where that is not known well."""
+        """The missing part: "about 33 %", or "between 34 % and 63 %" if the interval is wide."""
         if self.is_wide:
             return f"between {percent(1 - min(self.high, 1.0))} and {percent(1 - self.low)}"
         return f"about {percent(1 - self.value)}"
 
 
 def share_of(result: Result, metric: BallMetric, *, expected: float | None = None) -> Share | None:
-    """A metric over its null, or over `expected`; None where it was not scored or has no null."""
+    """A metric divided by its null, or by `expected`; None if it was not scored or has no null."""
     found = result.metrics.get(metric.name)
     if found is None or found.relative is None or found.null is None:
         return None
@@ -88,39 +89,46 @@ def share_of(result: Result, metric: BallMetric, *, expected: float | None = Non
 
 @dataclass(frozen=True, slots=True)
 class Interpretation:
-    """A score or a comparison in words: the main finding, the numbers that it rests on, and what to keep in mind."""
+    """A score or a comparison in words."""
 
-    summary: str
-    evidence: tuple[str, ...]
-    caveats: tuple[str, ...]
+    summary: str  # the main finding
+    caveats: tuple[str, ...]  # reasons to trust it less
+    fidelity: tuple[str, ...] = ()  # the values behind the statement about fidelity
+    diversity: tuple[str, ...] = ()  # the values behind the statement about diversity
+    others: tuple[str, ...] = ()  # labels, prompts, entities and pairs; or the differences of a comparison
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """All values behind the summary."""
+        return (*self.fidelity, *self.diversity, *self.others)
 
 
 _CAVEATS = {
-    "protocol-not-met": "The protocol was not met, so do not compare these numbers with others of it.",
-    "copied-reals": "Some fakes are byte-identical copies of reals, and copies count as perfect.",
-    "near-copies": "Some fakes are near-copies of reals, so part of this may be memorization.",
+    "protocol-not-met": "The protocol was not met, so these numbers are not comparable with others of this protocol.",
+    "copied-reals": "Some fakes are byte-identical copies of reals; copies raise every metric.",
+    "near-copies": "Some fakes are near-copies of reals, which suggests memorization.",
     "copying": "The fakes are nearer to the training images than other reals are, which suggests memorization.",
     "duplicates": "Many images are duplicates, which affects every number.",
     "near-duplicates": "Many images are near-duplicates of others in their own set, which lowers these numbers.",
     "shrinkage": "The fakes are closer together than the reals, which raises precision, density and coverage.",
-    "outlier-dominance": "The balls of few unusual reals contain many of the fakes, so fidelity may be overestimated.",
+    "outlier-dominance": "The balls of a few outliers among the reals contain many fakes, so fidelity may be overestimated.",
 }
 _FIDELITY = {
     Grade.WHOLE: "the generated images look like real ones",
     Grade.UNCERTAIN: "the generated images look like real ones, but up to {most_lost} of them may not",
-    Grade.PART: "{lost} of the generated images look like no real one",
+    Grade.PART: "{lost} of the generated images do not look like any real image",
     Grade.NONE: "almost none of the generated images look like real ones",
 }
 _DIVERSITY = {
-    Grade.WHOLE: "the generator reaches all of the variety",
-    Grade.UNCERTAIN: "no variety is certainly missing, but up to {most_lost} may be",
+    Grade.WHOLE: "the generator covers all of the variety",
+    Grade.UNCERTAIN: "no loss of variety is certain, but up to {most_lost} of it may be missing",
     Grade.PART: "the generator misses {lost} of the variety",
-    Grade.NONE: "the generator reaches almost none of the variety",
+    Grade.NONE: "the generator covers almost none of the variety",
 }
 
 
 def interpret(result: Result) -> Interpretation:
-    """A score in words; little can be said of one without precision, recall and coverage."""
+    """A score in words. Fidelity needs precision; diversity needs recall or coverage."""
     fidelity, recall = share_of(result, metrics.precision), share_of(result, metrics.recall)
     coverage = share_of(result, metrics.coverage, expected=_expected_coverage(result, fidelity))
     # Stray fakes have large balls, which contain reals that resemble none of them.
@@ -131,17 +139,21 @@ def interpret(result: Result) -> Interpretation:
     conditional = _conditional(result)
     caveats = _caveats(judged, recall if is_stray else None, codes)
     if not judged and conditional:
-        return Interpretation(conditional[0], tuple(conditional[1:]), caveats)
+        return Interpretation(conditional[0], caveats, others=tuple(conditional[1:]))
     contradiction = _contradiction(result)
     summary = " ".join(filter(None, [_summary(fidelity, diversity, codes), contradiction]))
-    shares = dict.fromkeys(share for share in (fidelity, recall, diversity) if share is not None)
-    evidence = [_evidence(result, share) for share in shares]
-    evidence += [text for text in conditional if not contradiction.endswith(text[1:])]
-    return Interpretation(summary, tuple(evidence), caveats)
+    shares = dict.fromkeys(share for share in (recall, diversity) if share is not None)
+    return Interpretation(
+        summary,
+        caveats,
+        fidelity=() if fidelity is None else (_evidence(result, fidelity),),
+        diversity=tuple(_evidence(result, share) for share in shares),
+        others=tuple(text for text in conditional if not contradiction.endswith(text[1:])),
+    )
 
 
 def _expected_coverage(result: Result, fidelity: Share | None) -> float | None:
-    """What the good fakes alone would cover if they were a perfect generator's; None where that is the null."""
+    """The coverage of the good fakes alone if a perfect generator had made them; None if that is the null."""
     found = result.metrics.get(metrics.coverage.name)
     if found is None or found.null is None or found.k is None or fidelity is None or fidelity.value >= 1:
         return None
@@ -152,9 +164,9 @@ def _expected_coverage(result: Result, fidelity: Share | None) -> float | None:
 
 def _summary(fidelity: Share | None, diversity: Share | None, codes: set[str]) -> str:
     if "same-input" in codes:
-        return "Both sets hold the same images, so these numbers say nothing about a generator."
+        return "Both sets hold the same images, so these numbers do not describe a generator."
     if fidelity is None and diversity is None:
-        return "These metrics measure how far apart the two sets are; precision and recall would tell in which way."
+        return "These metrics measure the distance between the two sets. Precision and recall would separate fidelity and diversity."
     images, variety = (
         "" if share is None else texts[share.grade].format(most_lost=percent(1 - share.low), lost=share.lost)
         for share, texts in ((fidelity, _FIDELITY), (diversity, _DIVERSITY))
@@ -164,11 +176,11 @@ def _summary(fidelity: Share | None, diversity: Share | None, codes: set[str]) -
         missing = "fidelity" if fidelity is None else "diversity"
         return capital(f"{images}{variety}; {missing} was not scored.")
     if fidelity.grade is Grade.NONE and diversity.grade is not Grade.NONE:
-        return f"{images}; diversity can therefore not be judged."
+        return f"{images}; diversity therefore cannot be assessed."
     if diversity.grade in (Grade.WHOLE, Grade.UNCERTAIN) and "missing-modes" in codes:
-        return f"{images}; {variety}, except for certain kinds of images that it leaves out."
+        return f"{images}; {variety}, except for some kinds of images that it leaves out."
     if fidelity.grade is diversity.grade is Grade.WHOLE:
-        return f"{images}; {variety}. Precision and recall do not distinguish it from a perfect one."
+        return f"{images}; {variety}. Precision and recall do not distinguish it from a perfect generator."
     return f"{images}; {variety}."
 
 
@@ -176,38 +188,38 @@ def _evidence(result: Result, share: Share) -> str:
     metric = result.metrics[share.metric]
     ends = f" (95 % interval {percent(share.low)} to {percent(share.high)})" if share.is_measured else ""
     whole = metric.value / share.value if share.value else metric.null or 0.0
-    reference = "a perfect generator scores with so many images"
+    reference = "a perfect generator"
     if metric.null is not None and abs(whole - metric.null) > 1e-9:
-        reference = "so many good fakes would score"
+        reference = "this number of good fakes"
     name = capital(share.metric)
-    return f"{name} is {metric.value:.3f}, {percent(share.value)} of the {whole:.3f} that {reference}{ends}."
+    return f"{name} is {metric.value:.3f}, {percent(share.value)} of the value of {reference}, {whole:.3f}{ends}."
 
 
 def _caveats(judged: Sequence[Share], stray: Share | None, codes: set[str]) -> tuple[str, ...]:
-    """What to keep in mind, the most important first; `stray` is recall where coverage contradicts it."""
+    """Reasons to trust the summary less, the most important first; `stray` is recall where coverage contradicts it."""
     if "same-input" in codes:
         return ()
     found = [text for code, text in _CAVEATS.items() if code in codes]
     if stray is not None:
         found.append(
-            f"Recall alone is {percent(stray.value)} of its null, but coverage contradicts it: stray fakes have large "
-            "balls, which contain reals that resemble none of them. The summary follows coverage."
+            f"Recall is {percent(stray.value)} of the value of a perfect generator, but coverage contradicts it: outlying "
+            "fakes have large balls, which contain reals that do not resemble them. The summary uses coverage."
         )
     if wide := [share.metric for share in judged if share.is_wide]:
         found.append(
-            f"The interval of {' and '.join(wide)} is wide: score more images before you decide on it."
+            f"The interval of {' and '.join(wide)} is wide; score more images for a firm conclusion."
         )
     if any(not share.is_measured for share in judged):
-        found.append("Without intervals, three binomial standard errors are used.")
+        found.append("Intervals were not computed; the summary allows for three binomial standard errors.")
     return tuple(found)
 
 
 _WORST_NAMED = 3
-_FAILS = 2 / 3  # of what could be reached
+_FAILS = 2 / 3  # of the best possible value
 
 
 def _conditional(result: Result) -> list[str]:
-    """A sentence per family of labels, prompts and entities that the result has."""
+    """A sentence for each of labels, prompts, entities and pairs that the result has."""
     found = [
         _labels(result),
         _ranked(result, "retrieval.r_precision", "images rank their own prompt"),
@@ -217,19 +229,19 @@ def _conditional(result: Result) -> list[str]:
     if recall is not None:
         rows = () if entities is None else entities.rows
         worst = _worst([(row.entity, row.n_found / row.n_expected, 1.0) for row in rows if row.n_expected])
-        found.append(f"Of the expected entities, {percent(recall.value)} are found on average{worst}.")
+        found.append(f"On average, {percent(recall.value)} of the expected entities are found{worst}.")
     if entities is not None and entities.unreadable:
         bad, total = len(entities.unreadable), entities.n_answers
-        found.append(f"{bad:,} of {total:,} answers could not be read, and are in no score.")
+        found.append(f"{bad:,} of {total:,} answers could not be read and are excluded from all scores.")
     pairs = result.reconstruction
     if pairs is not None:
         shown = [f"{name.partition('.')[2]} is {number(each.value)}" for name, each in result.metrics.items()]
-        found.append(f"Over {pairs.n_pairs:,} pairs of originals and reconstructions, {listed(shown)}.")
+        found.append(f"For {pairs.n_pairs:,} pairs of originals and reconstructions, {listed(shown)}.")
     return [text for text in found if text]
 
 
 def _contradiction(result: Result) -> str:
-    """What contradicts a good summary of the images: labels or prompts that they do not match."""
+    """A sentence if the images do not match their labels or prompts, which a good summary would hide."""
     test, ranked = (result.metrics.get(name) for name in ("label.gan_test", "retrieval.r_precision"))
     if test is not None and test.null is not None and not _reaches(test, test.null):
         return f"But a{_labels(result)[1:]}"
@@ -271,7 +283,7 @@ def _is_chance(metric: MetricValue) -> bool:
 
 
 def _worst(shares: Sequence[tuple[str, float | None, float | None]]) -> str:
-    """The worst of those that miss a third or more of their null; `shares` come worst first."""
+    """The worst of those that miss a third or more of their null; `shares` are sorted, the worst first."""
     failing = [
         f"{cut(name, 40)} ({percent(share)})"
         for name, share, null in shares
@@ -282,7 +294,7 @@ def _worst(shares: Sequence[tuple[str, float | None, float | None]]) -> str:
 
 
 def interpret_comparison(comparison: Comparison, ranking: Ranking | None) -> Interpretation:
-    """A comparison of at least two results in words, with their ranking, if they could be ranked."""
+    """A comparison of at least two results in words, with their ranking, if there is one."""
     first, *others = comparison.results
     known = {
         name: {metric: comparison.contrast(name, metric) for metric in comparison.metrics} for name in others
@@ -294,38 +306,36 @@ def interpret_comparison(comparison: Comparison, ranking: Ranking | None) -> Int
         ranked = capital(ranked)  # names keep their case
     changed = [name for name in others if any(direction(one) in ("higher", "lower") for one in found[name])]
     if comparison.differences:
-        summary = "These results were not scored alike, so differences between them may come from how they were scored."
+        summary = "These results were not scored alike, so their differences may come from the scoring."
     elif ranking is not None and ranking.has_bounds and len(others) > 1:
         summary = ranked
     elif not any(found.values()):
-        summary = (
-            "No interval of a difference is known, so none of these differences can be called significant."
-        )
+        summary = "No interval of a difference is known, so no difference can be called significant."
     elif len(lines) == 1:
         summary = lines[0]
     elif not changed:
-        summary = f"None of the other {len(lines)} is distinguishable from {first}."
+        summary = f"None of the {len(lines)} other results is distinguishable from {first}."
     else:
         summary = f"Distinguishable from {first}: {listed(changed)}."
     evidence = [line for line in [*lines, ranked] if line and line != summary]
     count = sum(map(len, found.values()))
     if count > 1:
         evidence.append(
-            f"Each of the {count} differences has a 95 % interval of its own: without any difference, one in twenty would "
-            "be found by chance."
+            f"Each of the {count} differences has a separate 95 % interval. Without any true difference, about one in "
+            "twenty would still appear significant."
         )
     unpaired = [name for name in others if any(one.pairing == "unpaired" for one in found[name])]
     caveat = (
-        f"The differences of {listed(unpaired)} are unpaired (other reals, or other halves of them), so the effect of "
-        "the reals does not cancel and the intervals are wider."
+        f"The differences of {listed(unpaired)} are unpaired (other reals, or other halves of them): the effect of the "
+        "reals does not cancel, so the intervals are wider."
         if unpaired and not comparison.differences
         else ""
     )
-    return Interpretation(summary, tuple(evidence), (caveat,) * bool(caveat))
+    return Interpretation(summary, (caveat,) * bool(caveat), others=tuple(evidence))
 
 
 def direction(contrast: Difference | None) -> str:
-    """A difference to the first in words: "higher", "lower", "not distinguishable" or "no interval"."""
+    """A difference from the first result: "higher", "lower", "not distinguishable" or "no interval"."""
     if contrast is None:
         return "no interval"
     if contrast.verdict == "not distinguishable":
@@ -333,12 +343,15 @@ def direction(contrast: Difference | None) -> str:
     return "higher" if contrast.value > 0 else "lower"
 
 
+_ENDINGS = {"no interval": "without an interval"}
+
+
 def _line(name: str, first: str, contrasts: dict[str, Difference | None]) -> str:
-    """One other result against the first: the metrics by the direction of their difference."""
+    """Another result compared with the first: the metrics by the direction of their difference."""
     by_direction: dict[str, list[str]] = {
         word: [] for word in ("higher", "lower", "not distinguishable", "no interval")
     }
     for metric, contrast in contrasts.items():
         by_direction[direction(contrast)].append(metric)
-    parts = [f"{word} {listed(each)}" for word, each in by_direction.items() if each]
+    parts = [f"{listed(each)} {_ENDINGS.get(word, word)}" for word, each in by_direction.items() if each]
     return f"{name} against {first}: {'; '.join(parts)}."

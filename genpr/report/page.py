@@ -1,6 +1,6 @@
-"""Pages from templates, with figures and galleries: everything is escaped, and only the page's own script may run.
+"""Pages from templates, with figures and galleries. Everything is escaped, and only the page's own script may run.
 
-Galleries hold images with captions, perhaps each beside another; they are chosen by reference, then read and made small.
+Galleries hold images with captions, some next to a partner image. They are chosen by reference, then read and scaled down.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from PIL import Image
 from genpr.errors import GenprError, UsageError
 from genpr.features.inputs import Pictures, pictures_of
 from genpr.images.policy import DecodePolicy
+from genpr.report.glossary import GLOSSARY
 from genpr.report.text import shown
 
 if TYPE_CHECKING:
@@ -33,29 +34,29 @@ ImageRef = tuple[Role, int]
 """An image by its set and row."""
 
 _MAGIC = {b"\xff\xd8\xff": "jpeg", b"\x89PNG\r\n\x1a\n": "png"}
-_EDGE = 128  # pixels of the longest edge of a thumbnail; smaller pictures stay as they are
+_EDGE = 128  # pixels of the longest edge of a thumbnail; smaller pictures are not scaled
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One image of a gallery, perhaps beside another one."""
+    """One image of a gallery, alone or next to a partner image."""
 
     data: bytes | ImageRef  # a whole JPEG or PNG file; or a reference, which `load_images` replaces by one
-    caption: str  # what it is; a file name may be part of it, whatever that holds
-    partner: bytes | ImageRef | None = None  # the image shown next to it, such as the nearest real
-    partner_caption: str = ""  # what that is
-    group: str = ""  # the heading below which pictures of one group stand together
+    caption: str  # may contain any file name
+    partner: bytes | ImageRef | None = None  # the image to its right, such as the nearest real
+    partner_caption: str = ""  # caption of the partner
+    group: str = ""  # heading shared by the pictures of one group
 
 
 @dataclass(frozen=True, slots=True)
 class Gallery:
-    """Pictures that show one thing."""
+    """Pictures under one heading."""
 
     title: str  # the heading
-    sentence: str  # what is shown, and how it was chosen
+    sentence: str  # what the pictures show and how they were chosen
     pictures: tuple[Picture, ...]  # in display order
-    more: int = 0  # how many there are beside these
-    is_wide: bool = False  # captions are long, as prompts are: they stand beside the pictures in full
+    more: int = 0  # number of pictures that are not included
+    is_wide: bool = False  # captions are long, such as prompts, and are shown in full next to the pictures
 
     @property
     def groups(self) -> list[tuple[str, list[Picture]]]:
@@ -71,7 +72,7 @@ def data_uri(data: bytes) -> str:
     for magic, form in _MAGIC.items():
         if data.startswith(magic):
             return f"data:image/{form};base64,{base64.b64encode(data).decode()}"
-    text = f"a picture of a page is a JPEG or PNG file, not {len(data):,} bytes that start with {data[:8]!r}"
+    text = f"pictures must be JPEG or PNG files, found {len(data):,} bytes that start with {data[:8]!r}"
     raise UsageError(text, code="not-a-picture")
 
 
@@ -84,7 +85,7 @@ def thumbnail(pixels: Pixels) -> bytes:
 
 
 def made_small(pixels: Pixels) -> Pixels:
-    """The pixels of a picture with no edge longer than 128; of a smaller picture, its own."""
+    """The pixels of a picture, scaled down if an edge is longer than 128."""
     image = Image.fromarray(pixels)
     image.thumbnail((_EDGE, _EDGE), Image.Resampling.LANCZOS)
     return np.asarray(image)
@@ -93,10 +94,10 @@ def made_small(pixels: Pixels) -> Pixels:
 def open_pictures(
     sources: Mapping[Role, tuple[object, Sequence[str], Pixels | None]], policy: DecodePolicy | None
 ) -> dict[Role, Pictures]:
-    """Whatever has images of some sources, by role.
+    """The sources with images, by role.
 
-    A source (None, features, or an iterable that gives its images once has none) comes with the names of its rows, and (n, 32)
-    sha256 of their bytes, where known, to leave out images that have changed.
+    Each source comes with the names of its rows and, if known, the sha256 of their bytes (n, 32), by which images that have
+    changed are left out. None, features, and iterables that can be read only once have no images.
     """
     opened = {
         role: pictures_of(source, names, identities=hashes, policy=policy, keep=made_small)
@@ -107,12 +108,12 @@ def open_pictures(
 
 
 def load_images(pictures: Mapping[Role, Pictures], galleries: Sequence[Gallery]) -> list[Gallery]:
-    """The galleries with files in place of references, read at once; what is gone or has changed is left out and counted."""
+    """The galleries with files in place of references; images that are missing or have changed are left out and counted."""
     shown_ones = [picture for gallery in galleries for picture in gallery.pictures]
     refs = dict.fromkeys(data for each in shown_ones for data in (each.data, each.partner))
     files: dict[object, bytes] = {}
     for role, source in pictures.items():
-        with suppress(GenprError):  # the whole source is gone: the page is made without it
+        with suppress(GenprError):  # without the source, the page has no pictures of it
             found = source.read(ref[1] for ref in refs if isinstance(ref, tuple) and ref[0] == role)
             files |= {(role, row): thumbnail(pixels) for row, pixels in found.items()}
     loaded = []
@@ -123,7 +124,7 @@ def load_images(pictures: Mapping[Role, Pictures], galleries: Sequence[Gallery])
             if each.data in files
         )
         gone = len(gallery.pictures) - len(kept)
-        text = f" {gone:,} could not be read again: the image is missing or has changed since it was scored."
+        text = f" {gone:,} could not be read again: the images are missing or have changed since they were scored."
         loaded.append(replace(gallery, sentence=gallery.sentence + text * (gone > 0), pictures=kept))
     return loaded
 
@@ -142,12 +143,42 @@ class Figure:
     """A drawing of a page."""
 
     title: str  # the heading
-    sentence: str  # what is shown
-    svg: str  # an `<svg>` element, as `genpr.report.plots.inline_svg` makes it: it enters the page as it is
+    sentence: str  # caption
+    svg: str  # an `<svg>` element from `genpr.report.plots.inline_svg`, inserted without escaping
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One part of the summary of a page."""
+
+    title: str  # the heading
+    lines: Sequence[str] = ()  # statements
+    caveats: Sequence[str] = ()  # statements in the color of warnings
+    links: Sequence[tuple[str, str]] = ()  # id and text of sections to read
+
+
+_MAX_LINKS = 6
+
+
+def reliability(lines: Sequence[str], caveats: Sequence[str], n_warnings: int, n_notes: int) -> Answer:
+    """The part about reliability, with a link to warnings and notes."""
+    counts = [f"{n} {what}{'s' * (n > 1)}" for n, what in ((n_warnings, "warning"), (n_notes, "note")) if n]
+    links = [("warnings", " and ".join(counts))] * bool(counts)
+    return Answer("Reliability", [*lines, *["No warnings."] * (not n_warnings)], caveats, links)
+
+
+def look_at(links: Sequence[tuple[str, str]], galleries: Sequence[Gallery]) -> Answer:
+    """The part that links to galleries with pictures, then to `links`."""
+    pictured = [
+        (f"gallery-{number}", gallery.title)
+        for number, gallery in enumerate(galleries, 1)
+        if gallery.pictures
+    ]
+    return Answer("What to look at", links=[*pictured, *links][:_MAX_LINKS])
 
 
 def render_page(template: str, galleries: Sequence[Gallery] = (), **parts: object) -> str:
-    """A page in characters that UTF-8 can hold; `parts` are what the template names."""
+    """A page that can be encoded in UTF-8; `parts` are the variables of the template."""
     from markupsafe import Markup
 
     script = _text("report.js")
@@ -155,7 +186,11 @@ def render_page(template: str, galleries: Sequence[Gallery] = (), **parts: objec
     style = "".join(map(_text, _STYLES[template]))
     found = _environment().get_template(template)
     page = found.render(
-        style=Markup(style), script=Markup(script), script_hash=digest, galleries=galleries, **parts
+        style=Markup(style),
+        script=Markup(script),
+        script_hash=digest,
+        galleries=galleries,
+        **parts,
     )
     return page.encode("utf-8", "replace").decode()
 
@@ -166,7 +201,7 @@ def _environment() -> Environment:
     from markupsafe import Markup
 
     def finalize(value: object) -> object:
-        """User strings are made safe to show before they are escaped."""
+        """Replace unprintable characters of user strings before they are escaped."""
         return value if hasattr(value, "__html__") else shown(value, longest=_LONGEST)
 
     environment = Environment(
@@ -177,7 +212,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # Not to be shortened; base64 is no markup.
+    environment.globals["glossary"] = GLOSSARY
+    # These must not be shortened; base64 contains no markup.
     environment.filters |= {"data_uri": lambda data: Markup(data_uri(data)), "short": shown, "as_is": Markup}
     return environment
 

@@ -1,4 +1,4 @@
-"""A panel as text and as a page: a row per representation, and below it what its values are compared with."""
+"""A panel as text and as a page: the values of each representation, followed by their reference values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from genpr.evaluation.panel import RATIO, PanelResult
 from genpr.evaluation.result import Result
 from genpr.metrics.registry import METRICS
 from genpr.report.detail_tables import DetailTable
-from genpr.report.page import render_page
+from genpr.report.interpretation import interpret
+from genpr.report.page import Answer, look_at, reliability, render_page
 from genpr.report.score_tables import (
     blocks_of,
     known_null,
@@ -29,15 +30,15 @@ _NOT_COMPARABLE = "not comparable with published numbers"
 
 
 def panel_text(panel: PanelResult) -> str:
-    """A panel as tables of 80 columns, then what was compared."""
+    """A panel as tables of 80 columns, followed by the sources and settings."""
     lines = [*_sides(panel), *map(wrapped, _representations(panel))]
     return "\n\n".join([*map(str, panel_tables(panel)), "\n".join(lines)])
 
 
 def panel_tables(panel: PanelResult, mark: str = "  ") -> list[DetailTable]:
-    """The metrics of all representations, in as many tables as they need, then those on features of their own.
+    """The metrics of all representations in as many tables as needed, then those on other features.
 
-    `mark` stands before the names of what a representation is compared with.
+    `mark` is put in front of the names of reference values.
     """
     lines = {name: _lines_of(result, panel.held_out.get(name)) for name, result in panel.items()}
     heads = [name for name in METRICS if any(name in result.metrics for result in panel.values())]
@@ -64,31 +65,61 @@ def panel_tables(panel: PanelResult, mark: str = "  ") -> list[DetailTable]:
             for name, metric in panel.others.metrics.items()
         ]
         others = ("metric", *(title or "value" for title in lines[""]), "features")
-        tables.append(DetailTable("On features of their own", others, tuple(rows), texts=(0, -1)))
+        tables.append(DetailTable("On other features", others, tuple(rows), texts=(0, -1)))
     titles = {title for of_result in lines.values() for title in of_result}
     tables[-1] = replace(tables[-1], lines=(*_legend(panel, titles, heads), *_remarks(panel)))
     return tables
 
 
 def panel_report(panel: PanelResult) -> str:
-    """A page of a panel: its tables and notices, and its JSON to be saved; the text of the file."""
+    """A panel as one self-contained page."""
     results = panel.every
     notices = list(notices_of(results).items())
+    warnings = [entry for entry in notices if entry[0].level == "warning"]
+    notes = [entry for entry in notices if entry[0].level == "note"]
+    summary, answers = _answers(panel)
+    is_comparable = any(result.comparable for result in panel.values())
+    facts = [] if is_comparable else ["These values are not comparable with published ones."]
     return render_page(
         "panel.html",
         version=next(iter(results.values())).versions.get("genpr", ""),
         names=list(panel),
-        sides=[*_sides(panel), *_representations(panel)],
+        sides=_sides(panel),
+        representations=_representations(panel),
+        summary=summary,
+        answers=[
+            *answers,
+            reliability(facts, (), len(warnings), len(notes)),
+            look_at([("numbers", "Metrics by representation")], ()),
+        ],
         tables=panel_tables(panel, "- "),
-        warnings=[entry for entry in notices if entry[0].level == "warning"],
-        notes=[entry for entry in notices if entry[0].level == "note"],
+        warnings=warnings,
+        notes=notes,
         n_results=len(results),
         record=base64.b64encode(panel.to_json().encode()).decode(),
     )
 
 
+def _answers(panel: PanelResult) -> tuple[str, list[Answer]]:
+    """The summary that all representations share, if they do, and parts with the values and caveats of each."""
+    found = {name: interpret(result) for name, result in panel.items()}
+    summaries = {each.summary for each in found.values()}
+
+    def named(field: str) -> list[str]:
+        return [f"{name}: {text}" for name, each in found.items() for text in getattr(each, field)]
+
+    own = [f"{name}: {each.summary}" for name, each in found.items()] * (len(summaries) > 1)
+    parts = [
+        Answer("By representation", own),
+        Answer("Image quality (fidelity)", named("fidelity")),
+        Answer("Variety (diversity)", named("diversity")),
+        Answer("Caveats", caveats=named("caveats")),
+    ]
+    return summaries.pop() if len(summaries) == 1 else "", parts
+
+
 def _lines_of(result: Result, held_out: Result | None) -> dict[str, dict[str, str]]:
-    """Texts by metric: the values, and below a title what they are compared with, as far as it is known."""
+    """Texts by metric: the values, and the known reference values under a title each."""
     nulls = {name: known_null(metric) for name, metric in result.metrics.items()}
     control = {} if result.control is None else result.control.values
     kept = {} if held_out is None else held_out.metrics
@@ -102,30 +133,32 @@ def _lines_of(result: Result, held_out: Result | None) -> dict[str, dict[str, st
 
 
 def _legend(panel: PanelResult, titles: Collection[str], heads: Sequence[str]) -> list[str]:
-    """What the rows with these titles and the columns with these heads show."""
+    """Explanations of the rows with these titles and of the columns with these heads."""
     first, lines = next(iter(panel.values())), []
     if _NULL in titles:
-        lines.append("null: what a perfect generator scores with so many images")
+        lines.append("null: the value of a perfect generator with the same numbers of images")
     if _CONTROL in titles and first.control is not None:
         sizes = f"{first.control.n_real:,} of the reals against the other {first.control.n_fake:,}"
         lines.append(f"{_CONTROL}: {sizes}")
     for kept in list(panel.held_out.values())[:1]:
-        lines.append(f"{_HELD_OUT}: {kept.fake.n:,} of them, scored like the fakes against the same reals")
+        lines.append(f"{_HELD_OUT}: {kept.fake.n:,} images, scored like the fakes against the same reals")
         if kept.fake.n < first.fake.n:
-            lines.append("there are fewer held-out reals than fakes: distances of fewer images are larger")
+            lines.append(
+                "there are fewer held-out reals than fakes, and distances of fewer images are larger"
+            )
     if f"{RATIO}/halves" in heads:
-        text = "distances of fewer images are larger, so a perfect generator has a ratio below 1; give held-out reals"
-        lines.append(f"{RATIO}/halves: {RATIO} over that of {_CONTROL}; {text}")
+        text = "distances of fewer images are larger, so a perfect generator has a ratio below 1; held-out reals avoid this"
+        lines.append(f"{RATIO}/halves: {RATIO} divided by that of {_CONTROL}; {text}")
     if (found := panel.fdr6) is not None:
         lines.append(
-            f"FDr6 {number(found.mean)}, the mean of FDr: {RATIO} over that of ImageNet's validation to its training images, which is "
-            f"published with two decimals, so that FDr6 is {number(found.low)} to {number(found.high)}"
+            f"FDr6 {number(found.mean)}: the mean of FDr, which is {RATIO} divided by that of ImageNet's validation images. The "
+            f"latter is published with two decimals, so FDr6 is between {number(found.low)} and {number(found.high)}"
         )
     return lines
 
 
 def _remarks(panel: PanelResult) -> list[str]:
-    """What distinguishes values, with the names of representations where it is not the same for all."""
+    """Remarks on metrics, with the names of representations if the remark is not the same for all."""
     found: dict[str, dict[str, list[str]]] = {}  # names by text by metric
     given = set[str]()
     for label, result in panel.every.items():
@@ -143,7 +176,7 @@ def _remarks(panel: PanelResult) -> list[str]:
 
 
 def _representations(panel: PanelResult) -> list[str]:
-    """How each representation was computed."""
+    """Extractor, dimension, resize rule and fingerprint of each representation."""
     lines, none_is_comparable = [], not any(result.comparable for result in panel.values())
     for name, result in panel.items():
         info, facts = result.extractor, [f"fingerprint {result.fingerprint}"]
@@ -156,7 +189,7 @@ def _representations(panel: PanelResult) -> list[str]:
 
 
 def _sides(panel: PanelResult) -> list[str]:
-    """What was compared."""
+    """The sources and settings."""
     first = next(iter(panel.values()))
     sides = dict(zip(first.roles, (first.real, first.fake), strict=True))
     kept = next(iter(panel.held_out.values()), None)

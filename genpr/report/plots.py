@@ -1,7 +1,7 @@
-"""Figures: planes of precision and recall and curves of pages as `<svg>` elements, and plots of sweeps.
+"""Plots of precision against recall and of single metrics as `<svg>` elements for pages, and plots of sweeps.
 
-Figures are made with `matplotlib.figure.Figure`, never with pyplot, and with matplotlib's own defaults and the settings
-below, whatever else is configured.
+Figures use `matplotlib.figure.Figure` without pyplot, and matplotlib's defaults with the settings below, independent of the
+user's configuration.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _VARIABLES = {
     CONTROL: "control",
     OTHER: "other",
 }
-"""Colors that become variables of the page's style, for light and for dark."""
+"""Colors that become CSS variables, which differ between light and dark mode."""
 
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -54,7 +54,7 @@ STYLE: dict[Any, Any] = {
     "xtick.color": INK,
     "ytick.color": INK,
     "text.color": INK,
-    "svg.fonttype": "none",  # text stays text, in the font of the page
+    "svg.fonttype": "none",  # keep text as text, in the font of the page
     "svg.hashsalt": "genpr",  # the same result gives the same file
 }
 """Settings of matplotlib."""
@@ -63,10 +63,10 @@ _ON_PAGE = STYLE | {"font.size": 10, "axes.facecolor": "none", "figure.facecolor
 
 @contextmanager
 def drawing(style: Mapping[Any, Any]) -> Iterator[None]:
-    """Draw and save figures in this block with the defaults of matplotlib and `style`; afterwards all is as before."""
+    """Draw and save figures in this block with the defaults of matplotlib and `style`, then restore the settings."""
     from matplotlib import rc_context, rcParamsDefault
 
-    # The backend is only for pyplot, and reading it may import one.
+    # Reading the backend may import one, and only pyplot needs it.
     defaults = {name: rcParamsDefault[name] for name in rcParamsDefault if not name.startswith("backend")}
     with rc_context({**defaults, **style}):
         yield
@@ -84,14 +84,14 @@ def _figure(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
 def inline_svg(figure: Figure, *, name: str, label: str) -> str:
     """A figure as an `<svg>` element for an HTML page.
 
-    Its colors become those of the page, `name` distinguishes its ids from those of other figures, and `label` describes it to
-    screen readers. Text from users must be drawn with `parse_math=False`, or mathtext parses it.
+    Colors become CSS variables of the page, `name` is a prefix of all ids, and `label` is the text for screen readers. Text
+    from users must be drawn with `parse_math=False`, so that mathtext does not parse it.
     """
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
-    # Without its own style sheet, which would hold for the page, and without RDF, which is not HTML.
+    # Remove the style sheet, which would apply to the whole page, and RDF, which is not HTML.
     for tag in ("metadata", "style"):
         before, *others = text.split(f"<{tag}")
         text = before + "".join(other.partition(f"</{tag}>")[2] for other in others)
@@ -117,33 +117,33 @@ def plane(results: Sequence[tuple[int, Result]]) -> str:
     """Precision against recall of one or several results with their intervals and numbers, as an `<svg>` element."""
     with _figure(5.2, 5.9 if len(results) > 1 else 5.2) as (figure, axes):
         _draw_plane(axes, [(str(number), result) for number, result in results])
-        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
-        axes.legend(frameon=False, fontsize=9, ncols=2, **place)  # above, where it hides nothing
+        position: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
+        axes.legend(frameon=False, fontsize=9, ncols=2, **position)  # above the axes
         values = "; ".join(
             f"{number}: precision {result['precision']:.3f}, recall {result['recall']:.3f}"
             for number, result in results
         )
-        return inline_svg(figure, name="plane", label=f"Plane of precision and recall. {values}")
+        return inline_svg(figure, name="plane", label=f"Precision against recall. {values}")
 
 
 def _draw_plane(axes: Axes, results: Sequence[tuple[str, Result]]) -> None:
-    """Of several results, each with its label and all with their Pareto front; null and control are those of the first."""
+    """The results with labels and, if there are several, the Pareto front; null and control of the first result."""
     (_, first), *others = results
     if others:
         _draw_front(axes, [result.tradeoff for _, result in results])
-    _draw_point(axes, first, THIS, "o", size=8, label="the first" if others else "this result")
+    _draw_point(axes, first, THIS, "o", size=8, label="first result" if others else "this result")
     for index, (_, result) in enumerate(others):
-        _draw_point(axes, result, OTHER, "s", size=5, label=None if index else "the others")
-    for place, labels in _labels_by_place(results).items() if others else ():
-        axes.annotate(labels, place, (7, 6), textcoords="offset points", color=INK, zorder=8)
+        _draw_point(axes, result, OTHER, "s", size=5, label=None if index else "other results")
+    for point, labels in _labels_by_point(results).items() if others else ():
+        axes.annotate(labels, point, (7, 6), textcoords="offset points", color=INK, zorder=8)
     _finish_plane(axes, first)
 
 
-_NEAR = 0.045  # of the plane: labels of points so near each other would overlap
+_NEAR = 0.045  # distance below which labels of points would overlap
 
 
-def _labels_by_place(results: Sequence[tuple[str, Result]]) -> dict[Point, str]:
-    """The labels by point; those of points that lie together stand beside the first of them."""
+def _labels_by_point(results: Sequence[tuple[str, Result]]) -> dict[Point, str]:
+    """The labels by point; points close together share one label at the first of them."""
     found: dict[Point, str] = {}
     for label, result in results:
         x, y = result.tradeoff
@@ -156,7 +156,7 @@ def _labels_by_place(results: Sequence[tuple[str, Result]]) -> dict[Point, str]:
 
 
 def _finish_plane(axes: Axes, result: Result) -> None:
-    """Lines of equal F1, what a perfect generator and the control score, and both axes."""
+    """Lines of equal F1, the values of a perfect generator and of the control, and both axes."""
     for level in (0.2, 0.4, 0.6, 0.8):
         recalls = np.linspace(level / (2 - level), 1, 100)
         axes.plot(recalls, level * recalls / (2 * recalls - level), color=GRID, linewidth=0.8, zorder=0)
@@ -170,7 +170,7 @@ def _finish_plane(axes: Axes, result: Result) -> None:
     if all(name in values for name in F_SCORE_METRICS):
         precision, recall = (values[name] for name in F_SCORE_METRICS)
         diamond: dict[str, Any] = {"markersize": 7, "markerfacecolor": PAPER, "color": CONTROL, "zorder": 4}
-        axes.plot([recall], [precision], "D", label="reals against reals", **diamond)
+        axes.plot([recall], [precision], "D", label="real v. real", **diamond)
     axes.set(
         xlabel="recall (diversity)", ylabel="precision (fidelity)", xlim=(-0.02, 1.04), ylim=(-0.02, 1.04)
     )
@@ -188,14 +188,14 @@ def _draw_point(
 
 
 def _draw_front(axes: Axes, points: Sequence[Point]) -> None:
-    """The Pareto front of (recall, precision): the border of all that some point reaches, to both axes."""
+    """The Pareto front of (recall, precision) as a step line to both axes."""
     front = [points[index] for index in pareto_front(points)]
     recalls, precisions = zip((0.0, front[0][1]), *front, (front[-1][0], 0.0), strict=True)
-    axes.step(recalls, precisions, where="pre", color=QUIET, linewidth=1, zorder=1, label="front")
+    axes.step(recalls, precisions, where="pre", color=QUIET, linewidth=1, zorder=1, label="Pareto front")
 
 
 def _arms_of(metric: MetricValue) -> tuple[float, float]:
-    """How far the interval extends below and above the value; 0 where none is known."""
+    """Distances from the value to both ends of its interval; 0 without an interval."""
     low, high = metric.interval or (metric.value, metric.value)
     return max(0.0, metric.value - low), max(0.0, high - metric.value)
 
@@ -208,13 +208,13 @@ _WORD = re.compile(r"(?<![A-Za-z])([A-Za-z]+)[^A-Za-z0-9]*$", re.ASCII)
 class Axis:
     """An axis with one position per result."""
 
-    label: str  # what is varied, in characters that mathtext does not parse
+    label: str  # the quantity on the axis, in characters that mathtext does not parse
     positions: tuple[float, ...]  # all different
-    is_ordered: bool  # the numbers mean something and are not just counted; only then may lines join values
+    is_ordered: bool  # positions are values of a parameter and not a count, so lines may join points
 
 
 def axis_of(names: Sequence[str]) -> Axis:
-    """The axis of results: the one number in which their names differ, else a count from 1.
+    """The axis of results: the only number in which their names differ, else a count from 1.
 
     Example:
         >>> axis_of(["step-00400.json", "step-00800.json"])
@@ -238,7 +238,7 @@ def axis_of(names: Sequence[str]) -> Axis:
 
 
 def short_names(names: Sequence[str], *, longest: int = 60) -> list[str]:
-    """Names that are safe to show, not too long, and still all different."""
+    """Names that are safe to show, shortened, and all different."""
     short = [shown(name, longest=longest) for name in names]
     if len(set(short)) == len(short):
         return short
@@ -248,7 +248,7 @@ def short_names(names: Sequence[str], *, longest: int = 60) -> list[str]:
 def draw_metric(
     axes: Axes, name: str, color: str, results: Mapping[float, Result], *, is_ordered: bool = True
 ) -> None:
-    """One metric by position on the axis, with 95 % intervals where they are known, and dotted, a perfect generator."""
+    """One metric by position on the axis with 95 % intervals, and a dotted line for a perfect generator."""
     found = {position: result.metrics[name] for position, result in results.items()}
     values = [metric.value for metric in found.values()]
     arms = list(zip(*map(_arms_of, found.values()), strict=True))
@@ -259,7 +259,7 @@ def draw_metric(
 
 
 def metric_curve(name: str, results: Sequence[Result], axis: Axis) -> str:
-    """One metric that all results have, with intervals and what a perfect generator scores, as an `<svg>` element."""
+    """One metric of all results with intervals and the value of a perfect generator, as an `<svg>` element."""
     placed = dict(sorted(zip(axis.positions, results, strict=True)))
     with _figure(3.0, 2.3) as (figure, axes):
         from matplotlib.ticker import MaxNLocator
@@ -275,7 +275,7 @@ def metric_curve(name: str, results: Sequence[Result], axis: Axis) -> str:
 
 # Distinguishable with any color vision: Okabe & Ito 2008.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-_MOST_DENSITY = 2.5  # drawn; shrunken fakes have any
+_MAX_DENSITY = 2.5  # end of the y axis; density is unbounded
 
 
 def draw_metrics(axes: Axes, label: str, results: Mapping[float, Result]) -> None:
@@ -284,19 +284,19 @@ def draw_metrics(axes: Axes, label: str, results: Mapping[float, Result]) -> Non
     for name, color in zip(names, COLORS, strict=False):
         draw_metric(axes, name, color, results)
     highest = 1.1 * max((result[name] for result in results.values() for name in names), default=1.0)
-    top = max(1.05, min(highest, _MOST_DENSITY))
-    axes.set(xlabel=label, ylim=(0, top))
-    limited = f"; cut at {_MOST_DENSITY:g}" if highest > _MOST_DENSITY else ""
-    axes.set_title(f"dotted: a perfect generator{limited}", fontsize=9, loc="left")
+    top = max(1.05, min(highest, _MAX_DENSITY))
+    axes.set(xlabel=label, ylabel="value of the metric", ylim=(0, top))
+    limited = f"; y axis ends at {_MAX_DENSITY:g}" if highest > _MAX_DENSITY else ""
+    axes.set_title(f"dotted: perfect generator{limited}", fontsize=9, loc="left")
 
 
 def put_legend(axes: Axes, *, columns: int) -> None:
-    """Put the legend below the axis, where it hides nothing."""
+    """Put the legend below the axes."""
     axes.legend(frameon=False, fontsize=8, ncols=columns, loc="upper left", bbox_to_anchor=(0, -0.12))
 
 
 def sweep_plot(sweep: Sweep, objective: Objective, *, form: Literal["png", "svg"]) -> bytes:
-    """Left, precision against recall with the settings beside the points; right, metrics along the axis.
+    """Left, precision against recall with the setting of each point; right, metrics along the axis.
 
     The file is the same for the same sweep.
     """
@@ -310,12 +310,12 @@ def sweep_plot(sweep: Sweep, objective: Objective, *, form: Literal["png", "svg"
         figure = Figure(figsize=(9.6, 5.0), layout="constrained")
         left, right = figure.subplots(1, 2)
         _draw_plane(left, [(f"{point.setting:g}", point.result) for point in points])
-        for places, marker, color, label in rings:
-            if places:
-                recalls, precisions = zip(*places, strict=True)
+        for ringed, marker, color, label in rings:
+            if ringed:
+                recalls, precisions = zip(*ringed, strict=True)
                 look: dict[str, Any] = {"facecolors": "none", "edgecolors": color, "zorder": 7}
                 left.scatter(recalls, precisions, marker=marker, s=160, label=label, **look)
-        left.set_title(f"{sweep.axis} beside each point, 95 % intervals", fontsize=9, loc="left")
+        left.set_title(f"labels: {sweep.axis}; bars: 95 % intervals", fontsize=9, loc="left")
         draw_metrics(right, sweep.axis, {point.setting: point.result for point in points})
         put_legend(left, columns=2)
         put_legend(right, columns=3)

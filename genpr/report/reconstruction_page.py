@@ -1,4 +1,4 @@
-"""Reconstructions as one HTML file, with the worst pairs side by side."""
+"""Reconstructions as one HTML file with the worst pairs side by side."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SHOWN = 24
 def reconstruction_report(
     found: Reconstructed, real: object, fake: object, *, policy: DecodePolicy | None = None
 ) -> str:
-    """A comparison of pairs as one self-contained page, with the worst pairs by each metric.
+    """Metrics of pairs as one self-contained page, with the worst pairs by each metric.
 
-    `real` and `fake` are the originals and reconstructions that were compared.
+    `real` and `fake` are the sources of the originals and of the reconstructions.
     """
     roles: tuple[Role, Role] = ("real", "fake")
     sources: dict[Role, tuple[object, Any, Any]] = {
@@ -46,5 +46,7 @@ def _worst(found: Reconstructed, metric: str) -> Gallery:
         )
         for row in np.argsort(sign * values, kind="stable")[:_SHOWN].tolist()
     ]
-    sentence = f"Each original with its reconstruction, the worst of {len(values):,} pairs first."
+    sentence = (
+        f"Each original (left) with its reconstruction (right), the worst of {len(values):,} pairs first."
+    )
     return Gallery(f"Worst pairs by {metric}", sentence, tuple(pictures))

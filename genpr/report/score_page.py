@@ -1,4 +1,4 @@
-"""A score as one HTML file without other files: summary, warnings, tables, figures, galleries and provenance."""
+"""A score as one self-contained HTML file: summary, warnings, tables, figures, galleries and provenance."""
 
 from __future__ import annotations
 
@@ -15,12 +15,23 @@ from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import label_location, open_input
 from genpr.images.policy import BadImagePolicy, DecodePolicy, policy_of
+from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report import selections
 from genpr.report.detail_tables import detail_tables
-from genpr.report.interpretation import interpret
-from genpr.report.page import Figure, Gallery, Role, load_images, open_pictures, render_page
+from genpr.report.interpretation import Interpretation, interpret
+from genpr.report.page import (
+    Answer,
+    Figure,
+    Gallery,
+    Role,
+    load_images,
+    look_at,
+    open_pictures,
+    reliability,
+    render_page,
+)
 from genpr.report.plots import has_plane, plane
 from genpr.report.score_tables import THRESHOLDS, features_of, metric_texts, remarks_of
 from genpr.report.text import capital, shown
@@ -32,8 +43,8 @@ if TYPE_CHECKING:
     from genpr.features.options import StageProgress
 
 _DASH = "–"
-_BETTER = {"higher": "more", "lower": "less", "at null": "at its null"}
-_TOP = 1.2  # of the line of a metric; a value beyond it is drawn at the end
+_BETTER = {"higher": "higher", "lower": "lower", "at null": "near perfect"}
+_TOP = 1.2  # right end of the line of a metric, where larger values are drawn
 
 
 def html_report(
@@ -45,12 +56,12 @@ def html_report(
     """A result as one self-contained page: no other file, no network, light or dark as the reader prefers.
 
     Args:
-        result: Of `genpr.score`, or an old one of `genpr.load_results`.
-        galleries: Pictures to show. One replaces the table of the same title.
+        result: From `genpr.score` or `genpr.load_results`.
+        galleries: Pictures to show. A gallery replaces the table of the same title.
         classes: The same score class by class.
 
     Returns:
-        The text of the file, in characters that UTF-8 can hold.
+        The text of the file, which can be encoded in UTF-8.
 
     Example:
         >>> import genpr, numpy as np
@@ -63,6 +74,10 @@ def html_report(
     pictured = {each.title for each in galleries if each.pictures}
     is_of_images = result.real.what == "images"
     families = [names for family, names in result.families.items() if family != MANIFOLD]
+    found, figures = interpret(result), plane_of([(1, result)])
+    tables = [each for each in detail_tables(result, classes, on_page=True) if each.title not in pictured]
+    links = [(f"details-{number}", each.title) for number, each in enumerate(tables, 1)]
+    links += [("figures", "Plot of precision and recall")] * bool(figures)
     return render_page(
         "report.html",
         galleries,
@@ -72,30 +87,48 @@ def html_report(
         names=[
             each.source.rstrip("/").rsplit("/", 1)[-1] or each.source for each in (result.real, result.fake)
         ],
-        interpretation=interpret(result),
+        summary=found.summary,
+        answers=[*_answers(result, found), look_at(links, galleries)],
         warnings=[(item, ()) for item in result.notices if item.level == "warning"],
         notes=[(item, ()) for item in result.notices if item.level == "note"],
         kicker="score" if is_of_images else result.protocol,
         roles=("reals", "fakes") if is_of_images else result.roles,
         rows=metric_rows(result, result.families.get(MANIFOLD, ())),
         conditional_rows=metric_rows(result, [name for names in families for name in names]),
-        tables=[each for each in detail_tables(result, classes, on_page=True) if each.title not in pictured],
-        figures=plane_of([(1, result)]),
+        tables=tables,
+        figures=figures,
         provenance=provenance_of(result),
         record=base64.b64encode(result.to_json().encode()).decode(),
     )
 
 
-def metric_rows(result: Result, names: Iterable[str]) -> list[dict[str, Any]]:
-    """Texts of each metric by column; a dash where something is not known.
+def _answers(result: Result, found: Interpretation) -> list[Answer]:
+    """The values behind the summary, and reasons to trust it or not."""
+    lines = []
+    if (control := result.control) is not None:
+        known = [name for name in F_SCORE_METRICS if name in control.values and name in control.nulls]
+        texts = [f"{name} {control.values[name]:.3f} (expected {control.nulls[name]:.3f})" for name in known]
+        lines += [f"Control, one half of the reals against the other: {', '.join(texts)}."] * bool(texts)
+    lines += ["These values are not comparable with published ones."] * (not result.comparable)
+    warnings = [item.level == "warning" for item in result.notices]
+    return [
+        Answer("Image quality (fidelity)", found.fidelity),
+        Answer("Variety (diversity)", found.diversity),
+        Answer("Labels, prompts and entities", found.others),
+        reliability(lines, found.caveats, sum(warnings), len(warnings) - sum(warnings)),
+    ]
 
-    "mark" is what its value is compared with on the line, the null or else chance; "line" holds the positions of the value,
-    both ends and the mark on it, 0 to 100, None for what is no share.
+
+def metric_rows(result: Result, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Texts of each metric by column, with a dash for unknown ones.
+
+    "mark" is the null, or chance without one; "line" holds the positions of the value, both ends of the interval and the mark
+    on the line, from 0 to 100, or None for metrics that are not shares.
     """
     rows = []
     for name in names:
         metric, info = result.metrics[name], ALL_METRICS[name]
-        texts = metric_texts(result, name, between=" to ", label="null ")
+        texts = metric_texts(result, name, between=" to ")
         mark = metric.chance if metric.null is None else metric.null
         low, high = metric.interval or (metric.value, metric.value)
         line = [None if each is None else _position(each) for each in (metric.value, low, high, mark)]
@@ -107,7 +140,9 @@ def metric_rows(result: Result, names: Iterable[str]) -> list[dict[str, Any]]:
             "meaning": "; ".join([info.meaning, *remarks_of(result, name)]),
             "relative": _DASH if texts["relative"] == "-" else texts["relative"].replace("%", " %"),
             "better": _BETTER[info.better],
-            "mark": f"chance {texts['chance']}" if metric.null is None else f"null {texts['null']}",
+            "mark": f"chance {texts['chance']}"
+            if metric.null is None
+            else f"perfect generator {texts['null']}",
             "line": line if is_share else None,
         }
         rows.append(row)
@@ -119,19 +154,19 @@ def _position(value: float) -> float:
 
 
 def plane_of(results: Sequence[tuple[int, Result]]) -> list[Figure]:
-    """The plane of those results that have precision and recall, each with its number; none where none has."""
+    """The plot of all results that have precision and recall, each with its number; none without such results."""
     found = [(number, result) for number, result in results if has_plane(result)]
     if not found:
         return []
     text = (
-        "Up is better images, right is more variety. No generator is expected beyond the cross: that is a perfect one with "
-        "so many images."
+        "Higher is better fidelity, further right is better diversity. The cross is a perfect generator with the same numbers "
+        "of images."
     )
     control = found[0][1].control
     if len(results) > 1:
-        text += " The line is the Pareto front: no other result exceeds those at its corners in both values."
+        text += " The line is the Pareto front: no result exceeds those at its corners in both values."
     elif control is not None:
-        text += f" Reals against reals are {control.n_real:,} against {control.n_fake:,} images."
+        text += f" Real v. real: {control.n_real:,} of the reals against {control.n_fake:,} others."
     return [Figure("Precision and recall", text, plane(found))]
 
 
@@ -146,19 +181,18 @@ def evidence_report(
     device: torch.device | str = "auto",
     progress: StageProgress | None = None,
 ) -> str:
-    """A score as one self-contained page, with the images behind the numbers.
+    """A score as one self-contained page with images.
 
     Args:
-        evidence: Of `genpr.Evaluator.evidence`.
-        real: Where the images of the reals are: the source that was scored. None, a source of features, or an iterable
-            that gives its images once shows none.
-        fake: Likewise of the fakes.
-        real_labels: Classes of the reals, which name the missed modes: as of `genpr.find_modes`. None takes what `real`
-            has.
-        fake_labels: Likewise of the fakes.
-        policy: How images are decoded; None for the choices of the score, with the default limits.
-        device: Where modes are searched for.
-        progress: Called with "kinds", what is done of the search for modes, and the total.
+        evidence: From `genpr.Evaluator.evidence`.
+        real: The source of the reals that was scored. Without it, with features, or with an iterable that can be read only
+            once, the page shows no images of this set.
+        fake: The source of the fakes, with the same rules.
+        real_labels: Classes of the reals, which name the missed modes, as for `genpr.find_modes`; None takes those in `real`.
+        fake_labels: Classes of the fakes, which name the invented modes; None takes those in `fake`.
+        policy: How images are decoded; None for the choices of the score with the default limits.
+        device: Device of the search for modes.
+        progress: Called with "kinds", the progress of the search for modes, and the total.
 
     Returns:
         The text of the file.
@@ -191,7 +225,7 @@ def evidence_report(
 
 
 def _labels(source: object, features: FeatureSet, role: Role, given: object) -> selections.KnownLabels:
-    """Known classes; without labels that were given, classes that do not fit are ignored."""
+    """The classes of a source; those that do not fit are an error only if they were given by the user."""
     any_missing = BadImagePolicy("skip", 1.0)
     try:
         opened = features if source is None else open_input(source, role)
@@ -208,9 +242,9 @@ def _labels(source: object, features: FeatureSet, role: Role, given: object) -> 
 def align_report(
     aligned: Aligned, images: object = None, train: object = None, *, policy: DecodePolicy | None = None
 ) -> str:
-    """An alignment as one self-contained page, with the images that fit another prompt better than their own.
+    """An alignment as one self-contained page, with the images that match another prompt better than their own.
 
-    `images` is what was aligned, `train` the training images, if copies of them were looked for; None shows none of them.
+    `images` is the source that was scored, `train` the training images if copies were searched for. None shows no images.
     """
     names, copies = [each.image for each in aligned.ranks], aligned.copies
     sources: dict[Role, tuple[object, Sequence[str], Any]] = {"fake": (images, names, aligned.identities)}
@@ -226,11 +260,11 @@ def align_report(
 
 _MOST_LISTED = 5
 _ELSEWHERE = {"failures", "entities", "name", "skipped"}
-"""Fields of records that have a table or a line of their own."""
+"""Fields that are shown elsewhere on the page."""
 
 
 def provenance_of(result: Result) -> list[tuple[str, dict[str, str]]]:
-    """Everything needed to repeat the score, as (heading, facts)."""
+    """Everything needed to reproduce the score, as (heading, facts)."""
     names = ["protocol", "exact", "comparable", "seed", "max_images", "device", "fingerprint"]
     names += ["n_shared"] * (result.real.what == "images") + ["ties"] * (MANIFOLD in result.families)
     names += ["distances"] * (result.entities is None)

@@ -15,11 +15,11 @@ from genpr.metrics.value import MetricValue
 from genpr.report.text import WIDTH, head_width, interval, number, table, wrapped
 
 THRESHOLDS = {"fixed": "one for all detections", "labeled": "chosen on labeled images"}
-"""How thresholds of entities were chosen, in words."""
+"""How thresholds of entities were chosen."""
 
 
 def features_of(result: Result) -> str | None:
-    """What computed the features; None where no one did, as between answers and what was expected, or several."""
+    """The extractor of the features; None for scores of answers, which have none, and of pairs, which may have several."""
     if result.extractor is not None:
         return result.extractor.name
     is_of_answers = result.entities is not None and set(result.families) <= {"entity"}
@@ -27,7 +27,7 @@ def features_of(result: Result) -> str | None:
 
 
 def remarks_of(result: Result, name: str) -> list[str]:
-    """What distinguishes one value: exact value, spread, features, variant, effect of unreadable answers."""
+    """Remarks on one value: exact value, spread, features, variant, effect of unreadable answers."""
     metric, found = result.metrics[name], []
     if metric.exact_value is not None:
         found.append(f"{result.distances} arithmetic; the exact value is {metric.exact_value:.4f}")
@@ -49,7 +49,7 @@ def remarks_of(result: Result, name: str) -> list[str]:
 
 
 def value_text(metric: MetricValue) -> str:
-    """A value; `~` marks the arithmetic of another tool."""
+    """A value, with `~` if it was computed with the arithmetic of another tool."""
     return number(metric.value) if metric.exact else f"~{number(metric.value)}"
 
 
@@ -59,12 +59,12 @@ def ends_text(ends: Interval | None, between: str = " - ", missing: str = "-") -
 
 
 def known_null(metric: MetricValue) -> float | None:
-    """What a perfect generator scores; None for a null that is estimated from halves of the reals."""
+    """The value of a perfect generator; None if it is only estimated from halves of the reals."""
     return None if metric.null_source == "real halves" else metric.null
 
 
-def metric_texts(result: Result, name: str, *, between: str = " - ", label: str = "") -> dict[str, str]:
-    """What is known of a metric, by column, a hyphen where something is not; `label` is of the null of the control."""
+def metric_texts(result: Result, name: str, *, between: str = " - ") -> dict[str, str]:
+    """The texts of a metric by column; a hyphen for unknown ones."""
     metric, control = result.metrics[name], result.control
     value, null = (None, None) if control is None else (control.values.get(name), control.nulls.get(name))
     is_share = metric.relative is not None and ALL_METRICS[name].better == "higher"
@@ -74,14 +74,14 @@ def metric_texts(result: Result, name: str, *, between: str = " - ", label: str 
         "null": number(known_null(metric)),
         "relative": f"{metric.relative:.0%}" if is_share else "-",
         "k": "-" if metric.k is None else str(metric.k),
-        "control": number(value) if value is None or null is None else f"{value:.3f} ({label}{null:.3f})",
+        "control": number(value) if value is None or null is None else f"{value:.3f} ({null:.3f})",
         "chance": number(metric.chance),
         "pool": "-" if metric.pool is None else f"{metric.pool:,}",
     }
 
 
 def score_table(result: Result) -> str:
-    """Every metric with its interval, null and control, then what was compared."""
+    """Every metric with its interval, null and control, followed by the sources and settings."""
     tables = [text for text in (_manifold_table(result), _family_table(result)) if text]
     facts = {name: remarks_of(result, name) for name in result.metrics}
     for family, names in result.families.items():
@@ -91,7 +91,7 @@ def score_table(result: Result) -> str:
             facts[f"{family}.*"] = list(same.pop())
     remarks = [wrapped(f"{name}: {'; '.join(found)}") for name, found in facts.items() if found]
     if result.undefined:
-        remarks.append(wrapped(f"no value with these images: {', '.join(result.undefined)}"))
+        remarks.append(wrapped(f"undefined for these images: {', '.join(result.undefined)}"))
     return "\n".join(["\n\n".join(tables), *remarks, _footer(result)])
 
 
@@ -108,12 +108,12 @@ def _manifold_table(result: Result) -> str:
     ]
     lines += [wrapped("; ".join(purposes))] * bool(purposes)
     if any(result.metrics[name].null is not None for name in names):
-        lines.append("null: what a perfect generator scores with so many images; more is normal")
+        lines.append("null: the value of a perfect generator with these numbers of images")
     if control is not None:
         sizes = f"{control.n_real:,} of the reals against the other {control.n_fake:,}"
-        lines.append(f"real v. real: {sizes} (with that null)")
+        lines.append(f"real v. real: {sizes} (in brackets: null)")
     if any(metric.null_source == "real halves" for metric in result.metrics.values()):
-        lines.append("no null is known where it says -: read the value beside real v. real")
+        lines.append("without a null (-), compare the value with real v. real")
     return "\n".join(lines)
 
 
@@ -129,7 +129,7 @@ def _metric_table(
 
 
 def _family_table(result: Result) -> str:
-    """Metrics of labels, prompts and entities beside what guessing scores."""
+    """Metrics of labels, prompts and entities with chance levels."""
     families = [names for family, names in result.families.items() if family != MANIFOLD]
     found = [name for names in families for name in names]
     if not found:
@@ -137,16 +137,16 @@ def _family_table(result: Result) -> str:
     texts = [metric_texts(result, name) for name in found]
     extra = [head for head in ("null", "chance", "pool") if any(each[head] != "-" for each in texts)]
     ends = [sum(map(len, families[: index + 1])) - 1 for index in range(len(families))]
-    lines = ["chance: what guessing scores"] * ("chance" in extra)
-    lines += ["pool: how many candidates each one is ranked among"] * ("pool" in extra)
+    lines = ["chance: the value of random guessing"] * ("chance" in extra)
+    lines += ["pool: number of ranked candidates"] * ("pool" in extra)
     lower = [name for name in found if ALL_METRICS[name].better == "lower"]
-    lines += [f"less is better: {', '.join(lower)}"] * bool(lower)
+    lines += [f"lower is better: {', '.join(lower)}"] * bool(lower)
     text = _metric_table(result, found, ["value", "interval", *extra], sections=ends)
     return "\n".join([text, *[wrapped("; ".join(lines))] * bool(lines)])
 
 
 def sides_text(sides: Mapping[str, SideSummary]) -> list[str]:
-    """A line for each set by its role; a path stays in one piece."""
+    """A line for each source by its role; paths are not wrapped."""
     width, lines = max(map(len, sides)), []
     for role, summary in sides.items():
         chosen = "".join(f", {name} {value}" for name, value in choices_in(summary.decoder).items())
@@ -157,7 +157,7 @@ def sides_text(sides: Mapping[str, SideSummary]) -> list[str]:
 
 
 def _footer(result: Result) -> str:
-    """What was compared, a line for each set, and how."""
+    """A line for each source, and the settings."""
     lines = sides_text(dict(zip(result.roles, (result.real, result.fake), strict=True)))
     if result.reference_statistics is not None:
         lines += statistics_lines(result.reference_statistics)
@@ -171,19 +171,19 @@ def _footer(result: Result) -> str:
 
 
 def statistics_lines(*results: StatisticsSummary) -> list[str]:
-    """Which metrics compare with the reference statistics in a file, and which these are; one result says by which keys."""
+    """The reference statistics in a file and the metrics that use them; keys are named for a single result."""
     summary = results[0]
     names = ", ".join(dict.fromkeys(name for each in results for name in each.metrics))
     keys = f" ({', '.join(dict.fromkeys(summary.metrics.values()))})" if len(results) == 1 else ""
     facts = [summary.known] if summary.known else []
     facts += [f"of {summary.count:,} images"] if summary.count else []
-    # A path stays in one piece.
+    # Paths are not wrapped.
     first = f"{names} from mean and covariance{keys} of {printable(summary.source)}"
     return [first, *[wrapped(", ".join(facts), first="  ")] * bool(facts)]
 
 
 def comparison_table(results: Mapping[str, Result]) -> str:
-    """One row per metric, one column per named set of fakes, and one, "perfect", for a perfect generator."""
+    """One row per metric, one column per fake set, and a column "perfect" for a perfect generator."""
     metrics = next(iter(results.values())).metrics
     rows = []
     for name, metric in metrics.items():
@@ -193,11 +193,11 @@ def comparison_table(results: Mapping[str, Result]) -> str:
 
 
 _MOST_ACROSS = 3
-_FOR_METRICS = WIDTH - 24  # columns beside the labels of results
+_FOR_METRICS = WIDTH - 24  # columns left by the names of results
 
 
 def side_by_side_table(comparison: Comparison) -> str:
-    """Metrics down and results across while they fit; many results go down, with the metrics across."""
+    """Metrics as rows and results as columns; for more than 3 results, the other way round."""
     results, metrics = comparison.results, comparison.metrics
     if len(results) <= _MOST_ACROSS:
         rows = [
@@ -213,12 +213,12 @@ def side_by_side_table(comparison: Comparison) -> str:
                 for label, result in results.items()
             ]
             tables.append(table(["result", *names], rows, whole="none"))
-    differences = [wrapped(f"not made alike: {difference}") for difference in comparison.differences]
+    differences = [wrapped(f"not scored alike: {difference}") for difference in comparison.differences]
     return "\n".join(["\n\n".join(tables), *differences, *_contrasts(comparison)])
 
 
 def blocks_of(names: Sequence[str], widths: Sequence[int], room: int) -> list[list[str]]:
-    """The columns of one table as blocks, each of which fits."""
+    """The columns of one table in blocks that fit `room`."""
     blocks: list[list[str]] = [[]]
     left = room
     for name, width in zip(names, widths, strict=True):
@@ -230,11 +230,11 @@ def blocks_of(names: Sequence[str], widths: Sequence[int], room: int) -> list[li
     return blocks
 
 
-_PAIRINGS = {"paired": "the same {what}, whose effect on both cancels", "unpaired": "other {what} or halves"}
+_PAIRINGS = {"paired": "the same {what}, whose effect cancels", "unpaired": "different {what} or halves"}
 
 
 def _contrasts(comparison: Comparison) -> list[str]:
-    """Each difference from the first result with its interval, in a table per other result."""
+    """A table per other result of its differences from the first, with intervals."""
     first, *others = comparison.results
     what = comparison.results[first].real.what
     blocks = []
@@ -255,7 +255,7 @@ def _contrasts(comparison: Comparison) -> list[str]:
 
 
 def listing(rows: Sequence[Mapping[str, object]], details: Sequence[str]) -> str:
-    """Records with equal keys: the short facts in columns, and the `details` below each, one to a line."""
+    """Records with equal keys: short values in columns, and the `details` on separate lines below."""
     columns = [key for key in rows[0] if key not in details]
     cells = [["-" if row[key] is None else str(row[key]) for key in columns] for row in rows]
     head, rule, *lines = table(columns, cells, texts=range(len(columns)), whole="all").splitlines()

@@ -1,4 +1,4 @@
-"""Which images a page shows, as galleries of references: chosen by their scores, before any image is read."""
+"""Select the images of a page by their scores, as galleries of references; no image is read."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 KnownLabels = Sequence[Label] | None
-"""Class of each image of a set, None for those without one; None if no classes are known."""
+"""The class of each image, None for images without one; None if no classes are known."""
 
-_REALISM = 24  # pictures at either end
+_REALISM = 24  # pictures of the least and of the most realistic fakes
 _REPEATS = 12
 
 
-def _beside_nearest(
+def _with_nearest(
     scores: PerImageScores, role: Role, row: int, caption: str = "", group: str = ""
 ) -> Picture:
-    """A fake beside its nearest real, or a real beside its nearest fake."""
+    """A fake with its nearest real, or a real with its nearest fake."""
     fake, real = scores.fake, scores.real
     if role == "fake":
         near: ImageRef = ("real", int(fake.nearest_real[row]))
@@ -46,32 +46,32 @@ def _beside_nearest(
     return Picture((role, row), real.names[row] + caption, near, fake.names[near[1]], group)
 
 
-def _beside_reals(
+def _with_nearest_reals(
     scores: PerImageScores, rows: Sequence[int], caption: str, values: Floats
 ) -> tuple[Picture, ...]:
-    """Fakes with a value in their captions."""
-    return tuple(_beside_nearest(scores, "fake", row, f": {caption}{values[row]:.2f}") for row in rows)
+    """Fakes with their nearest reals, and a value in the caption."""
+    return tuple(_with_nearest(scores, "fake", row, f": {caption}{values[row]:.2f}") for row in rows)
 
 
 def select_by_realism(scores: PerImageScores) -> list[Gallery]:
-    """The least realistic fakes and the most realistic ones, each beside its nearest real."""
+    """The least and the most realistic fakes, each next to its nearest real."""
     realism = scores.fake.realism
     order = np.argsort(realism, kind="stable")
     finite = order[np.isfinite(realism[order])]
-    count = min(_REALISM, (len(finite) + 1) // 2)  # no fake is at both ends
+    count = min(_REALISM, (len(finite) + 1) // 2)  # no fake is in both galleries
     least, most = finite[:count].tolist(), finite[::-1][: min(count, len(finite) - count)].tolist()
     copies = len(order) - len(finite)
-    left_out = f" {copies:,} that equal a real image are left out." * bool(copies)
-    edge = "Realism is 1 at the edge of the real manifold, and less outside. Each fake is shown beside its nearest real."
-    near = f"Nearest to a real image relative to the size of its ball: look for copies among them.{left_out}"
+    left_out = f" {copies:,} with the features of a real image are left out." * bool(copies)
+    edge = "Realism is 1 at the edge of the real manifold and less outside. Each fake is next to its nearest real image."
+    near = f"Closest to a real image relative to the radius of its ball. Check these for copies.{left_out}"
     return [
-        Gallery("Least realistic fakes", edge, _beside_reals(scores, least, "realism ", realism)),
-        Gallery("Most realistic fakes", near, _beside_reals(scores, most, "realism ", realism)),
+        Gallery("Least realistic fakes", edge, _with_nearest_reals(scores, least, "realism ", realism)),
+        Gallery("Most realistic fakes", near, _with_nearest_reals(scores, most, "realism ", realism)),
     ]
 
 
 def select_repeats(scores: PerImageScores) -> Gallery:
-    """Images that occur several times in their set: the first of each, the most frequent first."""
+    """The first of each group of equal images in a set, the largest group first."""
     sets: tuple[tuple[Role, Sequence[str], Tensor], ...] = (
         ("fake", scores.fake.names, scores.sides[1].features),
         ("real", scores.real.names, scores.sides[0].features),
@@ -80,17 +80,17 @@ def select_repeats(scores: PerImageScores) -> Gallery:
     for role, names, features in sets:
         groups = repeats(features)
         count = sum(len(rows) - 1 for rows in groups)
-        sentences.append(f"{count:,} of {len(features):,} {role}s repeat an earlier {role}")
+        sentences.append(f"{count:,} of {len(features):,} {role}s are duplicates of another {role}")
         for rows in groups[:_REPEATS]:
             caption = f"{names[rows[0]]}: {len(rows):,} times"
             pictures.append(Picture((role, rows[0]), caption, group=f"Among the {role}s"))
         more += max(0, len(groups) - _REPEATS)
-    sentence = f"{', and '.join(sentences)}, by features that are equal to the last bit."
+    sentence = f"{', and '.join(sentences)}: their features are bit-identical."
     return Gallery("Duplicates", sentence, tuple(pictures), more)
 
 
 def repeats(features: Tensor) -> list[list[int]]:
-    """Rows that are equal, in groups: the largest first, equally large ones by their first row."""
+    """Groups of equal rows, the largest first, then by their first row."""
     groups: dict[bytes, list[int]] = defaultdict(list)
     row = 0
     for block in Blocks(features, torch.device("cpu")):
@@ -102,11 +102,11 @@ def repeats(features: Tensor) -> list[list[int]]:
 
 
 _GROUPS, _IN_GROUP = 6, 8
-_LABEL = 60  # characters of a label
+_LABEL = 60  # shown characters of a label
 
 
 def select_mislabeled(scores: PerImageScores) -> list[Gallery]:
-    """Of the most frequent confusions the most realistic fakes, each beside its nearest real; none without labels."""
+    """The most realistic fakes of the most frequent confusions, each next to its nearest real; none without labels."""
     if scores.labels is None:
         return []
     groups = scores.labels.mistakes()
@@ -116,20 +116,20 @@ def select_mislabeled(scores: PerImageScores) -> list[Gallery]:
         labels = (shown(label, longest=_LABEL) for label in (requested, found))
         group = "Requested {}, recognized as {} ({:,})".format(*labels, len(rows))
         best = sorted(rows, key=lambda row: (-realism[row], row))[:_IN_GROUP]
-        pictures += [_beside_nearest(scores, "fake", row, group=group) for row in best]
+        pictures += [_with_nearest(scores, "fake", row, group=group) for row in best]
     summary = scores.result.labels
     known = {"knn": "the nearest reals", "linear": "a linear classifier of the reals"}
     name = "a classifier" if summary is None else known.get(summary.classifier, summary.classifier)
     sentence = (
         f"{count:,} of {len(scores.fake):,} fakes are recognized as another class than requested, by "
-        f"{shown(name, longest=_LABEL)}, which may be wrong itself. Of the most frequent confusions, the most realistic "
-        "fakes; each is shown beside its nearest real."
+        f"{shown(name, longest=_LABEL)}, which may be wrong. Shown are the most realistic fakes of the most frequent "
+        "confusions, each next to its nearest real image."
     )
-    title, more = "Fakes of another class than requested", count - len(pictures)
+    title, more = "Fakes that look like another class than requested", count - len(pictures)
     return [Gallery(title, sentence, tuple(pictures), more)]
 
 
-_MOST = 10_000  # images of a set among which modes are looked for: the search grows with the square
+_MAX_IMAGES = 10_000  # images per set in the search for modes, which takes quadratic time
 _MODES, _PER_MODE = 6, 8
 _SINGLE = 16
 
@@ -141,24 +141,24 @@ def select_modes(
     device: torch.device | str = "auto",
     progress: StageProgress | None = None,
 ) -> list[Gallery]:
-    """Reals that no fake covers, by missed modes; and fakes off the real manifold, by invented modes.
+    """Uncovered reals by missed modes, and fakes outside the real manifold by invented modes.
 
-    Where no missed mode is significant, the reals that are farthest from any fake are shown one by one. `labels` has the
-    class of each real and of each fake; `progress` is called with "kinds" and percent.
+    Without a significant missed mode, single reals that are farthest from any fake are shown. `labels` has the class of each
+    real and of each fake; `progress` is called with "kinds" and percent.
     """
     found = _modes(scores, labels, device, progress)
     missed, invented = ((), ()) if found is None else (found.modes.missed, found.modes.invented)
     summaries = _mode_summaries(found, scores)
-    uncovered = _of_modes("real", missed, scores.real.names, "covered by no fake")
+    uncovered = _of_modes("real", missed, scores.real.names, "not covered by any fake")
     if not uncovered:
         uncovered = _farthest(scores)
         summaries[0] += (
-            " Shown are those that are farthest from any fake, relative to the size of their ball."
+            " Shown are the reals that are farthest from any fake, relative to the radius of their ball."
         )
-    outside = _of_modes("fake", invented, scores.fake.names, "off the manifold")
+    outside = _of_modes("fake", invented, scores.fake.names, "outside the real manifold")
     return [
-        Gallery("Missed: real images that no fake covers", summaries[0], uncovered),
-        Gallery("Invented: fakes off the real manifold", summaries[1], outside),
+        Gallery("Missed modes: real images that no fake covers", summaries[0], uncovered),
+        Gallery("Invented modes: fakes outside the real manifold", summaries[1], outside),
     ]
 
 
@@ -168,7 +168,7 @@ def _modes(
     device: torch.device | str,
     progress: StageProgress | None,
 ) -> FoundModes | None:
-    """None where there are too few images."""
+    """The modes of both sets; None with too few images."""
     (reals, fakes), uncovered_k, outside_k = scores.sides, scores.k[coverage.name], scores.k[precision.name]
     if min(len(reals), len(fakes)) < max(LEAST_IMAGES, uncovered_k + 1, outside_k + 1):
         return None
@@ -184,7 +184,7 @@ def _modes(
         outside_k=outside_k,
         real_labels=labels[0],
         fake_labels=labels[1],
-        most=_MOST,
+        most=_MAX_IMAGES,
         seed=scores.result.seed,
         device=device,
         progress=report,
@@ -194,13 +194,13 @@ def _modes(
 
 
 def _mode_summaries(found: FoundModes | None, scores: PerImageScores) -> list[str]:
-    """Sentences about missed and about invented modes."""
+    """A sentence about missed modes and one about invented modes."""
     shares = [
-        f"{1 - scores.real.covered.mean():.1%} of the reals are covered by no fake",
-        f"{1 - scores.fake.inside.mean():.1%} of the fakes lie outside",
+        f"{1 - scores.real.covered.mean():.1%} of the reals are not covered by any fake",
+        f"{1 - scores.fake.inside.mean():.1%} of the fakes are outside the real manifold",
     ]
     if found is None:
-        needed = f"at least {LEAST_IMAGES} images of each set are needed to find modes."
+        needed = f"finding modes needs at least {LEAST_IMAGES} images of each set."
         return [f"{share}; {needed}" for share in shares]
     return [f"{share}. {capital(sentence)}." for share, sentence in zip(shares, found.summary, strict=True)]
 
@@ -208,29 +208,31 @@ def _mode_summaries(found: FoundModes | None, scores: PerImageScores) -> list[st
 def _of_modes(
     role: Role, clusters: Sequence[ModeCluster], names: Sequence[str], what: str
 ) -> tuple[Picture, ...]:
-    """The most typical images of each significant mode, under a heading with its counts and classes."""
+    """Representative images of each significant mode under a heading with its counts and classes."""
     pictures = []
     for number, cluster in enumerate([each for each in clusters if each.is_significant][:_MODES], start=1):
         classes = ", ".join(f"{name} {count / cluster.flagged:.0%}" for name, count in cluster.classes[:3])
-        counts = f"{cluster.flagged:,} of {cluster.size:,} {role}s {what}, {cluster.expected:,.0f} expected"
+        counts = (
+            f"{cluster.flagged:,} of {cluster.size:,} {role}s are {what} ({cluster.expected:,.0f} expected)"
+        )
         group = f"Mode {number}: {'; '.join(filter(None, [counts, classes]))}"
         pictures += [Picture((role, row), names[row], group=group) for row in cluster.rows[:_PER_MODE]]
     return tuple(pictures)
 
 
 def _farthest(scores: PerImageScores) -> tuple[Picture, ...]:
-    """Uncovered reals by how many of their radii away the nearest fake is, each beside that fake."""
+    """Uncovered reals, by the distance of the nearest fake in units of their radius, each next to that fake."""
     real, distance = scores.real, scores.real.nearest_fake_distance
     with np.errstate(divide="ignore", invalid="ignore"):
-        far = np.where(distance > 0, distance / real.radius, 0.0)  # on the border of a ball that is a point
+        far = np.where(distance > 0, distance / real.radius, 0.0)  # on a ball of radius 0
     rows = np.argsort(-far, kind="stable")
     rows = rows[~real.covered[rows]][:_SINGLE].tolist()
     away = [f": {far[row]:.2f} radii away" if np.isfinite(far[row]) else ": its radius is 0" for row in rows]
-    return tuple(_beside_nearest(scores, "real", row, text) for row, text in zip(rows, away, strict=True))
+    return tuple(_with_nearest(scores, "real", row, text) for row, text in zip(rows, away, strict=True))
 
 
 _FAILURES, _COPIES = 60, 24
-_PROMPT = 160  # characters of a caption
+_PROMPT = 160  # shown characters of a prompt
 
 
 def _prompt(text: str) -> str:
@@ -238,10 +240,10 @@ def _prompt(text: str) -> str:
 
 
 def select_by_prompt(aligned: Aligned) -> Gallery:
-    """Images that rank another prompt first, each beside an image of that prompt."""
+    """Images that rank another prompt first, each next to an image of that prompt."""
     from genpr.conditional.prompt_ranking import worst_first
 
-    first: dict[str, int] = {}  # image of each prompt
+    first: dict[str, int] = {}  # an image of each prompt
     for row, texts in enumerate(aligned.assignment.of_image):
         for index in texts:
             first.setdefault(aligned.assignment.texts[index], row)
@@ -256,42 +258,44 @@ def select_by_prompt(aligned: Aligned) -> Gallery:
         for each in failed[:_FAILURES]
     ]
     sentence = (
-        f"{len(failed):,} of {len(aligned.ranks):,} images do not rank their own prompt first; the lowest ranks come first. "
-        "Each is shown beside an image of the prompt that it ranks first. In brackets: cosines."
+        f"{len(failed):,} of {len(aligned.ranks):,} images do not rank their own prompt first. They are sorted by rank, the "
+        "worst first, and each is next to an image of the prompt that it ranks first. In brackets: cosine similarity."
     )
     more = len(failed) - len(failures)
-    return Gallery("Images that fit another prompt better", sentence, tuple(failures), more, is_wide=True)
+    return Gallery("Images that match another prompt better", sentence, tuple(failures), more, is_wide=True)
 
 
 def select_copies(names: Sequence[str], copies: Copies) -> Gallery:
-    """The images most similar to a training image, each shown with that training image."""
+    """The images most similar to a training image, each next to that training image."""
     found = copies.found
     above = int((found.similarity > found.threshold).sum())
     pictures = []
     for row in np.argsort(-found.similarity, kind="stable")[:_COPIES].tolist():
         nearest: ImageRef = ("real", int(found.nearest[row]))
         caption = f"{names[row]}: cosine {found.similarity[row]:.3f}"
-        beside = f"{copies.names[nearest[1]]}, the nearest training image"
-        pictures.append(Picture(("fake", row), caption, nearest, beside))
+        partner = f"{copies.names[nearest[1]]}, the nearest training image"
+        pictures.append(Picture(("fake", row), caption, nearest, partner))
     null = ""
     if found.null.value is not None:
-        null = f"; for {percent(found.null.value)} of the training images, another training image is as near"
+        null = (
+            f"; {percent(found.null.value)} of the training images are that similar to another training image"
+        )
     sentence = (
-        f"{above:,} of {len(names):,} images have a cosine above {found.threshold:g} to a training image{null}. The nearest "
-        "come first, whether above or not."
+        f"{above:,} of {len(names):,} images have a cosine similarity above {found.threshold:g} to a training image{null}. The "
+        "most similar images come first, including those below the threshold."
     )
     more = max(0, above - len(pictures))
-    return Gallery("Images nearest to training images", sentence, tuple(pictures), more)
+    return Gallery("Images most similar to training images", sentence, tuple(pictures), more)
 
 
 _LIKELY = 24
 
 
 def select_likely_copies(scores: PerImageScores) -> Gallery:
-    """Fakes that may be copies, each beside its nearest real, the most likely first.
+    """Fakes that may be copies, each next to its nearest real, the most likely first.
 
-    A fake is near to a real if it is much nearer than that real's own nearest other real, or, should that one lie far from
-    all others, than reals usually are.
+    The distance of a fake to its nearest real is divided by the distance of that real to its nearest other real, or by the
+    median of these distances if that is smaller.
     """
     real, fake = scores.real, scores.fake
     scale = np.minimum(real.other_distance[fake.nearest_real], float(np.median(real.other_distance)))
@@ -299,7 +303,7 @@ def select_likely_copies(scores: PerImageScores) -> Gallery:
         ratio = np.where(fake.nearest_real_distance == 0, 0.0, fake.nearest_real_distance / scale)
     rows = np.argsort(ratio, kind="stable")[:_LIKELY].tolist()
     sentence = (
-        "Fakes that are nearest to a real image, by how near that image's own neighbors are: 0 is equal features, and below "
-        "1 the fake is nearer than any real. Compare each with the real beside it; data sets contain repeats, too."
+        "Distance to the nearest real image, divided by the distance of that image to its nearest other real image. 0: equal "
+        "features. Below 1: the fake is nearer than any real image. Data sets also contain near-duplicates."
     )
-    return Gallery("Likely copies of real images", sentence, _beside_reals(scores, rows, "", ratio))
+    return Gallery("Likely copies of real images", sentence, _with_nearest_reals(scores, rows, "", ratio))

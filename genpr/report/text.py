@@ -1,4 +1,4 @@
-"""Text for terminals, pages and tables: user strings made safe to show, numbers, paragraphs and plain tables."""
+"""Text for terminals, pages and tables: escaped user strings, numbers, paragraphs and plain tables."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _FILLER = "\x00"  # never in plain text
 
 
 def shown(text: object, *, longest: int = _LONGEST) -> str:
-    """Text on one line, with what is not printable (control characters, lone surrogates, marks of direction) as escapes.
+    """Text on one line with escapes for unprintable characters (control characters, lone surrogates, direction marks).
 
-    Of what is longer than `longest` characters the middle is left out. Markup stays: jinja2 escapes it.
+    The middle of texts longer than `longest` characters is left out. Markup is kept; jinja2 escapes it.
     """
     raw = str(text)
     if len(raw) > longest:
@@ -35,7 +35,7 @@ def shown(text: object, *, longest: int = _LONGEST) -> str:
 
 
 def cut(name: str, width: int) -> str:
-    """A name made safe to show, its middle left out where it is wider than `width` columns."""
+    """A name with escapes for unprintable characters, its middle left out if it is wider than `width` columns."""
     whole = shown(name)
     if cell_len(whole) <= width:
         return whole
@@ -58,12 +58,12 @@ def wrapped(text: str, *, first: str = "", others: str = "  ") -> str:
 
 
 def capital(text: str) -> str:
-    """As a sentence begins."""
+    """The text with an upper-case first letter."""
     return text[:1].upper() + text[1:]
 
 
 def number(value: float | None, missing: str = "-") -> str:
-    """Four decimals for shares, fewer for distances, which may be of any size."""
+    """Four decimals for values below 10, fewer for larger ones."""
     if value is None:
         return missing
     size = abs(value)
@@ -79,7 +79,7 @@ def interval(
     *,
     as_values: bool = False,
 ) -> str:
-    """Both ends with three decimals, or as `number` writes values."""
+    """Both ends with three decimals, or in the format of `number`."""
     return missing if ends is None else between.join(map(number if as_values else "{:.3f}".format, ends))
 
 
@@ -92,14 +92,14 @@ def plus_minus(value: float | None, ends: tuple[float, float] | None, digits: in
 
 
 def percent(share: float) -> str:
-    """Whole percents, but never "0 %" of something that is there nor "100 %" of what is not whole."""
+    """Whole percents; "0 %" and "100 %" only for exactly 0 and 1."""
     if 0 < share < 0.005:
         return "less than 1 %"
     return "more than 99 %" if 0.995 <= share < 1 else f"{share:.0%}".replace("%", " %")
 
 
 def and_more(count: int, what: str = "more (all in --json)") -> list[str]:
-    """A line that counts what is left out; none where nothing is."""
+    """A line with the number of entries that are left out, if there are any."""
     return [f"and {count:,} {what}"] if count > 0 else []
 
 
@@ -122,10 +122,11 @@ def table(
     sections: Collection[int] = (),
     whole: Literal["numbers", "all", "none"] = "numbers",
 ) -> str:
-    """A table of 80 columns without a frame; in color only where stdout is a terminal that wants it.
+    """A table of 80 columns without a frame, in color if stdout is a terminal with color.
 
-    `texts` are columns of text, from 0, or from the end if negative: left-aligned and folded to fit; a rule follows the rows
-    in `sections`; cells of `whole` are never folded over two lines. Heads of columns of numbers are those of `head_lines`.
+    `texts` are the indices of text columns, which are left-aligned and folded to fit. A rule follows the rows in `sections`.
+    Cells of `whole` are never folded over two lines. Heads of
+    number columns are broken by `head_lines`.
     """
     made = Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold"

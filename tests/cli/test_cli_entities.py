@@ -151,7 +151,7 @@ def test_table_page_and_ranks(genpr, tmp_path, folder, prompts):
     assert row.split()[-1] == str(N - 1), "two images share a prompt"
     worst = out.partition("its prompt")[2]
     assert worst.count(".png") == WRONG
-    assert "rank: of the own prompt among 59" in worst
+    assert "own prompt among 59" in worst
     assert "59 candidates instead of 100" in err
     assert "prompts  59 prompts of" in out
     assert "images   60 images of" in out

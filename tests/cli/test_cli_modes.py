@@ -36,9 +36,9 @@ def test_the_table_says_what_is_missing_in_80_columns(genpr, files):
     assert code == 0
     lines = out.splitlines()
     assert all(len(line) <= 80 for line in lines)
-    assert lines[0].startswith("missed: 1 kind, of whose 50 reals 50 are covered by no fake (")
-    assert " ".join(lines[:2]).endswith(" expected): class   1 100%")
-    assert "invented: no kind; chance explains how many fakes of each are off" in out
+    assert lines[0].startswith("missed: 1 mode with 50 reals, of which 50 are not covered by any fake (")
+    assert " ".join(lines[:2]).endswith("expected): class 1 100%")
+    assert "invented: no mode;" in out
     row = next(line for line in lines if line.startswith(("     1  ", "1  ")))
     assert "0.002" in row
     assert "class 1" in row

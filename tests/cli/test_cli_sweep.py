@@ -58,7 +58,7 @@ def test_the_files_agree_with_the_table_and_are_not_made_anew(genpr, points, tmp
 def test_a_goal_that_no_setting_reaches_exits_5(genpr, points):
     code, out, err = genpr("sweep", *points, *QUICK, "--maximize", "precision", "--at-least", "recall=0.999")
     assert code == 5
-    assert "best (highest precision with recall at least 0.999): no setting reaches it" in out
+    assert "(highest precision with recall at least 0.999): no setting meets" in out
     assert "missed: no setting reaches --at-least" in err
     np.save("far.npy", np.load("p1.0.npy") + 50)
     goal = ("--maximize", "precision", "--at-least", "recall=0.2")

@@ -28,23 +28,23 @@ def some_wrong():
     return made(wrong=5)
 
 
-def test_failures_stand_beside_an_image_of_what_they_ranked_first(some_wrong):
+def test_failures_are_shown_with_an_image_of_the_prompt_that_they_rank_first(some_wrong):
     images, found = some_wrong
     page = align_report(found, images)
-    assert text_of(elements(page, "h3")[0]) == "Images that fit another prompt better"
+    assert "Images that match another prompt better" in map(text_of, elements(page, "h3"))
     assert len(elements(page, "img")) == 2 * 5
     text = unescape(page)
     assert "5 of 120 images" in text
     worst = found.result.alignment.failures[0]
     assert f"“{worst.prompt}” ({worst.score:.3f}), rank {worst.rank:g} of 100" in text
     assert f"“{worst.winner}” ({worst.winner_score:.3f})" in text
-    assert text.count("Images that fit another prompt better") == 1, "a heading and no table of the same"
+    assert text.count("Images that match another prompt better") == 2, "a link and a heading, and no table of the same"
     scenes = chosen(N)
     prompts = [words(scenes[(row + 1) % N if row < 5 else row]) for row in range(N)]
     for each in found.result.alignment.failures:
         row = int(each.image[1:-1])
-        beside = images[prompts.index(each.winner)]
-        both = [data_uri(thumbnail(pixels)) for pixels in (images[row], beside)]
+        partner = images[prompts.index(each.winner)]
+        both = [data_uri(thumbnail(pixels)) for pixels in (images[row], partner)]
         assert f'<img src="{both[0]}" alt="">\n<img src="{both[1]}" alt="">' in page
 
 

@@ -59,7 +59,7 @@ def test_better_and_worse_follow_the_metric(metric, first, other, verdict, quali
 
 def test_nulls_and_controls_are_shown_where_they_are_the_same():
     results = pair(EVEN, EVEN)
-    titles = ("perfect generator", "reals against reals")
+    titles = ("perfect generator", "real v. real")
     found = references_of(compare(results))
     assert found == [(titles[0], ["0.9000"] * 2), (titles[1], ["0.8800"] * 2)]
     other = a_scored(EVEN, nulls={"precision": 0.9, "recall": 0.8})
@@ -78,10 +78,10 @@ def test_every_result_has_a_row_a_summary_and_its_own_warnings():
         len([each for each in elements(page, "tr") if "step-7" in text_of(each)]) == 2
     )  # values and ranking
     assert "12 step-7" in section(page, "figures")
-    assert len(elements(page, "details")) == 13  # and the folded lines
+    assert len(elements(page, "details")) == 14  # with the folded lines and the definitions
     assert "step-1:" in section(page, "warnings")
     (heading,) = elements(page, "h1")
-    assert text_of(heading) == f"{HOSTILE[0]} and 11 others"
+    assert text_of(heading) == f"{HOSTILE[0]} and 11 other results"
     (heading,) = elements(compare_report(compare(pair({"coverage": 0.5}, {"coverage": 0.5}))), "h1")
     assert text_of(heading) == "b.json against a.json"
 
@@ -89,7 +89,7 @@ def test_every_result_has_a_row_a_summary_and_its_own_warnings():
 def test_two_results_are_compared_in_a_sentence():
     values = {"precision": 0.8, "recall": 0.8, "coverage": 0.9}
     found = interpreted(pair(values, values | {"precision": 0.9, "recall": 0.6}))
-    parts = "higher precision; lower recall; not distinguishable coverage"
+    parts = "precision higher; recall lower; coverage not distinguishable"
     assert found.summary == f"b.json against a.json: {parts}."
     assert found.evidence[0].startswith("a.json is first by f1")
     assert "Each of the 3 differences" in found.evidence[1]
@@ -122,7 +122,7 @@ def test_the_ranking_is_by_the_requested_number():
 def test_without_intervals_no_difference_is_claimed():
     found = interpreted({"a": a_result(EVEN, arm=None), "b": a_result({"precision": 0.1, "recall": 0.1})})
     assert "No interval" in found.summary
-    assert "b against a: no interval precision and recall." in found.evidence
+    assert "b against a: precision and recall without an interval." in found.evidence
 
 
 def test_unlike_results_are_shown_with_what_differs_and_not_ranked():

@@ -32,8 +32,8 @@ class Pooled:
 
 OPTIONS = {"extractor": Pooled(), "control": False, "intervals": False, "device": "cpu", "cache": False}
 TITLES = [
-    "Missed: real images that no fake covers",
-    "Invented: fakes off the real manifold",
+    "Missed modes: real images that no fake covers",
+    "Invented modes: fakes outside the real manifold",
     "Least realistic fakes",
     "Likely copies of real images",
     "Most realistic fakes",
@@ -141,7 +141,7 @@ def test_all_galleries_show_what_they_say(shown, page, sides):
     assert sorted(names_in(pictures)) == sorted(names_in(shown[TITLES[2]][2])[: len(NOISE)]) == noise
     captions = {int(caption[:3]): caption for _, caption, _ in shown[TITLES[3]][2]}
     for row, of in COPIES.items():
-        assert captions[row].endswith(f"beside {sides[0][of]}/{of:03d}.png")
+        assert captions[row].endswith(f"right: {sides[0][of]}/{of:03d}.png")
 
 
 def test_without_images_there_are_no_galleries(evidence, rng):
@@ -160,7 +160,7 @@ def test_every_picture_is_of_the_image_that_its_caption_names(shown, sides):
     count = 0
     for _, _, pictures in shown.values():
         for (_, caption, addresses), name in zip(pictures, names_in(pictures), strict=True):
-            names = [name, *re.findall(r"beside ([^ ,]+)", caption)]
+            names = [name, *re.findall(r"right: ([^ ,]+)", caption)]
             for address, each in zip(addresses, names, strict=True):
                 assert np.abs(pixels_of(address) - pixels[each]).mean() < 12, caption
                 count += 1

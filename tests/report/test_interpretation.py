@@ -10,7 +10,7 @@ from genpr.metrics import ball_metrics
 from genpr.metrics.value import MetricValue
 from genpr.report.interpretation import Grade, interpret, share_of
 
-BLAME = ("misses", "no real one", "lmost none", "leaves out", "contradicts")
+BLAME = ("misses", "not look like any", "lmost none", "leaves out", "contradicts")
 PRDC = ("precision", "recall", "density", "coverage")
 
 
@@ -57,7 +57,7 @@ def test_losses_are_given_in_percent():
         "The generated images look like real ones; the generator misses about 33 % of the variety."
     )
     assert found(0.5, 1.0, coverage=1.0).summary.startswith(
-        "About 50 % of the generated images look like no real"
+        "About 50 % of the generated images do not look like any real image"
     )
     assert "about 60 % of the variety" in found(0.5, 0.4, coverage=0.5).summary
     assert found(0.01, 0.01, arm=0.01).summary.count("lmost none") == 2
@@ -97,11 +97,11 @@ def test_recall_is_not_believed_where_coverage_contradicts_it():
 def test_bad_images_that_cover_nothing_are_not_counted_as_missing_variety():
     """A fifth as many good fakes cover (1 - 1.2^-5) / (1 - 2^-5) of what all would, not all of it."""
     summary = found(0.2, 1.0, coverage=(1 - 1.2**-5) / (1 - 2**-5), arm=0.01).summary
-    assert "reaches all of the variety" in summary
+    assert "covers all of the variety" in summary
     covered = (1 - 1.05**-5) / (1 - 1.25**-5)  # by a fifth of a quarter as many fakes
     result = a_result({"precision": 0.2, "recall": 1.0, "coverage": covered}, arm=0.01)
     few = replace(result, fake=replace(result.fake, n=250))
-    assert "reaches all of the variety" in interpret(few).summary
+    assert "covers all of the variety" in interpret(few).summary
 
 
 @pytest.mark.parametrize("code", ["near-copies", "copied-reals", "shrinkage", "outlier-dominance"])
@@ -117,7 +117,7 @@ def test_some_warnings_change_the_summary(code):
 def test_without_intervals_chance_is_still_allowed_for():
     assert not any(word in found(0.96, 0.96, arm=None, n=300).summary for word in BLAME)
     bad = found(0.5, 1.0, coverage=1.0, arm=None, n=1000)
-    assert "no real one" in bad.summary
+    assert "not look like any real image" in bad.summary
     assert any("standard errors" in text for text in bad.caveats)
 
 

@@ -191,7 +191,7 @@ def test_a_comparison_fetches_nothing_fits_and_passes_axe(compared, name):
 def test_labels_and_prompts_fit_and_pass_axe(browser, tmp_path, name):
     path, is_long = tmp_path / "asked.html", len(name) > 100
     pictures = tuple(Picture(picture(seed=i), name, picture("JPEG"), name) for i in range(3))
-    gallery = Gallery("Images that fit another prompt better", "The worst first.", pictures, is_wide=True)
+    gallery = Gallery("Images that match another prompt better", "The worst first.", pictures, is_wide=True)
     page = html_report(an_asked_result(name, mixed=True), [] if is_long else [gallery])
     path.write_text(page, encoding="utf-8")
     view = Opened(browser, path.as_uri(), DESKTOP if is_long else PHONE, "light")

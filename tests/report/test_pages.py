@@ -142,7 +142,7 @@ def test_details_are_given_the_worst_first():
     tables = {table.title: table for table in detail_tables(an_asked_result(), on_page=True)}
     assert len(tables) == 5
     assert tables["Classes, worst first"].rows[0][:4] == ("cat", "100", "5", "0.67")
-    misranked = tables["Images that fit another prompt better"]
+    misranked = tables["Images that match another prompt better"]
     assert (len(misranked.rows), misranked.rows[0][1]) == (12, "99.5")
     assert "and 28 more (all in --json)" in misranked.lines
     assert detail_tables(a_result()) == []
@@ -191,7 +191,7 @@ def test_metrics_of_other_families_have_a_table_of_their_own():
     ranked, test = rows["retrieval.r_precision"], rows["label.gan_test"]
     assert (ranked["pool"], ranked["chance"], ranked["null"]) == ("100", "0.0100", "–")
     assert (test["null"], test["line"][3]) == ("0.9000", 75.0)  # .9 of 1.2
-    assert rows["entity.failure_rate"]["better"] == "less"
+    assert rows["entity.failure_rate"]["better"] == "lower"
     assert rows["alignment.clip_score"]["line"] is None
     (beyond,) = metric_rows(a_result({"density": 3.0}), ["density"])
     assert beyond["line"] == [100.0, 100.0, 100.0, 83.33]

@@ -57,7 +57,7 @@ def test_each_column_holds_what_it_says(result):
     assert "31 of the reals against the other 30" in text
     assert re.search("^real +61 ", text, re.MULTILINE)
     assert re.search("^fake +50 ", text, re.MULTILINE)
-    assert "what a perfect generator scores" in text
+    assert "value of a perfect generator" in text
 
 
 def test_values_of_another_arithmetic_are_marked(result):

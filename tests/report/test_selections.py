@@ -65,7 +65,7 @@ def captions(gallery):
     return [picture.caption for picture in gallery.pictures]
 
 
-def test_fakes_by_realism_beside_their_nearest_reals():
+def test_fakes_by_realism_with_their_nearest_reals():
     realism = [1.5, np.inf, 0.5, 0.5, 2.004, np.inf]
     least, most = select_by_realism(made(4, 6, fake={"realism": realism, "nearest_real": [3, 0, 2, 1, 3, 0]}))
     assert least.pictures == (
@@ -76,7 +76,7 @@ def test_fakes_by_realism_beside_their_nearest_reals():
         Picture(("fake", 4), "f4: realism 2.00", ("real", 3), "r3"),
         Picture(("fake", 0), "f0: realism 1.50", ("real", 3), "r3"),
     )
-    assert " 2 that equal a real image" in most.sentence
+    assert " 2 with the features of a real image" in most.sentence
     assert "equal" not in select_by_realism(made(4, 6))[1].sentence
 
 
@@ -162,7 +162,7 @@ def test_a_mode_without_fakes_is_missed_and_one_without_reals_invented(modes):
     assert {(stage, total) for stage, _, total in told} == {("kinds", 100)}
     assert max(done for _, done, _ in told) == 100
     without = select_modes(scores, device="cpu")
-    assert without[0].pictures[0].group.endswith(" expected")
+    assert without[0].pictures[0].group.endswith(" expected)")
     assert [rows(each) for each in without] == [rows(missed), rows(invented)]
 
 

@@ -1,0 +1,41 @@
+"""Definitions of the terms on pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+GLOSSARY: Mapping[str, str] = MappingProxyType(
+    {
+        "fidelity": "How realistic the generated images are.",
+        "diversity": "How much of the variety of the real images is generated.",
+        "real ball": "The ball around a real image that reaches its k-th nearest other real image, in feature space.",
+        "real manifold": "The union of all real balls, an estimate of the region of real images in feature space.",
+        "perfect generator": (
+            "The expected value if the generated images were new real images, for the same numbers of images. It is below 1 for "
+            "most metrics. Values above it are random variation. In JSON: null."
+        ),
+        "of perfect": "The value divided by that of a perfect generator. In JSON: relative.",
+        "95 % interval": (
+            "Confidence interval for the finite numbers of images, estimated from random halves of both sets. A dash: no "
+            "valid interval is known."
+        ),
+        "k": "The number of nearest neighbors that sets the radius of each ball.",
+        "real v. real": (
+            "Control: the metric of one half of the real images against the other half. In brackets: the value of a perfect "
+            "generator for halves."
+        ),
+        "chance": "The expected value of random guessing.",
+        "pool": "The number of candidates that each item is ranked among.",
+        "F1": "The harmonic mean of precision and recall.",
+        "Pareto front": "The results that no other result exceeds in both precision and recall.",
+        "realism": (
+            "How close a generated image is to the real images, relative to the radii of their balls. It is 1 at the edge of the "
+            "real manifold and less outside."
+        ),
+        "mode": "A group of similar images, found by clustering.",
+        "protocol": "A named set of choices: features, metrics, k and numbers of images.",
+        "fingerprint": "A hash of all settings that affect the values. Scores with equal fingerprints are computed alike.",
+    }
+)
+"""Definitions by term."""
