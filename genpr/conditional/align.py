@@ -1,4 +1,4 @@
-"""Text-image alignment: do images show what their prompts say?
+"""Text-image alignment: how well images match their prompts.
 
 Images and prompts are embedded by one model. Each image ranks its own prompt among others, and each prompt its image.
 """
@@ -50,7 +50,7 @@ _MOST_FAILURES = 200
 
 @dataclass(frozen=True)
 class Copies:
-    """Which images are near a training image; of these images the names, and sha256 (n, 32) of their bytes if known."""
+    """Images that are similar to a training image, with the names and digests (n, 32) of the training images."""
 
     found: CopyDetection
     names: Sequence[str]
@@ -59,7 +59,7 @@ class Copies:
 
 @dataclass(frozen=True)
 class Aligned:
-    """A result with the rank, the prompts and, if known, the sha256 (32 bytes) of each image, and copies if requested."""
+    """A result with the rank, the prompts and the digest (32 bytes, if known) of each image, and copies if requested."""
 
     result: Result
     ranks: Sequence[ImageRank]
@@ -71,25 +71,25 @@ class Aligned:
 @takes_options(AlignOptions)
 @entry_point
 def align(images: object, prompts: object, **options: Unpack[AlignKeywords]) -> Result:
-    """Score how well images fit the prompts that they were made from.
+    """Score how well images match the prompts that they were generated from.
 
     Each image ranks its own prompt among those of other images by the cosine of their embeddings, and each prompt its
     image among other images; the share of those that rank their own first is R-precision. Images of one prompt, and
     prompts of one image, never compete.
 
     Args:
-        images: Anything that `genpr.score` takes: a folder, an archive, an array, a feature file.
+        images: Images as for `genpr.score`: a folder, an archive, an array, a feature file.
         prompts: A file (.csv, .tsv, .jsonl, .json, .txt), a folder of .txt files, a mapping from names to prompts, or
             a list in the order of the images: see `genpr.conditional.prompts.open_prompts`.
         **options: The fields of `AlignOptions`.
 
     Returns:
-        A result with metrics `retrieval.*` and `alignment.clip_score`; `alignment` says which images failed. Its `real` side
-        are the prompts.
+        A result with metrics `retrieval.*` and `alignment.clip_score`; `alignment` lists the images that failed. Its `real`
+        source is the prompts.
 
     Raises:
         UsageError: A path or name does not exist, an option is impossible, or the extractor embeds no texts.
-        DataError: Images or prompts cannot be used, or do not belong together.
+        DataError: Images or prompts cannot be used, or do not match.
         ResourceError: Weights, device or memory are missing.
 
     Example:
@@ -116,7 +116,7 @@ def align(images: object, prompts: object, **options: Unpack[AlignKeywords]) -> 
 
 
 def align_with(images: object, prompts: object, options: AlignOptions) -> Aligned:
-    """As `align`, with what is known of each image."""
+    """Implementation of `align`, with the values of each image."""
     with memory_limit(options.max_memory):
         return _aligned(images, prompts, options, Embedder(options))
 
@@ -149,9 +149,9 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
     )
     summary = _summary(ranked, assignment, texts, options.prefix, encoder)
     deviations = () if options.recipe is None else options.recipe.deviations(None, len(features))
-    said = list(_notices(summary, vectors, encoder, options.distractors + 1, features))
+    own = list(_notices(summary, vectors, encoder, options.distractors + 1, features))
     if deviations:
-        said.insert(0, notice("protocol-not-met", protocol=options.protocol, what="; ".join(deviations)))
+        own.insert(0, notice("protocol-not-met", protocol=options.protocol, what="; ".join(deviations)))
     result = conditional_result(
         features.extractor,
         protocol=options.protocol,
@@ -159,7 +159,7 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
         ties="expected",
         metrics=_values(ranked, copies, options, encoder.name),
         undefined=tuple(ranked.undefined),
-        notices=tuple(dict.fromkeys((*said, *notices, *copy_notices))),
+        notices=tuple(dict.fromkeys((*own, *notices, *copy_notices))),
         real=_prompt_side(assignment, table.origin, encoded - started),
         fake=SideSummary.of(features, Identities.of(features)),
         seconds={"text": encoded - started, "ranking": time.perf_counter() - encoded},
@@ -179,7 +179,7 @@ def _assignment(captions: Sequence[Captions], table: Prompts) -> PromptAssignmen
     """The prompts of each image."""
     assignment = PromptAssignment.of(captions)
     if assignment.n_units == 1:
-        message = f"all {len(captions):,} images have one prompt, or prompts that belong together, such as "
+        message = f"all {len(captions):,} images share one prompt or connected prompts, such as "
         message += f"{short(assignment.texts[0])!r} in {short(table.origin, 60)}; ranking needs at least two"
         raise DataError(message, code="one-prompt", path=table.origin)
     return assignment
@@ -198,7 +198,7 @@ class _Ranked:
 def _rank(
     features: FeatureSet, assignment: PromptAssignment, vectors: Tensor, options: AlignOptions, on: Embedder
 ) -> _Ranked:
-    """Images rank texts; and of each pair of image and text, the text ranks images."""
+    """Rank texts by each image, and images by the text of each pair of image and text."""
     images = features.features.float()
     report = None if options.progress is None else partial(options.progress, "ranking")
     rank = partial(
@@ -220,7 +220,7 @@ def _rank(
 def _find_copies(
     images: FeatureSet, opened: OpenedInput, threshold: float, extractor: ExtractorKey, embedder: Embedder
 ) -> Copies:
-    """Compare images with training images, which are embedded alike."""
+    """Compare images with training images, which are embedded in the same way."""
     source = SourceFeatures(opened, "training images", embedder, declared=(extractor,))
     source.require([extractor], minimum=2)
     train = source[extractor]
@@ -232,7 +232,7 @@ def _find_copies(
 def _values(
     ranked: _Ranked, copies: Copies | None, options: AlignOptions, encoder: str
 ) -> dict[str, MetricValue]:
-    """The metrics of rankings and, if they were looked for, of copies, with what was done differently."""
+    """The metrics of rankings and, if requested, of copies, with their variants."""
     variant = f"prompts begin with {options.prefix!r}" if options.prefix else None
     values = {name: replace(each, variant=variant, extractor=encoder) for name, each in ranked.values.items()}
     if copies is not None:
@@ -245,7 +245,7 @@ def _values(
 def _prompt_side(assignment: PromptAssignment, origin: str, seconds: float) -> SideSummary:
     n, content = len(assignment.texts), assignment.content
     n_duplicates = sum(map(len, assignment.of_image)) - n
-    # Halves are of units, whose order is that of their texts, so the order of images is not part of the hash.
+    # Units are sorted by their texts, so the halves and the hash do not depend on the order of images.
     side = text_side(origin, "prompts", n=n, content=content, order=content)
     return replace(side, n_embedded=n, n_duplicates=n_duplicates, seconds=seconds)
 
@@ -271,9 +271,9 @@ def _summary(
 
 
 def _notices(
-    summary: AlignmentSummary, vectors: Tensor, encoder: TextEncoder, asked: int, features: FeatureSet
+    summary: AlignmentSummary, vectors: Tensor, encoder: TextEncoder, requested: int, features: FeatureSet
 ) -> Iterator[Notice]:
-    """Texts that the encoder cuts or cannot tell apart, small pools, too few prompts for intervals, and those of the images."""
+    """Notices about truncated or indistinguishable texts, small pools, too few prompts for intervals, and the images."""
     facts = {"total": f"{len(vectors):,}", "encoder": encoder.name}
     if summary.n_truncated:
         count = f"{summary.n_truncated:,}"
@@ -281,8 +281,8 @@ def _notices(
     if alike := len(vectors) - len(torch.unique(vectors, dim=0)):
         yield notice("duplicate-prompts", count=f"{alike:,}", **facts)
     for pool, what in ((summary.pool, "prompts"), (summary.image_pool, "images")):
-        if pool is not None and pool < asked:
-            yield notice("small-pool", pool=pool, asked=asked, what=what)
+        if pool is not None and pool < requested:
+            yield notice("small-pool", pool=pool, asked=requested, what=what)
     if summary.n_units < LEAST_UNITS:
         yield notice("few-prompts", n=summary.n_units, least=LEAST_UNITS)
     info = features.extractor

@@ -1,4 +1,4 @@
-"""Entity recall and precision: what is found in texts, lists or answers about images, against what should be there."""
+"""Entity recall and precision: entities found in texts, lists or answers about images, compared with expected entities."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ def entity_metrics(
     """Entity recall of texts or lists, without images: |named in both| / |named in the reference|; aliases count once.
 
     Args:
-        reference: What should be there: a text, which is searched; a list of entities; or a list of such lists, one for
-            each of several images or texts.
-        contexts: What is there: a text or, beside a reference that is a text, a list of texts, which are taken together; a
-            list of entities; or a list of lists, None for what could not be read.
-        vocabulary: What to look for in texts, and what could be there at all; needed for texts, and for precision. See
+        reference: The expected entities: a text that is searched for them, a list of entities, or a list of such lists, one
+            for each of several images or texts.
+        contexts: The found entities: a text or, if the reference is a text, a list of texts, which are combined; a list of
+            entities; or a list of lists, with None for unreadable answers.
+        vocabulary: All possible entities, which are searched for in texts; needed for texts, and for precision. See
             `Vocabulary`.
-        aliases: Names that mean the same entity.
-        excluded: What must not be there.
-        seed: Chooses the halves of intervals, of which there are some for 10 images or more.
+        aliases: Names of the same entity.
+        excluded: Entities that must not be present.
+        seed: Seed of the halves for intervals, which need at least 10 images.
 
     Raises:
-        UsageError: There is a text and no vocabulary ("no-vocabulary"), or the two sides do not fit ("bad-option").
-        DataError: The vocabulary and the aliases disagree ("alias-conflict"), or what is expected cannot be
-            ("bad-expectation").
+        UsageError: There is a text but no vocabulary ("no-vocabulary"), or the two arguments do not match ("bad-option").
+        DataError: The vocabulary and the aliases are inconsistent ("alias-conflict"), or an expectation is not in the
+            vocabulary ("bad-expectation").
 
     Example:
         >>> import genpr
@@ -92,11 +92,11 @@ def entity_metrics(
     names = CanonicalNames(table)
     if isinstance(reference, str):
         if closed is None:
-            message = "a text is searched for the entities of a vocabulary; give one"
+            message = "entities are searched for in a text by a vocabulary; give one"
             raise UsageError(message, code="no-vocabulary")
         texts = [contexts] if isinstance(contexts, str) else contexts
         if not all(isinstance(text, str) for text in texts):
-            raise UsageError("a text is compared with a text or a list of texts", code="bad-option")
+            raise UsageError("a text can only be compared with a text or a list of texts", code="bad-option")
         reference = [closed.find(reference)]
         contexts = [[name for text in texts for name in closed.find(str(text))]]
     expected = [names.register(each or ()) for each in _as_lists(reference)]
@@ -115,7 +115,7 @@ def _as_lists(names: str | Sequence[object]) -> list[Collection[str] | None]:
     """One list of names, or several."""
     lists = [names] if all(isinstance(each, str) for each in names) else names
     if any(isinstance(each, str) or not isinstance(each, Collection | None) for each in lists):
-        raise UsageError("entities are a list of names, or a list of such lists", code="bad-option")
+        raise UsageError("entities must be a list of names, or a list of such lists", code="bad-option")
     return list(lists)  # type: ignore[arg-type]
 
 
@@ -128,27 +128,27 @@ def score_entities(
     exclude: Words | None = None,
     seed: int = 0,
 ) -> Result:
-    """Score what is found in images, or in answers about them, against what should be there.
+    """Compare the entities found in images, or in answers about images, with the expected entities.
 
     Args:
-        expected: A file (.csv, .jsonl, .json) with an id and the expected entities of each image, or with prompts, in which
-            the vocabulary is looked for; a dictionary of id -> list of entities or prompt; or a list of these in order.
-            Files may also hold what an image excludes, and groups of images with a common prompt.
+        expected: A file (.csv, .jsonl, .json) with an id and the expected entities of each image, or with prompts, which are
+            searched for the vocabulary; a dictionary of id -> list of entities or prompt; or a list of these in order.
+            Files may also have excluded entities, and groups of images with a common prompt.
         found: A file with the answer of a language model or a list of found entities by id, or a dictionary or list of
-            these. Answers are read tolerantly, see `read_entities`; unreadable ones are counted, listed, and left out.
-        vocabulary: All that could be found; gives precision, and finds entities in prompts.
-        aliases: Names that mean the same entity.
-        exclude: What must not be in any image.
-        seed: Chooses the halves of intervals.
+            these. Answers may have many formats, see `read_entities`; unreadable ones are counted, listed, and left out.
+        vocabulary: All possible entities; gives precision, and finds entities in prompts.
+        aliases: Names of the same entity.
+        exclude: Entities that must not be in any image.
+        seed: Seed of the halves for intervals.
 
     Raises:
-        UsageError, DataError: A file is missing, damaged, or does not match the other; or as `entity_metrics`.
+        UsageError, DataError: A file is missing, damaged, or does not match the other; or as for `entity_metrics`.
 
     Example:
         >>> import genpr
         >>> result = genpr.score_entities({"a": ["cat", "dog"], "b": ["car"]}, {"a": "Entities: cat", "b": "I see a car."})
         >>> result["entity.recall"], result["entity.failure_rate"], result.entities.unreadable[0].reason
-        (0.5, 0.5, "'I see a car' is no name")
+        (0.5, 0.5, "'I see a car' is not a name")
     """
     started = time.perf_counter()
     closed, table = load_vocabulary(vocabulary, aliases)
@@ -189,7 +189,7 @@ def entity_result(
     variant: str | None = None,
     **fields: Any,  # noqa: ANN401 - the other fields of the result
 ) -> Result:
-    """The result of answers or of images; `words` are the vocabularies that decide what is right, the closed one last."""
+    """The result of answers or of images; `words` are the vocabularies that define correct names, the closed one last."""
     rows, closed = expectations.rows, words[-1]
     metrics = entity_set_metrics(
         [row.expected for row in rows],
@@ -199,7 +199,7 @@ def entity_result(
         groups=[row.group for row in rows],
         seed=seed,
     )
-    # The answers of a classifier can all be read.
+    # A classifier has no unreadable answers.
     scores = {k: v for k, v in metrics.scores.items() if k != "failure_rate" or "classifier" not in summary}
     name = None if extractor is None else extractor.name
     bounds = {k: v.bounds for k, v in scores.items() if v.bounds is not None}
@@ -225,7 +225,7 @@ def entity_result(
 
 
 def expectations_side(expectations: Expectations, words: Sequence[Vocabulary | None]) -> SideSummary:
-    """Everything that decides what is right: other aliases or another vocabulary are another set of prompts."""
+    """The expectations as a source; other aliases or another vocabulary change its identity."""
     rows = [
         json.dumps([row.id, sorted(row.expected), sorted(row.excluded), row.group])
         for row in expectations.rows
@@ -240,12 +240,12 @@ def _side_of(source: str, what: str, rows: Sequence[str], *rules: str) -> SideSu
 
 
 def sha256_of_rows(*rows: str) -> str:
-    """sha256 over texts."""
+    """sha256 of texts."""
     return hashlib.sha256("\n".join(rows).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _expectation_notices(expectations: Expectations) -> Iterator[Notice]:
-    """Whether there are images that say nothing about recall."""
+    """The notice of images without expected entities, which do not affect recall."""
     nothing, of_prompts = sum(not row.expected for row in expectations.rows), expectations.from_prompts
     if nothing:
         hint = "the vocabulary may lack their entities, or aliases for them" if of_prompts else ""
@@ -256,7 +256,7 @@ def _expectation_notices(expectations: Expectations) -> Iterator[Notice]:
 def _answer_notices(
     answers: Sequence[Answer | Unreadable], found: Sequence[Collection[str] | None], closed: Vocabulary | None
 ) -> Iterator[Notice]:
-    """Why answers could not be read, and which found names are not in the closed vocabulary."""
+    """Notices about unreadable answers, and about found names outside the closed vocabulary."""
     codes = Counter(answer.code for answer in answers if isinstance(answer, Unreadable))
     if codes:
         shown = ", ".join(f"{code} ({count:,})" for code, count in codes.most_common(5))
@@ -272,7 +272,7 @@ Records = tuple[Sequence[TableRow], Sequence[str] | None, str]
 
 
 def _read_records(source: object, form: TableFormat, hint: str = "") -> Records:
-    """Rows, their ids or None, and what to call their source."""
+    """Rows, their ids or None, and the name of their source."""
     rows, origin = read_records(source, form, hint=hint)
     fields = {field for each in rows for field in each.values}
     if not fields - {"id", "group"}:
@@ -285,30 +285,28 @@ def _read_records(source: object, form: TableFormat, hint: str = "") -> Records:
     if "" in ids:
         raise form.error(origin, f"{rows[ids.index('')].where} has an empty id")
     if twice := [name for name, count in Counter(ids).items() if count > 1]:
-        reason = (
-            f"{len(twice):,} ids come more than once ({some(twice)}); needed is one record for each image"
-        )
+        reason = f"{len(twice):,} ids occur more than once ({some(twice)}); expected one record per image"
         raise form.error(origin, reason, code="duplicate-ids")
     return rows, ids, origin
 
 
 class Expectation(NamedTuple):
-    """What is expected in an image."""
+    """The expected entities of an image."""
 
-    id: str  # as in the file; "[3]" where it has none
+    id: str  # as in the file; "[3]" without one
     expected: tuple[str, ...]
-    excluded: tuple[str, ...]  # what must not be there
-    group: str  # what images with the same prompt share
+    excluded: tuple[str, ...]  # entities that must not be present
+    group: str  # shared by images with the same prompt
 
 
 @dataclass(frozen=True)
 class Expectations:
-    """What is expected in images."""
+    """The expected entities of all images."""
 
     rows: tuple[Expectation, ...]
     has_ids: bool
     origin: str  # for messages
-    from_prompts: bool  # whether entities were looked for in prompts
+    from_prompts: bool  # whether entities were found in prompts
 
     @property
     def table(self) -> ImageValues[int]:
@@ -325,16 +323,18 @@ def read_expectations(
     *,
     closed: str | None = "the vocabulary",
 ) -> Expectations:
-    """Expected entities from a file, a mapping or a sequence; texts are prompts, in which the vocabulary is looked for.
+    """Expected entities from a file, a mapping or a sequence; texts are prompts, which are searched for the vocabulary.
 
-    `names` learns the names of all expected entities, `exclude` must not be in any image, and `closed` is what to call the
-    vocabulary in the message about an entity that it lacks; None if such entities are allowed.
+    The expected entities are added to `names`. `exclude` must not be in any image. `closed` names the vocabulary in the
+    message about an entity that it lacks; None allows such entities.
     """
     rows, ids, origin = _read_records(source, _EXPECTED)
     excluded_everywhere = () if exclude is None else as_vocabulary(exclude, "exclude").entities
     from_prompts = not any("expected" in row.values for row in rows)
     if from_prompts and vocabulary is None and any("prompt" in row.values for row in rows):
-        message = f"{origin} holds prompts and no lists of entities; to find entities in prompts, a vocabulary is needed"
+        message = (
+            f"{origin} has prompts but no lists of entities; finding entities in prompts needs a vocabulary"
+        )
         raise UsageError(message, code="no-vocabulary")
     found = []
     for name, row in zip(ids or [f"[{i}]" for i in range(len(rows))], rows, strict=True):
@@ -343,7 +343,7 @@ def read_expectations(
             forbidden = _listed(row.values.get("excluded"))
             new = [entity for entity in required if vocabulary is not None and entity not in vocabulary]
             if new and closed is not None:
-                raise ValueError(f"{short(new[0], 60)!r} is not in {closed}; add it there, or give its alias")  # noqa: TRY301
+                raise ValueError(f"{short(new[0], 60)!r} is not in {closed}; add it, or define an alias")  # noqa: TRY301
         except ValueError as error:
             raise DataError(f"{origin}, {row.where}: {error}", code="bad-expectation", path=origin) from error
         excluded = names.register([*excluded_everywhere, *forbidden])
@@ -353,19 +353,19 @@ def read_expectations(
 
 
 def _expected_in(row: TableRow, vocabulary: Vocabulary | None) -> tuple[str, ...]:
-    """What a row expects: the entities of a vocabulary in its prompt, or its list."""
+    """The expected entities of a row: those of a vocabulary in its prompt, or its list."""
     if vocabulary is None:
         if "expected" not in row.values:
-            raise ValueError("there is no list of expected entities; write an empty one where there are none")
+            raise ValueError("there is no list of expected entities; use an empty list for none")
         return _listed(row.values["expected"])
     prompt = row.values.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
-        raise ValueError(f"needed is a prompt, found {short(repr(prompt), 60)}")
+        raise ValueError(f"expected a prompt, found {short(repr(prompt), 60)}")
     return vocabulary.find(prompt)
 
 
 def _listed(value: object) -> tuple[str, ...]:
-    """Names in a list, or in a text with one kind of separator; nothing and an empty text are no names."""
+    """Names in a list, or in a text with one kind of separator; None and an empty text have no names."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return ()
     if isinstance(value, str) and value.strip()[0] not in "[{":
@@ -380,15 +380,17 @@ def _listed(value: object) -> tuple[str, ...]:
         reason = (
             f"the entities {short(repr(value), 60)} cannot be read ({outcome.reason}); write them as a;b;c"
         )
-        raise ValueError(reason)  # noqa: TRY004 - of the file
+        raise ValueError(reason)  # noqa: TRY004 - an error of the file
     return outcome.entities
 
 
 def _answer_rows(source: object, expectations: Expectations) -> tuple[Sequence[TableRow], str]:
-    """The answer to each expectation, in its order, and what to call the source."""
+    """The answer to each expectation, in order, and the name of the source."""
     rows, ids, origin = _read_records(source, _FOUND, _OF_IMAGES)
     if (ids is not None) != expectations.has_ids:
-        message = f"{origin} and {expectations.origin} need ids in both, or records in the same order"
+        message = (
+            f"{origin} and {expectations.origin} must both have ids, or both have records in the same order"
+        )
         raise DataError(message, code="ids-do-not-match", path=origin)
     table, names = values_by_id(ids, rows, origin, "answer"), [row.id for row in expectations.rows]
     found = table.match(names, range(len(names)), len(names))
@@ -398,7 +400,7 @@ def _answer_rows(source: object, expectations: Expectations) -> tuple[Sequence[T
 
 
 def _read(row: TableRow, known: Callable[[str], bool]) -> Answer | Unreadable:
-    """A list of found entities, or a text of a model, in which a single name counts where it is known."""
+    """The entities in a list, or in the text of a model, where a single name counts only if it is known."""
     found = row.values.get("found")
     if isinstance(found, Answer | Unreadable):
         return found

@@ -91,7 +91,7 @@ class AlignOptions(EmbedOptions):
 
     @property
     def recipe(self) -> EvaluationProtocol | None:
-        """The protocol; None for plain alignment, which pins nothing."""
+        """The protocol; None for plain alignment."""
         if self.protocol == "align":
             return None
         found = find_protocol(self.protocol)
@@ -102,7 +102,7 @@ class AlignOptions(EmbedOptions):
 
     @property
     def names(self) -> list[str]:
-        """The metrics that a result will have, if they have a value."""
+        """The metrics of a result, unless they are undefined."""
         names = [name for name, info in CONDITIONAL.items() if info.family in ("retrieval", "alignment")]
         return [name for name in names if self.copies_of is not None or name != "retrieval.copy_rate"]
 
@@ -169,6 +169,6 @@ class EntityOptions(EmbedOptions):
 
     @property
     def names(self) -> list[str]:
-        """The metrics that a result will have, if they have a value."""
+        """The metrics of a result, unless they are undefined."""
         names = [name for name, info in CONDITIONAL.items() if info.family == "entity"]
         return [name for name in names if self.classifier is None or name != "entity.failure_rate"]

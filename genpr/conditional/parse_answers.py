@@ -1,7 +1,7 @@
-"""Read which entities an answer of a language model lists, or say why that is not known.
+"""Parse the entities that an answer of a language model lists, or return the reason why it is unreadable.
 
-An answer holds lists, of JSON or of lines, with keys or labels in front of them. The list whose label says that it is of
-entities is read, or the only one. What could mean several things is unreadable, which is not "found nothing".
+An answer has lists, in JSON or in lines, with keys or labels. The list with a label of entities is read, or the only list.
+Ambiguous answers are unreadable, which differs from an empty list.
 """
 
 from __future__ import annotations
@@ -26,29 +26,32 @@ _COMMAS = "names with commas"
 
 @dataclass(frozen=True)
 class Answer:
-    """A list of entities that was read."""
+    """A parsed list of entities."""
 
-    entities: tuple[str, ...]  # as they were written, each once; empty if the answer says that there are none
+    entities: tuple[
+        str, ...
+    ]  # original spelling, without duplicates; empty if the answer states that there are none
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """An answer whose list cannot be read; it is counted as a failure of reading, and not as "nothing found"."""
+    """An answer that cannot be parsed; it counts as unreadable, and not as an empty list."""
 
     code: str  # "empty", "too-long", "refusal", "damaged", "ambiguous" or "no-list"
-    reason: str  # in words
+    reason: str  # for users
 
 
 def read_entities(answer: object, *, known: Callable[[str], bool] | None = None) -> Answer | Unreadable:
-    """Read the entities that an answer lists.
+    """Parse the entities that an answer lists.
 
     Args:
-        answer: The text of a language model, or what a JSON parser made of it.
-        known: Says whether there is an entity of such a name. It is called with answers that are a name and nothing else:
-            they are a list of one if it is known, and unreadable if not, for an error message looks alike.
+        answer: The text of a language model, or the parsed JSON of one.
+        known: Returns whether a name is that of an entity. An answer with nothing but a name is a list of one entity if the
+            name is known, and unreadable otherwise, since it may be an error message.
 
     Returns:
-        The entities as they were written, each once; or why they cannot be read. It never raises, whatever is given.
+        The entities in their original spelling without duplicates, or the reason why the answer is unreadable. No input
+        raises an exception.
 
     Example:
         >>> read_entities('Sure! {"result": {"实体": ["cat", "dog"]}, "explanation": "I see a cat."}').entities
@@ -64,16 +67,16 @@ def read_entities(answer: object, *, known: Callable[[str], bool] | None = None)
     except _UnreadableError as outcome:
         return Unreadable(*outcome.args)
     except RecursionError:
-        return Unreadable("too-long", "it is nested too deeply for a list of entities")
+        return Unreadable("too-long", "it is nested too deeply")
 
 
 class _UnreadableError(Exception):
-    """With a code and a reason."""
+    """Raised with a code and a reason."""
 
 
 @dataclass
 class _List:
-    """Lines of a text or items of JSON, with the keys or the label in front of them."""
+    """Lines of a text or items of JSON, with their keys or label."""
 
     label: str
     how: str = "lines"
@@ -86,7 +89,7 @@ class _List:
 
 
 def _preferred(lists: list[_List]) -> list[_List]:
-    """The lists whose labels say that they are of entities, else those with bullets, else those that may be."""
+    """The lists with a label of entities, else those with bullets, else all without a label of something else."""
     lists = [each for each in lists if not _is_other(each.label)]
     bullets = [each for each in lists if each.how == "bullet list"]
     return [each for each in lists if each.is_of_entities] or bullets or lists
@@ -102,20 +105,20 @@ _LIST = re.compile(  # in keys and labels of the list
     r"answer"
     r")(?![\w'-])|实体|物体|物品|对象|列表|出现|发现|看到|包含|识别|检测"
 )
-_DENIED = re.compile(  # in names of what is absent or uncertain
+_DENIED = re.compile(  # in names of absent or uncertain entities
     r"(?<![\w'-])(?:"
     r"no|not|cannot|can't|isn't|aren't|don't|doesn't|without|except|but|maybe|perhaps|possibly|neither|"
     r"nor|or|none|never|missing|absent"
     r")(?![\w'-])|没有|不存在|未出现|看不到|不在|不确定|可能是|或者"
 )
-_OTHER = re.compile(  # in keys and labels of what is absent, was requested, or explains
+_OTHER = re.compile(  # in keys and labels of absent or requested entities and of explanations
     r"(?<![\w'-])(?:"
     r"non|excluded|lacking|invisible|unseen|undetected|false|n|wrong|nothing|unable|unlikely|hidden|"
     r"uncertain|unsure|expected|required|requested|prompt|query|explanations?|reasons?|reasoning|notes?|"
     r"comments?|descriptions?|thoughts?|confidence|scores?|analysis|summary|bbox|box|boxes"
     r")(?![\w'-])|未|没|無|无|不|缺|否|✗|❌|排除|可能|说明|解释|理由|原因|备注|描述|思考|分析|置信"
 )
-_PROSE = re.compile(  # in lines that are no names
+_PROSE = re.compile(  # in lines that are not names
     r"(?<![\w'-])(?:"
     r"i|i'm|i've|we|you|he|she|they|it's|its|is|are|was|were|there|there's|this|that|these|those|could|"
     r"would|should|shows|contains?|has|have|do|does|did|see|appears|seems|because|which|please|sorry|here|"
@@ -169,17 +172,17 @@ def _plain(text: str) -> str:
 
 
 def _marked(expression: re.Pattern[str], text: str) -> bool:
-    """Whether words are in a key, a label, a name or an explanation."""
+    """Whether an expression matches in a key, a label, a name or an explanation."""
     return expression.search(_plain(text[:400])) is not None
 
 
 def _is_other(text: str) -> bool:
-    """Whether a key, a label or an explanation is of something else than what is there."""
+    """Whether a key, a label or an explanation is of something other than present entities."""
     return _marked(_DENIED, text) or _marked(_OTHER, text)
 
 
 def is_none(text: str) -> bool:
-    """Whether a text says that there are no entities."""
+    """Whether a text states that there are no entities."""
     return len(text) < 200 and _NONE.fullmatch(normalize_name(text)) is not None
 
 
@@ -199,7 +202,7 @@ _JSON = json.JSONDecoder(object_pairs_hook=_unique_keys, strict=False)
 
 
 def _literal(text: str) -> Any:  # noqa: ANN401 - whatever it holds
-    """The value of a Python literal, which is parsed and never run; adjacent strings would be joined, and are refused."""
+    """The value of a Python literal, which is not executed; adjacent strings are an error instead of being joined."""
     text = text.translate(_STRAIGHT)
     if _ADJACENT.search(text):
         raise ValueError("a comma is missing")
@@ -207,11 +210,11 @@ def _literal(text: str) -> Any:  # noqa: ANN401 - whatever it holds
         with warnings.catch_warnings(action="ignore"):
             return ast.literal_eval(text)
     except (SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        raise ValueError("it is no literal") from error
+        raise ValueError("it is not a literal") from error
 
 
 def _value_at(body: str, start: int) -> tuple[Any, int]:
-    """The JSON value or Python literal that begins with a bracket, and where it ends."""
+    """The JSON value or Python literal at a bracket, and its end."""
     try:
         return _JSON.raw_decode(body, start)
     except ValueError:
@@ -234,13 +237,13 @@ def _json_values(body: str) -> list[Any]:
             value, position = _value_at(body, bracket.start())
         except ValueError as error:
             if _LIKE_JSON.match(body, bracket.start()):
-                raise _UnreadableError("damaged", "its JSON is damaged or breaks off") from error
+                raise _UnreadableError("damaged", "its JSON is damaged or truncated") from error
             position = bracket.end()
             continue
         is_box = not value and body[position:].partition("\n")[0].strip(" .`*")  # of "- [ ] cat"
         if not is_box and not _is_numbers(value):
             values.append(value)
-    raise _UnreadableError("ambiguous", "it holds too many brackets")
+    raise _UnreadableError("ambiguous", "it has too many brackets")
 
 
 def _is_numbers(value: object) -> bool:
@@ -248,7 +251,7 @@ def _is_numbers(value: object) -> bool:
 
 
 def _names_under(item: Any) -> set[str]:  # noqa: ANN401 - any JSON
-    """The texts under the keys for names of an object, or else under those for classes."""
+    """The texts at the keys for names of an object, else at those for classes."""
     items = item.items() if isinstance(item, dict) else ()
     found = [
         {value for key, value in items if _key(key) in keys and isinstance(value, str)}
@@ -258,37 +261,37 @@ def _names_under(item: Any) -> set[str]:  # noqa: ANN401 - any JSON
 
 
 def _name_of(item: object) -> str:
-    """The name that an item of JSON is or holds."""
+    """The name in an item of JSON."""
     if isinstance(item, dict):
         is_unclear = any(_key(key) in _PRESENT_KEYS and value is not True for key, value in item.items())
         found = _names_under(item)
         if is_unclear or len(found) != 1:
-            raise _UnreadableError("no-list", "an item has no name, several names, or may not be there")
+            raise _UnreadableError("no-list", "an item has no name, several names, or may be absent")
         item = found.pop()
     name = item.strip(_EMPHASIS) if isinstance(item, str) else ""
     if not name or len(name) > 120 or name[0] in "{[":
-        raise _UnreadableError("no-list", "the list holds something else where a name should be")
+        raise _UnreadableError("no-list", "an item of the list is not a name")
     return name
 
 
 class _Reader:
-    """Reads one answer; `known` says whether there is an entity of such a name."""
+    """Parser of one answer; `known` returns whether a name is that of an entity."""
 
     def __init__(self, known: Callable[[str], bool]) -> None:
         self._known = known
 
     def choose(self, lists: list[_List]) -> Answer:
-        """Read the preferred lists, which must all be the same."""
+        """Read the preferred lists, which must be equal."""
         chosen = _preferred(lists)
-        # A text such as "Weather: sun, rain" is no list of entities.
+        # A text such as "Weather: sun, rain" is not a list of entities.
         is_other = (
             each.label and each.how in ("lines", _COMMAS) and not each.is_of_entities for each in chosen
         )
         if not chosen or any(is_other):
-            raise _UnreadableError("no-list", "there is no list of names in it")
+            raise _UnreadableError("no-list", "it has no list of names")
         found = [self._names(each) for each in chosen]
         if any(names.keys() != found[0].keys() for names in found):
-            raise _UnreadableError("ambiguous", "there are several different lists in it")
+            raise _UnreadableError("ambiguous", "it has several different lists")
         return Answer(tuple(found[0].values()))
 
     def lists_in(self, value: object, label: str = "") -> list[_List]:
@@ -306,17 +309,17 @@ class _Reader:
     def _lists_in_text(self, text: str, label: str) -> list[_List]:
         body = text.rpartition("</think>")[2].strip(_SPACE)
         if len(body) > MAX_CHARACTERS:
-            raise _UnreadableError("too-long", "it is too long for a list of entities")
+            raise _UnreadableError("too-long", "it is too long")
         if tags := _TAGS.fullmatch(body):
             body = tags[2].strip(_SPACE)
         if not body:
             raise _UnreadableError("empty", "it is empty")
         if body.startswith("<think"):
-            raise _UnreadableError("damaged", "it breaks off while the model is still thinking")
+            raise _UnreadableError("damaged", "it ends within the reasoning of the model")
         if is_none(body):
             return [_List(label, "none")]
         if _REFUSAL.match(normalize_name(body[:80])):
-            raise _UnreadableError("refusal", "it is a refusal, and no list")
+            raise _UnreadableError("refusal", "it is a refusal")
         if "```" in body:
             inside = [part for part in body.split("```")[1::2] if part.strip()]
             words = [_LANGUAGE.match(part) for part in inside]
@@ -331,7 +334,7 @@ class _Reader:
     def _lists_in_object(self, value: dict[Any, Any], label: str) -> list[_List]:
         value = {str(key): found for key, found in value.items()}
         if any(_key(key) in _ERROR_KEYS and found for key, found in value.items()):
-            raise _UnreadableError("refusal", "it is an error message, and no list")
+            raise _UnreadableError("refusal", "it is an error message")
         fields = {key: found for key, found in value.items() if not isinstance(found, int | float)}
         named = [key for key in fields if _marked(_LIST, key) and not _is_other(key)]
         named = [key for key in named if _key(key) not in _WRAPPERS]
@@ -361,14 +364,16 @@ class _Reader:
         if len(names) == 1 and not self._known(names[0]):
             is_unsure = found.how == _COMMAS and (not found.is_of_entities or _AND.search(names[0]))
             if is_unsure or (found.how == "JSON" and _SEPARATOR.search(names[0])):
-                raise _UnreadableError("ambiguous", f"{names[0][:40]!r} may be one name, several, or none")
+                raise _UnreadableError(
+                    "ambiguous", f"{names[0][:40]!r} may be one name, several names, or none"
+                )
         spelling: dict[str, str] = {}
         for name in names:
             spelling.setdefault(normalize_name(name), name)
         return spelling
 
     def _separated(self, line: str) -> list[str]:
-        """Names with commas between."""
+        """Names separated by commas."""
         bare = re.sub(r"(?<!\.)\.$", "", line.rstrip("。!！ "))
         *names, last = [name for part in _SEPARATOR.split(bare) if (name := part.strip(_EMPHASIS))] or [""]
         if names:
@@ -376,13 +381,13 @@ class _Reader:
         return [*names, *self._parts(last, is_last=bool(names))]
 
     def _parts(self, name: str, *, is_last: bool = False) -> list[str]:
-        """`cat and dog` are two at the end of names with commas, or if both are known; else one."""
+        """`cat and dog` is two names at the end of a list with commas, or if both are known; else one name."""
         parts = [part.strip() for part in _AND.split(name)]
         is_one = self._known(name) or not (is_last or all(map(self._known, parts)))
         return [name] if is_one else parts
 
     def _check(self, name: str, *, is_quoted: bool) -> None:
-        """Refuse what is no name."""
+        """Raise an error for a text that is not a name."""
         if self._known(name):
             return
         words = len(name.split())
@@ -390,30 +395,30 @@ class _Reader:
         is_torn = len(re.findall("[(（]", name)) != len(re.findall("[)）]", name))
         is_text = is_long or is_torn or _IN_LINE.search(name) or _marked(_PROSE, name)
         if not is_quoted and (is_text or not any(c.isalpha() for c in name)):
-            raise _UnreadableError("no-list", f"{name[:40]!r} is no name")
+            raise _UnreadableError("no-list", f"{name[:40]!r} is not a name")
         within = _IN_BRACKETS.search(name)
         is_denied = _marked(_DENIED, name) or _REFUSAL.match(normalize_name(name))
         if is_denied or (within is not None and _is_other(within[1])):
-            raise _UnreadableError("ambiguous", f"{name[:40]!r} may say that something is not there")
+            raise _UnreadableError("ambiguous", f"{name[:40]!r} may state that something is absent")
 
 
 def _without_explanations(lines: list[str]) -> list[str]:
-    """The names in lines, without what is said about each behind a colon or a dash."""
+    """The names in lines, without explanations after a colon or a dash."""
     names, explanations = list[str](), list[str]()
     for line in lines:
         name, *behind = _EXPLAINED.split(line.replace("**", ""), maxsplit=1)
         names.append(name.strip(_EMPHASIS).rstrip(".。;；,， ").rstrip(_EMPHASIS))
         explanations += map(str.strip, behind)
     if explanations and not len(lines) == len(explanations) == len(set(names)) > 1:
-        raise _UnreadableError("ambiguous", "it is not clear what is a name and what is an explanation")
-    for said in explanations:
-        if _is_other(said) or not any(c.isalpha() for c in said):
-            raise _UnreadableError("ambiguous", f"{said[:40]!r} may say that something is not there")
+        raise _UnreadableError("ambiguous", "names and explanations cannot be distinguished")
+    for text in explanations:
+        if _is_other(text) or not any(c.isalpha() for c in text):
+            raise _UnreadableError("ambiguous", f"{text[:40]!r} may state that something is absent")
     return names
 
 
 def _lists_in_lines(body: str, label: str) -> list[_List]:
-    """The lists of a text, in their order."""
+    """The lists of a text in order."""
     found = [_List(label)]
     for line in body.splitlines():
         content, last, indent = line.strip(), found[-1], len(line) - len(line.lstrip())
@@ -423,7 +428,7 @@ def _lists_in_lines(body: str, label: str) -> list[_List]:
             if last.items and last.how == "lines":
                 found.append(last := _List(""))
             if last.items and indent != last.indent:
-                raise _UnreadableError("ambiguous", "it is a list within a list")
+                raise _UnreadableError("ambiguous", "it has nested lists")
             last.how, last.indent = "bullet list", indent
             last.items.append(content[bullet.end() :])
         elif named := _label(content):
@@ -440,7 +445,7 @@ def _lists_in_lines(body: str, label: str) -> list[_List]:
 
 
 def _label(content: str) -> tuple[str, str] | None:
-    """The label of a line and the rest behind it; None where it has no label."""
+    """The label of a line and the text after it; None without a label."""
     plain = _HEADING.sub("", content, count=1)
     label, colon, behind = plain.replace("**", "").replace("：", ":").partition(":")
     if not label.strip() or len(label) > 100 or not (colon or plain != content):

@@ -1,6 +1,6 @@
 """Rank prompts by images and images by prompts, and compute metrics of these rankings and the CLIPScore.
 
-Images and texts that belong together form a unit, and never compete. Units are also what is drawn for intervals.
+Connected images and texts form a unit and never compete. Intervals resample units.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Counts = NDArray[np.int64]
 
 _CUTS = (1, 5, 10)
 _METRICS = ("r_precision", *(f"hit_{cut}" for cut in _CUTS), "mrr", "ndcg", "map")
-_CLIP_SCALE = 2.5  # Hessel et al. 2021: so that usual values fill 0 to 1
-_PAIRS = 2**18  # compared at once
+_CLIP_SCALE = 2.5  # Hessel et al. 2021: typical values then cover 0 to 1
+_PAIRS = 2**18  # pairs per block
 
 
 @dataclass(frozen=True)
 class PromptAssignment:
-    """Which of t different texts (sorted, equal but for spaces) belong to each of n images.
+    """The texts of each of n images, among t distinct sorted texts with normalized spaces.
 
     Images that share a text, and texts of one image, form a unit; only different units compete. Units are numbered by their
     first text.
@@ -59,34 +59,34 @@ class PromptAssignment:
 
     @property
     def n_units(self) -> int:
-        """Units."""
+        """Number of units."""
         return int(self.unit_of_text.max()) + 1
 
     @property
     def pairs(self) -> tuple[Counts, Counts]:
-        """The image and the text of each pair of them, (p,) int64, image by image."""
+        """The image and the text of each pair, both (p,) int64, sorted by image."""
         counts = [len(row) for row in self.of_image]
         flat = [text for row in self.of_image for text in row]
         return np.repeat(np.arange(len(counts)), counts), np.array(flat, dtype=np.int64)
 
     @property
     def content(self) -> str:
-        """sha256 over the texts of all images, whatever the order of the images."""
+        """sha256 of the texts of all images, independent of their order."""
         rows = sorted("\n".join(self.texts[text] for text in row) for row in self.of_image)
         return hashlib.sha256("\0".join(rows).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def normalize_prompt(text: str) -> str:
-    """A text in one Unicode form, with single spaces."""
+    """A text in Unicode form NFC with single spaces."""
     return " ".join(normalize("NFC", text).split())
 
 
 def _components(pairs: Sequence[tuple[int, int]], n: int) -> Counts:
-    """Of n texts, the component (n,) of each in the graph of the pairs, numbered by first texts."""
+    """The connected component (n,) of each of n texts in the graph of the pairs, numbered by their first text."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    one, other = np.array(pairs, dtype=np.int32).T  # older SciPy takes no 64-bit indices
+    one, other = np.array(pairs, dtype=np.int32).T  # older SciPy does not accept 64-bit indices
     graph = coo_array((np.ones(len(pairs), dtype=bool), (one, other)), shape=(n, n))
     component = connected_components(graph, directed=False)[1]
     first_text = np.unique(component, return_index=True)[1][component]
@@ -95,7 +95,7 @@ def _components(pairs: Sequence[tuple[int, int]], n: int) -> Counts:
 
 @dataclass(frozen=True)
 class PoolRanking:
-    """Rankings in one direction: metrics, and pools (q, p) of the queries, of which the last columns are distractors."""
+    """Rankings in one direction: metrics, and pools (q, p) of the queries with distractors in the last columns."""
 
     metrics: QueryMetrics
     pools: Counts
@@ -103,11 +103,11 @@ class PoolRanking:
 
     @property
     def pool(self) -> int:
-        """Most candidates of a query."""
+        """The largest number of candidates of a query."""
         return self.metrics.pool[1] if self.metrics.pool else 0
 
     def values(self, prefix: str) -> tuple[dict[str, MetricValue], list[str]]:
-        """Metrics by their full names, and the names of those undefined with so few candidates."""
+        """Metrics by their full names, and the names of metrics that are undefined with this number of candidates."""
         found = {f"retrieval.{prefix}{name}": self.metrics.get(name) for name in _METRICS}
         values = {
             name: metric_value(metric, chance=metric.chance, pool=self.pool)
@@ -128,10 +128,9 @@ def rank_pools(
     device: torch.device,
     progress: PairProgress | None = None,
 ) -> PoolRanking:
-    """Let each query rank what is relevant to it among `distractors` of other units, or fewer where there are not so many.
+    """Rank the relevant candidates of each query among `distractors` of other units, or fewer if there are fewer.
 
-    Queries (q, d) are taken in the order of their `units`, so that halves of two results on the same prompts are of the same
-    prompts.
+    Queries (q, d) are sorted by their `units`, so that the halves of two results with equal prompts have the same prompts.
     """
     order = np.argsort(units[0], kind="stable")
     ordered = [relevant[row] for row in order]
@@ -170,7 +169,7 @@ def clip_score(assignment: PromptAssignment, similarity: FeaturePairs, *, seed: 
 
 @dataclass(frozen=True)
 class ImageRank(Misranked):
-    """One image and the `pool` prompts that it ranked; `prompt` is its own one, of several the one that it ranked first.
+    """One image and its ranking of `pool` prompts; `prompt` is the highest-ranked of its own prompts.
 
     `row` is its index among the images. It may rank its own prompt first.
     """
@@ -179,14 +178,14 @@ class ImageRank(Misranked):
     pool: int = 0
 
     def shown(self) -> Misranked:
-        """As a result holds it."""
+        """The record of a result."""
         return Misranked(**{name: getattr(self, name) for name in Misranked.__dataclass_fields__})
 
 
 def image_ranks(
     names: Sequence[str], texts: Sequence[str], ranking: PoolRanking, similarity: FeaturePairs
 ) -> list[ImageRank]:
-    """The rank of the own prompt of each of the named images; `ranking` and `similarity` are of images and the texts."""
+    """The rank of the own prompt of each image; `ranking` and `similarity` are of images and texts."""
     pools, split = ranking.pools, -ranking.distractors
     step = max(1, _PAIRS // pools.shape[1])
     found: list[ImageRank] = []
@@ -216,7 +215,7 @@ def image_ranks(
 
 
 def worst_first(ranks: Sequence[ImageRank]) -> list[ImageRank]:
-    """Images that do not rank their own prompt alone first, the lowest rank first; then the largest difference of scores."""
+    """Images that do not rank their own prompt first (or only tied), sorted by rank, then by the difference of scores."""
     return sorted(
         (each for each in ranks if each.rank > 1),
         key=lambda each: (-each.rank, each.score - each.winner_score, each.row),

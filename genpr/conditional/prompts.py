@@ -1,4 +1,4 @@
-"""Read the prompts of images, from a file for all of them or a text file beside each."""
+"""Read the prompts of images, from one file for all images or from a text file per image."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from genpr.images.folder import walk_files
 from genpr.images.item import plain_path, stem_of
 from genpr.limits import SMALL_TEXT_BYTES, TEXT_BYTES
 
-MAX_CHARACTERS = 2**16  # of one prompt; a longer text is another kind of file
+MAX_CHARACTERS = 2**16  # of one prompt; longer texts are errors
 
 _FORMAT = TableFormat(
     what="prompts",
@@ -36,12 +36,12 @@ _FORMAT = TableFormat(
 )
 
 
-Captions: TypeAlias = tuple[str, ...]  # all prompts of one image: one or more
-Prompts: TypeAlias = ImageValues[Captions]  # of one set of images
+Captions: TypeAlias = tuple[str, ...]  # all prompts of one image, at least one
+Prompts: TypeAlias = ImageValues[Captions]  # the prompts of a set of images
 
 
 def open_prompts(prompts: object) -> Prompts:
-    """Read the prompts of images, as the user gave them.
+    """Read the prompts of images.
 
     `prompts` is a `.csv` or `.tsv` with a name and a prompt per line; a `.jsonl` with objects ({"file_name": ..., "text": ...}); a
     `.json` that maps names to prompts, or COCO's captions; a `.txt` with a prompt per line in the order of the images; a folder
@@ -61,24 +61,24 @@ def open_prompts(prompts: object) -> Prompts:
 
 
 def check_number(prompts: Prompts, recipe: EvaluationProtocol | None) -> None:
-    """Refuse other prompts than one for each of the images that a protocol needs ("prompt-count")."""
+    """Raise an error unless there is one prompt for each of the images that a protocol needs ("prompt-count")."""
     captions = prompts.values if prompts.by_name is None else prompts.by_name.values()
     n, images = sum(map(len, captions)), len(captions)
     if recipe is not None and (n, images) != (recipe.n_fake, recipe.n_fake):
-        message = f"{printable(prompts.origin)} holds {n:,} prompts of {images:,} images, but protocol {recipe.name} needs "
-        message += f"{recipe.n_fake:,} prompts, one for each of as many images"
+        message = f"{printable(prompts.origin)} has {n:,} prompts of {images:,} images, but protocol {recipe.name} needs "
+        message += f"{recipe.n_fake:,} prompts, one per image"
         raise DataError(message, code="prompt-count", path=prompts.origin)
 
 
 def _lines(path: Path, most: int = TEXT_BYTES) -> list[str]:
-    """The lines of a text file, without empty ones at its end."""
+    """The lines of a text file, without empty lines at its end."""
     text = read_text(path, "prompts", code=_FORMAT.code, most=most)
     stripped = text.replace("\r\n", "\n").replace("\r", "\n").rstrip()
     return stripped.split("\n") if stripped else []
 
 
 def _folder_rows(folder: Path) -> list[TableRow]:
-    """A prompt per line of the text file that has the name of the image."""
+    """The lines of each text file as the prompts of the image with its name."""
     rows = []
     for member in sorted(member for member in walk_files(folder) if member.lower().endswith(".txt")):
         lines = [line for line in _lines(folder / member, SMALL_TEXT_BYTES) if line.strip()]
@@ -87,7 +87,7 @@ def _folder_rows(folder: Path) -> list[TableRow]:
 
 
 def _coco(value: Any, origin: str) -> list[Any] | None:  # noqa: ANN401 - any JSON
-    """COCO's captions: `images` with id and file_name, `annotations` with image_id and caption; None for another file."""
+    """COCO's captions: `images` with id and file_name, `annotations` with image_id and caption; None for other files."""
     if not isinstance(value, dict) or not isinstance(value.get("annotations"), list):
         return None
     try:
@@ -101,7 +101,7 @@ def _coco(value: Any, origin: str) -> list[Any] | None:  # noqa: ANN401 - any JS
 
 
 def _joined(rows: Sequence[TableRow], origin: str) -> Prompts:
-    """Prompts by name, several of one name in their order, or in order where rows have no names."""
+    """Prompts by name, in order for rows of the same name; or by position if rows have no names."""
     named = any("id" in row.values for row in rows)
     found: dict[str, list[str]] = {}
     for at, row in enumerate(rows):
@@ -119,14 +119,14 @@ def _joined(rows: Sequence[TableRow], origin: str) -> Prompts:
 
 
 def _checked(text: object, origin: str, where: str, *, is_name: bool = False) -> str:
-    """A prompt or name without spaces around it; refused if it is empty, too long, or not valid text."""
+    """A stripped prompt or name; an error if it is empty, too long, or not valid text."""
     if not isinstance(text, str):
-        reason = f"{where} holds {short(repr(text))} where a {'name' if is_name else 'prompt'} is needed"
+        reason = f"{where} has {short(repr(text))}, expected a {'name' if is_name else 'prompt'}"
         raise _FORMAT.error(origin, reason)
     if not text.strip():
         raise _FORMAT.error(origin, f"the text of {where} is empty", code="prompt-empty")
     is_half = any("\ud800" <= c <= "\udfff" for c in text)  # lone surrogates; names of files may be any bytes
     if "\0" in text or len(text) > MAX_CHARACTERS or (is_half and not is_name):
-        reason = f"holds NUL or half a character, or more than {MAX_CHARACTERS:,} characters"
+        reason = f"has NUL, a lone surrogate, or more than {MAX_CHARACTERS:,} characters"
         raise _FORMAT.error(origin, f"the text of {where} {reason}")
     return text.strip()

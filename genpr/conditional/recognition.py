@@ -1,7 +1,8 @@
 """Find entities in images with detectors, or with pairs of image and text encoders (zero-shot), and score them.
 
-A score counts from a threshold on: a fixed one for detectors, or one chosen on labeled images. Thresholds are never chosen on
-the scored images by what they were asked to show: an entity that is never drawn would get a recall of about one half.
+An entity is found if its score reaches a threshold, which is fixed for detectors or chosen on labeled images. Thresholds are
+never chosen on the scored images with the requested entities as labels: an entity that is never generated would then have a
+recall of about one half.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ from genpr.metrics.presence import LEAST_EXAMPLES, calibrate
 from genpr.notices import Notice, notice
 from genpr.validation import entry_point
 
-DETECTED = 0.3  # least score of a detection that counts, as in GenEval (Ghosh et al. 2023)
-TEMPLATE = "a photo of a {}."  # the sentence around a name for encoders of text
-ClassifierSpec = str | Detector | FeatureExtractor  # as users name or give it
+DETECTED = 0.3  # default threshold of detections, as in GenEval (Ghosh et al. 2023)
+TEMPLATE = "a photo of a {}."  # prompt of a name for text encoders
+ClassifierSpec = str | Detector | FeatureExtractor  # a name or an object
 Scorer = Callable[[FeatureSet], Tensor]  # features of images -> scores of entities, float64 (n, E)
 _POOR = 0.75
 
@@ -55,22 +56,22 @@ _POOR = 0.75
 def score_entities_in_images(
     expected: object, images: object, *, classifier: ClassifierSpec, **options: Unpack[EntityKeywords]
 ) -> Result:
-    """Find the entities of a vocabulary in images, and score them against what should be there.
+    """Find the entities of a vocabulary in images, and compare them with the expected entities.
 
     Args:
         expected: As in `score_entities`, with the names of images as ids: paths relative to the source, or file names or stems
-            where all differ; or without ids in the order of the images.
-        images: Anything that `genpr.score` takes: a folder, an archive, an array, a feature file.
-        classifier: "clip", a CLIP model, a detector such as "fasterrcnn_resnet50_fpn_v2", a user's
-            "path/to/file.py:factory", or an object: a pair of encoders, or a detector.
-        **options: The fields of `EntityOptions` but `classifier`.
+            if these are unique; or without ids in the order of the images.
+        images: Images as for `genpr.score`: a folder, an archive, an array, a feature file.
+        classifier: "clip", a CLIP model, a detector such as "fasterrcnn_resnet50_fpn_v2", a custom
+            "path/to/file.py:factory", or an object, which is a pair of encoders or a detector.
+        **options: The fields of `EntityOptions` except `classifier`.
 
     Returns:
-        A result with metrics `entity.*`; `entities.classifier` says by which thresholds. Its `real` side are the expectations.
+        A result with metrics `entity.*`; `entities.classifier` has the thresholds. Its `real` source is the expectations.
 
     Raises:
         UsageError: A path or name does not exist, an option is impossible, or the classifier has no class for an entity.
-        DataError: Images or expectations cannot be used, or do not belong together.
+        DataError: Images or expectations cannot be used, or do not match.
         ResourceError: Weights, device or memory are missing.
 
     Example:
@@ -90,7 +91,7 @@ def score_entities_in_images(
 
 
 def score_entities_with(expected: object, images: object, options: EntityOptions) -> Result:
-    """As `score_entities_in_images`."""
+    """Implementation of `score_entities_in_images`."""
     with memory_limit(options.max_memory):
         return _score(expected, images, options, Embedder(options))
 
@@ -106,14 +107,14 @@ def _score(expected: object, images: object, options: EntityOptions, embedder: E
     )
     excluded = dict.fromkeys(name for row in expectations.rows for name in row.excluded)
     if unseen := [name for name in excluded if name not in vocabulary]:
-        message = f"{len(unseen):,} excluded entities ({some(unseen)}) are not in {what}, so no image is searched for them"
+        message = f"{len(unseen):,} excluded entities ({some(unseen)}) are not in {what}, so images are not searched for them; add them"
         raise UsageError(message, code="unseen-entities")
     names, labels = CanonicalNames(vocabulary), None
     if calibration is not None:
         labels = read_expectations(options.calibrate_expected, names, vocabulary, closed=None)
     elif classifier.classes is None:
-        needed = "labeled images, best real ones, to choose one for each entity: --calibrate-on and --calibrate-expected"
-        message = f"cosines of {classifier.name} have no natural threshold; needed are {needed}"
+        message = f"cosine similarities of {classifier.name} have no default threshold; give labeled (preferably real) images "
+        message += "with --calibrate-on and --calibrate-expected"
         raise UsageError(message, code="no-thresholds")
     scorer = classifier.scorer(vocabulary)
     seconds = {"reading": time.perf_counter() - started}
@@ -127,14 +128,12 @@ def _score(expected: object, images: object, options: EntityOptions, embedder: E
 
 
 def _vocabulary(options: EntityOptions, classifier: _Classifier) -> tuple[Vocabulary, str]:
-    """What is looked for, and what to call it."""
+    """The entities to search for, and their name in messages."""
     closed, _ = load_vocabulary(options.vocabulary, options.aliases)
     if closed is not None:
         return closed, "the vocabulary"
     if classifier.classes is None:
-        message = (
-            f"{classifier.name} classifies by any name; needed is --vocabulary FILE, all that could be there"
-        )
+        message = f"{classifier.name} has no fixed classes; give all possible entities with --vocabulary FILE"
         raise UsageError(message, code="no-vocabulary")
     classes, _ = load_vocabulary(Vocabulary.of(classifier.classes, origin="<classes>"), options.aliases)
     assert classes is not None
@@ -143,53 +142,53 @@ def _vocabulary(options: EntityOptions, classifier: _Classifier) -> tuple[Vocabu
 
 @dataclass(frozen=True)
 class _Classifier:
-    """Scores entities in images."""
+    """A classifier of entities in images."""
 
     name: str
-    space: ExtractorKey  # what images are embedded with
-    classes: tuple[str, ...] | None  # of a detector; None for a pair of encoders, which classify by any name
+    space: ExtractorKey  # the extractor of images
+    classes: tuple[str, ...] | None  # of a detector; None for a pair of encoders, which have no fixed classes
     embedder: Embedder
 
     def scorer(self, vocabulary: Vocabulary) -> Scorer:
-        """Scores entities, for which it loads the text encoder."""
+        """The function that scores entities; loads the text encoder."""
         if self.classes is not None:
             columns = _class_columns(vocabulary, self.classes)
-            # The best score, where an entity is several classes.
+            # The highest score of several classes of one entity.
             return lambda found: torch.stack([found.features[:, e].amax(1) for e in columns], dim=1).double()
         encoder = text_encoder_for(self.space, self.embedder)
         vectors = encoder.encode_text([TEMPLATE.format(name) for name in vocabulary]).cpu().double()
         lengths = vectors.norm(dim=1, keepdim=True)
         if not bool((lengths > 0).all()):
-            raise DataError("the text encoder gave NaN or zero for a name", code="bad-scores")
+            raise DataError("the text encoder returned NaN or zero for a name", code="bad-scores")
 
         def score(features: FeatureSet) -> Tensor:
             check_pair(features, encoder, vectors, vocabulary.entities)
             found = features.features.cpu().double()
             cosines: Tensor = (found / found.norm(dim=1, keepdim=True)) @ (vectors / lengths).T
             if not bool(cosines.isfinite().all()):
-                raise DataError("features of an image hold NaN, or are zero", code="bad-scores")
+                raise DataError("features of an image have NaN or are zero", code="bad-scores")
             return cosines
 
         return score
 
 
 def _class_columns(vocabulary: Vocabulary, classes: Sequence[str]) -> list[list[int]]:
-    """The indices of a detector's classes that each entity has, such as those of couch and sofa."""
+    """The indices of the detector's classes of each entity, which may be several, such as couch and sofa."""
     columns: dict[str, list[int]] = {entity: [] for entity in vocabulary}
     for column, name in enumerate(classes):
         if (entity := vocabulary.canonical(name)) is not None:
             columns[entity].append(column)
     if unseen := [entity for entity, found in columns.items() if not found]:
-        message = f"the detector has no class for {len(unseen):,} of {len(columns):,} entities ({some(unseen)}); it knows "
+        message = f"the detector has no class for {len(unseen):,} of {len(columns):,} entities ({some(unseen)}); its classes include "
         message += (
-            f"{some(list(classes), 5)}. Leave them out of the vocabulary, or give a class as their alias"
+            f"{some(list(classes), 5)}. Remove them from the vocabulary, or define a class as their alias"
         )
         raise UsageError(message, code="unseen-entities")
     return list(columns.values())
 
 
 def _load_classifier(model: object, embedder: Embedder) -> _Classifier:
-    """A classifier by its name, or from an object: a pair of encoders if it has `encode_text`, and else a detector."""
+    """A classifier from a name or an object: a pair of encoders if it has `encode_text`, else a detector."""
     options, name = embedder.options, type(model).__name__
     if isinstance(model, str) and model in DETECTORS:
         model = load_detector(model, weights=options.weights, device=embedder.device, offline=options.offline)
@@ -207,13 +206,13 @@ def _load_classifier(model: object, embedder: Embedder) -> _Classifier:
         return _Classifier(extractor.name, extractor, None, embedder)
     own = getattr(model, "name", None)
     detecting = DetectingExtractor(cast("Detector", model), name=own if isinstance(own, str) else name)
-    # One image at a time: a detector may pad those of a batch to one size, which moves scores.
+    # Detectors may pad the images of a batch to one size, which would change scores.
     return _Classifier(detecting.name, detecting, detecting.names, embedder.with_options(batch_size=1))
 
 
 @dataclass(frozen=True)
 class _Embedded:
-    """Embedded images with what is expected in them, and the scores (n, E) of the entities in the same order."""
+    """Embedded images with their expectations, and the scores (n, E) of the entities in the same order."""
 
     expectations: Expectations
     features: FeatureSet
@@ -225,14 +224,14 @@ def _embedded(
 ) -> _Embedded:
     """Embed images, and match them with expectations; those of unusable images are left out."""
     features, rows = embed_matched(opened, role, expectations.table, classifier.space, classifier.embedder)
-    # In the order of the expectations: pairs of results are drawn alike, whatever their images are called.
+    # In the order of the expectations, so that halves of two results have the same expectations for any names of images.
     order = sorted(range(len(rows)), key=rows.__getitem__)
-    chosen = tuple(expectations.rows[rows[place]] for place in order)
+    chosen = tuple(expectations.rows[rows[index]] for index in order)
     return _Embedded(replace(expectations, rows=chosen), features, scorer(features)[torch.tensor(order)])
 
 
 def _calibrated(labeled: _Embedded, vocabulary: Vocabulary) -> list[EntityThreshold]:
-    """Thresholds chosen on labeled images; names beside the vocabulary are ignored."""
+    """Thresholds chosen on labeled images; names outside the vocabulary are ignored."""
     rows = [set(row.expected) for row in labeled.expectations.rows]
     found = calibrate(labeled.scores, torch.tensor([[name in row for name in vocabulary] for row in rows]))
     rates = zip(found.sensitivity.tolist(), found.false_positive_rate.tolist(), strict=True)
@@ -249,18 +248,18 @@ def _result(
     labeled: _Embedded | None,
     seconds: dict[str, float],
 ) -> Result:
-    """The result; expectations are its real side."""
+    """The result, with the expectations as its real source."""
     started = time.perf_counter()
     features, options = scored.features, classifier.embedder.options
     levels = torch.tensor([each.thresholds[0] for each in thresholds], dtype=torch.float64)
     found = [tuple(compress(vocabulary.entities, row)) for row in (scored.scores >= levels).tolist()]
     is_detector = classifier.classes is not None
-    # `genpr features` cannot keep scores of detectors.
+    # The hint of this notice does not apply to detectors.
     of_features = [
         replace(each, hint="") if is_detector and each.code == "extractor-not-cached" else each
         for each in features.notices
     ]
-    said = _recognition_notices(thresholds, classifier.name)
+    own = _recognition_notices(thresholds, classifier.name)
     summary = ClassifierSummary(
         name=classifier.name,
         kind="detector" if is_detector else "zero-shot",
@@ -274,10 +273,10 @@ def _result(
         found,
         [vocabulary, vocabulary],
         seed=options.seed,
-        # The extractor may be that of published numbers; entities found by it are not.
+        # There are no published numbers of entities, even for an extractor with published scores.
         extractor=None if features.extractor is None else replace(features.extractor, comparable=False),
         variant=_variant(classifier, labeled),
-        notices=(*said, *decoding_notices("fake", features), *of_features),
+        notices=(*own, *decoding_notices("fake", features), *of_features),
         summary={"unreadable": (), "classifier": summary},
         fake=SideSummary.of(features, Identities.of(features)),
         device=str(classifier.embedder.device),
@@ -287,17 +286,17 @@ def _result(
 
 
 def _variant(classifier: _Classifier, labeled: _Embedded | None) -> str:
-    """What beside the extractor decides what counts as there: results that differ in it are not comparable."""
-    chosen = f"found from a score of {DETECTED:g} on"
+    """The thresholds and the template, which must be equal in comparable results."""
+    chosen = f"threshold {DETECTED:g}"
     if labeled is not None:
         labels = expectations_side(labeled.expectations, [None, None]).content
         digits = sha256_of_rows(Identities.of(labeled.features).content, labels)[:8]
         chosen = f"thresholds by labeled images {digits}"
-    return f"{chosen}, asked as {TEMPLATE}" if classifier.classes is None else chosen
+    return f"{chosen}, template {TEMPLATE!r}" if classifier.classes is None else chosen
 
 
 def _recognition_notices(thresholds: Sequence[EntityThreshold], name: str) -> Iterator[Notice]:
-    """What a reader should know of the classification."""
+    """Notices about the accuracy of the classification."""
     rates = [
         (each.sensitivity + 1 - each.false_positive_rate) / 2
         for each in thresholds

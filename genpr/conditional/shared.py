@@ -1,4 +1,4 @@
-"""What alignment and entities share: images that are embedded and matched with a table, and the result."""
+"""Shared by alignment and entities: embed images, match them with a table, and build the result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def embed_matched(
     embedder: Embedder,
     check: Callable[[list[T]], object] = lambda _: None,
 ) -> tuple[FeatureSet, list[T]]:
-    """Embed images, and find what a table holds for each; errors that follow from names alone or from `check` are raised first."""
+    """Embed images and find the value of each in a table; errors in names or from `check` are raised before embedding."""
     listed = image_names(opened)
     if listed is not None:
         table.check_used(listed)
@@ -49,7 +49,7 @@ def _complete(table: ImageValues[T], names: list[str], rows: Sequence[int], tota
 
 
 def metric_value(score: QueryMetric | EntityScore, **fields: Any) -> MetricValue:  # noqa: ANN401 - other fields
-    """A defined metric of rankings or of entities, as a result holds it."""
+    """A defined metric of rankings or of entities as a value of a result."""
     assert score.value is not None
     return MetricValue(
         score.value,
@@ -62,7 +62,7 @@ def metric_value(score: QueryMetric | EntityScore, **fields: Any) -> MetricValue
 
 
 def text_side(source: str, what: str, *, n: int, content: str, order: str) -> SideSummary:
-    """A side of a result that is texts and no images, identified by hashes of its contents."""
+    """The summary of a source of texts, identified by hashes of its contents."""
     of_images: dict[str, Any] = {"skipped": (), "flags": {}, "decoder": {}, "seconds": 0.0}
     of_images |= {"n_embedded": 0, "n_cached": 0, "n_duplicates": 0}
     return SideSummary(source=source, n=n, content=content, order=order, what=what, **of_images)

@@ -1,8 +1,8 @@
-"""Vocabularies: which names mean the same entity, and where they occur in a text.
+"""Vocabularies: entities with their aliases, and the search for them in texts.
 
-Names are compared in a normalized spelling: Unicode form (NFKC), case, white space, invisible characters, the variants of middle
-dots, hyphens, apostrophes and quotes, and punctuation around a name make no difference. Plurals, accents, and simplified and
-traditional Chinese do; an alias table says which of those are the same.
+Names are compared in a normalized spelling, independent of Unicode form (NFKC), case, white space, invisible characters, the
+variants of middle dots, hyphens, apostrophes and quotes, and punctuation around a name. Plurals, accents, and simplified and
+traditional Chinese are different spellings, for which aliases can be defined.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNSEEN = frozenset({"Cf", "Cc", "Cs"})  # zero-width and other format character
 
 
 def normalize_name(name: str) -> str:
-    """The spelling by which two names are compared, without quotes and punctuation around it; empty where nothing is left.
+    """The normalized spelling of a name, without quotes and punctuation around it; may be empty.
 
     Example:
         >>> normalize_name("  Ｎeil\u00a0ARMSTRONG, ") == normalize_name("neil armstrong")
@@ -41,18 +41,18 @@ def normalize_name(name: str) -> str:
     return _normalize(name) if len(name) <= 200 else _normalize.__wrapped__(name)
 
 
-@lru_cache(maxsize=2**16)  # the same names come with every image
+@lru_cache(maxsize=2**16)  # names repeat for every image
 def _normalize(name: str) -> str:
     begun = normalize_text(name).lstrip(_BEFORE)
-    # A bracket that closes what the name itself opens stays.
+    # Keep a closing bracket whose opening bracket is in the name.
     return begun.rstrip(_AFTER + "".join(end for end, start in _BRACKETS.items() if start not in begun))
 
 
 def normalize_text(text: str) -> str:
-    """The same for a running text, whose punctuation stays."""
+    """Normalize a text like a name, but keep its punctuation."""
     if text.isascii() and text.isprintable():
         return " ".join(text.translate(_ONE_SPELLING).lower().split())
-    # Casefold may undo the composed form, and spacing accents decompose: both are mended by a second pass.
+    # Casefolding may decompose characters again, so a second pass is needed.
     folded = normalize("NFKC", normalize("NFKC", text.translate(_ONE_SPELLING)).casefold())
     seen = "".join(
         [c for c in folded if c.isprintable() or c.isspace() or unicodedata.category(c) not in _UNSEEN]
@@ -61,7 +61,7 @@ def normalize_text(text: str) -> str:
     return words.replace(f" {_DOT}", _DOT).replace(f"{_DOT} ", _DOT)
 
 
-# Thai to Burmese, jamo, Khmer, radicals, kana, Han, Hangul: written without spaces between words.
+# Scripts without spaces between words: Thai to Burmese, jamo, Khmer, radicals, kana, Han, Hangul.
 _UNSPACED = re.compile(
     "[\u0e00-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u3000-\u9fff\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc"
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
@@ -70,15 +70,15 @@ _UNSPACED = re.compile(
 
 @lru_cache(maxsize=2**12)
 def _is_of_word(c: str) -> bool:
-    """Whether a character is of a word in a script that puts spaces between words."""
+    """Whether a character is part of a word in a script with spaces between words."""
     return (unicodedata.category(c)[0] in "LNM" or c == "_") and _UNSPACED.match(c) is None
 
 
 _SUFFIXES = re.compile(r"[+#]+")  # of C++ and C#
 
 
-def _places_in_words(text: str) -> list[bool]:
-    """Whether each place between two characters, from the start to the end of the text, is within a word."""
+def _positions_in_words(text: str) -> list[bool]:
+    """Whether each position between two characters, from the start to the end of the text, is within a word."""
     is_of_word = [False, *map(_is_of_word, text), False]
     for suffix in _SUFFIXES.finditer(text):
         start, end = suffix.span()
@@ -87,17 +87,17 @@ def _places_in_words(text: str) -> list[bool]:
     return [before and after for before, after in pairwise(is_of_word)]
 
 
-_END = ""  # key of the entity in a node of the tree of names
+_END = ""  # key of the entity in a node of the trie
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Entities with their aliases; make one by `of` or `load`.
+    """Entities with their aliases, created by `of` or `load`.
 
     Attributes:
-        entities: Each once, as it was first written.
+        entities: Unique entities in their first spelling.
         by_name: Normalized name or alias -> entity.
-        origin: Where it comes from, for people.
+        origin: Name of the source, for messages.
 
     Example:
         >>> people = Vocabulary.of({"尼尔·阿姆斯特朗": ["阿姆斯特朗", "Neil Armstrong"], "Buzz Aldrin": []})
@@ -115,15 +115,15 @@ class Vocabulary:
     def of(
         cls, entities: Mapping[str, Sequence[str]] | Iterable[str], *, origin: str = "<vocabulary>"
     ) -> Vocabulary:
-        """A vocabulary from a dictionary of entity -> aliases, or from names alone.
+        """A vocabulary from a dictionary of entity -> aliases, or from names.
 
         Raises:
-            DataError: A name stands for two entities ("alias-conflict"), an entity has no name, or a name is no text
+            DataError: A name is that of two entities ("alias-conflict"), an entity has no name, or a name is not a text
                 ("bad-vocabulary").
         """
         by_name: dict[str, str] = {}
         aliases = entities if isinstance(entities, Mapping) else dict.fromkeys(_names(entities, origin), ())
-        # Entities first: an alias that is another's own name is a conflict, in whatever order they come.
+        # Entities first, so that an alias that is the name of another entity is a conflict in any order.
         for entity in aliases:
             _enter(by_name, entity, entity, origin, repeats=not isinstance(entities, Mapping))
         for entity, others in aliases.items():
@@ -139,18 +139,18 @@ class Vocabulary:
         names, or any other text with a name per line.
 
         Raises:
-            UsageError: There is no such file.
-            DataError: It is damaged or empty ("bad-vocabulary"), or as `of`.
+            UsageError: The file does not exist.
+            DataError: The file is damaged or empty ("bad-vocabulary"), or as for `of`.
         """
         return cls.of(_read_vocabulary(Path(path)), origin=str(path))
 
     def with_aliases(self, table: Vocabulary) -> Vocabulary:
-        """The same entities, with the aliases that a table knows for them; what else is in the table stays out.
+        """The same entities with their aliases in a table; other entities of the table are ignored.
 
-        Two entities that the table calls one are one from then on, by the name that the table gives them.
+        Two entities that are one in the table are merged under the name in the table.
 
         Raises:
-            DataError: The two disagree about a name ("alias-conflict").
+            DataError: The two are inconsistent ("alias-conflict").
         """
         aliases: dict[str, list[str]] = {}
         for name, entity in self.by_name.items():
@@ -161,27 +161,27 @@ class Vocabulary:
         return Vocabulary.of(aliases, origin=f"{self.origin} with {table.origin}")
 
     def canonical(self, name: str) -> str | None:
-        """The entity that a name or an alias stands for; None if it is unknown."""
+        """The entity of a name or an alias; None if it is unknown."""
         return self.by_name.get(normalize_name(name))
 
     def find(self, text: str) -> tuple[str, ...]:
-        """The entities that a text names, each once, in the order in which they come.
+        """The entities in a text, without duplicates, in the order of their first occurrence.
 
-        Of names that overlap, the one that begins first counts, and of those the longest: in "New York Times" neither
-        "New York" nor "Times" is found, if all three are known. Words count as a whole ("cat" is not in "category", "C" not
-        in "C++"); Chinese, Japanese, Korean, Thai and others that are written without spaces are searched letter by letter.
+        Of overlapping names, the first one counts, and of those the longest: in "New York Times" neither "New York" nor
+        "Times" is found, if all three are known. Only whole words match ("cat" is not in "category", "C" not in "C++");
+        in scripts without spaces, such as Chinese, Japanese, Korean and Thai, names match anywhere.
         """
         found: dict[str, None] = {}
         text, position = normalize_text(text), 0
-        is_within = _places_in_words(text)
+        is_within = _positions_in_words(text)
         while position < len(text):
-            node, place, end = None if is_within[position] else self._tree, position, position + 1
+            node, at, end = None if is_within[position] else self._tree, position, position + 1
             entity = None
             while node is not None:
-                if _END in node and not is_within[place]:
-                    entity, end = node[_END], place
-                node = node.get(text[place]) if place < len(text) else None
-                place += 1
+                if _END in node and not is_within[at]:
+                    entity, end = node[_END], at
+                node = node.get(text[at]) if at < len(text) else None
+                at += 1
             if entity is not None:
                 found[entity] = None
             position = end
@@ -189,7 +189,7 @@ class Vocabulary:
 
     @cached_property
     def _tree(self) -> dict[str, Any]:
-        """Names as a tree of their characters."""
+        """Names as a trie of characters."""
         root: dict[str, Any] = {}
         for name, entity in self.by_name.items():
             node = root
@@ -210,25 +210,25 @@ class Vocabulary:
 
 def _names(names: object, origin: str) -> Iterable[str]:
     if isinstance(names, str) or not isinstance(names, Iterable):
-        raise _bad(origin, f"{short(repr(names))} is no list of names")
+        raise _bad(origin, f"{short(repr(names))} is not a list of names")
     return names
 
 
 def _enter(by_name: dict[str, str], name: object, entity: str, origin: str, *, repeats: bool = True) -> None:
-    """Add one name; the same one again is no harm, except where it is all that distinguishes entities."""
+    """Add one name; repetitions are allowed unless they are the names of different entities."""
     key = normalize_name(name) if isinstance(name, str) else ""
     if not key:
-        raise _bad(origin, f"{short(repr(name))} is no name")
+        raise _bad(origin, f"{short(repr(name))} is not a name")
     known = by_name.setdefault(key, entity)
     if known != entity and not (repeats and name == entity):
         names = " and ".join(repr(short(each, 60)) for each in (known, entity))
-        message = f"{origin}: {short(str(name), 60)!r} stands for two entities, {names}"
+        message = f"{origin}: {short(str(name), 60)!r} is a name of two entities, {names}"
         raise DataError(message, code="alias-conflict", path=origin)
 
 
 def _bad(origin: str, why: str) -> DataError:
     message = (
-        f"{origin} is no vocabulary: {short(why, 60)}; needed are names, or entities with lists of aliases"
+        f"{origin} is not a vocabulary: {short(why, 60)}; expected names, or entities with lists of aliases"
     )
     return DataError(message, code="bad-vocabulary", path=origin)
 
@@ -239,13 +239,13 @@ def _read_vocabulary(path: Path) -> Any:  # noqa: ANN401 - checked by Vocabulary
         try:
             found = parse_json(text)
         except ValueError as error:
-            raise _bad(str(path), f"it is no JSON ({error})") from error
+            raise _bad(str(path), f"it is not valid JSON ({error})") from error
     elif suffix in {".csv", ".tsv"}:
         found = _from_csv(path, text)
     else:
         found = [line.strip() for line in text.splitlines() if line.strip()]
     if not found:
-        raise _bad(str(path), "it holds no names")
+        raise _bad(str(path), "it has no names")
     return found
 
 
@@ -266,7 +266,7 @@ Words = Vocabulary | str | os.PathLike[str] | Mapping[str, Sequence[str]] | Iter
 
 
 def as_vocabulary(words: Words, what: str) -> Vocabulary:
-    """A vocabulary from what a user gave; `what` names it in messages."""
+    """A vocabulary from the argument `what` of a user."""
     if isinstance(words, Vocabulary):
         return words
     if isinstance(words, str | os.PathLike):
@@ -277,7 +277,7 @@ def as_vocabulary(words: Words, what: str) -> Vocabulary:
 def load_vocabulary(
     vocabulary: Words | None, aliases: Words | None
 ) -> tuple[Vocabulary | None, Vocabulary | None]:
-    """The closed vocabulary, and the table of all names."""
+    """The closed vocabulary, and the vocabulary with all aliases."""
     closed = None if vocabulary is None else as_vocabulary(vocabulary, "vocabulary")
     table = None if aliases is None else as_vocabulary(aliases, "aliases")
     if closed is None or table is None:
@@ -293,28 +293,28 @@ _IN_BRACKETS = re.compile(r"([^()（）]+)[(（][^()（）]+[)）]")
 
 
 class CanonicalNames:
-    """Canonical names of entities: those of a table where it has them, else the first registered spelling."""
+    """Canonical names of entities: those of a table, else the first registered spelling."""
 
     def __init__(self, table: Vocabulary | None) -> None:
         self._entities = {} if table is None else dict(table.by_name)
 
     def get(self, name: str) -> str | None:
-        """The entity that a name means; None if it is unknown."""
+        """The entity of a name; None if it is unknown."""
         return self._entities.get(normalize_name(name))
 
     def register(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The entities that expected names mean, each once; unknown names become entities."""
+        """The entities of expected names, without duplicates; unknown names become entities."""
         found = [
             self._entities.setdefault(key, name.strip()) for name in names if (key := normalize_name(name))
         ]
         return tuple(dict.fromkeys(found))
 
     def match(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The entities that found names mean, each once; unknown names are normalized."""
+        """The entities of found names, without duplicates; unknown names are normalized."""
         return tuple(dict.fromkeys(entity for name in names if (entity := self._match(name))))
 
     def _match(self, name: str) -> str:
-        """`a cat`, `2 cat` and `cat (left)` are unknown names that mean a cat if that is known."""
+        """The entity of a name; `a cat`, `2 cat` and `cat (left)` match a known `cat`."""
         known = self.get(name)
         for form in (_COUNTED, _IN_BRACKETS):
             if known is None and (within := form.fullmatch(name.strip())):

@@ -1,6 +1,6 @@
-"""Notices about a score: what the two sets, and the searches behind the metrics, reveal about the numbers.
+"""Notices about a score, derived from the two sets and from the neighbor searches of the metrics.
 
-Every diagnostic has a threshold far from what chance does, so that two halves of one data set raise none.
+Every diagnostic has a threshold far from random variation, so that two halves of one data set raise none.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _CONCENTRATED = 0.8
 _DENSE, _GAP = 1.2, 0.2
 _NEAR, _PLAUSIBLE = (precision, density), 0.5
 _CONVERGED = 20_000  # Ospanov and Farnia 2025
-# Random orders gave at least .990 in 600 draws of 10,000 and of 50,000 images of each of 10, 100 and 1,000 classes. That
-# is of whole parts: one of few images varies more.
+# Random orders gave at least .990 in 600 draws of 10,000 and of 50,000 images of each of 10, 100 and 1,000 classes. This
+# holds for complete chunks; a small chunk varies more.
 _ORDERED = 0.9
 _SHOWN = 3
 
@@ -64,9 +64,9 @@ def notices_of(
     neighbors: NeighborResult | None,
     kinds: Callable[[], RealKinds | None],
 ) -> tuple[Notice, ...]:
-    """Everything worth saying about a score, most important first.
+    """All notices about a score, the most important first.
 
-    `source` is that of the fakes, in all its spaces, and `statistics` those in their own file.
+    `source` has the features of the fakes by all extractors, and `statistics` are those in the file of the fakes.
     """
     found = input_notices(reals, fakes, *identities, protocol=plan.protocol.name, deviations=deviations)
     if plan.statistics is not None:
@@ -93,7 +93,7 @@ def notices_of(
     if of_precision is not None and (null := of_precision.null) is not None and null < _LOW_NULL:
         notices.append(notice("low-null", null=f"{null:.2f}"))
     notices += _notices_of_fakes(source, fakes, metrics, plan=plan, fake_labels=fake_labels, device=device)
-    if (rule := fakes.decoder.get("prepare")) is not None:  # which does not reach files of moments
+    if (rule := fakes.decoder.get("prepare")) is not None:  # moments from files are not prepared
         given = [each for each in (plan.statistics, statistics) if each is not None and not each.decoder]
         notices += [notice("statistics-unprepared", source=each.source, rule=rule) for each in given]
     if neighbors is not None and neighbors.lacks:
@@ -109,7 +109,7 @@ def _notices_of_fakes(
     fake_labels: object,
     device: torch.device,
 ) -> list[Notice]:
-    """Notices of the order, the classes and the number of the fakes, which metrics of them alone and protocols depend on."""
+    """Notices about the order, the classes and the number of the fakes, for protocols and metrics of fakes alone."""
     chunk, name, found = plan.protocol.inception_score_chunk, INCEPTION_SCORE.name, list[Notice]()
     if chunk is not None and name in metrics:
         probabilities = fakes[plan.spaces[name]].features
@@ -122,7 +122,7 @@ def _notices_of_fakes(
 
 
 def _order_notices(probabilities: Tensor, score: float, *, chunk: int, device: torch.device) -> list[Notice]:
-    """The notice of an Inception Score in parts of `chunk` images that their order lowers, at most one."""
+    """The notice of an Inception Score in chunks of `chunk` images that is lowered by the order of images, if any."""
     whole = len(probabilities) // chunk * chunk
     if whole < 2 * chunk:
         return []
@@ -138,11 +138,11 @@ def _order_notices(probabilities: Tensor, score: float, *, chunk: int, device: t
 def _label_notices(
     opened: OpenedInput, features: FeatureSet, given: object, *, protocol: str
 ) -> list[Notice]:
-    """The notice of classes with unequal numbers of fakes, where classes are given or stated, at most one."""
+    """The notice of unequal numbers of fakes per class, if classes are known and unequal."""
     try:
         known = OptionalLabels.open(given, label_location(None, opened), "fake")
         images = known.match(opened, features, BadImagePolicy("skip", max_share=1.0))
-    except DataError:  # no metric needs the classes
+    except DataError:  # the classes are optional here
         return []
     if images is None:
         return []
@@ -159,14 +159,14 @@ def _label_notices(
 def _statistics_notices(
     reals: FeatureSet, fakes: FeatureSet, plan: ScorePlan, statistics: ReferenceStatistics
 ) -> tuple[Notice, ...]:
-    """What is not known of reference statistics, and what cannot be computed from them."""
+    """Notices about missing facts of reference statistics, and about metrics that they do not allow."""
     source, found = statistics.source, list[Notice]()
     if reals.statistics is not None:
         found.append(notice("statistics-alone", source=source))
     elif reals.decoder != statistics.decoder:
         found += _decoded_unlike(statistics.decoder, fakes.decoder)
     spaces = [plan.spaces[name] for name, each in plan.given.items() if each.extractor is None]
-    if spaces and plan.protocol.reference_statistics != "beside images":
+    if spaces and plan.protocol.reference_statistics != "with images":
         info = fakes.extractor
         names = dict.fromkeys(
             each if isinstance(each, str) and info is not None else "the fakes" for each in spaces
@@ -184,7 +184,7 @@ def input_notices(
     protocol: str,
     deviations: Sequence[str],
 ) -> tuple[Notice, ...]:
-    """Everything worth saying about the two sets, most important first."""
+    """All notices about the two sets, the most important first."""
     notices = []
     if deviations:
         notices.append(notice("protocol-not-met", protocol=protocol, what="; ".join(deviations)))
@@ -192,7 +192,7 @@ def input_notices(
     if info is not None and not info.comparable:
         notices.append(notice("not-comparable", extractor=info.name))
     notices += _decoded_unlike(real.decoder, fake.decoder)
-    n_real, n_fake = len(real) or len(fake), len(fake)  # there may be statistics and no reals
+    n_real, n_fake = len(real) or len(fake), len(fake)  # reals may be statistics without images
     if min(n_real, n_fake) < SMALL:
         notices.append(notice("small-sample", n=min(n_real, n_fake)))
     if max(n_real, n_fake) > _UNEQUAL * min(n_real, n_fake):
@@ -207,7 +207,7 @@ def input_notices(
         if facts.n_sizes > 1:
             notices.append(notice("size-mix", role=role, count=f"{facts.n_sizes:,}", shown=facts.shown_sizes))
         own = features.extractor
-        if facts.n_small and own is not None and own.comparable:  # filters and pixels see what is there
+        if facts.n_small and own is not None and own.comparable:  # gabor and pixels do not need larger images
             total = f"{features.n_decoded or len(features):,}"
             small = {"count": f"{facts.n_small:,}", "total": total, "extractor": own.name}
             notices.append(notice("upscaled", role=role, **small))
@@ -216,7 +216,7 @@ def input_notices(
 
 
 def _decoded_unlike(real: Mapping[str, str], fake: Mapping[str, str]) -> list[Notice]:
-    """The notice of choices that differ, where they are known of both sides."""
+    """The notice of different decoding options, if both are known."""
     if not real or not fake or real == fake:
         return []
     ours, theirs = choices_in(real), choices_in(fake)
@@ -246,7 +246,7 @@ def _identical(real: Identities, fake: Identities) -> list[Notice]:
 
 
 def decoding_notices(role: str, features: FeatureSet) -> list[Notice]:
-    """What was left out, converted or dropped while the images of one source were read."""
+    """Notices about images of one source that were left out, converted or changed during decoding."""
     notices = []
     n_decoded = f"{features.n_decoded or len(features):,}"
     for flag, count in features.flags.items():
@@ -270,7 +270,7 @@ def diagnose(
     known: Collection[str],
     copying: Sequence[Notice] = (),
 ) -> list[Notice]:
-    """Notices about how the fakes lie among the reals, the most important first."""
+    """Notices about the position of the fakes relative to the reals, the most important first."""
     notices = []
     if "duplicates" not in known:
         for role, share in zip(("real", "fake"), diagnostics.flat, strict=True):
@@ -282,11 +282,11 @@ def diagnose(
         shown = ", ".join(f"{fakes.name_of(fake)} ({reals.name_of(real)})" for fake, real in pairs)
         shares = {"share": f"{copies.share:.1%}", "expected": f"{copies.expected:.1%}"}
         notices.append(notice("near-copies", **shares, shown=shown))
-    # Whether fakes are near reals at all: of noise, low fidelity says all there is to say.
+    # Other diagnostics are not useful for fakes that are far from all reals.
     relative = [metrics[each.name].relative or 0.0 for each in _NEAR if each.name in metrics]
     is_plausible = max(relative, default=1.0) >= _PLAUSIBLE
     shrunk = _shrinkage(metrics, diagnostics) if is_plausible else []
-    # Shrunken fakes are nearer to all reals, and in many balls, without copying or relying on any.
+    # Shrunken fakes are nearer to all reals and in many balls, without copies or outliers.
     notices += shrunk or copying
     if diagnostics.outliers and not shrunk:
         outliers = diagnostics.outliers
@@ -304,7 +304,7 @@ def diagnose(
 
 
 def near_duplicate_notices(diagnostics: ManifoldDiagnostics, known: Collection[str]) -> list[Notice]:
-    """The notice of near-duplicates within either set, at most one."""
+    """The notice of near-duplicates within a set, if any."""
     found = []
     for role, each, flat in zip(("real", "fake"), diagnostics.near_duplicates, diagnostics.flat, strict=True):
         if each is not None and each.matters(equal="duplicates" not in known and flat <= _FLAT):
@@ -317,14 +317,14 @@ def near_duplicate_notices(diagnostics: ManifoldDiagnostics, known: Collection[s
 
 
 def interval_notices(lacks: Mapping[str, Lack], ks: Mapping[str, int], smaller: int) -> list[Notice]:
-    """Notices about intervals that were asked for and cannot be had."""
+    """Notices about requested intervals that cannot be computed."""
     reasons: dict[Lack, tuple[str, str]] = {
         "images": (
-            f"they are found by halves, and half of {smaller:,} images is too few",
+            f"intervals need halves, and half of {smaller:,} images is too few",
             "score at least {least:,} images of each side, or choose a smaller k",
         ),
         "memory": (
-            "memory is too short to list the neighbors of each image",
+            "there is too little memory for the neighbor list of each image",
             "raise --max-memory, free memory, or score fewer images",
         ),
     }
@@ -338,7 +338,7 @@ def interval_notices(lacks: Mapping[str, Lack], ks: Mapping[str, int], smaller: 
 
 
 def _shrinkage(metrics: Mapping[str, MetricValue], diagnostics: ManifoldDiagnostics) -> list[Notice]:
-    """Fakes nearer to each other than reals are; or more reals around each fake than a perfect generator has."""
+    """The notice of fakes that are closer together than reals, or that have more reals around them than expected."""
     ratio = diagnostics.concentration
     if ratio is not None and ratio < _CONCENTRATED:
         return [notice("shrinkage", sign=f"their balls are {ratio:.2f} times as large as those of the reals")]

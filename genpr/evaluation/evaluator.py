@@ -30,7 +30,7 @@ from genpr.validation import entry_point
 def score(real: object, fake: object, **options: Unpack[ScoreKeywords]) -> Result:
     """Score one fake set against one real set.
 
-    Both sources are found and compared in kind before the first image is embedded.
+    Both sources are opened and checked before the first image is embedded.
 
     Args:
         real: Real images or their features, as for `Evaluator`.
@@ -39,7 +39,7 @@ def score(real: object, fake: object, **options: Unpack[ScoreKeywords]) -> Resul
 
     Raises:
         UsageError: A path or name does not exist, or an option is impossible.
-        DataError: A side cannot be used, or the two do not belong together.
+        DataError: A source cannot be used, or the two are of different kinds.
         ResourceError: Weights, device or memory are missing.
 
     Example:
@@ -58,10 +58,10 @@ def score(real: object, fake: object, **options: Unpack[ScoreKeywords]) -> Resul
 def score_with(
     real: object, fake: object, choices: Sequence[ScoreOptions], *, score_held_out: bool = False
 ) -> list[tuple[Result, Result | None]]:
-    """A result for each of some options, which differ in protocol, metrics and extractor; each image is embedded once.
+    """A result for each of several options, which differ in protocol, metrics and extractor; each image is embedded once.
 
-    A protocol that needs fewer images than another takes a random part of what is embedded. With `score_held_out` each result
-    comes with that of held-out reals, scored like the fakes: at most as many as there are fakes.
+    A protocol that needs fewer images than another uses a random subset. With `score_held_out`, each result has a second one
+    with held-out reals in place of fakes, at most as many as there are fakes.
     """
     options = with_pinned(choices)  # before anything is opened
     embedder = Embedder(options)
@@ -91,7 +91,7 @@ def score_with(
 def check_before_embedding(
     real: object, fake: object, options: ScoreOptions, classes: ClassOptions | None = None
 ) -> tuple[OpenedInput, OpenedInput]:
-    """Find two sources, and refuse what can be seen to be wrong before the first image of either is embedded."""
+    """Open two sources, and raise all errors that can be found before an image is embedded."""
     with memory_limit(options.max_memory):
         opened = open_input(real, "real"), open_input(fake, "fake")
         check_same_kind(*opened)
@@ -117,7 +117,7 @@ def _embed(
     *,
     like: str | None = None,
 ) -> SourceFeatures:
-    """The "real", "fake" or "held-out" images by every extractor that some plan needs of them, or of the role `like`."""
+    """Embed the "real", "fake" or "held-out" images by all extractors that the plans need for this role, or for `like`."""
     limit: int | None = 0
     declared, spaces, elsewhere, least = [], list[ExtractorKey](), list[ExtractorKey](), 1
     for plan in plans:
@@ -134,17 +134,17 @@ def _embed(
 
 @takes_options(ScoreOptions)
 class Evaluator:
-    """A real set, embedded and fitted once, against which any number of fake sets is scored.
+    """A real set that is embedded and fitted once, for the scores of any number of fake sets.
 
     Args:
-        real: Real images or their features: a path (docs/sources.md lists what may lie there), a uint8 array
+        real: Real images or their features: a path (docs/sources.md lists the formats), a uint8 array
             (n, h, w, 3) or tensor (n, 3, h, w); a float array or tensor (n, d) of features; a Dataset; or an
             iterable of image batches.
         **options: The fields of `ScoreOptions`.
 
     Raises:
         UsageError: A path or name does not exist, or an option is impossible.
-        DataError: The real side cannot be used.
+        DataError: The reals cannot be used.
         ResourceError: Weights, device or memory are missing.
 
     Example:
@@ -187,9 +187,9 @@ class Evaluator:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What a score computes, in display order."""
-        asked = () if self._labels is None else self._labels.options.names
-        return (*self._plan.spaces, *asked)
+        """The metrics of a score, in display order."""
+        label_metrics = () if self._labels is None else self._labels.options.names
+        return (*self._plan.spaces, *label_metrics)
 
     @property
     def n_real(self) -> int:
@@ -198,17 +198,17 @@ class Evaluator:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """Everything but the fakes that decides a score, as plain JSON types: two evaluators of equal recipe agree."""
+        """Everything that determines a score except the fakes, as plain JSON types; equal recipes give equal scores."""
         return self._reference.recipe
 
     @property
     def plan(self) -> ScorePlan:
-        """What it computes, of which features."""
+        """The metrics and their features."""
         return self._plan
 
     @property
     def tells_of_images(self) -> bool:
-        """Whether `evidence` can be had: neighbors are counted, by one network, among enough reals."""
+        """Whether `evidence` is available: a metric counts neighbors, and there are enough reals."""
         try:
             check_samples(self._plan, self._reference.reals)
         except GenprError:
@@ -217,23 +217,22 @@ class Evaluator:
 
     @property
     def embedder(self) -> Embedder:
-        """How images become features."""
+        """The embedder of images."""
         return self._embedder
 
     @entry_point
     def score(self, fake: object, *, cache: bool | None = None) -> Result:
-        """Score one fake set; only the fake side is embedded and fitted.
+        """Score one fake set; only the fakes are embedded.
 
         Args:
-            fake: Anything that `real` may be, of the same kind: images against images, features against
-                features of the same extractor. A `FeatureSet` that says by which extractor it was embedded goes with
-                reals of either kind.
-            cache: Keep features of this set for the next run; None does as the Evaluator was told to. The samples of a
-                training run are seldom scored twice, and would only fill the disk.
+            fake: A source of the same kind as `real`: images, or features of the same extractor. A `FeatureSet` with a recorded
+                extractor can be scored against reals of either kind.
+            cache: Cache the features of this set; None uses the option of the Evaluator. Samples of a training run are
+                rarely scored twice, so caching them only needs disk space.
 
         Raises:
             UsageError: The path does not exist.
-            DataError: The fake side cannot be used, or does not belong to the real side.
+            DataError: The fakes cannot be used, or do not match the reals.
         """
         with memory_limit(self._options.max_memory, trim=True):
             return self._reference.score(self._embedded(self._opened(fake), cache))
@@ -242,19 +241,18 @@ class Evaluator:
     def evidence(
         self, fake: object, *, cache: bool | None = None, classes: ClassOptions | None = None
     ) -> PerImageScores:
-        """Score one fake set as `score` does, and keep what is known of each image on both sides.
+        """Score one fake set like `score`, and keep the values of each image of both sets.
 
-        It takes about twice the search of a score, and memory for one row of numbers per image.
+        The neighbor search takes about twice as long as for `score`, and needs memory for one row of values per image.
 
         Args:
-            fake: As of `score`.
-            cache: As of `score`.
-            classes: Score class by class, too, with these keyword arguments of `score_classes`, of which there may be
-                none; None does not.
+            fake: As for `score`.
+            cache: As for `score`.
+            classes: Keyword arguments of `score_classes` for scores per class, which may be empty; None for no such scores.
 
         Raises:
-            UsageError: The path does not exist, or no metric of this evaluator tells of single images.
-            DataError: The fake side cannot be used, or does not belong to the real side; or there are too few reals.
+            UsageError: The path does not exist, or no metric of this evaluator has values of single images.
+            DataError: The fakes cannot be used or do not match the reals, or there are too few reals.
 
         Example:
             >>> import numpy as np
@@ -278,7 +276,7 @@ class Evaluator:
 
     @entry_point
     def score_classes(self, fake: object, **classes: Unpack[ClassOptions]) -> ClassScores:
-        """Score one fake set as `score` does, and its classes one by one: reals of a class against fakes of the same.
+        """Score one fake set like `score`, and each class: the reals of a class against its fakes.
 
         Every image is embedded once.
 

@@ -1,6 +1,6 @@
-"""Label metrics of a score: do the fakes look like the classes that they were generated for?
+"""Label metrics of a score: the agreement of requested classes with the recognized classes of the fakes.
 
-The fakes are classified by the labeled reals, or another tool has classified them.
+The fakes are classified by the labeled reals, or their classes are predictions of another tool.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from genpr.metrics.value import MetricValue
 from genpr.notices import notice
 
 _MAX_CONFUSIONS = 50
-_FEW_REALS = 0.5  # per fake; in simulations the null was .01 low at a half, .04 at a third
+_FEW_REALS = 0.5  # reals per fake; in simulations the null was .01 too low at a half, .04 at a third
 
 Floats = NDArray[np.float64]
 
@@ -59,8 +59,8 @@ Floats = NDArray[np.float64]
 class LabelConfig:
     """Options of label metrics, and the labels that are known before the fakes.
 
-    `real` are those of the reals, None where they are not used, and `named` the reals with their labels if names are known;
-    `recognized` is what another tool recognized the fakes as, None where the reals classify them.
+    `real` are the labels of the reals, None if they are not used, and `named` the reals with their labels if names are known.
+    `recognized` are the predictions of another tool for the fakes, None if the reals classify them.
     """
 
     options: LabelOptions
@@ -71,7 +71,7 @@ class LabelConfig:
 
     @classmethod
     def of(cls, options: LabelOptions, real: OpenedInput, policy: BadImagePolicy) -> LabelConfig:
-        """Read the labels that need no fakes, and refuse those that do not belong to the reals."""
+        """Read the labels of the reals, and raise an error if they do not match the reals."""
         if not isinstance(options, LabelOptions):
             raise UsageError(f"labels must be genpr.LabelOptions(...), not {options!r}", code="bad-option")
         if options.is_file:
@@ -81,11 +81,11 @@ class LabelConfig:
         return cls(options, policy, labels, None if named is None else check_complete(named, policy))
 
     def open_fake(self, opened: OpenedInput) -> Labels:
-        """The labels that the fakes were generated for."""
+        """The requested labels of the fakes."""
         return open_labels(self.options.fake_labels, label_location(None, opened), "fake")
 
     def check(self, opened: OpenedInput) -> None:
-        """Refuse fakes that labels do not fit, as far as that is known before they are embedded."""
+        """Raise an error for labels that do not match the fakes, if this is known before embedding."""
         for labels in (self.recognized, self.open_fake(opened)):
             named = None if labels is None else match_names("fake", opened, labels)
             if named is not None:
@@ -110,13 +110,13 @@ def _hash(content: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RecognizedLabels:
-    """What each of m fakes was generated for and recognized as, in the order in which they were scored; None for neither."""
+    """The requested and the recognized label of each of m fakes in the order of the score; None without one."""
 
     requested: tuple[Label, ...]
     recognized: tuple[Label, ...]
 
     def mistakes(self) -> dict[tuple[str, str], list[int]]:
-        """Rows by (requested, recognized), where the two differ: the largest group first, equally large ones by class."""
+        """Rows by (requested, recognized) where the two differ: the largest group first, then by class."""
         groups: dict[tuple[str, str], list[int]] = {}
         for row, (requested, recognized) in enumerate(zip(self.requested, self.recognized, strict=True)):
             if requested is not None and recognized is not None and requested != recognized:
@@ -125,7 +125,7 @@ class RecognizedLabels:
 
 
 class LabelScorer:
-    """Label metrics of any number of fake sets against one real set, of which `reals` are the features."""
+    """Label metrics of any number of fake sets for one real set with the features `reals`."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class LabelScorer:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """What decides a score beside the images, as plain JSON types: labels by their hash."""
+        """Everything that determines a score except the images, as plain JSON types, with hashes of labels."""
         fake = self._options.fake_labels
         return {
             "classifier": "file" if self._options.is_file else str(self._options.classifier),
@@ -162,7 +162,7 @@ class LabelScorer:
     def add_to(
         self, result: Result, side: SourceFeatures, fakes: FeatureSet
     ) -> tuple[Result, RecognizedLabels]:
-        """The result of one fake set, of which `fakes` are the features, with label metrics; and the labels of each fake."""
+        """The result of a fake set with the features `fakes`, with label metrics; and the labels of each fake."""
         started = time.perf_counter()
         self._report("labels", 0, 1)
         requested = self._config.match(side, fakes, self._config.open_fake(side.opened))
@@ -177,7 +177,7 @@ class LabelScorer:
 
     def _fit(self, images: LabeledImages, reals: FeatureSet) -> ConditionalReals:
         if len(images.rows) < 2:
-            text = f"label metrics need reals of at least two classes: {images}; else every fake is recognized as the one"
+            text = f"label metrics need reals of at least two classes: {images}"
             raise DataError(text, code="one-class")
         features, labels = self._with_labels(images, reals, list(images.rows))
         return ConditionalReals(features, labels, k=self._k, intervals=self._intervals, seed=self._seed)
@@ -185,7 +185,7 @@ class LabelScorer:
     def _with_labels(
         self, images: LabeledImages, features: FeatureSet, classes: list[str]
     ) -> tuple[Tensor, Tensor]:
-        """Features and class indices of the images that have a class."""
+        """Features and class indices of the images with a class."""
         rows = [row for row, label in enumerate(images.labels) if label is not None]
         kept = features.features if len(rows) == len(features) else features.features[torch.tensor(rows)]
         labels = _indices(filter(None, images.labels), classes)
@@ -194,14 +194,14 @@ class LabelScorer:
     def _by_reals(
         self, result: Result, requested: LabeledImages, fakes: FeatureSet
     ) -> tuple[Result, RecognizedLabels]:
-        """Classified by the labeled reals."""
+        """Label metrics with the labeled reals as classifier."""
         assert self._reals is not None
         assert self._labeled is not None
         check_shared(self._labeled, requested)
         classes = sorted({*self._labeled.rows, *requested.rows}, key=class_order)
         features, labels = self._with_labels(requested, fakes, classes)
-        places = _indices(self._labeled.rows, classes).to(labels.device)
-        found = self._reals.score(features, labels, classes_of_reals=places, n_classes=len(classes))
+        indices = _indices(self._labeled.rows, classes).to(labels.device)
+        found = self._reals.score(features, labels, classes_of_reals=indices, n_classes=len(classes))
         names = iter(classes[index] if index >= 0 else None for index in found.test.predicted.tolist())
         recognized = tuple(None if label is None else next(names) for label in requested.labels)
         notices = []
@@ -229,14 +229,14 @@ class LabelScorer:
     def _by_file(
         self, result: Result, requested: LabeledImages, seen: LabeledImages
     ) -> tuple[Result, RecognizedLabels]:
-        """Classified by another tool, which has no null."""
+        """Label metrics with the predictions of another tool, which have no null."""
         pairs = zip(requested.labels, seen.labels, strict=True)
         both = [(one, other) for one, other in pairs if one is not None and other is not None]
         if not both:
             raise DataError("no fake has both a requested and a recognized label", code="no-labels")
         classes = sorted({label for pair in both for label in pair})
-        wanted, predicted = (_indices((pair[at] for pair in both), classes) for at in (0, 1))
-        found = recognized_elsewhere(wanted, predicted, intervals=self._intervals, seed=self._seed)
+        requested_indices, predicted = (_indices((pair[at] for pair in both), classes) for at in (0, 1))
+        found = recognized_elsewhere(requested_indices, predicted, intervals=self._intervals, seed=self._seed)
         plain = MetricValue(0.0, None, variant="as recognized by another tool")
         labels = RecognizedLabels(tuple(requested.labels), tuple(seen.labels))
         return self._added(result, {"accuracy": found}, plain, labels, classes, sides=(requested,))
@@ -251,7 +251,7 @@ class LabelScorer:
         *,
         sides: Sequence[LabeledImages],
     ) -> tuple[Result, RecognizedLabels]:
-        """The accuracy of each direction, and macro averages, rows and confusions of the first, which is that of the fakes."""
+        """The result with the accuracy of each direction, and macro averages, rows and confusions of the first one."""
         test = next(iter(directions.values()))
         values = {f"label.{name}": _value(plain, found, "accuracy") for name, found in directions.items()}
         values |= {f"label.{name}": _value(plain, test, name) for name in RATES if name != "accuracy"}
@@ -273,7 +273,7 @@ class LabelScorer:
         if self._intervals and test.halves is None:
             n = min(found.n for found in directions.values())
             why = f"halves of {n:,} images are too small"
-            remedy = f"give at least {2 * LEAST_IN_HALF:,} of each side"
+            remedy = f"use at least {2 * LEAST_IN_HALF:,} images of each set"
             notices.append(notice("no-intervals", names="label metrics", reason=why, remedy=remedy))
         lacking = [name for name, value in values.items() if value is None]
         known = {name: value for name, value in values.items() if value is not None}
@@ -293,7 +293,7 @@ def _indices(labels: Iterable[Label], classes: Sequence[str]) -> Tensor:
 
 
 def _value(plain: MetricValue, found: Direction, rate: str) -> MetricValue | None:
-    """`plain` with value, null, chance and interval of one rate; None where it is undefined."""
+    """`plain` with value, null, chance and interval of one rate; None if it is undefined."""
     value = known_or_none(float(found.tally.rates()[rate]))
     if value is None:
         return None
@@ -314,7 +314,7 @@ def _value(plain: MetricValue, found: Direction, rate: str) -> MetricValue | Non
 
 
 def _interval(value: float | None, halves: Floats | None, n: int) -> tuple[float, float] | None:
-    """By the values of halves (B,), unless one of them has none."""
+    """The interval by the values of halves (B,); None if one of them is undefined."""
     if value is None or halves is None or np.isnan(halves).any():
         return None
     found = interval_of(value, torch.from_numpy(np.ascontiguousarray(halves)), n=n)
@@ -328,22 +328,22 @@ def _rows(found: Direction, classes: Sequence[str]) -> tuple[LabelRow, ...]:
     null = None if found.null is None else found.null.ratios()
     halves = None if found.halves is None else found.halves.ratios()
     rows = []
-    for at, (label, right, wanted, predicted, *values) in enumerate(counts):
+    for at, (label, right, requested, predicted, *values) in enumerate(counts):
         precision, recall, f1 = (known_or_none(float(value)) for value in values)
         of_halves = (None, None) if halves is None else (halves.precision[:, at], halves.recall[:, at])
         rows.append(
             LabelRow(
                 label=label,
-                n=int(wanted),
+                n=int(requested),
                 tp=int(right),
                 fp=int(predicted - right),
-                fn=int(wanted - right),
-                tn=int(found.n - wanted - predicted + right),
+                fn=int(requested - right),
+                tn=int(found.n - requested - predicted + right),
                 precision=precision,
                 recall=recall,
                 f1=f1,
                 precision_interval=_interval(precision, of_halves[0], int(predicted)),
-                recall_interval=_interval(recall, of_halves[1], int(wanted)),
+                recall_interval=_interval(recall, of_halves[1], int(requested)),
                 null_precision=None if null is None else known_or_none(float(null.precision[at])),
                 null_recall=None if null is None else known_or_none(float(null.recall[at])),
             )
@@ -352,12 +352,12 @@ def _rows(found: Direction, classes: Sequence[str]) -> tuple[LabelRow, ...]:
 
 
 def worst_labels_first(rows: Iterable[LabelRow]) -> tuple[LabelRow, ...]:
-    """By standing, of equal ones the one with most errors first."""
+    """Rows sorted by `standing`, then by the number of errors."""
     return tuple(sorted(rows, key=lambda row: (row.standing, -(row.fp + row.fn))))
 
 
 def undefined_values(rows: Sequence[LabelRow]) -> tuple[str, ...]:
-    """Which values of classes are 0/0, in words; they are in no average."""
+    """Descriptions of the values of classes that are 0/0, which are not in any average."""
     undefined = {
         name: sorted(row.label for row in rows if getattr(row, name) is None)
         for name in ("precision", "recall", "f1")

@@ -47,46 +47,46 @@ _FORMAT = TableFormat(
     any_names=True,
 )
 _KINDS = "a .csv of name,label, a dataset.json, an .npy in the order of the images, or the word folders"
-_MIN_IMAGES_PER_FOLDER = 10  # on average; folders of fewer images are not taken for classes
-LABELS_HINT = "say where they are with real_labels and fake_labels (--real-labels, --fake-labels)"
+_MIN_IMAGES_PER_FOLDER = 10  # on average; folders with fewer images are not used as classes
+LABELS_HINT = "give them with real_labels and fake_labels (--real-labels, --fake-labels)"
 
-Label = str | None  # of one image; None where it has none
+Label = str | None  # the label of one image; None without one
 
 
 @dataclass(frozen=True)
 class FolderLabels:
-    """The class of an image is the folder that it lies in, below the folders that all images share."""
+    """Classes by folder: the first folder of an image below the common folders of all images."""
 
     origin: str = "sub-folders"
 
     def match(self, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:
-        """One label per image; None for those beside the folders of the others."""
+        """One label per image; None for images that are in no such folder."""
         folders = [_folders(name) for name in names]
         pairs = zip(min(folders, default=()), max(folders, default=()), strict=False)
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         if all(len(folder) == shared for folder in folders):
-            shared = max(0, shared - 1)  # all in one folder, which is then the one class
+            shared = max(0, shared - 1)  # all images are in one folder, the only class
         return [folder[shared] if len(folder) > shared else None for folder in folders]
 
 
 def _folders(name: str) -> tuple[str, ...]:
-    """The folders that an image lies in; a shard is none, and within it they begin anew."""
+    """The folders of an image; in a shard, those within the shard only."""
     parts = PurePosixPath(name.replace("\\", "/")).parts[:-1]
     shards = [index for index, part in enumerate(parts, 1) if part.lower().endswith(SHARD_SUFFIXES)]
     return parts[shards[-1] :] if shards else parts
 
 
-Labels: TypeAlias = FolderLabels | ImageValues[Label]  # not yet matched to images
+Labels: TypeAlias = FolderLabels | ImageValues[Label]  # not matched to images yet
 
 
 def labels_of(labels: Labels, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:
-    """The label of each image, by its name or by its row in a source of `total` images; None for those without one."""
+    """The label of each image, by its name or by its row in a source of `total` images; None without one."""
     found = labels.match(names, rows, total)
     if isinstance(labels, ImageValues) and labels.by_name is not None and names and not any(found):
         theirs = next(iter(labels.by_name), "nothing")
         raise DataError(
-            f"{printable(labels.origin)} names none of the {len(names):,} images: it has {short(theirs)!r}, they are "
-            f"called {short(names[0])!r}; names must be relative to the source",
+            f"{printable(labels.origin)} has none of the {len(names):,} images: it has {short(theirs)!r}, but images have "
+            f"names such as {short(names[0])!r}; names must be relative to the source",
             code="labels-match-nothing",
             path=labels.origin,
         )
@@ -96,9 +96,9 @@ def labels_of(labels: Labels, names: Sequence[str], rows: Sequence[int], total: 
 def open_labels(labels: object, source: object, role: str) -> Labels:
     """Read the labels of one data set.
 
-    `labels` are a file: `.csv` or `.tsv` with a name and a label per line, `.json` as StyleGAN's tools write it, `.npy` with a label
-    per image; "folders"; a sequence or 1-D array of labels in the order of the source; or None to look into the source, as the user
-    gave it or opened: dataset.json, arr_1 of an .npz file, labels beside the images of shards, else sub-folders.
+    `labels` are a file (`.csv` or `.tsv` with a name and a label per line, `.json` in the format of StyleGAN's tools, `.npy` with a
+    label per image), "folders", a sequence or 1-D array of labels in the order of the source, or None for the labels in the
+    source: dataset.json, arr_1 of an .npz file, labels in shards, else sub-folders.
     """
     if isinstance(labels, FolderLabels | ImageValues):
         return labels
@@ -114,7 +114,7 @@ def open_labels(labels: object, source: object, role: str) -> Labels:
 def _read_file(path: Path, role: str) -> ImageValues[Label]:
     shown, suffix = printable(str(path)), path.suffix.lower()
     if not is_file(path):
-        text = f"there is no file {shown!r} with labels of the {role} images; needed is {_KINDS}"
+        text = f"there is no file {shown!r} with labels of the {role} images; expected {_KINDS}"
         raise UsageError(text, code="path-not-found", path=str(path))
     if suffix == ".npy":
         with reraise_corrupt(path, ".npy file", code="npy-damaged"):
@@ -122,7 +122,7 @@ def _read_file(path: Path, role: str) -> ImageValues[Label]:
     if suffix == ".json":
         return _from_json(read_text(path, "labels", code="labels-damaged"), shown)
     if suffix not in {".csv", ".tsv"}:
-        text = f"{shown} is of unknown kind ({suffix or 'no suffix'}); labels are {_KINDS}"
+        text = f"{shown} has an unknown format ({suffix or 'no suffix'}); expected {_KINDS}"
         raise UsageError(text, code="labels-kind", path=str(path))
     return _by_name(_table_pairs(path), shown)
 
@@ -131,7 +131,7 @@ def _table_pairs(path: Path) -> Iterator[tuple[str, Label]]:
     """Name and label of each line of a table."""
     for row in read_table(path, _FORMAT):
         if len(row.values) < 2:
-            raise _FORMAT.error(str(path), "expected are name,label, or a heading with name and label")
+            raise _FORMAT.error(str(path), "expected name,label, or a header with name and label")
         yield row.values["id"], row.values["label"].strip()
 
 
@@ -141,8 +141,8 @@ def _by_name(pairs: Iterable[tuple[str, Label]], origin: str) -> ImageValues[Lab
         name = plain_path(raw)
         if label and by_name.setdefault(name, label) != label:
             raise DataError(
-                f"{printable(origin)} gives {short(name)!r} two labels, {short(str(by_name[name]))!r} and {short(label)!r}; "
-                "each image is of one class",
+                f"{printable(origin)} has two labels of {short(name)!r}, {short(str(by_name[name]))!r} and {short(label)!r}; "
+                "expected one per image",
                 code="label-conflict",
                 path=origin,
             )
@@ -150,7 +150,7 @@ def _by_name(pairs: Iterable[tuple[str, Label]], origin: str) -> ImageValues[Lab
 
 
 def _in_source(source: object) -> Labels:
-    """The labels that the source itself holds; sub-folders where it holds none."""
+    """The labels in a source; sub-folders without any."""
     if ImageSource in type(source).__mro__:
         opened = cast("ImageSource", source)
         stated = opened.source_labels()
@@ -169,7 +169,7 @@ def _in_source(source: object) -> Labels:
 
 
 def _in_parts(source: ConcatSource) -> Labels:
-    """The labels of several containers; images of those without labels have no class, if others have one."""
+    """The labels of several containers; if some have labels, images of the others have no class."""
     found, joined = [_in_source(part) for part in source.parts], list[Label]()
     origins = [each.origin for each in found if not isinstance(each, FolderLabels)]
     if not origins:
@@ -186,7 +186,7 @@ def _in_parts(source: ConcatSource) -> Labels:
 
 
 def _in_zip(path: Path) -> ImageValues[Label] | None:
-    """The dataset.json nearest to the root, whose names are relative to it."""
+    """The labels of the dataset.json nearest to the root, with names relative to it."""
     with reraise_corrupt(path, "zip archive", code="archive-damaged"), zipfile.ZipFile(path) as archive:
         members = [info for info in archive.infolist() if info.filename.split("/")[-1] == "dataset.json"]
         if not members:
@@ -202,7 +202,7 @@ def _in_zip(path: Path) -> ImageValues[Label] | None:
 
 
 def _in_npz(path: Path) -> ImageValues[Label] | None:
-    """`arr_1`, where guided-diffusion's sampler writes classes; None if there is none."""
+    """The classes in `arr_1`, written by guided-diffusion's sampler; None without it."""
     with reraise_corrupt(path, ".npz file", code="npz-damaged"), zipfile.ZipFile(path) as archive:
         if "arr_1.npy" not in archive.namelist():
             return None
@@ -212,7 +212,7 @@ def _in_npz(path: Path) -> ImageValues[Label] | None:
 
 
 def _check_array(header: Header, origin: str, most: int = PARSED_BYTES) -> None:
-    """Refuse an array that holds no labels, or too many, before it is read."""
+    """Raise an error for an array without labels, or with too many, before it is read."""
     _check_kind(header.shape, header.dtype, origin)
     try:
         check_label_count(header.shape[0], header.dtype.itemsize, most)
@@ -226,14 +226,14 @@ def _check_kind(shape: Sequence[int], dtype: np.dtype[Any], origin: str) -> None
 
 
 def _in_order(labels: Any, origin: str) -> ImageValues[Label]:  # noqa: ANN401 - a user's object
-    """Integers and strings as text; None and empty ones are no class."""
+    """Labels in order, with integers as text; None and empty strings are no class."""
     if hasattr(labels, "detach"):
         labels = labels.detach().cpu().numpy()
     if isinstance(labels, np.ndarray):
         _check_kind(labels.shape, labels.dtype, origin)
         try:
             labels = labels.tolist()
-        except SystemError as error:  # numpy checks no code points
+        except SystemError as error:  # invalid code points
             raise _wrong_label(origin, "text that is not Unicode") from error
     if isinstance(labels, bytes) or not isinstance(labels, Sequence):
         raise _wrong_label(origin, type(labels).__name__)
@@ -250,22 +250,22 @@ def _class(label: object, origin: str) -> Label:
 
 def _wrong_label(origin: str, found: str) -> DataError:
     return DataError(
-        f"{printable(origin)} needs one class per image, an integer or a name, in a list or a 1-D array (of one-hot rows their "
-        f"argmax), found {found}",
+        f"{printable(origin)} must have one class per image, an integer or a name, in a list or a 1-D array (use the argmax of "
+        f"one-hot rows), found {found}",
         code="label-kind",
         path=origin,
     )
 
 
 def _from_json(data: bytes | str, origin: str, *, most: int = PARSED_BYTES) -> ImageValues[Label]:
-    """`{"labels": [[name, class], ...]}`, as dataset_tool.py of StyleGAN writes it."""
+    """Labels from `{"labels": [[name, class], ...]}`, the format of StyleGAN's dataset_tool.py."""
     try:
         record = parse_json(data, max_bytes=most)
     except ValueError as error:
-        raise _FORMAT.error(origin, f"it is no JSON ({printable(str(error))})") from error
+        raise _FORMAT.error(origin, f"it is not valid JSON ({printable(str(error))})") from error
     labels = record.get("labels", "") if isinstance(record, dict) else ""
     if labels is None:
-        text = f'{printable(origin)} says that there are no labels ("labels": null); give them otherwise, or say folders'
+        text = f'{printable(origin)} has no labels ("labels": null); give them in another file, or use the word folders'
         raise DataError(text, code="no-labels", path=origin)
     entries = list(labels.items()) if isinstance(labels, dict) else labels
     if not isinstance(entries, list) or not all(map(_is_entry, entries)):
@@ -279,7 +279,7 @@ def _is_entry(entry: object) -> bool:
 
 @dataclass(frozen=True)
 class LabeledImages:
-    """The images of one data set ("real" or "fake") with their names and labels, None for those without a class."""
+    """The images of one data set ("real" or "fake") with their names and labels, None without a label."""
 
     role: str
     source: str
@@ -289,7 +289,7 @@ class LabeledImages:
 
     @cached_property
     def rows(self) -> dict[str, list[int]]:
-        """The images of each class, ascending; classes sorted by `class_order`."""
+        """The rows of each class, ascending; classes are sorted by `class_order`."""
         found: dict[str, list[int]] = {}
         for row, label in enumerate(self.labels):
             if label is not None:
@@ -303,7 +303,7 @@ class LabeledImages:
         return tuple(name for name, label in pairs if label is None)
 
     def __str__(self) -> str:
-        """What was found, for a message."""
+        """The classes, for messages."""
         if not self.rows:
             return f"{self.role} has no labels ({printable(self.origin)} of {printable(self.source)})"
         sizes = [f"{short(label)} ({len(rows):,})" for label, rows in self.rows.items()]
@@ -313,13 +313,13 @@ class LabeledImages:
 
 
 def class_order(label: str) -> tuple[bool, int, str]:
-    """Sort key of classes: numbers first and by their size, then names."""
+    """Sort key of classes: numbers by value, then names."""
     is_number = label.isdecimal()
     return not is_number, len(label) if is_number else 0, label
 
 
 def match_names(role: str, opened: OpenedInput, labels: Labels) -> LabeledImages | None:
-    """Each image of an opened source with its class; None where names are unknown before the images are read."""
+    """Each image of an opened source with its class; None if names are unknown before the images are read."""
     names = image_names(opened)
     if names is None:
         return None
@@ -329,9 +329,9 @@ def match_names(role: str, opened: OpenedInput, labels: Labels) -> LabeledImages
 
 
 def match_labels(role: str, opened: OpenedInput, features: FeatureSet, labels: Labels) -> LabeledImages:
-    """Each embedded image, perhaps fewer than the opened source has, with its class."""
+    """Each embedded image with its class; unusable images of the source are left out."""
     total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
-    # Names are enough for all others, even where an image has gone since it was embedded.
+    # Labels by name do not need rows, which are unknown if an image was removed since it was embedded.
     is_ordered = isinstance(labels, ImageValues) and labels.by_name is None
     rows = source_rows(opened, features, total) if is_ordered else range(len(features))
     names = [features.name_of(row) for row in range(len(features))]
@@ -339,23 +339,23 @@ def match_labels(role: str, opened: OpenedInput, features: FeatureSet, labels: L
 
 
 def check_complete(images: LabeledImages, policy: BadImagePolicy) -> LabeledImages:
-    """The images; refuse those of which none has a class ("no-labels"), or fewer than the policy asks for ("unlabeled")."""
+    """The images; an error if none has a class ("no-labels"), or fewer than the policy requires ("unlabeled")."""
     if not images.rows:
-        raise DataError(f"a label per image is needed: {images}; {LABELS_HINT}", code="no-labels")
+        raise DataError(f"labels are needed, but {images}; {LABELS_HINT}", code="no-labels")
     few = images.unlabeled
     if not few or (policy.action == "skip" and len(few) / len(images.labels) <= policy.max_share):
         return images
     limit = f", and at most {policy.max_share:.1%} may be left out" if policy.action == "skip" else ""
     raise DataError(
         f"{len(few):,} of {len(images.labels):,} {images.role} images have no label in {printable(images.origin)}{limit}: "
-        f'{some(few)}; give all of them one, or leave them out with on_bad="skip" and max_bad (--on-bad, --max-bad)',
+        f'{some(few)}; add their labels, or leave them out with on_bad="skip" and max_bad (--on-bad, --max-bad)',
         code="unlabeled",
         path=images.source,
     )
 
 
 def check_shared(real: LabeledImages, fake: LabeledImages) -> None:
-    """Refuse data sets that have no class in common ("labels-disagree")."""
+    """Raise an error for data sets without a common class ("labels-disagree")."""
     if real.rows.keys() & fake.rows.keys():
         return
     raise DataError(
@@ -367,7 +367,7 @@ def check_shared(real: LabeledImages, fake: LabeledImages) -> None:
 
 @dataclass(frozen=True)
 class OptionalLabels:
-    """The labels of one data set, if it has any; `is_guess` where they are sub-folders that were not given as classes."""
+    """The labels of one data set, if any; `is_guess` for sub-folders that the user did not declare as classes."""
 
     role: str
     labels: Labels | None
@@ -375,17 +375,17 @@ class OptionalLabels:
 
     @classmethod
     def open(cls, given: object, source: object, role: str) -> Self:
-        """The labels that were given, or those of the source, as `open_labels` finds them."""
+        """The given labels, or those in the source, by `open_labels`."""
         try:
             labels = open_labels(given, source, role)
         except DataError as error:
             if given is not None or error.code != "no-labels":
                 raise
-            return cls(role, None, is_guess=False)  # a dataset.json says so
+            return cls(role, None, is_guess=False)  # stated by a dataset.json
         return cls(role, labels, is_guess=given is None and isinstance(labels, FolderLabels))
 
     def check(self, opened: OpenedInput, policy: BadImagePolicy) -> None:
-        """Refuse labels that do not fit, from the names of the images alone, if these are known."""
+        """Raise an error for labels that do not match the names of the images, if these are known."""
         images = None if self.labels is None or self.is_guess else match_names(self.role, opened, self.labels)
         if images is not None:
             check_complete(images, policy)
@@ -393,7 +393,7 @@ class OptionalLabels:
     def match(
         self, opened: OpenedInput, features: FeatureSet, policy: BadImagePolicy
     ) -> LabeledImages | None:
-        """Each embedded image with its class; None where no classes are known."""
+        """Each embedded image with its class; None without classes."""
         if self.labels is None:
             return None
         images = match_labels(self.role, opened, features, self.labels)
@@ -403,6 +403,6 @@ class OptionalLabels:
 
 
 def look_like_classes(folders: Sequence[Label]) -> bool:
-    """Whether folders may be taken for classes: all images have one, and each has at least 10 images on average."""
+    """Whether folders are likely classes: all images are in one, and they have at least 10 images on average."""
     different = len(set(folders))
     return None not in folders and different > 1 and _MIN_IMAGES_PER_FOLDER * different <= len(folders)

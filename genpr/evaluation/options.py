@@ -1,4 +1,4 @@
-"""Options of a score, of statistics and of modes as records. Importing this module does not import torch."""
+"""Option records of scores, statistics and modes. Importing this module does not import torch."""
 
 from __future__ import annotations
 

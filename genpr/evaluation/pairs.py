@@ -1,4 +1,4 @@
-"""Images of two sources in pairs: by their names, or by their order where they have none."""
+"""Pair the images of two sources by name, or by order if they have no names."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from genpr.images.item import ImageSource, SubsetSource, known_length, stem_of
 from genpr.unicode_forms import normalize
 
 PairedBy = Literal["name", "order"]
-_PLACE = re.compile(r"\[[0-9]+\]")  # the last part of names of images of arrays
+_INDEX = re.compile(r"\[[0-9]+\]")  # the last part of the names of images in arrays
 
 
 def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[SubsetSource, SubsetSource, PairedBy]:
-    """Two sources in one order: as they come if neither names its images, else by relative names without suffix.
+    """Two sources in one order: unchanged if both have numbered images, else paired by relative names without suffix.
 
     Raises:
         BadImagesError: Names without a partner, or several images of one name ("bad-pairs"; `bad` has all of them).
-        DataError: Other numbers of images ("pair-count"), or names on one side only ("pair-names").
+        DataError: Different numbers of images ("pair-count"), or only one source has names ("pair-names").
     """
     names = [_names(real), _names(fake)]
     labels = [printable(each.name) for each in (real, fake)]
-    numbered = [all(_PLACE.fullmatch(name.rpartition("/")[2]) for name in each) for each in names]
+    numbered = [all(_INDEX.fullmatch(name.rpartition("/")[2]) for name in each) for each in names]
     if numbered[0] is not numbered[1]:
         text = f"{labels[numbered[0]]} has named images and {labels[numbered[1]]} numbered ones, which cannot be paired; "
         text += "`genpr pack` writes a folder as an array in the order of its names"
@@ -33,8 +33,8 @@ def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[SubsetSource, Su
     if not numbered[0]:
         keys = [[normalize("NFC", stem_of(name)) for name in each] for each in names]
         _check_names(names, keys, labels)
-        places = {key: row for row, key in enumerate(keys[1])}
-        rows = [places[key] for key in keys[0]]
+        row_of = {key: row for row, key in enumerate(keys[1])}
+        rows = [row_of[key] for key in keys[0]]
     elif len(names[0]) != len(rows):
         text = f"{labels[1]} has {len(rows):,} images, and {labels[0]} {len(names[0]):,}; images of arrays are paired by "
         raise DataError(f"{text}their order, so both need the same number", code="pair-count", path=fake.name)
@@ -52,7 +52,7 @@ def _names(source: ImageSource) -> list[str]:
 def _check_names(
     names: Sequence[Sequence[str]], keys: Sequence[Sequence[str]], labels: Sequence[str]
 ) -> None:
-    """Refuse names without a partner, and names that occur more than once."""
+    """Raise an error for names without a partner, and for names that occur more than once."""
     bad = []
     for side, role in enumerate(("reconstruction", "original")):
         others, counts = set(keys[1 - side]), Counter(keys[side])

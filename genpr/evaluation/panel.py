@@ -1,4 +1,4 @@
-"""One score in several representations: a panel, with a result per extractor.
+"""Panels: scores in several representations, with a result per extractor.
 
 Importing this module does not import torch.
 """
@@ -25,20 +25,19 @@ if TYPE_CHECKING:
     from genpr.features.source_features import ExtractorKey
 
 RATIO = "fd"
-"""The metric that is divided by what it is for held-out reals."""
+"""The metric that is divided by its value for held-out reals."""
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class PanelResult(Mapping[str, Result]):
-    """The results of a panel by representation, in the order in which these were given.
+    """The results of a panel by representation, in the given order.
 
     Attributes:
-        results: By the name of a representation, each equal to that of a score with this extractor alone.
-        held_out: The held-out reals scored like the fakes, against the same reals; empty if none were given.
-        others: The metrics that no representation changes, since each is defined on features of its own, such as `fid`; None
-            if there are none.
-        others_held_out: The same of the held-out reals.
+        results: Results by name of the representation, each equal to that of a score with this extractor alone.
+        held_out: Results of the held-out reals, scored like the fakes against the same reals; empty without held-out reals.
+        others: The metrics with fixed features, such as `fid`, which do not depend on the representation; None without any.
+        others_held_out: The same metrics for the held-out reals.
     """
 
     results: Mapping[str, Result]
@@ -55,21 +54,21 @@ class PanelResult(Mapping[str, Result]):
         return iter(self.results)
 
     def __len__(self) -> int:
-        """How many representations there are."""
+        """The number of representations."""
         return len(self.results)
 
     @property
     def every(self) -> dict[str, Result]:
-        """All results, with that of the metrics on features of their own."""
-        return {**self.results, **({} if self.others is None else {"features of their own": self.others})}
+        """All results, including that of the metrics with fixed features."""
+        return {**self.results, **({} if self.others is None else {"other features": self.others})}
 
     @property
     def ratios(self) -> dict[str, float | None]:
-        """FD over the FD of held-out reals, by representation; over that of the control, if none were given.
+        """FD divided by the FD of held-out reals, or by that of the control without held-out reals, by representation.
 
-        The control compares halves of the reals. FD is larger the fewer images there are, so that this ratio is smaller than one
-        to as many held-out reals as there are fakes. None where either is not known, where the latter is 0 but for rounding, and
-        without held-out reals where FD is to reference statistics: halves are compared by their images.
+        The control compares halves of the reals. FD increases for fewer images, so this ratio is smaller than one with as many
+        held-out reals as fakes. None if a value is unknown, if the divisor is 0 up to rounding, and for FD to reference
+        statistics without held-out reals, since the control compares images.
         """
         ratios: dict[str, float | None] = dict.fromkeys(self.results)
         for name, result in self.results.items():
@@ -85,13 +84,13 @@ class PanelResult(Mapping[str, Result]):
 
     @property
     def fdr6(self) -> FrechetRatios | None:
-        """FDr and FDr6 of FD-loss, under protocol `fdr6` with the distances of all its representations."""
+        """FDr and FDr6 of FD-loss, for protocol `fdr6` with the distances of all its representations."""
         distances = {
             name: each.metrics[RATIO].value for name, each in self.results.items() if RATIO in each.metrics
         }
-        is_asked = all(each.protocol == "fdr6" for each in self.results.values())
+        is_fdr6 = all(each.protocol == "fdr6" for each in self.results.values())
         is_whole = distances.keys() == {each.name for each in FDR6}
-        return frechet_ratios(distances) if is_asked and is_whole else None
+        return frechet_ratios(distances) if is_fdr6 and is_whole else None
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain JSON types; `genpr.load_results` reads the results of the representations from it."""
@@ -118,16 +117,15 @@ def score_panel(
     extractors: Sequence[ExtractorKey] | Mapping[str, ExtractorKey] | None = None,
     **options: Unpack[ScoreKeywords],
 ) -> PanelResult:
-    """Score one fake set against one real set in several representations, each image decoded once.
+    """Score one fake set against one real set in several representations; each image is decoded once.
 
-    Each result is what `genpr.score` finds with this extractor alone. Features of all representations are kept in memory
+    Each result is equal to that of `genpr.score` with this extractor alone. Features of all representations are kept in memory
     together, and all networks are on the device together where they fit.
 
     Args:
         real: Real images, as for `Evaluator`.
         fake: Generated images.
-        extractors: At least one, each as for `genpr.score`; a mapping gives them names of the user's. Protocol "fdr6" has its
-            own.
+        extractors: At least one, each as for `genpr.score`; a mapping defines their names. Not needed for protocol "fdr6".
         **options: The fields of `ScoreOptions`.
 
     Raises:
@@ -148,20 +146,20 @@ def score_panel(
 def panel_choices(
     extractors: Sequence[ExtractorKey] | Mapping[str, ExtractorKey] | None, options: ScoreOptions
 ) -> dict[str | None, ScoreOptions]:
-    """What is scored by each extractor, by its name; by None what is scored on other features, if anything is.
+    """The options of each extractor by its name, and at None those of metrics with fixed features, if any.
 
-    Metrics are the protocol's and FD, if none are asked for.
+    The default metrics are those of the protocol and FD.
 
     Raises:
         UsageError: There is no extractor, one is given twice, or an option is impossible.
     """
     if options.extractor is not None or options.labels is not None:
-        text = "a panel takes extractors instead of extractor, and no labels; use genpr.score with one extractor for these"
+        text = "a panel has extractors instead of extractor, and no labels; use genpr.score with one extractor for labels"
         raise UsageError(text, code="bad-option")
     recipe, held_out = find_protocol(options.protocol), options.held_out is not None
     default = (*recipe.metrics, *{RATIO}.intersection(recipe.allowed_metrics))
     names = recipe.choose_metrics(options.metrics or default, held_out=held_out)
-    # Without metrics of the representations, the first plan raises the error.
+    # Without metrics of the representations, the first plan raises an error.
     rows = [name for name in names if METRICS[name].space is None and name not in recipe.spaces] or names
     named = _named(recipe.panel if extractors is None else extractors)
     choices: dict[str | None, ScoreOptions] = {
@@ -207,7 +205,7 @@ def _named(extractors: Sequence[ExtractorKey] | Mapping[str, ExtractorKey]) -> d
 
             key, name = each, label or extractor_info(each).name
         if name in named or key in named.values():
-            text = f"extractor {name} is given twice; give each once, or a mapping where two objects have one name"
+            text = f"extractor {name} is given twice; give each once, or a mapping with different names"
             raise UsageError(text, code="extractor-twice")
         named[name] = key
     if not named:

@@ -1,4 +1,4 @@
-"""Score class by class: the reals of each class against its fakes, on features that are embedded once."""
+"""Scores per class: the reals of each class against its fakes, with features that are embedded once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from genpr.validation import check_count
 Reason = Literal["no reals", "no fakes", "too few reals", "too few fakes", "too few of both"]
 
 MIN_IMAGES = 50
-"""Images of each side that a class needs: see docs/classes.md for why."""
+"""Minimum number of reals and of fakes of a class; see docs/classes.md."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ClassScore:
 
     @property
     def standing(self) -> float:
-        """The mean over metrics of value over null, each cut at 1: above it is chance, or density that tells nothing."""
+        """The mean over metrics of value / null, each at most 1, since values above the null are not better."""
         shares = [each.value if each.relative is None else each.relative for each in self.metrics.values()]
         return sum(min(1.0, share) for share in shares) / len(shares)
 
@@ -70,26 +70,26 @@ class LeftOutClass:
 
 @dataclass(frozen=True)
 class Average:
-    """One metric over all classes that were scored."""
+    """The average of one metric over all scored classes."""
 
     value: float  # the average
-    null: float | None  # the same average of what a perfect generator scores; None where a class has none
-    interval: tuple[float, float] | None  # 95 %, over draws of the images of the same classes
+    null: float | None  # the average of the nulls; None if a class has none
+    interval: tuple[float, float] | None  # 95 %, for other images of the same classes
 
 
 @dataclass(frozen=True)
 class ClassScores:
-    """A score class by class, beside that of all images together."""
+    """Scores per class, with the score of all images."""
 
-    overall: Result  # of all images, classes or not: what `Evaluator.score` gives
+    overall: Result  # of all images, the result of `Evaluator.score`
     classes: tuple[ClassScore, ...]  # every class that was scored, the worst first
-    macro: Mapping[str, Average]  # by metric, the plain mean over these classes: each counts the same
+    macro: Mapping[str, Average]  # by metric, the unweighted mean over these classes
     # by metric, the mean weighted by fakes for precision and density, by reals for recall and coverage
     micro: Mapping[str, Average]
-    left_out: tuple[LeftOutClass, ...]  # every other class
-    min_images: int  # images that a class needs on each side
-    origins: Mapping[str, str]  # where the labels of "real" and "fake" come from
-    unlabeled: Mapping[str, int]  # images without a class by side; they are in `overall` alone
+    left_out: tuple[LeftOutClass, ...]  # all other classes
+    min_images: int  # minimum number of reals and of fakes of a class
+    origins: Mapping[str, str]  # origin of the labels of "real" and "fake"
+    unlabeled: Mapping[str, int]  # images without a class by role; they are in `overall` only
 
     def __getitem__(self, label: str) -> ClassScore:
         """The score of one class."""
@@ -120,16 +120,15 @@ def _record(found: ClassScore) -> dict[str, Any]:
 
 
 def worst_first(classes: Sequence[ClassScore]) -> tuple[ClassScore, ...]:
-    """By the mean over metrics of value over null, each cut at 1; equal ones keep their order."""
+    """Classes sorted by `standing`; equal ones keep their order."""
     return tuple(sorted(classes, key=lambda found: found.standing))
 
 
 def _averages(classes: Sequence[ClassScore], *, weighted: bool) -> dict[str, Average]:
-    """The averages over all classes by metric; `weighted` by images (micro) or plain (macro).
+    """The averages over all classes by metric, `weighted` by images (micro) or unweighted (macro).
 
-    Intervals are of the same average of the replicates of the classes, which share no image. The least width is that of
-    as many images as have the variance of the weighted mean of independent ones (Kish 1965, "Survey Sampling":
-    1 / sum of w^2 / n).
+    Intervals are computed from the averages of the replicates of the classes, which share no image. The minimum width is that
+    of the effective sample size of the weighted mean (Kish 1965, "Survey Sampling": 1 / sum of w^2 / n).
     """
     found = {}
     for name in classes[0].metrics:
@@ -154,7 +153,7 @@ def _averages(classes: Sequence[ClassScore], *, weighted: bool) -> dict[str, Ave
 
 
 class ClassOptions(TypedDict, total=False):
-    """Keyword arguments of `genpr.Evaluator.score_classes`, which documents them."""
+    """Keyword arguments of `genpr.Evaluator.score_classes`, documented there."""
 
     real_labels: object
     fake_labels: object
@@ -182,11 +181,11 @@ class ClassScorer:
         self._real = open_labels(real_labels, label_location(sources[0], opened[0]), "real")
         self._fake = open_labels(fake_labels, label_location(sources[1], opened[1]), "fake")
         names = match_names("real", opened[0], self._real), match_names("fake", opened[1], self._fake)
-        if names[0] is not None and names[1] is not None:  # else only reading the images tells their names
+        if names[0] is not None and names[1] is not None:  # else names are unknown before the images are read
             check_classes(names[0], names[1], self._policy)
 
     def score(self, real: SourceFeatures, fake: SourceFeatures, overall: Result) -> ClassScores:
-        """Score every class that has enough images."""
+        """Score every class with enough images."""
         own = self._plan.own
         labeled = (
             match_labels(real.role, real.opened, real[own], self._real),
@@ -208,9 +207,9 @@ class ClassScorer:
             report("classes", len(chosen), len(chosen))
             return found
 
-        found, told = with_cpu_fallback(self._embedder, scored, "for the classes")
+        found, fallback = with_cpu_fallback(self._embedder, scored, "for the classes")
         return ClassScores(
-            overall=replace(overall, notices=tuple(dict.fromkeys((*overall.notices, *told)))),
+            overall=replace(overall, notices=tuple(dict.fromkeys((*overall.notices, *fallback)))),
             classes=worst_first(found),
             macro=_averages(found, weighted=False),
             micro=_averages(found, weighted=True),
@@ -236,7 +235,7 @@ class ClassScorer:
                 f"{short(each.label)} ({each.n_real:,} reals, {each.n_fake:,} fakes)" for each in largest
             )
             raise DataError(
-                f"no class has {self._min_images:,} images on both sides: {shown}; score more images, or lower "
+                f"no class has {self._min_images:,} images in both sets: {shown}; score more images, or lower "
                 "min_per_class (--min-per-class), which widens intervals",
                 code="classes-too-small",
             )
@@ -255,7 +254,7 @@ def _check_options(plan: ScorePlan, metrics: Sequence[str], min_per_class: int) 
     """Refuse what cannot be scored class by class."""
     protocol = plan.protocol
     if not metrics:
-        text = f"per-class scores are of {', '.join(DEFAULT_METRICS)}, and none of them is asked for"
+        text = f"per-class scores need one of the metrics {', '.join(DEFAULT_METRICS)}; add one to metrics (--metrics)"
         raise UsageError(text, code="per-class-metrics")
     if any((protocol.n_real, protocol.n_fake, protocol.max_real, protocol.max_fake, protocol.max_rows)):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What a score says of each single image: the rows behind the numbers, as arrays."""
+"""The values of each image behind a score, as arrays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from genpr.metrics.samples import Rows
 
 
 class _Columns:
-    """Equally long columns."""
+    """Columns of equal length."""
 
     names: tuple[str, ...]
 
@@ -30,20 +30,20 @@ class _Columns:
         return len(self.names)
 
     def columns(self) -> dict[str, object]:
-        """Every column of numbers and the names, by name: what `pandas.DataFrame` takes."""
+        """All columns by name, without digests, as for `pandas.DataFrame`."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return {name: column for name, column in found.items() if name != "identities"}
 
 
 @dataclass(frozen=True, eq=False)
 class FakeSamples(_Columns):
-    """What is known of each of m fakes, in the order in which they were scored."""
+    """The values of each of m fakes in the order of the score."""
 
-    # what each is called: its path below the source, or "[17]" in an array, or "row 17" of features
+    # path relative to the source, or "[17]" in an array, or "row 17" of features
     names: tuple[str, ...]
     inside: NDArray[np.bool_]  # (m,) bool, whether a real ball contains it; the mean is precision
     n_balls: NDArray[np.int64]  # (m,) int64, how many real balls contain it; the sum over k m is density
-    # (m,) float64, 1 or more in a ball of at most median size, infinite for a copy of a real; the median is
+    # (m,) float64, at least 1 in a ball of at most median radius, infinite for a copy of a real; the median is
     # the metric
     realism: NDArray[np.float64]
     # (m,) float64, radius of the smallest real ball around it, NaN where there is none
@@ -59,13 +59,13 @@ class FakeSamples(_Columns):
 
 @dataclass(frozen=True, eq=False)
 class RealSamples(_Columns):
-    """What is known of each of n reals, in the order in which they were scored."""
+    """The values of each of n reals in the order of the score."""
 
-    names: tuple[str, ...]  # as of the fakes
+    names: tuple[str, ...]  # as for the fakes
     covered: NDArray[np.bool_]  # (n,) bool, whether its ball contains a fake; the mean is coverage
     n_fakes: NDArray[np.int64]  # (n,) int64, how many fakes its ball contains
-    radius: NDArray[np.float64]  # (n,) float64, of that ball, in the unit of the features
-    # (n,) float64, to the nearest other real, in the unit of the features
+    radius: NDArray[np.float64]  # (n,) float64, radius of its ball, in the unit of the features
+    # (n,) float64, distance to the nearest other real, in the unit of the features
     other_distance: NDArray[np.float64]
     nearest_fake: NDArray[np.int64]  # (n,) int64, row of the nearest fake, the first of equally near ones
     nearest_fake_distance: NDArray[np.float64]  # (n,) float64, in the unit of the features
@@ -77,16 +77,16 @@ class PerImageScores:
     """One score, image by image."""
 
     result: Result  # the score
-    fake: FakeSamples  # what is known of each fake
-    real: RealSamples  # what is known of each real
-    # neighbors by metric: `inside` goes by that of precision, `n_balls` by density's, `covered`, `n_fakes`
-    # and `radius` by coverage's, realism and rarity by their own
+    fake: FakeSamples  # values of each fake
+    real: RealSamples  # values of each real
+    # k by metric: `inside` uses that of precision, `n_balls` that of density, `covered`, `n_fakes` and `radius` that
+    # of coverage, realism and rarity their own
     k: Mapping[str, int]
     ties: Ties  # "closed" or "strict" balls
     # the features of the reals and of the fakes, row by row
     sides: tuple[FeatureSet, FeatureSet] = field(repr=False)
-    classes: ClassScores | None = None  # the same score class by class; None if it was not asked for
-    # what each fake was asked to be and recognized as, likewise
+    classes: ClassScores | None = None  # the same score class by class, if requested
+    # requested and recognized labels of each fake, if compared
     labels: RecognizedLabels | None = field(default=None, repr=False)
 
     @classmethod
@@ -99,7 +99,7 @@ class PerImageScores:
         k: Mapping[str, int],
         ties: Ties,
     ) -> PerImageScores:
-        """From the search behind a score, and from what is known of fakes and reals."""
+        """Create the record from the search of a score and the values of fakes and reals."""
         reals, fakes = neighbors.reals, neighbors.fakes
         of_fakes, of_reals = rows
         return cls(
@@ -113,18 +113,18 @@ class PerImageScores:
 
 
 def check_samples(plan: ScorePlan, reals: FeatureSet) -> None:
-    """Refuse a plan that says nothing of single images."""
+    """Raise an error for a plan without values of single images."""
     if not plan.ks:
         raise UsageError(
-            f"{', '.join(plan.spaces)} says nothing of single images; ask for a metric that counts neighbors too, such as "
+            f"{', '.join(plan.spaces)} has no values of single images; add a metric that counts neighbors, such as "
             "precision",
             code="no-samples",
         )
     least = max(plan.sample_ks.values()) + 1
     if len(reals) < least:
         raise FeatureError(
-            f"real has {len(reals)} images, but what is known of single images needs at least {least}; give more, or "
-            "choose a smaller k",
+            f"real has {len(reals)} images, but values of single images need at least {least}; use more images, or a "
+            "smaller k",
             code="too-few-images",
         )
 

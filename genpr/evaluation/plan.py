@@ -1,6 +1,6 @@
-"""What a score will compute: a protocol with what the user chose, and the features that each metric needs.
+"""The plan of a score: a protocol with the choices of the user, and the features of each metric.
 
-Importing this module does not import torch, so that impossible options are reported at once.
+Importing this module does not import torch, so that invalid options are reported immediately.
 """
 
 from __future__ import annotations
@@ -44,40 +44,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceNeeds:
-    """What a plan needs of one source."""
+    """Requirements of a plan on one source."""
 
-    spaces: tuple[ExtractorKey, ...]  # the extractors to embed it by
-    least: int  # images without which a metric is not defined
-    most: int | None  # images that are used, if the protocol limits them
+    spaces: tuple[ExtractorKey, ...]  # its extractors
+    least: int  # minimum number of images of its metrics
+    most: int | None  # maximum number of images, if the protocol has one
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScorePlan:
-    """One protocol, ready to be computed."""
+    """One protocol with all choices resolved."""
 
-    protocol: EvaluationProtocol  # the recipe
+    protocol: EvaluationProtocol
     ks: Mapping[str, int]  # k by manifold metric
     ties: Ties  # "closed" or "strict"
-    own: ExtractorKey  # the space of the metrics that are not defined on one of their own
-    spaces: Mapping[str, ExtractorKey]  # the space of every metric, in display order
-    intervals: bool = True  # whether to find intervals, where any are known
+    own: ExtractorKey  # the extractor of metrics without fixed features
+    spaces: Mapping[str, ExtractorKey]  # the extractor of every metric, in display order
+    intervals: bool = True  # whether to compute intervals
     control: bool = True  # whether to score one half of the reals against the other
-    k: int | None = None  # as it was requested; None for the protocol's
+    k: int | None = None  # as requested; None for that of the protocol
     statistics: ReferenceStatistics | None = None  # mean and covariance of reference images, from a file
-    # those of them that replace features of reals, by metric
+    # moments that replace features of reals, by metric
     given: Mapping[str, FeatureMoments] = field(default_factory=dict)
 
     @classmethod
     def of(cls, real: OpenedInput | None, options: ScoreOptions) -> ScorePlan:
-        """The plan of a score; without reals, of one whose reals are images."""
+        """The plan of a score; without `real`, the reals are assumed to be images."""
         recipe = find_protocol(options.protocol)
         own = _own_space(options.extractor, recipe, real)
         statistics = _statistics_of(real, recipe, options)
         has_reals = real is None or getattr(real, "statistics", None) is None
-        asked = options.metrics
-        if statistics is not None and not has_reals and asked is None:
-            asked = _possible(statistics, recipe, own)
-        names = recipe.choose_metrics(asked, held_out=options.held_out is not None)
+        requested = options.metrics
+        if statistics is not None and not has_reals and requested is None:
+            requested = _possible(statistics, recipe, own)
+        names = recipe.choose_metrics(requested, held_out=options.held_out is not None)
         ks = recipe.choose_ks(names, options.k)
         spaces = dict(zip(names, map(partial(space_of, own=own, recipe=recipe), names), strict=True))
         given = {} if statistics is None else given_moments(statistics, spaces, own, recipe)
@@ -87,7 +87,7 @@ class ScorePlan:
         if options.extractor is not None and own not in spaces.values():
             raise UsageError(
                 f"{', '.join(names)} would not use {_name(own)}, but {', '.join(map(_name, spaces.values()))}; leave the "
-                "extractor out, or ask for metrics on its features too, such as fd",
+                "extractor out, or add a metric on its features, such as fd",
                 code="extractor-unused",
             )
         return cls(
@@ -105,14 +105,14 @@ class ScorePlan:
 
     @property
     def sample_ks(self) -> Mapping[str, int]:
-        """K by metric, of those that the numbers of single images belong to."""
+        """K of the metrics with values of single images."""
         from genpr.metrics.samples import SAMPLE_METRICS  # which imports torch
 
         return self.protocol.choose_ks(SAMPLE_METRICS, self.k)
 
     @cached_property
     def needs(self) -> Mapping[str, SourceNeeds]:
-        """What the plan needs of the "real", the "fake" and the "held-out" images."""
+        """Requirements on the "real", the "fake" and the "held-out" images."""
         from genpr.metrics.neighbor_metrics import least_images  # which imports torch
 
         least_real, least_fake = least_images(self.ks)
@@ -124,7 +124,7 @@ class ScorePlan:
                 compared[space] = None
         every = tuple(dict.fromkeys(self.spaces.values()))
         recipe, of_reals = self.protocol, every
-        if compared and not self.control:  # reals are known by some features in any case
+        if compared and not self.control:  # reals need features of at least one extractor
             of_reals = tuple(compared)
         return {
             "real": SourceNeeds(spaces=of_reals, least=least_real, most=recipe.n_real or recipe.max_real),
@@ -134,19 +134,19 @@ class ScorePlan:
 
 
 def with_pinned(choices: Sequence[ScoreOptions]) -> ScoreOptions:
-    """The first of the options of one run, with the preparation of images that their protocols pin: these are embedded once."""
+    """The first of the options of one run, with the preparation of images of its protocols, which must be equal."""
     found = {}
     for each in choices:
         found[each.protocol] = find_protocol(each.protocol).choose_prepare(each.prepare)
     if len(set(found.values())) > 1:
         pinned = ", ".join(f"{prepare} by {name}" for name, prepare in found.items() if prepare)
-        text = f"images are embedded once for all protocols, but not all prepare them alike ({pinned}); score by one at a time"
+        text = f"images are embedded once for all protocols, but their preparations differ ({pinned}); score by one protocol at a time"
         raise UsageError(text, code="protocol-pinned")
     return replace(choices[0], prepare=found[choices[0].protocol])
 
 
 def space_of(metric: str, own: ExtractorKey, recipe: EvaluationProtocol) -> ExtractorKey:
-    """The features of `metric` in a score whose own are `own`: of the same variant, if they are of the same network."""
+    """The extractor of `metric` in a score with extractor `own`, with the same variants if it is the same network."""
     if metric in recipe.spaces:
         return recipe.spaces[metric]
     space = METRICS[metric].space
@@ -161,9 +161,9 @@ def given_moments(
     own: ExtractorKey,
     recipe: EvaluationProtocol,
 ) -> dict[str, FeatureMoments]:
-    """The moments of a file by the metric that they serve, of the metrics in `spaces`; their widths are checked if known.
+    """The moments of a file by metric, for the metrics in `spaces`; their dimensions are checked if known.
 
-    What a file does not name is taken for the features of `fid`, or for the score's own where that is not computed.
+    Moments without a named extractor are taken for the features of `fid`, or without this metric for those of the score.
     """
     primary, found = spaces.get("fid", own), dict[str, FeatureMoments]()
     for name in filter(takes_moments, spaces):
@@ -180,15 +180,15 @@ def given_moments(
 def check_width(
     statistics: ReferenceStatistics, moments: FeatureMoments, dim: int | None, metric: str
 ) -> None:
-    """Refuse moments of features of another width ("statistics-shape")."""
+    """Raise an error for moments with another number of dimensions ("statistics-shape")."""
     if dim not in {None, len(moments.mean)}:
         found = f"{moments.key} in {statistics.source} has {len(moments.mean)} entries"
-        text = f"{found}, but the features of {metric} have {dim}; choose the extractor that made them (--extractor)"
+        text = f"{found}, but the features of {metric} have {dim}; choose the extractor of the statistics (--extractor)"
         raise FeatureError(text, code="statistics-shape", path=statistics.source)
 
 
 def takes_moments(metric: str) -> bool:
-    """Whether mean and covariance are all that `metric` needs of the reals."""
+    """Whether `metric` needs only mean and covariance of the reals."""
     found = METRICS[metric]
     return isinstance(found, DistributionMetric) and found.uses_moments
 
@@ -196,21 +196,21 @@ def takes_moments(metric: str) -> bool:
 def _statistics_of(
     real: OpenedInput | None, recipe: EvaluationProtocol, options: ScoreOptions
 ) -> ReferenceStatistics | None:
-    """The reference statistics of a score: those that were requested, or those that the real side is or contains."""
+    """The reference statistics of a score: those that were requested, or those in the real source."""
     own = getattr(real, "statistics", None)
     if options.reference_statistics is not None:
         if own is not None:
-            text = f"{own.source} is a file of statistics itself; give the images of the reals as REAL, or leave one out"
+            text = f"{own.source} is also a file of statistics; give real images as REAL, or leave one of the two files out"
             raise UsageError(text, code="no-images-in-statistics", path=own.source)
         found = read_statistics(options.reference_statistics)
-        return None if real is None else found  # of which features the reals are is not known yet
+        return None if real is None else found  # without reals, their features are unknown
     if own is not None or real is None or not recipe.reference_statistics:
         return own
     return statistics_beside(real)
 
 
 def statistics_beside(side: OpenedInput) -> ReferenceStatistics | None:
-    """The statistics in the .npz file of a side's images."""
+    """The statistics in the .npz file of images."""
     from genpr.features.inputs import OpenedImages  # which imports torch
 
     if not isinstance(side, OpenedImages) or not side.on_disk:
@@ -219,7 +219,7 @@ def statistics_beside(side: OpenedInput) -> ReferenceStatistics | None:
 
 
 def _possible(statistics: ReferenceStatistics, recipe: EvaluationProtocol, own: ExtractorKey) -> list[str]:
-    """The protocol's metrics that can be computed without images of reals; of the own features' distance, if none."""
+    """The protocol's metrics that can be computed without real images; the distance of the extractor, if there are none."""
     spaces = {name: space_of(name, own, recipe) for name in recipe.metrics}
     given = given_moments(statistics, spaces, own, recipe)
     names = [name for name in spaces if name in given or not METRICS[name].uses_reals]
@@ -236,7 +236,7 @@ def _check_given(
     is_needed: bool,
     has_reals: bool,
 ) -> None:
-    """Refuse statistics of other features, those that serve no metric, and metrics that need images where none are."""
+    """Raise an error for statistics of other features, unused statistics, and metrics that need missing images."""
     source = statistics.source
     networks = {
         parse_name(each.extractor).base: each.extractor for each in statistics.moments if each.extractor
@@ -251,7 +251,7 @@ def _check_given(
     if lacking and not has_reals:
         features = some(list(dict.fromkeys(_name(spaces[name]) for name in lacking)), longest=200)
         raise UsageError(
-            f"{some(lacking)} of {features} features cannot be computed from {source}, which has {_held(statistics)} and no "
+            f"{some(lacking)} of {features} features cannot be computed from {source}, which has {_held(statistics)} but no "
             "images; give images as REAL and this file with --reference-statistics",
             code="no-images-in-statistics",
             path=source,
@@ -280,10 +280,10 @@ def check_weights(
     *,
     of_features: bool = False,
 ) -> None:
-    """Refuse missing weights before any image is listed, and without importing torch.
+    """Raise an error for missing weights before any image is listed, and without importing torch.
 
-    A source that is missing, empty or of another kind is the likelier mistake, and reported first. Statistics in place of reals
-    may name another extractor, so that nothing is known yet.
+    A source that is missing, empty or of another kind is reported first, as the more likely mistake. There is no check for
+    statistics in place of reals, which may name another extractor.
     """
     if any(holds_statistics(Path(source)) for source in sources):
         return
@@ -305,7 +305,7 @@ def check_weights(
 
 
 def _may_hold_images(source: str) -> bool:
-    """By suffix, and for array files by their header: images are 4-D. What is missing or damaged is reported later."""
+    """Whether a source may have images, by suffix and array header (4-D); missing and damaged files are reported later."""
     try:
         paths = expand(source)
     except GenprError:
@@ -335,11 +335,11 @@ def _name(space: ExtractorKey) -> str:
 def _own_space(
     extractor: str | FeatureExtractor | None, recipe: EvaluationProtocol, real: OpenedInput | None
 ) -> ExtractorKey:
-    """The space of the metrics that are not defined on one of their own."""
+    """The extractor of the metrics without fixed features."""
     if extractor is None:
         if recipe.panel:
             names = ", ".join(recipe.panel)
-            text = f"protocol {recipe.name} scores several representations, {names}: use genpr.score_panel, or `genpr score` with this protocol alone"
+            text = f"protocol {recipe.name} has several representations, {names}; use genpr.score_panel, or `genpr score` with this protocol only"
             raise UsageError(text, code="protocol-panel")
         return recipe.extractor if real is None else _space_of_side(real, recipe)
     if not isinstance(extractor, str):
@@ -354,7 +354,7 @@ def _own_space(
 
 
 def _space_of_side(real: OpenedInput, recipe: EvaluationProtocol) -> ExtractorKey:
-    """The space of feature files, and the protocol's for images."""
+    """The extractor of feature files; that of the protocol for images."""
     from genpr.features.feature_set import FeatureSet
     from genpr.features.source_features import FROM_FILE
 
@@ -371,7 +371,7 @@ def _space_of_side(real: OpenedInput, recipe: EvaluationProtocol) -> ExtractorKe
 
 
 def _space_of_statistics(statistics: ReferenceStatistics, recipe: EvaluationProtocol) -> ExtractorKey:
-    """What the file names first; else the protocol's, unless they have another width."""
+    """The first extractor in the file; else that of the protocol, unless the dimensions differ."""
     from genpr.features.source_features import FROM_FILE
 
     main = statistics.moments[0]

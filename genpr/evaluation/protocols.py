@@ -1,7 +1,7 @@
-"""Named protocols: which features, metrics, k, ties, arithmetic and numbers of images a score uses.
+"""Named protocols: the features, metrics, k, ties, arithmetic and numbers of images of a score.
 
-A protocol is pinned: what it fixes cannot be changed under its name, so that two numbers with the same protocol were
-made in the same way. Only `genpr` itself, the default, may be changed, and says what it was changed to.
+The choices of a protocol are fixed, so that two scores with the same protocol were computed in the same way. Only the
+default, `genpr`, may be changed, and its results record the changes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from genpr.metrics.registry import CONDITIONAL, DEFAULT_METRICS, HELD_OUT, METRI
 from genpr.validation import check_k
 
 Ties = Literal["closed", "strict"]
-Statistics = Literal["beside images", "published"]
+Statistics = Literal["with images", "published"]
 Distances = Literal["exact", "adm-float16", "stylegan3-float16"]
 
 CLIP_SCORE_PREFIX = "A photo depicts "
-"""What the authors of CLIPScore put in front of every prompt (Hessel et al. 2021, arXiv:2104.08718)."""
+"""The prefix of every prompt in CLIPScore (Hessel et al. 2021, arXiv:2104.08718)."""
 
 
 def _ks(number: int) -> Mapping[str, int]:
@@ -32,42 +32,42 @@ def _ks(number: int) -> Mapping[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationProtocol:
-    """A pinned recipe."""
+    """The fixed choices of a score."""
 
-    name: str  # what is printed with every score
-    extractor: str = "inception"  # features of the metrics that are not defined on others
-    metrics: tuple[str, ...]  # what it reports unless some of them are asked for
-    panel: Mapping[str, str] = field(default_factory=dict)  # extractors by name, if it has several
+    name: str  # shown with every score
+    extractor: str = "inception"  # features of the metrics without fixed features
+    metrics: tuple[str, ...]  # default metrics
+    panel: Mapping[str, str] = field(default_factory=dict)  # extractors by name, if there are several
     k: Mapping[str, int] = field(
         default_factory=partial(_ks, 3)
-    )  # neighbors per metric; the image itself is never counted
-    ties: Ties = "closed"  # "closed" counts a point on the sphere as inside the ball, "strict" does not
-    # "exact", or the inexact arithmetic of the tool it stands for, shown next to exact values
+    )  # k by metric; an image is never its own neighbor
+    ties: Ties = "closed"  # whether balls contain their boundary ("closed") or not ("strict")
+    # "exact", or the arithmetic of the reproduced tool, whose values are shown next to exact ones
     distances: Distances = "exact"
-    n_real: int | None = None  # real images it needs
-    n_fake: int | None = None  # fake images it needs, likewise
-    max_real: int | None = None  # real images it uses at most, where it needs no fixed number
-    max_fake: int | None = None  # fake images it uses at most, likewise
-    # images of each side among which neighbors are counted: at most so many, equally many of both
+    n_real: int | None = None  # required number of real images
+    n_fake: int | None = None  # required number of fake images
+    max_real: int | None = None  # maximum number of real images, without a required number
+    max_fake: int | None = None  # maximum number of fake images, without a required number
+    # maximum number of images of each set in neighbor searches, which then have equal numbers
     max_rows: int | None = None
-    # whose mean and covariance Fréchet distances use instead of those of the images: "beside images", those in the .npz of
-    # either side; "published", those of reals from a file, without which a score deviates
+    # mean and covariance in Fréchet distances: "with images", those in the .npz files of images; "published", those of reals
+    # from a file, whose absence is a deviation; None, those of the images
     reference_statistics: Statistics | None = None
-    spaces: Mapping[str, str] = field(default_factory=dict)  # features of metrics, if not the usual ones
-    # features that its moments are published of, by metric, where they differ from those that they are compared with
+    spaces: Mapping[str, str] = field(default_factory=dict)  # features by metric, if not the default
+    # features of published moments by metric, if they differ from the features of the images
     statistics_of: Mapping[str, str] = field(default_factory=dict)
     inception_score_chunk: int | None = None  # images per chunk of the Inception Score, in order
-    balanced_labels: bool = False  # whether it expects equally many fakes of each class
-    prepare: str | None = None  # how decoded images of both sides are made equal in size; None leaves it free
-    clip: str | None = None  # what embeds fakes and prompts under `genpr align`; None if it has no prompts
-    # what may be chosen all the same: "extractor", "metrics", "k", "ties", "sizes"
+    balanced_labels: bool = False  # whether it expects equal numbers of fakes of each class
+    prepare: str | None = None  # preparation of decoded images; None allows any
+    clip: str | None = None  # extractor of `genpr align`; None without prompts
+    # choices that may be changed: "extractor", "metrics", "k", "ties", "sizes"
     free: frozenset[str] = field(default_factory=frozenset)
-    equals: str = ""  # what its numbers equal, and what is known to differ
-    reference: str = ""  # the paper or code it stands for
+    equals: str = ""  # the reproduced values, and known differences
+    reference: str = ""  # the reproduced paper or code
 
     @cached_property
     def allowed_metrics(self) -> tuple[str, ...]:
-        """Every metric that can be had under this protocol."""
+        """All metrics that the protocol allows."""
         if self.panel:
             return tuple(filter(_is_on_own_features, METRICS))
         return tuple(METRICS) if "metrics" in self.free else self.metrics
@@ -75,7 +75,7 @@ class EvaluationProtocol:
     def choose_metrics(
         self, metrics: Sequence[str] | None = None, *, held_out: bool = False
     ) -> tuple[str, ...]:
-        """The requested metrics and those that held-out reals allow, in display order."""
+        """The requested metrics and those of held-out reals, in display order."""
         requested = self.metrics if metrics is None else (metrics,) if isinstance(metrics, str) else metrics
         names = set(map(plain_name, requested))
         if names == {"all"}:
@@ -88,12 +88,14 @@ class EvaluationProtocol:
                 code="metric-of-other-family",
             )
         if not names or names - METRICS.keys():
-            came = some(sorted(names - METRICS.keys())) or "none"
-            raise UsageError(f"unknown metrics: {came}; known: {', '.join(METRICS)}", code="unknown-metric")
+            unknown = some(sorted(names - METRICS.keys())) or "none"
+            raise UsageError(
+                f"unknown metrics: {unknown}; known: {', '.join(METRICS)}", code="unknown-metric"
+            )
         needing = HELD_OUT.intersection(names if not held_out else self.allowed_metrics)
         if needing and not held_out:
             raise UsageError(
-                f"{min(needing)} compares with reals that were held out of training; give them as held_out (--held-out)",
+                f"{min(needing)} needs reals that were held out of training; give them as held_out (--held-out)",
                 code="held-out-missing",
             )
         if held_out and not needing:
@@ -109,7 +111,7 @@ class EvaluationProtocol:
         return tuple(sorted(names, key=list(METRICS).index))
 
     def choose_ks(self, metrics: Sequence[str], k: int | None = None) -> dict[str, int]:
-        """Choose k for each of `metrics` that counts neighbors; a given `k` overrides the recipe's where that is free."""
+        """K of each of `metrics` that counts neighbors; `k` overrides that of the protocol if this is allowed."""
         k = None if k is None else check_k(k)
         ks, is_used = {}, False
         for name in filter(NEIGHBORS.__contains__, metrics):
@@ -121,50 +123,50 @@ class EvaluationProtocol:
             if ks[name] != self.k[name] and "k" not in self.free:
                 raise self._pinned("k", k, self.k[name])
         if k is not None and not is_used:
-            raise UsageError(f"k = {k} was given, but {', '.join(metrics)} takes no k", code="k-unused")
+            raise UsageError(f"k = {k} was given, but {', '.join(metrics)} has no k", code="k-unused")
         return ks
 
     def choose_ties(self, ties: Ties) -> Ties:
-        """The requested rule, where it is free."""
+        """The requested rule, if it is allowed."""
         if ties != self.ties and "ties" not in self.free:
             raise self._pinned("ties", ties, self.ties)
         return ties
 
     def choose_prepare(self, prepare: str | None) -> str | None:
-        """The requested preparation of images, where it is free or the recipe's; the recipe's, if none is requested."""
+        """The requested preparation of images, if it is allowed; else that of the protocol."""
         if self.prepare is not None and prepare not in {None, self.prepare}:
             raise self._pinned("prepare", prepare, self.prepare)
         return self.prepare or prepare
 
     def check_extractor(self, name: str, *, built_in: bool = True) -> None:
-        """Refuse another extractor than the recipe's where that is pinned, even a custom one of the same name."""
+        """Raise an error for another extractor than that of the protocol, including custom ones of the same name."""
         pinned = (*self.panel.values(),) or (self.extractor,)
         if "extractor" not in self.free and (name not in pinned or not built_in):
-            came = f"a custom {name!r}" if name in pinned else name
-            raise self._pinned("extractor", came, some(pinned, 6, longest=200))
+            found = f"a custom {name!r}" if name in pinned else name
+            raise self._pinned("extractor", found, some(pinned, 6, longest=200))
 
     def check_prompts(self, extractor: object, prefix: str) -> None:
-        """Refuse other embeddings of prompts than the recipe's; the prefix is CLIPScore's."""
+        """Raise an error for another extractor or prefix of prompts than that of the protocol."""
         if extractor != self.clip:
             raise self._pinned("extractor", extractor, self.clip)
         if prefix != CLIP_SCORE_PREFIX:
             raise self._pinned("prefix", repr(prefix), repr(CLIP_SCORE_PREFIX))
 
     def deviations(self, n_real: int | None, n_fake: int) -> tuple[str, ...]:
-        """Differences between these numbers of images and those of the protocol, in words; None reals are not checked."""
+        """Descriptions of differences from the required numbers of images; reals are not checked if None."""
         found = []
         for role, n, needed in (("real", n_real, self.n_real), ("fake", n_fake, self.n_fake)):
             if n is not None and needed is not None and n != needed:
                 found.append(f"{n:,} {role} images where {self.name} needs {needed:,}")
         return tuple(found)
 
-    def _pinned(self, what: str, came: object, own: object) -> UsageError:
-        text = f"protocol {self.name} pins {what} = {own}, but {came} is asked for; leave it out, or score without --protocol {self.name}"
+    def _pinned(self, what: str, requested: object, own: object) -> UsageError:
+        text = f"protocol {self.name} requires {what} = {own}, but {requested} is requested; leave it out, or score without --protocol {self.name}"
         return UsageError(text, code="protocol-pinned")
 
 
 def _is_on_own_features(metric: str) -> bool:
-    """Whether it needs nothing but the two sides in the features of the score."""
+    """Whether a metric needs only reals and fakes in the features of the score."""
     return METRICS[metric].space is None and metric not in HELD_OUT
 
 
@@ -197,7 +199,7 @@ _ALL = (
         distances="adm-float16",
         n_real=10_000,
         n_fake=50_000,
-        reference_statistics="beside images",
+        reference_statistics="with images",
         inception_score_chunk=5_000,
         equals="guided-diffusion's evaluator to about 3 decimals: its float16 distances depend on the GPU",
         reference="Dhariwal and Nichol 2021, arXiv:2105.05233; openai/guided-diffusion/evaluations",
@@ -309,7 +311,7 @@ PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType({protocol.name: p
 
 
 def find_protocol(name: str) -> EvaluationProtocol:
-    """The protocol called `name`."""
+    """The protocol with a name."""
     if not isinstance(name, str) or name not in PROTOCOLS:
         raise UsageError(f"unknown protocol {name!r}; known: {', '.join(PROTOCOLS)}", code="unknown-protocol")
     return PROTOCOLS[name]

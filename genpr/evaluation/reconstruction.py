@@ -1,6 +1,6 @@
-"""Reconstructions against their originals: metrics of each pair, their means, and the Fréchet distance of all.
+"""Metrics of reconstructions: values of each pair of images, their means, and the Fréchet distance of all images.
 
-Images are decoded once for the metrics of pixels, a bounded number at a time, and once more for each network of features.
+Images are decoded once for the metrics of pixels, a bounded number at a time, and again for each feature extractor.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from genpr.validation import entry_point
 Floats = NDArray[np.float64]
 PROTOCOL = "reconstruct"
 _ROLES = ("original", "reconstruction")
-_PIXELS = 2**22  # of the images of one side that are compared at once
+_PIXELS = 2**22  # pixels per batch of one source
 _VARIANTS = {
     "psnr": "of uint8 pixels; identical pairs are left out",
     "ssim": "Gaussian window of 11 pixels, sigma 1.5, reflected borders",
@@ -59,7 +59,7 @@ _VARIANTS = {
 
 @dataclass(frozen=True)
 class Reconstructed:
-    """A result with the names and values of all pairs that could be used, in the order of the originals."""
+    """A result with the names and values of all usable pairs, in the order of the originals."""
 
     result: Result
     sides: tuple[FeatureSet, FeatureSet]  # names and hashes of both images of each pair, without features
@@ -70,26 +70,25 @@ class Reconstructed:
 @takes_options(ReconstructOptions)
 @entry_point
 def reconstruct(real: object, reconstructed: object, **options: Unpack[ReconstructKeywords]) -> Result:
-    """Compare images with their reconstructions, as papers about tokenizers and autoencoders do.
+    """Compare images with their reconstructions, as in papers about tokenizers and autoencoders.
 
-    Images from files are paired by their names relative to the source, without suffix. Images of arrays are paired by their
-    order, of which only their number can be checked. Both images of a pair must have one size: see `prepare`.
+    Images from files are paired by their names relative to the source, without suffix. Images in arrays are paired by order,
+    where only their number can be checked. Both images of a pair must have the same size: see `prepare`.
 
     Args:
-        real: The originals: any images that `genpr.score` takes, except iterators.
-        reconstructed: Their reconstructions, likewise.
+        real: The originals: images as for `genpr.score`, except iterators.
+        reconstructed: Their reconstructions, with the same rules.
         **options: The fields of `ReconstructOptions`.
 
     Returns:
-        A result with metrics `reconstruction.*`: means over pairs with 95 % intervals (of 10 pairs and more), and the Fréchet
-        distance.
-        `reconstruction` holds how images were paired, and the number of identical pairs.
+        A result with metrics `reconstruction.*`: means over pairs with 95 % intervals (for at least 10 pairs), and the Fréchet
+        distance. `reconstruction` has the numbers of pairs and of identical pairs, and how images were paired.
 
     Raises:
         UsageError: A path or name does not exist, or an option is impossible.
-        BadImagesError: Images without a partner ("bad-pairs"), or that cannot be used or compared ("bad-images"), such as those
-            of another size than their original; `bad` lists them.
-        DataError: Other numbers of images in arrays ("pair-count").
+        BadImagesError: Images without a partner ("bad-pairs"), or unusable images ("bad-images"), for example with another size
+            than their original; `bad` lists them.
+        DataError: Arrays have different numbers of images ("pair-count").
         ResourceError: Weights, device or memory are missing.
 
     Example:
@@ -104,7 +103,7 @@ def reconstruct(real: object, reconstructed: object, **options: Unpack[Reconstru
 
 
 def reconstruct_with(real: object, reconstructed: object, options: ReconstructOptions) -> Reconstructed:
-    """As `reconstruct`, with the values of each pair."""
+    """Implementation of `reconstruct`, with the values of each pair."""
     with memory_limit(options.max_memory):
         embedder, opened = Embedder(options), (_opened(real, "real"), _opened(reconstructed, "reconstructed"))
         *parts, paired_by = pair_sources(*(each.source for each in opened))
@@ -124,20 +123,20 @@ def reconstruct_with(real: object, reconstructed: object, options: ReconstructOp
 def _opened(source: object, role: str) -> OpenedImages:
     opened = open_input(source, role)
     if isinstance(opened, FeatureSet):
-        text = f"{printable(opened.source)} holds features, but pairs are compared by pixels; give images"
+        text = f"{printable(opened.source)} has features, but pairs are compared by pixels; give images"
         raise UsageError(text, code="needs-images", path=opened.source)
     return opened
 
 
 def _find_weights(options: ReconstructOptions) -> dict[WeightsFile, Path]:
-    """The paths of LPIPS' files; missing weights and those that nothing uses are refused before any image is read."""
+    """The paths of LPIPS' files; missing and unused weights are reported before any image is read."""
     names = [space for space in options.spaces.values() if isinstance(space, str)]
     weights, offline = options.weights, options.offline
     own = own_weights(options.lpips_net, weights) if "lpips" in options.chosen else {}
     used = [*own.values(), *(weights_of(name, weights) for name in names)]
     if weights is not None and not any(used) and not Path(weights).is_dir():
         given, metrics = os.fspath(weights), ", ".join(options.chosen)
-        text = f"weights {given!r} belong to no network of the metrics {metrics}; files need the names in `genpr weights list`"
+        text = f"weights {given!r} do not belong to a network of the metrics {metrics}; use the file names of `genpr weights list`"
         raise UsageError(text, code="weights-unused")
     try:
         for name in names:
@@ -150,12 +149,12 @@ def _find_weights(options: ReconstructOptions) -> dict[WeightsFile, Path]:
 
 @dataclass
 class _Measured:
-    """Pairs of which both images could be used, with their values, in their order."""
+    """Pairs of usable images with their values, in order."""
 
     parts: Sequence[SubsetSource]
-    seen: Sequence[EmbeddedImages]  # of both sides, without features
+    seen: Sequence[EmbeddedImages]  # facts of both sources, without features
     names: list[tuple[str, str]] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)  # in `parts`, of which some could not be used
+    rows: list[int] = field(default_factory=list)  # rows in `parts` of the usable pairs
     # whether a reconstruction is farther from its original than the previous reconstruction is
     is_unlike: list[bool] = field(default_factory=list)
     values: dict[str, Floats] = field(default_factory=dict)
@@ -169,7 +168,7 @@ def _measured(
     weights: Mapping[WeightsFile, Path],
     options: ReconstructOptions,
 ) -> _Measured:
-    """Decode all pairs once, and compute the metrics of pixels; PSNR always, since it finds identical pairs."""
+    """Decode all pairs once, and compute the metrics of pixels; PSNR in any case, to find identical pairs."""
     found = _Measured(parts, [EmbeddedImages(torch.empty(len(part), 0)) for part in parts])
     measures = dict[str, Callable[[Tensor, Tensor], Tensor]]()
     if "ssim" in options.chosen:
@@ -179,7 +178,7 @@ def _measured(
         distance = PerceptualDistance(options.lpips_net, backbone, linear, embedder.device)
         measures["lpips"], found.extractors["lpips"] = distance, distance.info
     columns: dict[str, list[float]] = {name: [] for name in ("psnr", *measures)}
-    previous = torch.empty(0)  # the last reconstruction of the batch before
+    previous = torch.empty(0)  # the last reconstruction of the previous batch
     with state_guard(), torch.inference_mode():
         for batch in _batches(found, options):
             real, fake = (torch.stack(each).to(embedder.device) for each in zip(*batch, strict=True))
@@ -202,9 +201,9 @@ def _batches(found: _Measured, options: ReconstructOptions) -> Iterator[list[lis
     items = enumerate(chain.from_iterable(zip(*found.parts, strict=True)))
     images = (image for [image] in read_ahead(items, [(None, None)], options.decoding))
     batch = list[list[Tensor]]()
-    for place, (real, fake) in enumerate(zip(images, images, strict=True)):
+    for row, (real, fake) in enumerate(zip(images, images, strict=True)):
         if options.progress is not None:
-            options.progress("pairs", place + 1, len(found.parts[0]))
+            options.progress("pairs", row + 1, len(found.parts[0]))
         pair = real, _checked(real, fake, least)
         pixels = [image.pixels for image in pair if image.pixels is not None]
         for seen, image in zip(found.seen, pair, strict=True):
@@ -218,13 +217,13 @@ def _batches(found: _Measured, options: ReconstructOptions) -> Iterator[list[lis
                 yield batch
             batch = []
         batch.append(pixels)
-        found.places.append(place)
+        found.rows.append(row)
         found.names.append((real.name, fake.name))
     for seen, part in zip(found.seen, found.parts, strict=True):
         options.bad_images.check(list(seen.bad.values()), total=len(part), source=part.name)
     if not batch:
         name = found.parts[1].name
-        raise DataError(f"none of the pairs of {printable(name)} can be used", code="no-images", path=name)
+        raise DataError(f"no pair of {printable(name)} can be used", code="no-images", path=name)
     yield batch
 
 
@@ -254,7 +253,7 @@ def _add_features(
     is_used = any(weights_of(space, options.weights) for space in spaces if isinstance(space, str))
     own = embedder.with_options(weights=options.weights if is_used else None)
     for part, is_file, role in zip(found.parts, on_disk, _ROLES, strict=True):
-        side = SourceFeatures(OpenedImages(SubsetSource(part.name, part, found.places), is_file), role, own)
+        side = SourceFeatures(OpenedImages(SubsetSource(part.name, part, found.rows), is_file), role, own)
         side.require(spaces, minimum=2 if "rfid" in options.spaces else 1)
         sides.append(side)
     notices = [each for side in sides for space in spaces for each in side[space].notices]
@@ -271,7 +270,7 @@ def _add_features(
 
 
 def _metric_value(name: str, column: Floats, extractor: ExtractorInfo | None, seed: int) -> MetricValue:
-    """The mean of a column with a finite value, or the only value of a metric of all pairs."""
+    """The mean of the finite values of a column, or the only value of a metric of all pairs."""
     is_finite, metric = np.isfinite(column), ALL_METRICS[FAMILY + name]
     value, low, high = float(column[is_finite].mean()), metric.lower or 0.0, metric.upper or np.inf
     interval = replicates = None

@@ -42,7 +42,7 @@ class ReconstructKeywords(EmbedKeywords, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class ReconstructOptions(EmbedOptions):
-    """Which metrics compare reconstructions with their originals, and by which networks."""
+    """The metrics of reconstructions and their networks."""
 
     metrics: Sequence[str] | None = option(
         None,

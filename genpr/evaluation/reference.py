@@ -1,4 +1,4 @@
-"""The reals under one plan: fitted once, and scored against any number of sets of fakes."""
+"""The reals of one plan, fitted once, and the score of any number of fake sets."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _Found = TypeVar("_Found")
 
 
 class FittedReference:
-    """The reals under one plan.
+    """The fitted reals of one plan.
 
-    Where `device="auto"` chose a GPU whose memory does not suffice, everything is fitted again on the CPU and stays
-    there; the notices of every later result say so.
+    If `device="auto"` chose a GPU with too little memory, everything is fitted again on the CPU, which all later scores use;
+    their notices state this.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class FittedReference:
             kept = held_out[plan.own]
             self._held_out_summary = SideSummary.of(kept, Identities.of(kept))
         self._notices: tuple[Notice, ...] = ()
-        # The clusters of the reals, found when first needed: without neighbor metrics, nothing uses them.
+        # The clusters of the reals are computed on first use, since only neighbor metrics need them.
         self._real_kinds = cache(partial(RealKinds.of, self.reals.features, seed=embedder.options.seed))
         self._control: Control | None = None
         self._label_scorer: LabelScorer | None = None
@@ -84,7 +84,7 @@ class FittedReference:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """Everything but the fakes that decides a score, as plain JSON types."""
+        """Everything that determines a score except the fakes, as plain JSON types."""
         plan, embedder, held_out = self.plan, self._embedder, self._held_out_summary
         infos = [self.real[space].extractor for space in plan.needs["real"].spaces]
         extractors = [
@@ -112,12 +112,12 @@ class FittedReference:
         }
 
     def score(self, fake: SourceFeatures) -> Result:
-        """Score one set of fakes that is embedded in every space of the plan."""
+        """Score a fake set that is embedded by all extractors of the plan."""
         result, _, _ = self._run(partial(self._score, fake))
         return replace(result, notices=(*result.notices, *self._notices))
 
     def per_image(self, fake: SourceFeatures) -> PerImageScores:
-        """Score one set of fakes as `score` does, and keep the numbers of each image, as `check_samples` allows."""
+        """Score a fake set and keep the values of each image, after `check_samples`."""
         found = self._run(partial(self._score_images, fake))
         result = replace(found.result, notices=(*found.result.notices, *self._notices))
         return replace(found, result=result)
@@ -142,7 +142,7 @@ class FittedReference:
     def _score(
         self, fake: SourceFeatures, embedder: Embedder
     ) -> tuple[Result, MetricScores, RecognizedLabels | None]:
-        """The result, the values and searches behind it, and the labels if they are compared."""
+        """The result, its values and searches, and the labels if they are compared."""
         if embedder is not self._embedder:  # the GPU ran out of memory
             self._fit(embedder)
         assert self._fitted is not None
@@ -152,7 +152,7 @@ class FittedReference:
             check_same_weights(self.real[space], fakes[space])
         if self.plan.statistics is not None:
             self._check_fakes(fakes, self.plan.statistics, self.plan.given)
-        is_used = self.plan.protocol.reference_statistics == "beside images"
+        is_used = self.plan.protocol.reference_statistics == "with images"
         found, given = self._statistics_of_fakes(fakes) if is_used else (None, {})
         scores = self._fitted.score(fakes, _gaussians(given) if given else {})
         result = self._result(fakes, scores, found if given else None)
@@ -172,7 +172,7 @@ class FittedReference:
     def _values(
         self, fake: SourceFeatures, values: Values
     ) -> tuple[dict[str, MetricValue], dict[str, ExtractorInfo], tuple[str, ...]]:
-        """The metrics that have a value, with extractor and null; every extractor by name; metrics without value."""
+        """The defined metrics with extractor and null, all extractors by name, and the undefined metrics."""
         extractors: dict[str, ExtractorInfo] = {}
         metrics: dict[str, MetricValue] = {}
         undefined = []
@@ -187,7 +187,9 @@ class FittedReference:
                 undefined.append(name)
                 continue
             if not math.isfinite(value.value) or not math.isfinite(value.spread or 0):
-                text = f"{name} of these features is beyond the range of float64; check that they are scaled as the extractor returns them"
+                text = (
+                    f"{name} of these features exceeds the range of float64; check the scale of the features"
+                )
                 raise FeatureError(text, code="overflow")
             if value.null is None and self._control is not None and name in self._control.values:
                 value = replace(value, null=self._control.values[name], null_source="real halves")
@@ -250,7 +252,7 @@ class FittedReference:
     def _check_fakes(
         self, fakes: SourceFeatures, statistics: ReferenceStatistics, given: Mapping[str, FeatureMoments]
     ) -> None:
-        """Refuse moments of other features than those of the fakes, as far as either side says what they are."""
+        """Raise an error for moments of other features than those of the fakes, if both are known."""
         for name, moments in given.items():
             features = fakes[self.plan.spaces[name]]
             check_width(statistics, moments, features.features.shape[1], name)
@@ -261,7 +263,7 @@ class FittedReference:
     def _statistics_of_fakes(
         self, fakes: SourceFeatures
     ) -> tuple[ReferenceStatistics | None, Mapping[str, FeatureMoments]]:
-        """The statistics in the file of the fakes and their moments by metric."""
+        """The statistics in the file of the fakes, and their moments by metric."""
         found = statistics_beside(fakes.opened)
         if found is None:
             return None, {}
@@ -270,11 +272,11 @@ class FittedReference:
         return found, given
 
     def _deviations(self, metrics: Mapping[str, MetricValue], n_fake: int) -> tuple[str, ...]:
-        """Where the protocol could not be met, in words."""
+        """Descriptions of the deviations from the protocol."""
         protocol, statistics = self.plan.protocol, self.plan.statistics
         n_real = len(self.reals) if self.reals.statistics is None else None
         if statistics is not None and protocol.reference_statistics is None:
-            n_real = statistics.count  # its moments are those of the images that the protocol counts
+            n_real = statistics.count  # the number of images behind the moments
         unmet = list(protocol.deviations(n_real, n_fake))
         if "metrics" in protocol.free:
             return tuple(unmet)
@@ -282,7 +284,7 @@ class FittedReference:
             unmet.append(f"features of unknown origin where {protocol.name} needs {protocol.extractor}")
         if protocol.reference_statistics == "published":
             unmet += [
-                f"{name} of the images of reals where {protocol.name} needs published statistics (--reference-statistics)"
+                f"{name} from real images where {protocol.name} needs published statistics (--reference-statistics)"
                 for name in filter(takes_moments, metrics)
                 if name not in self.plan.given
             ]
@@ -295,12 +297,12 @@ class FittedReference:
 
 
 def _gaussians(given: Mapping[str, FeatureMoments]) -> Moments:
-    """Without the number of images that a file states, which would bound the rank of what may have been regularized."""
+    """Gaussians without the number of images, which would bound the rank of possibly regularized covariances."""
     return {name: Gaussian.from_moments(each.mean, each.covariance) for name, each in given.items()}
 
 
 def _from_rank0(find: Callable[[], tuple[Notice, ...]]) -> tuple[Notice, ...]:
-    """The notices that rank 0 finds."""
+    """The notices of rank 0, on all ranks."""
     communicator = current_communicator()
     records = communicator.broadcast_from_rank0(lambda: [asdict(item) for item in find()])
     return tuple(Notice(**record) for record in records)

@@ -1,4 +1,4 @@
-"""Tables about images: files of text within limits, one reader of .csv, .tsv, .jsonl and .json, and values matched to images."""
+"""Tables about images: text files within limits, one reader of .csv, .tsv, .jsonl and .json, and values by image."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ _SKIPPED = re.compile(r"[\s_-]+")
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file; False for a name that no file can have."""
-    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises of some
+    """Whether a file exists; False for invalid names."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises for some names
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is such a folder; False for a name that no folder can have."""
-    return os.path.isdir(path)  # noqa: PTH112 - likewise
+    """Whether a folder exists; False for invalid names."""
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises for some names
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableFormat:
-    """What one kind of table holds.
+    """The format of one kind of table.
 
     Attributes:
-        what: For messages ("prompts").
-        code: Of errors for a damaged file.
-        fields: Names of each field's column or key, without case, spaces, "_" and "-", in order of preference.
-        main: The field of the values in a mapping from ids, and of a heading; `text` that of such values that are text.
-        id: The field that names images.
-        headless: Fields of the two columns of a CSV without a heading; empty if it needs one.
-        any_names: Whether bytes that are not UTF-8 are kept, since names of files may be any bytes.
+        what: Name of the content for messages ("prompts").
+        code: Error code for a damaged file.
+        fields: Names of the column or key of each field, without case, spaces, "_" and "-", in order of preference.
+        main: The field of values in a mapping from ids; `text` is that of values that are text.
+        id: The field with the names of images.
+        headless: Fields of the two columns of a CSV without a header; empty if a header is required.
+        any_names: Whether bytes that are not UTF-8 are kept, since file names may be any bytes.
     """
 
     what: str
@@ -56,35 +56,35 @@ class TableFormat:
     any_names: bool = False
 
     def field_of(self, value: object) -> str:
-        """The field of a value in a mapping from ids, or in a sequence."""
+        """The field of a value in a mapping or in a sequence."""
         return self.text if self.text and isinstance(value, str) else self.main
 
     def error(self, origin: str, reason: str, *, code: str | None = None) -> DataError:
-        """The error for a file that cannot be used."""
+        """The error for an unusable file."""
         message = f"{printable(origin)} cannot be used as {self.what}: {reason}"
         return DataError(message, code=code or self.code, path=origin)
 
     def parsed(self, text: str, origin: str, where: str = "it") -> Any:  # noqa: ANN401 - as JSON gives it
-        """A JSON text, whose objects hold no key twice."""
+        """The value of a JSON text; duplicate keys in an object are an error."""
 
         def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             found = dict(pairs)
             if len(found) != len(pairs):
                 keys = [key for key, _ in pairs]
                 twice = next(key for index, key in enumerate(keys) if key in keys[:index])
-                reason = f"{where} holds the key {short(twice)!r} twice"
+                reason = f"{where} has the key {short(twice)!r} twice"
                 raise self.error(origin, reason)
             return found
 
         try:
             return parse_json(text, pairs=unique)
-        except DataError:  # which is a ValueError, too
+        except DataError:  # a subclass of ValueError
             raise
         except ValueError as error:
-            raise self.error(origin, f"{where} is no JSON ({printable(str(error))})") from error
+            raise self.error(origin, f"{where} is not valid JSON ({printable(str(error))})") from error
 
     def fields_in(self, names: Iterable[object]) -> dict[str, Any]:
-        """The name of each field's column or key."""
+        """The name of the column or key of each field."""
         by_form: dict[str, object] = {}
         for name in names:
             by_form.setdefault(_SKIPPED.sub("", str(name).casefold()), name)
@@ -93,12 +93,12 @@ class TableFormat:
 
 
 def spellings(**names: str) -> dict[str, tuple[str, ...]]:
-    """The names that the column of each field may have."""
+    """Possible names of the column of each field."""
     return {field: tuple(forms.split()) for field, forms in names.items()}
 
 
 class TableRow(NamedTuple):
-    """One row: where it is, for messages ("line 3"), and its values by field, those that it has."""
+    """One row: its position for messages ("line 3"), and its values by field."""
 
     where: str
     values: Mapping[str, Any]
@@ -107,7 +107,7 @@ class TableRow(NamedTuple):
 def read_text(
     path: Path, what: str, *, code: str = "not-text", most: int = TEXT_BYTES, any_bytes: bool = False
 ) -> str:
-    """The text of a UTF-8 file of at most `most` bytes, without a byte order mark; `any_bytes` keeps others as surrogates."""
+    """The text of a UTF-8 file of at most `most` bytes, without a byte order mark; `any_bytes` decodes others to surrogates."""
     if not is_file(path):
         text = f"there is no file {short(str(path), 60)!r} with {what}"
         raise UsageError(text, code="path-not-found", path=str(path))
@@ -122,14 +122,14 @@ def read_text(
 
 
 def read_csv(text: str, origin: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV text, each with the number of the line that it ends on; empty lines are left out."""
+    """The rows of a CSV text without empty lines, each with the number of its last line."""
     number = 0
     limit = csv.field_size_limit(_LONGEST_CELL)
     try:
         for number, row in csv_rows(text, delimiter, strict=True):
             yield number, row
     except (csv.Error, ValueError) as error:
-        message = f"{printable(origin)} is no CSV ({error}, after line {number:,}); check for a missing quotation mark"
+        message = f"{printable(origin)} is not valid CSV ({error}, after line {number:,}); check for a missing quotation mark"
         raise DataError(message, code="bad-csv", path=origin) from error
     finally:
         csv.field_size_limit(limit)
@@ -143,18 +143,18 @@ def delimiter_of(path: Path) -> str:
 def read_table(
     path: Path, form: TableFormat, records: Callable[[Any], list[Any] | None] | None = None
 ) -> Iterator[TableRow]:
-    """The rows of a .csv, .tsv, .jsonl or .json file, one by one; a file of another suffix is read as .jsonl.
+    """Iterate over the rows of a .csv, .tsv, .jsonl or .json file; files with another suffix are read as .jsonl.
 
-    A JSON file holds a list of objects, or an object of id -> value; `records` finds objects in one of another structure.
+    A JSON file has a list of objects, or an object of id -> value; `records` extracts objects from other structures.
 
     Raises:
-        UsageError: There is no such file ("path-not-found").
-        DataError: It is damaged, too large or empty, or a line has more or fewer columns than others.
+        UsageError: The file does not exist ("path-not-found").
+        DataError: The file is damaged, too large or empty, or its lines have different numbers of columns.
     """
     text = read_text(path, form.what, code=form.code, any_bytes=form.any_names)
     origin, suffix = str(path), path.suffix.lower()
     if "\0" in text:
-        raise form.error(origin, "it holds NUL characters; expected a text file")
+        raise form.error(origin, "it has NUL characters; expected a text file")
     if suffix in {".csv", ".tsv"}:
         rows = _csv_table(text, origin, delimiter_of(path), form)
     elif suffix == ".json":
@@ -163,7 +163,7 @@ def read_table(
         rows = _json_lines_table(text, origin, form)
     first = next(rows, None)
     if first is None:
-        raise form.error(origin, "it holds no entries")
+        raise form.error(origin, "it has no entries")
     yield from chain([first], rows)
 
 
@@ -178,17 +178,17 @@ def _csv_table(text: str, origin: str, delimiter: str, form: TableFormat) -> Ite
     is_heading = not form.headless or (
         main is not None and (form.id in columns or main == 0 or len(names) != 2)
     )
-    width, needed = len(names), "as in the heading"
+    width, needed = len(names), "as in the header"
     if not is_heading:
         columns = {field: index for index, field in enumerate(form.headless)}
-        width, needed = len(columns), f"{' and '.join(form.headless)}, or a heading with these"
+        width, needed = len(columns), f"{' and '.join(form.headless)}, or a header with these"
     for number, row in rows if is_heading else chain([first], rows):
         if not (row[0] or any(map(str.strip, row))):
             continue
         if len(row) != width:
             raise form.error(
                 origin,
-                f"line {number:,} has {len(row)} columns, expected {width} {needed}; cells that hold the separator need "
+                f"line {number:,} has {len(row)} columns, expected {width} {needed}; cells with the separator need "
                 "quotation marks",
             )
         yield TableRow(f"line {number:,}", {field: row[index] for field, index in columns.items()})
@@ -199,7 +199,7 @@ def _json_lines_table(text: str, origin: str, form: TableFormat) -> Iterator[Tab
         check_json(text)
     except ValueError as error:
         raise form.error(origin, str(error)) from error
-    # Not splitlines: JSON may hold the other line separators of Unicode as they are.
+    # Not splitlines, since JSON may contain other Unicode line separators.
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             where = f"line {number:,}"
@@ -224,7 +224,7 @@ def _json_table(
 
 def _json_row(value: object, where: str, origin: str, form: TableFormat) -> TableRow:
     if not isinstance(value, dict):
-        raise form.error(origin, f"{where} holds no object with keys, but {short(repr(value))}")
+        raise form.error(origin, f"{where} has {short(repr(value))}, expected an object with keys")
     return TableRow(where, {field: value[key] for field, key in form.fields_in(value).items()})
 
 
@@ -234,7 +234,7 @@ def read_records(
     objects: Callable[[Any], list[Any] | None] | None = None,
     hint: str = "",
 ) -> tuple[list[TableRow], str]:
-    """Rows of a file, of a mapping of id -> value, or of values in order, and what to call their source."""
+    """Rows of a file, of a mapping of id -> value, or of values in order, and the name of their source."""
     origin = f"<{form.what}>"
     if isinstance(source, str | os.PathLike):
         path = Path(source)
@@ -249,19 +249,19 @@ def read_records(
     needed = (
         "a .csv, .tsv, .jsonl or .json file with a record per image, a dictionary by id, or a list in order"
     )
-    raise UsageError(f"{given} cannot be read as {form.what}; needed is {needed}{hint}", code="records-kind")
+    raise UsageError(f"{given} cannot be read as {form.what}; expected {needed}{hint}", code="records-kind")
 
 
 def names_like(names: Sequence[str], known: Iterable[str]) -> list[str]:
-    """The names of images in the form in which a table knows most of them; the first of equally good forms.
+    """The names of images in the form with most matches in a table; the first of equally good forms.
 
-    A table knows paths relative to the source, paths without suffix, or file names or stems where all of these differ.
+    Forms are paths relative to the source, paths without suffix, and file names or stems if these are unique.
     """
     in_table, most, found = set(known), -1, list(names)
     for form in (plain_path, stem_of, file_of, lambda name: stem_of(file_of(name))):
         formed = [form(name) for name in names]
         n_known = len(in_table.intersection(formed))
-        # Forms that are not unique would give one value to two images.
+        # Ambiguous forms would assign one value to two images.
         if n_known > most and (form is plain_path or len(set(formed)) == len(formed)):
             most, found = n_known, formed
         if most == len(formed):
@@ -285,25 +285,25 @@ class ImageValues(Generic[T]):
 
     @property
     def by_name(self) -> Mapping[str, T] | None:
-        """The values by name; None where they are in order."""
+        """The values by name; None if they are in order."""
         return self.values if isinstance(self.values, Mapping) else None
 
     def match(self, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[T | None]:
-        """The value of each image, by its name or by its row in a source of `total`; None where its name is unknown."""
+        """The value of each image, by its name or by its row in a source of `total`; None for unknown names."""
         if isinstance(self.values, Mapping):
             return [self.values.get(key) for key in names_like(names, self.values)]
         needed = total if total is not None else max(rows, default=-1) + 1
         if len(self.values) < needed or (total is not None and len(self.values) != needed):
             raise DataError(
-                f"{printable(self.origin)} holds {len(self.values):,} {self.noun}s, but there are {needed:,} images, such as "
-                f"{short(names[0] if names else 'none')!r}; expected one {self.noun} for each, in their order",
+                f"{printable(self.origin)} has {len(self.values):,} {self.noun}s, but there are {needed:,} images, such as "
+                f"{short(names[0] if names else 'none')!r}; expected one {self.noun} per image, in their order",
                 code=f"{self.noun}-count",
                 path=self.origin,
             )
         return [self.values[row] for row in rows]
 
     def check_complete(self, names: Sequence[str], values: Sequence[T | None]) -> None:
-        """Refuse images without a value ("prompts-missing")."""
+        """Raise an error for images without a value ("prompts-missing")."""
         missing = [name for name, value in zip(names, values, strict=True) if value is None]
         if missing:
             unused = min(set(self.by_name or ()) - set(names_like(names, self.by_name or ())), default=None)
@@ -316,7 +316,7 @@ class ImageValues(Generic[T]):
             )
 
     def check_used(self, names: Sequence[str]) -> None:
-        """Refuse values of images that are not among `names`, those of all images of the source ("prompts-unused")."""
+        """Raise an error for values of images that are not among all `names` of the source ("prompts-unused")."""
         keys = set(names_like(names, self.by_name or ()))
         unused = [name for name in self.by_name or () if name not in keys]
         if unused:

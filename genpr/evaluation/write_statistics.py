@@ -1,4 +1,4 @@
-"""Reference statistics of images or features: computed once, written in the form that other tools read, too."""
+"""Compute reference statistics of images or features, and write them in a format that other tools can read."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def reference_statistics(
 
     Args:
         source: Images or features, as for `genpr.Evaluator`; or a file of statistics, such as EDM2's .pkl, to convert.
-        out: An .npz file that is not there yet, to write them to: `mu` (d,) float32 and `sigma` (d, d) float64, over n - 1,
-            which pytorch-fid and torch-fidelity take, and `genpr`, a JSON text with extractors, number and decoding of images.
+        out: A new .npz file for the statistics: `mu` (d,) float32 and `sigma` (d, d) float64, over n - 1, which pytorch-fid
+            and torch-fidelity accept, and `genpr`, a JSON text with extractors, number and decoding of images.
         **options: The fields of `StatisticsOptions`.
 
     Returns:
-        What the file holds. Means are rounded to float32 in any case, so that a score by either is the same.
+        The content of the file. Means are rounded to float32 without a file as well, so that scores with both are equal.
 
     Raises:
         UsageError: A path or name does not exist, `out` exists, or an option is impossible.
@@ -88,10 +88,10 @@ def reference_statistics(
 def compute_statistics(
     source: object, options: StatisticsOptions
 ) -> tuple[ReferenceStatistics, tuple[Notice, ...]]:
-    """The statistics of a source, and what should be known of its images."""
+    """The statistics of a source, with notices."""
     given = options.extractor
-    asked = [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
-    keys = list(dict.fromkeys(canonical_name(each) if isinstance(each, str) else each for each in asked))
+    requested = [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
+    keys = list(dict.fromkeys(canonical_name(each) if isinstance(each, str) else each for each in requested))
     with memory_limit(options.max_memory):
         opened = open_input(source, "reference")
         if isinstance(opened, FeatureSet) and opened.statistics is not None:
@@ -106,7 +106,7 @@ def compute_statistics(
         moments, notices = _moments_of(features, spaces, spatial, embedder)
     names = [str(each.extractor) for each in moments]
     if len(set(names)) < len(names):
-        raise UsageError(f"extractors need different names, not {some(names, 6)}", code="bad-option")
+        raise UsageError(f"extractors must have different names, found {some(names, 6)}", code="bad-option")
     main = features[spaces[0]]
     statistics = ReferenceStatistics(
         main.source,
@@ -121,7 +121,7 @@ def compute_statistics(
 def _moments_of(
     features: SourceFeatures, spaces: Sequence[ExtractorKey], spatial: str | None, embedder: Embedder
 ) -> tuple[list[FeatureMoments], tuple[Notice, ...]]:
-    """Mean and covariance of each extractor, and what should be known of its features."""
+    """Mean and covariance of each extractor, with notices."""
     moments, notices = list[FeatureMoments](), list[Notice]()
     for space in spaces:
         found = features[space]
@@ -137,10 +137,10 @@ def _moments_of(
 
 
 def save_statistics(path: Path, statistics: ReferenceStatistics) -> None:
-    """Write statistics to an .npz file, whole or not at all; nothing in it is pickled."""
+    """Write statistics to an .npz file, atomically and without pickles."""
     if sum(each.covariance.nbytes for each in statistics.moments) > MOST_BYTES:
         sizes = some([f"{len(each.mean):,}" for each in statistics.moments], 6)
-        text = f"covariances of {sizes} features have more than the {MOST_BYTES:,} bytes that genpr reads; write fewer to one file"
+        text = f"covariances of {sizes} features exceed the limit of {MOST_BYTES:,} bytes; write fewer to one file"
         raise FeatureError(text, code="statistics-shape", path=statistics.source)
     arrays: dict[str, np.ndarray] = {}
     for each in statistics.moments:
@@ -156,11 +156,11 @@ def _gaussian_of(features: FeatureSet, embedder: Embedder) -> Gaussian:
 
 
 def _spatial_of(keys: Sequence[ExtractorKey]) -> str:
-    """The feature maps of the Inception among the extractors."""
+    """The extractor of feature maps that belongs to the Inception among the extractors."""
     for key in keys:
         if isinstance(key, str) and parse_name(key).base == "inception":
             return with_variants_of("inception-spatial", key)
-    raise UsageError("mu_s and sigma_s are of Inception: add --extractor inception", code="bad-option")
+    raise UsageError("mu_s and sigma_s need Inception; add --extractor inception", code="bad-option")
 
 
 def _key_of(extractor: str | None, *, is_main: bool, is_spatial: bool) -> str:
@@ -170,17 +170,17 @@ def _key_of(extractor: str | None, *, is_main: bool, is_spatial: bool) -> str:
 
 
 def _rounded(mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What a file holds of it."""
+    """The mean with the precision of a file."""
     return mean.astype(np.float32).astype(np.float64)
 
 
 def _converted(
     statistics: ReferenceStatistics, keys: Sequence[ExtractorKey], options: StatisticsOptions
 ) -> ReferenceStatistics:
-    """The same statistics, or those of some extractors, by the keys that are written here."""
+    """The same statistics, or those of some extractors, with the keys of this module."""
     source = statistics.source
     if options.prepare is not None or options.max_images is not None:
-        text = f"{source} holds no images, which --prepare and --max-images need; leave them out, or give the images"
+        text = f"{source} has no images, which --prepare and --max-images need; leave them out, or give the images"
         raise UsageError(text, code="bad-option", path=source)
     spatial = [each for each in statistics.moments if each.key == _SPATIAL]
     if options.spatial and not spatial:
@@ -192,7 +192,7 @@ def _converted(
         chosen = [each for key in keys for each in chosen if each.extractor and each.is_of(key, key)]
         if len(chosen) < len(keys):
             names = [each.extractor or each.key for each in statistics.moments]
-            text = f"{source} has the moments of {some(names, 6)}, not of all that --extractor names"
+            text = f"{source} has the moments of {some(names, 6)}, but not of all extractors in --extractor"
             raise FeatureError(text, code="other-extractor", path=source)
         chosen += [each for each in spatial if options.spatial and each not in chosen]
     moments = list[FeatureMoments]()

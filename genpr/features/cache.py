@@ -1,8 +1,8 @@
 """The feature cache: content-keyed shards, so that no image is embedded twice by the same extractor.
 
-An image is known by the sha256 of its bytes, wherever it lies. A shard is one checksummed file of up to `SHARD_ROWS`
-images; shards are written when full and at the end of a run. Extractor, weights, resize rule, decoder and device kind choose
-the folder. The modification time of a shard is when it was last used, which is what `genpr cache prune` goes by.
+Images are identified by the sha256 of their bytes, independent of their path. A shard is one checksummed file of up to
+`SHARD_ROWS` images; shards are written when full and at the end of a run. The folder depends on extractor, weights, resize
+rule, decoder and type of device. The modification time of a shard is the time of its last use, for `genpr cache prune`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OPEN_SHARDS = 8  # 16 MB each at 2048 dimensions
 
 
 class CachedImage(NamedTuple):
-    """What the cache knows of one image: float32 (d,) features, its decoding flags and (width, height), if known."""
+    """A cached image: float32 (d,) features, decoding flags, and (width, height) if known."""
 
     features: Tensor
     flags: tuple[str, ...] = ()
@@ -49,9 +49,9 @@ class CachedImage(NamedTuple):
 class FeatureCache:
     """Features of one extractor, or of one layer of it, on disk.
 
-    Reading is safe from several threads, and several processes may share a folder: shards are named after their content and
-    never change. What a run adds is known to the next one. Features of "cpu" and "cuda", the `device_type`, differ in their
-    last bits. `policy` is part of the key, so that a hit does not let a larger image pass.
+    Reading is thread-safe, and several processes may share a folder: shards are named after their content and never change.
+    Features that a run adds are available to the next run. The `device_type`, "cpu" or "cuda", is part of the key, since
+    features differ in their last bits, and so is `policy`, so that limits on image size also apply to cached images.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class FeatureCache:
             "decoder": decoder_versions(),
             "device": device_type,
             "max_pixels": policy.max_pixels,
-            **policy.choices,  # nothing for the defaults, whose folders are older than the choice
+            **policy.choices,  # empty for the defaults, so that older folders stay valid
         }
         text = json.dumps(key, sort_keys=True, indent=1)
         slug = re.sub(r"[^a-z0-9]+", "-", info.name.lower()).strip("-")[-40:]
@@ -82,19 +82,19 @@ class FeatureCache:
         self._writable = True
         self._unusable: set[Path] = set()
         self._read_index()
-        description = self.folder / "key.json"  # for people and `genpr cache`
+        description = self.folder / "key.json"  # for users and `genpr cache`
         with contextlib.suppress(OSError, GenprError):
             is_there = description.is_file()
-            if not is_there or description.stat().st_size != len(text) + 1:  # one that was cut short
+            if not is_there or description.stat().st_size != len(text) + 1:  # a truncated file
                 replace_file(description, text + "\n")
 
     def __contains__(self, identity: bytes) -> bool:
-        """Whether the image with sha256 `identity` is stored; of one in 2^64 that is not, this says so, too."""
-        return any(shard not in self._unusable for shard, _ in self._places(identity))
+        """Whether the image with sha256 `identity` is stored; wrong with a probability of 2^-64."""
+        return any(shard not in self._unusable for shard, _ in self._locations(identity))
 
     def get(self, identity: bytes) -> CachedImage | None:
         """The stored features of the image with sha256 `identity`, or None."""
-        for path, row in self._places(identity):
+        for path, row in self._locations(identity):
             with self._lock:
                 shard = self._open_shard(path)
             if shard is not None and shard["identities"][row].numpy().tobytes() == identity:
@@ -105,14 +105,14 @@ class FeatureCache:
         return None
 
     def add(self, identities: Sequence[bytes], images: Sequence[CachedImage]) -> None:
-        """Store new images with their sha256."""
+        """Store new images by their sha256."""
         self._pending += zip(identities, images, strict=True)
         while len(self._pending) >= SHARD_ROWS:
             self._write(self._pending[:SHARD_ROWS])
             del self._pending[:SHARD_ROWS]
 
     def flush(self) -> None:
-        """Write what is still pending."""
+        """Write all pending images."""
         if self._pending:
             self._write(self._pending)
             self._pending = []
@@ -138,7 +138,7 @@ class FeatureCache:
             self.notices.append(notice("cache-write-failed", folder=self.folder, reason=reason))
 
     def _read_index(self) -> None:
-        """Where each image is: the last 8 bytes of all hashes in order, and the places of their rows, shard after shard."""
+        """Build the index: the last 8 bytes of all digests, sorted, with the positions of their rows in the shards."""
         self._shards: list[Path] = []
         self._starts = [0]
         keys = [np.empty(0, np.uint64)]
@@ -153,12 +153,12 @@ class FeatureCache:
         self._keys = every[self._order]
 
     def _read_identities(self, shard: Path) -> NDArray[np.uint8] | None:
-        """The hashes in a shard; None if it is unusable, as one that another user may have planted."""
+        """The digests in a shard; None if it is unusable, for example owned by another user."""
         from safetensors import SafetensorError, safe_open
 
         try:
             if is_owned_by_user(shard):
-                open_regular(shard).close()  # the library would wait for a writer of a pipe
+                open_regular(shard).close()  # the library would block on a named pipe
                 with safe_open(shard, framework="pt") as file:
                     identities: NDArray[np.uint8] = file.get_tensor("identities").numpy()
                 if identities.dtype == np.uint8 and identities.ndim == 2 and identities.shape[1] == 32:
@@ -168,18 +168,18 @@ class FeatureCache:
             self._reject(shard, error)
         return None
 
-    def _places(self, identity: bytes) -> list[tuple[Path, int]]:
-        """The shards and rows where the image with sha256 `identity` may be."""
+    def _locations(self, identity: bytes) -> list[tuple[Path, int]]:
+        """The shards and rows that may have the image with sha256 `identity`."""
         key = np.frombuffer(identity[-8:], np.uint64)[0]
         first, end = np.searchsorted(self._keys, key, "left"), np.searchsorted(self._keys, key, "right")
         found = []
-        for place in self._order[first:end].tolist():
-            number = bisect_right(self._starts, place) - 1
-            found.append((self._shards[number], place - self._starts[number]))
+        for position in self._order[first:end].tolist():
+            number = bisect_right(self._starts, position) - 1
+            found.append((self._shards[number], position - self._starts[number]))
         return found
 
     def _open_shard(self, shard: Path) -> dict[str, Tensor] | None:
-        """The verified content of a shard, from the few kept open; None if it is damaged or gone."""
+        """The verified content of a shard, of which the last used are kept open; None if it is damaged or removed."""
         if shard in self._open:
             self._open.move_to_end(shard)
             return self._open[shard]
@@ -201,36 +201,36 @@ class FeatureCache:
             self._reject(shard)
             return None
         with contextlib.suppress(OSError):  # in a read-only folder
-            os.utime(shard)  # used now; the time of access is kept by few file systems
+            os.utime(shard)  # mark as used, since many file systems do not store access times
         self._open[shard] = tensors
         if len(self._open) > _OPEN_SHARDS:
             self._open.popitem(last=False)
         return tensors
 
     def _reject(self, shard: Path, error: BaseException | None = None) -> None:
-        """Do not use a shard again; it stays if it cannot be read now, since a network file system may fail for a moment."""
+        """Do not use a shard again. Unreadable files are kept, since a network file system may fail temporarily."""
         self._unusable.add(shard)
         if not isinstance(error, OSError):
             self.notices.append(notice("cache-discarded", file=shard.name))
-            with contextlib.suppress(OSError):  # in a read-only folder it stays, and stays ignored
+            with contextlib.suppress(OSError):  # in a read-only folder, where it stays but is ignored
                 shard.unlink(missing_ok=True)
-        elif not isinstance(error, FileNotFoundError):  # which another process pruned
+        elif not isinstance(error, FileNotFoundError):  # removed by another process
             self.notices.append(notice("cache-unreadable", file=shard.name, reason=error.strerror or error))
 
 
 class JoinedCache:
-    """Features of several layers side by side, each in a cache of its own, which other runs may need with other layers."""
+    """Concatenated features of several layers, each in a separate cache, which runs with other layers share."""
 
     def __init__(self, layers: Sequence[FeatureCache]) -> None:
         self.layers = tuple(layers)
 
     @property
     def notices(self) -> list[Notice]:
-        """What happened in any of them, each thing once."""
+        """The notices of all layers without duplicates."""
         return list(dict.fromkeys(notice for layer in self.layers for notice in layer.notices))
 
     def get(self, identity: bytes) -> CachedImage | None:
-        """As `FeatureCache.get`; None unless all layers are known."""
+        """As `FeatureCache.get`; None unless all layers are cached."""
         parts = []
         for layer in self.layers:
             known = layer.get(identity)
@@ -240,7 +240,7 @@ class JoinedCache:
         return parts[0]._replace(features=torch.cat([part.features for part in parts]))
 
     def add(self, identities: Sequence[bytes], images: Sequence[CachedImage]) -> None:
-        """As `FeatureCache.add`; a layer that is known already is not stored again."""
+        """As `FeatureCache.add`; cached layers are not stored again."""
         columns = [torch.split(image.features, [layer.dim for layer in self.layers]) for image in images]
         for layer, *features in zip(self.layers, *columns, strict=True):
             rows = zip(identities, images, features, strict=True)

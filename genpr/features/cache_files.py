@@ -1,7 +1,7 @@
-"""What the feature cache holds on disk, and how it is made smaller: the longest unused files go first.
+"""List and prune the feature cache on disk; the least recently used files are removed first.
 
-Only files that genpr wrote are counted or removed. A running genpr may share the folder: a shard that goes is embedded
-again. Importing this module does not import torch.
+Only files that genpr wrote are counted or removed. Other processes may use the folder at the same time; the images of a
+removed shard are embedded again. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from genpr.limits import SMALL_TEXT_BYTES, parse_json, read_bytes
 from genpr.storage import open_regular
 
 _FOLDER = re.compile(r".*-[0-9a-f]{16}")
-_SHARD = re.compile(r"[0-9a-f]{32}\.safetensors|\.[0-9a-f]{32}\.safetensors\.[^.]+\.tmp")  # or half of one
-_OTHER_PARTS = ("weights", "scratch")  # what genpr keeps beside the features
+_SHARD = re.compile(
+    r"[0-9a-f]{32}\.safetensors|\.[0-9a-f]{32}\.safetensors\.[^.]+\.tmp"
+)  # also temporary files
+_OTHER_PARTS = ("weights", "scratch")  # other folders in the cache
 
 
 @dataclass(frozen=True, slots=True)
 class CacheFile:
-    """One file of the cache: its size in bytes, and when it was last used, in seconds since 1970."""
+    """One file of the cache: its size in bytes and the time of its last use, in seconds since 1970."""
 
     path: Path
     size: int
@@ -34,12 +36,12 @@ class CacheFile:
 
 @dataclass(frozen=True, slots=True)
 class CacheFolder:
-    """The features that one function made: extractor, weights, resize rule, decoder and device, as `key` says."""
+    """The cached features of one function; `key` has its extractor, weights, resize rule, decoder and device."""
 
     path: Path
     extractor: str
     key: dict[str, Any]
-    files: tuple[CacheFile, ...]  # shards, and what killed processes left of some
+    files: tuple[CacheFile, ...]  # shards, and temporary files of killed processes
 
     @property
     def size(self) -> int:
@@ -48,11 +50,11 @@ class CacheFolder:
 
     @property
     def used(self) -> float | None:
-        """When any of it was last read or written, in seconds since 1970; None if it is empty."""
+        """Time of the last use of any file, in seconds since 1970; None if it is empty."""
         return max((file.used for file in self.files), default=None)
 
     def count_rows(self) -> int:
-        """Images whose features it holds, by the headers of its files; of damaged or vanished ones none."""
+        """The number of images, by the headers of the files; damaged or removed files count as empty."""
         from safetensors import SafetensorError, safe_open
 
         n = 0
@@ -66,7 +68,7 @@ class CacheFolder:
 
 
 def find_folders(root: Path) -> list[CacheFolder]:
-    """Everything in the feature cache below `root`, by name; nothing where no cache was ever made."""
+    """All folders of the feature cache below `root`, sorted by name."""
     try:
         entries = sorted(path.name for path in root.iterdir()) if root.exists() else []
         inside = sorted((root / "features").iterdir()) if "features" in entries else []
@@ -74,7 +76,7 @@ def find_folders(root: Path) -> list[CacheFolder]:
         raise _unusable(root, "read", error) from error
     folders = [folder for path in inside if (folder := _folder_at(path)) is not None]
     if not folders and (inside or (entries and not {"features", *_OTHER_PARTS} & set(entries))):
-        text = f"{root} is no cache of genpr, and holds {some(entries, 3)}; give the folder of --cache-dir or GENPR_CACHE"
+        text = f"{root} is not a cache of genpr (it has {some(entries, 3)}); give the folder of --cache-dir or GENPR_CACHE"
         raise UsageError(text, code="not-a-cache", path=str(root))
     return folders
 
@@ -90,7 +92,7 @@ def shards_in(folder: Path) -> list[Path]:
 def choose_files(
     folders: Sequence[CacheFolder], *, max_size: int | None = None, used_before: float | None = None
 ) -> list[CacheFile]:
-    """The longest unused files, until `max_size` bytes are left, and those not used since a time."""
+    """Files that were last used before `used_before`, and the least recently used ones beyond `max_size` bytes."""
     every = [file for folder in folders for file in folder.files]
     files = sorted(every, key=lambda file: (file.used, file.path))
     left, chosen = sum(file.size for file in files), []
@@ -104,7 +106,7 @@ def choose_files(
 
 
 def remove_files(files: Sequence[CacheFile]) -> list[CacheFile]:
-    """Remove those that were not used since they were listed, and return them."""
+    """Remove the files that were not used since they were listed, and return them."""
     removed = []
     for file in files:
         try:
@@ -120,7 +122,7 @@ def remove_files(files: Sequence[CacheFile]) -> list[CacheFile]:
 
 
 def _folder_at(path: Path) -> CacheFolder | None:
-    """The folder of one function, by its name and the description in it; else None."""
+    """The cache folder at `path`; None if its name or its description is not that of one."""
     if not _FOLDER.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
         return None
     try:
@@ -134,7 +136,7 @@ def _folder_at(path: Path) -> CacheFolder | None:
 
 
 def _files_in(folder: Path) -> Iterator[CacheFile]:
-    """Regular files that are named as shards; not links, which may lead anywhere."""
+    """Regular files with names of shards, without links, whose targets may be anywhere."""
     for path in sorted(folder.iterdir()):
         if _SHARD.fullmatch(path.name):
             with contextlib.suppress(FileNotFoundError):

@@ -1,12 +1,13 @@
-"""Extractors of the user's own: a factory in a Python file or an importable package, or an object.
+"""Custom extractors: a factory in a Python file or an importable package, or an object.
 
-A factory, `path/to/file.py:load` or `package.module:load`, takes no argument, or `device` by keyword, and returns a
+A factory, `path/to/file.py:load` or `package.module:load`, takes no argument, or `device` by keyword. It returns a
 `torch.nn.Module`, which is moved to the device, or any other callable that turns uint8 (n, 3, h, w) into float32 (n, dim) and
 has an integer attribute `dim`. Optional attributes are `name`, `resize`, `thread_safe` (see `FeatureExtractor`), `prepare` and
-`forward`, which let images of mixed sizes share a batch, `prepares_on_device` and `prepares_stacks` (see `PreparingExtractor`).
+`forward`, which let a batch have images of different sizes, `prepares_on_device` and `prepares_stacks` (see
+`PreparingExtractor`).
 
-Features are cached on disk if the object has an attribute `cache_key`: a text that its owner changes whenever the object
-computes other features for other reasons than its weights. The weights of a `torch.nn.Module` are part of the key.
+Features are cached on disk if the object has an attribute `cache_key`: a text that must change whenever the features change
+for another reason than the weights. The weights of a `torch.nn.Module` are part of the key.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from genpr.runtime import user_default_device
 from genpr.storage import tensors_sha256
 
 _DEEPEST = 3  # a function, the pipeline it captured, the pipeline's attributes
-_LARGEST = 100  # entries of a container that may hold networks; longer ones hold data
+_LARGEST = 100  # entries; longer containers are assumed to be data without networks
 _CODE = "custom-extractor"
 
 
 class CustomExtractor:
-    """An extractor made from a user's object, `wrapped`."""
+    """A user's object, `wrapped`, as an extractor."""
 
     def __init__(self, wrapped: Callable[..., Tensor], *, name: str, dim: int) -> None:
         self.name = name
@@ -59,12 +60,12 @@ class CustomExtractor:
 
     @property
     def device(self) -> torch.device:
-        """Where the object wants its input."""
+        """The device of the input."""
         return extractor_device(self.wrapped)
 
     @property
     def info(self) -> ExtractorInfo:
-        """What the object is now; a network is hashed at each look, since its owner may train it."""
+        """The current identity; a network is hashed at each access, since it may be trained."""
         resize = getattr(self.wrapped, "resize", None)
         weights, key, reason = identity_of(self.wrapped)
         return ExtractorInfo(
@@ -85,7 +86,7 @@ class CustomExtractor:
 
 
 def identity_of(wrapped: object) -> tuple[str | None, str | None, str | None]:
-    """Hash of the weights of a user's object, the key of its features in the cache, and why there is none."""
+    """Hash of the weights of a user's object, its cache key, and the reason if there is no key."""
     weights = None
     try:
         if isinstance(wrapped, nn.Module):
@@ -94,15 +95,15 @@ def identity_of(wrapped: object) -> tuple[str | None, str | None, str | None]:
         return None, None, str(error)
     declared = getattr(wrapped, "cache_key", None)
     if declared is None:
-        return weights, None, "it has no attribute `cache_key`, a text that says what it computes"
+        return weights, None, "it has no attribute `cache_key`, a text that identifies its features"
     if not isinstance(declared, str) or not declared:
-        text = f"the `cache_key` of a {type(wrapped).__name__} must be a text that is not empty, but is {declared!r}"
+        text = f"the `cache_key` of a {type(wrapped).__name__} must be a non-empty text, found {declared!r}"
         raise UsageError(text, code=_CODE)
     return weights, hashlib.sha256(json.dumps([declared, weights]).encode()).hexdigest(), None
 
 
 def weights_sha256(network: nn.Module) -> str | None:
-    """Hex sha256 of all parameters and buffers, persistent or not; None if there are none; ValueError of lazy ones."""
+    """Hex sha256 of all parameters and buffers, persistent or not; None if there are none; ValueError for lazy ones."""
     tensors = {
         f"{name}.{attribute}": tensor
         for name, module in network.named_modules(remove_duplicate=False)
@@ -121,7 +122,7 @@ def load_custom(spec: str, *, device: torch.device) -> DescribedExtractor:
 
 
 def load_user_object(spec: str, *, kind: str, device: torch.device) -> object:
-    """What a factory gives, on the device if it is a network; `kind` is for messages."""
+    """The object of a factory, moved to the device if it is a network; `kind` is for messages."""
     wrapped, _ = load_object(
         spec,
         kind=kind,
@@ -134,31 +135,31 @@ def load_user_object(spec: str, *, kind: str, device: torch.device) -> object:
 
 
 def wrap_extractor(extractor: object, *, name: str | None = None) -> DescribedExtractor:
-    """Make any callable with `dim` a described extractor, called `name` or as its class unless it has a `name`."""
+    """Wrap a callable with `dim` as an extractor; its name is its attribute `name`, or `name`, or that of its class."""
     # `info` of a custom extractor is not read here: that hashes its weights.
     if isinstance(extractor, CustomExtractor) or isinstance(getattr(extractor, "info", None), ExtractorInfo):
         return extractor  # type: ignore[return-value]
     name = name or type(extractor).__name__
     if not callable(extractor):
         kind = type(extractor).__name__
-        text = f"extractor {name!r} must be callable, images in and features out, but is a {kind}"
+        text = f"extractor {name!r} must be a callable from images to features, found {kind}"
         raise UsageError(text, code=_CODE)
     dim = getattr(extractor, "dim", None)
     if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
-        what = "has none" if dim is None else f"is {dim!r}"
-        text = f"extractor {name!r} needs an integer attribute `dim`, its features per image; it {what}"
+        what = "none" if dim is None else repr(dim)
+        text = f"extractor {name!r} needs an integer attribute `dim`, the number of features per image, found {what}"
         raise UsageError(text, code=_CODE)
     own_name = getattr(extractor, "name", None)
     return CustomExtractor(extractor, name=own_name if isinstance(own_name, str) else name, dim=dim)
 
 
 def extractor_info(extractor: FeatureExtractor) -> ExtractorInfo:
-    """What is known about an extractor; a custom one is hashed again at each call, since its owner may have trained it."""
+    """The identity of an extractor; a custom one is hashed at each call, since it may have been trained."""
     return wrap_extractor(extractor).info
 
 
 def extractor_device(extractor: object) -> torch.device:
-    """Where an extractor wants its input: its `device`, else where its parameters are, else the CPU."""
+    """The device of the input of an extractor: its `device`, else that of its parameters, else the CPU."""
     device = getattr(extractor, "device", None)
     if isinstance(device, str | torch.device):
         return torch.device(device)
@@ -170,7 +171,7 @@ def extractor_device(extractor: object) -> torch.device:
 
 @contextmanager
 def evaluation_mode(owner: object) -> Iterator[None]:
-    """Put the networks of an object into evaluation mode, and torch into inference mode; restore both, flag by flag."""
+    """Set the networks of an object to evaluation mode and torch to inference mode; restore every flag afterwards."""
     with ExitStack() as restored:
         for network in networks_of(owner):
             for module in network.modules():
@@ -181,7 +182,7 @@ def evaluation_mode(owner: object) -> Iterator[None]:
 
 
 def networks_of(owner: object) -> list[nn.Module]:
-    """The networks that an object runs: in its attributes, or what a function captured or names, a few levels deep."""
+    """The networks in the attributes of an object, or in the closure and globals of a function, a few levels deep."""
     found: dict[int, nn.Module] = {}
     things: dict[int, object] = {id(owner): owner}
     for _ in range(_DEEPEST + 1):
@@ -205,7 +206,7 @@ def _parts_of(thing: object) -> Iterable[object]:
         return (thing.func, *thing.args, *thing.keywords.values())
     if isinstance(thing, FunctionType):
         captured: list[object] = [*(thing.__defaults__ or ())]
-        with suppress(ValueError):  # a variable that has no value yet
+        with suppress(ValueError):  # a variable without a value
             names = inspect.getclosurevars(thing)
             captured += [*names.nonlocals.values(), *names.globals.values()]
         return captured

@@ -1,4 +1,4 @@
-"""Object detectors: which of their classes they see in images, and how surely.
+"""Object detectors: the highest score of each class in an image.
 
 References:
     S. Ren et al., Faster R-CNN, 2015. T.-Y. Lin et al., Focal Loss for Dense Object Detection, 2017. Y. Li et al.,
@@ -24,15 +24,15 @@ from genpr.features.weights import Progress, Weights, WeightsFile, find_or_fetch
 from genpr.runtime import resolve_device
 from genpr.validation import entry_point
 
-# The older ones freeze their batch norms when they load weights, and need another eps.
+# The older models freeze their batch norms when they load weights, and need another eps.
 DETECTORS = ("fasterrcnn_resnet50_fpn_v2", "retinanet_resnet50_fpn_v2")
-"""Known ones."""
+"""The available detectors."""
 
 _NO_CLASS = {"__background__", "N/A"}
 
 
 class Detector(Protocol):
-    """Says how surely objects are in images; `names` are those of its classes."""
+    """A detector of objects; `names` are its classes."""
 
     names: tuple[str, ...]
 
@@ -42,7 +42,7 @@ class Detector(Protocol):
 
 
 class TorchvisionDetector:
-    """A network that gives "labels" and "scores" of each float image (3, h, w) from 0 to 1; `categories` are the labels' names."""
+    """A network that returns "labels" and "scores" for each float image (3, h, w) in 0..1; `categories` name the labels."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class TorchvisionDetector:
         self._network = network.eval().to(device)
         self._device = device
         self.names = tuple(dict.fromkeys(name for name in categories if name not in _NO_CLASS))
-        places = {name: place for place, name in enumerate(self.names)}
-        self._column = torch.tensor([places.get(name, -1) for name in categories])
+        column_of = {name: column for column, name in enumerate(self.names)}
+        self._column = torch.tensor([column_of.get(name, -1) for name in categories])
 
     @torch.inference_mode()
     def __call__(self, images: Sequence[Tensor]) -> Tensor:
@@ -86,7 +86,7 @@ def load_detector(
     """Load one of `DETECTORS` with its published weights, trained on COCO; arguments are those of `genpr.load_extractor`."""
     if name not in DETECTORS:
         known = ", ".join(DETECTORS)
-        text = f"there is no detector {name!r}; known are {known}, or any object with names and a call"
+        text = f"unknown detector {name!r}; known are {known}, or any callable object with `names`"
         raise UsageError(text, code="unknown-detector")
     from torchvision.models import get_model_weights
 
@@ -106,7 +106,7 @@ def load_detector(
 def build_detector(
     name: str, weights: Weights, categories: Sequence[str], device: torch.device
 ) -> TorchvisionDetector:
-    """As `load_detector`, with any weights."""
+    """A detector with the given weights."""
     from torchvision.models import get_model
 
     network: nn.Module = get_model(name, weights=None, weights_backbone=None, num_classes=len(categories))
@@ -117,7 +117,7 @@ def build_detector(
 class DetectingExtractor:
     """A detector as an extractor, with a column for each class.
 
-    Give it one image at a time: detectors pad the images of a batch to one size, which would move scores.
+    Use batches of one image: detectors pad the images of a batch to one size, which changes scores.
     """
 
     def __init__(self, detector: Detector, *, name: str) -> None:
@@ -128,7 +128,7 @@ class DetectingExtractor:
 
     @property
     def info(self) -> ExtractorInfo:
-        """What the detector is now; no published number is made this way, so it is comparable with none."""
+        """The current identity; there are no comparable published numbers."""
         weights, key, reason = identity_of(self.detector)
         if key is not None:
             key = hashlib.sha256("\n".join(["detector", key, *self.names]).encode()).hexdigest()
@@ -157,6 +157,6 @@ def _checked_names(detector: object, name: str) -> tuple[str, ...]:
     names = tuple(found) if isinstance(found, Sequence) and not isinstance(found, str) else ()
     is_of_texts = all(isinstance(each, str) and each.strip() for each in names)
     if not callable(detector) or not names or not is_of_texts or len(set(names)) < len(names):
-        text = f"{name!r} is neither a detector, callable with different `names` of classes, nor encoders of images and texts"
+        text = f"{name!r} must be a detector (callable, with distinct `names` of classes) or encoders of images and texts"
         raise UsageError(text, code="custom-detector")
     return names

@@ -1,10 +1,10 @@
-"""Images through extractors: threads read, decode and prepare; the device embeds batches of fixed size.
+"""Embed images: threads read, decode and prepare them, and the device embeds batches of fixed size.
 
-One pass serves any number of extractors: an image is read and decoded once, and batches of all of them take turns.
+One pass serves several extractors: each image is read and decoded once, and the batches of the extractors take turns.
 
-Every forward pass has the same batch size (the last of a block of 2,048 images is padded), because convolution kernels
-may round differently for different batch sizes: so adding files to a folder never changes the features of the others.
-Blocks share no batch, so that it does not matter which rank embeds which of them.
+Every forward pass has the same batch size (the last batch of a block of 2,048 images is padded), because convolution kernels
+may round differently for different batch sizes. Adding files to a folder therefore never changes the features of other files.
+Blocks share no batch, so the assignment of blocks to ranks does not change any feature.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ Progress = Callable[[int, int | None], None]
 Preparation = Callable[[Tensor], Tensor]
 
 _CHUNK = 8  # images per task of a decoding thread
-_CHUNKS_AHEAD = 3  # per thread; bounds the decoded pixels that wait
-_WAITING_BATCHES = 4  # of images of different sizes, before the fullest batch is run unfilled
+_CHUNKS_AHEAD = 3  # per thread; bounds the decoded pixels in memory
+_WAITING_BATCHES = 4  # of different image sizes, before the fullest one is run incomplete
 _MAX_WORKERS = 4  # each holds the activations of one batch, about 1 GB for Inception
-_BATCHES_AHEAD = 2  # that a CUDA device is given before it has finished one
+_BATCHES_AHEAD = 2  # batches that are queued on a CUDA device
 _HASH = 32
 
 
@@ -61,17 +61,17 @@ def embed(
     """Embed images.
 
     Args:
-        source: What `genpr.score` takes as images: a path, an array, a Dataset, or an iterable of batches.
+        source: Images as for `genpr.score`: a path, an array, a Dataset, or an iterable of batches.
         extractor: From `genpr.load_extractor`, or any object that follows the `FeatureExtractor` protocol.
         batch_size: Images per forward pass.
-        progress: Called with the number of images done and the total (None if unknown).
+        progress: Called with the number of finished images and the total (None if unknown).
 
     Returns:
         float32 (n, dim) on the CPU, in the order of the source.
 
     Raises:
-        BadImagesError: The source holds unusable images.
-        UsageError: There is no such source.
+        BadImagesError: The source contains unusable images.
+        UsageError: The source does not exist.
     """
     chosen = [(wrap_extractor(extractor), None)]
     (found,) = embed_source(open_source(source), chosen, batch_size=batch_size, progress=progress)
@@ -87,9 +87,9 @@ def embed_source(
     bad_images: BadImagePolicy | None = None,
     progress: Progress | None = None,
 ) -> list[FeatureSet]:
-    """Embed all images of `source` by each extractor, taking from and adding to its cache; with a record of what happened.
+    """Embed all images of `source` with each extractor and its cache.
 
-    The features are those of one extractor alone, to the last bit: batches are never shared.
+    The features are bit-identical to those of each extractor alone, since extractors never share a batch.
     """
     started = time.perf_counter()
     policy = decode_policy or DecodePolicy()
@@ -109,7 +109,7 @@ def embed_source(
         try:
             for run, batch, rows in stack.enter_context(closing(_embedded(batches, runs))):
                 run.store(batch, rows)
-        finally:  # however it ends, before anything else that is under way is waited for
+        finally:  # also after an error, before waiting for other work
             for run in runs:
                 if run.cache is not None:
                     run.cache.flush()
@@ -131,10 +131,10 @@ def embed_source(
 
 
 class RankShare:
-    """The images of a source that are this rank's: block r, r + size, r + 2 size, ...
+    """The images of a source that rank r embeds: those of blocks r, r + size, r + 2 size, ...
 
-    Every rank goes through the whole list, and reads only its own images. `names` are those of all images visited so far;
-    `total` is None for a source that does not know how many it has; `most` is how many this rank has at most.
+    Every rank iterates over the whole list and reads only its own images. `names` has all images visited so far, `total` is
+    None for a source of unknown length, and `most` is an upper bound of the number of images of this rank.
     """
 
     def __init__(self, source: ImageSource, communicator: Communicator) -> None:
@@ -159,20 +159,20 @@ class RankShare:
                 if position // BLOCK % size == rank:
                     yield position, item
             return
-        # Images of other ranks are not even passed over, which for parquet would be to read them.
+        # Images of other ranks are not iterated over, which for parquet would read them.
         self.names.extend(names)
         positions = [at for at in range(self.total or 0) if at // BLOCK % size == rank]
         yield from zip(positions, self._source.select(positions), strict=True)
 
     def check_names(self) -> None:
-        """Make sure that all ranks went through the same list ("ranks-differ")."""
+        """Raise an error if the ranks iterated over different lists ("ranks-differ")."""
         self._check([len(self.names), names_sha256(self.names)[:16]], "images and hash of their names")
 
     def _check(self, own: Any, what: str) -> None:  # noqa: ANN401 - plain JSON types
         for rank, other in enumerate(self._communicator.all_gather_object(own)):
             if other != own:
                 raise DataError(
-                    f"{printable(self._source.name)} is not the same everywhere: {what} are {own} on rank "
+                    f"{printable(self._source.name)} differs between ranks: {what} are {own} on rank "
                     f"{self._communicator.rank} and {other} on rank {rank}; all machines must see the same files",
                     code="ranks-differ",
                     path=self._source.name,
@@ -181,10 +181,10 @@ class RankShare:
 
 @dataclass(frozen=True, slots=True)
 class LoadedImage:
-    """One image on its way: its input to the network, or its known features (d,), or its error.
+    """A loaded image: its input to the network, or its known features (d,), or an error.
 
-    `identity` is the sha256 of its bytes; `format` and `size` are of its file, as prepared, None for what came as pixels; `pixels`
-    are uint8 (3, h, w), or float32 (3, s, s) from the extractor's `prepare`, unless that runs on its device.
+    `identity` is the sha256 of its bytes. `format` and `size` are those of its file after preparation, None for images in memory.
+    `pixels` are uint8 (3, h, w), or float32 (3, s, s) from the extractor's `prepare`, unless that runs on the device.
     """
 
     position: int
@@ -198,15 +198,15 @@ class LoadedImage:
     error: ImageError | None = None
 
 
-_Row = tuple[int, LoadedImage, Tensor]  # a row of features, its image, and the pixels of that
-_Reader = tuple[Preparation | None, Cache | None]  # what an extractor needs of an image
+_Row = tuple[int, LoadedImage, Tensor]  # row of the features, image, and its pixels
+_Reader = tuple[Preparation | None, Cache | None]  # preparation and cache of an extractor
 
 
 def read_ahead(
     items: Iterable[tuple[int, Item]], readers: Sequence[_Reader], policy: DecodePolicy
 ) -> Generator[list[LoadedImage]]:
-    """Load items with their positions in threads, a bounded distance ahead; yield each in order, once for each reader."""
-    threads = max(1, min(32, usable_cores() - 1))  # one core is busy with the network
+    """Load items in threads, a bounded number ahead; yield a list per item, in order, with an entry per reader."""
+    threads = max(1, min(32, usable_cores() - 1))  # one core runs the network
     pool = ThreadPoolExecutor(threads, thread_name_prefix="genpr-decode")
     waiting: deque[Future[list[list[LoadedImage]]]] = deque()
     iterator = iter(items)
@@ -224,7 +224,7 @@ def read_ahead(
 def _load(
     items: Iterable[tuple[int, Item]], readers: Sequence[_Reader], policy: DecodePolicy
 ) -> list[list[LoadedImage]]:
-    """Read images, look them up in the caches, and decode each at most once, for all readers that do not know it."""
+    """Read images, look them up in the caches, and decode those that a cache lacks, once for all readers."""
     loaded: list[list[LoadedImage]] = []
     for at, item in items:
         decoded, found = None, []
@@ -255,7 +255,7 @@ def _load(
 
 
 def _prepared(decoded: Decoded, prepare: Preparation | None, *, own: bool) -> Tensor:
-    """The pixels of an image; `own` are those that no other extractor sees, so that a `prepare` may change them."""
+    """The prepared pixels; with `own`, no other extractor uses them, so `prepare` may modify them."""
     pixels = torch.from_numpy(decoded.pixels).permute(2, 0, 1)
     if prepare is None:
         return pixels
@@ -270,10 +270,10 @@ def _unusable(at: int, item: Item, error: ImageError) -> LoadedImage:
 
 @dataclass
 class EmbeddedImages:
-    """What is known of the images of one rank, or of all, in source order whatever the order of batches.
+    """Features and facts of the images of one rank, or of all ranks, in source order.
 
-    `features` has a row per usable image, and perhaps room for more; `counts` are usable images by block; `identities` is
-    32 bytes after 32 bytes, where bytes objects take 90; `bad` are the others by position in the source.
+    `features` has a row per usable image and possibly spare rows. `counts` are usable images by block. `identities` are
+    concatenated digests of 32 bytes, since a bytes object takes 90. `bad` are unusable images by position in the source.
     """
 
     features: Tensor
@@ -287,7 +287,7 @@ class EmbeddedImages:
     n_cached: int = 0
 
     def add(self, image: LoadedImage) -> int:
-        """Record the next image in source order; the row of its features, -1 if it cannot be used."""
+        """Record the next image in source order and return the row of its features, or -1 if it is unusable."""
         if image.error is not None:
             self.bad[image.position] = image.error
             return -1
@@ -310,7 +310,7 @@ class EmbeddedImages:
         return row
 
     def of_all(self, communicator: Communicator) -> EmbeddedImages:
-        """The same of the images of all ranks."""
+        """The same for the images of all ranks."""
         own = {
             "counts": self.counts,
             "flags": self.flags,
@@ -336,7 +336,7 @@ class EmbeddedImages:
         )
 
     def feature_set(self, source: str, names: Sequence[str], info: ExtractorInfo | None) -> FeatureSet:
-        """All rows, called by the `names` of all images of the source."""
+        """All rows as a feature set; `names` are those of all images of the source."""
         if self.bad:
             names = [name for position, name in enumerate(names) if position not in self.bad]
         return FeatureSet(
@@ -355,7 +355,7 @@ class EmbeddedImages:
 
 
 def _in_order(rows: Tensor, counts: dict[int, int], communicator: Communicator) -> Tensor:
-    """The rows of all blocks, of which this rank has its own: (n, ...)."""
+    """The rows (n, ...) of all blocks in order, from the blocks of each rank."""
     blocks = sorted(counts)
     every = empty_rows(sum(counts.values()), rows.shape[1], rows.dtype)
     parts = dict(zip(blocks, torch.split(every, [counts[block] for block in blocks]), strict=True))
@@ -368,7 +368,7 @@ def _in_order(rows: Tensor, counts: dict[int, int], communicator: Communicator) 
 
 @dataclass
 class _ExtractorRun:
-    """One extractor in a pass over images: its cache, its rows, and the images that wait for others of their size."""
+    """One extractor in a pass over images: its cache, its rows, and incomplete batches by image size."""
 
     forward: ForwardPass
     cache: Cache | None
@@ -376,8 +376,8 @@ class _ExtractorRun:
     waiting: dict[torch.Size | None, list[_Row]] = field(default_factory=dict)
 
     def add(self, image: LoadedImage) -> list[_Row]:
-        """Record the next image; a batch to embed, of one size (unless sizes are mixed), or nothing."""
-        row, waiting, size = self.embedded.add(image), self.waiting, self.forward.asked
+        """Record the next image; return a batch to embed, of one image size unless sizes are mixed, or an empty list."""
+        row, waiting, size = self.embedded.add(image), self.waiting, self.forward.requested
         if image.pixels is None:
             return []
         key = None if self.forward.mixes_sizes else image.pixels.shape
@@ -395,8 +395,8 @@ class _ExtractorRun:
         finite = features.isfinite().all(dim=1)
         if not finite.all():
             wrong = (~finite).nonzero().flatten().tolist()
-            first = images[min(wrong, key=lambda place: rows[place])].name
-            text = f"extractor {self.forward.extractor.name} gives NaN or infinity for {first}; check its weights, and use float32 if this is a @bfloat16 variant"
+            first = images[min(wrong, key=lambda index: rows[index])].name
+            text = f"extractor {self.forward.extractor.name} returned NaN or infinity for {first}; check its weights, and use float32 if this is a @bfloat16 variant"
             raise FeatureError(text, code="non-finite", path=first)
         self.embedded.features[list(rows)] = features
         if self.cache is not None:
@@ -411,7 +411,7 @@ def _batches(
     share: RankShare,
     progress: Progress | None,
 ) -> Generator[tuple[_ExtractorRun, list[_Row]]]:
-    """Record each image for all extractors, and yield batches to embed, of one block of the source."""
+    """Record each image for all extractors, and yield batches to embed; a batch is within one block of the source."""
     block = 0
     for number, of_runs in enumerate(images, 1):
         if of_runs[0].position // BLOCK != block:
@@ -421,13 +421,13 @@ def _batches(
             if batch := run.add(image):
                 yield run, batch
         if progress is not None:
-            done = number * share.size  # by all ranks, if they are as fast
+            done = number * share.size  # an estimate for all ranks
             progress(done if share.total is None else min(done, share.total), share.total)
     yield from _rest(runs)
 
 
 def _rest(runs: Sequence[_ExtractorRun]) -> Iterator[tuple[_ExtractorRun, list[_Row]]]:
-    """What still waits."""
+    """All incomplete batches."""
     for run in runs:
         waiting, run.waiting = run.waiting, {}
         for batch in waiting.values():
@@ -439,8 +439,8 @@ def _embedded(
 ) -> Generator[tuple[_ExtractorRun, list[_Row], Tensor]]:
     """Each batch with its features (n, dim), float32 on the CPU, in order.
 
-    A CUDA device is given the next batches while it works on one. Thread-safe extractors run several batches side by side
-    on a CPU, each on its share of the cores: one on all cores is up to 5 times as slow where other processes compete.
+    On a CUDA device, the next batches are queued while one runs. On a CPU, thread-safe extractors run several batches in
+    parallel, each on a share of the cores: one batch on all cores is up to 5 times as slow if other processes compete.
     """
     workers = min(usable_cores(), _MAX_WORKERS)
     parallel = workers > 1 and any(map(attrgetter("forward.runs_in_threads"), runs))
@@ -476,8 +476,8 @@ def _embedded(
 
 
 def _use_threads(count: int) -> None:
-    """Let torch use so many threads in the calling thread, whatever others choose for themselves later."""
-    torch.get_num_threads()  # sets what is the default of all threads now; the first operation would do that later
+    """Set the number of torch threads of the calling thread only."""
+    torch.get_num_threads()  # initializes the default of all threads, which the first operation would overwrite
     torch.set_num_threads(count)
 
 
@@ -492,13 +492,13 @@ def _results(
 class ForwardPass:
     """Runs an extractor on batches of images; `batch_size` is halved when the device runs out of memory.
 
-    `prepare_on_host` is the extractor's `prepare` if images are prepared on the CPU while they are decoded; with `mixes_sizes`
-    they are prepared on the device, and those of a batch may be of different sizes.
+    `prepare_on_host` is the extractor's `prepare` if images are prepared on the CPU after decoding. With `mixes_sizes`, images
+    are prepared on the device, and a batch may have images of different sizes.
     """
 
     def __init__(self, extractor: FeatureExtractor, batch_size: int) -> None:
         self.extractor, self.device = extractor, extractor_device(extractor)
-        self.batch_size = self.asked = batch_size
+        self.batch_size = self.requested = batch_size
         self._run: Callable[[Tensor], Tensor] = extractor
         self._prepare: Preparation | None = None
         self.prepare_on_host: Preparation | None = None
@@ -514,30 +514,30 @@ class ForwardPass:
         self.runs_in_threads = self.device.type == "cpu" and getattr(extractor, "thread_safe", False)
 
     def embed_alone(self, batch: Sequence[_Row], threads: int) -> Tensor:
-        """In the calling thread, on as many cores as without a pool."""
+        """Embed in the calling thread, with the number of torch threads that is used without a pool."""
         with torch_threads(threads):
             return self.embed(batch)
 
     def issue(self, batch: list[_Row]) -> Callable[[], Tensor]:
-        """Give a CUDA device the work of a batch; what is returned waits for its features."""
+        """Queue a batch on a CUDA device and return a function that waits for its features."""
         batch.sort(key=lambda row: row[2].shape)  # one resize for each size
         rows, done = self.embed(batch), torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         done.record(torch.cuda.current_stream(self.device))
 
         def wait() -> Tensor:
             done.synchronize()
-            return rows.clone()  # pageable: the cache keeps them for a while
+            return rows.clone()  # pageable memory, since the cache keeps the features for a while
 
         return wait
 
     def embed(self, batch: Sequence[_Row]) -> Tensor:
-        """Embed n images, of one size unless `mixes_sizes`, as float32 (n, dim); from CUDA still to be copied to pinned memory."""
+        """Embed n images, of one size unless `mixes_sizes`, as float32 (n, dim); a copy from CUDA may be incomplete."""
         _, _, images = zip(*batch, strict=True)
         shape, pinned = (len(images), self.extractor.dim), self.is_on_gpu
-        # Both modes belong to a thread; a training loop's autocast would turn features into bfloat16.
+        # Both modes are per thread. The autocast of a training loop would turn features into bfloat16.
         with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
             while True:
-                size = self.batch_size  # another thread may halve it meanwhile
+                size = self.batch_size  # another thread may halve it
                 try:
                     rows = torch.empty(shape, dtype=torch.float32, device="cpu", pin_memory=pinned)
                     for start in range(0, len(images), size):
@@ -548,11 +548,11 @@ class ForwardPass:
                         raise
                     if size == 1:
                         side = tuple(images[0].shape[1:])
-                        text = f"{self.device} has no memory left for one image of {side} pixels; free it, or use another --device"
+                        text = f"{self.device} ran out of memory for one image of {side} pixels; free memory, or use another --device"
                         raise ResourceError(text, code="oom") from error
                 else:
                     return rows
-                # Here, where the error no longer holds what the batch took.
+                # The error no longer references the memory of the batch here.
                 torch.cuda.empty_cache()
                 self.batch_size = min(self.batch_size, (size + 1) // 2)
 
@@ -577,13 +577,13 @@ class ForwardPass:
             kind = "complex " if isinstance(output, Tensor) and output.is_complex() else ""
             text = f"extractor {self.extractor.name} must return {expected} real numbers for this batch, but returned {kind}{came}"
             raise FeatureError(text, code="feature-shape")
-        # To this device from another GPU of the network, whose stream `issue` does not wait for.
+        # The output may be on another GPU of the network, whose stream `issue` does not wait for.
         return output[: len(images)].to(self.device, torch.float32)
 
     def _uploaded(self, images: Sequence[Tensor], size: int, uploads: Uploads) -> Tensor:
         """The stack of prepared images on a CUDA device."""
         parts = []
-        for stack in uploads.send(images):  # copied or resized at once, as `send` demands
+        for stack in uploads.send(images):  # must be copied or resized before the next one
             if self._prepare is None:
                 parts.append(stack.clone(memory_format=torch.contiguous_format))
             elif getattr(self.extractor, "prepares_stacks", False) is True:
@@ -593,5 +593,5 @@ class ForwardPass:
         if len(images) < size:
             last = parts[-1][-1:]
             parts.append(last.expand(size - len(images), *last.shape[1:]))
-        # In one layout for filled and other batches: convolutions may round differently in another.
+        # Full and padded batches have one memory layout, since convolutions may round differently in another.
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).contiguous()

@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TextProgress = Callable[[int, int], None]
-"""Called with the texts that are done, and how many there are."""
+"""Called with the number of finished texts and the total."""
 
 
 @dataclass(frozen=True)
 class ExtractorInfo:
-    """Which function from pixels to features an extractor is; part of every result and cache key."""
+    """Identity of an extractor, that is, of a function from pixels to features; part of every result and cache key."""
 
-    name: str  # "inception", or what the user gave, such as "path/to/file.py:factory"
+    name: str  # "inception", or as given by the user, such as "path/to/file.py:factory"
     dim: int
-    resize: str  # name of the rule; "unknown" when a custom extractor does not say
+    resize: str  # name of the resize rule; "unknown" if a custom extractor does not declare it
     weights_sha256: str | None
     comparable: bool  # with published scores
-    cache_key: str | None = None  # hex sha256 that identifies the function; None: nothing is cached
+    cache_key: str | None = None  # hex sha256 that identifies the function; None disables caching
     uncached_reason: str | None = None
 
 
 class FeatureExtractor(Protocol):
-    """Anything that turns images into features.
+    """A callable that turns images into features.
 
-    With an attribute `thread_safe = True` it may be called from several threads at once, which is faster on
-    CPUs; networks that keep state between their layers (as hooks do) must not promise that.
+    With an attribute `thread_safe = True` it may be called from several threads at once, which is faster on CPUs. Networks
+    with state between their layers, such as hooks, are not thread-safe.
     """
 
     name: str
@@ -47,24 +47,24 @@ class FeatureExtractor(Protocol):
 
 
 class DescribedExtractor(FeatureExtractor, Protocol):
-    """An extractor that says which function it is."""
+    """An extractor with a record of its identity."""
 
     @property
     def info(self) -> ExtractorInfo:
-        """What it is now."""
+        """The current identity."""
         ...
 
 
 @runtime_checkable
 class PreparingExtractor(FeatureExtractor, Protocol):
-    """An extractor that resizes each image by itself, so that a batch may mix sizes.
+    """An extractor that resizes each image, so that a batch may have images of different sizes.
 
-    With an attribute `prepares_on_device = True` each image is prepared where the network is; with `prepares_stacks = True`,
-    too, `prepare` takes images of one size at once there, uint8 (n, 3, h, w), with the same numbers.
+    With an attribute `prepares_on_device = True` images are prepared on the device of the network. If `prepares_stacks = True`
+    is set as well, `prepare` also takes several images of one size, uint8 (n, 3, h, w), with the same result for each.
     """
 
     def prepare(self, image: Tensor, /) -> Tensor:
-        """Turn one uint8 (3, h, w) image into a float32 (3, s, s) input, where it is, from any thread."""
+        """Turn one uint8 (3, h, w) image into a float32 (3, s, s) input on the same device; called from any thread."""
         ...
 
     def forward(self, batch: Tensor, /) -> Tensor:
@@ -73,7 +73,7 @@ class PreparingExtractor(FeatureExtractor, Protocol):
 
 
 def prepare_batch(extractor: PreparingExtractor, images: Tensor) -> Tensor:
-    """Prepare each of uint8 (n, 3, h, w) images, giving float32 (n, 3, s, s), on the CPU or where the extractor prepares stacks."""
+    """Prepare uint8 (n, 3, h, w) images as float32 (n, 3, s, s), on the CPU or on the device of an extractor with `prepares_stacks`."""
     import torch
 
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3 or not len(images):
@@ -86,7 +86,7 @@ def prepare_batch(extractor: PreparingExtractor, images: Tensor) -> Tensor:
 
 
 def check_same_extractor(name: str, info: ExtractorInfo, other_name: str, other: ExtractorInfo) -> None:
-    """Refuse features of two different functions; `name` and `other_name` say whose they are."""
+    """Raise an error for features of two different extractors; `name` and `other_name` are the sources."""
     mine, theirs = (
         f"{each.name} ({each.dim}-d, {each.resize}, weights {str(each.weights_sha256)[:8]})"
         for each in (info, other)
@@ -96,41 +96,41 @@ def check_same_extractor(name: str, info: ExtractorInfo, other_name: str, other:
     if all(getattr(info, key) == getattr(other, key) for key in same):
         if is_one_key or None in (info.cache_key, other.cache_key):
             return
-        mine, theirs = "now", "with other code or settings"
+        mine, theirs = "this one", "one with other code or settings"
     elif is_one_key and info.cache_key is not None:
         return
-    text = f"{name} and {other_name} were not embedded by the same extractor ({theirs} there, {mine} here)"
+    text = f"{name} and {other_name} were embedded by different extractors ({mine} and {theirs})"
     raise FeatureError(text, code="other-extractor")
 
 
 @dataclass(frozen=True)
 class TextEncoderInfo:
-    """Which function from texts to vectors an encoder is; None stands for what a user's own does not say."""
+    """Identity of a text encoder; None for properties that a custom encoder does not declare."""
 
-    name: str  # that of the extractor whose images it belongs to
+    name: str  # name of the extractor of images in the same space
     dim: int
     tokenizer: str
-    context: int | None  # tokens that are read of a text, its two ends among them
-    weights_sha256: str | None  # of the file; for a user's own of the network
+    context: int | None  # maximum number of tokens, including the start and end tokens
+    weights_sha256: str | None  # of the file, or of the network of a custom encoder
     comparable: bool  # whether the weights are the published ones
-    logit_scale: float | None  # what a cosine was multiplied by before the softmax in training
+    logit_scale: float | None  # factor of cosine similarities before the softmax in training
 
 
 class TextEncoder(Protocol):
-    """Anything that turns texts into vectors; `name` is that of the extractor whose images it belongs to."""
+    """A text encoder; `name` is the name of the extractor of images in the same space."""
 
     name: str
     dim: int
 
     @property
     def info(self) -> TextEncoderInfo:
-        """What it is."""
+        """The identity."""
         ...
 
     def encode_text(self, texts: Sequence[str], /, *, progress: TextProgress | None = None) -> Tensor:
-        """Embed n texts, empty ones too, as float32 (n, dim) on the CPU; not scaled to length 1."""
+        """Embed n texts, which may be empty, as float32 (n, dim) on the CPU, without normalization."""
         ...
 
     def truncated(self, texts: Sequence[str], /) -> list[bool] | None:
-        """Of which of the texts the end is not read; None where that is unknown."""
+        """Whether each text exceeds the context and is truncated; None if unknown."""
         ...

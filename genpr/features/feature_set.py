@@ -1,4 +1,4 @@
-"""Features with everything that is known about where they came from, the file that carries both, and shards joined."""
+"""Features with their provenance, the file format of both, and the joining of shards."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ from genpr.storage import (
 
 _FORMAT = "genpr.features/1"
 _SHOWN = 5
-_SMALL = 32  # pixels; the smallest images that networks were trained on
+_SMALL = 32  # pixels; the smallest training images of networks
 _LOSSLESS = {"PNG", "BMP", "PPM", "TIFF", "WEBP lossless"}
 
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """Of the images that came as files."""
+    """Formats and sizes of the images from files."""
 
-    formats: Mapping[str, int] = field(default_factory=dict)  # how many are of which, such as {"PNG": 900}
-    sizes: Mapping[str, int] = field(default_factory=dict)  # the five commonest, such as {"640 x 480": 900}
-    n_sizes: int = 0  # how many different sizes there are
+    formats: Mapping[str, int] = field(default_factory=dict)  # counts by format, such as {"PNG": 900}
+    sizes: Mapping[str, int] = field(
+        default_factory=dict
+    )  # the five most frequent, such as {"640 x 480": 900}
+    n_sizes: int = 0  # number of different sizes
     n_small: int = 0  # images with a side of less than 32 pixels
 
     @classmethod
@@ -59,7 +61,7 @@ class ImageFacts:
 
     @property
     def codec(self) -> str | None:
-        """How most images are compressed: "lossless", or a format that loses something; None if none prevails."""
+        """The compression of most images: "lossless" or a lossy format; None without a majority."""
         codecs: Counter[str] = Counter()
         for name, count in self.formats.items():
             codecs["lossless" if name in _LOSSLESS else name] += count
@@ -70,7 +72,7 @@ class ImageFacts:
 
     @property
     def shown_sizes(self) -> str:
-        """The commonest sizes in words."""
+        """The most frequent sizes as text."""
         rest = self.n_sizes - len(self.sizes)
         listed = [f"{size} ({count:,})" for size, count in self.sizes.items()]
         return ", ".join([*listed, f"and {rest:,} more"] if rest else listed)
@@ -78,30 +80,34 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """One side of a comparison: a row of features per image, in the order of its source."""
+    """The features of one source, a row per image in the order of the source."""
 
-    features: Tensor  # float32 (n, d), on the CPU; large ones as `memory.float_rows` keeps them
-    source: str  # what was embedded, as the user wrote it
-    extractor: ExtractorInfo | None = None  # None when the file or array does not say
-    names: tuple[str, ...] = ()  # one label per row; empty when unknown
+    features: Tensor  # float32 (n, d), on the CPU; large ones may be memory-mapped
+    source: str  # the source as given by the user
+    extractor: ExtractorInfo | None = None  # None if the file or array does not name it
+    names: tuple[str, ...] = ()  # one name per row; empty if unknown
     identities: Tensor | None = None  # uint8 (n, 32), sha256 of each image's bytes
-    flags: Mapping[str, int] = field(default_factory=dict)  # images of each of `genpr.images.decode.FLAGS`
-    skipped: tuple[ImageError, ...] = ()  # the images that could not be used
-    n_embedded: int = 0  # rows that went through the extractor in this run; 0 for feature files
-    n_cached: int = 0  # rows that came out of the feature cache
-    decoder: Mapping[str, str] = field(default_factory=dict)  # versions, and choices that are not the default
-    seconds: float = 0.0  # spent embedding
+    flags: Mapping[str, int] = field(
+        default_factory=dict
+    )  # number of images by flag of `genpr.images.policy.FLAGS`
+    skipped: tuple[ImageError, ...] = ()  # errors of the unusable images
+    n_embedded: int = 0  # rows embedded in this run; 0 for feature files
+    n_cached: int = 0  # rows from the feature cache
+    decoder: Mapping[str, str] = field(default_factory=dict)  # versions, and non-default decoding options
+    seconds: float = 0.0  # time to embed
     notices: tuple[Notice, ...] = ()
     facts: ImageFacts = field(default_factory=ImageFacts)
-    n_decoded: int = 0  # images that `flags` and counts are of, where some were left out since; 0 for all
-    origin: str = ""  # what was embedded, where `source` is the file that the features were read from
-    sizes: Mapping[tuple[int, int], int] = field(default_factory=dict)  # files of each (width, height)
-    shard: ShardInfo | None = None  # which share of a whole this is; None for the whole
-    statistics: ReferenceStatistics | None = None  # what stands for reals of which no rows are known
+    n_decoded: int = (
+        0  # number of images behind `flags` and counts, if rows were removed later; 0 for all rows
+    )
+    origin: str = ""  # the embedded source, if `source` is a feature file
+    sizes: Mapping[tuple[int, int], int] = field(default_factory=dict)  # number of files by (width, height)
+    shard: ShardInfo | None = None  # position of a shard; None for a whole source
+    statistics: ReferenceStatistics | None = None  # replaces the rows of reals with statistics only
 
     @classmethod
     def without_rows(cls, statistics: ReferenceStatistics) -> FeatureSet:
-        """Reals of which only mean and covariance are known."""
+        """A set of reals with mean and covariance only."""
         rows, decoder = torch.empty(0, 1), statistics.decoder
         return cls(rows, statistics.source, decoder=decoder, statistics=statistics)
 
@@ -109,11 +115,11 @@ class FeatureSet:
         return len(self.features)
 
     def name_of(self, row: int) -> str:
-        """What to call the image of a row."""
+        """The name of the image of a row."""
         return self.names[row] if self.names else f"row {row}"
 
     def select(self, rows: Tensor) -> FeatureSet:
-        """The same set with the given rows (indices, ascending) only."""
+        """A set with the given rows only (ascending indices)."""
         return replace(
             self,
             features=part_of(self.features, rows),
@@ -123,7 +129,7 @@ class FeatureSet:
         )
 
     def split(self, parts: Sequence[ExtractorInfo]) -> list[FeatureSet]:
-        """One set per layer, where the rows hold several layers side by side."""
+        """One set per layer, if rows are concatenated layers."""
         columns = torch.split(self.features, [part.dim for part in parts], dim=1)
         pairs = zip(columns, parts, strict=True)
         return [replace(self, features=layer, extractor=part) for layer, part in pairs]
@@ -154,16 +160,16 @@ def save_features(path: Path, features: FeatureSet) -> None:
 
 
 def _pack_names(names: tuple[str, ...]) -> Tensor:
-    """NUL-separated bytes: the one character that no file name holds."""
+    """Bytes separated by NUL, which no file name has."""
     data = bytearray()
-    for name in names:  # one by one: joined, encoded and copied, a million names would be there three times
+    for name in names:  # one by one, since joining and encoding would take three times the memory
         data += name.encode("utf-8", "surrogateescape") + b"\0"
     del data[-1:]
     return torch.frombuffer(data or bytearray(1), dtype=torch.uint8)
 
 
 def load_features(path: Path) -> FeatureSet:
-    """Read features from `.safetensors` (with what `save_features` recorded) or from a 2-D `.npy` or `.npz`."""
+    """Read features from `.safetensors` (with the record of `save_features`) or from a 2-D `.npy` or `.npz`."""
     if path.suffix.lower() != ".safetensors":
         return FeatureSet(_load_array(path), source=str(path))
     is_own = read_header(path)[0].get("format") == _FORMAT
@@ -173,7 +179,7 @@ def load_features(path: Path) -> FeatureSet:
     features = _parse(tensors, metadata, path)
     if features.shard is not None and features.shard.count > 1:
         raise FeatureError(
-            f"{path} is shard {features.shard.shard} of {features.shard.total:,} images, and no others are given; give all "
+            f"{path} is shard {features.shard.shard} of {features.shard.total:,} images, but all shards are needed; give them "
             "as one pattern in quotes, such as 'real_*.safetensors'",
             code="shards-missing",
             path=str(path),
@@ -182,11 +188,11 @@ def load_features(path: Path) -> FeatureSet:
 
 
 def _parse(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], path: Path) -> FeatureSet:
-    """What `save_features` wrote. A checksum is no signature: nothing is taken for what it should be."""
+    """The features in the tensors of `save_features`. Everything is validated, since a checksum is not a signature."""
     try:
         return _set_of(tensors, metadata, str(path))
     except (UsageError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        text = f"{path} does not hold what genpr writes into such files ({type(error).__name__}: {error})"
+        text = f"{path} is not a valid feature file of genpr ({type(error).__name__}: {error})"
         raise FeatureError(text, code="file-damaged", path=str(path)) from error
 
 
@@ -239,30 +245,32 @@ def _load_array(path: Path) -> Tensor:
         text = f"{path} is not a readable array file ({error}); check that it is complete and holds no pickled objects"
         raise FeatureError(text, code="file-damaged", path=str(path)) from error
     if array.dtype.kind != "f" or array.ndim != 2:
-        text = f"{path} holds {array.dtype} of shape {array.shape}; features are floats, (images, dimensions)"
+        text = (
+            f"{path} has {array.dtype} of shape {array.shape}; expected floats of shape (images, dimensions)"
+        )
         raise FeatureError(text, code="feature-shape", path=str(path))
     return float_rows(array)
 
 
 def _only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
-    """The features among the tensors of a safetensors file of another program."""
+    """The features in a safetensors file of another program."""
     named = [tensors["features"]] if "features" in tensors else tensors.values()
     try:
         (matrix,) = (tensor for tensor in named if tensor.ndim == 2 and tensor.is_floating_point())
         return matrix.float()
-    except (ValueError, NotImplementedError) as error:  # the latter of two numbers in a byte, for example
-        text = f"{path} holds {some(sorted(tensors), 5) or 'nothing'}; needed is 'features', or exactly one 2-D tensor of floats"
+    except (ValueError, NotImplementedError) as error:  # the latter for packed types such as 4-bit floats
+        text = f"{path} has {some(sorted(tensors), 5) or 'no tensors'}; expected 'features', or exactly one 2-D tensor of floats"
         raise FeatureError(text, code="feature-shape", path=str(path)) from error
 
 
 def load_joined(paths: Sequence[Path], name: str) -> FeatureSet:
-    """Read the shards of one source, which the user calls `name`, as one run would have given it, without a second copy."""
+    """Read and join the shards of the source `name` without a second copy; equal to the features of a single run."""
     heads = [_read_head(path) for path in paths]
     if len(paths) == 1 and heads[0].shard is None:
         return load_features(paths[0])
     for head in heads:
         if head.shard is None:
-            raise _mismatch(name, f"{printable(head.source)} is no shard of a source")
+            raise _mismatch(name, f"{printable(head.source)} is not a shard")
         _check_compatible(heads[0], head, name)
     shards = sorted(heads, key=lambda head: _place(head).index)
     _check_complete([_place(shard) for shard in shards], name)
@@ -275,7 +283,7 @@ def load_joined(paths: Sequence[Path], name: str) -> FeatureSet:
 
 
 def _read_head(path: Path) -> FeatureSet:
-    """What a file says of itself before its features are read, which are on the device "meta"."""
+    """The record of a file, with features on the device "meta", which are not read."""
     metadata, shapes = read_header(path) if path.suffix.lower() == ".safetensors" else ({}, {})
     if metadata.get("format") != _FORMAT:
         return FeatureSet(torch.empty(0, 0, device="meta"), source=str(path))
@@ -287,7 +295,7 @@ def _read_into(rows: Tensor, path: Path) -> FeatureSet:
     part = _parse(tensors, metadata, path)
     place = _place(part)
     if len(part) + len(part.skipped) != place.end - place.start:
-        raise _mismatch(str(path), f"it has not the {place.end - place.start:,} images of its shard")
+        raise _mismatch(str(path), f"it does not have the {place.end - place.start:,} images of its shard")
     return part
 
 
@@ -297,7 +305,7 @@ def _place(features: FeatureSet) -> ShardInfo:
 
 
 def _check_compatible(first: FeatureSet, other: FeatureSet, name: str) -> None:
-    """Shards of one source, by one function, from images that were decoded in one way."""
+    """Raise an error unless two shards are of one source, one extractor and one decoding."""
     if first.extractor is not None and other.extractor is not None:
         check_same_extractor(first.source, first.extractor, other.source, other.extractor)
     for key, mine in _common(first).items():
@@ -307,24 +315,24 @@ def _check_compatible(first: FeatureSet, other: FeatureSet, name: str) -> None:
 
 
 def _common(shard: FeatureSet) -> dict[str, object]:
-    """What is the same in all shards of a source."""
+    """Facts that are equal in all shards of a source."""
     place = _place(shard)
     return {
         "the number of shards": place.count,
         "the images of the source": place.total,
-        "the names of these, by their hash": place.names_sha256[:16],
-        "saying what made them": shard.extractor is not None,
+        "the hash of their names": place.names_sha256[:16],
+        "naming the extractor": shard.extractor is not None,
         "dimensions": shard.features.shape[1],
         "decoding": dict(shard.decoder),
     }
 
 
 def _check_complete(places: Sequence[ShardInfo], name: str) -> None:
-    """Compatible shards in their order: all of them, each once, with its own images."""
+    """Raise an error unless sorted shards are complete, without duplicates, and have the images of their position."""
     found: set[int] = set()
     for place in places:
         if place.shard.rows(place.total) != range(place.start, place.end):
-            raise _mismatch(name, f"shard {place.shard} holds other images than it has here")
+            raise _mismatch(name, f"shard {place.shard} has other images than its position implies")
         if place.index in found:
             message = f"{printable(name)} has shard {place.shard} twice"
             raise FeatureError(message, code="shards-twice", path=name)
@@ -332,13 +340,13 @@ def _check_complete(places: Sequence[ShardInfo], name: str) -> None:
     count = places[0].count
     if len(found) < count:
         absent = (str(index) for index in range(1, count + 1) if index not in found)
-        missing = list(islice(absent, 10))  # a file may claim that there are very many
+        missing = list(islice(absent, 10))  # a damaged file may state a huge count
         text = f"{printable(name)} has {len(found)} of {count} shards; the first that are missing: {', '.join(missing)}"
         raise FeatureError(text, code="shards-missing", path=name)
 
 
 def _merge(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSet:
-    """What all shards have, of what is there without them."""
+    """The joined set; facts that a shard lacks are left out."""
     named = all(len(part.names) == len(part) for part in parts)
     identities = [part.identities for part in parts if part.identities is not None]
     flags, formats, sizes = Counter[str](), Counter[str](), Counter[tuple[int, int]]()

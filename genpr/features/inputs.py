@@ -1,4 +1,4 @@
-"""Inputs of a comparison: recognize images or features, name their rows, and read single images again."""
+"""Inputs of a score: distinguish images from features, name their rows, and read single images again."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from genpr.validation import check_features
 
 @dataclass(frozen=True)
 class OpenedImages:
-    """Images that were found and listed, but not read yet."""
+    """Images that are listed but not read yet."""
 
     source: ImageSource
-    on_disk: bool  # only images from files are worth caching: arrays belong to a running program
+    on_disk: bool  # whether features are cached; arrays in memory are not
 
 
 OpenedInput = OpenedImages | FeatureSet
-_PLACE = re.compile(r"\[[0-9]+\]")
+_INDEX = re.compile(r"\[[0-9]+\]")
 
 
 def open_input(source: object, role: str) -> OpenedInput:
-    """Find `source` and say whether it is images or features, reading as little as possible.
+    """Open `source` as images or features, reading as little as possible.
 
-    A 2-D array of floats is features, a 4-D array of uint8 is images; `.safetensors` is features. Where the `role` is "real"
-    or "reference", a file of mean and covariance without images gives a set without rows.
+    A 2-D array of floats and a `.safetensors` file are features; a 4-D array of uint8 is images. If the `role` is "real" or
+    "reference", a file of mean and covariance without images gives a feature set without rows.
     """
     if isinstance(source, OpenedImages | FeatureSet):
         return source
@@ -71,7 +71,7 @@ def open_input(source: object, role: str) -> OpenedInput:
 
 
 def label_location(source: object, opened: OpenedInput) -> object:
-    """What to look into for the labels of a side: its images as they were opened; of features, what the user gave."""
+    """Where labels of a source are searched for: the opened images, or for features the source given by the user."""
     return opened.source if isinstance(opened, OpenedImages) else source
 
 
@@ -85,13 +85,13 @@ def _open_features(text: str) -> FeatureSet | None:
         return None
     if not all(are_features):
         other = several[are_features.index(False)]
-        said = f"{printable(text)!r} names feature files and others, such as {printable(str(other))}"
-        raise UsageError(said, code="mixed-kinds", path=text)
+        message = f"{printable(text)!r} matches feature files and others, such as {printable(str(other))}"
+        raise UsageError(message, code="mixed-kinds", path=text)
     return load_joined(several, text)
 
 
 def holds_features(path: Path) -> bool:
-    """By suffix and array header: images are 4-D, and everything else in an array file is meant as features."""
+    """Whether a file has features, by its suffix and array header: images are 4-D, other arrays are features."""
     if not path.is_file():
         return False
     if path.suffix.lower() == ".safetensors":
@@ -101,29 +101,29 @@ def holds_features(path: Path) -> bool:
 
 
 def check_same_kind(real: OpenedInput, fake: OpenedInput) -> None:
-    """Refuse features against images, and features of different extractors."""
+    """Raise an error for features against images, and for features of different extractors."""
     for features, images in ((real, fake), (fake, real)):
         if not isinstance(features, FeatureSet) or features.statistics is not None:
             continue
         if isinstance(images, OpenedImages):
-            text = f"{features.source} holds features but {images.source.name} holds images; embed these with `genpr features`"
+            text = f"{features.source} has features but {images.source.name} has images; embed the images with `genpr features`"
             raise FeatureError(text, code="features-against-images")
     if isinstance(real, FeatureSet) and isinstance(fake, FeatureSet) and real.extractor and fake.extractor:
         check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
 
 
 def check_same_weights(real: FeatureSet, fake: FeatureSet) -> None:
-    """Refuse fakes embedded after the extractor's weights changed, as in a training loop."""
+    """Raise an error if the weights of the extractor changed between the two sets, as in a training loop."""
     if real.extractor is None or fake.extractor is None:
         return
     hashes = {real.extractor.weights_sha256, fake.extractor.weights_sha256}
     if len(hashes - {None}) > 1:
-        text = f"the weights of extractor {real.extractor.name} changed after the real side was embedded; make a new Evaluator"
+        text = f"the weights of extractor {real.extractor.name} changed after the reals were embedded; create a new Evaluator"
         raise FeatureError(text, code="other-extractor")
 
 
 def image_names(opened: OpenedInput) -> list[str] | None:
-    """What the images of a side are called, in order; None where that cannot be known without reading them."""
+    """The names of the images of a source in order; None if they are unknown before the images are read."""
     if isinstance(opened, FeatureSet):
         return [opened.name_of(row) for row in range(len(opened))]
     names = opened.source.names()
@@ -131,20 +131,20 @@ def image_names(opened: OpenedInput) -> list[str] | None:
 
 
 def source_rows(opened: OpenedInput, features: FeatureSet, total: int | None) -> Sequence[int]:
-    """Where each image stands in its source, of which a part may have been chosen and unusable ones left out."""
+    """The index of each image in its source, from which a subset may have been chosen or unusable images left out."""
     if total == len(features):
         return range(total)
-    if not isinstance(opened, FeatureSet) and all(map(_PLACE.fullmatch, features.names)):
+    if not isinstance(opened, FeatureSet) and all(map(_INDEX.fullmatch, features.names)):
         end = float("inf") if total is None else total
         found = [int(name[1:-1]) for name in features.names]
         rows = [row if row < end else None for row in found]
     else:
         listed = image_names(opened) or (item.name for item in opened.source)  # type: ignore[union-attr]
-        places = {name: place for place, name in enumerate(listed)}
-        rows = [places.get(name) for name in features.names]
+        index_of = {name: index for index, name in enumerate(listed)}
+        rows = [index_of.get(name) for name in features.names]
     for name, row in zip(features.names, rows, strict=True):
         if row is None:
-            text = f"{printable(name)} was scored and is not in {printable(features.source)} any more; check that the source did not change"
+            text = f"{printable(name)} was scored but is no longer in {printable(features.source)}; do not change the source during a score"
             raise DataError(text, code="changed", path=features.source)
     return [row for row in rows if row is not None]
 
@@ -154,7 +154,7 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures of one side of a score by their `names` in it and hashes (n, 32) uint8; `keep` makes them smaller, if given."""
+    """Pictures of a source by their `names` and digests (n, 32) uint8; `keep` scales them down, if given."""
 
     source: ImageSource
     names: Sequence[str]
@@ -163,14 +163,14 @@ class Pictures:
     keep: Callable[[Pixels], Pixels] | None = None
 
     def read(self, rows: Iterable[int]) -> dict[int, Pixels]:
-        """The pixels (h, w, 3) uint8 of rows, without images that are gone, changed or damaged since they were scored."""
+        """The pixels (h, w, 3) uint8 by row, without images that are missing, changed or damaged since they were scored."""
         requested: dict[str, list[int]] = defaultdict(list)
         for row in dict.fromkeys(rows):
             requested[self.names[row]].append(row)
         found: dict[int, Pixels] = {}
         items, names = iter(self.source), self.source.names()
-        if names is not None:  # no others are visited
-            items = self.source.select(place for place, name in enumerate(names) if name in requested)
+        if names is not None:  # visit only the requested images
+            items = self.source.select(index for index, name in enumerate(names) if name in requested)
         for item in items if requested else ():
             if item.name in requested:
                 with suppress(ImageError):
@@ -186,14 +186,14 @@ class Pictures:
         return found
 
     def _row_of(self, data: ImageData, rows: Sequence[int]) -> int:
-        """Which of `rows`, which share a name, an image is; ImageError if it is none of them."""
+        """The row among `rows`, which share a name, of an image; ImageError if there is none."""
         if self.identities is None:
             return rows[0]
         digest = bytes.fromhex(content_sha256(data))
         for row in rows:
             if self.identities[row].tobytes() == digest:
                 return row
-        raise ImageError("it has changed since it was scored", code="changed")
+        raise ImageError("the image has changed since it was scored", code="changed")
 
 
 def pictures_of(
@@ -204,9 +204,9 @@ def pictures_of(
     policy: DecodePolicy | None = None,
     keep: Callable[[Pixels], Pixels] | None = None,
 ) -> Pictures | None:
-    """The pictures behind one side of a score; None where the source holds features, or gives its images once.
+    """The pictures of a source; None if it has features, or can be read only once.
 
-    `names` and `identities` are those of `Evidence.fake` or `Evidence.real`; `policy` and `keep` are as of `Pictures`.
+    `names` and `identities` are those of `PerImageScores.fake` or `PerImageScores.real`; `policy` and `keep` are those of `Pictures`.
 
     >>> pictures = pictures_of(np.zeros((2, 4, 4, 3), np.uint8), ["[0]", "[1]"])
     >>> {row: pixels.shape for row, pixels in pictures.read([1]).items()}

@@ -1,7 +1,7 @@
-"""The published files of reference statistics that genpr knows by their digest: same keys and shapes, and other FIDs.
+"""Published files of reference statistics, identified by their digest, since they have equal keys and shapes but other FIDs.
 
-No sha256 of most of them is public, but the git blob SHA-1 of the repositories that hold them is. Each was read from a git tree,
-or from public scripts that assert it. Importing this module does not import torch.
+Most have no public sha256, but the git blob SHA-1 in their repository. Each digest was read from a git tree, or from public
+scripts that assert it. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 class KnownStatistics:
     """One published file."""
 
-    name: str  # whose moments of what, and who uses them
+    name: str  # author, data set and users
     digest: str  # "git-sha1:" of the blob, or "sha256:" of the file
-    source: str  # the repository that has it
-    extractor: str = "inception"  # what made `mu` and `sigma`
+    source: str  # the repository
+    extractor: str = "inception"  # extractor of `mu` and `sigma`
 
 
 _FILES = """
@@ -36,5 +36,5 @@ KNOWN_STATISTICS = tuple(
 
 
 def find_known(*digests: str) -> KnownStatistics | None:
-    """The published file with one of some digests."""
+    """The published file with one of the digests."""
     return next((each for each in KNOWN_STATISTICS if each.digest in digests), None)

@@ -1,7 +1,7 @@
-"""The published weight files that genpr knows: name, address, length, sha256, license.
+"""Published weight files: name, address, size, sha256 and license.
 
-A full sha256 stands here only if it was found written in a public file (named beside it) and begins with the
-digits that the publisher put into the file name, where there are such digits.
+A full sha256 is listed only if a public file states it (see the comment at each entry) and if it begins with the digits in
+the published file name, where there are any.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Option records: one frozen field per option, with its type, default and description.
 
-Signatures, docstrings and command-line flags are made from the fields. Importing this module does not import torch.
+Signatures, docstrings and command-line flags are generated from the fields. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
 
 StageProgress = Callable[[str, int, int | None], None]
-"""Called with the stage ("real", "fake": images embedded; "neighbors": percent of a search), the number done, and the
-total (None if unknown)."""
+"""Called with the stage ("real", "fake": images embedded; "neighbors": percent of a search), the number of finished
+items, and the total (None if unknown)."""
 
 Group = Literal["common", "inputs", "features", "metrics", "labels", "generator", "output", "advanced"]
 """Where the help of a command lists an option: `genpr.cli.grouped`."""
@@ -50,7 +50,7 @@ def option(
     in_cli: bool = True,
     **click: object,
 ) -> T:
-    """A field of an option record; `unset` says what None stands for, `least` and `most` (2^31 - 1) bound integers.
+    """A field of an option record; `unset` describes the value None, and `least` and `most` (2^31 - 1) bound integers.
 
     `group` is where the help of a command lists it, and the first sentence of `description` is all that its short help shows.
     `parse` turns the text of a command line into the value, and `check` is called with it; both raise UsageError. `click` are
@@ -62,13 +62,13 @@ def option(
 
 
 def option_fields(record: type[Any]) -> list[Field[Any]]:
-    """The fields of an option record, its own before those that it inherits."""
+    """The fields of an option record, with inherited fields last."""
     own = vars(record).get("__annotations__", {})
     return sorted(fields(record), key=lambda each: each.name not in own)
 
 
 def takes_options(record: type[Any], *, without: Collection[str] = ()) -> Callable[[F], F]:
-    """Show the fields of a record in the signature of what takes them as `**options`, and for that line in its docstring."""
+    """Replace `**options` in the signature and in the docstring of a function by the fields of a record."""
 
     def show(target: F) -> F:
         shown = [each for each in option_fields(record) if each.name not in without]
@@ -103,7 +103,7 @@ def _with_fields(text: str, shown: Sequence[Field[Any]]) -> str:
 
 
 def changed_options(options: Any, names: Collection[str]) -> list[str]:  # noqa: ANN401 - any option record
-    """Those of some fields that do not have their default."""
+    """The names among `names` whose value is not the default."""
     own = [each for each in fields(options) if each.name in names]
     return [each.name for each in own if getattr(options, each.name) != each.default]
 
@@ -203,11 +203,11 @@ class SourceOptions:
             if not isinstance(value, Integral) or not least <= int(value) <= (most or _MOST):
                 text = f"{each.name} must be an integer from {least} to {most or _MOST}, not {value!r}"
                 raise UsageError(text, code="bad-option")
-        _ = self.bad_images, self.decoding  # which refuse what is impossible
+        _ = self.bad_images, self.decoding  # which validate their options
 
     @cached_property
     def bad_images(self) -> BadImagePolicy:
-        """What is done about images that cannot be used."""
+        """The policy for unusable images."""
         return BadImagePolicy(self.on_bad, self.max_bad)
 
     @cached_property
@@ -269,6 +269,6 @@ class EmbedOptions(SourceOptions):
     )
     progress: StageProgress | None = option(
         None,
-        'Called with a stage ("real", "fake", "neighbors"), the number done, and the total or None.',
+        'Called with a stage ("real", "fake", "neighbors"), the number of finished items, and the total or None.',
         in_cli=False,
     )

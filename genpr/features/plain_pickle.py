@@ -1,7 +1,7 @@
-"""Dicts of numbers, texts and NumPy arrays in a pickle, read by an interpreter that imports and calls nothing.
+"""Read dicts of numbers, texts and NumPy arrays from a pickle with an interpreter that neither imports nor calls anything.
 
-A pickle is a program. `pickletools` of the standard library takes it apart into opcodes without executing any; those that
-NumPy's arrays need are interpreted here, and everything else is refused. Importing this module does not import torch.
+A pickle is a program. `pickletools` of the standard library parses its opcodes without executing them. The opcodes that
+NumPy's arrays need are interpreted here, and all others are errors. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 MOST_BYTES = 2**28
-"""Of the file, of the bytes that its texts become, and of all covariances in float64: ten times what EDM2 publishes."""
+"""Limit of the file, of the decoded texts, and of all covariances in float64; ten times the size of EDM2's files."""
 _MOST_OPCODES, _MOST_MARKS, _MOST_AXES = 100_000, 16, 8
 _DTYPES = {"f4", "f8", "i4", "i8", "u1"}
 _NAMES = {
@@ -35,7 +35,7 @@ class _Name:
 
 @dataclass(eq=False)
 class _Dtype:
-    """The type of an array's numbers; its byte order comes later."""
+    """The dtype of an array; its byte order is set by a later opcode."""
 
     kind: str
     order: str = "<"
@@ -47,15 +47,15 @@ class _Dtype:
 
 @dataclass(eq=False)
 class _Array:
-    """An array, empty until its content comes."""
+    """An array, empty until its content is set by a later opcode."""
 
     values: Any = None
 
 
 def read_plain_pickle(data: bytes) -> object:
-    """The dict, number, text or array in a pickle of protocol 2 to 5, or a `ValueError`; arrays are views of the data.
+    """The dict, number, text or array in a pickle of protocol 2 to 5; ValueError for others. Arrays are views of the data.
 
-    The keys of dicts are texts. Nothing is imported, called or executed, whatever the pickle says.
+    The keys of dicts are texts. No pickle can import, call or execute anything.
     """
     reader = _Reader()
     try:
@@ -66,8 +66,8 @@ def read_plain_pickle(data: bytes) -> object:
                 break
             reader.step(opcode.name, argument)
         value = reader.pop()
-    except (IndexError, KeyError) as error:  # an empty stack, or a number that was never kept
-        raise ValueError(f"its opcodes do not fit together ({type(error).__name__})") from error
+    except (IndexError, KeyError) as error:  # an empty stack, or an unknown memo entry
+        raise ValueError(f"its opcodes are inconsistent ({type(error).__name__})") from error
     return value.values if isinstance(value, _Array) else value
 
 
@@ -78,7 +78,7 @@ class _Reader:
         self._stack: list[Any] = []
         self._outer: list[list[Any]] = []  # the stacks below each open group
         self._memo: dict[int, Any] = {}
-        self._left = MOST_BYTES  # for bytes that are written as texts
+        self._left = MOST_BYTES  # remaining bytes of decoded texts
 
     def pop(self) -> Any:  # noqa: ANN401 - whatever a pickle holds
         """The topmost value."""
@@ -122,16 +122,18 @@ class _Reader:
         values = self._pop_to_mark() if count is None else [self.pop(), self.pop()][::-1]
         held = self._stack[-1]
         if type(held) is not dict or len(values) % 2:
-            _refuse("items of what is no dict")
+            _refuse("items of something that is not a dict")
         for key, value in zip(values[::2], values[1::2], strict=True):
-            if type(key) is not str:  # to hash nested tuples may take forever
-                _refuse(f"a key that is no text, but {type(key).__name__}")
+            if type(key) is not str:  # hashing nested tuples may not terminate
+                _refuse(f"a key of type {type(key).__name__}")
             held[key] = value.values if isinstance(value, _Array) else value
 
     def _global(self, argument: str | None) -> None:
         if argument is None:
             name, module = self.pop(), self.pop()
-            argument = f"{module} {name}" if type(name) is type(module) is str else "what is no text"
+            argument = (
+                f"{module} {name}" if type(name) is type(module) is str else "a name that is not a text"
+            )
         if argument not in _NAMES:
             _refuse(argument)
         self._stack.append(_Name(argument.rpartition(" ")[2]))
@@ -148,7 +150,7 @@ class _Reader:
             case ("encode", str(text), "latin1"):
                 self._left -= len(text)
                 if self._left < 0:
-                    raise ValueError(f"its texts become more than {MOST_BYTES:,} bytes")
+                    raise ValueError(f"its texts decode to more than {MOST_BYTES:,} bytes")
                 self._stack.append(text.encode("latin1"))
             case (
                 "_frombuffer",
@@ -161,7 +163,7 @@ class _Reader:
             case ("scalar", _Dtype() as dtype, bytes(data)):
                 self._stack.append(self._array(data, dtype, (), "C").item())
             case (what, *_):
-                _refuse(f"{what} with such arguments")
+                _refuse(f"{what} with unsupported arguments")
 
     def _build(self, _argument: object) -> None:
         state, held = self.pop(), self._stack[-1]
@@ -175,7 +177,7 @@ class _Reader:
 
     def _array(self, data: bytes | bytearray, dtype: _Dtype, shape: tuple[Any, ...], order: str) -> Any:  # noqa: ANN401
         if len(shape) > _MOST_AXES or any(type(side) is not int or side < 0 for side in shape):
-            raise ValueError("an array has an impossible shape")
+            raise ValueError("an array has an invalid shape")
         needed = math.prod(shape) * dtype.numpy.itemsize
         if needed != len(data):
             raise ValueError(f"an array of shape {shape} needs {needed:,} bytes and has {len(data):,}")
@@ -183,7 +185,7 @@ class _Reader:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise ValueError(f"it is no pickle of plain arrays: it holds {what[:100]}; nothing of it was executed")
+    raise ValueError(f"only pickles of plain arrays are read, found {what[:100]}; nothing was executed")
 
 
 _VALUES = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"}

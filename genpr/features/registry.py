@@ -1,4 +1,4 @@
-"""Extractors by name, such as `inception@torch-bilinear` or `dinov2-vitl14@bfloat16`: which there are, and how one is loaded.
+"""Registry of extractors by name, such as `inception@torch-bilinear` or `dinov2-vitl14@bfloat16`, and their loading.
 
 Importing this module does not import torch.
 """
@@ -49,24 +49,24 @@ RESIZE_NAMES = (
 """The rules of `genpr.features.resize`, which needs torch."""
 
 POOLINGS = ("cls", "mean", "map")
-"""Of `timm:MODEL`: the class token, the mean over positions or patch tokens, the model's attention pool."""
+"""Poolings of `timm:MODEL`: class token, mean over positions or patch tokens, attention pool of the model."""
 
-_LARGEST_SIDE = 4096  # pixels that a model of timm may be shown
+_LARGEST_SIDE = 4096  # pixels of the input of a timm model
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractorName:
-    """A name taken apart; a `resize` of None is the network's own rule."""
+    """A parsed name; a `resize` of None is the default rule of the network."""
 
     base: str
     resize: str | None = None
     precision: Precision = "float32"
-    side: int | None = None  # in pixels, of the square that a model of timm is shown; None for its own
-    pooling: str | None = None  # of `POOLINGS`; None for what timm gives without a classifier
+    side: int | None = None  # side of the input of a timm model in pixels; None for its default
+    pooling: str | None = None  # one of `POOLINGS`; None for the pooling of timm
 
     @classmethod
     def parse(cls, text: str) -> ExtractorName:
-        """Take `NAME[@VARIANT]...` apart; UsageError "unknown-variant" where two contradict each other or one is unknown."""
+        """Parse `NAME[@VARIANT]...`; UsageError "unknown-variant" for unknown or contradictory variants."""
         base, *variants = text.split("@")
         kinds = {"bfloat16": "precision", **dict.fromkeys(RESIZE_NAMES, "resize")}
         if is_timm := base.startswith("timm:"):
@@ -77,7 +77,7 @@ class ExtractorName:
             kind = "side" if side else kinds.get(variant)
             if kind is None or kind in fields:
                 known = ", ".join([*kinds, *([f"a side of 1 to {_LARGEST_SIDE} pixels"] if is_timm else [])])
-                message = f"extractor {text!r}: {variant!r} is no further variant; known are {known}"
+                message = f"extractor {text!r}: variant {variant!r} is unknown or repeated; known are {known}"
                 raise UsageError(message, code="unknown-variant")
             fields[kind] = side or variant
         return cls(base, **fields)
@@ -89,7 +89,7 @@ class ExtractorName:
 
 
 def _side(variant: str) -> int:
-    """The side that a variant such as "256" stands for; 0 if it is none."""
+    """The side in a variant such as "256"; 0 for other variants."""
     is_number = variant.isascii() and variant.isdecimal() and len(variant) <= len(str(_LARGEST_SIDE))
     return int(variant) if is_number and int(variant) <= _LARGEST_SIDE else 0
 
@@ -98,14 +98,14 @@ def _side(variant: str) -> int:
 class BuiltIn:
     """One built-in extractor."""
 
-    layer: str  # which features of the network, in the words of its publication
+    layer: str  # the layer of the features, in the terms of the publication
     dim: int
     resize: str  # its published resize rule
-    side: int  # of the square that it sees, in pixels
-    network: str  # module of `genpr.features.networks` whose `build` makes it
+    side: int  # of the square input, in pixels
+    network: str  # module of `genpr.features.networks` with its `build`
     weights: WeightsFile | None = None
     comparable: bool = True  # with published scores
-    published: tuple[str, ...] = ()  # other resize rules under which numbers were published
+    published: tuple[str, ...] = ()  # other resize rules of published scores
 
 
 def _inception(layer: str, dim: int) -> BuiltIn:
@@ -115,7 +115,7 @@ def _inception(layer: str, dim: int) -> BuiltIn:
 
 
 def _clip(dim: int, side: int, model: str) -> BuiltIn:
-    """OpenAI's weights, in the conversion that open_clip itself points to."""
+    """OpenAI's weights, in the conversion that open_clip uses."""
     return BuiltIn("image embedding", dim, "clip", side, "clip", CLIP[model])
 
 
@@ -147,22 +147,22 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
         "pixels": BuiltIn("RGB", 3072, "torch-bicubic-antialias", 32, "weight_free", comparable=False),
     }
 )
-"""By name, in the order in which they are listed."""
+"""Built-in extractors by name, in display order."""
 
 OPEN_FAMILIES: Mapping[str, str] = MappingProxyType({"timm": "timm_models", "open_clip": "clip"})
-"""Modules that load extractors named `FAMILY:MODEL`, which only their library knows."""
+"""Modules that load extractors named `FAMILY:MODEL`, whose models are those of a library."""
 
 
 @lru_cache
 def parse_name(name: str) -> ExtractorName:
-    """Custom extractors may have any character in their path, and have no variants."""
+    """Parse a name; custom extractors may have any character in their path, and have no variants."""
     is_built_in = name.partition("@")[0] in BUILT_IN
     return ExtractorName.parse(name) if is_built_in or open_family(name) else ExtractorName(name)
 
 
 @lru_cache
 def canonical_name(name: str) -> str:
-    """The same extractor by its shortest name: variants that are the network's own are left out."""
+    """The shortest name of an extractor, without variants that are the default."""
     parsed = parse_name(name)
     known = BUILT_IN.get(parsed.base)
     if known is None and ":" not in name:
@@ -188,7 +188,7 @@ def network_module(name: str) -> str | None:
 
 
 def check_has_text(name: str) -> None:
-    """Refuse an extractor without a text encoder ("no-text-encoder"); whether a custom one has one is known once it is loaded."""
+    """Raise an error for an extractor without a text encoder ("no-text-encoder"); custom ones are checked once loaded."""
     name = canonical_name(name)
     if network_module(name) not in {"clip", None}:
         raise no_text_encoder(name)
@@ -197,14 +197,14 @@ def check_has_text(name: str) -> None:
 def no_text_encoder(name: str) -> UsageError:
     """The error for an extractor that embeds images only."""
     return UsageError(
-        f"extractor {name!r} embeds images only, and prompts are to be embedded, too; choose clip-vit-b-32, another CLIP, or "
-        "path/to/file.py:factory whose object also has encode_text",
+        f"extractor {name!r} embeds images only, but prompts must be embedded as well; choose clip-vit-b-32, another CLIP, or "
+        "path/to/file.py:factory with an object that has encode_text",
         code="no-text-encoder",
     )
 
 
 def is_same_extractor(name: str, other: str) -> bool:
-    """Whether two names stand for the same extractor, such as "inception" and "inception@tf1-bilinear"."""
+    """Whether two names are of the same extractor, such as "inception" and "inception@tf1-bilinear"."""
     if any(parse_name(each).base not in BUILT_IN for each in (name, other)):
         return name == other
     return canonical_name(name) == canonical_name(other)
@@ -226,7 +226,7 @@ def with_variants_of(name: str, other: str) -> str:
 
 
 def group_by_network(extractors: Iterable[_Extractor]) -> tuple[tuple[_Extractor, ...], ...]:
-    """Put layers of one network, with one resize rule and precision, together in the order of first mention."""
+    """Group layers of one network with one resize rule and precision, in the order of their first occurrence."""
     groups: dict[object, list[_Extractor]] = {}
     for extractor in dict.fromkeys(extractors):
         network: object = extractor
@@ -241,20 +241,20 @@ def group_by_network(extractors: Iterable[_Extractor]) -> tuple[tuple[_Extractor
 
 @dataclass(frozen=True)
 class ExtractorSummary:
-    """One line of the list of extractors; None stands for what depends on the model."""
+    """One line of the list of extractors; None for what depends on the model."""
 
-    name: str  # what `load_extractor` takes
+    name: str  # argument of `load_extractor`
     dim: int | None
     resize: str | None  # rule and side of the square
     weights: str | None  # name of the file; None for weight-free extractors, too
     license: str | None  # of the weights
-    cached: bool | None  # whether it can be used here without a download
-    comparable: bool  # whether scores may be compared with published ones
-    layer: str  # which features of the network they are
+    cached: bool | None  # whether it can be used without a download
+    comparable: bool  # with published scores
+    layer: str  # the layer of the features
 
 
 def list_extractors() -> tuple[ExtractorSummary, ...]:
-    """The built-in extractors, then the families of which any model can be named."""
+    """The built-in extractors, then the families of models."""
     listed = []
     for name, known in BUILT_IN.items():
         file = known.weights
@@ -288,16 +288,16 @@ def load_extractor(
     """Load an extractor, ready to embed on `device`.
 
     Args:
-        name: A built-in one (see `list_extractors`); "timm:MODEL"; "open_clip:MODEL:PRETRAINED"; any of these with
-            "@bfloat16" or "@RESIZE-RULE" behind it, of timm also with "@SIDE" in pixels and "@cls", "@mean" or "@map";
-            or a custom one as "package.module:factory" or "path/to/file.py:factory" (see `genpr.features.custom`).
-        weights: File that holds the published weights, if it is in neither genpr's nor torch.hub's cache.
+        name: A built-in extractor (see `list_extractors`); "timm:MODEL"; "open_clip:MODEL:PRETRAINED"; any of these
+            followed by "@bfloat16" or "@RESIZE-RULE", timm models also by "@SIDE" in pixels and "@cls", "@mean" or "@map";
+            or a custom extractor as "package.module:factory" or "path/to/file.py:factory" (see `genpr.features.custom`).
+        weights: File with the published weights, if it is in neither genpr's nor torch.hub's cache.
         device: "auto", "cpu", "cuda", "cuda:1" or a `torch.device`.
-        offline: Never download; GENPR_OFFLINE=1 says the same.
-        progress: Called with (bytes received, bytes in all) while weights are downloaded.
+        offline: Never download, as with GENPR_OFFLINE=1.
+        progress: Called with (bytes received, total bytes) while weights are downloaded.
 
     Raises:
-        UsageError: No such extractor or device, or a custom one that cannot be loaded.
+        UsageError: The extractor or device does not exist, or a custom extractor cannot be loaded.
         WeightsError: The weights are missing or are not the published ones.
         ResourceError: A library of the extractor cannot be imported ("broken-library").
     """
@@ -312,7 +312,7 @@ def load_joint(
     offline: bool = False,
     progress: Progress | None = None,
 ) -> DescribedExtractor:
-    """Several layers of one network (see `group_by_network`) side by side in each row, described by its `parts`."""
+    """An extractor of the concatenated layers of one network (see `group_by_network`), which are its `parts`."""
     first = canonical_name(names[0])
     path = require_weights(first, weights=weights, offline=offline, progress=progress)
     read = partial(read_weights, first, path, weights=weights, offline=offline, progress=progress)
@@ -323,7 +323,7 @@ def load_joint(
 def _built(
     names: Sequence[str], first: str, read: Callable[[], Weights | None], device: str | torch.device
 ) -> DescribedExtractor:
-    """The extractor of the weights that `read` gives; torch is imported only here."""
+    """The extractor with the weights from `read`; torch is imported only here."""
     resolved = resolve_device(device)
     network = network_module(first)
     if network is None:
@@ -337,7 +337,7 @@ def _built(
     except GenprError:
         raise
     except (ImportError, RuntimeError) as error:
-        # A torchvision of another torch fails either way, and timm and open_clip fail with it.
+        # A torchvision for another release of torch fails in either way, and so do timm and open_clip.
         if isinstance(error, RuntimeError) and "torchvision" not in str(error):
             raise
         reason = " ".join(str(error).split())
@@ -349,7 +349,7 @@ def _built(
 def require_weights(
     name: str, *, weights: _Path | None = None, offline: bool = False, progress: Progress | None = None
 ) -> Path | None:
-    """Everything of `load_extractor` that can fail without torch, which takes seconds to import; the verified weights file."""
+    """The verified weights file of an extractor, with the checks of `load_extractor` that do not need torch."""
     known = BUILT_IN.get(parse_name(canonical_name(name)).base)
     if known and known.weights:
         given = None if weights is None else Path(weights)
@@ -368,7 +368,7 @@ def read_weights(
     offline: bool = False,
     progress: Progress | None = None,
 ) -> Weights | None:
-    """The weights of an extractor that is no custom one, at `path` if `require_weights` found them; None if it has none."""
+    """The weights of an extractor that is not custom, at `path` if `require_weights` found them; None if it has none."""
     base = parse_name(name).base
     if base in BUILT_IN:
         file = BUILT_IN[base].weights
@@ -379,7 +379,7 @@ def read_weights(
 
 
 def weights_of(name: str, weights: _Path | None) -> _Path | None:
-    """The weights file of an extractor: in a folder by its name, else the file, unless that has the name of another's.
+    """The weights file of an extractor: the file of its name in a folder, or the given file unless its name is that of other weights.
 
     None for extractors without weights.
     """
@@ -389,7 +389,7 @@ def weights_of(name: str, weights: _Path | None) -> _Path | None:
     own = known.weights.name if known and known.weights else None
     if path.is_dir():
         if own is None and open_family(name):
-            return weights  # its library knows the name of the file
+            return weights  # the library determines the name of the file
         return path / own if own is not None and (path / own).is_file() else None
     others = {each.name for each in KNOWN_WEIGHTS}
     has_none = known is not None and own is None
@@ -397,7 +397,7 @@ def weights_of(name: str, weights: _Path | None) -> _Path | None:
 
 
 def check_weights_used(extractors: Iterable[object], weights: _Path | None) -> None:
-    """Refuse a weights file that belongs to none of the extractors that are given by name ("weights-unused")."""
+    """Raise an error for a weights file that none of the named extractors uses ("weights-unused")."""
     if weights is None or Path(weights).is_dir():
         return
     names = list(dict.fromkeys(each for each in extractors if isinstance(each, str)))

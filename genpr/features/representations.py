@@ -20,7 +20,7 @@ _ROUNDING = 0.005  # the published distances have two decimals
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """One representation as it is named here, in genpr's extractors, and in the authors' file of moments."""
+    """One representation: its name here, its extractor, and its published moments."""
 
     name: str
     extractor: str
@@ -44,31 +44,31 @@ FDR6 = (
     _timm("siglip", "vit_so400m_patch16_siglip_256.v2_webli", 224, "map", 0.60),
     _timm("clip", "vit_large_patch14_clip_224.openai", 256, "cls", 5.60),
 )
-"""In the authors' order."""
+"""The representations of FDr6, in the authors' order."""
 
 
 @dataclass(frozen=True)
 class FrechetRatios:
-    """FDr of each representation, and what their mean may be where the published constants were not rounded."""
+    """FDr of each representation, and FDr6 with bounds for the rounding of the published constants."""
 
     ratios: Mapping[str, float]  # FDr by the name of the representation
     mean: float  # FDr6
-    low: float  # of FDr6, over all constants that round to the published ones
-    high: float
+    low: float  # lower bound of FDr6 over all constants that round to the published ones
+    high: float  # upper bound
 
 
 def frechet_ratios(distances: Mapping[str, float]) -> FrechetRatios:
     """FDr = FD / (FD of ImageNet's validation images) of six representations, and FDr6, their arithmetic mean (arXiv:2604.28190).
 
-    The published constants have two decimals: that of MAE, 0.04, stands for any from 0.035 to 0.045, which changes its ratio by
-    -11 to 14 %. `low` and `high` bound FDr6 accordingly.
+    The published constants have two decimals: that of MAE, 0.04, may be anything from 0.035 to 0.045, which changes its ratio by
+    -11 to 14 %. `low` and `high` are the resulting bounds of FDr6.
 
     Args:
         distances: Fréchet distances to the moments of ImageNet's training images at 256 pixels, by the names in `FDR6`:
             inception, convnext, dinov2, mae, siglip and clip.
 
     Raises:
-        UsageError: One is missing or not known ("fdr-incomplete"), or not a finite number of at least 0 ("bad-option").
+        UsageError: A distance is missing or unknown ("fdr-incomplete"), or not a finite number of at least 0 ("bad-option").
 
     Example:
         >>> found = frechet_ratios({each.name: 2 * each.validation_fd for each in FDR6})

@@ -1,9 +1,8 @@
-"""The resize rules of published protocols, each under its own name.
+"""The resize rules of published protocols by name.
 
-The rule is part of an extractor: scores of one network under two rules are not comparable. Every rule takes one
-uint8 image of any size and returns a float32 square on the same device, with the same bits whichever device that
-is. None rounds back to 8 bits unless the protocol itself does so. They share no state that changes and may be
-called from any thread.
+The rule is part of an extractor: scores of one network with two rules are not comparable. Every rule takes one uint8 image of
+any size and returns a float32 square on the same device; the result is bit-identical on all devices. Rules round to 8 bits
+only if the protocol does so. They are thread-safe.
 
 References:
     tf1-bilinear: TensorFlow 1.x, core/kernels/resize_bilinear_op.cc; torch-fidelity, ADM's and StyleGAN's Inception.
@@ -33,15 +32,17 @@ from torch import Tensor
 from genpr.errors import ImageError, UsageError
 
 _BICUBIC = Image.Resampling.BICUBIC
-_MOST_RESIZED = 2**26  # pixels of an image that only the middle is used of; more is reached from 1,300:1 on
+_MAX_RESIZED = (
+    2**26
+)  # pixels of a resized image before its center crop; exceeded from an aspect ratio of 1,300:1
 
 
 @dataclass(frozen=True, slots=True)
 class ResizeRule:
     """From uint8 (3, h, w) and a side to float32 (3, side, side) on the image's device, in 0..255.
 
-    Only torch-bicubic-antialias overshoots, as published. With `exact_on_device` CUDA computes it itself, with the bits of
-    the CPU, and also of images of one size at once, (n, 3, h, w); other rules bring images on CUDA to the CPU and back.
+    Only torch-bicubic-antialias overshoots, as published. A rule with `exact_on_device` runs on CUDA with the bits of the CPU,
+    also for several images of one size, (n, 3, h, w); other rules copy images from CUDA to the CPU and back.
     """
 
     name: str
@@ -50,7 +51,7 @@ class ResizeRule:
 
 
 def find_rule(name: str) -> ResizeRule:
-    """Look a rule up by its name."""
+    """The rule with a name."""
     if name not in RESIZE_RULES:
         known = ", ".join(RESIZE_RULES)
         raise UsageError(f"unknown resize rule {name!r}; known are {known}", code="unknown-resize")
@@ -58,7 +59,7 @@ def find_rule(name: str) -> ResizeRule:
 
 
 def tf1_bilinear(image: Tensor, size: int) -> Tensor:
-    """Resize as TensorFlow 1's ResizeBilinear did, which the published FID and pool3 numbers are built on.
+    """Resize as TensorFlow 1's ResizeBilinear, the rule of published FID and pool3 numbers.
 
     Output pixel i blends the two neighbors of input position i * (old / new), without the half-pixel shift and without
     antialiasing, in TensorFlow's float32 arithmetic: along the width first, then along the height.
@@ -69,26 +70,26 @@ def tf1_bilinear(image: Tensor, size: int) -> Tensor:
 def torch_bilinear(image: Tensor, size: int) -> Tensor:
     """Resize as torch's bilinear interpolation without antialiasing does, which pytorch-fid uses.
 
-    Pixels are squares here: output pixel i looks at input position (i + 1/2) * (old / new) - 1/2. Positions
-    have the bits of torch's; values, which torch blends in another order, differ by up to 5e-5 gray levels.
+    Pixels are squares here: output pixel i is at input position (i + 1/2) * (old / new) - 1/2. Positions are bit-identical to
+    torch's; values, which torch blends in another order, differ by up to 5e-5 gray levels.
     """
     return _bilinear(image, size, shift=0.5)
 
 
 class _Taps(NamedTuple):
-    """Which two input positions each output position blends, and the `weight` of the latter, float32."""
+    """The two input positions that each output position blends, and the float32 `weight` of the second."""
 
     before: Tensor
-    after: Tensor  # the same one at the border
+    after: Tensor  # equal to `before` at the border
     weight: Tensor
-    used: Tensor  # every input position that is blended at all, ascending
-    before_in_used: Tensor  # where in `used` the former is
+    used: Tensor  # all input positions that are blended, ascending
+    before_in_used: Tensor  # index of `before` in `used`
     after_in_used: Tensor
 
 
 @lru_cache(maxsize=512)
 def _taps(old: int, new: int, shift: float, device: torch.device) -> _Taps:
-    """Find the taps for one axis; `shift` is what separates a pixel's center from its index."""
+    """The taps of one axis; `shift` is the distance of a pixel's center from its index."""
     # In float64 the product is exact, so there is one rounding to float32. TensorFlow's i * scale has one, too,
     # and so has torch's (i + 1/2) * scale - 1/2, which compilers fuse: two would cost 0.004 gray levels.
     scale = torch.tensor(old / new, dtype=torch.float32, device="cpu").double()
@@ -96,9 +97,9 @@ def _taps(old: int, new: int, shift: float, device: torch.device) -> _Taps:
     position = ((index + shift) * scale - shift).float().clamp_min_(0)
     before = position.long()
     after = (before + 1).clamp_max_(old - 1)
-    used, places = torch.unique(torch.cat((before, after)), return_inverse=True)
-    weight = (position - before).to(device)  # a copy waits for the networks that a device is busy with
-    indices = torch.cat((before, after, used, places)).to(device)
+    used, inverse = torch.unique(torch.cat((before, after)), return_inverse=True)
+    weight = (position - before).to(device)  # cached, since a copy waits for the work on the device
+    indices = torch.cat((before, after, used, inverse)).to(device)
     parts = torch.split(indices, [new, new, len(used), new, new])
     return _Taps(parts[0], parts[1], weight, *parts[2:])
 
@@ -107,7 +108,7 @@ def _bilinear(image: Tensor, size: int, *, shift: float) -> Tensor:
     rows = _taps(image.shape[-2], size, shift, image.device)
     columns = _taps(image.shape[-1], size, shift, image.device)
     resized = torch.empty((*image.shape[:-2], size, size), dtype=torch.float32, device=image.device)
-    # On a CPU a plane stays in a core's cache, and picking from it is 1.5 times as fast; a GPU wants few steps.
+    # On a CPU, single planes fit the cache of a core, which is 1.5 times as fast; a GPU needs few kernels.
     if image.device.type == "cpu":
         for plane, result in zip(image.flatten(0, -3), resized.flatten(0, -3), strict=True):
             _blend_neighbors(plane, rows, columns, result)
@@ -118,7 +119,7 @@ def _bilinear(image: Tensor, size: int, *, shift: float) -> Tensor:
 
 def _blend_neighbors(planes: Tensor, rows: _Taps, columns: _Taps, result: Tensor) -> None:
     """Fill `result`, float32 (..., size, size), from uint8 (..., h, w): along the width, then along the height."""
-    # Rows are shared between neighboring outputs, so each one is stretched once and only if it is used.
+    # Neighboring outputs share rows, so each used row is resized once.
     lines = planes.index_select(-2, rows.used).float()
     start, end = lines.index_select(-1, columns.before), lines.index_select(-1, columns.after)
     lines = _blend(start, end, columns.weight)
@@ -128,13 +129,13 @@ def _blend_neighbors(planes: Tensor, rows: _Taps, columns: _Taps, result: Tensor
 
 
 def _blend(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
-    """`start + (end - start) * weight`, overwriting `end`; in separate steps, which no device fuses."""
+    """`start + (end - start) * weight` in place of `end`; in separate steps, so that no device fuses them."""
     return end.sub_(start).mul_(weight).add_(start)
 
 
 def torch_antialias(image: Tensor, size: int, *, filter_name: Literal["bilinear", "bicubic"]) -> Tensor:
     """Resize with torch's antialiased filter, on the CPU, since CUDA would round differently; the bicubic one overshoots."""
-    # Planes one by one have the same bits, are faster, and take a third of the memory: a gigabyte for the largest images.
+    # Single planes give the same bits, are faster, and take a third of the memory, one gigabyte for the largest images.
     resized = torch.empty((3, size, size), dtype=torch.float32, device="cpu")
     for plane, result in zip(image.cpu(), resized, strict=True):
         floats = plane.to(torch.float32, memory_format=torch.contiguous_format)[None, None]
@@ -144,7 +145,7 @@ def torch_antialias(image: Tensor, size: int, *, filter_name: Literal["bilinear"
 
 
 def _pil_bicubic_float(image: Tensor, size: int) -> Tensor:
-    """Filter each channel as 32-bit floats in Pillow, and cut off the overshoot."""
+    """Filter each channel as 32-bit floats in Pillow, and clip the overshoot."""
     resized = np.empty((3, size, size), np.float32)
     for plane, result in zip(image.cpu(), resized, strict=True):
         floats = plane.to(torch.float32, memory_format=torch.contiguous_format).numpy()
@@ -156,15 +157,15 @@ def _pil_bicubic_float(image: Tensor, size: int) -> Tensor:
 def _resize_and_crop(
     image: Tensor, side: int, *, filter_: Image.Resampling = _BICUBIC, crop: float = 1.0, squash: bool = False
 ) -> Tensor:
-    """As torchvision's `Resize` and `CenterCrop` on 8-bit Pillow images, which are rounded after each of the two axes."""
+    """Apply torchvision's `Resize` and `CenterCrop` on 8-bit Pillow images, which are rounded after each axis."""
     height, width = image.shape[1:]
     scaled, shorter = int(side / crop), min(height, width)  # as timm rounds it
     if squash:
         height = width = scaled
     else:  # torchvision truncates
         height, width = scaled * height // shorter, scaled * width // shorter
-    if height * width > _MOST_RESIZED:  # a line of 65,535 pixels would become 3 gigapixels
-        text = f"an image of {tuple(image.shape[1:])} pixels is too long to resize and cut out the middle; crop it"
+    if height * width > _MAX_RESIZED:  # a line of 65,535 pixels would become 3 gigapixels
+        text = f"an image of {tuple(image.shape[1:])} pixels has an aspect ratio too large for a center crop; crop it first"
         raise ImageError(text, code="image-too-large")
     top, left = round((height - side) / 2), round((width - side) / 2)  # as torchvision, halves to even
     pixels = image.cpu().permute(1, 2, 0).contiguous().numpy()
@@ -184,11 +185,11 @@ _RULES = (
 )
 
 RESIZE_RULES: Mapping[str, ResizeRule] = MappingProxyType({rule.name: rule for rule in _RULES})
-"""Every rule by its name."""
+"""All rules by name."""
 
 
 def pillow_rule(family: str, interpolation: str, *, crop: float = 1.0, squash: bool = False) -> ResizeRule:
-    """The rule that keeps a share `crop` of the shorter side, or of a square if images are resized to one (`squash`)."""
+    """The rule with a center crop of a share `crop` of the shorter side, or of a resized square with `squash`."""
     name = f"{family}-{interpolation}-{crop}{'-squash' if squash else ''}"
     if interpolation.upper() not in Image.Resampling.__members__ or not 0 < crop <= 1:
         raise UsageError(f"resize rule {name!r} is not supported", code="unsupported-model")

@@ -1,4 +1,4 @@
-"""Features of one source: by all networks in one pass, on the CPU where a GPU has too little memory."""
+"""Features of one source by all networks in one pass, with a fallback to the CPU if a GPU has too little memory."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from genpr.runtime import cache_root, is_out_of_memory, resolve_device
 from genpr.validation import check_features
 
 ExtractorKey = str | FeatureExtractor
-"""What identifies features: the canonical name of an extractor, or a custom extractor itself."""
+"""Identifies features: the canonical name of an extractor, or a custom extractor."""
 
 
 @dataclass(frozen=True)
 class Embedder:
-    """Turns images into features, always with the same options; copies share the loaded networks."""
+    """Turns images into features with fixed options; copies share the loaded networks."""
 
     options: EmbedOptions = field(default_factory=EmbedOptions)
     device: torch.device = field(init=False)
@@ -55,15 +55,15 @@ class Embedder:
         object.__setattr__(self, "device", resolve_device(self.options.device))
 
     def with_options(self, **changes: Unpack[EmbedKeywords]) -> Embedder:
-        """The same with other options, but on the same device and with the same networks."""
+        """A copy with other options, on the same device and with the same networks."""
         return replace(self, options=replace(self.options, **changes))
 
     def on_cpu(self) -> Embedder:
-        """The same on the CPU, with networks of its own."""
+        """An embedder with the same options on the CPU, which loads its networks again."""
         return Embedder(replace(self.options, device="cpu"))
 
     def load(self, keys: Sequence[ExtractorKey]) -> DescribedExtractor:
-        """The extractor with one key, or one that gives several layers of one network."""
+        """The extractor of one key, or of several layers of one network."""
         first = keys[0]
         if not isinstance(first, str):
             return wrap_extractor(first)
@@ -79,7 +79,7 @@ class Embedder:
     ) -> dict[ExtractorKey, FeatureSet]:
         """The features of at most `limit` images by each key; those of a group share a network.
 
-        Each image is decoded once. All networks are on the device at the same time, and batches of one size take turns.
+        Each image is decoded once. All networks are on the device at the same time, and their batches take turns.
         """
         options, opened, described = self.options, [], []
         source = images.source if limit is None else subset(images.source, limit, options.seed)
@@ -104,7 +104,7 @@ class Embedder:
         )
         sets: dict[ExtractorKey, FeatureSet] = {}
         for features, (keys, parts, cache, notices) in zip(found, described, strict=True):
-            # Each rank opened the cache for itself.
+            # Each rank has opened the cache.
             everywhere = notices_of_all_ranks(notices if cache is None else [*notices, *cache.notices])
             whole = replace(features, notices=(*everywhere, *getattr(images.source, "notices", ())))
             sets |= zip(keys, [whole] if len(parts) == 1 else whole.split(parts), strict=True)
@@ -113,7 +113,7 @@ class Embedder:
     def _open_cache(
         self, parts: Sequence[ExtractorInfo]
     ) -> tuple[FeatureCache | JoinedCache | None, list[Notice]]:
-        """The cache of an extractor, of which `parts` are the layers; or None, and why."""
+        """The cache of an extractor with the layers `parts`, or None with a notice."""
         for info in parts:
             if info.cache_key is None:
                 reason = info.uncached_reason
@@ -128,7 +128,7 @@ class Embedder:
 
 
 def notices_of_all_ranks(notices: Iterable[Notice]) -> tuple[Notice, ...]:
-    """The notices of every rank, each once: rank 0 shows them all."""
+    """The notices of all ranks without duplicates, which rank 0 shows."""
     communicator = current_communicator()
     if not communicator.is_single_process:
         gathered = communicator.all_gather_object([asdict(item) for item in notices])
@@ -142,34 +142,34 @@ _Found = TypeVar("_Found")
 def with_cpu_fallback(
     embedder: Embedder, work: Callable[[Embedder], _Found], what: str, *, can_move: bool = True
 ) -> tuple[_Found, tuple[Notice, ...]]:
-    """Run `work(embedder)`, and again on the CPU if a GPU that "auto" chose runs out of memory; with notices about memory.
+    """Run `work(embedder)`, and again on the CPU if a GPU chosen by "auto" runs out of memory; return notices about memory.
 
-    Ranks that share a score stay together: one that started again would leave the others waiting.
+    There is no fallback with several ranks, since the other ranks would wait for the one that starts again.
     """
     device = embedder.device
     may_move = can_move and embedder.options.device == "auto" and device.type != "cpu"
     with collect_notices() as notices:
-        resolve_device(embedder.options.device)  # so that a result names the GPU that was not used
+        resolve_device(embedder.options.device)  # for the notice about an unusable GPU
         try:
             return work(embedder), notices_of_all_ranks(notices)
         except Exception as error:
             if not (may_move and is_out_of_memory(error) and current_communicator().is_single_process):
                 raise
-        # The error is gone here, and with it the memory that the failed work held.
+        # The error no longer references the memory of the failed work here.
         torch.cuda.empty_cache()
         emit_notice("oom-cpu", device=device, what=what)
         return work(embedder.on_cpu()), tuple(dict.fromkeys(notices))
 
 
 FROM_FILE = "<as in the feature file>"
-"""Key of a feature file's own features, where no extractor was requested."""
+"""Key of the features of a feature file without a requested extractor."""
 
 
 class SourceFeatures:
     """The features of one source, such as the real images of a score.
 
-    `limit` is that of a random subset, beside the embedder's own limit; `declared` is what features are, by the user's word,
-    of a file that does not say it.
+    `limit` is the size of a random subset, in addition to the limit of the embedder. `declared` are the extractors that the
+    user declares for feature files without this record.
     """
 
     def __init__(
@@ -183,9 +183,9 @@ class SourceFeatures:
     ) -> None:
         self.opened = opened
         self.role = role
-        asked = embedder.options.prepare
-        if isinstance(opened, FeatureSet) and opened.statistics is None and asked is not None:
-            _check_prepared(opened, asked)
+        prepare = embedder.options.prepare
+        if isinstance(opened, FeatureSet) and opened.statistics is None and prepare is not None:
+            _check_prepared(opened, prepare)
         self._declared = declared
         self._embedder = embedder
         most = embedder.options.max_images
@@ -196,9 +196,9 @@ class SourceFeatures:
     def require(
         self, keys: Iterable[ExtractorKey], *, minimum: int, elsewhere: Iterable[ExtractorKey] = ()
     ) -> None:
-        """Embed what is not known yet, by each network once, in one pass over the images.
+        """Embed missing features, by each network once, in one pass over the images.
 
-        A weights file may also belong to an extractor that is needed `elsewhere`, of other sources only.
+        A weights file may also belong to an extractor in `elsewhere`, which only other sources need.
         """
         missing = list(filterfalse(self._known.__contains__, dict.fromkeys(keys)))
         if isinstance(self.opened, FeatureSet):
@@ -206,9 +206,7 @@ class SourceFeatures:
                 self._known[key] = self._checked(self.opened, key)
         else:
             if FROM_FILE in missing:
-                text = (
-                    "the reference statistics do not say which extractor made them; name it with --extractor"
-                )
+                text = "the reference statistics do not name their extractor; declare it with --extractor"
                 raise FeatureError(text, code="unlabeled-features", path=self.opened.source.name)
             if self._total is not None:
                 self._check_number(self.opened.source.name, self._total, minimum)
@@ -221,11 +219,11 @@ class SourceFeatures:
                 self._check_number(self._known[key].source, len(self._known[key]), minimum)
 
     def _embedded(self, groups: Sequence[Sequence[ExtractorKey]]) -> dict[ExtractorKey, FeatureSet]:
-        """The features by every key: by all networks at once, or one after another where memory is too small for that."""
+        """The features by key: of all networks at once, or one after another if memory is insufficient."""
         opened, together = self.opened, len(groups) > 1
         assert isinstance(opened, OpenedImages)
         is_one_shot = isinstance(opened.source, BatchSource) and opened.source.is_one_shot
-        # Features of a CPU differ from those of a GPU in their last bits, so all images are embedded again.
+        # Features from CPU and GPU differ in their last bits, so all images are embedded again.
         can_move = isinstance(groups[0][0], str) and not is_one_shot and not together
         work = partial(Embedder.embed, images=opened, role=self.role, groups=groups, limit=self._limit)
         try:
@@ -240,15 +238,15 @@ class SourceFeatures:
             if notices:
                 sets = {key: replace(each, notices=(*each.notices, *notices)) for key, each in sets.items()}
             return sets
-        torch.cuda.empty_cache()  # here, where the error no longer holds memory
+        torch.cuda.empty_cache()  # the error no longer references memory here
         return {key: each for group in groups for key, each in self._embedded([group]).items()}
 
     def __getitem__(self, key: ExtractorKey) -> FeatureSet:
-        """The features by an extractor that was required."""
+        """The features of an extractor that was required."""
         return self._known[key]
 
     def cut(self, most: int) -> SourceFeatures:
-        """The same source with at most `most` images: those that a limit of `most` would have chosen at once."""
+        """The same source with at most `most` images: the subset that a limit of `most` would have chosen."""
         if all(len(features) <= most for features in self._known.values()):
             return self
         part = SourceFeatures(self.opened, self.role, self._embedder, limit=most, declared=self._declared)
@@ -258,11 +256,11 @@ class SourceFeatures:
 
     @property
     def n(self) -> int:
-        """Images that were embedded."""
+        """Number of embedded images."""
         return min(map(len, self._known.values()))
 
     def halves(self) -> tuple[SourceFeatures, SourceFeatures]:
-        """Two random halves of the images, disjoint, by the embedder's seed; the first is not smaller."""
+        """Two disjoint random halves of the images, by the embedder's seed; the first has the extra image."""
         opened, embedder = self.opened, self._embedder
         first, second = (
             SourceFeatures(opened, self.role, embedder, declared=self._declared) for _ in range(2)
@@ -275,7 +273,7 @@ class SourceFeatures:
         return first, second
 
     def _rows_of_limit(self, n: int, most: int) -> Tensor:
-        """Which of n known rows a limit of `most` chooses out of the whole source."""
+        """The rows among n known ones that a limit of `most` would choose from the whole source."""
         total, seed = self._total, self._embedder.options.seed
         if total is None or n != min(total, self._limit or total):  # an iterator, or images were left out
             return torch.as_tensor(choose_rows(n, most, seed))
@@ -283,7 +281,7 @@ class SourceFeatures:
         return torch.as_tensor(positions)
 
     def _checked(self, features: FeatureSet, key: ExtractorKey) -> FeatureSet:
-        """Features from a file, if they are by `key`; what a file does not say, the user has to declare."""
+        """Features from a file, checked against `key`; the user must declare what the file does not record."""
         if features.statistics is not None:
             return features
         check_features(features.features, features.source)
@@ -294,7 +292,7 @@ class SourceFeatures:
             check_same_extractor("--extractor", extractor_info(key), features.source, info)
         elif key not in {FROM_FILE, info.name} and not is_same_extractor(info.name, key):
             if dim_of(key) is not None:
-                text = f"{features.source} holds {info.name} features, but {key} features are needed; embed the images with that"
+                text = f"{features.source} has {info.name} features, but {key} features are needed; embed the images with {key}"
                 raise FeatureError(text, code="other-extractor", path=features.source)
             # A custom extractor may have any name.
             check_same_extractor("--extractor", self._embedder.load([key]).info, features.source, info)
@@ -306,12 +304,12 @@ class SourceFeatures:
     def _labeled(self, features: FeatureSet, key: ExtractorKey) -> FeatureSet:
         dim, source = features.features.shape[1], features.source
         if len(set(self._declared)) > 1:
-            text = f"{source} holds features, which are those of one extractor at most; a panel needs images"
+            text = f"{source} has features of a single extractor, but a panel needs images"
             raise UsageError(text, code="already-features", path=source)
         if key == FROM_FILE or not isinstance(key, str):
             return features
         if key not in self._declared:
-            text = f"{source} does not say what it holds; if these are {key} features, say so with --extractor {key}"
+            text = f"{source} does not name its extractor; if it has {key} features, declare them with --extractor {key}"
             raise FeatureError(text, code="unlabeled-features", path=source)
         if dim_of(key) not in {None, dim}:
             text = f"{source} has {dim} features per image, but {key} has {dim_of(key)}"
@@ -320,19 +318,19 @@ class SourceFeatures:
 
     def _check_number(self, source: str, n: int, minimum: int) -> None:
         if n < minimum:
-            advice = ", or choose a smaller k" * (minimum > 2)  # two are needed for a covariance
-            text = f"{self.role} has {n} images in {source}, but at least {minimum} are needed; give more{advice}"
+            advice = ", or choose a smaller k" * (minimum > 2)  # a covariance needs two images
+            text = f"{self.role} has {n} images in {source}, but at least {minimum} are needed; use more images{advice}"
             raise DataError(text, code="too-few-images", path=source)
 
 
-def _check_prepared(features: FeatureSet, asked: str) -> None:
-    """Refuse features of images that were prepared in another way, or do not say how."""
+def _check_prepared(features: FeatureSet, prepare: str) -> None:
+    """Raise an error for features of images with another or an unknown preparation."""
     found = features.decoder.get("prepare", "none")
-    if found != asked:
+    if found != prepare:
         source = printable(features.source)
         raise UsageError(
-            f"{source} holds features of images with prepare = {found}, but {asked} is requested, and only images can be "
-            "prepared; leave --prepare out, or give the images",
+            f"{source} has features of images with prepare = {found}, but {prepare} is requested, which needs images; leave "
+            "--prepare out, or give the images",
             code="features-prepared",
             path=features.source,
         )
@@ -341,13 +339,13 @@ def _check_prepared(features: FeatureSet, asked: str) -> None:
 def features_for_file(
     opened: OpenedInput, key: ExtractorKey | None, embedder: Embedder, shard: Shard | None = None
 ) -> FeatureSet:
-    """The features of `opened` by `key` (None: what feature files are), of a shard after `max_images` are chosen."""
+    """The features of `opened` by `key` (None: those of a feature file), of a shard of the `max_images` chosen images."""
     if shard is None:
         whole = SourceFeatures(opened, "images", embedder)
         whole.require([key or FROM_FILE], minimum=1)
         return whole[key or FROM_FILE]
     if isinstance(opened, FeatureSet):
-        text = f"{printable(opened.source)} already holds features; --shard divides images"
+        text = f"{printable(opened.source)} already has features; --shard needs images"
         raise UsageError(text, code="already-features", path=opened.source)
     most = embedder.options.max_images
     chosen = opened.source if most is None else subset(opened.source, most, embedder.options.seed)

@@ -1,7 +1,8 @@
-"""Reference statistics: mean and covariance of the features of reference images, from the files that repositories publish.
+"""Reference statistics: mean and covariance of the features of reference images, from published files.
 
-`.npz` files of ADM, pytorch-fid, torch-fidelity's forks, JAX repositories and `genpr stats`, and pickled dicts as those of EDM2,
-which are never executed (`genpr.features.plain_pickle`). Importing this module does not import torch.
+Supported are `.npz` files of ADM, pytorch-fid, torch-fidelity's forks, JAX repositories and `genpr stats`, and pickled dicts
+such as those of EDM2, which are read without execution (`genpr.features.plain_pickle`). Importing this module does not import
+torch.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from genpr.storage import from_dict, open_regular
 
 Floats = NDArray[np.float64]
 PROVENANCE = "genpr"
-"""The key of an .npz file under which `genpr stats` writes a JSON text."""
+"""The key of the JSON text that `genpr stats` writes to an .npz file."""
 _FORMAT = "genpr.statistics/1"
 _PICKLES = (".pkl", ".pickle")
 _MEANS = ("mu", "ref_mu")
@@ -46,8 +47,8 @@ _PICKLED = {
     **{each.statistics: each.extractor for each in FDR6},
 }
 _PROVENANCE_BYTES_MAX = 2**18
-_NAME_MAX = 5000  # characters of an extractor, which may be a path
-_ASYMMETRY_MAX = 1e-6  # of the largest entry; a covariance in float32 is symmetric to rounding
+_NAME_MAX = 5000  # characters of the name of an extractor, which may be a path
+_ASYMMETRY_MAX = 1e-6  # relative to the largest entry; covariances in float32 have rounding errors
 _DAMAGED = "statistics-damaged"
 
 
@@ -55,10 +56,10 @@ _DAMAGED = "statistics-damaged"
 class FeatureMoments:
     """Mean and covariance of the features of one extractor."""
 
-    key: str  # what the file calls the mean, such as "mu"
+    key: str  # the key of the mean in the file, such as "mu"
     mean: Floats  # (d,)
     covariance: Floats  # (d, d), over n - 1
-    info: ExtractorInfo | None = None  # what made the features; None where nothing says it
+    info: ExtractorInfo | None = None  # the extractor; None if unknown
 
     def __post_init__(self) -> None:
         mu, sigma = self.mean, self.covariance
@@ -79,11 +80,11 @@ class FeatureMoments:
 
     @property
     def extractor(self) -> str | None:
-        """The name of what made the features."""
+        """The name of the extractor."""
         return None if self.info is None else self.info.name
 
     def is_of(self, space: object, primary: object) -> bool:
-        """Whether these are moments of the features `space`; without an extractor, they are those of `primary`."""
+        """Whether these are moments of the features `space`; those without an extractor are taken for `primary`."""
         name = space if isinstance(space, str) else getattr(space, "name", "")
         if self.extractor is not None:
             return is_same_extractor(self.extractor, name)
@@ -92,26 +93,26 @@ class FeatureMoments:
 
 @dataclass(frozen=True, eq=False)
 class ReferenceStatistics:
-    """What one file of reference statistics holds."""
+    """The content of one file of reference statistics."""
 
-    source: str  # the file, or what was embedded
+    source: str  # the file, or the embedded source
     moments: tuple[FeatureMoments, ...]  # the main ones first
-    count: int | None = None  # images that they are of; None where the file does not say
-    sha256: str | None = None  # of the file; None for one of more than 256 MiB
-    known: KnownStatistics | None = None  # which published file it is
-    decoder: Mapping[str, str] = field(default_factory=dict)  # as of a `FeatureSet`, from `genpr stats`
-    images_sha256: str | None = None  # of the contents of all images, likewise
+    count: int | None = None  # number of images; None if the file does not record it
+    sha256: str | None = None  # of the file; None for files of more than 256 MiB
+    known: KnownStatistics | None = None  # the matching published file
+    decoder: Mapping[str, str] = field(default_factory=dict)  # as in `FeatureSet`, written by `genpr stats`
+    images_sha256: str | None = None  # of the contents of all images, written by `genpr stats`
 
     def __post_init__(self) -> None:
         named = [each.extractor for each in self.moments if each.extractor is not None]
         if len(set(named)) < len(named):
-            raise ValueError(f"two means are of the same features, among those of {some(named, 6)}")
+            raise ValueError(f"two means have the same extractor, among {some(named, 6)}")
         if self.count is not None and not 0 < self.count < 2**63:
-            raise ValueError("its number of images is impossible")
+            raise ValueError("its number of images is invalid")
 
     @property
     def content(self) -> str:
-        """Hex sha256 of all moments, however they are written."""
+        """Hex sha256 of all moments, independent of the file format."""
         digest = hashlib.sha256()
         for each in self.moments:
             digest.update(each.mean.astype("<f8").tobytes() + each.covariance.astype("<f8").tobytes())
@@ -119,11 +120,11 @@ class ReferenceStatistics:
 
 
 def holds_statistics(path: Path) -> bool:
-    """Whether a file is one of moments without images, by its name and its keys; damage is not reported."""
+    """Whether a file has moments without images, by its name and its keys; damage is not reported."""
     if os.path.isdir(path):  # noqa: PTH112 - a Path raises for names that are too long
         return any((path / each.statistics).is_file() for each in FDR6)
     suffix = path.suffix.lower()
-    if suffix not in {".npz", *_PICKLES} or not os.path.isfile(path):  # noqa: PTH113 - likewise
+    if suffix not in {".npz", *_PICKLES} or not os.path.isfile(path):  # noqa: PTH113 - as above
         return False
     if suffix in _PICKLES:
         return True
@@ -141,31 +142,33 @@ def find_statistics(path: Path) -> ReferenceStatistics | None:
 
 
 def read_statistics(source: object) -> ReferenceStatistics:
-    """Read a file of reference statistics; `ReferenceStatistics` are returned as they are.
+    """Read a file of reference statistics; `ReferenceStatistics` are returned unchanged.
 
-    `.npz` with `mu` and `sigma` or `ref_mu` and `ref_sigma` of pooled features, and optionally `mu_s` and `sigma_s` of spatial
-    features; other keys are ignored. `.pkl` of a dict of dicts with `mu` and `sigma`, as published by EDM2 and FD-loss. Or a
-    folder of FD-loss' `.npz` files (`genpr.features.representations.FDR6`).
+    The source is an `.npz` with `mu` and `sigma` or `ref_mu` and `ref_sigma` of pooled features, and optionally `mu_s` and
+    `sigma_s` of spatial features, where other keys are ignored; a `.pkl` of a dict of dicts with `mu` and `sigma`, as published
+    by EDM2 and FD-loss; or a folder of FD-loss' `.npz` files (`genpr.features.representations.FDR6`).
 
     Raises:
-        UsageError: There is no such file, or it is of another kind.
-        DataError: It has no statistics ("no-statistics"), or is damaged ("statistics-damaged").
+        UsageError: The file does not exist, or is of another kind.
+        DataError: The file has no statistics ("no-statistics"), or is damaged ("statistics-damaged").
     """
     if isinstance(source, ReferenceStatistics):
         return source
     if not isinstance(source, str | os.PathLike):
-        text = f"reference statistics are a path, or what genpr.reference_statistics returns, not {type(source).__name__}"
+        text = f"reference statistics must be a path or the result of genpr.reference_statistics, found {type(source).__name__}"
         raise UsageError(text, code="source-kind")
     path = Path(os.fsdecode(source))
     check_exists(str(path))
     if holds_statistics(path) and path.is_dir():
         return _of_folder(path)
     if path.suffix.lower() not in {".npz", *_PICKLES} or not path.is_file():
-        text = f"{path} is no file of reference statistics; needed is .npz with mu and sigma, or EDM2's .pkl"
+        text = (
+            f"{path} is not a file of reference statistics; expected .npz with mu and sigma, or EDM2's .pkl"
+        )
         raise UsageError(text, code="source-kind", path=str(path))
     found = _read(path)
     if found is None:
-        text = f"{path} holds no mu with a sigma; `genpr stats SOURCE OUT.npz` writes them"
+        text = f"{path} has no mu and sigma; `genpr stats SOURCE OUT.npz` writes them"
         raise DataError(text, code="no-statistics", path=str(path))
     return found
 
@@ -207,7 +210,7 @@ def _read(path: Path) -> ReferenceStatistics | None:
 
 
 def _checked(moments: Iterable[FeatureMoments]) -> tuple[FeatureMoments, ...]:
-    """Moments as they are read, unless they are too large together or have impossible names."""
+    """The moments; ValueError if they are too large in total or have invalid names."""
     found, total = list[FeatureMoments](), 0
     for each in moments:
         total += each.covariance.nbytes
@@ -215,7 +218,7 @@ def _checked(moments: Iterable[FeatureMoments]) -> tuple[FeatureMoments, ...]:
             raise ValueError(f"its covariances have more than {MOST_BYTES:,} bytes in float64")
         if (name := each.extractor) is not None:
             if not 0 < len(name) <= _NAME_MAX:
-                raise ValueError(f"an extractor has a name of {len(name):,} characters")
+                raise ValueError(f"the name of an extractor has {len(name):,} characters")
             try:
                 parse_name(name)
             except UsageError as error:
@@ -225,19 +228,19 @@ def _checked(moments: Iterable[FeatureMoments]) -> tuple[FeatureMoments, ...]:
 
 
 def _stated(name: str, mean: Floats) -> ExtractorInfo:
-    """What is known of an extractor whose name alone is known."""
+    """The record of an extractor of which only the name is known."""
     return ExtractorInfo(name, len(mean), "unknown", None, comparable=False)
 
 
 def _check_floats(key: str, dtype: np.dtype[Any], count: int) -> None:
     if dtype.kind != "f" or dtype.itemsize not in {4, 8}:
-        raise ValueError(f"needs float32 or float64 in {key!r}, got {dtype}")
+        raise ValueError(f"{key!r} must be float32 or float64, found {dtype}")
     if 8 * count > MOST_BYTES:
-        raise ValueError(f"{key!r} is larger than any statistics need")
+        raise ValueError(f"{key!r} exceeds the size limit of statistics")
 
 
 def _digests(path: Path) -> tuple[str | None, str | None]:
-    """Hex sha256, and the SHA-1 by which git names the content; of large files, which hold images, neither."""
+    """Hex sha256 and git blob SHA-1 of a file; neither for large files, which have images."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > MOST_BYTES:
@@ -261,12 +264,12 @@ def _keys_of(archive: zipfile.ZipFile) -> set[str]:
 
 
 def _main_of(keys: Collection[str]) -> str | None:
-    """The key of the mean of pooled features, if it has a covariance."""
+    """The key of the mean of pooled features that also has a covariance."""
     return next((mean for mean in _MEANS if mean in keys and covariance_key(mean) in keys), None)
 
 
 def _means_in(archive: zipfile.ZipFile) -> tuple[dict[str, ExtractorInfo | None], dict[str, Any]]:
-    """The keys of the means in a file, the main one first, with what is known of their extractors; and of the images."""
+    """The keys of the means in a file with their extractors, the main one first; and recorded facts about the images."""
     keys = _keys_of(archive)
     if PROVENANCE in keys:
         return _recorded(archive)
@@ -277,17 +280,15 @@ def _means_in(archive: zipfile.ZipFile) -> tuple[dict[str, ExtractorInfo | None]
 
 
 def _recorded(archive: zipfile.ZipFile) -> tuple[dict[str, ExtractorInfo | None], dict[str, Any]]:
-    """What `genpr stats` recorded."""
+    """The record of `genpr stats`."""
 
     def check(header: Header) -> None:
         if header.dtype.kind != "U" or header.shape or header.total_bytes > _PROVENANCE_BYTES_MAX:
-            raise ValueError(f"{PROVENANCE!r} is not what genpr writes")
+            raise ValueError(f"{PROVENANCE!r} is not a record of genpr")
 
     record = parse_json(str(read_array(archive, f"{PROVENANCE}.npy", check=check)[()]))
     if record["format"] != _FORMAT:
-        text = (
-            f"its format is {record['format']!r} instead of {_FORMAT!r}; update genpr if a later one wrote it"
-        )
+        text = f"its format is {record['format']!r}, expected {_FORMAT!r}; update genpr if a later version wrote it"
         raise ValueError(text)
     kinds = {"count": int | None, "decoder": Mapping[str, str], "images_sha256": str | None}
     facts = {name: from_dict(kind, record[name]) for name, kind in kinds.items()}
@@ -295,7 +296,7 @@ def _recorded(archive: zipfile.ZipFile) -> tuple[dict[str, ExtractorInfo | None]
 
 
 def _read_floats(archive: zipfile.ZipFile, key: str) -> Floats:
-    """The array of a key, if its header promises floats within the limit."""
+    """The array of a key, after a check of the dtype and size in its header."""
     member = f"{key}.npy"
     if member not in archive.namelist():
         raise ValueError(f"it has no {key!r}")
@@ -310,7 +311,7 @@ def _read_floats(archive: zipfile.ZipFile, key: str) -> Floats:
 
 
 def provenance_of(statistics: ReferenceStatistics) -> dict[str, Any]:
-    """What `genpr stats` records in addition to the moments, as plain JSON types."""
+    """The record of `genpr stats` next to the moments, as plain JSON types."""
     infos = {each.key: None if each.info is None else asdict(each.info) for each in statistics.moments}
     return {
         "format": _FORMAT,
@@ -327,13 +328,13 @@ def provenance_of(statistics: ReferenceStatistics) -> dict[str, Any]:
 
 
 def _of_pickle(content: object) -> tuple[Iterator[FeatureMoments], dict[str, Any]]:
-    """The moments in a dict, or in the dicts in it, and the number of images that it states."""
+    """The moments in a dict or in its nested dicts, and the recorded number of images."""
     if not isinstance(content, dict):
-        raise TypeError(f"it holds no dict of statistics, but {type(content).__name__}")
+        raise TypeError(f"expected a dict of statistics, found {type(content).__name__}")
     parts = {"": content, **content}
     means = {key: _main_of(part) for key, part in parts.items() if isinstance(part, dict)}
     if not any(means.values()):
-        raise ValueError(f"it has no dict with mu and sigma, but {some(list(content), 5)}")
+        raise ValueError(f"expected a dict with mu and sigma, found {some(list(content), 5)}")
     count = content.get("num_images")
     moments = (_of_dict(key, parts[key], mean) for key, mean in means.items() if mean is not None)
     return moments, {"count": count if type(count) is int and 0 < count < 2**63 else None}
@@ -347,6 +348,6 @@ def _of_dict(key: str, part: Mapping[str, object], name: str) -> FeatureMoments:
 
 def _as_floats(key: str, array: object) -> Floats:
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"{key!r} is no array")
+        raise TypeError(f"{key!r} must be an array")
     _check_floats(key, array.dtype, array.size)
     return np.ascontiguousarray(array, dtype=np.float64)

@@ -1,7 +1,7 @@
 """Text encoders: prompts as vectors in the same space as the features of images.
 
-The text tower of a CLIP model is known by the name of its image tower, and read from the same file. An extractor of the user's
-own that also has `encode_text`, from a list of n strings to float (n, dim), embeds both.
+The text tower of a CLIP model has the name of its image tower and is read from the same file. A custom extractor with a
+method `encode_text`, from a list of n strings to float (n, dim), embeds both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
     from genpr.features.source_features import Embedder, ExtractorKey
 
-_BATCH = 64  # texts in one call: a user's own need not split them
+_BATCH = 64  # texts per call of a custom `encode_text`
 _ROWS = 2**16
 
 
@@ -50,7 +50,7 @@ def load_text_encoder(
     offline: bool = False,
     progress: Progress | None = None,
 ) -> TextEncoder:
-    """Load the text encoder that belongs to an extractor; arguments are those of `genpr.load_extractor`."""
+    """Load the text encoder of an extractor; arguments are those of `genpr.load_extractor`."""
     check_has_text(name)
     name = canonical_name(name)
     if is_custom(name):
@@ -66,12 +66,12 @@ def load_text_encoder(
 
 
 def is_custom(name: str) -> bool:
-    """Whether a name stands for an object of the user's own."""
+    """Whether a name is that of a custom extractor."""
     return network_module(name) is None
 
 
 def text_encoder_for(space: ExtractorKey, embedder: Embedder) -> TextEncoder:
-    """The text encoder of the extractor that embeds images, with the embedder's options."""
+    """The text encoder of an extractor of images, with the embedder's options."""
     if not isinstance(space, str) or is_custom(space):
         return text_encoder_of(embedder.load([space]))
     check_weights_used([space], embedder.options.weights)
@@ -84,7 +84,7 @@ def text_encoder_for(space: ExtractorKey, embedder: Embedder) -> TextEncoder:
 
 
 def text_encoder_of(extractor: FeatureExtractor) -> TextEncoder:
-    """The text encoder that a custom extractor itself is; UsageError "no-text-encoder" without `encode_text`."""
+    """The text encoder of a custom extractor; UsageError "no-text-encoder" without `encode_text`."""
     owner = getattr(extractor, "wrapped", extractor)
     if not callable(getattr(owner, "encode_text", None)):
         raise no_text_encoder(extractor.name)
@@ -92,7 +92,7 @@ def text_encoder_of(extractor: FeatureExtractor) -> TextEncoder:
 
 
 class CustomTextEncoder:
-    """The `encode_text` of a user's object, `owner`, which is `extractor` as an extractor."""
+    """A text encoder from `encode_text` of a user's object `owner`, whose extractor is `extractor`."""
 
     def __init__(self, extractor: FeatureExtractor, owner: object) -> None:
         self.name = extractor.name
@@ -102,7 +102,7 @@ class CustomTextEncoder:
 
     @property
     def info(self) -> TextEncoderInfo:
-        """What the object says of itself; a network is hashed at each look."""
+        """The declared identity; a network is hashed at each access."""
         images = extractor_info(self._extractor)
         own = {key: getattr(self._owner, key, None) for key in ("tokenizer", "context", "logit_scale")}
         return TextEncoderInfo(
@@ -116,7 +116,7 @@ class CustomTextEncoder:
         )
 
     def encode_text(self, texts: Sequence[str], /, *, progress: TextProgress | None = None) -> Tensor:
-        """Embed n texts as float32 (n, dim) on the CPU; FeatureError where the object gives something else."""
+        """Embed n texts as float32 (n, dim) on the CPU; FeatureError if the object returns something else."""
         rows = [torch.empty(0, self.dim, device="cpu")]
         with evaluation_mode(self._owner), state_guard(), user_default_device():
             for start in range(0, len(texts), _BATCH):
@@ -126,13 +126,13 @@ class CustomTextEncoder:
         return torch.cat(rows)
 
     def truncated(self, texts: Sequence[str], /) -> list[bool] | None:
-        """What the object's own `truncated` says; None if it has none."""
+        """The result of the object's method `truncated`; None without one."""
         function = getattr(self._owner, "truncated", None)
         if not callable(function):
             return None
         is_cut = [bool(each) for each in function(list(texts))]
         if len(is_cut) != len(texts):
-            text = f"truncated of {self.name} must say yes or no for each of {len(texts)} texts, but said {len(is_cut)} times"
+            text = f"truncated of {self.name} must return {len(texts)} booleans, one per text, found {len(is_cut)}"
             raise FeatureError(text, code="feature-shape")
         return is_cut
 
@@ -152,24 +152,26 @@ class CustomTextEncoder:
 
 
 def check_pair(features: FeatureSet, encoder: TextEncoder, vectors: Tensor, texts: Sequence[str]) -> None:
-    """Refuse images and texts that are not in one space: of other weights or widths, or with a vector of zeros or NaN."""
+    """Raise an error if images and texts are not in one space (other weights or dimensions), or a vector is zero or NaN."""
     info, dim = features.extractor, features.features.shape[1]
     hashes = {encoder.info.weights_sha256, info.weights_sha256 if info else None} - {None}
     if dim != vectors.shape[1] or len(hashes) > 1:
-        difference = "other weights"
+        difference = "different weights"
         if dim != vectors.shape[1]:
-            difference = f"features of {dim} numbers against {vectors.shape[1]}"
-        text = f"{short(features.source, 60)} and the text encoder of {encoder.name} do not belong together: {difference}"
+            difference = f"{dim} and {vectors.shape[1]} dimensions"
+        text = (
+            f"{short(features.source, 60)} and the text encoder of {encoder.name} do not match: {difference}"
+        )
         raise FeatureError(text, code="other-extractor", path=features.source)
     is_finite = vectors.isfinite().all(dim=1)
     if not is_finite.all():
         text = short(texts[int(is_finite.int().argmin())])
-        raise FeatureError(f"{encoder.name} gives NaN or infinity for {text!r}", code="non-finite")
+        raise FeatureError(f"{encoder.name} returned NaN or infinity for {text!r}", code="non-finite")
     for rows, name_of in ((features.features, features.name_of), (vectors, texts.__getitem__)):
         blocks = range(0, max(1, len(rows)), _ROWS)
         is_zero = torch.cat([~rows[start : start + _ROWS].any(dim=1) for start in blocks])
         if is_zero.any():
             first = short(name_of(int(is_zero.int().argmax())))
             count = f"{int(is_zero.sum()):,} of {len(rows):,}"
-            text = f"{count} embeddings are all zeros; the first is of {first!r}"
+            text = f"{count} embeddings are zero vectors; the first is that of {first!r}"
             raise FeatureError(text, code="zero-features", path=features.source)

@@ -1,4 +1,4 @@
-"""Images to a CUDA device without waiting for it: a ring of pinned buffers, and a stream for copies beside the network's."""
+"""Copy images to a CUDA device asynchronously, with a ring of pinned buffers and a separate stream for copies."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -9,27 +9,27 @@ import torch
 from torch import Tensor
 
 _MOST_BYTES = 64 * 2**20  # of a buffer; a batch of 64 images of 256 x 256 pixels takes a fifth
-_BUFFERS = 3  # one is filled while the second is copied and the network reads what came of the third
+_BUFFERS = 3  # one is filled, one is copied, and the network reads the copy of one
 _ALIGNMENT = 16  # bytes, enough for any type
 
 
 class PinnedBuffer:
-    """Pinned bytes, their copy on the device, and an event behind the work that reads that."""
+    """Pinned bytes, their copy on the device, and an event after the work that reads the copy."""
 
     def __init__(self) -> None:
         self.pinned = torch.empty(0, dtype=torch.uint8, device="cpu")
         self.sent: Tensor | None = None
-        self.done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call] # takes no core while it is waited for
+        self.done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call] # waits without a busy loop
 
 
 class Uploads:
-    """Copies images to a CUDA device through `buffers` that take turns; for the thread that issues the network's work.
+    """Copies images to a CUDA device through `buffers` in rotation, from the thread that issues the work of the network.
 
-    When the turn of a buffer comes, the host waits for its event. This was recorded on the network's stream when the next
-    images were sent, so behind all that reads the copy, and the network's stream had waited for the copy itself. From then
-    on nothing reads the pinned bytes or their copy, whose memory belongs to the stream of copies and may be reused by it.
-    Buffers are dropped earlier by errors and Ctrl-C only: torch keeps pinned memory until its copies are done, and what
-    overwrites a copy on the device is read by a network whose output is discarded.
+    Before a buffer is reused, the host waits for its event. The event was recorded on the network's stream when the next
+    images were sent, that is, after all work that reads the copy, and the network's stream had waited for the copy. After
+    the event, nothing reads the pinned bytes or their copy, whose memory belongs to the stream of copies and may be reused.
+    Only errors and Ctrl-C release buffers earlier: torch keeps pinned memory until its copies are done, and a network that
+    reads an overwritten copy has its output discarded.
     """
 
     def __init__(self, device: torch.device, *, buffers: int = _BUFFERS, limit: int = _MOST_BYTES) -> None:
@@ -37,9 +37,9 @@ class Uploads:
         self.buffers = deque(PinnedBuffer() for _ in range(buffers))
 
     def send(self, images: Sequence[Tensor]) -> Iterator[Tensor]:
-        """The images on the device in order, as stacks (n, ...) of neighbors of one shape.
+        """The images on the device in order, as stacks (n, ...) of consecutive images of one shape.
 
-        What reads a stack must be issued before the next one is requested, by this call or a later one.
+        Work that reads a stack must be issued before the next stack is requested, in this call or a later one.
         """
         start = size = 0
         for end, image in enumerate(images):
@@ -66,8 +66,8 @@ class Uploads:
         if total > len(buffer.pinned):
             buffer.pinned = torch.empty(total, dtype=torch.uint8, device="cpu", pin_memory=True)
         for start, members in groups:
-            for place, image in zip(_stack_at(buffer.pinned, start, members), members, strict=True):
-                place.copy_(image)
+            for target, image in zip(_stack_at(buffer.pinned, start, members), members, strict=True):
+                target.copy_(image)
         copies = _stream_of_copies(network.device)
         with torch.cuda.stream(copies):
             buffer.sent = buffer.pinned[:total].to(self._device, non_blocking=True)
@@ -77,7 +77,7 @@ class Uploads:
 
 
 def _stack_at(memory: Tensor, start: int, images: Sequence[Tensor]) -> Tensor:
-    """A view of bytes from `start` on as a stack of such images, in their own order of channels and pixels."""
+    """A view of the bytes from `start` as a stack of such images, in their memory format."""
     first = images[0]
     channels_last = first.ndim == 3 and not first.is_contiguous()
     shape = (*first.shape[1:], first.shape[0]) if channels_last else first.shape
@@ -88,5 +88,5 @@ def _stack_at(memory: Tensor, start: int, images: Sequence[Tensor]) -> Tensor:
 
 @cache
 def _stream_of_copies(device: torch.device) -> torch.cuda.Stream:
-    """One for all of a device, since torch keeps freed memory apart for each stream."""
+    """The stream of copies of a device; a single one, since torch caches freed memory per stream."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

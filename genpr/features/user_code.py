@@ -1,7 +1,7 @@
-"""Load objects from user code: what a factory in a file or package returns.
+"""Load objects from user code: the return value of a factory in a file or package.
 
-A file can import the modules beside it, while it runs and while its factory is called, but not later. Then they are removed
-from `sys.modules`, so that two files with different helpers of one name do not mix, and a second run sees what was edited.
+A file can import modules from its folder while it runs and while its factory is called, but not later. Afterwards they are
+removed from `sys.modules`, so that helpers of the same name in different folders do not conflict, and edits take effect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from genpr.runtime import expand_user, user_default_device
 
 @contextmanager
 def running_file(path: Path) -> Iterator[tuple[ModuleType, dict[str, bytes]]]:
-    """The module that a file becomes, and the sources that ran by module name, those of helpers once the block ends."""
+    """Run a file as a module; yield it and the executed sources by module name, with helpers added at the end."""
     folder, name = path.parent.resolve(), f"_genpr_custom_{path.stem.replace('.', '_')}"
     sources = {name: path.read_bytes()}
     module = ModuleType(name)
@@ -37,26 +37,26 @@ def running_file(path: Path) -> Iterator[tuple[ModuleType, dict[str, bytes]]]:
     finally:
         sys.path.remove(str(folder))
         for own in sys.modules.keys() - before:
-            place = _place_in(folder, sys.modules[own])
-            if place is not None:
+            file = _file_in(folder, sys.modules[own])
+            if file is not None:
                 del sys.modules[own]
-                if own != name and place.is_file():
-                    sources[own] = place.read_bytes()
+                if own != name and file.is_file():
+                    sources[own] = file.read_bytes()
 
 
-def _place_in(folder: Path, module: ModuleType) -> Path | None:
-    """Where a module, or a package without `__init__.py`, came from, if that is a folder, and no library installed in it."""
-    place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
-    if not isinstance(place, str) or {"site-packages", "dist-packages"} & set(Path(place).parts):
+def _file_in(folder: Path, module: ModuleType) -> Path | None:
+    """The file of a module, or the folder of a namespace package, if it is in `folder` and not an installed library."""
+    file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+    if not isinstance(file, str) or {"site-packages", "dist-packages"} & set(Path(file).parts):
         return None
-    path = Path(place).resolve()
+    path = Path(file).resolve()
     return path if path.is_relative_to(folder) else None
 
 
 def load_object(
     spec: str, *, kind: str, code: str, call: Callable[[Callable[..., object]], object]
 ) -> tuple[object, dict[str, bytes]]:
-    """What a factory gives, called by `call`, and the sources that ran; errors are of `code`, with `kind` in their message."""
+    """The object that `call` gets from a factory, and the executed sources; errors have `code`, and `kind` in their message."""
     target, _, factory_name = spec.rpartition(":")
     path = expand_user(target) if target.endswith(".py") or "/" in target or os.sep in target else None
     if path is not None and not path.is_file():
@@ -65,7 +65,7 @@ def load_object(
     try:
         with ExitStack() as stack:
             if str(Path.cwd()) not in sys.path:
-                sys.path.append(str(Path.cwd()))  # behind all others: a file called `torch.py` is not torch
+                sys.path.append(str(Path.cwd()))  # last, so that a file `torch.py` does not shadow torch
             importlib.invalidate_caches()
             if path is not None:
                 module, sources = stack.enter_context(running_file(path))
@@ -77,7 +77,7 @@ def load_object(
         raise
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        hint = "" if ".py:" in spec else " (a file is given as path/to/file.py:factory)"
+        hint = "" if ".py:" in spec else " (expected path/to/file.py:factory for a file)"
         raise UsageError(f"{kind} {spec!r} could not be loaded: {reason}{hint}", code=code) from error
     return loaded, sources
 
@@ -89,7 +89,7 @@ def takes_device(factory: Callable[..., object]) -> bool:
 
 
 def signature_of(function: Callable[..., object]) -> inspect.Signature | None:
-    """What a callable, or the `forward` of a network, takes; None for built-in ones that do not say."""
+    """The signature of a callable, or of the `forward` of a network; None for built-in functions without one."""
     from torch import nn
 
     try:
@@ -103,8 +103,8 @@ def _find_factory(module: ModuleType, name: str, who: str, code: str) -> Callabl
         factory: object = operator.attrgetter(name)(module)
     except AttributeError as error:
         functions = sorted(key for key, value in vars(module).items() if callable(value))
-        known = some(functions, 10) or "nothing to call"
-        raise UsageError(f"{who}: there is no {name!r} in it; it has {known}", code=code) from error
+        known = some(functions, 10) or "no callables"
+        raise UsageError(f"{who}: the module has no {name!r}; it has {known}", code=code) from error
     if not callable(factory):
         kind = type(factory).__name__
         raise UsageError(f"{who}: {name!r} is a {kind}, but a factory must be callable", code=code)

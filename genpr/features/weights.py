@@ -1,7 +1,7 @@
-"""Files of published weights: found on this machine or downloaded, and verified before anything of them is used.
+"""Files of published weights: found on this machine or downloaded, and verified before use.
 
-A file is used only if its sha256 is the published one, as far as one is published, at every load. Only then is it
-deserialized, as a PyTorch checkpoint or safetensors file, and never with code execution.
+Every load checks the sha256 of the file against the published one, if there is one. Only then is it deserialized, as a
+PyTorch checkpoint or safetensors file, and never with code execution.
 """
 
 from __future__ import annotations
@@ -36,41 +36,41 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Progress = Callable[[int, int], None]
-"""Called with the bytes received so far and the bytes expected in all, 0 if the server does not say."""
+"""Called with the received and the total number of bytes, the latter 0 if unknown."""
 
 _SUFFIXES = (".pth", ".pt", ".bin", ".safetensors")
-_TIMEOUT_S = 5.0  # to connect, and between two pieces of a download
-_PIECE_BYTES = 2**20
-_LONGEST = 2**40  # where the length of a file is unknown
+_TIMEOUT_S = 5.0  # to connect, and between two chunks of a download
+_CHUNK_BYTES = 2**20
+_MAX_BYTES = 2**40  # limit for files of unknown length
 
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """One published file of weights; what is not published of it is None."""
+    """One published file of weights; None for unpublished facts."""
 
-    name: str  # unique, and the same wherever genpr stores it
+    name: str  # unique, and the file name in the cache
     url: str
     size: int | None  # in bytes
-    sha256: str | None  # of which only the first digits may be published
+    sha256: str | None  # possibly only its first digits
     license: str  # SPDX identifier of the weights, or the plain name
     used_by: tuple[str, ...] = ()  # extractors
     hub_address: tuple[str, str, str] | None = None  # repository, revision and file on the Hugging Face hub
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the published sha256 leaves only one content."""
+        """Whether the full sha256 is published."""
         return len(self.sha256 or "") == 64
 
     @property
     def identity(self) -> str:
-        """What is published about its content, for messages."""
+        """Size and sha256, for messages."""
         size = "" if self.size is None else f"{self.size:,} bytes, "
         digits = self.sha256 if self.is_pinned else f"{self.sha256}..." if self.sha256 else "not published"
         return f"{size}sha256 {digits}"
 
 
 class Weights(NamedTuple):
-    """Verified tensors by name, on the CPU, the sha256 of their file, and whether that file is a published one."""
+    """Verified tensors by name on the CPU, the sha256 of their file, and whether the file is a published one."""
 
     tensors: dict[str, Tensor]
     sha256: str
@@ -93,7 +93,7 @@ def hub_file(
     'org--model--open_clip_model.safetensors'
     """
     commit = re.fullmatch(r"[0-9a-f]{40}", revision)
-    # A known sha256 leaves only one file that this can be; otherwise each revision has a name of its own.
+    # Without a known sha256, each revision needs a separate name.
     is_plain = revision == "main" or sha256 is not None
     repository = repo_id if is_plain else f"{repo_id}@{revision[:8] if commit else revision}"
     name = f"{repository}/{filename}".replace("/", "--")
@@ -102,12 +102,12 @@ def hub_file(
 
 
 def weights_folder() -> Path:
-    """Folder of downloaded weights; it need not exist yet."""
+    """Folder of downloaded weights, which may not exist yet."""
     return cache_root() / "weights"
 
 
 def cached_path(entry: WeightsFile) -> Path | None:
-    """A file of the right name and size on this machine; its content is checked when it is loaded."""
+    """A file of matching name and size on this machine; its content is checked when it is loaded."""
     for path in (weights_folder() / entry.name, _shared_copy(entry)):
         if path.is_file() and entry.size in {None, path.stat().st_size}:
             return path
@@ -121,24 +121,28 @@ def find_or_fetch(
     offline: bool = False,
     progress: Progress | None = None,
 ) -> Path:
-    """A verified file: the one given by the user, or from genpr's cache, that of torch.hub or Hugging Face, or the network."""
+    """A verified file: the file given by the user, or from the cache of genpr, torch.hub or Hugging Face, or a download."""
     if not entry.name.lower().endswith(_SUFFIXES):
-        text = f"weights are read from {', '.join(_SUFFIXES)} files only, not from {entry.name}"
+        text = f"weights must be {', '.join(_SUFFIXES)} files, found {entry.name}"
         raise WeightsError(text, code="unsafe-format")
     if weights is not None:
         given = expand_user(weights)
         if not given.is_file():
             text = f"--weights {given} is not a file; it must be {entry.name}"
             raise UsageError(text, code="path-not-found", path=str(given))
-        hint = f"other weights would give scores that are not {entry.name}'s; use them through a custom extractor"
+        hint = (
+            f"scores with other weights are not comparable with those of {entry.name}; use a custom extractor"
+        )
         verify_file(entry, given, hint=f"{hint} (--extractor path/to/file.py:factory)")
         return given
     own = weights_folder() / entry.name
     if own.is_file():
         if not entry.is_pinned:
-            private_folder(cache_root(), "weights")  # which refuses one that other users can write to
+            private_folder(cache_root(), "weights")  # an error if other users can write to it
             if not is_owned_by_user(own):
-                text = f"the weights {own} belong to another user, and no sha256 of them is published; remove the file"
+                text = (
+                    f"the weights {own} belong to another user and have no published sha256; remove the file"
+                )
                 raise ResourceError(text, code="cache-unusable", path=str(own))
         verify_file(entry, own)
         return own
@@ -146,7 +150,7 @@ def find_or_fetch(
         return shared
     is_hub_offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}
     if is_offline(offline) or is_hub_offline:
-        raise _missing(entry, "downloads are switched off (--offline, GENPR_OFFLINE=1 or HF_HUB_OFFLINE=1)")
+        raise _missing(entry, "downloads are disabled (--offline, GENPR_OFFLINE=1 or HF_HUB_OFFLINE=1)")
     return _fetch(entry, own, progress)
 
 
@@ -155,9 +159,9 @@ def verify_file(
     path: Path,
     *,
     source: str | None = None,
-    hint: str = "it was damaged or replaced; delete it to download it again",
+    hint: str = "the file was damaged or replaced; delete it to download it again",
 ) -> str:
-    """Hash the file at `path`, which came from `source`, and return its sha256; WeightsError where it is not `entry`."""
+    """Return the sha256 of the file at `path`, from `source`; WeightsError if the file is not `entry`."""
     try:
         with open_regular(path) as file:
             digest, size = hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
@@ -168,14 +172,14 @@ def verify_file(
 
 
 def load_weights(entry: WeightsFile, path: Path) -> Weights:
-    """Read a weights file once, into a buffer that is hashed and then deserialized: it cannot be exchanged in between."""
+    """Load a weights file; the hashed bytes are the deserialized ones, even if the file is replaced meanwhile."""
     try:
         with open_regular(path) as opened:
             content = opened.read()
     except OSError as error:
         raise _unreadable(path, error) from error
     digest = hashlib.sha256(content).hexdigest()
-    _check_hash(entry, digest, len(content), str(path), "it changed while it was being loaded")
+    _check_hash(entry, digest, len(content), str(path), "the file changed while it was loaded")
     return Weights(_read_tensors(entry, content, str(path)), digest)
 
 
@@ -186,7 +190,7 @@ def load_any_weights(
     offline: bool = False,
     progress: Progress | None = None,
 ) -> Weights:
-    """The first of several published files that can be had; `weights` may be another file, or a folder of published ones."""
+    """The first available one of several published files; `weights` may be another file, or a folder with published ones."""
     if weights is not None and weights.is_dir():
         for entry in published:
             if (weights / entry.name).is_file():
@@ -208,7 +212,7 @@ def load_any_weights(
 
 
 def _shared_copy(entry: WeightsFile) -> Path:
-    """Where torch.hub or Hugging Face would have put `entry`; it need not be there."""
+    """The path of `entry` in the cache of torch.hub or Hugging Face, which may not exist."""
     if entry.hub_address is None:
         home = expand_user(os.environ.get("TORCH_HOME") or user_cache() / "torch")
         return home / "hub" / "checkpoints" / entry.name
@@ -219,17 +223,17 @@ def _shared_copy(entry: WeightsFile) -> Path:
     try:
         commit = (folder / "refs" / revision).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
-        commit = revision  # it is a commit, or nothing is there
+        commit = revision  # a commit, or the file does not exist
     return folder / "snapshots" / commit / filename
 
 
 def _usable_shared_copy(entry: WeightsFile) -> Path | None:
-    """The copy of torch.hub or Hugging Face, if it is the right file; a wrong one is passed over."""
+    """The verified copy of torch.hub or Hugging Face; None without one."""
     path = _shared_copy(entry)
     if not path.is_file() or entry.size not in {None, path.stat().st_size}:
         return None
     with suppress(WeightsError):
-        digest, blob = verify_file(entry, path), path.resolve()  # which Hugging Face names by its sha256
+        digest, blob = verify_file(entry, path), path.resolve()  # Hugging Face names blobs by their sha256
         if blob.parent.name != "blobs" or len(blob.name) != 64 or blob.name == digest:
             return path
     return None
@@ -241,47 +245,47 @@ def _fetch(entry: WeightsFile, target: Path, progress: Progress | None) -> Path:
     folder = private_folder(cache_root(), "weights")
     try:
         with FileLock(str(folder / f".{entry.name}.lock")):
-            if target.is_file():  # another process fetched it while this one waited
+            if target.is_file():  # downloaded by another process in the meantime
                 verify_file(entry, target)
                 return target
             remove_temporaries(folder, re.escape(entry.name))  # of killed processes
             with atomic_path(target) as temporary:
                 _download(entry, temporary, progress)
-    except (OSError, NotImplementedError) as error:  # the latter of a file system without locks
+    except (OSError, NotImplementedError) as error:  # the latter on file systems without locks
         reason = getattr(error, "strerror", None) or error
-        text = f"cannot write {target} ({reason}); set GENPR_CACHE to a folder you can write"
+        text = f"cannot write {target} ({reason}); set GENPR_CACHE to a writable folder"
         raise ResourceError(text, code="cache-unusable", path=str(target)) from error
     return target
 
 
 def _download(entry: WeightsFile, path: Path, progress: Progress | None) -> None:
-    """Put `entry` into `path`: at most one byte more than expected, since a wrong answer must not fill the disk."""
+    """Download `entry` to `path`, at most one byte more than expected, so that a wrong response cannot fill the disk."""
     from http.client import HTTPException
     from urllib.error import HTTPError
     from urllib.request import Request
 
-    received, limit = 0, (entry.size or _LONGEST) + 1
+    received, limit = 0, (entry.size or _MAX_BYTES) + 1
     request = Request(entry.url, headers={"User-Agent": f"genpr/{__version__}"})
     try:
         with opener().open(request, timeout=_TIMEOUT_S) as response, path.open("wb") as file:
             expected = entry.size or response.length or 0
-            while piece := response.read(min(_PIECE_BYTES, limit - received)):
-                file.write(piece)
-                received += len(piece)
+            while chunk := response.read(min(_CHUNK_BYTES, limit - received)):
+                file.write(chunk)
+                received += len(chunk)
                 if progress is not None:
                     progress(received, expected)
     except (OSError, HTTPException) as error:
         if isinstance(error, HTTPError):
             error.close()
         raise _missing(entry, f"the download failed ({' '.join(str(error).split())})") from error
-    hint = f"{received:,} bytes came, of {expected:,}; the connection broke, or a proxy answered; nothing was kept"
+    hint = f"received {received:,} of {expected:,} bytes; the connection broke, or a proxy responded; nothing was stored"
     verify_file(entry, path, source=entry.url, hint=hint)
-    if not entry.is_pinned:  # a web page, for example, is not kept
+    if not entry.is_pinned:  # reject a web page, for example
         _read_tensors(entry, path.read_bytes(), entry.url)
 
 
 def opener() -> OpenerDirector:
-    """Follows redirects, though never from https to http."""
+    """An opener that follows redirects, except from https to http."""
     from urllib.error import URLError
     from urllib.request import HTTPRedirectHandler, build_opener
 
@@ -290,7 +294,7 @@ def opener() -> OpenerDirector:
             request, file, *_, url = args
             if request.type == "https" and not url.startswith("https:"):
                 file.close()
-                raise URLError(f"it was redirected from a protected connection to {url}")
+                raise URLError(f"redirect from https to {url}")
             return super().redirect_request(*args)
 
     return build_opener(HttpsOnly)
@@ -298,12 +302,12 @@ def opener() -> OpenerDirector:
 
 def _check_hash(entry: WeightsFile, digest: str, size: int, source: str, hint: str) -> None:
     if not digest.startswith(entry.sha256 or "") or entry.size not in {None, size}:
-        came = f"expected {entry.identity}, got {digest} ({size:,} bytes); {hint}"
-        raise WeightsError(f"{source} is not {entry.name}: {came}", code="weights-hash", path=source)
+        found = f"expected {entry.identity}, found {digest} ({size:,} bytes); {hint}"
+        raise WeightsError(f"{source} is not {entry.name}: {found}", code="weights-hash", path=source)
 
 
 def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, Tensor]:
-    """The tensors in a file, on the CPU; torch's restricted unpickler and safetensors run no code of it."""
+    """The tensors in a file, on the CPU; torch's restricted unpickler and safetensors do not execute code."""
     import torch
     from safetensors.torch import load
 
@@ -316,23 +320,23 @@ def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, 
         reason = " ".join(str(error).split())
         program = re.search(r"TorchScript|GLOBAL (\S+)", reason)
         if program is not None:
-            text = f"{source} is a program and not only tensors ({printable(program[1] or program[0])}); nothing of it was run"
+            text = f"{source} has code in addition to tensors ({printable(program[1] or program[0])}), which was not executed"
             raise WeightsError(text, code="unsafe-format", path=source) from error
         if isinstance(error, pickle.UnpicklingError):
             reason = "torch cannot read it"  # its own message advises to trust the file
-        text = f"{source} is no file of weights as its name {entry.name} says, or is cut short: it begins with {content[:20]!r}"
+        text = f"{source} is not a valid weights file for its name {entry.name}, or is truncated; it begins with {content[:20]!r}"
         raise WeightsError(f"{text} ({reason})", code="weights-format", path=source) from error
     if isinstance(tensors, dict) and all(isinstance(value, torch.Tensor) for value in tensors.values()):
         return tensors
-    message = f"{source} holds something else than named tensors"
+    message = f"{source} must have named tensors only"
     raise WeightsError(message, code="weights-format", path=source)
 
 
 def _missing(entry: WeightsFile, reason: str) -> WeightsError:
     target = weights_folder() / entry.name
     return WeightsError(
-        f"the weights {entry.name} are not on this machine and {reason}; get {entry.url} ({entry.identity}) and put it "
-        f"at {target} or pass --weights PATH. Without weights: `genpr demo`, or the extractor gabor",
+        f"the weights {entry.name} are not on this machine and {reason}; download {entry.url} ({entry.identity}) to "
+        f"{target} or use --weights PATH. No weights are needed for `genpr demo` and the extractor gabor",
         code="weights-missing",
         path=str(target),
     )

@@ -240,7 +240,7 @@ def test_impossible_options_of_align(options, code):
 def test_an_embedding_without_direction_is_named():
     black = IMAGES.copy()
     black[7] = 0
-    with pytest.raises(FeatureError, match=r"1 of 200 embeddings are all zeros.*'\[7\]'"):
+    with pytest.raises(FeatureError, match=r"1 of 200 embeddings are zero vectors.*'\[7\]'"):
         align(black, PROMPTS)
 
 

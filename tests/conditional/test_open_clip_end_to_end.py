@@ -122,7 +122,7 @@ def test_coco30k_refuses_other_numbers_of_prompts_and_other_recipes(of_twelve, w
             genpr.align(wide, PROMPTS, **options | other)
     sides = str(tmp_path / "images.npy"), "--prompts", str(tmp_path / "prompts.txt")
     assert run(["align", *sides, "--protocol", "coco30k", "--extractor", NAME]) == 3
-    assert "holds 11 prompts of 11 images, but protocol coco30k needs 12" in capsys.readouterr().err
+    assert "has 11 prompts of 11 images, but protocol coco30k needs 12" in capsys.readouterr().err
 
 
 def test_features_of_other_weights_are_refused(weights, images, tmp_path):
@@ -137,7 +137,7 @@ def test_features_of_other_weights_are_refused(weights, images, tmp_path):
     assert run(["features", str(folder), str(features), "--extractor", NAME, "--weights", str(path)]) == 0
     good = genpr.align(features, PROMPTS, extractor=NAME, weights=path, device="cpu")
     assert good.fake.n_embedded == 0
-    with raising(FeatureError, "other-extractor", "other weights"):
+    with raising(FeatureError, "other-extractor", "different weights"):
         genpr.align(features, PROMPTS, extractor=NAME, weights=other, device="cpu")
 
 

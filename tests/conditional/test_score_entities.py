@@ -99,7 +99,7 @@ def test_prompts_are_searched(tmp_path):
     rows = "id,prompt,seed\n1,a cat on a hot dog,0\n2,a cat on a hot dog,1\n3,clouds,0\n"
     prompts = write(tmp_path / "prompts.csv", rows)
     answers = {"1": ["cat"], "2": ["hot dog", "dog", "moon"], "3": []}
-    with pytest.raises(UsageError, match="a vocabulary is needed"):
+    with pytest.raises(UsageError, match="needs a vocabulary"):
         genpr.score_entities(prompts, answers)
     result = genpr.score_entities(prompts, answers, vocabulary=["cat", "dog", "hot dog"])
     assert result["entity.recall"] == 0.5

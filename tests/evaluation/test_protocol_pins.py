@@ -78,7 +78,7 @@ def test_protocols_stand_for_what_was_published(name, metrics, counted, extracto
     assert (protocol.max_real, protocol.max_fake, protocol.max_rows) == (*most, rows)
     assert protocol.free == set(free.split())
     published = dict.fromkeys(("mar", "jit", "edm2", "guidance-interval", "fdr6"), "published")
-    assert protocol.reference_statistics == {"adm": "beside images", **published}.get(name)
+    assert protocol.reference_statistics == {"adm": "with images", **published}.get(name)
     assert protocol.balanced_labels == (name in {"mar", "jit"})
     prepared = {"coco30k": ("square-crop:256", "clip-vit-b-32"), "fdr6": ("center-crop:256", None)}
     assert (protocol.prepare, protocol.clip) == prepared.get(name, (None, None))

@@ -67,7 +67,7 @@ def test_batches_are_halved_whatever_says_that_memory_ran_out(sides, monkeypatch
 
 
 def test_too_little_for_one_image_is_said_in_one_line(sides):
-    with raising(ResourceError, "oom", r"no memory left for one image of \(8, 8\) pixels; free it"):
+    with raising(ResourceError, "oom", r"out of memory for one image of \(8, 8\) pixels"):
         embed_source(open_source(sides[0]), [(wrap_extractor(Hungry(0, ERRORS["cpu"])), None)], batch_size=4)
 
 

@@ -429,7 +429,7 @@ def test_a_folder_that_is_no_cache_is_refused(tmp_path):
     (project / "features").mkdir(parents=True)
     (project / "features" / "model.py").touch()
     for folder in (project, project / "features"):
-        with raising(UsageError, "not-a-cache", "no cache of genpr"):
+        with raising(UsageError, "not-a-cache", "not a cache"):
             find_folders(folder)
 
 

@@ -122,15 +122,15 @@ def test_recorded_sources_are_those_that_ran(write):
 @pytest.mark.parametrize(
     ("source", "factory", "said"),
     [
-        (NET, "laod", "no 'laod' in it; it has Net, load"),
+        (NET, "laod", "no 'laod'; it has Net, load"),
         (NET + "\ncount = 3", "count", "'count' is a int, but a factory must be callable"),
         (NET + "\ndef bad(): raise ValueError('one\\ntwo')", "bad", "ValueError: one two"),
         ("def load(:", "load", "SyntaxError"),
         ("raise SystemExit('usage: train.py DATA')", "load", "SystemExit: usage: train.py DATA"),
-        ("def load(): return 3", "load", "must be callable, images in and features out, but is a int"),
-        (NET.replace("dim = 3", ""), "load", "needs an integer attribute `dim`.* it has none"),
-        (NET.replace("dim = 3", "dim = True"), "load", "it is True"),
-        (NET.replace("dim = 3", "dim = 0"), "load", "it is 0"),
+        ("def load(): return 3", "load", "must be a callable from images to features, found int"),
+        (NET.replace("dim = 3", ""), "load", "needs an integer attribute `dim`.* none"),
+        (NET.replace("dim = 3", "dim = True"), "load", "found True"),
+        (NET.replace("dim = 3", "dim = 0"), "load", "found 0"),
     ],
 )
 def test_what_is_wrong_with_a_custom_extractor_is_said_in_one_line(source, factory, said, write):

@@ -94,7 +94,7 @@ def test_out_of_memory_halves_the_batch_and_keeps_the_answer(folder, pixels, dev
     sizes = [shape[0] for shape in extractor.batches]
     assert sizes[:5] == [16, 16, 8, 4, 2]
     assert set(sizes[5:]) == {2}, "once halved, it stays"
-    with pytest.raises(ResourceError, match="no memory left for one image"):
+    with pytest.raises(ResourceError, match="out of memory for one image"):
         genpr.embed(folder, Counting(memory=0).to(device))
 
 

@@ -74,7 +74,7 @@ def test_safetensors_of_other_programs(tmp_path):
 
 def test_damaged_and_unsuitable_files_are_refused(tmp_path):
     np.save(tmp_path / "ints.npy", np.arange(6).reshape(3, 2))
-    with pytest.raises(FeatureError, match="features are floats"):
+    with pytest.raises(FeatureError, match="expected floats"):
         load_features(tmp_path / "ints.npy")
     np.save(tmp_path / "cut.npy", np.ones((300, 20)))
     (tmp_path / "cut.npy").write_bytes((tmp_path / "cut.npy").read_bytes()[:1000])

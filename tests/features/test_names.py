@@ -29,7 +29,7 @@ def test_names_are_taken_apart(text, name):
     ).split(),
 )
 def test_unknown_and_contradicting_variants_are_refused(text):
-    with pytest.raises(UsageError, match="no further variant") as caught:
+    with pytest.raises(UsageError) as caught:
         ExtractorName.parse(text)
     assert caught.value.code == "unknown-variant"
 

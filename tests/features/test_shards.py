@@ -115,7 +115,7 @@ def test_missing_shards_are_named(files, tmp_path):
     shutil.copytree(files / "of-20", tmp_path / "parts")
     for index in (1, 7, 20):
         (tmp_path / "parts" / f"part_{index}.safetensors").unlink()
-    with pytest.raises(FeatureError, match=r"is shard 2/20 of 46 images, and no others"):
+    with pytest.raises(FeatureError, match=r"is shard 2/20 of 46 images"):
         load_features(tmp_path / "parts" / "part_2.safetensors")
     with raising(FeatureError, "shards-missing", r"17 of 20 shards; .* missing: 1, 7, 20"):
         open_input(str(tmp_path / "parts" / "*.safetensors"), "real")
@@ -266,7 +266,7 @@ def test_other_feature_files_are_not_joined(tmp_path):
         np.save(tmp_path / f"{name}.npy", np.zeros((5, 4), np.float32))
     np.save(tmp_path / "images.npy", np.zeros((2, 4, 4, 3), np.uint8))
     for wrong in ("*.safetensors", "[ab].npy"):
-        with raising(FeatureError, "features-differ", "is no shard"):
+        with raising(FeatureError, "features-differ", "is not a shard"):
             open_input(str(tmp_path / wrong), "real")
     with pytest.raises(UsageError, match=r"feature files and others, such as .*images.npy"):
         open_input(str(tmp_path / "*.npy"), "real")

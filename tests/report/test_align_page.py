@@ -38,7 +38,9 @@ def test_failures_are_shown_with_an_image_of_the_prompt_that_they_rank_first(som
     worst = found.result.alignment.failures[0]
     assert f"“{worst.prompt}” ({worst.score:.3f}), rank {worst.rank:g} of 100" in text
     assert f"“{worst.winner}” ({worst.winner_score:.3f})" in text
-    assert text.count("Images that match another prompt better") == 2, "a link and a heading, and no table of the same"
+    assert text.count("Images that match another prompt better") == 2, (
+        "a link and a heading, and no table of the same"
+    )
     scenes = chosen(N)
     prompts = [words(scenes[(row + 1) % N if row < 5 else row]) for row in range(N)]
     for each in found.result.alignment.failures:

@@ -1,8 +1,8 @@
-"""CLIP: the image and text embeddings of OpenAI's networks, and of any other that open_clip knows.
+"""CLIP: image and text embeddings of OpenAI's networks, and of all other models of open_clip.
 
-A vector is the projected embedding as it is, not scaled to length 1. Both towers come from one weights file, and only the one
-that is needed is built. What does not fit into the context of a model (77 tokens for OpenAI's) is not read. OpenAI trained
-with QuickGELU, x sigmoid(1.702 x); its weights also fit the exact GELU and then give other features.
+Vectors are the projected embeddings without normalization. Both towers are in one weights file, and only the needed one is
+built. Texts are truncated to the context of a model (77 tokens for OpenAI's). OpenAI trained with QuickGELU,
+x sigmoid(1.702 x); with the exact GELU, the same weights give other features.
 
 References:
     A. Radford et al., Learning Transferable Visual Models From Natural Language Supervision, 2021,
@@ -38,16 +38,16 @@ _OPENAI: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 _NO_TEXT = {"context_length": 1, "vocab_size": 1, "width": 1, "heads": 1, "layers": 1}
-"""The smallest text tower that open_clip builds; it is thrown away."""
+"""The smallest text tower that open_clip builds, which is discarded."""
 _OF_THE_WHOLE = {"context_length", "input_resolution", "vocab_size", "logit_scale", "logit_bias"}
-"""What stands in a file beside the two towers."""
+"""Entries of a file outside the two towers."""
 _TEXT_BATCH = 16
-_LENGTHS = 16  # texts are cut to a multiple of so many tokens: short ones need no whole context
+_LENGTHS = 16  # texts are padded to a multiple of this number of tokens instead of the whole context
 
 
 @dataclass(frozen=True)
 class ClipModel:
-    """What open_clip knows of a pair of model and training run, as its configurations."""
+    """The configurations of open_clip for a model and a training run."""
 
     model: str
     architecture: Mapping[str, Any]
@@ -84,21 +84,21 @@ def build_text(weights: Weights, *, name: ExtractorName, device: torch.device) -
 
 
 class EmbeddingOnly(nn.Module):
-    """The embedding alone, (n, dim), of towers that also give something else, as CoCa gives its tokens."""
+    """The embedding (n, dim) of towers that also return something else, such as the tokens of CoCa."""
 
     def __init__(self, tower: nn.Module) -> None:
         super().__init__()
         self.tower = tower
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """From normalized images (n, 3, side, side), or tokens (n, context)."""
+        """Embed normalized images (n, 3, side, side) or tokens (n, context)."""
         given = self.tower(inputs)
         embedding: Tensor = given[0] if isinstance(given, tuple) else given
         return embedding
 
 
 class ClipTextEncoder:
-    """A text tower, from tokens (n, context) to (n, dim), behind its tokenizer. It is moved, converted and frozen."""
+    """A tokenizer and a text tower from tokens (n, context) to (n, dim), which is moved, converted and frozen."""
 
     def __init__(
         self, tower: nn.Module, info: TextEncoderInfo, *, device: torch.device, precision: torch.dtype
@@ -113,7 +113,7 @@ class ClipTextEncoder:
         self._context = info.context
         self._tokenizer: Any = SimpleTokenizer(context_length=info.context)
         self._tower: Any = tower.to(precision).requires_grad_(False).eval().to(device)
-        # Where no token sees a later one and the last one of the text is what counts, the rest of the context is idle.
+        # With causal attention and pooling at the last token of the text, later positions have no effect.
         ends_with_text = self._tower.cls_emb is None and self._tower.pool_type in {"argmax", "eos"}
         mask: Any = self._tower.attn_mask if ends_with_text else None
         self._mask: Tensor | None = mask
@@ -121,10 +121,10 @@ class ClipTextEncoder:
 
     @entry_point
     def encode_text(self, texts: Sequence[str], /, *, progress: TextProgress | None = None) -> Tensor:
-        """Embed n texts as float32 (n, dim) on the CPU, in batches of one size, so that no vector depends on other texts."""
+        """Embed n texts as float32 (n, dim) on the CPU, in batches of fixed size, so that vectors do not depend on other texts."""
         if not texts:
             return torch.empty(0, self.dim)
-        tokens, places = torch.unique(self.tokens(texts), dim=0, return_inverse=True)
+        tokens, inverse = torch.unique(self.tokens(texts), dim=0, return_inverse=True)
         vectors = torch.empty(len(tokens), self.dim, dtype=torch.float32)
         done = 0
         with torch.inference_mode(), state_guard():
@@ -137,20 +137,20 @@ class ClipTextEncoder:
                 done += len(rows)
                 if progress is not None:
                     progress(len(texts) * done // len(tokens), len(texts))
-        return vectors[places]
+        return vectors[inverse]
 
     def tokens(self, texts: Sequence[str], /) -> Tensor:
-        """What the tower sees of each text: int64 (n, context), zeros behind its end."""
+        """The tokens of each text, int64 (n, context), padded with zeros."""
         tokens: Tensor = self._tokenizer(list(texts))
         return tokens
 
     def truncated(self, texts: Sequence[str], /) -> list[bool]:
-        """Of which of the texts the end is not read, since they have more tokens than the context."""
+        """Whether each text has more tokens than the context and is truncated."""
         beginning_and_end = 2
         return [len(self._tokenizer.encode(text)) + beginning_and_end > self._context for text in texts]
 
     def _batches(self, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Rows of about equal length, and to how many tokens they may be cut without a change of their vectors."""
+        """Batches of rows with the number of tokens that determine their vectors."""
         ends = self._context - (tokens.flip(1) != 0).int().argmax(dim=1)
         lengths = (-(-ends // _LENGTHS) * _LENGTHS).clamp(max=self._context)
         if self._mask is None:
@@ -161,7 +161,7 @@ class ClipTextEncoder:
 
 
 def published_weights(name: str) -> tuple[WeightsFile, ...]:
-    """Files that hold the weights of "open_clip:MODEL:PRETRAINED", the best first; never OpenAI's own, which are programs."""
+    """Files with the weights of "open_clip:MODEL:PRETRAINED", the preferred first; without OpenAI's files, which have code."""
     training = find_model(name).training
     repo_id, _, file = str(training.get("hf_hub", "")).rpartition("/")
     if not repo_id:
@@ -174,7 +174,7 @@ def published_weights(name: str) -> tuple[WeightsFile, ...]:
 
 
 def resize_rule(training: Mapping[str, Any]) -> ResizeRule:
-    """How the images of a training run were shown; UsageError where genpr does not know that rule."""
+    """The resize rule of a training run; UsageError for unsupported rules."""
     mode, interpolation = training["resize_mode"], training["interpolation"]
     match mode, interpolation:
         case "shortest", "bicubic":
@@ -188,7 +188,7 @@ def resize_rule(training: Mapping[str, Any]) -> ResizeRule:
 
 
 def find_model(name: str) -> ClipModel:
-    """Look up a built-in name, or "open_clip:MODEL:PRETRAINED"."""
+    """The configurations of a built-in name, or of "open_clip:MODEL:PRETRAINED"."""
     import open_clip
 
     model, tag = _OPENAI.get(name) or name.partition(":")[2].partition(":")[::2]
@@ -201,29 +201,31 @@ def find_model(name: str) -> ClipModel:
 
 
 def check_tokenizer(name: str) -> None:
-    """Refuse a model whose texts are cut by a tokenizer that does not come with open_clip ("unsupported-tokenizer")."""
+    """Raise an error for a model whose tokenizer is not part of open_clip ("unsupported-tokenizer")."""
     text = find_model(name).architecture["text_cfg"]
     other = text.get("hf_tokenizer_name") or text.get("hf_model_name")
     if other or text.get("tokenizer_kwargs"):
-        text = f"{name!r} cuts texts with the tokenizer of {other}, which does not come with open_clip; choose clip-vit-b-32"
+        text = (
+            f"{name!r} needs the tokenizer of {other}, which is not part of open_clip; choose clip-vit-b-32"
+        )
         raise UsageError(text, code="unsupported-tokenizer")
 
 
 def without_wrapper(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Names without the "module." that distributed training puts in front."""
+    """Names without the prefix "module." of distributed training."""
     wrapped = next(iter(state), "").startswith("module.")
     return {key.removeprefix("module.") if wrapped else key: value for key, value in state.items()}
 
 
 def _load_tower(model: ClipModel, state: Mapping[str, Tensor], *, part: str) -> nn.Module:
-    """The tower `part`, "visual" or "text", with its tensors of a published state dict; the others are left aside."""
+    """The tower `part`, "visual" or "text", with its tensors from a published state dict."""
     from open_clip.convert import convert_state_dict
     from open_clip.model import resize_pos_embed
 
     with torch.device("meta"):  # the published tensors become the parameters: nothing to initialize
         whole = _empty_model(model, part)
     tower: Any = whole.get_submodule(part)
-    # Buffers that are not published but computed, as tables of rotary positions are.
+    # Computed buffers, such as tables of rotary positions, are not in the file.
     if part == "visual" and {key for key, _ in tower.named_buffers()} - tower.state_dict().keys():
         with state_guard():  # open_clip draws random weights
             whole = _empty_model(model, part)
@@ -241,7 +243,7 @@ def _load_tower(model: ClipModel, state: Mapping[str, Tensor], *, part: str) -> 
 
 
 def _empty_model(model: ClipModel, part: str) -> nn.Module:
-    """The model, of which the other tower is not used. Not `open_clip.create_model`, which logs through the root logger."""
+    """The model with a minimal other tower; `open_clip.create_model` is not used, since it logs to the root logger."""
     import open_clip
 
     kind, text = open_clip.CLIP, _NO_TEXT
@@ -257,7 +259,7 @@ def _empty_model(model: ClipModel, part: str) -> nn.Module:
 
 
 def _tensors_of(part: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors below "PART."; in OpenAI's files those of the text tower stand beside the image tower."""
+    """The tensors with prefix "PART."; in OpenAI's files, those of the text tower have no prefix."""
     start = f"{part}."
     if part == "text" and not any(key.startswith(start) for key in state):
         start = ""
@@ -269,5 +271,8 @@ def _side(tower: nn.Module, name: str) -> int:
     size: Any = tower.image_size
     height, width = size if isinstance(size, tuple | list) else (size, size)
     if height != width:
-        raise UsageError(f"{name!r} looks at {height} x {width} pixels, no square", code="unsupported-model")
+        raise UsageError(
+            f"{name!r} has an input of {height} x {width} pixels; only squares are supported",
+            code="unsupported-model",
+        )
     return int(height)

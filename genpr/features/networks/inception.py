@@ -1,8 +1,8 @@
-"""The Inception network of FID: the 2015 classifier whose pool3 features the published numbers are built on.
+"""The Inception network of FID: the 2015 classifier whose pool3 features published FIDs use.
 
-Inception-v3 (Szegedy et al. 2015, arXiv:1512.00567) as trained for the `inception-2015-12-05` graph. It differs from that of
-torchvision: 1008 classes, no auxiliary head, average pools that leave the padding out of their mean, and a max pool in the
-last block where the paper averages. Module names are those of the published state dict.
+Inception-v3 (Szegedy et al. 2015, arXiv:1512.00567) as trained for the `inception-2015-12-05` graph. It differs from
+torchvision's: 1008 classes, no auxiliary head, average pools without padding, and a max pool instead of an average pool in the
+last block. Module names are those of the published state dict.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _Kernel = tuple[int, int]
 _1x1, _3x3, _5x5, _1x3, _3x1, _1x7, _7x1 = (1, 1), (3, 3), (5, 5), (1, 3), (3, 1), (1, 7), (7, 1)
 
 _Step = tuple[int, *tuple[_Kernel, ...]]
-"""Output channels and kernel of a convolution; a second kernel is a fork: both are applied and joined."""
+"""Output channels and kernel of a convolution; with a second kernel, both are applied and concatenated."""
 
 
 class _Branch(NamedTuple):
-    """One path through a block: an optional pool, then convolutions one after the other."""
+    """One path through a block: an optional pool, then a sequence of convolutions."""
 
     name: str
     steps: tuple[_Step, ...] = ()
@@ -106,14 +106,14 @@ class _Conv(nn.Module):
         return F.relu_(self.bn(self.conv(x)))
 
     def fold(self) -> None:
-        """Scale the kernels instead of their output: the same numbers up to rounding, in one pass less."""
+        """Fold batch normalization into the kernels, which saves one pass and changes only the rounding."""
         if isinstance(self.bn, nn.BatchNorm2d):
             self.conv = fuse_conv_bn_eval(self.conv, self.bn)
             self.bn = nn.Identity()
 
 
 class _Mixed(nn.Module):
-    """Branches side by side, joined along the channels; `outputs` is how many those are."""
+    """Parallel branches, concatenated along the channels; `outputs` is the number of channels."""
 
     def __init__(self, inputs: int, branches: tuple[_Branch, ...], *, halving: bool) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ _SPATIAL_CHANNELS = 7
 
 
 class InceptionNetwork(nn.Module):
-    """From normalized 299 x 299 images to the named layers, side by side.
+    """From normalized 299 x 299 images to the concatenated named layers.
 
     "spatial" is the first 7 channels of 17 x 17 positions of the 1 x 1 branch of Mixed_6d, `mixed_6/conv` in the TensorFlow
     graph, channels last (sFID, Nash et al. 2021). "softmax" has no bias in its logits, as in the Inception Score.
@@ -190,7 +190,7 @@ class InceptionNetwork(nn.Module):
             block = _Mixed(channels, branches, halving=name in _HALVING)
             self.add_module(name, block)
             channels = block.outputs
-        self.fc = nn.Linear(channels, 1008)  # its bias is part of the published file, and not of any layer
+        self.fc = nn.Linear(channels, 1008)  # the bias is in the published file but not used
 
     def forward(self, x: Tensor) -> Tensor:
         """Turn float32 (n, 3, 299, 299) in -1..1 into float32 (n, sum of the layers)."""
@@ -198,12 +198,12 @@ class InceptionNetwork(nn.Module):
         for name, value in self._walk(x):
             if name in self._layers:
                 found[name] = value()
-            if len(found) == len(self._layers):  # what lies deeper is not needed
+            if len(found) == len(self._layers):  # deeper layers are not needed
                 break
         return _join([found[name] for name in self._layers])
 
     def _walk(self, x: Tensor) -> Iterator[tuple[str, Callable[[], Tensor]]]:
-        """The layers on the way, from shallow to deep."""
+        """The layers, from shallow to deep."""
         x = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x)))
         x = F.max_pool2d(x, 3, stride=2)
         yield "max-pool-1", partial(_mean, x)
@@ -231,7 +231,7 @@ def _mean(x: Tensor) -> Tensor:
 
 
 def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.device) -> NetworkExtractor:
-    """The FID Inception: one or several of its layers, behind TensorFlow 1's resize as the published numbers use it."""
+    """One or several layers of the FID Inception, with TensorFlow 1's resize as in published numbers."""
     with torch.device("meta"):  # the published tensors become the parameters: nothing to initialize
         network = InceptionNetwork([_LAYERS[name.base] for name in names])
     network.load_state_dict(weights.tensors, strict=True, assign=True)
@@ -239,7 +239,7 @@ def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.dev
         if isinstance(module, _Conv):
             module.fold()
     resize = names[0].resize or "tf1-bilinear"
-    # pytorch-fid puts 0..255 on -1..1 evenly, everyone else divides by 128.
+    # pytorch-fid maps 0..255 to -1..1 exactly; all others subtract 128 and divide by 128.
     middle = 127.5 if resize == "torch-bilinear" else 128.0
     rule = InputRule(find_rule(resize), SIZE, mean=(middle,) * 3, std=(middle,) * 3, channels_last=True)
     dims = [BUILT_IN[name.base].dim for name in names]

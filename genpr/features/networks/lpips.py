@@ -22,12 +22,12 @@ from genpr.features import known_weights
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.weights import Weights, WeightsFile
 
-_EPS = 1e-10  # added to the length of the activations
-_PIXELS = 2**20  # of the images that pass the network at once
+_EPS = 1e-10  # added to the norm of the activations
+_PIXELS = 2**20  # pixels per forward pass
 _BACKBONES = {"alex": ("alexnet", (1, 4, 7, 9, 11)), "vgg": ("vgg16", (3, 8, 15, 22, 29))}
-"""The network in torchvision, and which of its `features` are the layers, each a ReLU."""
+"""The network in torchvision, and the indices of its `features` that are the layers, each a ReLU."""
 LEAST_SIDE = {"alex": 31, "vgg": 16}
-"""Pixels of the shorter side of an image, below which the last layer has no output."""
+"""The smallest side of an image in pixels, below which the last layer is empty."""
 
 
 def own_weights(net: str, weights: str | os.PathLike[str] | None) -> dict[WeightsFile, Path | None]:
@@ -41,7 +41,7 @@ def own_weights(net: str, weights: str | os.PathLike[str] | None) -> dict[Weight
 
 
 class PerceptualDistance:
-    """LPIPS of pairs of images by the network `net`, "alex" or "vgg", with the tensors of both of its files."""
+    """LPIPS of pairs of images with the network `net`, "alex" or "vgg", and the tensors of its two files."""
 
     def __init__(self, net: str, backbone: Weights, linear: Weights, device: torch.device) -> None:
         from torchvision import models
@@ -53,7 +53,7 @@ class PerceptualDistance:
         layers.load_state_dict({name: tensor for name, tensor in parts if name}, strict=True, assign=True)
         layers.requires_grad_(False).eval().to(device)
         self._parts = [layers[a + 1 : b + 1] for a, b in pairwise((-1, *taps))]
-        names = [f"lin{place}.model.1.weight" for place in range(len(taps))]
+        names = [f"lin{index}.model.1.weight" for index in range(len(taps))]
         self._channels = [linear.tensors[name].float().to(device) for name in names]
         # For values from -1 to 1: lpips' rounded mean and standard deviation of ImageNet.
         color = torch.tensor([[-0.030, -0.088, -0.188], [0.458, 0.448, 0.450]], dtype=torch.float32)
@@ -72,7 +72,7 @@ class PerceptualDistance:
             return torch.cat([self._distance(torch.cat(part)) for part in parts])
 
     def _distance(self, both: Tensor) -> Tensor:
-        """Of the first half of the images to the second."""
+        """Distances of the first half of the images to the second."""
         x = (both.to(self.device).float() / 127.5 - 1 - self._shift) / self._scale
         total = torch.zeros(len(x) // 2, dtype=torch.float64, device=self.device)
         for layers, channels in zip(self._parts, self._channels, strict=True):

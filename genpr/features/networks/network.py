@@ -1,6 +1,6 @@
-"""A network of fixed input size as an extractor: the resize rule before it, the precision it runs in, its layers.
+"""A network of fixed input size as an extractor, with its resize rule, precision and layers.
 
-One pass may give several layers, side by side in each row: FID, sFID and IS need three of the same network.
+One pass may return several concatenated layers: FID, sFID and IS need three layers of one network.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from genpr.features.weights import Weights
 from genpr.runtime import state_guard
 from genpr.validation import entry_point
 
-_VERSION = 1  # raise it whenever a change moves the features of networks
+_VERSION = 1  # increment it whenever the features of networks change
 
 Color = tuple[float, float, float]
 
@@ -31,7 +31,7 @@ IMAGENET_STD: Color = (0.229 * 255, 0.224 * 255, 0.225 * 255)
 
 @dataclass(frozen=True, slots=True)
 class InputRule:
-    """What a network expects to see: a square of `side` pixels, normalized by `mean` and `std` in gray levels 0..255."""
+    """The input of a network: a square of `side` pixels, normalized by `mean` and `std` in gray levels 0..255."""
 
     resize: ResizeRule
     side: int
@@ -46,15 +46,15 @@ class InputRule:
 
 
 def gray_levels(color: Sequence[float]) -> Color:
-    """Red, green and blue in 0..255, given in 0..1."""
+    """Convert red, green and blue from 0..1 to 0..255."""
     red, green, blue = color
     return red * 255, green * 255, blue * 255
 
 
 class NetworkExtractor:
-    """A network behind its resize rule, from float32 (n, 3, side, side), normalized, to (n, dim): its `parts` side by side.
+    """A network from normalized float32 (n, 3, side, side) to (n, dim), its concatenated `parts`, with its resize rule.
 
-    `names` and `dims` are those of the layers that it gives. The network is moved, converted to their precision and frozen.
+    `names` and `dims` are those of its layers. The network is moved, converted to their precision and frozen.
     """
 
     thread_safe = True
@@ -78,7 +78,7 @@ class NetworkExtractor:
         self.prepares_on_device = self.prepares_stacks = device.type == "cuda" and rule.resize.exact_on_device
         self._rule = rule
         self._precision: torch.dtype = getattr(torch, names[0].precision)
-        # Tensor cores, which compute in 16 bits, take channels last; other layouts are copied at each convolution.
+        # Tensor cores (16 bits) use channels last; other layouts would be copied at each convolution.
         channels_last = rule.channels_last if device.type == "cpu" else self._precision != torch.float32
         self._layout = torch.channels_last if channels_last else torch.contiguous_format
         colors = torch.tensor([rule.mean, rule.std], dtype=torch.float32).view(2, 1, 3, 1, 1)
@@ -89,11 +89,11 @@ class NetworkExtractor:
     @entry_point
     def __call__(self, images: Tensor) -> Tensor:
         """Embed uint8 (n, 3, h, w) images as float32 (n, dim), on the extractor's device."""
-        with state_guard():  # TensorFloat-32 would move the features by 1e-3
+        with state_guard():  # TensorFloat-32 would change the features by 1e-3
             return self.forward(prepare_batch(self, images).to(self.device))
 
     def prepare(self, image: Tensor) -> Tensor:
-        """Resize one uint8 (3, h, w) image to float32 (3, side, side) in 0..255, where it is; or several if `prepares_stacks`."""
+        """Resize a uint8 (3, h, w) image to float32 (3, side, side) in 0..255 on its device; or several if `prepares_stacks`."""
         return self._rule.resize.resize(image, self._rule.side)
 
     def forward(self, batch: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ class NetworkExtractor:
 def describe_part(
     name: ExtractorName, rule: InputRule, *, dim: int, weights: Weights | None
 ) -> ExtractorInfo:
-    """The record of one layer of a network; comparable where numbers were published in this precision and resize rule."""
+    """The record of one layer of a network; comparable if numbers were published with this precision and resize rule."""
     weights_sha256 = None if weights is None else weights.sha256
     identity = f"network {_VERSION} {name} {rule.name} {rule.mean} {rule.std} {weights_sha256}"
     known = BUILT_IN.get(name.base)
@@ -134,14 +134,14 @@ def built_in(
     std: Color = IMAGENET_STD,
     channels_last: bool = False,
 ) -> NetworkExtractor:
-    """A built-in extractor of one layer, behind its published resize rule unless the name has another."""
+    """A built-in extractor of one layer, with its published resize rule unless the name has another."""
     known = BUILT_IN[name.base]
     rule = InputRule(find_rule(name.resize or known.resize), known.side, mean, std, channels_last)
     return NetworkExtractor(network, [name], [known.dim], rule=rule, weights=weights, device=device)
 
 
 def joint_info(parts: Sequence[ExtractorInfo]) -> ExtractorInfo:
-    """The record of several layers side by side; that of the layer itself if there is but one."""
+    """The record of several concatenated layers; for a single layer, its own record."""
     if len(parts) == 1:
         return parts[0]
     keys = " ".join(str(part.cache_key) for part in parts)
@@ -155,13 +155,13 @@ def joint_info(parts: Sequence[ExtractorInfo]) -> ExtractorInfo:
 
 
 def misfit(name: str, error: Exception) -> WeightsError:
-    """The error for weights that are not of the model `name`."""
+    """The error for weights that do not match the model `name`."""
     reason = " ".join(str(error).split())
-    return WeightsError(f"the weights are not of {name}: {reason[:500]}", code="weights-mismatch")
+    return WeightsError(f"the weights do not match {name}: {reason[:500]}", code="weights-mismatch")
 
 
 def unknown_model(library: str, model: str, known: Iterable[str], where: str) -> UsageError:
-    """The error for a model that `library` does not have."""
+    """The error for an unknown model of `library`."""
     close = get_close_matches(model, list(known), n=3)
     meant = f" (similar: {', '.join(close)})" if close else ""
     return UsageError(f"{library} has no model {model!r}{meant}; see {where}", code="unknown-model")

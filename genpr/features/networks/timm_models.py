@@ -1,20 +1,20 @@
-"""Networks of timm: DINOv2, and any other model by its name, `timm:MODEL`.
+"""Networks of timm: DINOv2, and all other models as `timm:MODEL`.
 
-The features of `timm:MODEL` are what timm calls pooled: the input of the classifier, which is taken off. Images pass through
-the model's own evaluation transform. `@cls`, `@mean` and `@map` pool the output of timm's `forward_features` instead, and
+The features of `timm:MODEL` are timm's pooled features, the input of the removed classifier. Images are resized by the
+evaluation transform of the model. `@cls`, `@mean` and `@map` pool the output of timm's `forward_features` instead, and
 `@SIDE` resizes to a square of another size: a vision transformer pads it on the right and at the bottom to whole patches, with
 zeros after normalization, and resamples its position embeddings (timm's `dynamic_img_size` and `dynamic_img_pad`).
 
 DINOv2 gives its class token at 224 pixels. It was trained at 518 pixels, a grid of 37 x 37 patches; for 16 x 16 patches the
 position embeddings are resampled as in the authors' code: bicubic, by the factor (16 + 0.1) / 37, without antialiasing. timm
-antialiases and transformers leaves out the 0.1; both give other features.
+antialiases and transformers omits the 0.1; both give other features.
 
 References:
     R. Wightman, PyTorch Image Models, https://github.com/huggingface/pytorch-image-models (Apache-2.0).
     M. Oquab et al., DINOv2: Learning Robust Visual Features without Supervision, 2023, arXiv:2304.07193.
     https://github.com/facebookresearch/dinov2, dinov2/models/vision_transformer.py, interpolate_pos_encoding, and
     dinov2/hub/backbones.py for its defaults (code and weights Apache-2.0).
-    G. Stein et al., Exposing flaws of generative model evaluation metrics, 2023: why to use it, and its resize.
+    G. Stein et al., Exposing flaws of generative model evaluation metrics, 2023 (the choice of the network, and its resize).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _OFFSET = 0.1  # the authors keep it for compatibility with DINO
 
 
 def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.device) -> NetworkExtractor:
-    """DINOv2, or the model that the name says; UsageError where it is no network of square color images."""
+    """DINOv2, or the named model; UsageError for a network without square color images."""
     (name,) = names
     if name.base in _DINOV2:
         network = dinov2(_DINOV2[name.base], weights.tensors, side=BUILT_IN[name.base].side)
@@ -105,7 +105,7 @@ def resample_positions(positions: Tensor, grid: int) -> Tensor:
 
 
 def published_weights(name: str) -> tuple[WeightsFile, ...]:
-    """Files that hold the weights of "timm:MODEL", the best first; UsageError "unknown-model" or "no-weights"."""
+    """Files with the weights of "timm:MODEL", the preferred first; UsageError "unknown-model" or "no-weights"."""
     model = name.removeprefix("timm:")
     config = _pretrained_config(model)
     terms = config.license or "unknown"
@@ -127,7 +127,7 @@ def _pretrained_config(model: str) -> PretrainedCfg:
     known = timm.is_model(model) and ":" not in model
     try:
         config = timm.get_pretrained_cfg(model) if known else None
-    except RuntimeError:  # the architecture is known, the tag behind it is not
+    except RuntimeError:  # the architecture is known, but not the tag
         known = False
     if not known:
         names = [*timm.list_models(pretrained=True), *timm.list_models()]
@@ -136,7 +136,7 @@ def _pretrained_config(model: str) -> PretrainedCfg:
 
 
 def classifier_free(model: str, state: Mapping[str, Tensor], *, any_side: bool = False) -> nn.Module:
-    """The model with the weights in `state`, loaded with the classifier, since timm does not mind missing weights otherwise."""
+    """The model with the weights in `state`, loaded with the classifier, since timm ignores missing weights otherwise."""
     import timm
 
     _pretrained_config(model)
@@ -159,7 +159,7 @@ def classifier_free(model: str, state: Mapping[str, Tensor], *, any_side: bool =
 
 
 class _Pooled(nn.Module):
-    """What `forward_features` of a network gives, pooled as the name says."""
+    """The output of `forward_features` of a network with the pooling in the name."""
 
     def __init__(self, network: nn.Module, name: ExtractorName) -> None:
         super().__init__()
@@ -190,17 +190,17 @@ class _Pooled(nn.Module):
 
 
 def feature_dim(network: nn.Module, side: int, name: str) -> int:
-    """Length of the features of `network`, which is run with shapes alone; UsageError where it gives no vector per image."""
+    """Dimension of the features of `network`, from a run on the device "meta"; UsageError without one vector per image."""
     shapes = {key: value.to("meta") for key, value in (*network.named_parameters(), *network.named_buffers())}
     try:
         with torch.no_grad():
             features = functional_call(network, shapes, (torch.empty(2, 3, side, side, device="meta"),))
     except (AssertionError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:300]
-        text = f"{name!r} cannot be shown {side} x {side} pixels: {reason}; leave the size out"
+        text = f"{name!r} does not accept {side} x {side} pixels: {reason}; leave the size out"
         raise UsageError(text, code="unsupported-model") from error
     if not isinstance(features, Tensor) or features.ndim != 2:
-        raise UsageError(f"{name!r} does not give one vector per image", code="unsupported-model")
+        raise UsageError(f"{name!r} does not return one vector per image", code="unsupported-model")
     return features.shape[1]
 
 
@@ -212,7 +212,7 @@ def input_rule(name: ExtractorName, network: nn.Module) -> InputRule:
     channels, height, width = config["input_size"]
     if channels != 3 or height != width or config["crop_mode"] not in {"center", "squash"}:
         size = f"{channels} x {height} x {width} numbers cropped by {config['crop_mode']!r}"
-        text = f"{name.base!r} looks at {size}; supported are squares of 3 channels cropped by 'center' or 'squash'"
+        text = f"{name.base!r} has an input of {size}; supported are squares of 3 channels cropped by 'center' or 'squash'"
         raise UsageError(text, code="unsupported-model")
     squash = config["crop_mode"] == "squash"
     own = partial(pillow_rule, "timm", config["interpolation"], crop=config["crop_pct"], squash=squash)

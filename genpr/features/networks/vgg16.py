@@ -1,4 +1,4 @@
-"""VGG16 of torchvision, up to fc2 after its ReLU: the features that improved precision and recall were defined on.
+"""VGG16 of torchvision, up to fc2 after its ReLU: the features of improved precision and recall.
 
 References:
     K. Simonyan and A. Zisserman, Very Deep Convolutional Networks for Large-Scale Image Recognition, 2015.
@@ -19,7 +19,7 @@ from genpr.features.weights import Weights
 
 
 def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.device) -> NetworkExtractor:
-    """4096 numbers of a square of 224 pixels."""
+    """4096 features of a square of 224 pixels."""
     from torchvision.models import vgg16
 
     (name,) = names

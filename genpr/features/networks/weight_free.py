@@ -1,6 +1,6 @@
-"""Extractors that need no weights file: Gabor filters, and the pixels themselves.
+"""Extractors without weights: Gabor filters and pixels.
 
-Scores with these features check a pipeline or compare runs on the same data; no published number is made with them.
+Scores with these features check a pipeline or compare runs on the same data; there are no published numbers.
 
 References:
     D. Gabor, Theory of communication, 1946. J. G. Daugman, Uncertainty relation for resolution in space, spatial frequency,
@@ -27,7 +27,7 @@ from genpr.features.resize import torch_antialias
 from genpr.runtime import resolve_device, state_guard
 from genpr.validation import entry_point
 
-_GABOR_VERSION = 1  # raise it with any change to the features
+_GABOR_VERSION = 1  # increment it whenever the features change
 
 _SIZE = 64
 _LEVELS = 4  # 64, 32, 16 and 8 pixels: octaves, each half the one before
@@ -37,18 +37,17 @@ _SIGMA = 2.0
 _RADIUS = 5  # where the envelope is down to 4 %
 _ORIENTATIONS = 8
 _GRID = 4
-# Eyes and JPEG alike resolve color more coarsely than luminance, so color has fewer directions and cells,
-# and starts one octave lower.
+# Like in JPEG, color has a lower resolution than luminance: fewer directions and cells, starting one octave lower.
 _COLOR_ORIENTATIONS = 4
 _COLOR_GRID = 2
 _COLOR_WEIGHT = 0.5
 _TEXTURE_SCALE = 1 / math.sqrt(_ORIENTATIONS)
 _COLOR_SCALE = _COLOR_WEIGHT / math.sqrt(_COLOR_ORIENTATIONS)
-# log(1 + contrast / 1 %): below about 1 % the eye sees nothing, and above it judges by ratios.
+# log(1 + contrast / 1 %): about 1 % is the threshold of visible contrast, above which ratios matter.
 _CONTRAST_GAIN = 100.0
 _LAYOUT_GRID = 8
 _LAYOUT_COLOR_GRID = 4
-_LAYOUT_WEIGHT = 2.0  # puts intensities 0..1 on a range of two, that of a hundredfold contrast being 4.6
+_LAYOUT_WEIGHT = 2.0  # maps intensities 0..1 to a range of 2; a hundredfold contrast has a range of 4.6
 
 _DIM = (
     _LAYOUT_GRID**2
@@ -62,9 +61,9 @@ _CACHE_KEY = hashlib.sha256(f"gabor {_GABOR_VERSION}".encode()).hexdigest()
 
 
 class GaborExtractor:
-    """Moduli of complex Gabor filters on a pyramid of the image, compressed and averaged over a coarse grid: 736 numbers.
+    """736 features: moduli of complex Gabor filters on an image pyramid, compressed and averaged over a coarse grid.
 
-    The filters have unit gain at every level: spectra of natural images fall as 1 / frequency², so each octave carries the same
+    The filters have unit gain at every level: spectra of natural images fall as 1 / frequency², so each octave has the same
     contrast (Field 1987). Each group of features, among them small color and layout means, is scaled by the root of its number
     of cells and directions, so that its squared distance is a mean over the image.
     """
@@ -111,7 +110,7 @@ class GaborExtractor:
                 color = _contrast(image[:, 1:], self._color_filters)
                 groups.append(_cell_means(color, _COLOR_GRID) * _COLOR_SCALE)
             texture = _contrast(image[:, :1], self._filters)
-            # The spread tells even texture from a few strong edges with the same mean.
+            # The spread distinguishes even texture from a few strong edges with the same mean.
             spread = (texture - texture.mean((2, 3), keepdim=True)).square_().mean((2, 3)).sqrt_()
             groups += [_cell_means(texture, _GRID) * _TEXTURE_SCALE, spread * _TEXTURE_SCALE]
         return torch.cat(groups, dim=1)

@@ -79,7 +79,7 @@ def test_a_pickle_with_code_never_runs(how, old, server, tmp_path):
         given = put(tmp_path / "given.pth", content) if how == "given" else None
         if how == "cached":
             put(private_folder(cache_root(), "weights") / entry.name, content)
-        with raising(WeightsError, "unsafe-format", "is a program"):
+        with raising(WeightsError, "unsafe-format", "not executed"):
             load_weights(entry, find_or_fetch(entry, weights=given))
     assert not marker.exists()
     pickle.loads(pickle.dumps(CreatesFile(marker)))  # it would have
