@@ -45,7 +45,7 @@ from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 from genpr.validation import entry_point
 
-_MOST_FAILURES = 200
+_MAX_FAILURES = 200
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ def _summary(
         pool=ranked.pools[0],
         n_prompts=len(texts),
         n_truncated=None if truncated is None else sum(truncated),
-        failures=tuple(each.shown() for each in failures[:_MOST_FAILURES]),
+        failures=tuple(each.shown() for each in failures[:_MAX_FAILURES]),
         n_failures=len(failures),
         image_pool=ranked.pools[1],
         n_units=assignment.n_units,

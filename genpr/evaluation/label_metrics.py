@@ -50,7 +50,7 @@ from genpr.metrics.value import MetricValue
 from genpr.notices import notice
 
 _MAX_CONFUSIONS = 50
-_FEW_REALS = 0.5  # reals per fake; in simulations the null was .01 too low at a half, .04 at a third
+_MIN_REALS = 0.5  # reals per fake; in simulations the null was .01 too low at a half, .04 at a third
 
 Floats = NDArray[np.float64]
 
@@ -208,7 +208,7 @@ class LabelScorer:
         if unknown := [label for label in requested.rows if label not in self._labeled.rows]:
             count = sum(len(requested.rows[label]) for label in unknown)
             notices.append(notice("classes-differ", count=f"{count:,} fakes", shown=some(unknown)))
-        if found.null_share < _FEW_REALS:
+        if found.null_share < _MIN_REALS:
             notices.append(notice("few-reals-per-class", share=f"{found.null_share:.0%}"))
         plain = MetricValue(
             0.0,

@@ -28,7 +28,7 @@ from genpr.features.embed import EmbeddedImages, LoadedImage, read_ahead
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages, open_input
-from genpr.features.networks.lpips import LEAST_SIDE, PerceptualDistance, own_weights
+from genpr.features.networks.lpips import MIN_SIDE, PerceptualDistance, own_weights
 from genpr.features.options import takes_options
 from genpr.features.registry import require_weights, weights_of
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
@@ -196,7 +196,7 @@ def _measured(
 
 def _batches(found: _Measured, options: ReconstructOptions) -> Iterator[list[list[Tensor]]]:
     """Batches of usable consecutive pairs of one size; names and facts of the images are recorded in `found`."""
-    leasts = {"ssim": WINDOW, "lpips": LEAST_SIDE[options.lpips_net]}
+    leasts = {"ssim": WINDOW, "lpips": MIN_SIDE[options.lpips_net]}
     least = max((side for metric, side in leasts.items() if metric in options.chosen), default=1)
     items = enumerate(chain.from_iterable(zip(*found.parts, strict=True)))
     images = (image for [image] in read_ahead(items, [(None, None)], options.decoding))

@@ -18,7 +18,7 @@ from genpr.limits import TEXT_BYTES, check_json, check_lines, csv_rows, parse_js
 from genpr.storage import open_regular
 
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
-_LONGEST_CELL = 2**20
+_MAX_CELL = 2**20
 _SKIPPED = re.compile(r"[\s_-]+")
 
 
@@ -124,7 +124,7 @@ def read_text(
 def read_csv(text: str, origin: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The rows of a CSV text without empty lines, each with the number of its last line."""
     number = 0
-    limit = csv.field_size_limit(_LONGEST_CELL)
+    limit = csv.field_size_limit(_MAX_CELL)
     try:
         for number, row in csv_rows(text, delimiter, strict=True):
             yield number, row

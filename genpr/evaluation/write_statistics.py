@@ -22,7 +22,7 @@ from genpr.evaluation.result import Identities
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import open_input
 from genpr.features.options import takes_options
-from genpr.features.plain_pickle import MOST_BYTES
+from genpr.features.plain_pickle import MAX_BYTES
 from genpr.features.registry import canonical_name, parse_name, with_variants_of
 from genpr.features.source_features import (
     FROM_FILE,
@@ -138,9 +138,9 @@ def _moments_of(
 
 def save_statistics(path: Path, statistics: ReferenceStatistics) -> None:
     """Write statistics to an .npz file, atomically and without pickles."""
-    if sum(each.covariance.nbytes for each in statistics.moments) > MOST_BYTES:
+    if sum(each.covariance.nbytes for each in statistics.moments) > MAX_BYTES:
         sizes = some([f"{len(each.mean):,}" for each in statistics.moments], 6)
-        text = f"covariances of {sizes} features exceed the limit of {MOST_BYTES:,} bytes; write fewer to one file"
+        text = f"covariances of {sizes} features exceed the limit of {MAX_BYTES:,} bytes; write fewer to one file"
         raise FeatureError(text, code="statistics-shape", path=statistics.source)
     arrays: dict[str, np.ndarray] = {}
     for each in statistics.moments:

@@ -36,8 +36,8 @@ from genpr.features.user_code import load_object, takes_device
 from genpr.runtime import user_default_device
 from genpr.storage import tensors_sha256
 
-_DEEPEST = 3  # a function, the pipeline it captured, the pipeline's attributes
-_LARGEST = 100  # entries; longer containers are assumed to be data without networks
+_MAX_DEPTH = 3  # a function, the pipeline it captured, the pipeline's attributes
+_MAX_ENTRIES = 100  # entries; longer containers are assumed to be data without networks
 _CODE = "custom-extractor"
 
 
@@ -185,7 +185,7 @@ def networks_of(owner: object) -> list[nn.Module]:
     """The networks in the attributes of an object, or in the closure and globals of a function, a few levels deep."""
     found: dict[int, nn.Module] = {}
     things: dict[int, object] = {id(owner): owner}
-    for _ in range(_DEEPEST + 1):
+    for _ in range(_MAX_DEPTH + 1):
         parts: dict[int, object] = {}
         for key, thing in things.items():
             if isinstance(thing, nn.Module):
@@ -212,5 +212,5 @@ def _parts_of(thing: object) -> Iterable[object]:
         return captured
     if isinstance(thing, list | tuple | dict):
         entries = thing.values() if isinstance(thing, dict) else thing
-        return tuple(entries) if len(thing) <= _LARGEST else ()
+        return tuple(entries) if len(thing) <= _MAX_ENTRIES else ()
     return tuple(getattr(thing, "__dict__", {}).values())

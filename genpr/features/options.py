@@ -32,7 +32,7 @@ items, and the total (None if unknown)."""
 Group = Literal["common", "inputs", "features", "metrics", "labels", "generator", "output", "advanced"]
 """Where the help of a command lists an option: `genpr.cli.grouped`."""
 
-_MOST = 2**31 - 1
+_MAX = 2**31 - 1
 _WIDTH = 120
 
 
@@ -200,8 +200,8 @@ class SourceOptions:
                 raise UsageError(text, code="bad-option")
             if least is None:
                 continue
-            if not isinstance(value, Integral) or not least <= int(value) <= (most or _MOST):
-                text = f"{each.name} must be an integer from {least} to {most or _MOST}, not {value!r}"
+            if not isinstance(value, Integral) or not least <= int(value) <= (most or _MAX):
+                text = f"{each.name} must be an integer from {least} to {most or _MAX}, not {value!r}"
                 raise UsageError(text, code="bad-option")
         _ = self.bad_images, self.decoding  # which validate their options
 

@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-MOST_BYTES = 2**28
+MAX_BYTES = 2**28
 """Limit of the file, of the decoded texts, and of all covariances in float64; ten times the size of EDM2's files."""
-_MOST_OPCODES, _MOST_MARKS, _MOST_AXES = 100_000, 16, 8
+_MAX_OPCODES, _MAX_MARKS, _MAX_AXES = 100_000, 16, 8
 _DTYPES = {"f4", "f8", "i4", "i8", "u1"}
 _NAMES = {
     *("numpy ndarray", "numpy dtype", "_codecs encode"),
@@ -60,8 +60,8 @@ def read_plain_pickle(data: bytes) -> object:
     reader = _Reader()
     try:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(io.BytesIO(data))):
-            if count > _MOST_OPCODES:
-                raise ValueError(f"it has more than {_MOST_OPCODES:,} opcodes")
+            if count > _MAX_OPCODES:
+                raise ValueError(f"it has more than {_MAX_OPCODES:,} opcodes")
             if opcode.name == "STOP":
                 break
             reader.step(opcode.name, argument)
@@ -78,7 +78,7 @@ class _Reader:
         self._stack: list[Any] = []
         self._outer: list[list[Any]] = []  # the stacks below each open group
         self._memo: dict[int, Any] = {}
-        self._left = MOST_BYTES  # remaining bytes of decoded texts
+        self._left = MAX_BYTES  # remaining bytes of decoded texts
 
     def pop(self) -> Any:  # noqa: ANN401 - whatever a pickle holds
         """The topmost value."""
@@ -96,7 +96,7 @@ class _Reader:
             _refuse(f"opcode {name}")
 
     def _mark(self, _argument: object) -> None:
-        if len(self._outer) == _MOST_MARKS:
+        if len(self._outer) == _MAX_MARKS:
             raise ValueError("it is nested too deeply")
         self._outer.append(self._stack)
         self._stack = []
@@ -150,7 +150,7 @@ class _Reader:
             case ("encode", str(text), "latin1"):
                 self._left -= len(text)
                 if self._left < 0:
-                    raise ValueError(f"its texts decode to more than {MOST_BYTES:,} bytes")
+                    raise ValueError(f"its texts decode to more than {MAX_BYTES:,} bytes")
                 self._stack.append(text.encode("latin1"))
             case (
                 "_frombuffer",
@@ -176,7 +176,7 @@ class _Reader:
                 _refuse(f"a state of {type(held).__name__.strip('_')}")
 
     def _array(self, data: bytes | bytearray, dtype: _Dtype, shape: tuple[Any, ...], order: str) -> Any:  # noqa: ANN401
-        if len(shape) > _MOST_AXES or any(type(side) is not int or side < 0 for side in shape):
+        if len(shape) > _MAX_AXES or any(type(side) is not int or side < 0 for side in shape):
             raise ValueError("an array has an invalid shape")
         needed = math.prod(shape) * dtype.numpy.itemsize
         if needed != len(data):

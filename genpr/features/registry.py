@@ -51,7 +51,7 @@ RESIZE_NAMES = (
 POOLINGS = ("cls", "mean", "map")
 """Poolings of `timm:MODEL`: class token, mean over positions or patch tokens, attention pool of the model."""
 
-_LARGEST_SIDE = 4096  # pixels of the input of a timm model
+_MAX_SIDE = 4096  # pixels of the input of a timm model
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ExtractorName:
             side = _side(variant) if is_timm else 0
             kind = "side" if side else kinds.get(variant)
             if kind is None or kind in fields:
-                known = ", ".join([*kinds, *([f"a side of 1 to {_LARGEST_SIDE} pixels"] if is_timm else [])])
+                known = ", ".join([*kinds, *([f"a side of 1 to {_MAX_SIDE} pixels"] if is_timm else [])])
                 message = f"extractor {text!r}: variant {variant!r} is unknown or repeated; known are {known}"
                 raise UsageError(message, code="unknown-variant")
             fields[kind] = side or variant
@@ -90,8 +90,8 @@ class ExtractorName:
 
 def _side(variant: str) -> int:
     """The side in a variant such as "256"; 0 for other variants."""
-    is_number = variant.isascii() and variant.isdecimal() and len(variant) <= len(str(_LARGEST_SIDE))
-    return int(variant) if is_number and int(variant) <= _LARGEST_SIDE else 0
+    is_number = variant.isascii() and variant.isdecimal() and len(variant) <= len(str(_MAX_SIDE))
+    return int(variant) if is_number and int(variant) <= _MAX_SIDE else 0
 
 
 @dataclass(frozen=True, slots=True)

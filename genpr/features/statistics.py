@@ -25,7 +25,7 @@ from genpr import __version__
 from genpr.errors import DataError, UsageError, some
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.known_statistics import KnownStatistics, find_known
-from genpr.features.plain_pickle import MOST_BYTES, read_plain_pickle
+from genpr.features.plain_pickle import MAX_BYTES, read_plain_pickle
 from genpr.features.registry import is_same_extractor, parse_name
 from genpr.features.representations import FDR6
 from genpr.images.archive import CORRUPT_FILE_ERRORS, reraise_corrupt
@@ -196,7 +196,7 @@ def _read(path: Path) -> ReferenceStatistics | None:
                 )
         else:
             with open_regular(path) as file:
-                data = read_bytes(file, MOST_BYTES, name=str(path), what="statistics", code=_DAMAGED)
+                data = read_bytes(file, MAX_BYTES, name=str(path), what="statistics", code=_DAMAGED)
             found, facts = _of_pickle(read_plain_pickle(data))
             moments = _checked(found)
         if not moments:
@@ -214,8 +214,8 @@ def _checked(moments: Iterable[FeatureMoments]) -> tuple[FeatureMoments, ...]:
     found, total = list[FeatureMoments](), 0
     for each in moments:
         total += each.covariance.nbytes
-        if total > MOST_BYTES:
-            raise ValueError(f"its covariances have more than {MOST_BYTES:,} bytes in float64")
+        if total > MAX_BYTES:
+            raise ValueError(f"its covariances have more than {MAX_BYTES:,} bytes in float64")
         if (name := each.extractor) is not None:
             if not 0 < len(name) <= _NAME_MAX:
                 raise ValueError(f"the name of an extractor has {len(name):,} characters")
@@ -235,7 +235,7 @@ def _stated(name: str, mean: Floats) -> ExtractorInfo:
 def _check_floats(key: str, dtype: np.dtype[Any], count: int) -> None:
     if dtype.kind != "f" or dtype.itemsize not in {4, 8}:
         raise ValueError(f"{key!r} must be float32 or float64, found {dtype}")
-    if 8 * count > MOST_BYTES:
+    if 8 * count > MAX_BYTES:
         raise ValueError(f"{key!r} exceeds the size limit of statistics")
 
 
@@ -243,7 +243,7 @@ def _digests(path: Path) -> tuple[str | None, str | None]:
     """Hex sha256 and git blob SHA-1 of a file; neither for large files, which have images."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             return None, None
         data = file.read(size)
     blob = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)

@@ -8,7 +8,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-_MOST_BYTES = 64 * 2**20  # of a buffer; a batch of 64 images of 256 x 256 pixels takes a fifth
+_MAX_BYTES = 64 * 2**20  # of a buffer; a batch of 64 images of 256 x 256 pixels takes a fifth
 _BUFFERS = 3  # one is filled, one is copied, and the network reads the copy of one
 _ALIGNMENT = 16  # bytes, enough for any type
 
@@ -32,7 +32,7 @@ class Uploads:
     reads an overwritten copy has its output discarded.
     """
 
-    def __init__(self, device: torch.device, *, buffers: int = _BUFFERS, limit: int = _MOST_BYTES) -> None:
+    def __init__(self, device: torch.device, *, buffers: int = _BUFFERS, limit: int = _MAX_BYTES) -> None:
         self._device, self._limit = device, limit
         self.buffers = deque(PinnedBuffer() for _ in range(buffers))
 

@@ -10,7 +10,7 @@ from genpr.report.score_tables import blocks_of
 from genpr.report.text import WIDTH, cut, table, wrapped
 
 _KINDS: tuple[Kind, ...] = ("fidelity", "diversity")
-_LONGEST = 40  # columns of a metric's name; a user's function may have a name of any length
+_MAX_WIDTH = 40  # columns of a metric's name; a user's function may have a name of any length
 _LEGEND = (
     "T: passes. F: fails. H, L: passes if fakes are wider than reals, with high or with low diversity.",
     f"~: the margin is within {NOISE:g} standard errors of the threshold, so other draws may change it.",
@@ -34,11 +34,11 @@ def audit_table(matrix: Matrix) -> str:
     """The matrix: rows down, metrics across, in as many tables as fit 80 columns."""
     label = max(len(demand.name) for demand in matrix.demands)
     widths = [
-        2 + max(len(cut(metric, _LONGEST)), len("30/30"), *(len(cell.text) for cell in matrix.of(metric)))
+        2 + max(len(cut(metric, _MAX_WIDTH)), len("30/30"), *(len(cell.text) for cell in matrix.of(metric)))
         for metric in matrix.metrics
     ]
     return "\n\n".join(
-        table(["", *(cut(metric, _LONGEST) for metric in metrics)], _rows(matrix, metrics))
+        table(["", *(cut(metric, _MAX_WIDTH) for metric in metrics)], _rows(matrix, metrics))
         for metrics in blocks_of(matrix.metrics, widths, WIDTH - label)
     )
 

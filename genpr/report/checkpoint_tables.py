@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from genpr.checkpoints.sweep import Sweep, SweepPoint
 
 _LONG = 9  # longer names of a metric are shown only above the table
-_MOST_NAMES = 3
+_MAX_NAMES = 3
 
 
 def ranking_table(ranking: Ranking) -> str:
@@ -62,8 +62,8 @@ def _front_rows(ranking: Ranking) -> str:
         for name in F_SCORE_METRICS:
             found = ranking.results[entry.name].metrics.get(name)
             row += ["-", "-"] if found is None else [number(found.value), interval(found.interval)]
-        by = [", ".join(entry.dominated_by[:_MOST_NAMES])]
-        rows.append([*row, " ".join([*by, *and_more(len(entry.dominated_by) - _MOST_NAMES, "more")])])
+        by = [", ".join(entry.dominated_by[:_MAX_NAMES])]
+        rows.append([*row, " ".join([*by, *and_more(len(entry.dominated_by) - _MAX_NAMES, "more")])])
     heads = [head for name in F_SCORE_METRICS for head in (name, "95 % interval")]
     return table(["", "checkpoint", *heads, "dominated by"], rows, texts=(1, -1))
 

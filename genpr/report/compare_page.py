@@ -211,7 +211,7 @@ def _standing_of(ranking: Ranking, names: Sequence[str]) -> list[dict[str, Any]]
     ]
 
 
-MOST_ROWS = 12
+MAX_ROWS = 12
 _LATENTS = ("n", "latent_dim", "seed", "labels")
 _NOISE = ("batch_size", "device")  # each batch has a separate random stream
 _NAME = 40  # characters of a result's name
@@ -220,7 +220,7 @@ _NAME = 40  # characters of a result's name
 def side_by_side(
     sources: Mapping[str, object],
     *,
-    rows: int = MOST_ROWS,
+    rows: int = MAX_ROWS,
     policies: Mapping[str, DecodePolicy] | None = None,
 ) -> Gallery:
     """Rows of images, one row per latent or image name, with one image of each source.

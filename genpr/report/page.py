@@ -135,7 +135,7 @@ _STYLES = {
     "panel.html": ("report.css",),
 }
 """Style sheets of each page."""
-_LONGEST = 2000  # of a paragraph; names are cut shorter
+_MAX_LENGTH = 2000  # of a paragraph; names are cut shorter
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def _environment() -> Environment:
 
     def finalize(value: object) -> object:
         """Replace unprintable characters of user strings before they are escaped."""
-        return value if hasattr(value, "__html__") else shown(value, longest=_LONGEST)
+        return value if hasattr(value, "__html__") else shown(value, longest=_MAX_LENGTH)
 
     environment = Environment(
         loader=FunctionLoader(_text),

@@ -258,7 +258,7 @@ def align_report(
     return html_report(aligned.result, galleries)
 
 
-_MOST_LISTED = 5
+_MAX_LISTED = 5
 _ELSEWHERE = {"failures", "entities", "name", "skipped"}
 """Fields that are shown elsewhere on the page."""
 
@@ -308,5 +308,5 @@ def _text(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {_text(each)}" for name, each in value.items()) or "none"
     if isinstance(value, list | tuple):
-        return some(list(map(str, value)), _MOST_LISTED, longest=200)
+        return some(list(map(str, value)), _MAX_LISTED, longest=200)
     return str(value)

@@ -192,14 +192,14 @@ def comparison_table(results: Mapping[str, Result]) -> str:
     return table(["metric", *results, "perfect"], rows)
 
 
-_MOST_ACROSS = 3
+_MAX_ACROSS = 3
 _FOR_METRICS = WIDTH - 24  # columns left by the names of results
 
 
 def side_by_side_table(comparison: Comparison) -> str:
     """Metrics as rows and results as columns; for more than 3 results, the other way round."""
     results, metrics = comparison.results, comparison.metrics
-    if len(results) <= _MOST_ACROSS:
+    if len(results) <= _MAX_ACROSS:
         rows = [
             [name, *(value_text(each.metrics[name]) for each in results.values()), ALL_METRICS[name].better]
             for name in metrics

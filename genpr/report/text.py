@@ -17,13 +17,13 @@ from rich.table import Table
 from genpr.errors import printable
 
 WIDTH = 80
-_LONGEST = 400
+_MAX_LENGTH = 400
 _MAX_HEAD = 12
 
 _FILLER = "\x00"  # never in plain text
 
 
-def shown(text: object, *, longest: int = _LONGEST) -> str:
+def shown(text: object, *, longest: int = _MAX_LENGTH) -> str:
     """Text on one line with escapes for unprintable characters (control characters, lone surrogates, direction marks).
 
     The middle of texts longer than `longest` characters is left out. Markup is kept; jinja2 escapes it.

@@ -19,7 +19,7 @@ from genpr.evaluation.pairs import pair_sources
 from genpr.evaluation.reconstruction import reconstruct_with
 from genpr.evaluation.reconstruction_options import ReconstructOptions
 from genpr.evaluation.result import result_of
-from genpr.features.networks.lpips import LEAST_SIDE, PerceptualDistance
+from genpr.features.networks.lpips import MIN_SIDE, PerceptualDistance
 from genpr.features.weights import Weights
 from genpr.images.source import open_source
 
@@ -256,7 +256,7 @@ def test_lpips_with_weights_from_a_folder_or_file(tmp_path, pairs, monkeypatch):
 
 @pytest.mark.parametrize("net", ["alex", "vgg"])
 def test_the_least_side_is_the_smallest_that_the_network_takes(net):
-    distance, side = distance_of(net), LEAST_SIDE[net]
+    distance, side = distance_of(net), MIN_SIDE[net]
     assert distance(*torch.zeros(2, 1, 3, side, side, dtype=torch.uint8)) == 0
     with pytest.raises(RuntimeError):
         distance(*torch.zeros(2, 1, 3, side - 1, 40, dtype=torch.uint8))

@@ -109,7 +109,7 @@ def test_one_file_may_hold_the_moments_of_several_extractors(rng, tmp_path, monk
         genpr.reference_statistics(sides[0], tmp_path / "s.npz", extractor=several)
     with raising(UsageError, "bad-option"):
         genpr.reference_statistics(sides[0], extractor=[several[0], Thumbnail("third", 4)])
-    monkeypatch.setattr(write_statistics, "MOST_BYTES", 100)
+    monkeypatch.setattr(write_statistics, "MAX_BYTES", 100)
     with raising(FeatureError, "statistics-shape"):
         genpr.reference_statistics(sides[0], tmp_path / "t.npz", extractor=several)
     for extractor in several:

@@ -305,7 +305,7 @@ def test_moments_that_are_named_again_and_again_are_counted_each_time(tmp_path, 
     shared = {key: value.astype(np.float32) for key, value in EDM2["fid"].items()}
     for count in (3, 4):
         path = pickled(tmp_path, pickle.dumps({str(number): shared for number in range(count)}))
-        monkeypatch.setattr(statistics, "MOST_BYTES", 3 * SIGMA.nbytes)
+        monkeypatch.setattr(statistics, "MAX_BYTES", 3 * SIGMA.nbytes)
         with nullcontext() if count == 3 else raising(DataError, "statistics-damaged"):
             assert len(read_statistics(path).moments) == 3
 

@@ -25,7 +25,7 @@ from genpr.features.feature_set import load_features
 from genpr.features.statistics import read_statistics
 from genpr.images.source import open_source
 
-MOST_BYTES = 100 * 2**20
+MAX_BYTES = 100 * 2**20
 MOST_SECONDS = 5.0
 
 
@@ -37,7 +37,7 @@ def _in_no_time():
 
 
 @contextmanager
-def little_memory(most=MOST_BYTES):
+def little_memory(most=MAX_BYTES):
     """Of what Python and numpy take; a bomb would take gigabytes."""
     tracemalloc.start()
     try:

@@ -25,7 +25,7 @@ from genpr.cli.main import run
 OK, USAGE, DATA, RESOURCE = 0, 2, 3, 4
 MB = 2**20
 MOST_SECONDS = 60.0
-MOST_BYTES = 3 * 2**29
+MAX_BYTES = 3 * 2**29
 HUGE = str(10**30)
 SCORE = ("--extractor", "pixels", "--no-intervals", "--no-control", "-q")
 
@@ -74,7 +74,7 @@ def check(at, capfd):
         if args[-1] == "--json" and code != OK:
             assert json.loads(out)["error"]["exit_code"] == code
         assert seconds < MOST_SECONDS
-        assert grown < MOST_BYTES
+        assert grown < MAX_BYTES
         return out
 
     return check

@@ -45,7 +45,7 @@ from genpr.images.source import open_source
 from genpr.metrics.manifold import KNNManifold
 
 MOST_SECONDS = 5.0  # of processor time
-MOST_BYTES = 2**30
+MAX_BYTES = 2**30
 MOST_IMAGES = 300  # of an archive; a damaged one may hold any number of copies
 EXAMPLES = int(os.environ.get("GENPR_EXAMPLES", "0"))
 
@@ -273,7 +273,7 @@ def outcome_of(kind: str, data: bytes) -> str:
         seconds = time.process_time() - started
     assert not forbidden, forbidden[:5]
     assert seconds < MOST_SECONDS
-    assert grown < MOST_BYTES
+    assert grown < MAX_BYTES
     return outcome
 
 

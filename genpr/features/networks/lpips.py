@@ -26,7 +26,7 @@ _EPS = 1e-10  # added to the norm of the activations
 _PIXELS = 2**20  # pixels per forward pass
 _BACKBONES = {"alex": ("alexnet", (1, 4, 7, 9, 11)), "vgg": ("vgg16", (3, 8, 15, 22, 29))}
 """The network in torchvision, and the indices of its `features` that are the layers, each a ReLU."""
-LEAST_SIDE = {"alex": 31, "vgg": 16}
+MIN_SIDE = {"alex": 31, "vgg": 16}
 """The smallest side of an image in pixels, below which the last layer is empty."""
 
 
@@ -65,7 +65,7 @@ class PerceptualDistance:
         )
 
     def __call__(self, real: Tensor, fake: Tensor) -> Tensor:
-        """Distances (n,) float64 of images uint8 (n, 3, h, w) and (n, 3, h, w), no side below `LEAST_SIDE`."""
+        """Distances (n,) float64 of images uint8 (n, 3, h, w) and (n, 3, h, w), no side below `MIN_SIDE`."""
         count = max(1, _PIXELS // real[0, 0].numel())
         with torch.inference_mode():
             parts = zip(torch.split(real, count), torch.split(fake, count), strict=True)
