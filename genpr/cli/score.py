@@ -167,7 +167,7 @@ def _score(
     reals, fakes = opened if classes is None else (real, fake)
     evaluator = Evaluator.from_options(reals, options)
     # A table needs values of single images; a page is written without them if there are none.
-    if by_image and (output.table is not None or evaluator.tells_of_images):
+    if by_image and (output.table is not None or evaluator.supports_evidence):
         found = evaluator.evidence(fakes, classes=classes)
         return [found.result], found.classes, found
     if classes is None:

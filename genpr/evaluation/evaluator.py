@@ -207,7 +207,7 @@ class Evaluator:
         return self._plan
 
     @property
-    def tells_of_images(self) -> bool:
+    def supports_evidence(self) -> bool:
         """Whether `evidence` is available: a metric counts neighbors, and there are enough reals."""
         try:
             check_samples(self._plan, self._reference.reals)

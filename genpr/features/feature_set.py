@@ -272,8 +272,8 @@ def load_joined(paths: Sequence[Path], name: str) -> FeatureSet:
         if head.shard is None:
             raise _mismatch(name, f"{printable(head.source)} is not a shard")
         _check_compatible(heads[0], head, name)
-    shards = sorted(heads, key=lambda head: _place(head).index)
-    _check_complete([_place(shard) for shard in shards], name)
+    shards = sorted(heads, key=lambda head: _info(head).index)
+    _check_complete([_info(shard) for shard in shards], name)
     rows = empty_rows(sum(map(len, shards)), shards[0].features.shape[1], torch.float32)
     parts, start = list[FeatureSet](), 0
     for shard in shards:
@@ -293,13 +293,13 @@ def _read_head(path: Path) -> FeatureSet:
 def _read_into(rows: Tensor, path: Path) -> FeatureSet:
     tensors, metadata = load_tensors(path, require_checksum=False, into={"features": rows})
     part = _parse(tensors, metadata, path)
-    place = _place(part)
-    if len(part) + len(part.skipped) != place.end - place.start:
-        raise _mismatch(str(path), f"it does not have the {place.end - place.start:,} images of its shard")
+    info = _info(part)
+    if len(part) + len(part.skipped) != info.end - info.start:
+        raise _mismatch(str(path), f"it does not have the {info.end - info.start:,} images of its shard")
     return part
 
 
-def _place(features: FeatureSet) -> ShardInfo:
+def _info(features: FeatureSet) -> ShardInfo:
     assert features.shard is not None
     return features.shard
 
@@ -316,28 +316,28 @@ def _check_compatible(first: FeatureSet, other: FeatureSet, name: str) -> None:
 
 def _common(shard: FeatureSet) -> dict[str, object]:
     """Facts that are equal in all shards of a source."""
-    place = _place(shard)
+    info = _info(shard)
     return {
-        "the number of shards": place.count,
-        "the images of the source": place.total,
-        "the hash of their names": place.names_sha256[:16],
+        "the number of shards": info.count,
+        "the images of the source": info.total,
+        "the hash of their names": info.names_sha256[:16],
         "naming the extractor": shard.extractor is not None,
         "dimensions": shard.features.shape[1],
         "decoding": dict(shard.decoder),
     }
 
 
-def _check_complete(places: Sequence[ShardInfo], name: str) -> None:
+def _check_complete(infos: Sequence[ShardInfo], name: str) -> None:
     """Raise an error unless sorted shards are complete, without duplicates, and have the images of their position."""
     found: set[int] = set()
-    for place in places:
-        if place.shard.rows(place.total) != range(place.start, place.end):
-            raise _mismatch(name, f"shard {place.shard} has other images than its position implies")
-        if place.index in found:
-            message = f"{printable(name)} has shard {place.shard} twice"
+    for info in infos:
+        if info.shard.rows(info.total) != range(info.start, info.end):
+            raise _mismatch(name, f"shard {info.shard} has other images than its position implies")
+        if info.index in found:
+            message = f"{printable(name)} has shard {info.shard} twice"
             raise FeatureError(message, code="shards-twice", path=name)
-        found.add(place.index)
-    count = places[0].count
+        found.add(info.index)
+    count = infos[0].count
     if len(found) < count:
         absent = (str(index) for index in range(1, count + 1) if index not in found)
         missing = list(islice(absent, 10))  # a damaged file may state a huge count
@@ -355,8 +355,8 @@ def _merge(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSet:
         formats.update(part.facts.formats)
         sizes.update(part.sizes)
     skipped = tuple(chain.from_iterable(part.skipped for part in parts))
-    most = min(_place(part).max_bad for part in parts)
-    BadImagePolicy("skip", most).check(skipped, total=_place(parts[0]).total, source=name)
+    most = min(_info(part).max_bad for part in parts)
+    BadImagePolicy("skip", most).check(skipped, total=_info(parts[0]).total, source=name)
     return FeatureSet(
         features=rows,
         source=name,
