@@ -92,7 +92,7 @@ def _show(name: str, result: genpr.Result) -> None:
         ]
         print(f"  {row.label:12} precision {shares[0]}, recall {shares[1]}")
     for pair in result.labels.confusions[:3]:
-        print(f"  asked for {pair.asked}, recognized {pair.recognized}: {pair.n:,}")
+        print(f"  requested {pair.requested}, recognized {pair.recognized}: {pair.n:,}")
     print(f"  {result.seconds['labels']:.1f} s for labels")
 
 

@@ -108,7 +108,7 @@ duplicate-prompts warning
     {count} of {total} prompts have the same tokens as another one for {encoder} (case, spacing or truncation)
     they count as ties; assign such prompts to one group
 small-pool note
-    {pool} candidates instead of {asked}, because there are no more {what}
+    {pool} candidates instead of {requested}, because there are no more {what}
     compare these values only at equal numbers of candidates, and with their chance levels
 custom-encoder note
     values from the custom encoder {extractor} are comparable with each other, but not with published ones
@@ -163,7 +163,7 @@ cache-unreadable warning
     the cache file {file} could not be read ({reason}) and was not used
 # memory
 oom-smaller-batches note
-    {device} was low on memory; the batch size was reduced from {asked} to {size}
+    {device} was low on memory; the batch size was reduced from {requested} to {size}
 oom-smaller-tiles note
     {device} was low on memory; smaller tiles were used, with equal counts
 oom-cpu warning

@@ -282,7 +282,7 @@ def _notices(
         yield notice("duplicate-prompts", count=f"{alike:,}", **facts)
     for pool, what in ((summary.pool, "prompts"), (summary.image_pool, "images")):
         if pool is not None and pool < requested:
-            yield notice("small-pool", pool=pool, asked=requested, what=what)
+            yield notice("small-pool", pool=pool, requested=requested, what=what)
     if summary.n_units < LEAST_UNITS:
         yield notice("few-prompts", n=summary.n_units, least=LEAST_UNITS)
     info = features.extractor

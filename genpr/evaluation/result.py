@@ -189,9 +189,9 @@ class LabelRow:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Images asked to be of one class and recognized as another."""
+    """Images of one requested class that are recognized as another."""
 
-    asked: str  # the class asked for
+    requested: str  # the requested class
     recognized: str  # the class seen
     n: int  # how many
 

@@ -115,7 +115,7 @@ def embed_source(
                     run.cache.flush()
                 device, size = run.forward.device, run.forward.batch_size
                 if size < batch_size:
-                    emit_notice("oom-smaller-batches", device=device, asked=batch_size, size=size)
+                    emit_notice("oom-smaller-batches", device=device, requested=batch_size, size=size)
     if not communicator.is_single_process:
         share.check_names()
     total, found = source.total if isinstance(source, ShardSource) else len(share.names), []

@@ -145,7 +145,7 @@ def _label_tables(found: LabelSummary, most: int, few: int) -> list[DetailTable]
         *label_lines(found.origins, found.unlabeled),
     ]
     heads = ("class, worst first", "images", "others", "precision", "recall", "F1", *["perfect"] * has_null)
-    confusions = tuple((each.asked, each.recognized, f"{each.n:,}") for each in found.confusions[:few])
+    confusions = tuple((each.requested, each.recognized, f"{each.n:,}") for each in found.confusions[:few])
     more, confused = tuple(and_more(len(found.confusions) - few)), ("requested", "recognized", "images")
     return [
         DetailTable("Classes, worst first", heads, tuple(rows), tuple(lines)),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from genpr.evaluation.reconstruction import Reconstructed
 
 _SCORES = ("inside", "n_balls", "realism", "rarity", "rarity_percentile", "authentic")
-_OF_FAKES = (*_SCORES, "asked", "recognized")
+_OF_FAKES = (*_SCORES, "requested", "recognized")
 _OF_REALS = ("covered", "n_fakes", "radius")
 COLUMNS = ("side", "row", "name", *_OF_FAKES, *_OF_REALS, "nearest", "nearest_row", "nearest_distance")
 """Columns of the table of images: the image, values of fakes, values of reals, and the nearest image of the other set."""

@@ -42,10 +42,10 @@ def test_table_page_and_gate(genpr, files, tmp_path):
     assert "label.gan_train" in page.read_text()
     assert "kind 0" in page.read_text()
     rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
-    assert [row["asked"] for row in rows[:180]] == [f"kind {place // 60}" for place in range(180)]
-    right = [row["asked"] == row["recognized"] for row in rows[:180]]
+    assert [row["requested"] for row in rows[:180]] == [f"kind {place // 60}" for place in range(180)]
+    right = [row["requested"] == row["recognized"] for row in rows[:180]]
     assert (sum(right[:120]) < 12, sum(right[120:]) > 50) == (True, True)
-    assert {row["asked"] + row["recognized"] for row in rows[180:]} == {""}
+    assert {row["requested"] + row["recognized"] for row in rows[180:]} == {""}
     assert genpr("score", *sides(files, "right"), "--labels", *gate, *QUIET)[0] == 0
 
 

@@ -108,7 +108,7 @@ def test_what_another_rank_did_about_memory_is_told():
     def work(_embedder):
         emit_notice("oom-smaller-tiles", device="cuda:0")
 
-    there = notice("oom-smaller-batches", device="cuda:1", asked=64, size=32)
+    there = notice("oom-smaller-batches", device="cuda:1", requested=64, size=32)
     here = notice("oom-smaller-tiles", device="cuda:0")
     with use_communicator(TwoRanks([asdict(each) for each in (there, here)])):
         _, told = with_cpu_fallback(Embedder(EmbedOptions(device="cpu")), work, "for a test")

@@ -61,7 +61,7 @@ def test_two_exchanged_classes_are_caught_and_named_where_pooled_metrics_see_not
     assert {row.label for row in exchanged.labels.rows[:2]} == {"class 0", "class 1"}
     assert exchanged.labels.rows[0].recall < 0.1
     assert exchanged.labels.rows[0].null_recall > 0.9
-    confused = {(each.asked, each.recognized) for each in exchanged.labels.confusions[:2]}
+    confused = {(each.requested, each.recognized) for each in exchanged.labels.confusions[:2]}
     assert confused == {("class 0", "class 1"), ("class 1", "class 0")}
 
 
