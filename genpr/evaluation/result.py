@@ -64,7 +64,7 @@ class Identities:
 
     @property
     def content(self) -> str:
-        """Hash of all rows, whatever their order."""
+        """Hash of all rows, independent of their order."""
         return hashlib.sha256(b"".join(sorted(self.rows))).hexdigest()
 
     def first_rows(self) -> list[int]:
@@ -80,38 +80,38 @@ class Identities:
 
 @dataclass(frozen=True)
 class HubSummary:
-    """How unevenly the reals are each other's neighbors, and whose ball contains most fakes."""
+    """Hubness of the reals, and the real ball with most fakes."""
 
-    k: int  # of the balls
-    orphan_rate: float  # share of reals that lie in no ball of another
-    expected_orphan_rate: float  # e^-k, what it is without hubs
-    skewness: float  # of the numbers of balls that each real lies in
+    k: int  # number of neighbors of the balls
+    orphan_rate: float  # share of reals in no ball of another real
+    expected_orphan_rate: float  # e^-k, its value without hubs
+    skewness: float  # of the number of balls that contain each real
     largest_share: float  # largest share of the fakes in the ball of one real
-    largest_name: str  # that real
+    largest_name: str  # name of that real
 
 
 @dataclass(frozen=True)
 class SideSummary:
-    """What is known about one of the two image sets."""
+    """Facts about one of the two sets."""
 
-    source: str  # as the user wrote it
-    n: int  # rows that were scored
-    n_embedded: int  # rows that went through the extractor in this run (0 for feature files)
-    n_cached: int  # rows that came out of the feature cache
+    source: str  # as given by the user
+    n: int  # number of scored rows
+    n_embedded: int  # rows embedded in this run (0 for feature files)
+    n_cached: int  # rows from the feature cache
     n_duplicates: int  # rows beyond the first of each set of byte-identical images (or feature rows)
     skipped: tuple[tuple[str, str], ...]  # (name, code) of each image that was left out
     flags: Mapping[str, int]  # images per decoding flag, such as "alpha-dropped"
-    # versions of the image decoder, and what was chosen of it that is not the default: "alpha", "exif", "prepare"
+    # versions of the image decoder, and its non-default options: "alpha", "exif", "prepare"
     decoder: Mapping[str, str]
-    seconds: float  # time spent embedding
-    content: str  # sha256 over the contents of all images (or feature rows), whatever their order and names
-    order: str  # the same in the order of the rows, by which halves are drawn
-    # what its rows are: "images", or "prompts" or "texts" that stand for what was asked for
+    seconds: float  # time to embed
+    content: str  # sha256 of the contents of all images (or feature rows), independent of order and names
+    order: str  # the same in the order of the rows, which determines the halves of intervals
+    # the kind of its rows: "images", or "prompts" or "texts" for expectations
     what: str = "images"
 
     @classmethod
     def of(cls, features: FeatureSet, identities: Identities) -> SideSummary:
-        """The summary of one embedded or loaded side."""
+        """The summary of an embedded or loaded source."""
         order = hashlib.sha256(b"".join(identities.rows)).hexdigest()
         return cls(
             source=features.source,
@@ -159,24 +159,24 @@ class LabelRow:
     """One class of a conditional generator."""
 
     label: str  # the class
-    n: int  # images that were asked to be of it
-    tp: int  # of these, recognized as it
-    fp: int  # images of other classes that were recognized as it
-    fn: int  # images of it that were recognized as another
-    tn: int  # all others
-    precision: float | None  # tp / (tp + fp); None where nothing was recognized as it
-    recall: float | None  # tp / (tp + fn); None where nothing was asked to be of it
-    f1: float | None  # 2 tp / (2 tp + fp + fn); None where all three are 0
+    n: int  # images requested as this class
+    tp: int  # images requested and recognized as this class
+    fp: int  # images of other classes recognized as this class
+    fn: int  # images of this class recognized as another
+    tn: int  # all other images
+    precision: float | None  # tp / (tp + fp); None without images recognized as this class
+    recall: float | None  # tp / (tp + fn); None without images requested as this class
+    f1: float | None  # 2 tp / (2 tp + fp + fn); None if all three are 0
     precision_interval: tuple[float, float] | None = None  # 95 %
-    recall_interval: tuple[float, float] | None = None  # 95 %, likewise
-    null_precision: float | None = None  # what a perfect generator scores in this class
-    null_recall: float | None = None  # the same of recall
+    recall_interval: tuple[float, float] | None = None  # 95 %
+    null_precision: float | None = None  # precision of a perfect generator in this class
+    null_recall: float | None = None  # recall of a perfect generator in this class
 
     @property
     def standing(self) -> float:
-        """The mean of precision and recall over what a perfect generator scores, each cut at 1: how far it falls behind.
+        """The mean of precision and recall, each divided by its null and at most 1.
 
-        Where a perfect one scores 0 none falls behind, and where that is not known the values stand for themselves.
+        A null of 0 gives 1, and values without a null are not divided.
         """
         known = []
         for value, null in ((self.precision, self.null_precision), (self.recall, self.null_recall)):
@@ -192,23 +192,23 @@ class Confusion:
     """Images of one requested class that are recognized as another."""
 
     requested: str  # the requested class
-    recognized: str  # the class seen
-    n: int  # how many
+    recognized: str  # the recognized class
+    n: int  # number of images
 
 
 @dataclass(frozen=True)
 class LabelSummary:
     """Requested against recognized labels."""
 
-    classifier: str  # "knn", "linear", or where recognized labels come from
-    k: int | None  # of the vote; None for others
-    rows: tuple[LabelRow, ...]  # one per class, the worst by their `standing` first
-    confusions: tuple[Confusion, ...]  # the largest, largest first
-    undefined: tuple[str, ...]  # what has no value, in words
-    n: int = 0  # images that were asked for something
-    # where the labels of "real" and "fake" come from, as far as they are used
+    classifier: str  # "knn", "linear", or the file of the recognized labels
+    k: int | None  # number of neighbors of "knn"; None for others
+    rows: tuple[LabelRow, ...]  # one per class, sorted by `standing`
+    confusions: tuple[Confusion, ...]  # the most frequent ones, the largest first
+    undefined: tuple[str, ...]  # descriptions of undefined values
+    n: int = 0  # images with a requested label
+    # origin of the labels of "real" and "fake", if they are used
     origins: Mapping[str, str] = field(default_factory=dict)
-    # images that were left out for want of a label, by role
+    # number of images without a label by role, which are left out
     unlabeled: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -217,10 +217,10 @@ class Misranked:
     """An image whose own prompt was not ranked first."""
 
     image: str  # its name
-    prompt: str  # what was asked for
-    rank: float  # of its own prompt in the pool, from 1; the mean one among equals
-    score: float  # similarity of the two
-    winner: str  # the prompt of another image that was ranked first
+    prompt: str  # its own prompt
+    rank: float  # of its own prompt in the pool, from 1; the mean rank of ties
+    score: float  # similarity of image and prompt
+    winner: str  # the prompt of another image with the highest similarity
     winner_score: float  # similarity of image and winner
 
 
@@ -228,18 +228,18 @@ class Misranked:
 class AlignmentSummary:
     """Images against their prompts."""
 
-    pool: int  # prompts that each image ranked; the most, where images have several of their own
+    pool: int  # number of prompts that an image ranks; the maximum, if it differs between images
     n_prompts: int  # distinct prompts
-    n_truncated: int | None  # prompts that were longer than the text encoder reads
-    # images whose own prompt was not ranked first, the worst first, as many as are worth keeping
+    n_truncated: int | None  # number of prompts that exceed the context of the text encoder
+    # images that do not rank their own prompt first, the worst first, up to a maximum number
     failures: tuple[Misranked, ...]
-    n_failures: int = 0  # all of them
-    image_pool: int | None = None  # images that each prompt ranked; None if text to image was left out
-    n_units: int = 0  # what is drawn independently: prompts with all of their images
-    captions: int = 1  # prompts of one image, at most
-    prefix: str = ""  # what was put in front of every prompt
-    tokenizer: str = "unknown"  # what cut prompts into tokens
-    context: int | None = None  # tokens of a prompt that were read; None where that is unknown
+    n_failures: int = 0  # number of all failures
+    image_pool: int | None = None  # number of images that a prompt ranks; None without rankings of images
+    n_units: int = 0  # number of independent units: prompts with all of their images
+    captions: int = 1  # maximum number of prompts of one image
+    prefix: str = ""  # prefix of every prompt
+    tokenizer: str = "unknown"
+    context: int | None = None  # maximum number of tokens of a prompt; None if unknown
 
 
 @dataclass(frozen=True)
@@ -247,56 +247,55 @@ class EntityRow:
     """One entity over all images."""
 
     entity: str  # its canonical name
-    n_expected: int  # images that should show it
-    n_found: int  # of these, those in which it was found
-    n_false: int | None  # others in which it was found; None where that cannot be known
+    n_expected: int  # images in which it is expected
+    n_found: int  # images in which it is expected and found
+    n_false: int | None  # images in which it is found but not expected; None without a vocabulary
 
 
 @dataclass(frozen=True)
 class Unreadable:
     """An answer that could not be read."""
 
-    name: str  # of the image or text that it is about
-    reason: str  # Why
-    answer: str  # how it begins
+    name: str  # name of its image or text
+    reason: str
+    answer: str  # its first characters
 
 
 @dataclass(frozen=True)
 class EntityBounds:
-    """How far unreadable answers could move a metric."""
+    """Bounds of a metric for unreadable answers."""
 
     metric: str  # its name
-    low: float  # its value if all of them were all wrong
-    high: float  # its value if all of them were all right
+    low: float  # its value if all unreadable answers were wrong
+    high: float  # its value if all unreadable answers were right
 
 
 @dataclass(frozen=True)
 class EntityThreshold:
-    """From which score on an entity counts as there."""
+    """The threshold of the score of an entity."""
 
     entity: str  # its canonical name
-    thresholds: tuple[float, ...]  # one
-    is_own: bool  # whether it is its own, or one that entities with few examples share
-    # share of labeled images with it that were told so, on images that the threshold was not chosen on; None
-    # where that is not known
+    thresholds: tuple[float, ...]  # a single one
+    is_own: bool  # False for the common threshold of entities with few examples
+    # share of the labeled images with it that are recognized, on images not used for the threshold; None if unknown
     sensitivity: float | None
-    false_positive_rate: float | None  # the same of images without it
+    false_positive_rate: float | None  # the same for images without it
 
 
 @dataclass(frozen=True)
 class ClassifierSummary:
-    """What recognized entities in images."""
+    """The classifier of entities in images."""
 
-    name: str  # of the extractor or detector
+    name: str  # name of the extractor or detector
     kind: str  # "zero-shot" or "detector"
     chosen: str  # how thresholds were chosen: "fixed", or "labeled" for images with labels
-    source: str  # of labeled images and their labels; "" where there are none
-    templates: tuple[str, ...]  # sentences around the names of entities; none for detectors
-    entities: tuple[EntityThreshold, ...]  # one per entity of the vocabulary, in its order
+    source: str  # labeled images and their labels; "" without any
+    templates: tuple[str, ...]  # prompts of the names of entities; none for detectors
+    entities: tuple[EntityThreshold, ...]  # one per entity, in the order of the vocabulary
 
     @property
     def n_shared(self) -> int:
-        """Entities with a threshold that they share."""
+        """Number of entities with the common threshold."""
         return sum(not each.is_own for each in self.entities)
 
 
@@ -328,32 +327,31 @@ class Result:
 
     Attributes:
         metrics: Value and k by metric name, in display order.
-        protocol: Name of the recipe.
+        protocol: Name of the protocol.
         ties: "closed" or "strict" balls.
-        distances: "exact", or the arithmetic of the tool that the protocol stands for.
-        extractor: What made the features; None when feature files do not say.
-        extractors: Everything that made features, by name.
-        deviations: Where the protocol could not be met, in words; empty if it was.
+        distances: "exact", or the arithmetic of the tool that the protocol reproduces.
+        extractor: The extractor of the features; None if feature files do not name it.
+        extractors: All extractors by name.
+        deviations: Descriptions of the deviations from the protocol.
         real: The reference set.
         fake: The generated set.
         n_shared: Fakes that are byte-identical to a real image.
-        device: Where it was computed.
-        seed: Chooses the subset when `max_images` is set, the halves of intervals and control, blocks and clusters.
-        max_images: The limit per side, or None.
-        seconds: Time to find the reals' balls ("fit_real", once per Evaluator), to count among the fakes ("score_fake"), for
-            the metrics that count no neighbors ("companions"), and for the control (once per Evaluator), all without
-            embedding.
-        versions: Of genpr and of every package that can move a number.
-        notices: What a reader should know.
-        control: Real against real; None if it was left out, or there are too few.
-        hubness: Of the reals; None where no real ball was counted, or only in a part of the images.
-        held_out: More reals, for the metrics that need them; None if none were given.
-        undefined: Metrics that were asked for and have no value with these images.
-        labels: Requested against recognized labels; None if they were not compared.
-        alignment: Images against their prompts, likewise.
-        entities: Expected against found entities, likewise.
-        reference_statistics: The file whose mean and covariance stand for the reals in some metrics; None if none does.
-        reconstruction: Reconstructions against their originals, likewise.
+        device: The device of the computation.
+        seed: Seed of the subset of `max_images`, the halves of intervals and control, blocks and clusters.
+        max_images: The maximum number of images per set, or None.
+        seconds: Time to fit the reals ("fit_real", once per Evaluator), to score the fakes ("score_fake"), for metrics without
+            neighbors ("companions"), and for the control (once per Evaluator), all without embedding.
+        versions: Versions of genpr and of all packages that affect values.
+        notices: Warnings and notes.
+        control: One half of the reals against the other; None if it was disabled, or there are too few reals.
+        hubness: Hubness of the reals; None without neighbor counts of all images.
+        held_out: Held-out reals; None without any.
+        undefined: Requested metrics without a value.
+        labels: Requested and recognized labels, if they were compared.
+        alignment: Images and their prompts, if they were compared.
+        entities: Expected and found entities, if they were compared.
+        reference_statistics: The file of mean and covariance of the reals, if a metric uses one.
+        reconstruction: Pairs of originals and reconstructions, if they were compared.
     """
 
     metrics: Mapping[str, MetricValue]
@@ -383,12 +381,12 @@ class Result:
     reconstruction: ReconstructionSummary | None = None
 
     def __getitem__(self, metric: str) -> float:
-        """The value of one metric: `result["precision"]`, which is `result["manifold.precision"]`, too."""
+        """The value of one metric, such as `result["precision"]` or equivalently `result["manifold.precision"]`."""
         return self.metrics[plain_name(metric)].value
 
     @property
     def families(self) -> dict[str, tuple[str, ...]]:
-        """The metrics of each family, in display order; nothing is averaged over two of them."""
+        """The metrics of each family, in display order."""
         found: dict[str, tuple[str, ...]] = {}
         for name in self.metrics:
             found[family_of(name)] = (*found.get(family_of(name), ()), name)
@@ -396,20 +394,20 @@ class Result:
 
     @property
     def roles(self) -> tuple[str, str]:
-        """What the two sides are called: "real" and "fake", or such as "prompts" and "images"."""
+        """The names of the two sets: "real" and "fake", or for example "prompts" and "images"."""
         return ("real", "fake") if self.real.what == "images" else (self.real.what, self.fake.what)
 
     @property
     def tradeoff(self) -> tuple[float, float]:
-        """Recall and precision: where the result stands in a plot of the two."""
+        """Recall and precision, the coordinates in a plot."""
         precision, recall = (self[name] for name in F_SCORE_METRICS)
         return recall, precision
 
     @property
     def comparable(self) -> bool:
-        """Whether the numbers can stand beside published ones of the same protocol.
+        """Whether the values are comparable with published ones of the same protocol.
 
-        Never for weight-free or unknown features, nor where the protocol could not be met.
+        False for weight-free or unknown features, and for deviations from the protocol.
         """
         is_known = self.extractor is not None or self.reconstruction is not None
         known = is_known and all(info.comparable for info in self.extractors.values())
@@ -417,12 +415,12 @@ class Result:
 
     @property
     def exact(self) -> bool:
-        """Whether every value is what the definition gives."""
+        """Whether all values are exact by definition."""
         return all(metric.exact for metric in self.metrics.values())
 
     @property
     def fingerprint(self) -> str:
-        """16 hex digits: the hash of everything but the images that decides the numbers (`recipe_of`)."""
+        """The hash (16 hex digits) of everything that determines the values except the images (`recipe_of`)."""
         return hashlib.sha256(json.dumps(recipe_of(self), sort_keys=True).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
@@ -459,9 +457,9 @@ class Result:
 
 
 def recipe_of(result: Result) -> dict[str, Any]:
-    """Everything but the images that decides the numbers of a result, by metric, as plain JSON types.
+    """Everything that determines the values of a result except the images, by metric, as plain JSON types.
 
-    Two values may be compared if their entries are equal, and their images are of the same real set and number.
+    Two values are comparable if their entries, real sets and numbers of images are equal.
     """
     return {name: _recipe_of(result, metric) for name, metric in result.metrics.items()}
 

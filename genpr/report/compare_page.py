@@ -88,7 +88,7 @@ def compare_report(
     warnings = [(item, who) for item, who in notices if item.level == "warning"]
     notes = [(item, who) for item, who in notices if item.level == "note"]
     found = interpret_comparison(named, ranking)
-    links = [("numbers", "Metrics and differences"), *[("standing", "Ranking")] * is_ranked]
+    links = [("numbers", "Metrics and differences"), *[("ranking", "Ranking")] * is_ranked]
     links.append(("figures", "Plots and a summary of each result"))
     return render_page(
         "compare.html",
@@ -107,7 +107,7 @@ def compare_report(
         columns=[(name, _BETTER[ALL_METRICS[name].better]) for name in named.metrics],
         references=references_of(named),
         lines=lines_of(named),
-        standing=[] if ranking is None else _standing_of(ranking, names),
+        entries=[] if ranking is None else _ranking_entries(ranking, names),
         ranking=ranking,
         by="F1" if by == "f1" else by,
         plane=plane_of(list(enumerate(results, 1))),
@@ -195,7 +195,7 @@ def _signed(value: float | None, bounds: Interval | None) -> str:
     return text if bounds is None else f"{text} ± {number(half)}"
 
 
-def _standing_of(ranking: Ranking, names: Sequence[str]) -> list[dict[str, Any]]:
+def _ranking_entries(ranking: Ranking, names: Sequence[str]) -> list[dict[str, Any]]:
     """The entries of a ranking, the best first; `names` are those of the lines. "difference" is from the winner."""
     return [
         {

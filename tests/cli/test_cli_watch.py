@@ -103,16 +103,16 @@ def test_the_table_ranks_and_marks_who_may_be_the_best(genpr, files):
     assert lines[0] == "3 checkpoints by f1, higher is better"
     assert " ".join(lines[2].split()) == "checkpoint precision recall f1 95 % interval to the winner"
     record = json.loads(genpr("rank", *files, *QUICK, "--json")[1])
-    for line, standing in zip(lines[4:7], record["checkpoints"], strict=True):
-        assert line.split()[0] == str(standing["rank"])
-        assert ("*" in line) is standing["is_contender"]
-        result, ends = record["results"][standing["name"]]["metrics"], standing["interval"]
-        values = [result["precision"]["value"], result["recall"]["value"], standing["value"]]
+    for line, entry in zip(lines[4:7], record["checkpoints"], strict=True):
+        assert line.split()[0] == str(entry["rank"])
+        assert ("*" in line) is entry["is_contender"]
+        result, ends = record["results"][entry["name"]]["metrics"], entry["interval"]
+        values = [result["precision"]["value"], result["recall"]["value"], entry["value"]]
         cells = [f"{value:.4f}" for value in values] + [f"{ends['low']:.3f}", "-", f"{ends['high']:.3f}"]
-        if standing["difference"] != 0:
-            half = (standing["bounds"]["high"] - standing["bounds"]["low"]) / 2
-            cells += [f"{standing['difference']:+.3f}", "±", f"{half:.3f}"]
-        assert line.split(standing["name"])[1].split() == cells
+        if entry["difference"] != 0:
+            half = (entry["bounds"]["high"] - entry["bounds"]["low"]) / 2
+            cells += [f"{entry['difference']:+.3f}", "±", f"{half:.3f}"]
+        assert line.split(entry["name"])[1].split() == cells
     assert "*" not in lines[6]
     assert "the true best of these 3 is among those marked *" in " ".join(out.split())
     assert all(len(line) <= 80 for line in lines)

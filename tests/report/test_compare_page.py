@@ -105,16 +105,16 @@ def test_of_three_the_ranking_is_by_bounds_for_all_at_once():
     found = interpreted(results)
     assert found.summary == rank_results(results).summary
     assert [text.partition(":")[0] for text in found.evidence[:2]] == ["b against a", "c against a"]
-    standing = section(compare_report(compare(results)), "standing")
-    assert "2 b * 1" in standing
-    assert "3 c * 2" in standing
-    assert "1 a 3" in standing
+    ranking = section(compare_report(compare(results)), "ranking")
+    assert "2 b * 1" in ranking
+    assert "3 c * 2" in ranking
+    assert "1 a 3" in ranking
 
 
 def test_the_ranking_is_by_the_requested_number():
     results = pair({"precision": 0.9, "recall": 0.3}, {"precision": 0.5, "recall": 0.8})
-    assert "1 a.json * 1 0.8100" in section(compare_report(compare(results), by="precision"), "standing")
-    assert "2 b.json * 1 0.5538" in section(compare_report(compare(results)), "standing")
+    assert "1 a.json * 1 0.8100" in section(compare_report(compare(results), by="precision"), "ranking")
+    assert "2 b.json * 1 0.5538" in section(compare_report(compare(results)), "ranking")
     with pytest.raises(UsageError):
         compare_report(compare(results), by="pareto")
 
@@ -132,7 +132,7 @@ def test_unlike_results_are_shown_with_what_differs_and_not_ranked():
     page = compare_report(compare(results, force=True))
     assert "the real set of b.json (other) is not that of a.json" in section(page, "unlike")
     assert "not scored alike" in section(page, "summary")
-    assert section(page, "standing") is None
+    assert section(page, "ranking") is None
     assert page.index('id="unlike"') < page.index('id="summary"')
 
 
