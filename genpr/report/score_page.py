@@ -78,6 +78,8 @@ def html_report(
     tables = [each for each in detail_tables(result, classes, on_page=True) if each.title not in pictured]
     links = [(f"details-{number}", each.title) for number, each in enumerate(tables, 1)]
     links += [("figures", "Plot of precision and recall")] * bool(figures)
+    conditional_rows = metric_rows(result, [name for names in families for name in names])
+    references = [("null", "perfect generator"), ("chance", "chance"), ("pool", "pool")]
     return render_page(
         "report.html",
         galleries,
@@ -94,7 +96,10 @@ def html_report(
         kicker="score" if is_of_images else result.protocol,
         roles=("reals", "fakes") if is_of_images else result.roles,
         rows=metric_rows(result, result.families.get(MANIFOLD, ())),
-        conditional_rows=metric_rows(result, [name for names in families for name in names]),
+        conditional_rows=conditional_rows,
+        conditional_columns=[
+            each for each in references if any(row[each[0]] != _DASH for row in conditional_rows)
+        ],
         tables=tables,
         figures=figures,
         provenance=provenance_of(result),
