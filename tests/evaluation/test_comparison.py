@@ -98,7 +98,7 @@ def test_compare_refuses_with_exit_3_unless_forced(scores, real, tmp_path, capsy
     assert run(arguments) == 3
     assert "k of precision is 4 in other.json and 3 in good.json" in capsys.readouterr().err
     assert run([*arguments, "--force"]) == 0
-    assert "not made alike: k of precision" in capsys.readouterr().out
+    assert "not scored alike: k of precision" in capsys.readouterr().out
 
 
 def by_hand(one, other, metric, *, paired):
@@ -203,7 +203,7 @@ def test_table_sets_families_apart(mixed):
     text = score_table(mixed)
     row = next(line for line in text.splitlines() if line.startswith("retrieval.r_precision"))
     assert row.split() == ["retrieval.r_precision", "0.5000", *row.split()[2:5], "0.0100", "100"]
-    assert "chance: what guessing scores; pool: how many candidates" in text
+    assert "chance: the value of random guessing; pool: number of ranked candidates" in text
     assert all(len(line) <= 80 for line in text.splitlines())
 
 

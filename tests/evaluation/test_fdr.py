@@ -142,7 +142,7 @@ def test_fdr6_of_a_file_of_moments(small_fdr6, write_images, rng, tmp_path, caps
     both = score_panel(
         beside, fakes, protocol="fdr6", device="cpu", metrics=["fd", "mind"], reference_statistics=path
     )
-    assert f"FDr6 is {found.fdr6.low:.2f} to {found.fdr6.high:.2f}" in " ".join(shown.split())
+    assert f"FDr6 is between {found.fdr6.low:.2f} and {found.fdr6.high:.2f}" in " ".join(shown.split())
     assert both.fdr6 == found.fdr6
     assert not any(both.ratios.values()), "halves of the images say nothing of the moments"
     assert all(each["mind"] > 0 for each in both.values())

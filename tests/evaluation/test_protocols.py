@@ -90,7 +90,7 @@ def test_a_feature_file_of_another_extractor_is_refused(pixels, tmp_path):
         save_features(tmp_path / f"{name}.safetensors", FeatureSet(features, name, extractor.info))
     sides = (tmp_path / "r.safetensors", tmp_path / "f.safetensors")
     assert genpr.score(*sides)["precision"] >= 0
-    with pytest.raises(UsageError, match="pins extractor = dinov2-vitl14, but gabor"):
+    with pytest.raises(UsageError, match="requires extractor = dinov2-vitl14, but gabor"):
         genpr.score(*sides, protocol="dgm-eval")
     with pytest.raises(FeatureError, match="holds gabor features, but inception features are needed"):
         genpr.score(*sides, metrics=["fid"])
@@ -283,7 +283,7 @@ def test_edm2_and_guidance_interval_read_the_same_moments_for_features_of_two_re
         with raising(FeatureError, "other-extractor"):
             genpr.score(tmp_path / "img512.pkl", foreign, **options)
     result = genpr.score(fake, fake, **options)
-    assert "fd_dinov2 of the images of reals" in result.deviations[-1]
+    assert "fd_dinov2 from real images" in result.deviations[-1]
 
 
 # What is refused ----------------------------------------------------------------------------------------------
@@ -291,6 +291,6 @@ def test_edm2_and_guidance_interval_read_the_same_moments_for_features_of_two_re
 
 def test_numbers_beyond_float64_are_an_error_and_not_infinite(rng):
     real, fake = 1e37 * rng.normal(size=(2, 30, 4)).astype(np.float32)
-    with raising(FeatureError, "overflow", "beyond the range of float64"):
+    with raising(FeatureError, "overflow", "exceeds the range of float64"):
         genpr.score(real, np.concatenate([fake, real]) * 10, metrics=["kd"])
     assert genpr.score(real, fake, metrics=["precision"])["precision"] > 0

@@ -111,7 +111,7 @@ def test_means_are_the_metrics_bit_for_bit(sides, ties, k, engine, monkeypatch):
 
 def test_what_tells_nothing_of_single_images_is_refused(sides, rng):
     real, fake = sides
-    with raising(UsageError, "no-samples", "fd says nothing of single images"):
+    with raising(UsageError, "no-samples", "fd has no values of single images"):
         genpr.Evaluator(real, metrics=["fd"], **OPTIONS).evidence(fake)
     with pytest.raises(FeatureError, match=r"real has 5 images, .* at least 6"):
         genpr.Evaluator(real[:5], metrics=["precision"], **OPTIONS).evidence(fake)

@@ -133,7 +133,7 @@ def test_intervals_of_sets_that_are_too_small(rng):
         return [(item.level, item.message) for item in result.notices if item.code == "no-intervals"]
 
     real, fake = rng.normal(size=(30, 2)), rng.normal(size=(10, 2))
-    needed = "no interval for density, coverage: they are found by halves, and half of 10 images is too few"
+    needed = "no interval for density, coverage: intervals need halves, and half of 10 images is too few"
     assert said(real, fake) == [("note", needed)]
     assert said(real, fake, k=4) == said(real, rng.normal(size=(12, 2))) == []
 

@@ -183,7 +183,7 @@ def test_an_extractor_that_changes_between_updates_is_refused():
     assert metric.compute()["precision"] > 0
     with torch.no_grad():
         network.linear.weight += 1
-    with pytest.raises(FeatureError, match="not embedded by the same extractor"):
+    with pytest.raises(FeatureError, match="embedded by different extractors"):
         metric.update(images()[1], real=False)
 
 
