@@ -315,7 +315,7 @@ def density(counts: Memberships, k: int) -> float:
 
 
 @ball_metric(
-    "share of reals with a fake right beside (diversity)",
+    "share of reals with a nearby fake (diversity)",
     reference=_NAEEM,
     is_default=True,
     is_per_image=True,
@@ -394,7 +394,7 @@ def symmetric_recall(counts: Memberships, k: int) -> float:
 
 
 @ball_metric(
-    "share of fakes with a real right beside (fidelity)",
+    "share of fakes with a nearby real (fidelity)",
     reference=_KHAYATKHOEI,
     over="fake",
     fake_ball=Ball,

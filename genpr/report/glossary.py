@@ -9,6 +9,7 @@ GLOSSARY: Mapping[str, str] = MappingProxyType(
     {
         "fidelity": "How realistic the generated images are.",
         "diversity": "How much of the variety of the real images is generated.",
+        "calibrated": "Divided by the value of a perfect generator: 1 is as good as real images, above 1 is random variation.",
         "real ball": "The ball around a real image that reaches its k-th nearest other real image, in feature space.",
         "real manifold": "The union of all real balls, an estimate of the region of real images in feature space.",
         "perfect generator": (

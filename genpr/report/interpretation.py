@@ -18,6 +18,7 @@ from genpr.evaluation.compare import Comparison
 from genpr.evaluation.result import Result
 from genpr.metrics import ball_metrics as metrics
 from genpr.metrics.metric import BallMetric
+from genpr.metrics.registry import BALLS
 from genpr.metrics.uncertainty import Difference
 from genpr.metrics.value import MetricValue
 from genpr.report.text import capital, cut, number, percent
@@ -70,7 +71,10 @@ class Share:
 
 
 def share_of(result: Result, metric: BallMetric, *, expected: float | None = None) -> Share | None:
-    """A metric divided by its null, or by `expected`; None if it was not scored or has no null."""
+    """A metric divided by its null, or by `expected`; None if it was not scored or has no null.
+
+    Without an interval, the standard errors of a calibrated metric are those of a share of one half, the largest ones.
+    """
     found = result.metrics.get(metric.name)
     if found is None or found.relative is None or found.null is None:
         return None
@@ -81,10 +85,16 @@ def share_of(result: Result, metric: BallMetric, *, expected: float | None = Non
         low, high = found.interval
     else:
         n = max(1, result.fake.n if metric.over == "fake" else result.real.n)
-        middle = min(max((found.value + found.null) / 2, 0.0), 1.0)
+        middle = 0.5 if metric.calibrates else min(max((found.value + found.null) / 2, 0.0), 1.0)
         margin = _STANDARD_ERRORS * math.sqrt(middle * (1 - middle) / n) + 1 / n
         low, high = max(0.0, found.value - margin), found.value + margin
     return Share(metric.name, found.value / whole, low / whole, high / whole, found.interval is not None)
+
+
+def _calibrated(result: Result, calibrated: BallMetric, raw: BallMetric) -> Share | None:
+    """The calibrated metric, or the raw one over its null if only that one has an interval or was scored."""
+    found, of_raw = share_of(result, calibrated), share_of(result, raw)
+    return of_raw if found is None or (of_raw is not None and not found.is_measured) else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,11 @@ class Interpretation:
     def evidence(self) -> tuple[str, ...]:
         """All values behind the summary."""
         return (*self.fidelity, *self.diversity, *self.others)
+
+
+def plain(name: str) -> str:
+    """The name of a metric as words."""
+    return name.replace("_", " ")
 
 
 _CAVEATS = {
@@ -129,7 +144,8 @@ _DIVERSITY = {
 
 def interpret(result: Result) -> Interpretation:
     """A score in words. Fidelity needs precision; diversity needs recall or coverage."""
-    fidelity, recall = share_of(result, metrics.precision), share_of(result, metrics.recall)
+    fidelity = _calibrated(result, metrics.calibrated_precision, metrics.precision)
+    recall = _calibrated(result, metrics.calibrated_recall, metrics.recall)
     coverage = share_of(result, metrics.coverage, expected=_expected_coverage(result, fidelity))
     # Stray fakes have large balls, which contain reals that resemble none of them.
     is_stray = recall is not None and coverage is not None and coverage.high < min(recall.low, 1.0) - 0.1
@@ -185,14 +201,22 @@ def _summary(fidelity: Share | None, diversity: Share | None, codes: set[str]) -
 
 
 def _evidence(result: Result, share: Share) -> str:
-    metric = result.metrics[share.metric]
+    metric, name = result.metrics[share.metric], share.metric
+    if (raw := BALLS[name].calibrates) is not None:
+        ends = f"95 % interval {share.low:.2f} to {share.high:.2f}; " if share.is_measured else ""
+        found = result.metrics.get(raw)
+        values = (
+            ""
+            if found is None or found.null is None
+            else f" {capital(raw)} is {found.value:.3f}, and {found.null:.3f} for a perfect generator."
+        )
+        return f"{capital(plain(name))} is {metric.value:.2f} ({ends}1 is as good as real images).{values}"
     ends = f" (95 % interval {percent(share.low)} to {percent(share.high)})" if share.is_measured else ""
     whole = metric.value / share.value if share.value else metric.null or 0.0
     reference = "a perfect generator"
     if metric.null is not None and abs(whole - metric.null) > 1e-9:
         reference = "this number of good fakes"
-    name = capital(share.metric)
-    return f"{name} is {metric.value:.3f}, {percent(share.value)} of the value of {reference}, {whole:.3f}{ends}."
+    return f"{capital(name)} is {metric.value:.3f}, {percent(share.value)} of the value of {reference}, {whole:.3f}{ends}."
 
 
 def _caveats(judged: Sequence[Share], stray: Share | None, codes: set[str]) -> tuple[str, ...]:
@@ -205,7 +229,7 @@ def _caveats(judged: Sequence[Share], stray: Share | None, codes: set[str]) -> t
             f"Recall is {percent(stray.value)} of the value of a perfect generator, but coverage contradicts it: outlying "
             "fakes have large balls, which contain reals that do not resemble them. The summary uses coverage."
         )
-    if wide := [share.metric for share in judged if share.is_wide]:
+    if wide := [plain(share.metric) for share in judged if share.is_wide]:
         found.append(
             f"The interval of {' and '.join(wide)} is wide; score more images for a firm conclusion."
         )

@@ -20,7 +20,7 @@ from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report import selections
 from genpr.report.detail_tables import detail_tables
-from genpr.report.interpretation import Interpretation, interpret
+from genpr.report.interpretation import Interpretation, interpret, plain
 from genpr.report.page import (
     Answer,
     Figure,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _DASH = "–"
 _BETTER = {"higher": "higher", "lower": "lower", "at null": "near perfect"}
+_CONTROLLED = (*(f"calibrated_{name}" for name in F_SCORE_METRICS), *F_SCORE_METRICS)
 _TOP = 1.2  # right end of the line of a metric, where larger values are drawn
 
 
@@ -111,8 +112,10 @@ def _answers(result: Result, found: Interpretation) -> list[Answer]:
     """The values behind the summary, and reasons to trust it or not."""
     lines = []
     if (control := result.control) is not None:
-        known = [name for name in F_SCORE_METRICS if name in control.values and name in control.nulls]
-        texts = [f"{name} {control.values[name]:.3f} (expected {control.nulls[name]:.3f})" for name in known]
+        known = [name for name in _CONTROLLED if name in control.values and name in control.nulls][:2]
+        texts = [
+            f"{plain(name)} {control.values[name]:.3f} (expected {control.nulls[name]:.3f})" for name in known
+        ]
         lines += [f"Control, one half of the reals against the other: {', '.join(texts)}."] * bool(texts)
     lines += ["These values are not comparable with published ones."] * (not result.comparable)
     warnings = [item.level == "warning" for item in result.notices]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from page_results import a_result, an_asked_result
+from page_results import NULLS, a_result, an_asked_result
 
 from genpr.metrics import ball_metrics
 from genpr.metrics.value import MetricValue
@@ -166,3 +166,37 @@ def test_a_class_that_is_hard_for_the_classifier_is_not_blamed():
         rows = (replace(made.labels.rows[0], null_recall=null), *made.labels.rows[1:])
         summary = interpret(replace(made, labels=replace(made.labels, rows=rows))).summary
         assert ("cat" in summary) == is_blamed
+
+
+CALIBRATED = {"calibrated_precision": 1.0, "calibrated_recall": 1.0}
+
+
+def calibrated(precision, recall, *, arm=0.03):
+    values = {"precision": precision, "recall": recall}
+    shares = {f"calibrated_{name}": share for name, share in values.items()} | values
+    return a_result(shares, nulls={**NULLS, **CALIBRATED}, arm=arm)
+
+
+def test_calibrated_metrics_lead_and_raw_ones_follow():
+    made = interpret(calibrated(0.5, 1.0))
+    assert made.summary.startswith("About 50 % of the generated images do not")
+    assert made.fidelity[0].startswith("Calibrated precision is 0.50 (95 % interval 0.47 to 0.53;")
+    assert "Precision is 0.450, and 0.900 for a perfect generator" in made.fidelity[0]
+    assert made.diversity[0].startswith("Calibrated recall is 1.00")
+
+
+def test_grades_follow_the_interval_of_the_calibrated_metric():
+    result = calibrated(0.93, 1.0)
+    wider = replace(result.metrics["calibrated_precision"], interval=(0.86, 1.0))
+    made = interpret(replace(result, metrics={**result.metrics, "calibrated_precision": wider}))
+    assert "do not look like" in interpret(result).summary
+    assert "do not look like" not in made.summary
+
+
+def test_without_intervals_raw_metrics_decide_where_they_are_known():
+    result = calibrated(0.5, 0.5, arm=None)
+    assert interpret(result).fidelity[0].startswith("Precision is 0.450")
+    alone = {name: result.metrics[name] for name in CALIBRATED}
+    share = share_of(replace(result, metrics=alone), ball_metrics.calibrated_precision)
+    assert share.high - share.low == pytest.approx(2 * 3 * np.sqrt(0.25 / 1000) + 2 / 1000)
+    assert share.grade is Grade.PART
