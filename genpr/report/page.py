@@ -198,7 +198,11 @@ def render_page(template: str, galleries: Sequence[Gallery] = (), **parts: objec
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
-    from markupsafe import Markup
+    from markupsafe import Markup, escape
+
+    def breakable(name: str) -> Markup:
+        """A name that may break into lines after an underscore."""
+        return Markup(escape(shown(name)).replace("_", Markup("_<wbr>")))
 
     def finalize(value: object) -> object:
         """Replace unprintable characters of user strings before they are escaped."""
@@ -214,7 +218,12 @@ def _environment() -> Environment:
     )
     environment.globals["glossary"] = GLOSSARY
     # These must not be shortened; base64 contains no markup.
-    environment.filters |= {"data_uri": lambda data: Markup(data_uri(data)), "short": shown, "as_is": Markup}
+    environment.filters |= {
+        "data_uri": lambda data: Markup(data_uri(data)),
+        "short": shown,
+        "as_is": Markup,
+        "breakable": breakable,
+    }
     return environment
 
 
