@@ -203,6 +203,7 @@ def _summary(fidelity: Share | None, diversity: Share | None, codes: set[str]) -
 def _evidence(result: Result, share: Share) -> str:
     metric, name = result.metrics[share.metric], share.metric
     if (raw := BALLS[name].calibrates) is not None:
+        word = "varied" if "diversity" in BALLS[name].meaning else "good"
         ends = f"95 % interval {share.low:.2f} to {share.high:.2f}; " if share.is_measured else ""
         found = result.metrics.get(raw)
         values = (
@@ -210,7 +211,7 @@ def _evidence(result: Result, share: Share) -> str:
             if found is None or found.null is None
             else f" {capital(raw)} is {found.value:.3f}, and {found.null:.3f} for a perfect generator."
         )
-        return f"{capital(plain(name))} is {metric.value:.2f} ({ends}1 is as good as real images).{values}"
+        return f"{capital(plain(name))} is {metric.value:.2f} ({ends}1 is as {word} as real images).{values}"
     ends = f" (95 % interval {percent(share.low)} to {percent(share.high)})" if share.is_measured else ""
     whole = metric.value / share.value if share.value else metric.null or 0.0
     reference = "a perfect generator"

@@ -63,7 +63,7 @@ def test_labels_that_do_not_fit_are_told_before_anything_is_computed(
     monkeypatch.chdir(tmp_path)
     code, _, err = genpr("score", *sides(files)[:-1], strange, "--labels", *more, *QUIET)
     assert code == 3
-    assert "names none of the 180 images" in err
+    assert "has none of the 180 images" in err
 
 
 def test_other_commands_that_score(genpr, files, tmp_path):
