@@ -92,7 +92,7 @@ def test_a_feature_file_of_another_extractor_is_refused(pixels, tmp_path):
     assert genpr.score(*sides)["precision"] >= 0
     with pytest.raises(UsageError, match="requires extractor = dinov2-vitl14, but gabor"):
         genpr.score(*sides, protocol="dgm-eval")
-    with pytest.raises(FeatureError, match="holds gabor features, but inception features are needed"):
+    with pytest.raises(FeatureError, match="has gabor features, but inception features are needed"):
         genpr.score(*sides, metrics=["fid"])
 
 
