@@ -554,10 +554,12 @@ def _find_realism(real: RealManifold, fake: CountedFakes, options: PairwiseOptio
 def _find_rarity(real: RealManifold, fake: CountedFakes, options: PairwiseOptions) -> Found:
     """Mean percentile, among all real radii, of the smallest real ball that contains each fake in any."""
     from genpr.metrics.realism import rarity as rarity_of
+    from genpr.neighbors.distance import square_roots
 
     smallest = fake.memberships.smallest_real_ball
     assert smallest is not None
-    percentile = rarity_of(smallest.sqrt(), real.sq_radii_of(Ball(options.k)).sqrt()).percentile
+    radii = map(square_roots, (smallest, real.sq_radii_of(Ball(options.k))))
+    percentile = rarity_of(*radii).percentile
     mean = percentile[percentile.isfinite()].mean()
     return {"rarity": MetricValue(float(mean), options.k) if mean.isfinite() else None}
 

@@ -48,8 +48,10 @@ def rarity(smallest_radii: Tensor, real_radii: Tensor) -> Rarity:
     score = smallest_radii.double()
     score = score.where(score.isfinite(), torch.nan)
     ordered = real_radii.double().sort().values
-    at_most = torch.searchsorted(ordered, score, right=True).double() / len(ordered)
-    return Rarity(score, (100 * at_most).where(score.isfinite(), torch.nan))
+    at_most = torch.searchsorted(ordered, score, right=True).double()
+    # By a tensor: a GPU multiplies by the reciprocal of a Python number, which rounds twice.
+    share = at_most / torch.full_like(at_most, len(ordered))
+    return Rarity(score, (100 * share).where(score.isfinite(), torch.nan))
 
 
 def realism_of(
