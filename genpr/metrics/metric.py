@@ -110,6 +110,9 @@ class BallMetric(NeighborMetric):
     null_ball: Callable[[int], Ball] | None = None  # a ball around each real that only the null needs
     calibrates: str | None = None  # the metric whose value over its null this is
     halves: HalfSampling | None = None  # how its interval is computed; None if no interval was validated
+    most_with_interval: float | None = (
+        None  # value above which intervals did not hold the truth; None if there is none
+    )
 
     def __call__(self, counts: Memberships, k: int) -> float:
         """The value for a k."""

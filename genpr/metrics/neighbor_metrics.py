@@ -141,7 +141,7 @@ class NeighborMetrics:
                 lacks |= dict.fromkeys(of_search, "images")
         for name, found in of_halves.items():
             value = values.get(name)
-            if value is not None and found.isfinite().all():
+            if value is not None and found.isfinite().all() and _has_interval(name, value.value):
                 values[name] = replace(value, replicates=tuple(found.tolist()))
         return NeighborScores(values, lacks, counted)
 
@@ -222,6 +222,12 @@ class _Part:
     rows: Tensor  # (m,) int64, which reals
     points: Placed
     lists: NeighborLists  # their nearest others in the part; of length 0 if no intervals were requested
+
+
+def _has_interval(name: str, value: float) -> bool:
+    """Whether an interval of a metric was validated for values as large as this."""
+    most = BALLS[name].most_with_interval if name in BALLS else None
+    return most is None or value <= most
 
 
 def _requests(name: str, k: int, ties: Ties) -> tuple[Asked, ...]:

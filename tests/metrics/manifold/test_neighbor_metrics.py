@@ -219,6 +219,14 @@ class TestIntervals:
         assert {name for name, value in found.items() if value.replicates is not None} == expected
         assert all(value.value is not None for value in found.values())
 
+    def test_density_of_concentrated_fakes_has_none(self, rng):
+        real, fake = rng.normal(size=(200, 16)), rng.normal(size=(150, 16))
+        for scale, has_replicates in ((1.0, True), (0.6, False)):
+            found = score(real, scale * fake, {"density": 5, "coverage": 5})
+            assert (found["density"].value > 2) == (not has_replicates)
+            assert (found["density"].replicates is not None) == has_replicates
+            assert found["coverage"].replicates is not None
+
     @pytest.mark.parametrize(("n", "m", "lack"), [(42, 45, None), (41, 60, "images"), (60, 41, "images")])
     def test_witnessed_metrics_have_halves_of_their_own(self, rng, n, m, lack):
         real, fake = (torch.from_numpy(rng.normal(size=(size, 2)).astype(np.float32)) for size in (n, m))
