@@ -15,7 +15,7 @@ from genpr.checkpoints.generator import RULES
 from genpr.checkpoints.sampler import Sampler
 
 PAGE = (Path(__file__).parents[2] / "docs" / "generators.md").read_text()
-FENCED = re.findall(r"^```python(?: file=(\S+))?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+FENCED = re.findall(r'^```python(?: title="(\S+)")?\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
 
 
 class Mapping(nn.Module):
