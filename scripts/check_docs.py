@@ -17,6 +17,7 @@ from urllib.parse import unquote, urldefrag, urlparse
 
 ROOT = Path(__file__).parents[1]
 REPOSITORY = "https://github.com/genpr/genpr"
+SITE = "https://genpr.github.io/genpr/"
 _LOADED = {("script", "src"), ("img", "src"), ("source", "src"), ("iframe", "src"), ("link", "href")}
 _NOT_LOADED = {
     "canonical",
@@ -27,7 +28,7 @@ _NOT_LOADED = {
 }  # relations of <link> that a browser does not fetch
 
 
-class _Page(HTMLParser):
+class Page(HTMLParser):
     """The links, loaded resources and element ids of a page."""
 
     def __init__(self, text: str) -> None:
@@ -38,6 +39,7 @@ class _Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """See HTMLParser."""
         found = dict(attrs)
         self.ids.update(filter(None, (found.get("id"), found.get("name"))))
         for name in ("href", "src"):
@@ -52,7 +54,7 @@ class _Page(HTMLParser):
 
 def problems(site: Path, base: str, root: Path = ROOT) -> Iterator[str]:
     """A line for each broken link and each resource from another server, of a site published at the address `base`."""
-    pages = {path.resolve(): _Page(path.read_text()) for path in sorted(site.rglob("*.html"))}
+    pages = {path.resolve(): Page(path.read_text()) for path in sorted(site.rglob("*.html"))}
     site, prefix = site.resolve(), urlparse(base).path
     for path, page in pages.items():
         name = path.relative_to(site)
@@ -62,9 +64,7 @@ def problems(site: Path, base: str, root: Path = ROOT) -> Iterator[str]:
         for address in [*page.links, *page.loaded]:
             bare, anchor = urldefrag(address.removeprefix(base))
             place = urlparse(bare)
-            if address.startswith(f"{REPOSITORY}/blob/main/") or address.startswith(
-                f"{REPOSITORY}/tree/main/"
-            ):
+            if address.startswith((f"{REPOSITORY}/blob/main/", f"{REPOSITORY}/tree/main/")):
                 if not (root / bare.split("/main/")[1]).exists():
                     yield f"{name}: {address} is not in the repository"
                 continue
@@ -96,7 +96,7 @@ def main(folder: Path) -> int:
     print(built.stdout + built.stderr, end="")
     if built.returncode or built.stderr:
         return 1
-    found = list(problems(folder, "https://genpr.github.io/genpr/"))
+    found = list(problems(folder, SITE))
     print("\n".join([*found, f"{len(found)} broken links"]))
     return 1 if found else 0
 

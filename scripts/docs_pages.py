@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import posixpath
 import re
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -157,6 +158,8 @@ def _one_line(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    for character in "\\*_<[":
-        text = text.replace(character, f"\\{character}")
-    return text
+    """Plain text as Markdown, in which only `code` has a meaning."""
+    parts = text.split("`")
+    plain = (re.sub(r"([\\*_\[])", r"\\\1", part).replace("<", "&lt;") for part in parts[::2])
+    code = [f"`{part}`" for part in parts[1::2]]
+    return "".join(part for both in zip_longest(plain, code, fillvalue="") for part in both)

@@ -1,0 +1,306 @@
+"""Code of README.md and docs/ runs, on small files under the names that it uses; what cannot run here is parsed."""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import click
+import datasets
+import numpy as np
+import page_files
+import pytest
+import torch
+from page_files import N_PAIRED, N_PLAIN
+from toy_networks import use_toy_networks
+
+import genpr
+from genpr.cli.main import cli, run
+from genpr.integrations.callback import GenprCallback
+
+ROOT = Path(__file__).parents[2]
+PAGES = {"README": ROOT / "README.md"} | {path.stem: path for path in sorted((ROOT / "docs").glob("*.md"))}
+TEXTS = {name: path.read_text() for name, path in PAGES.items()}
+FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CODE, OUTPUT = {"python", "console", "sh"}, {"text", "bibtex"}
+
+NOT_RUN = {
+    r"torchrun": "several processes; tests/distributed runs them",
+    r"genpr demo$": "its output is compared in test_outputs.py",
+    r"genpr demo --save": "the same; the folders are made by test_outputs.py",
+    r"genpr (score|modes) genpr-demo/|genpr rank real faithful": "the same",
+    r"genpr doctor": "tests/doctor runs it; it takes ten seconds",
+    r"genpr weights (fetch|verify)": "downloads published weights",
+    r"fasterrcnn": "needs published weights",
+    r"small_gan.py": "needs checkpoints of scripts/train_gan.py; tests/scripts runs that",
+    r"^(pip|hf|find) ": "a program of others",
+    r"^(python|scripts/\S+) ?": "a script of this repository, which must exist",
+}
+"""Commands that are parsed only, and why."""
+SMALLER = {
+    "--n 5000": f"--n {N_PLAIN}",
+    "--n 2000": f"--n {N_PLAIN}",
+    "--max-images 10000": "--max-images 50",
+    "{0000..1023}": "{0000..0001}",
+    "--prepare center-crop:256": "--prepare center-crop:32",
+    "genpr watch": "genpr watch --once --settle 0",  # would run until it is interrupted
+    "0.2:1:0.1": "0.2:1:0.4",
+}
+"""What is made smaller in commands that run."""
+SMALLER_IN_PYTHON = {"n=5000": "n=20", "n=2000": "n=20", "until=100": "until=1", "settle=30": "settle=0"}
+COMPILED = {
+    "generators": "runs in tests/checkpoints/test_generators_page.py",
+    "training": "an outline of scripts/train_gan.py",
+}
+"""Pages whose Python is only compiled, and why."""
+RUN_ELSEWHERE = ("train_one_step", "real_loader", "Trainer(")
+"""Blocks of docs/integrations.md that run in tests/integrations/test_docs.py."""
+
+
+COMMANDS = cli.list_commands(click.Context(cli))
+OTHERS_OPTIONS = (
+    *("--help", "--version"),
+    *("--nproc-per-node", "--gpus-per-task", "--array", "--requeue"),  # torchrun, Slurm
+    *(
+        "--transform",
+        "--mirror",
+        "--draws",
+        "--probe",
+        "--prc",
+        "--resolution",
+    ),  # other tools, benchmarks, uv
+    *("--practice", "--out"),  # scripts
+)
+
+
+def blocks(name, languages):
+    return [code for language, _, code in FENCE.findall(TEXTS[name]) if language in languages]
+
+
+def commands(name):
+    """The lines after $ in the console blocks of a page."""
+    return re.findall(r"^\$ (.+)$", "".join(blocks(name, {"console"})), re.MULTILINE)
+
+
+def words_of(line):
+    """The arguments of each genpr in some lines of shell, as bash expands them."""
+    program = f"""genpr() {{ printf '%s\\0' "$@" $'\\n' >&3; }}
+        srun() {{ "$@"; }}; sbatch() {{ echo 1; }}; torchrun() {{ while [ "$1" != genpr ]; do shift; done; "$@"; }}
+        rm() {{ :; }}; shopt -s nullglob; SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=16 SCRATCH=scratch
+        {line}
+        wait"""
+    called = subprocess.run(
+        ["bash", "-c", f"exec 3>&1 1>/dev/null\n{program}", "bash", "real", "fake"],
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
+    return [call.split("\0") for call in called.split("\0\n\0") if call]
+
+
+def parse(arguments):
+    """Let click read arguments without running the command."""
+    command, context = cli, click.Context(cli, info_name="genpr")
+    while isinstance(command, click.Group):
+        name, *arguments = arguments
+        command = command.get_command(context, name)
+        assert command is not None, name
+    with command.make_context(command.name, list(arguments)):
+        pass
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages") / "files"
+    folder.mkdir()
+    page_files.build(folder)
+    return folder
+
+
+@pytest.fixture
+def place(files, tmp_path, monkeypatch):
+    """A copy of the files as the working directory, and networks without weights."""
+    use_toy_networks(monkeypatch, captions=N_PAIRED)
+    folder = page_files.copied(files, tmp_path / "page")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_block_is_code_or_output(name):
+    for language, _, code in FENCE.findall(TEXTS[name]):
+        assert language in CODE | OUTPUT, (language, code[:60])
+    outside = FENCE.sub("", TEXTS[name])
+    assert not re.search(r"^ *```", outside, re.MULTILINE)
+    assert not re.search(r"^    (\$ )?(genpr|import|from) ", outside, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if commands(name)])
+def test_commands_run(name, place, capsys):
+    prepare_page(name, place)
+    for line in commands(name):
+        if any(re.search(pattern, line) for pattern in NOT_RUN):
+            for arguments in words_of(line) if "genpr " in line and not line.startswith("pip") else []:
+                parse(arguments)
+            continue
+        for before, after in SMALLER.items():
+            line = line.replace(before, after)
+        (arguments,) = words_of(line)
+        outcome = run(arguments)
+        shown = capsys.readouterr()
+        assert outcome == 0 or (outcome == 5 and "--fail-" in line), (line, shown.err)
+        for target in re.findall(r"> (\S+)$", line):
+            Path(target).write_text(shown.out)
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if blocks(name, {"sh"})])
+def test_scripts_call_commands_with_options_that_exist(name):
+    for code in blocks(name, {"sh"}):
+        for arguments in words_of(code.replace("pip install . &&", "").replace("pip install -e", ":")):
+            parse(arguments)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_scripts_that_commands_name_exist(name):
+    for line in commands(name):
+        for path in re.findall(r"^(?:python )?((?:scripts|benchmarks)/\S+)", line):
+            assert (ROOT / path).is_file(), path
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_options_in_the_text_exist(name):
+    known, commands = set(OTHERS_OPTIONS), [cli.get_command(click.Context(cli), each) for each in COMMANDS]
+    while commands:
+        command = commands.pop()
+        known.update(option for each in command.params for option in [*each.opts, *each.secondary_opts])
+        commands += command.commands.values() if isinstance(command, click.Group) else []
+    text = re.sub(
+        r"`python [^`]+`|`bash [^`]+`|`fidelity [^`]+`|`main_[^`]+`|`eval[^`]+`|`src[^`]+`|`fdeval[^`]+`",
+        "",
+        FENCE.sub("", TEXTS[name]),
+    )
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", text)) <= known
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if blocks(name, {"python"})])
+def test_python_runs(name, place, monkeypatch):
+    prepare_page(name, place)
+    names = names_of(name, monkeypatch)
+    for language, title, code in FENCE.findall(TEXTS[name]):
+        if language != "python":
+            continue
+        if title:
+            Path(re.search(r'title="(.+)"', title)[1]).write_text(code)
+        for before, after in SMALLER_IN_PYTHON.items():
+            code = code.replace(before, after)
+        compiled = compile(code, f"{name}.md", "exec")
+        if name not in COMPILED and not any(each in code for each in RUN_ELSEWHERE):
+            exec(compiled, names)
+
+
+def prepare_page(name, place):
+    """Files that have another content on this page."""
+    if name == "entities":
+        for file in place.glob("*.json"):
+            file.unlink()
+        rows = [
+            f"{path.relative_to(place / 'real').as_posix()},{path.parent.name}\n"
+            for path in pngs(place / "real")
+        ]
+        replaced(place / "real.csv", "id,expected\n" + "".join(rows))
+        found = {path.name: "cat" for path in pngs(place / "images")}
+        result = genpr.score_entities("prompts.jsonl", found, vocabulary="objects.txt")
+        (place / "b.json").write_text(result.to_json())
+    if name == "samples":
+        run(["score", "real", "fake", "--csv", "samples.csv", "-q"])
+    if name == "watching":
+        run(["watch", "data/real", "runs/7/samples", "--once", "--settle", "0", "-q"])
+    if name == "checkpoints":
+        shutil.rmtree(place / "samples")
+        for step in (1000, 2000):
+            shutil.copytree(place / "old", place / "samples" / str(step))
+
+
+def names_of(name, monkeypatch):
+    """What the Python code of a page takes for granted."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(2, N_PLAIN, 4))
+    names = {"genpr": genpr, "Path": Path, "json": json}
+    names |= {"real_features": features[0], "fake_features": features[1]}
+    pixels = rng.integers(0, 256, (page_files.N_CLASSED, 3, 16, 16), dtype=np.uint8)
+    if name == "README":
+        names["samples"] = torch.from_numpy(pixels)
+    if name == "getting-started":
+        names["checkpoints"] = {1: torch.from_numpy(pixels)}
+    if name == "align":
+        names["other"] = genpr.align("samples/", "captions.txt")
+    if name == "classes":
+        names |= {"images": torch.from_numpy(pixels), "labels": ["cat"] * 50 + ["dog"] * 50}
+    if name == "entities":
+        names |= {"reference_text": "Armstrong on the Moon", "context": "Armstrong", "answer": "cat, dog"}
+    if name == "labels":
+        names |= {"requested": ["cat", "dog", "dog"], "predicted": ["cat", "dog", "cat"]}
+    if name == "reconstruction":
+        names["other"] = genpr.reconstruct("val/", "recon/", metrics=["psnr"], prepare="center-crop:256")
+    if name == "report":
+        names |= {
+            "fake_png": next(pngs(Path("fake"))).read_bytes(),
+            "real_png": next(pngs(Path("real"))).read_bytes(),
+        }
+    if name == "retrieval":
+        own = np.arange(N_PLAIN)
+        pools = (own[:, None] + np.arange(10)) % N_PLAIN
+        names |= {
+            "image_features": features[0],
+            "text_features": features[1],
+            "own_prompt": own,
+            "pools": pools,
+        }
+        names |= {"sscd_of_fakes": features[0], "sscd_of_training": features[1]}
+    if name == "scaling":
+        for variable, value in {
+            "RANK": 0,
+            "WORLD_SIZE": 1,
+            "LOCAL_RANK": 0,
+            "MASTER_PORT": free_port(),
+        }.items():
+            monkeypatch.setenv(variable, str(value))
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    if name == "sources":
+        table = datasets.Dataset.from_parquet("data/train-0.parquet", cache_dir="cache")
+        names["datasets"] = SimpleNamespace(load_dataset=lambda *_, **__: table)
+    if name == "integrations":
+        names |= {
+            "GenprCallback": GenprCallback,
+            "evaluator": genpr.Evaluator("real/", extractor="gabor"),
+            "generate": list,
+        }
+        loggers = {
+            "torch.utils.tensorboard": "SummaryWriter",
+            "wandb": "init log",
+            "mlflow": "start_run log_metrics",
+        }
+        for module, functions in loggers.items():
+            stub = SimpleNamespace(**dict.fromkeys(functions.split(), lambda *_, **__: None))
+            monkeypatch.setitem(sys.modules, module, stub)
+    return names
+
+
+def pngs(folder):
+    return iter(sorted(folder.rglob("*.png")))
+
+
+def replaced(path, text):
+    """Write a new file; the old one is a link to that of other pages."""
+    path.unlink()
+    path.write_text(text)
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]

@@ -1,0 +1,72 @@
+"""Output that pages show below a command is what the command prints, up to rounding of features on other processors."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from genpr.cli.main import run
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SHOWN = [
+    (path.stem, command, output)
+    for path in PAGES
+    for block in re.findall(r"^```console\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
+    for command, output in re.findall(r"^\$ genpr (.+)\n((?:(?!\$ ).*\n)+)", block, re.MULTILINE)
+    if not command.startswith("doctor")  # it describes the machine
+]
+NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?!\w)")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """A folder with the sets of the demo, and what `genpr demo` printed."""
+    folder = tmp_path_factory.mktemp("demo")
+    saved = subprocess.run(
+        [sys.executable, "-m", "genpr", "demo", "--device", "cpu", "--save", folder / "genpr-demo"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for each in (folder / "genpr-demo").iterdir():
+        (folder / each.name).symlink_to(each)
+    return folder, saved.stdout
+
+
+def lines_of(text):
+    """Words and numbers of the lines with letters."""
+    lines = [" ".join(line.split()) for line in text.splitlines() if re.search(r"[a-z]", line)]
+    return [(NUMBER.sub("#", line), [float(number) for number in NUMBER.findall(line)]) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("page", "command", "output"),
+    [
+        pytest.param(*each, marks=[] if each[1].startswith(("demo", "score")) else pytest.mark.slow)
+        for each in SHOWN
+    ],
+    ids=[f"{page}-{command.split()[0]}" for page, command, _ in SHOWN],
+)
+def test_shown_output_is_real(page, command, output, demo, monkeypatch, capsys):
+    folder, printed = demo
+    monkeypatch.chdir(folder)
+    if not command.startswith("demo"):
+        assert run([*command.split(), "--device", "cpu"]) == 0
+        printed = capsys.readouterr().out
+    found = lines_of(printed)
+    for words, numbers in lines_of(output):
+        if words == "See the pictures, and score them as folders: genpr demo --save genpr-demo":
+            continue  # printed without --save only
+        candidates = [each for name, each in found if name == words]
+        assert candidates, f"{page}: not printed: {words}"
+        assert any(numbers == pytest.approx(each, abs=0.02, rel=0.02) for each in candidates), (
+            words,
+            numbers,
+        )
+
+
+def test_commands_with_output_are_found():
+    assert {command.split()[0] for _, command, _ in SHOWN} >= {"demo", "score", "rank", "modes"}
