@@ -71,11 +71,15 @@ def relinked(markdown: str, source: str, page: str, repository: str) -> str:
 
 def home(readme: str, site: str, repository: str) -> str:
     """README.md without badges, with links to the site and pictures of the repository made local."""
-    text = _BADGES.sub("", readme)
-    text = re.sub(rf"\]\({re.escape(site)}([\w/-]+)/(#[\w-]+)?\)", r"](docs/\1.md\2)", text)
-    text = text.replace(f"]({site})", "](docs/index.md)")
+
+    def target(match: re.Match[str]) -> str:
+        page = match[1]
+        name = f"{page}/index.md" if page in {"api", "cli"} else f"{page}.md"
+        return f"](docs/{name}{match[2] or ''})"
+
+    text = re.sub(rf"\]\({re.escape(site)}([\w/-]+)/(#[\w-]+)?\)", target, _BADGES.sub("", readme))
     raw = repository.replace("github.com", "raw.githubusercontent.com")
-    return text.replace(f"{raw}/main/", "")
+    return text.replace(f"]({site})", "](docs/index.md)").replace(f"{raw}/main/", "")
 
 
 def command_names() -> list[str]:
