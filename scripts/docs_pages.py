@@ -39,7 +39,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     from mkdocs.structure.files import File
 
     pages = {page: (ROOT / source).read_text() for page, source in SOURCES.items()}
-    pages["index.md"] = "---\nhide: [navigation]\n---\n\n" + home(pages["index.md"], config.site_url or "", config.repo_url or "")
+    pages["index.md"] = "---\nhide: [navigation]\n---\n\n" + home(
+        pages["index.md"], config.site_url or "", config.repo_url or ""
+    )
     pages["cli/index.md"] = overview()
     pages |= {f"cli/{name}.md": command_page(name) for name in command_names()}
     for path, text in pages.items():
