@@ -65,6 +65,7 @@ COMMANDS = cli.list_commands(click.Context(cli))
 OTHERS_OPTIONS = (
     *("--help", "--version"),
     *("--nproc-per-node", "--gpus-per-task", "--array", "--requeue"),  # torchrun, Slurm
+    *("--gpus", "--user", "--env", "--shm-size"),  # Docker
     *(
         "--transform",
         "--mirror",

@@ -58,7 +58,7 @@ def test_shown_output_is_real(page, command, output, demo, monkeypatch, capsys):
         printed = capsys.readouterr().out
     found = lines_of(printed)
     for words, numbers in lines_of(output):
-        if words == "See the pictures, and score them as folders: genpr demo --save genpr-demo":
+        if words == "See the pictures, and score them as folders: genpr demo --out genpr-demo":
             continue  # printed without --save only
         candidates = [each for name, each in found if name == words]
         assert candidates, f"{page}: not printed: {words}"
