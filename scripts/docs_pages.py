@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from genpr.cli.grouped import SHOWS_ALL
 from genpr.cli.main import cli
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _BADGES = re.compile(r"^\[!\[.*\n", re.MULTILINE)
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Fill the navigation entry of the commands."""
     (entry,) = (each for each in config.nav or [] if isinstance(each, dict) and "Commands" in each)
-    entry["Commands"] = ["cli/index.md", *({f"genpr {name}": f"cli/{name}.md"} for name in command_names())]
+    entry["Commands"] = ["cli.md", *({f"genpr {name}": f"commands/{name}.md"} for name in command_names())]
     return config
 
 
@@ -42,8 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages["index.md"] = "---\nhide: [navigation]\n---\n\n" + home(
         pages["index.md"], config.site_url or "", config.repo_url or ""
     )
-    pages["cli/index.md"] = overview()
-    pages |= {f"cli/{name}.md": command_page(name) for name in command_names()}
+    pages |= {f"commands/{name}.md": command_page(name) for name in command_names()}
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
@@ -76,7 +76,7 @@ def home(readme: str, site: str, repository: str) -> str:
 
     def target(match: re.Match[str]) -> str:
         page = match[1]
-        name = f"{page}/index.md" if page in {"api", "cli"} else f"{page}.md"
+        name = f"{page}/index.md" if page == "api" else f"{page}.md"
         return f"](docs/{name}{match[2] or ''})"
 
     text = re.sub(rf"\]\({re.escape(site)}([\w/-]+)/(#[\w-]+)?\)", target, _BADGES.sub("", readme))
@@ -89,30 +89,6 @@ def command_names() -> list[str]:
     return cli.list_commands(click.Context(cli))
 
 
-def overview() -> str:
-    """The start page of the commands."""
-    rows = [f"| [`genpr {name}`]({name}.md) | {_summary(_command(name))} |" for name in command_names()]
-    table = "\n".join(["| command | purpose |", "|---|---|", *rows])
-    return (
-        "# Commands\n\nEach page is made from the options of the command, as `genpr COMMAND --help` shows them.\n\n"
-        f"{table}\n\n## Exit codes\n\n{_EXIT_CODES}"
-    )
-
-
-_EXIT_CODES = """Results go to stdout, everything else to stderr.
-
-| code | meaning |
-|--:|---|
-| 0 | success |
-| 1 | a bug in genpr |
-| 2 | usage: a missing path, an unknown option or name |
-| 3 | bad data |
-| 4 | a resource is missing: memory, disk, device or weights |
-| 5 | a threshold of `--fail-under` or `--fail-over` was missed |
-| 130, 143 | interrupted (Ctrl-C), terminated (SIGTERM) |
-"""
-
-
 def command_page(name: str) -> str:
     """One command: its help, usage and options, and those of its subcommands."""
     command = _command(name)
@@ -121,6 +97,7 @@ def command_page(name: str) -> str:
 
 def _described(command: click.Command, path: str, level: int) -> str:
     context = click.Context(command, info_name=path)
+    context.meta[SHOWS_ALL] = True  # as with --help-all
     usage = " ".join([path, *command.collect_usage_pieces(context)])
     parts = [_text(command.help), f"```text\n{usage}\n```"]
     records = filter(None, (each.get_help_record(context) for each in command.get_params(context)))
@@ -153,10 +130,6 @@ def _command(name: str) -> click.Command:
     if command is None:
         raise ValueError(f"unknown command: {name}")
     return command
-
-
-def _summary(command: click.Command) -> str:
-    return _escaped(command.get_short_help_str(limit=200))
 
 
 def _one_line(text: str) -> str:

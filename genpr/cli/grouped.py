@@ -24,7 +24,7 @@ HEADINGS = {
 }
 """The heading of each group of options (`genpr.features.options.Group`), in display order."""
 
-_SHOWS_ALL = "genpr.help_all"
+SHOWS_ALL = "genpr.help_all"
 _MAX_COLUMN = 28  # of an option with its metavar; longer ones have a line to themselves
 
 
@@ -56,7 +56,7 @@ class GroupedOption(click.Option):
             return record
         flags, text = re.sub(r"--(\S+) / --no-\1", r"--[no-]\1", record[0]), record[1]
         first, _, more = self.help.partition(". ")
-        if more and not ctx.meta.get(_SHOWS_ALL):
+        if more and not ctx.meta.get(SHOWS_ALL):
             text = text.replace(self.help, f"{first}.", 1)
         return flags, text
 
@@ -73,13 +73,13 @@ class GroupedCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the groups below each other, aligned."""
         if not self._has_more:
-            ctx.meta[_SHOWS_ALL] = True
+            ctx.meta[SHOWS_ALL] = True
         params = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
         records = [(_group_of(each), each.get_help_record(ctx)) for each in params]
         shown = [
             (group, record)
             for group, record in records
-            if record is not None and (group != "advanced" or ctx.meta.get(_SHOWS_ALL))
+            if record is not None and (group != "advanced" or ctx.meta.get(SHOWS_ALL))
         ]
         widths = [len(flags) for _, (flags, _) in shown if len(flags) <= _MAX_COLUMN]
         for group, heading in HEADINGS.items():
@@ -102,7 +102,7 @@ def _group_of(parameter: click.Parameter) -> str:
 def _help_all() -> click.Option:
     def show(ctx: click.Context, _parameter: click.Parameter, is_requested: bool) -> None:
         if is_requested and not ctx.resilient_parsing:
-            ctx.meta[_SHOWS_ALL] = True
+            ctx.meta[SHOWS_ALL] = True
             click.echo(ctx.get_help(), color=ctx.color)
             ctx.exit()
 

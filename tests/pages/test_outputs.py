@@ -26,7 +26,7 @@ def demo(tmp_path_factory):
     """A folder with the sets of the demo, and what `genpr demo` printed."""
     folder = tmp_path_factory.mktemp("demo")
     saved = subprocess.run(
-        [sys.executable, "-m", "genpr", "demo", "--device", "cpu", "--save", folder / "genpr-demo"],
+        [sys.executable, "-m", "genpr", "demo", "--device", "cpu", "--out", folder / "genpr-demo"],
         capture_output=True,
         text=True,
         check=True,
@@ -58,8 +58,8 @@ def test_shown_output_is_real(page, command, output, demo, monkeypatch, capsys):
         printed = capsys.readouterr().out
     found = lines_of(printed)
     for words, numbers in lines_of(output):
-        if words == "See the pictures, and score them as folders: genpr demo --out genpr-demo":
-            continue  # printed without --save only
+        if words == "Write the images to folders: genpr demo --out genpr-demo":
+            continue  # printed without --out only
         candidates = [each for name, each in found if name == words]
         assert candidates, f"{page}: not printed: {words}"
         assert any(numbers == pytest.approx(each, abs=0.02, rel=0.02) for each in candidates), (
