@@ -84,7 +84,7 @@ def problems(site: Path, base: str, root: Path = ROOT) -> Iterator[str]:
 
 
 def build(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Build the site into a folder; warnings are errors. (With --quiet, mkdocs would not count them.)"""
+    """Build the site into a folder; warnings are errors. Not with --quiet, which would hide them."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
