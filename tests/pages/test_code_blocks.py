@@ -88,7 +88,8 @@ def commands(name):
 
 
 def words_of(line):
-    """The arguments of each genpr in some lines of shell, as bash expands them."""
+    """The arguments of each genpr in some lines of shell, as bash expands them; nothing runs in the background."""
+    line = line.replace(" &\n", "\n")
     program = f"""PATH=/nowhere  # so that nothing but these functions is called
         genpr() {{ printf '%s\\0' "$@" $'\\n' >&3; }}
         pip() {{ :; }}; srun() {{ "$@"; }}; sbatch() {{ echo 1; }}

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import check_docs
@@ -14,6 +15,7 @@ import pytest
 import genpr
 from genpr.cli.grouped import SHOWS_ALL
 from genpr.cli.main import cli
+from genpr.evaluation.options import ScoreOptions
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -73,7 +75,8 @@ def test_every_public_name_has_one_entry():
 def test_options_of_a_record_are_parameters_with_their_descriptions(site):
     shown = text_of(site[0] / "api/score/index.html")
     assert 'protocol="genpr"' in shown
-    assert "Use a random subset of at most this many images of each source." in shown
+    descriptions = {each.name: each.metadata["description"] for each in fields(ScoreOptions)}
+    assert " ".join(descriptions["max_images"].split()) in shown
 
 
 def test_the_readme_has_no_relative_links():
