@@ -71,6 +71,7 @@ OTHERS_OPTIONS = (
         "--mirror",
         "--draws",
         "--probe",
+        "--features",
         "--prc",
         "--resolution",
     ),  # other tools, benchmarks, uv
@@ -94,7 +95,7 @@ def words_of(line):
         genpr() {{ printf '%s\\0' "$@" $'\\n' >&3; }}
         pip() {{ :; }}; srun() {{ "$@"; }}; sbatch() {{ echo 1; }}
         torchrun() {{ while [ "$1" != genpr ]; do shift; done; "$@"; }}
-        docker() {{ while [ "$1" != genpr ]; do shift; done; shift; [ $# = 0 ] || genpr "$@"; }}
+        docker() {{ [ "$1" = run ] || return 0; while [ "$1" != genpr ]; do shift; done; shift; [ $# = 0 ] || genpr "$@"; }}
         shopt -s nullglob; SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=16 SCRATCH=scratch
         {line}
         wait"""
