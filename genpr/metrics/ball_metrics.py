@@ -528,10 +528,10 @@ _WITNESSED = PairwiseSearch(
 )
 
 _register_pairwise(
-    ("witnessed_fidelity", "share of fakes that lie in 5 real balls (fidelity)", "fidelity"),
-    ("witnessed_diversity", "lesser of witnessed support and coverage", "diversity"),
-    ("witnessed_support", "share of reals that lie in 5 fake balls", "diversity"),
-    ("witnessed_coverage", "share of reals with 4 fakes in their ball", "diversity"),
+    ("witnessed_fidelity", "experimental: share of fakes that lie in 5 real balls", "fidelity"),
+    ("witnessed_diversity", "experimental: lesser of witnessed support, coverage", "diversity"),
+    ("witnessed_support", "experimental: share of reals in 5 fake balls", "diversity"),
+    ("witnessed_coverage", "experimental: share of reals with 4 fakes in the ball", "diversity"),
     reference="this package",
     k=_WITNESSED_K,
     k_is_fixed=True,
