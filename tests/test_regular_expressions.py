@@ -19,7 +19,7 @@ FLAGS_AT = dict.fromkeys(("match", "fullmatch", "search", "findall", "finditer")
 FLAGS_AT |= {"compile": 1, "split": 3, "sub": 4}
 # What expressions that are no literals are made of
 GIVEN = {"re": re, "fnmatch": fnmatch, "names": "a|b", "part": "a*b?[cd]*"}
-LENGTH = 1_000
+LENGTH = 2_000
 QUICK = 0.0004  # seconds for the longest: linear expressions take less, and quadratic ones more
 
 

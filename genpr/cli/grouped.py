@@ -54,7 +54,7 @@ class GroupedOption(click.Option):
         record = super().get_help_record(ctx)
         if record is None or not self.help:
             return record
-        flags, text = re.sub(r"--(\S+) / --no-\1", r"--[no-]\1", record[0]), record[1]
+        flags, text = re.sub(r"--([a-z][a-z-]{0,40}) / --no-\1", r"--[no-]\1", record[0]), record[1]
         first, _, more = self.help.partition(". ")
         if more and not ctx.meta.get(SHOWS_ALL):
             text = text.replace(self.help, f"{first}.", 1)

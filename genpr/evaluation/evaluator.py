@@ -153,7 +153,7 @@ class Evaluator:
         >>> evaluator = Evaluator(rng.normal(size=(200, 8)))
         >>> result = evaluator.score(rng.normal(size=(200, 8)))
         >>> list(result.metrics)
-        ['precision', 'recall', 'density', 'coverage']
+        ['calibrated_precision', 'calibrated_recall', 'precision', 'recall', 'density', 'coverage']
     """
 
     @entry_point

@@ -138,7 +138,7 @@ def score_panel(
         >>> real, fake = np.random.default_rng(0).integers(0, 256, (2, 40, 8, 8, 3), dtype=np.uint8)
         >>> panel = score_panel(real, fake, extractors=["pixels", "gabor"], device="cpu")
         >>> list(panel), list(panel["gabor"].metrics)
-        (['pixels', 'gabor'], ['precision', 'recall', 'density', 'coverage', 'fd'])
+        (['pixels', 'gabor'], ['calibrated_precision', 'calibrated_recall', 'precision', 'recall', 'density', 'coverage', 'fd'])
     """
     return score_choices(real, fake, panel_choices(extractors, ScoreOptions(**options)))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from genpr.audit.criteria import COLUMN_OF, SOURCE, Kind
 from genpr.audit.runner import NOISE, Matrix, Run
 from genpr.report.score_tables import blocks_of
-from genpr.report.text import WIDTH, cut, table, wrapped
+from genpr.report.text import WIDTH, cut, head_width, table, wrapped
 
 _KINDS: tuple[Kind, ...] = ("fidelity", "diversity")
 _MAX_WIDTH = 40  # columns of a metric's name; a user's function may have a name of any length
@@ -34,7 +34,7 @@ def audit_table(matrix: Matrix) -> str:
     """The matrix: rows down, metrics across, in as many tables as fit 80 columns."""
     label = max(len(demand.name) for demand in matrix.demands)
     widths = [
-        2 + max(len(cut(metric, _MAX_WIDTH)), len("30/30"), *(len(cell.text) for cell in matrix.of(metric)))
+        2 + max(head_width(cut(metric, _MAX_WIDTH)), len("30/30"), *(len(cell.text) for cell in matrix.of(metric)))
         for metric in matrix.metrics
     ]
     return "\n\n".join(

@@ -161,7 +161,7 @@ def check(real, fake, *, action="error", share=0.01):
         (["a", "b"], ["a", None], "unlabeled", r"1 of 2 fake images .*fake1\.png"),
         (["a", "a"], ["a"], "one-class", "real has 1 class .*fake has 1 class"),
         (["a", "b"], ["c"], "labels-disagree", "real has 2 classes .*fake has 1 class"),
-        (["00", "Cat"], ["0", "cat"], "labels-disagree", "identical texts"),
+        (["00", "Cat"], ["0", "cat"], "labels-disagree", "Matching of labels is exact"),
     ],
     ids=range(6),
 )

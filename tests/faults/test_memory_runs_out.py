@@ -62,7 +62,7 @@ def test_batches_are_halved_whatever_says_that_memory_ran_out(sides, monkeypatch
     (notice,) = told
     assert (notice.code, notice.message) == (
         "oom-smaller-batches",
-        "cpu had little memory: batches of 2, not 16 images",
+        "cpu was low on memory; the batch size was reduced from 16 to 2",
     )
 
 
@@ -148,7 +148,7 @@ def test_where_a_gpu_has_too_little_memory_the_cpu_goes_on(sides, full_gpu, is_l
         assert counts(result) == counts(plain)
         told = [item.message for item in result.notices if item.code == "oom-cpu"]
         what = "for the metrics" if has_features else f"for {'fake' if is_late else 'real'} images"
-        assert f"cuda had too little memory {what}; the CPU did it instead" in told
+        assert f"cuda ran out of memory {what}; the CPU was used instead" in told
 
 
 @pytest.mark.gpu
