@@ -34,7 +34,10 @@ def audit_table(matrix: Matrix) -> str:
     """The matrix: rows down, metrics across, in as many tables as fit 80 columns."""
     label = max(len(demand.name) for demand in matrix.demands)
     widths = [
-        2 + max(head_width(cut(metric, _MAX_WIDTH)), len("30/30"), *(len(cell.text) for cell in matrix.of(metric)))
+        2
+        + max(
+            head_width(cut(metric, _MAX_WIDTH)), len("30/30"), *(len(cell.text) for cell in matrix.of(metric))
+        )
         for metric in matrix.metrics
     ]
     return "\n\n".join(
