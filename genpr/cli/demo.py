@@ -15,10 +15,10 @@ from genpr.errors import printable
 from genpr.features.options import EmbedOptions
 
 _READING = """\
-Precision and density measure fidelity: the share of fakes that look real.
-Recall and coverage measure diversity: the share of real variety that is covered.
+Precision and density measure fidelity: whether the fakes look like real images.
+Recall and coverage measure diversity: how much of the real variety is covered.
 The calibrated pair is precision and recall divided by the value of a perfect
-generator. These features are weight-free: the values compare with no paper."""
+generator. These features need no weights; published values use other features."""
 
 
 @click.command(cls=GroupedCommand, name="demo")
