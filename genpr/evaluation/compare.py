@@ -81,7 +81,7 @@ def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison
     )
     if found and not force:
         shown = some(found, longest=200, between="; ")
-        text = f"these results were not made alike: {shown}. Score again alike, or compare all the same with --force"
+        text = f"these results were not made alike: {shown}. Score them again in the same way (--max-images N gives equal numbers of images), or compare them with --force"
         raise DataError(text, code="not-alike")
     return Comparison(results, metrics, tuple(found))
 

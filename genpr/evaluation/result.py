@@ -380,6 +380,16 @@ class Result:
     reference_statistics: StatisticsSummary | None = None
     reconstruction: ReconstructionSummary | None = None
 
+    def __str__(self) -> str:
+        """A line for each metric: its name, value, 95 % interval and null."""
+        lines = []
+        for name, metric in self.metrics.items():
+            ends = "" if metric.interval is None else "  [{:.4f}, {:.4f}]".format(*metric.interval)
+            is_known = metric.null is not None and metric.null_source != "real halves"
+            null = f"  null {metric.null:.4f}" if is_known else ""
+            lines.append(f"{name:<22} {metric.value:.4f}{ends}{null}")
+        return "\n".join(lines)
+
     def __getitem__(self, metric: str) -> float:
         """The value of one metric, such as `result["precision"]` or equivalently `result["manifold.precision"]`."""
         return self.metrics[plain_name(metric)].value

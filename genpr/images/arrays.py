@@ -69,7 +69,7 @@ def _check_layout(shape: tuple[int, ...], dtype: str, name: str, *, channels_fir
     if dtype not in {"uint8", "torch.uint8"}:
         to_uint8 = ".to(torch.uint8)" if channels_first else ".astype(np.uint8)"
         if "float" in dtype:
-            fix = f"for values in 0..1 convert with (x * 255).round(){to_uint8}"
+            fix = f"for values in 0..1 convert with (x * 255).round(){to_uint8}, for values in -1..1 with ((x + 1) * 127.5).round(){to_uint8}"
         else:
             fix = f"pass x{to_uint8}{' * 255' if 'bool' in dtype else ' if all values are in 0..255'}"
         raise DataError(f"{name} needs uint8 values, got {dtype}; {fix}", code="array-dtype", path=name)

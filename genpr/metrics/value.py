@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class MetricValue:
     bias: float | None = (
         None  # estimate of how much a finite number of images adds to it, where that is known
     )
-    replicates: tuple[float, ...] | None = None  # the values for these halves
+    replicates: tuple[float, ...] | None = field(default=None, repr=False)  # the values for these halves
     n_counted: int | None = None  # images that it is a share of, or a mean over
     chance: float | None = None  # what guessing scores, where something is chosen; None for others
     pool: int | None = None  # among how many candidates one is ranked; None where none are

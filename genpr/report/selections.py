@@ -304,6 +304,7 @@ def select_likely_copies(scores: PerImageScores) -> Gallery:
     rows = np.argsort(ratio, kind="stable")[:_LIKELY].tolist()
     sentence = (
         "Distance to the nearest real image, divided by the distance of that image to its nearest other real image. 0: equal "
-        "features. Below 1: the fake is nearer than any real image. Data sets also contain near-duplicates."
+        "features. Below 1: the fake is nearer than any other real image. These are the fakes with the lowest ratios, whether "
+        "they are copies or not. Data sets also contain near-duplicates."
     )
-    return Gallery("Likely copies of real images", sentence, _with_nearest_reals(scores, rows, "", ratio))
+    return Gallery("Fakes nearest to real images", sentence, _with_nearest_reals(scores, rows, "", ratio))

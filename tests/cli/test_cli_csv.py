@@ -65,7 +65,7 @@ def check_page(text):
     assert not [each for each in elements if any(name.startswith("on") for name in each.attrib)]
     assert not set(text) & {"\x1b", "\x07"}
     headings = {"".join(each.itertext()) for each in elements if each.tag == "h3"}
-    assert {"Metrics of each class", "Least realistic fakes", "Likely copies of real images"} <= headings
+    assert {"Metrics of each class", "Least realistic fakes", "Fakes nearest to real images"} <= headings
     assert "<b>dogs" not in text
     assert "&lt;b&gt;dogs/" in text
 

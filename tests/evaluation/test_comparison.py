@@ -138,6 +138,11 @@ def test_otherwise_they_are_not(scores, real, fakes, how):
     comparison = compare({"good": scores["good"], "other": other}, force=True)
     for metric in NAMES:
         found = comparison.contrast("other", metric)
+        if found is None:
+            assert other.metrics[metric].interval is None
+            assert metric == "density"  # which has no interval above 2
+            assert other[metric] > 2
+            continue
         value, half = by_hand(other, scores["good"], metric, paired=False)
         assert found.pairing == "unpaired"
         assert (found.interval.low, found.interval.high) == pytest.approx((value - half, value + half))

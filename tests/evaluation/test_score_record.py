@@ -78,3 +78,21 @@ def test_the_evaluator_takes_every_option_of_score(options, rng, monkeypatch):
     assert result.real.content == expected.real.content
     assert result.fingerprint == expected.fingerprint
     assert (result.seed, result.max_images) == (expected.seed, expected.max_images)
+
+
+def test_a_result_is_printed_as_a_line_per_metric():
+    rng = np.random.default_rng(0)
+    real, fake = rng.normal(size=(2, 60, 4))
+    result = genpr.score(real, fake, metrics=["precision", "vendi"], control=False)
+    first, second = str(result).splitlines()
+    low, high = result.metrics["precision"].interval
+    assert first.split() == [
+        "precision",
+        f"{result['precision']:.4f}",
+        f"[{low:.4f},",
+        f"{high:.4f}]",
+        "null",
+        f"{result.metrics['precision'].null:.4f}",
+    ]
+    assert second.split() == ["vendi", f"{result['vendi']:.4f}"]
+    assert "replicates" not in repr(result)

@@ -35,7 +35,7 @@ TITLES = [
     "Missed modes: real images that no fake covers",
     "Invented modes: fakes outside the real manifold",
     "Least realistic fakes",
-    "Likely copies of real images",
+    "Fakes nearest to real images",
     "Most realistic fakes",
     "Duplicates",
 ]
