@@ -53,9 +53,12 @@ class ClassScore:
 
     @property
     def standing(self) -> float:
-        """The mean over metrics of value / null, each at most 1, since values above the null are not better."""
+        """The mean over metrics of value / null, each at most 1, since values above the null are not better.
+
+        0 where no metric is defined.
+        """
         shares = [each.value if each.relative is None else each.relative for each in self.metrics.values()]
-        return sum(min(1.0, share) for share in shares) / len(shares)
+        return sum(min(1.0, share) for share in shares) / max(1, len(shares))
 
 
 @dataclass(frozen=True)
@@ -128,10 +131,13 @@ def _averages(classes: Sequence[ClassScore], *, weighted: bool) -> dict[str, Ave
     """The averages over all classes by metric, `weighted` by images (micro) or unweighted (macro).
 
     Intervals are computed from the averages of the replicates of the classes, which share no image. The minimum width is that
-    of the effective sample size of the weighted mean (Kish 1965, "Survey Sampling": 1 / sum of w^2 / n).
+    of the effective sample size of the weighted mean (Kish 1965, "Survey Sampling": 1 / sum of w^2 / n). A metric that is
+    undefined in a class has no average.
     """
     found = {}
     for name in classes[0].metrics:
+        if not all(name in each.metrics for each in classes):
+            continue
         metrics = [each.metrics[name] for each in classes]
         counts = [each.n_fake if BALLS[name].over == "fake" else each.n_real for each in classes]
         weights = [count / sum(counts) if weighted else 1 / len(counts) for count in counts]

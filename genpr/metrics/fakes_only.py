@@ -167,11 +167,13 @@ def _part_influence(
     blocks: Iterable[Tensor], rows: Tensor, mean: Tensor, entropies: Tensor, divergence: Tensor
 ) -> _PartInfluence:
     shares, moved, products = mean.clamp(min=_TINY), [], []
+    generator = torch.Generator().manual_seed(0)
     for block in blocks:
         with_itself = block.square() @ shares.reciprocal()
         moved.append(with_itself / (2 * len(rows)) - block @ shares.log())
-        some = block[:_PAIRS]
-        products.append(((some / shares) * some.roll(1, dims=0)).sum(dim=1) - 1)
+        # Random, since images may be in the order of their classes.
+        some = torch.randperm(len(block), generator=generator)[:_PAIRS].to(block.device)
+        products.append(((block[some] / shares) * block[some.roll(1)]).sum(dim=1) - 1)
     moves = torch.cat(moved) - entropies
     return _PartInfluence(rows, moves - moves.mean(), divergence, torch.cat(products).square().mean())
 

@@ -159,7 +159,7 @@ def frechet_influence(
 ) -> tuple[float, Influence | None]:
     """`frechet_distance` with the influence of each image; None unless each set has more images than features, not all alike.
 
-    Reals that are given by their moments alone do not vary. Fakes that are have no influence.
+    None also where the sets vary in no common direction. Reals that are given by their moments alone do not vary. Fakes that are have no influence.
     """
     real, fake = _checked(real, "real"), _checked(fake, "fake")
     check_same_width(_matrix(real), _matrix(fake))
@@ -222,10 +222,13 @@ class _Whitened(NamedTuple):
 
 def _influence(
     real: tuple[_Half, Tensor | None], fake: tuple[_Half, Tensor], device: torch.device
-) -> Influence:
+) -> Influence | None:
     (real_half, reals), (fake_half, fakes) = real, fake
     both = real_half.factor @ fake_half.factor.T
     squares, right = torch.linalg.eigh(both.T @ both)
+    rounding = (real_half.factor.shape[1] * _EPS) ** 2 * real_half.trace * fake_half.trace
+    if squares[-1] <= rounding:  # the root in the distance has no derivative at 0
+        return None
     right = right[:, squares > len(squares) * _EPS * squares[-1]]
     left = both @ right
     s = torch.linalg.vector_norm(left, dim=0)

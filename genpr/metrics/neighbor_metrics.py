@@ -163,7 +163,7 @@ class NeighborMetrics:
             keep = others_for(k) if self._keep else 0
             own = Neighborhood.of(points, [Ball(k)], ties=reals.ties, keep=keep, engine=reals.engine)
             share = covered_share(own.in_degrees[0].cpu().numpy())
-            self._parts[m, k] = _Part(share, rows, points, own.lists)
+            self._parts[m, k] = _Part(k, share, rows, points, own.lists)
         return self._parts[m, k]
 
     def _halves(self, search: PairwiseSearch, m: int) -> PairwiseHalves | None:
@@ -218,6 +218,7 @@ class NeighborMetrics:
 class _Part:
     """A random part of the reals."""
 
+    k: int  # neighbors of the balls
     share: float  # of its rows that lie in the ball of another
     rows: Tensor  # (m,) int64, which reals
     points: Placed
@@ -285,7 +286,7 @@ class Replicates:
                     replace(each, balls="real") if each.balls == "part" else each for each in requests
                 ]
         else:
-            halved_part = _halved_part(part, halved_real.halves, max(ks.values()), seed)
+            halved_part = _halved_part(part, halved_real.halves, seed)
             sizes_of_part = halved_part.halves.totals(halved_part.halves.member).cpu()
         everything = list(dict.fromkeys(each for some in self._asked.values() for each in some))
         self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size, sizes_of_part)
@@ -321,10 +322,10 @@ def _halved(points: Placed, lists: NeighborLists, seed: int, stream: int, count:
     return ResampledSet(points, lists, halves)
 
 
-def _halved_part(part: _Part, of_reals: Halves, k: int, seed: int) -> ResampledSet:
-    """The part divided as the reals are, or newly if a half of these has too few of its rows for k neighbors."""
+def _halved_part(part: _Part, of_reals: Halves, seed: int) -> ResampledSet:
+    """The part divided as the reals are, or newly if a half of these has too few of its rows for its balls."""
     halves = replace(of_reals, member=of_reals.member[part.rows])
-    if halves.totals(halves.member).min() <= k:
+    if halves.totals(halves.member).min() <= part.k:
         count, device = of_reals.count, part.points.device
         halves = Halves.drawn(len(part.rows), seed=seed, stream=REAL_STREAM, count=count, device=device)
     return ResampledSet(part.points, part.lists, halves)

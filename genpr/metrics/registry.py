@@ -252,7 +252,7 @@ HELD_OUT = frozenset(name for name, metric in METRICS.items() if isinstance(metr
 """Those that compare with reals that were held out of training."""
 
 DEFAULT_METRICS = tuple(name for name, metric in METRICS.items() if metric.is_default)
-"""Precision, recall, density and coverage."""
+"""The calibrated pair, precision, recall, density and coverage."""
 
 
 def needed_balls(ks: Mapping[str, int]) -> tuple[list[Ball], list[Ball]]:

@@ -137,6 +137,25 @@ def test_a_random_part_keeps_each_label_with_its_image(rng):
         assert (each.n_real, dict(each.metrics)) == (len(own), dict(alone.metrics))
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_metric_that_is_undefined_in_a_class_has_no_average(rng, place):
+    """No open ball of equal reals holds another of them, so the null of precision is 0."""
+    labels = np.repeat(["a", "b"], 20)
+    real, fake = rng.normal(size=(2, 40, 3))
+    real[labels == "ab"[place]] = 1.0
+    options = {"real_labels": labels, "fake_labels": labels, "min_per_class": 12}
+    found = genpr.Evaluator(real, ties="strict", control=False).score_classes(fake, **options)
+    assert "calibrated_precision" in found["ba"[place]].metrics
+    assert "calibrated_precision" not in found["ab"[place]].metrics
+    assert set(found.macro) == set(found.micro) == {"precision", "recall", "density", "coverage"}
+    assert found.to_json()
+    calibrated = genpr.Evaluator(real, ties="strict", metrics=["calibrated_precision"], control=False)
+    found = calibrated.score_classes(fake, **options)
+    assert found.macro == {}
+    assert found.classes[0].label == "ab"[place]
+    assert found.classes[0].standing == 0
+
+
 def test_labels_that_do_not_fit_are_told_before_anything_is_embedded(write_images, tmp_path, rng):
     for side in ("real", "fake"):
         for label in ("cat", "dog"):

@@ -45,6 +45,19 @@ def test_two_scores_are_compared_as_ever(rng, lead, apart):
     assert found.quantile == pytest.approx(stats.t.ppf(0.975, 25))
 
 
+def test_shares_of_few_images_stay_contenders_by_what_none_of_these_shows(rng):
+    """A kind of image that none of 100 is may have a share of 4 %."""
+    common = rng.normal(size=HALVES)
+    values = (0.98, 0.99, 1.0)
+    for n, contenders in (
+        (100, (True, True, True)),
+        (10**6, (False, False, True)),
+        (None, (False, False, True)),
+    ):
+        found = against_best([score(value, value + 0.1 * common, n=n) for value in values])
+        assert found.contenders == contenders
+
+
 def test_one_score_is_the_best(rng):
     (only,) = scores_of(rng, [0.7])
     found = against_best([only])

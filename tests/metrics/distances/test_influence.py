@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import genpr
 from genpr.evaluation.compare import compare, resampled
@@ -14,7 +15,9 @@ from genpr.metrics.fakes_only import inception_score_influence
 from genpr.metrics.frechet import Gaussian, frechet_influence
 from genpr.metrics.influence import Influence, with_interval
 from genpr.metrics.kernel import cmmd_influence, kernel_influence
+from genpr.metrics.metric import DistributionOptions
 from genpr.metrics.mind import mind_influence
+from genpr.metrics.registry import INCEPTION_SCORE
 from genpr.metrics.uncertainty import against_best, difference, standard_error
 from genpr.metrics.value import MetricValue
 from genpr.neighbors.halves import Halves
@@ -222,12 +225,12 @@ def scored(real, fake, **options):
 
 
 def test_values_do_not_depend_on_intervals():
-    for number, d in ((0, 3), (1, 40), (2, 200)):
+    for number, d in ((0, 3), (1, 40), (2, 200), (3, 140)):
         real, fake = drawn(number, n=150, m=140, d=d, moved=0.01)
         plain = scored(real, fake, intervals=False)
         for name, metric in scored(real, fake).metrics.items():
             assert metric.value == plain[name]
-            assert (metric.interval is None) == (name == "fd" and d == 200)  # more features than images
+            assert (metric.interval is None) == (name == "fd" and d >= 140)  # as many features as images
             assert plain.metrics[name].interval is plain.metrics[name].replicates is None
         assert genpr.Evaluator(real.numpy(), metrics=METRICS).score(fake.numpy())["fd"] == plain["fd"]
 
@@ -278,15 +281,93 @@ def test_reals_that_are_moments_do_not_vary():
     assert frechet_influence(real, Gaussian.of(fake))[1] is None  # fakes without images
 
 
-def test_bias_is_what_more_images_take_away():
+@pytest.mark.parametrize(
+    ("function", "n", "m", "d", "tolerance"),
+    [
+        (frechet_influence, 300, 200, 20, 0.05),
+        (frechet_influence, 100, 80, 40, 0.17),  # .86 of it, and .78 without the factor of c
+    ],
+)
+def test_bias_is_what_more_images_take_away(function, n, m, d, tolerance):
     values, biases = [], []
     for number in range(30):
-        value, influence = frechet_influence(*drawn(number, n=300, m=200, d=20), device="cpu")
+        value, influence = function(*drawn(number, n=n, m=m, d=d), device="cpu")
         values.append(value)
         biases.append(influence.bias)
-    assert np.mean(biases) == pytest.approx(
-        np.mean(values), rel=0.05
-    )  # the distance of equal distributions is 0
+    # The distance of equal distributions is 0.
+    assert np.mean(biases) == pytest.approx(np.mean(values), rel=tolerance)
+
+
+def test_second_order_of_the_frechet_distance_in_one_dimension():
+    """It is e^2 of the means and of the standard deviations, and both errors are normal."""
+    rng, n, m, found = np.random.default_rng(0), 2000, 500, []
+    for _ in range(20):
+        _, influence = frechet_influence(rng.normal(size=(n, 1)), rng.normal(1, 2, (m, 1)), device="cpu")
+        found.append((influence.bias, influence.excess))
+    of_means, of_deviations = 1 / n + 4 / m, 1 / n + 1 / m  # times the product of the deviations over 2
+    expected = of_means + of_deviations, 2 * of_means**2 + 2 * of_deviations**2
+    assert np.mean(found, axis=0) == pytest.approx(expected, rel=0.05)
+
+
+def test_bias_of_cmmd_is_what_the_estimate_without_bias_lacks():
+    n, m = 80, 50
+    real, fake = (side / side.norm(dim=1, keepdim=True) for side in drawn(0, n=n, m=m, moved=0.3))
+    value, influence = cmmd_influence(real, fake, device="cpu")
+    among, of_fakes, across = (
+        torch.exp(-torch.cdist(a, b).square() / 200) for a, b in ((real, real), (fake, fake), (real, fake))
+    )
+    within = (among.sum() - n) / (n * (n - 1)) + (of_fakes.sum() - m) / (m * (m - 1))
+    unbiased = 1000 * float(within - 2 * across.mean())
+    assert influence.bias == pytest.approx(value - unbiased, rel=1e-6)
+
+
+def test_few_rows_in_each_subset_have_the_influence_of_all_on_average():
+    real, fake = (20 * (side - 5) for side in drawn(0, n=300, m=300, moved=0.4))
+    _, whole = kernel_influence(real, fake, subsets=1, device="cpu")
+    _, found = kernel_influence(real, fake, subsets=100, subset_size=60, device="cpu")
+    for ours, theirs in ((found.real, whole.real), (found.fake, whole.fake)):
+        assert float(ours @ theirs / theirs.square().sum()) == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize(("name", "least"), [("fd", 0.4), ("kd", 0.4), ("cmmd", 0.4), ("mind", 0.25)])
+def test_estimated_influence_on_equal_distributions_is_mostly_noise_of_the_second_order(name, least):
+    """Its mean square is V1 + 2 V2, and V1 is 0."""
+    found = [FUNCTIONS[name](*drawn(number), device="cpu")[1] for number in range(30)]
+    share = np.mean([each.excess for each in found]) / np.mean([each.first_order for each in found])
+    assert least < share < 0.6
+
+
+def test_second_order_of_the_inception_score_of_certain_images():
+    """Equally frequent classes have no first order."""
+    found = []
+    for number in range(30):
+        classes = np.random.default_rng(number).integers(0, 10, 2000)
+        shares = torch.from_numpy(0.001 + 0.99 * np.eye(10)[classes])
+        found.append(inception_score_influence(shares, device="cpu")[1])
+    share = np.mean([each.excess for each in found]) / np.mean([each.first_order for each in found])
+    assert share == pytest.approx(0.5, abs=0.1)
+
+
+def test_interval_of_the_inception_score_starts_at_1_or_above():
+    shares = (0.01 * drawn(0)[1]).softmax(dim=1)
+    found = INCEPTION_SCORE.compute(
+        None, shares, DistributionOptions(device=torch.device("cpu"), interval_seed=0)
+    )
+    assert 1 <= found.interval[0] <= found.value
+
+
+def test_second_order_of_cmmd_is_the_mean_square_of_centered_kernels():
+    n, m = 300, 200
+    real, fake = (side / side.norm(dim=1, keepdim=True) for side in drawn(0, n=n, m=m, moved=0.3))
+    _, influence = cmmd_influence(real, fake, device="cpu")
+    squares = []
+    for a, b in ((real, real), (fake, fake), (real, fake)):
+        kernels = torch.exp(-torch.cdist(a, b).square() / 200)
+        kernels = kernels - kernels.mean(dim=0) - kernels.mean(dim=1, keepdim=True) + kernels.mean()
+        apart = kernels[~torch.eye(len(a), dtype=torch.bool)] if a is b else kernels
+        squares.append(float(apart.square().mean()))
+    expected = 2 * squares[0] / n**2 + 2 * squares[1] / m**2 + 4 * squares[2] / (n * m)
+    assert influence.excess == pytest.approx(1e6 * expected, rel=0.05)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -337,3 +418,58 @@ def test_heavy_tails_have_no_interval(name):
         value, influence = FUNCTIONS[name](*sets, device="cpu")
         found = with_interval(MetricValue(value, None), influence, seed=0)
         assert (found.interval is not None, found.replicates is not None) == (has_interval, has_interval)
+        assert found.bias == influence.bias
+        assert (found.bias is not None) == (name == "fd")
+
+
+def test_effective_number_weights_images_by_what_they_add_to_the_variance():
+    real, fake = (torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(count) for count in (50, 5))
+    # Weights of 1 / 100^2 and 1 / 10^2.
+    expected = (100 * 1e-4 + 10 * 1e-2) ** 2 / (100 * 1e-8 + 10 * 1e-4)
+    assert Influence(real, fake).effective_number == pytest.approx(expected)
+    assert Influence(None, fake).effective_number == pytest.approx(10)
+
+
+def test_interval_is_cut_at_the_smallest_possible_value():
+    phi = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(50)
+    influence = Influence(None, phi, bias=0.25)
+    assert influence.standard_error == pytest.approx(0.1)
+    half = stats.t.ppf(0.975, 1 / (2 / 100 + 1 / 50)) * 0.1
+    for lower, low in ((None, 1 - half), (0.5, 1 - half), (0.9, 0.9)):
+        found = with_interval(MetricValue(1.0, None), influence, seed=0, lower=lower)
+        assert found.interval == pytest.approx((low, 1 + half))
+        assert found.bias == 0.25
+
+
+def test_intervals_of_scores_end_at_the_bounds_of_their_metrics():
+    """Of sets that differ as little as their numbers allow, only estimates without bias may be negative."""
+    real, fake = drawn(0)
+    lows = {name: metric.interval[0] for name, metric in scored(real, fake).metrics.items()}
+    assert lows["fd"] >= 0
+    assert lows["mind"] >= 0
+    assert lows["kd"] < 0
+
+
+def test_sets_without_a_direction_in_common_have_no_interval_of_the_frechet_distance():
+    """The trace of the root is 0 there, and the root has no derivative."""
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 50, 2)))
+    real, fake = (
+        torch.nn.functional.pad(side, pad) for side, pad in zip(rows, [(0, 2), (2, 0)], strict=True)
+    )
+    assert scored(real, fake).metrics["fd"].interval is None
+    value, influence = frechet_influence(real, fake, device="cpu")
+    assert influence is None
+    assert value == genpr.frechet_distance(real, fake)
+
+
+def test_error_of_the_inception_score_does_not_depend_on_the_order_of_images():
+    """Neighbors in a file are often of one class; random pairs of images seldom are."""
+    rng = np.random.default_rng(0)
+    classes = rng.integers(0, 100, 1000)
+    logits = rng.normal(size=(1000, 100)) + 8 * (np.arange(100) == classes[:, None])
+    shares = torch.from_numpy(logits).softmax(dim=1)
+    found = [
+        inception_score_influence(shares[order], split_size=1000, seed=None, device="cpu")[1]
+        for order in (np.arange(1000), np.argsort(classes))
+    ]
+    assert found[1].standard_error == pytest.approx(found[0].standard_error, rel=0.15)

@@ -197,6 +197,29 @@ class TestIntervals:
             replicates = [every[each].replicates for each in pair]
             assert torch.equal(every[name].replicates, lower_part(*replicates))
 
+    def test_a_part_of_few_reals_is_divided_anew_where_a_half_has_too_few_of_them(self, rng):
+        """A ball of k neighbors needs k + 1 rows. Metrics of larger k change nothing."""
+        n, m, k, cases = 40, 14, 3, set()
+        real, fake = (rng.normal(size=(rows, 3)).astype(np.float32) for rows in (n, m))
+        for seed in range(12):
+            x, y = (
+                Halves.drawn(rows, seed=seed, stream=stream, count=100, device=CPU).members().numpy()
+                for stream, rows in enumerate((n, m))
+            )
+            part = random_rows(n, m, seed).numpy()
+            of_part = x[:, part]
+            fewest = int(of_part.sum(axis=1).min())
+            cases.add(np.sign(fewest - k))
+            if fewest <= k:
+                of_part = Halves.drawn(m, seed=seed, stream=0, count=100, device=CPU).members().numpy()
+            found = score(real, fake, {"calibrated_recall": k, "density": 5}, seed=seed)["calibrated_recall"]
+            for half in (0, 1, 99):
+                recall = counted_oracle.precision(Pair.of(fake[y[half]], real[x[half]], "closed"), k)
+                rows = real[part][of_part[half]]
+                null = counted_oracle.reached(Pair.of(rows, rows, "closed"), k)
+                assert float(found.replicates[half]) == pytest.approx(recall / null, abs=1e-12)
+        assert cases == {-1, 0, 1}
+
     @pytest.mark.parametrize(
         ("n", "m", "none"),
         [
