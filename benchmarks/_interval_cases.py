@@ -14,7 +14,7 @@ from genpr.metrics.neighbor_metrics import Replicates
 from genpr.metrics.null import calibrated_clipped_coverage
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.halves import REPLICATES
-from genpr.neighbors.index import Frame, Placed
+from genpr.neighbors.index import Frame, IndexedPoints
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.search import scan_pairs
 
@@ -81,7 +81,7 @@ class Distances:
         """The metrics of the whole sets by the plain definition."""
         return values_of(self.real, self.fake, self.cross)
 
-    def sides(self) -> Iterator[tuple[Placed, NeighborLists]]:
+    def sides(self) -> Iterator[tuple[IndexedPoints, NeighborLists]]:
         """What replicates are computed from, for either set."""
         frame = Frame.around(self._points[0])
         for points, own in zip(self._points, (self.real, self.fake), strict=True):

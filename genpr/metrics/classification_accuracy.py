@@ -21,7 +21,7 @@ from genpr.metrics.labels import Ratios, mean_of_defined, ratios
 from genpr.metrics.real_manifold import ENGINE
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, Halves, others_for
-from genpr.neighbors.index import Placed
+from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import nearest_between
 
 Counts = NDArray[np.float64]
@@ -154,7 +154,13 @@ class KNNClassifier:
 
     @classmethod
     def of(
-        cls, queries: Placed, points: Placed, labels: Tensor, k: int, *, own_index: Tensor | None = None
+        cls,
+        queries: IndexedPoints,
+        points: IndexedPoints,
+        labels: Tensor,
+        k: int,
+        *,
+        own_index: Tensor | None = None,
     ) -> KNNClassifier:
         """Find them; `own_index` (m,) is which point each query is, negative for none: it does not vote, its copies do."""
         length = min(others_for(k) + (own_index is not None), len(points))
@@ -255,7 +261,7 @@ class KNNReference:
 
     def __init__(self, features: Tensor, labels: Tensor, k: int, *, seed: int) -> None:
         self._labels, self._k, self._seed = labels, k, seed
-        self._points = Placed.of(features, k)
+        self._points = IndexedPoints.of(features, k)
 
     def by_others(self, requested: Tensor | None) -> Tensor:
         """The class of each real by other reals, (n,); of each class as many as `class_sizes_like(requested)`, or all.

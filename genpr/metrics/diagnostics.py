@@ -32,7 +32,7 @@ from genpr.metrics.blocks import random_rows
 from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold, tally
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.index import Placed
+from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import nearest_between
 
 _OVER_SHARE, _OVER_FAIR = 0.01, 10  # of the fakes, and times the expected count, in the ball of an outlier
@@ -118,7 +118,7 @@ class NearDuplicates:
 
 
 def near_duplicates(
-    own: Placed, other: Placed, *, engine: Engine, sq_to_other: Tensor | None = None
+    own: IndexedPoints, other: IndexedPoints, *, engine: Engine, sq_to_other: Tensor | None = None
 ) -> NearDuplicates | None:
     """Groups of near-duplicates among the rows of a set; None for fewer than ten rows.
 

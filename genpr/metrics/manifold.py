@@ -30,7 +30,7 @@ from genpr.metrics.sharded import memberships_of_ranks
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import square_roots
-from genpr.neighbors.index import Placed
+from genpr.neighbors.index import IndexedPoints
 from genpr.runtime import resolve_device
 from genpr.storage import load_tensors, save_tensors
 from genpr.validation import (
@@ -143,7 +143,7 @@ class KNNManifold:
         assert counts.smallest_real_ball is not None
         return rarity(square_roots(counts.smallest_real_ball), self.radii)
 
-    def _placed(self, queries: Features) -> Placed:
+    def _placed(self, queries: Features) -> IndexedPoints:
         checked = check_features(queries, "queries").to(self.features.device)
         check_same_width(self.features, checked, names=("the manifold", "queries"))
         return self.side.points.beside(checked)
@@ -173,7 +173,7 @@ class KNNManifold:
             text = f"{path} is not a manifold that KNNManifold.save wrote ({error}); check that it is not a file of plain features"
             raise DataError(text, code="not-a-manifold", path=str(path)) from error
         where = resolve_device(device)
-        points = Placed.of(features.to(where), k)
+        points = IndexedPoints.of(features.to(where), k)
         return cls(RealManifold(points, (Ball(k),), sq_radii.to(where)[None], ties, ENGINE))
 
 

@@ -28,7 +28,7 @@ from genpr.metrics.blocks import Blocks, mean_of
 from genpr.metrics.real_manifold import ENGINE, PairProgress, tally
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
-from genpr.neighbors.index import Placed
+from genpr.neighbors.index import IndexedPoints
 from genpr.runtime import has_faiss
 from genpr.validation import (
     Features,
@@ -243,7 +243,7 @@ class JointNeighbors:
         """Search once for L = `length` neighbors, at most n - 1."""
         n = len(features)
         found = Neighborhood.of(
-            Placed.of(features.to(device), length),
+            IndexedPoints.of(features.to(device), length),
             [Ball(1)],
             keep=length,
             engine=ENGINE,

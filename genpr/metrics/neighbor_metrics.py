@@ -31,7 +31,7 @@ from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves, others_for
-from genpr.neighbors.index import Placed
+from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
 from genpr.neighbors.search import Visitor
@@ -221,7 +221,7 @@ class _Part:
     k: int  # neighbors of the balls
     share: float  # of its rows that lie in the ball of another
     rows: Tensor  # (m,) int64, which reals
-    points: Placed
+    points: IndexedPoints
     lists: NeighborLists  # their nearest others in the part; of length 0 if no intervals were requested
 
 
@@ -264,8 +264,8 @@ class Replicates:
 
     def __init__(
         self,
-        real: tuple[Placed, NeighborLists],
-        fake: tuple[Placed, NeighborLists],
+        real: tuple[IndexedPoints, NeighborLists],
+        fake: tuple[IndexedPoints, NeighborLists],
         ks: Mapping[str, int],
         *,
         ties: Ties = "closed",
@@ -317,7 +317,7 @@ class Replicates:
         }
 
 
-def _halved(points: Placed, lists: NeighborLists, seed: int, stream: int, count: int) -> ResampledSet:
+def _halved(points: IndexedPoints, lists: NeighborLists, seed: int, stream: int, count: int) -> ResampledSet:
     halves = Halves.drawn(len(points), seed=seed, stream=stream, count=count, device=points.device)
     return ResampledSet(points, lists, halves)
 

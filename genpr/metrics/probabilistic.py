@@ -13,7 +13,7 @@ from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import plain_arithmetic
-from genpr.neighbors.index import Frame, Placed
+from genpr.neighbors.index import Frame, IndexedPoints
 from genpr.neighbors.search import Advance, no_advance
 from genpr.validation import Features, check_k, choose_device, entry_point
 
@@ -84,7 +84,7 @@ def probabilistic_of(
 
 
 def _radius(features: Tensor, k: int, advance: Advance) -> float:
-    points = Placed.of(features, k)
+    points = IndexedPoints.of(features, k)
     sq = Neighborhood.of(points, [Ball(k)], engine=ENGINE, advance=advance).sq_radii[0]
     return _SCALE * float(sq.sqrt().mean())
 

@@ -14,7 +14,7 @@ from genpr.metrics.null import covered_share
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.engine import DIRECT_ELEMENTS, Engine
-from genpr.neighbors.index import Placed, is_suitable
+from genpr.neighbors.index import IndexedPoints, is_suitable
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.search import Advance, Visitor, no_advance
 from genpr.validation import (
@@ -83,7 +83,7 @@ class Memberships:
 class FakeManifold:
     """A fake set with its balls."""
 
-    points: Placed  # the m fakes, in the frame of the reals
+    points: IndexedPoints  # the m fakes, in the frame of the reals
     own: Neighborhood | None  # what the fakes tell about themselves; None if no ball was asked for
 
 
@@ -98,7 +98,7 @@ class CountedFakes(FakeManifold):
 class RealManifold:
     """A real set with its balls, fitted once and scored against any number of fake sets."""
 
-    points: Placed  # the n reals, in a frame that serves both sides
+    points: IndexedPoints  # the n reals, in a frame that serves both sides
     balls: tuple[Ball, ...]  # the kinds that were fitted, ascending
     sq_radii: Tensor  # squared radii (len(balls), n) float64
     ties: Ties  # whether a point on a sphere is inside
@@ -140,7 +140,7 @@ class RealManifold:
         """As `fit`, of features that `check_features` returned, on the device to compute on, and ascending `balls`."""
         engine = engine or ENGINE
         most = balls[-1].k if balls else _USUAL_K
-        points = Placed.of(features, most)
+        points = IndexedPoints.of(features, most)
         if not balls:
             none = torch.empty(0, len(points), dtype=torch.float64, device=points.device)
             return cls(points, (), none, ties, engine)
@@ -177,7 +177,7 @@ class RealManifold:
         # for the largest k of the balls; a choice for longer lists costs more than it saves.
         own_points, (n, d), most = points, fake.shape, max(balls).k
         if not self.engine.is_direct(n, n, d) and not is_suitable(points, most):
-            own_points = Placed.of(points.features, most)
+            own_points = IndexedPoints.of(points.features, most)
         own = Neighborhood.of(
             own_points, balls, ties=self.ties, keep=keep, engine=self.engine, advance=advance
         )

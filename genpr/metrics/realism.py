@@ -22,7 +22,7 @@ from genpr.metrics.real_manifold import ENGINE, PairProgress, tally
 from genpr.neighbors.bounds import NO_FLOOR
 from genpr.neighbors.distance import sq_distances_at, square_roots
 from genpr.neighbors.engine import Engine, Tiles, Workers, plain_arithmetic
-from genpr.neighbors.index import Placed, evenly_spaced
+from genpr.neighbors.index import IndexedPoints, evenly_spaced
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance, band_numbers, bounds_of_pairs, no_advance, split_by_band
 from genpr.validation import Features, check_features, check_rows, check_same_width, choose_device
@@ -55,9 +55,9 @@ def rarity(smallest_radii: Tensor, real_radii: Tensor) -> Rarity:
 
 
 def realism_of(
-    points: Placed,
+    points: IndexedPoints,
     sq_radii: Tensor,
-    queries: Placed,
+    queries: IndexedPoints,
     *,
     engine: Engine = ENGINE,
     advance: Advance = no_advance,
@@ -87,7 +87,7 @@ class _Scan:
     """Largest ratios a / sq of blocks of queries, a the squared radius of a center."""
 
     def __init__(
-        self, points: Placed, sq_radii: Tensor, queries: Placed, kept: Tensor, engine: Engine
+        self, points: IndexedPoints, sq_radii: Tensor, queries: IndexedPoints, kept: Tensor, engine: Engine
     ) -> None:
         self._points, self._queries, self._kept = points, queries, kept
         self._sq_radii, self._engine = sq_radii, engine
@@ -162,7 +162,7 @@ def ct_z(
         check_same_width(checked["train"], features, names=("train", name))
         check_rows(features, name, k=0)
     where = choose_device(train, device)
-    points = Placed.of(checked["train"].to(where), 1)
+    points = IndexedPoints.of(checked["train"].to(where), 1)
     others = [checked["fake"].to(where), checked["held_out"].to(where)]
     advance = tally(len(points) * sum(map(len, others)), progress)
     to_train = (

@@ -17,7 +17,7 @@ from genpr.metrics.registry import NEIGHBORS
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.distance import square_roots
-from genpr.neighbors.index import Placed
+from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance
 
@@ -89,6 +89,6 @@ def sample_rows(
     return fakes, reals
 
 
-def _nearest(queries: Placed, points: Placed, real: RealManifold, advance: Advance) -> Nearest:
+def _nearest(queries: IndexedPoints, points: IndexedPoints, real: RealManifold, advance: Advance) -> Nearest:
     index, sq = nearest_between(queries, points, 1, engine=real.engine, advance=advance)
     return index[:, 0], sq[:, 0]

@@ -17,7 +17,7 @@ from genpr.metrics.real_manifold import Memberships, PairProgress, tally
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.engine import DIRECT_ELEMENTS, Engine
-from genpr.neighbors.index import Placed
+from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance
 from genpr.validation import Features, check_features, check_rows, check_same_width, choose_device
@@ -48,9 +48,9 @@ def memberships_of_ranks(
         check_rows(torch.empty(total, 0, device="meta"), name, k=k)
     x, y, n, m = sides[0].to(where), sides[1].to(where), sum(lengths), sum(fake_lengths)
     pairs = (2 * n - len(x) - 1) * len(x) // 2 + (2 * m - len(y) - 1) * len(y) // 2 + len(x) * m
-    advance, placed = tally(pairs, progress), Placed.of(x, k)
+    advance, placed = tally(pairs, progress), IndexedPoints.of(x, k)
     x_sq_radii = kth_sq_distances(placed, k, communicator, advance)
-    y_sq_radii = kth_sq_distances(Placed.of(y, k), k, communicator, advance)
+    y_sq_radii = kth_sq_distances(IndexedPoints.of(y, k), k, communicator, advance)
     by_real = torch.zeros(2, n, dtype=torch.int64, device=where)
     by_fake = torch.zeros(2, m, dtype=torch.int64, device=where)
     of_own, of_visiting = torch.split(by_real, lengths, dim=1), torch.split(by_fake, fake_lengths, dim=1)
@@ -81,7 +81,7 @@ def memberships_of_ranks(
     )
 
 
-def kth_sq_distances(own: Placed, k: int, communicator: Communicator, advance: Advance) -> Tensor:
+def kth_sq_distances(own: IndexedPoints, k: int, communicator: Communicator, advance: Advance) -> Tensor:
     """Squared distances (n,) float64 of the rows of this rank to the k-th nearest other row of any rank."""
     n = len(own)
     nearest = torch.full((n, k), torch.inf, dtype=torch.float64, device=own.device)

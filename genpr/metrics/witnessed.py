@@ -27,7 +27,7 @@ from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, Halves
-from genpr.neighbors.index import Placed, is_suitable
+from genpr.neighbors.index import IndexedPoints, is_suitable
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance, no_advance
 from genpr.validation import Features, check_count, choose_device, entry_point
@@ -76,7 +76,7 @@ def cut_and_uncut(
 
     `advance` is told of as many pairs as `pairs_of` says.
     """
-    points, k = Placed.of(real, BALL_K), covering_k(len(real), len(fake))
+    points, k = IndexedPoints.of(real, BALL_K), covering_k(len(real), len(fake))
     own = Neighborhood.of(points, [_CLIPPED, Ball(k)], keep=BALL_K, engine=ENGINE, advance=advance)
     blocks, rest = blocks_of_fakes(len(real), len(fake), seed)
     cuts = [fake] if len(blocks) == 1 and not len(rest) else (part_of(fake, rows) for rows in blocks)
@@ -167,12 +167,18 @@ class _Judged(NamedTuple):
 
 
 def _judged(
-    points: Placed, own: Neighborhood, k: int, queries: Placed, advance: Advance, *, in_block: bool = True
+    points: IndexedPoints,
+    own: Neighborhood,
+    k: int,
+    queries: IndexedPoints,
+    advance: Advance,
+    *,
+    in_block: bool = True,
 ) -> _Judged:
     """Fakes against the reals, whose clipped and k-NN balls are known; those in no block have no diversity."""
     of_fakes = None
     if in_block:
-        among = queries if is_suitable(queries, BALL_K) else Placed.of(queries.features, BALL_K)
+        among = queries if is_suitable(queries, BALL_K) else IndexedPoints.of(queries.features, BALL_K)
         of_fakes = Neighborhood.of(among, [_CLIPPED], engine=ENGINE, advance=advance)
     counts = cross_counts(
         points,
@@ -190,7 +196,7 @@ def _judged(
     return _Judged(counts.real_balls_per_fake[0], local_dimension(sq), support, coverage)
 
 
-def _listed(points: Placed, own: Neighborhood) -> Tensor:
+def _listed(points: IndexedPoints, own: Neighborhood) -> Tensor:
     """Squared distances (n, 20) to the listed neighbors, as exact as those of fakes, ascending."""
     index = own.lists.index
     rows = torch.arange(len(index), device=index.device).repeat_interleave(index.shape[1])

@@ -15,7 +15,7 @@ from torch import Tensor
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.distance import all_sq_distances, sq_distances_at
 from genpr.neighbors.engine import ONE_PROCESS, Engine, PerThread, Workers, plain_arithmetic
-from genpr.neighbors.index import Placed
+from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import (
     DirectedPairs,
     NeighborLists,
@@ -64,7 +64,7 @@ class Neighborhood:
     @classmethod
     def of(
         cls,
-        points: Placed,
+        points: IndexedPoints,
         balls: Sequence[Ball],
         *,
         ties: Ties = "closed",
@@ -166,8 +166,8 @@ class CrossCounts:
 
 
 def cross_counts(
-    real: Placed,
-    fake: Placed,
+    real: IndexedPoints,
+    fake: IndexedPoints,
     *,
     real_sq_radii: Tensor | None = None,
     fake_sq_radii: Tensor | None = None,
@@ -214,8 +214,8 @@ class _CrossCounter:
 
     def __init__(
         self,
-        real: Placed,
-        fake: Placed,
+        real: IndexedPoints,
+        fake: IndexedPoints,
         of_real: Tensor,
         of_fake: Tensor,
         smallest_of: int | None,
@@ -290,7 +290,9 @@ class _Counts:
         torch.minimum(self.smallest, other.smallest, out=self.smallest)
 
 
-def _inside(real: Placed, fake: Placed, pairs: Pairs, sq_radii: Tensor, ties: Ties, engine: Engine) -> Tensor:
+def _inside(
+    real: IndexedPoints, fake: IndexedPoints, pairs: Pairs, sq_radii: Tensor, ties: Ties, engine: Engine
+) -> Tensor:
     """Which pairs (p,) are within which radii (r, p): (r, p) bool.
 
     The bounds of the frame decide some pairs, tighter bounds most of the others, and the definition the rest.

@@ -234,34 +234,34 @@ class Frame:
         none = torch.empty(0, features.shape[1], dtype=torch.float64, device=features.device)
         return cls(center, scale, None, none)
 
-    def place(self, features: Tensor) -> Placed:
+    def place(self, features: Tensor) -> IndexedPoints:
         """An index of (n, d) float32 or float16 `features` in this frame; they are not copied."""
-        placed = Placed(features, lambda: self)
+        placed = IndexedPoints(features, lambda: self)
         if self.codes is None and features.numel() > _LAZY_ELEMENTS:
             placed.cells  # noqa: B018 - on all cores, before each thread of a search has one core
         return placed
 
 
 @dataclass(frozen=True)
-class Placed:
+class IndexedPoints:
     """Features with their representation in a frame, as the bounds need it."""
 
     features: Tensor  # (n, d) float32 or float16, the original values, on which all decisions are based
     find_frame: Callable[[], Frame]  # returns the frame when a search with bounds first needs it
 
     @classmethod
-    def of(cls, features: Tensor, k: int) -> Placed:
+    def of(cls, features: Tensor, k: int) -> IndexedPoints:
         """Index (n, d) rows in the frame in which their `k` nearest are found at the lowest cost."""
         n, d = features.shape
         if n * n * d <= engine.DIRECT_ELEMENTS:  # all are compared directly, unless ranks share the search
             return cls(features, partial(choose_frame, features, k))
         return choose_frame(features, k).place(features)
 
-    def beside(self, features: Tensor) -> Placed:
+    def beside(self, features: Tensor) -> IndexedPoints:
         """Other rows (m, d) in the same frame."""
         if features.numel() > _LAZY_ELEMENTS:
             return self.frame.place(features)
-        return Placed(features, lambda: self.frame)
+        return IndexedPoints(features, lambda: self.frame)
 
     @cached_property
     def frame(self) -> Frame:
@@ -298,7 +298,7 @@ class Placed:
         """Lower bounds on squared distances in the unit of the features, float64, from `keys`."""
         return keys.double() * (-2.0 / self.frame.scale**2)
 
-    def sq_gap(self, rows: Tensor, others: Placed, columns: Tensor) -> Tensor:
+    def sq_gap(self, rows: Tensor, others: IndexedPoints, columns: Tensor) -> Tensor:
         """Upper minus lower bounds of pairs, in the unit of the features."""
         gap: Tensor = self.view.gap(rows, others.view, columns)
         return gap / self.frame.scale**2
@@ -308,10 +308,10 @@ class Placed:
         """Whether bounds are those of a `CodedView`, which are tight for every pair."""
         return self.frame.codes is not None
 
-    def recoded(self, codes: torch.dtype) -> Placed:
+    def recoded(self, codes: torch.dtype) -> IndexedPoints:
         """The same in a frame with other codes."""
         frame = replace(self.frame, codes=codes)
-        return Placed(self.features, lambda: frame)
+        return IndexedPoints(self.features, lambda: frame)
 
 
 def evenly_spaced(n: int, count: int, device: torch.device) -> Tensor:
@@ -442,7 +442,7 @@ def _coded(frame: Frame, features: Tensor, k: int) -> Frame:
     return replace(frame, codes=codes)
 
 
-def is_suitable(points: Placed, k: int) -> bool:
+def is_suitable(points: IndexedPoints, k: int) -> bool:
     """Whether the frame of `points`, chosen for other data, suits a search for the `k` nearest within them.
 
     It does not if verifying pairs would cost more than the products; then a new frame is worth its cost. For small

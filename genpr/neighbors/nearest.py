@@ -25,7 +25,7 @@ from genpr.neighbors.bounds import bounds_of_differences
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import all_sq_distances, float_sq_distances_at, pieces_of, sq_distances_at
 from genpr.neighbors.engine import ONE_PROCESS, Engine, Tiles, Workers, plain_arithmetic
-from genpr.neighbors.index import Placed, evenly_spaced
+from genpr.neighbors.index import IndexedPoints, evenly_spaced
 from genpr.neighbors.search import (
     Advance,
     ClosestPairs,
@@ -187,7 +187,7 @@ _MANY_PER_ROW = 64  # pairs found at once by codes; more are reduced before the 
 
 
 def near_candidates(
-    points: Placed, k: int, engine: Engine, workers: Workers, advance: Advance = no_advance
+    points: IndexedPoints, k: int, engine: Engine, workers: Workers, advance: Advance = no_advance
 ) -> tuple[DirectedPairs, Tensor]:
     """For each row, the others that may be among its `k` nearest, or as near as these.
 
@@ -197,7 +197,7 @@ def near_candidates(
     return DirectedPairs.from_pairs(_closest(points, k, sq_reach, engine, workers, advance), sq_reach), copies
 
 
-def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tuple[Tensor, Tensor]:
+def _first_reach(points: IndexedPoints, k: int, engine: Engine, workers: Workers) -> tuple[Tensor, Tensor]:
     """An upper bound on each row's k-th squared distance, (n,) float64, from rows of its block and near the center.
 
     Rows with k copies are settled: their reach is -inf, and the copies are the second result, (n, k) int64, which
@@ -237,7 +237,7 @@ def _spread(n: int, k: int, device: torch.device) -> Tensor:
 
 
 def _nearest_by_codes(
-    points: Placed, rows: Tensor, columns: Tensor, k: int, tiles: Tiles
+    points: IndexedPoints, rows: Tensor, columns: Tensor, k: int, tiles: Tiles
 ) -> tuple[Tensor, Tensor, Tensor]:
     """As `_nearest_among`, by the bounds of codes; one of the columns may be the row itself."""
     count, scale = min(k + 1, len(columns)), points.frame.scale
@@ -248,7 +248,7 @@ def _nearest_by_codes(
     return near, lower[:, -1] / scale**2, upper[:, -1] / scale**2
 
 
-def _central(points: Placed) -> Tensor:
+def _central(points: IndexedPoints) -> Tensor:
     """Indices of rows near the center, from a sample if there are many rows."""
     sample = evenly_spaced(len(points), _CENTRAL_OF, points.device)
     norms = torch.empty(len(sample), dtype=torch.float32, device=points.device)
@@ -259,7 +259,7 @@ def _central(points: Placed) -> Tensor:
     return sample[norms.topk(min(_CENTRAL, len(sample)), largest=False).indices]
 
 
-def _around(points: Placed, block: Tensor, k: int, spaced: Tensor) -> Tensor:
+def _around(points: IndexedPoints, block: Tensor, k: int, spaced: Tensor) -> Tensor:
     """Rows (c,), c > k, that probably include near neighbors of a `block` of one cell."""
     cells = points.cells
     if (
@@ -272,7 +272,7 @@ def _around(points: Placed, block: Tensor, k: int, spaced: Tensor) -> Tensor:
 
 
 def _nearest_among(
-    points: Placed, rows: Tensor, columns: Tensor, k: int, engine: Engine
+    points: IndexedPoints, rows: Tensor, columns: Tensor, k: int, engine: Engine
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The k nearest among `columns` (c,), (r, k), with the lower and the upper bound on the k-th distance, (r,)."""
     count = min(k + _MARGIN, len(columns))
@@ -286,7 +286,12 @@ def _nearest_among(
 
 
 def _closest(
-    points: Placed, k: int, sq_reach: Tensor, engine: Engine, workers: Workers, advance: Advance = no_advance
+    points: IndexedPoints,
+    k: int,
+    sq_reach: Tensor,
+    engine: Engine,
+    workers: Workers,
+    advance: Advance = no_advance,
 ) -> Pairs:
     """All pairs within the reach of one of their rows; `sq_reach` shrinks in place."""
     x, closest = points.features, ClosestPairs.empty(sq_reach, k)
@@ -337,7 +342,12 @@ _SURPLUS = 256  # copies beyond the k-th from which on the search leaves them ou
 
 
 def nearest_between(
-    queries: Placed, points: Placed, k: int, *, engine: Engine = ONE_PROCESS, advance: Advance = no_advance
+    queries: IndexedPoints,
+    points: IndexedPoints,
+    k: int,
+    *,
+    engine: Engine = ONE_PROCESS,
+    advance: Advance = no_advance,
 ) -> tuple[Tensor, Tensor]:
     """Indices and squared distances (m, k) of the points nearest to each query; the lower index if equally far.
 
@@ -383,7 +393,9 @@ def _without_surplus(features: Tensor, k: int) -> Tensor | None:
     return order[~surplus].sort().values
 
 
-def _first_reach_between(queries: Placed, points: Placed, k: int, engine: Engine, workers: Workers) -> Tensor:
+def _first_reach_between(
+    queries: IndexedPoints, points: IndexedPoints, k: int, engine: Engine, workers: Workers
+) -> Tensor:
     """An upper bound on each query's k-th squared distance, (m,) float64, from points of its cell or of all."""
     n = len(points)
     tiles = engine.tiles(points.view.width, points.device)
@@ -413,7 +425,7 @@ def _first_reach_between(queries: Placed, points: Placed, k: int, engine: Engine
     return sq_reach
 
 
-def _of_cell(queries: Placed, points: Placed, block: Tensor, few: int) -> Tensor:
+def _of_cell(queries: IndexedPoints, points: IndexedPoints, block: Tensor, few: int) -> Tensor:
     """At most `few` points of the cell that the queries of `block` lie in."""
     if queries.cells is None or points.cells is None:
         return block[:0]
@@ -422,8 +434,8 @@ def _of_cell(queries: Placed, points: Placed, block: Tensor, few: int) -> Tensor
 
 
 def _swept(
-    queries: Placed,
-    points: Placed,
+    queries: IndexedPoints,
+    points: IndexedPoints,
     k: int,
     sq_reach: Tensor,
     engine: Engine,
@@ -456,8 +468,8 @@ def _swept(
 class _Nearest:
     """The pairs found so far that may be among the k nearest points of a query."""
 
-    queries: Placed
-    points: Placed
+    queries: IndexedPoints
+    points: IndexedPoints
     k: int
     sq_reach: Tensor
     workers: Workers
@@ -536,7 +548,7 @@ _MAX_DIRECT_ELEMENTS, _MIN_WIDTH = 2**26, 64  # up to this size a GPU computes a
 
 
 def longer_lists(
-    points: Placed, rows: Tensor, length: int, engine: Engine, workers: Workers
+    points: IndexedPoints, rows: Tensor, length: int, engine: Engine, workers: Workers
 ) -> NeighborLists:
     """The `length` nearest others of `rows` (r,), or all others if there are not as many."""
     x, length = points.features, min(length, len(points) - 1)
@@ -570,7 +582,7 @@ def longer_lists(
 
 
 def _first_reach_of_rows(
-    points: Placed, rows: Tensor, queries: Placed, block: Tensor, length: int, engine: Engine
+    points: IndexedPoints, rows: Tensor, queries: IndexedPoints, block: Tensor, length: int, engine: Engine
 ) -> Tensor:
     """Upper bounds on the squared distances to the `length`-th nearest others of a `block` of `rows`: (b,) float64.
 

@@ -27,7 +27,7 @@ from genpr.neighbors.bounds import bounds_of_differences
 from genpr.neighbors.counts import sq_middle, sq_radii_of
 from genpr.neighbors.engine import ONE_PROCESS, Engine, PerThread, Workers, plain_arithmetic
 from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
-from genpr.neighbors.index import Placed
+from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import (
     NeighborLists,
     all_near_sq_distances,
@@ -81,7 +81,7 @@ class ReplicateBalls:
     @classmethod
     def of(
         cls,
-        points: Placed,
+        points: IndexedPoints,
         lists: NeighborLists,
         halves: Halves,
         balls: Sequence[Ball],
@@ -262,7 +262,7 @@ class Asked:
 class ResampledSet:
     """A set of n rows, its neighbor lists, and its halves."""
 
-    points: Placed
+    points: IndexedPoints
     lists: NeighborLists
     halves: Halves
 
@@ -271,7 +271,7 @@ class ResampledSet:
 class Side:
     """One set as the owner of balls."""
 
-    points: Placed  # the set
+    points: IndexedPoints  # the set
     member: Halves  # its halves, (n, w)
     others: Halves  # halves of the set whose rows its balls may hold, (m, w)
     asked: tuple[Asked, ...]  # what is asked about its balls and those rows

@@ -25,7 +25,7 @@ from genpr.neighbors.engine import (
     plain_arithmetic,
 )
 from genpr.neighbors.engine_cuda import CodedSearch
-from genpr.neighbors.index import Placed, ViewSearch
+from genpr.neighbors.index import IndexedPoints, ViewSearch
 from genpr.runtime import is_out_of_memory
 
 
@@ -179,7 +179,7 @@ def no_advance(_pairs: int) -> None:
 
 
 def sweep_within(
-    points: Placed,
+    points: IndexedPoints,
     sq_reach: Tensor,
     engine: Engine,
     workers: Workers,
@@ -230,8 +230,8 @@ def sweep_within(
 
 
 def sweep_between(
-    rows: Placed,
-    columns: Placed,
+    rows: IndexedPoints,
+    columns: IndexedPoints,
     row_sq_reach: Tensor,
     column_sq_reach: Tensor,
     engine: Engine,
@@ -269,12 +269,12 @@ def sweep_between(
         advance(len(block) * len(columns))
 
 
-def shared_blocks(points: Placed, sq_reach: Tensor, limit: int, workers: Workers) -> list[Tensor]:
+def shared_blocks(points: IndexedPoints, sq_reach: Tensor, limit: int, workers: Workers) -> list[Tensor]:
     """The blocks of `blocks_of` on rank 0, since memory and rounding may differ on other machines."""
     return workers.from_rank0(blocks_of(points, sq_reach, limit))
 
 
-def blocks_of(points: Placed, sq_reach: Tensor, limit: int) -> list[Tensor]:
+def blocks_of(points: IndexedPoints, sq_reach: Tensor, limit: int) -> list[Tensor]:
     """All rows, in blocks of at most `limit`, each of one cell and of similar reach."""
     order = sq_reach.argsort(stable=True)
     if points.cells is None:
@@ -290,7 +290,7 @@ def blocks_of(points: Placed, sq_reach: Tensor, limit: int) -> list[Tensor]:
 
 
 def _within_reach(
-    columns: Placed, column_sq_reach: Tensor, rows: Placed, row_sq_reach: Tensor, block: Tensor
+    columns: IndexedPoints, column_sq_reach: Tensor, rows: IndexedPoints, row_sq_reach: Tensor, block: Tensor
 ) -> Tensor:
     if rows.cells is None or columns.cells is None:
         return torch.ones(len(columns), dtype=torch.bool, device=columns.device)
@@ -324,7 +324,7 @@ def _in_one_direction(pairs: Pairs, place: Tensor) -> Pairs:
 
 
 def _above(
-    search: ViewSearch | CodedSearch, lowest: Tensor, columns: Placed, bands: _Bands
+    search: ViewSearch | CodedSearch, lowest: Tensor, columns: IndexedPoints, bands: _Bands
 ) -> tuple[Tensor, ...]:
     """Pairs whose key may be at least `lowest` (b, r); in two halves if memory does not suffice."""
     try:
@@ -348,7 +348,9 @@ def _above(
 class _PendingPairs:
     """Pairs found in some tiles, collected until there is a portion of them."""
 
-    def __init__(self, rows: Placed, columns: Placed, row_sq_reach: Tensor, column_sq_reach: Tensor) -> None:
+    def __init__(
+        self, rows: IndexedPoints, columns: IndexedPoints, row_sq_reach: Tensor, column_sq_reach: Tensor
+    ) -> None:
         self.rows, self.columns = rows, columns
         # These shrink during the sweep.
         self.row_sq_reach, self.column_sq_reach = row_sq_reach, column_sq_reach
@@ -406,7 +408,7 @@ def split_by_band(columns: Tensor, bands: Tensor, limit: int) -> Iterator[Tensor
         yield from torch.split(band, limit)
 
 
-def _band_ratio(points: Placed) -> float:
+def _band_ratio(points: IndexedPoints) -> float:
     return _BAND_RATIO_OF_CODES if points.is_coded else _BAND_RATIO
 
 
@@ -433,7 +435,7 @@ def split_bands(columns: Tensor, sizes: Sequence[int], start: int, limit: int) -
         yield parts
 
 
-def in_common_codes(rows: Placed, columns: Placed) -> tuple[Placed, Placed]:
+def in_common_codes(rows: IndexedPoints, columns: IndexedPoints) -> tuple[IndexedPoints, IndexedPoints]:
     """Two sets of one frame, both with float32 codes if float16 cannot represent some of their rows."""
     if rows.frame.codes != torch.float16:
         return rows, columns
@@ -455,8 +457,8 @@ class Visitor(Protocol):
 
 
 def scan_pairs(
-    rows: Placed,
-    columns: Placed,
+    rows: IndexedPoints,
+    columns: IndexedPoints,
     visitors: Sequence[Visitor],
     *,
     engine: Engine = ONE_PROCESS,

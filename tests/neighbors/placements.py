@@ -15,7 +15,7 @@ from torch import Tensor
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import DIRECT_ELEMENTS, ONE_PROCESS, Engine
-from genpr.neighbors.index import Frame, Placed, View
+from genpr.neighbors.index import Frame, IndexedPoints, View
 
 ENGINES = {
     "tiles of 64 x 50": Engine(64, 50),
@@ -79,7 +79,7 @@ def frame_of(features: Tensor, kind: str = "all coordinates") -> Frame:
     return KINDS[kind](Frame.around(features), features)
 
 
-def place(*sets: NDArray | Tensor, kind: str = "all coordinates") -> list[Placed]:
+def place(*sets: NDArray | Tensor, kind: str = "all coordinates") -> list[IndexedPoints]:
     """All sets in a frame of the first."""
     tensors = [torch.as_tensor(features) for features in sets]
     frame = frame_of(tensors[0], kind)
@@ -94,7 +94,7 @@ def sq_distances(x: NDArray | Tensor, y: NDArray | Tensor) -> Tensor:
     return torch.from_numpy(oracle.sq_distances(np.asarray(x), np.asarray(y)))
 
 
-def sq_radii(points: Placed, ks: list[int], *, engine: Engine = ONE_PROCESS) -> Tensor:
+def sq_radii(points: IndexedPoints, ks: list[int], *, engine: Engine = ONE_PROCESS) -> Tensor:
     """Squared radii of k-NN balls, (len(ks), n), as a search finds them."""
     return Neighborhood.of(points, [Ball(k) for k in ks], engine=engine).sq_radii
 

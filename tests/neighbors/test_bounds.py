@@ -16,7 +16,7 @@ from placements import (
 from torch import Tensor
 
 from genpr.neighbors.bounds import basis_tolerance, represent, slack_factor, sq_norms_of
-from genpr.neighbors.index import Frame, Placed
+from genpr.neighbors.index import Frame, IndexedPoints
 
 cases = pytest.mark.parametrize("case", feature_cases.names())
 kinds = pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def _one_term_after_the_other(left: Tensor, right: Tensor) -> Tensor:
 _ORDERS = [_one_augmented_product, _product_and_subtractions, _floors_first, _one_term_after_the_other]
 
 
-def _limits(x: Placed, y: Placed, keys_of=_one_augmented_product) -> tuple[Tensor, Tensor]:
+def _limits(x: IndexedPoints, y: IndexedPoints, keys_of=_one_augmented_product) -> tuple[Tensor, Tensor]:
     """Lower and upper bounds on all squared distances, (n, m)."""
     rows, columns = torch.arange(len(x)), torch.arange(len(y))
     lower = x.sq_lower(keys_of(x.view.left(rows), y.view.right(columns)))
     return lower, lower + x.sq_gap(rows[:, None], y, columns)
 
 
-def _assert_bounds_hold(x: Placed, y: Placed) -> None:
+def _assert_bounds_hold(x: IndexedPoints, y: IndexedPoints) -> None:
     true = sq_distances(x.features, y.features)
     for keys_of in _ORDERS:
         lower, upper = _limits(x, y, keys_of)
@@ -135,23 +135,23 @@ def test_what_directions_leave_out_counts_in_full():
     _assert_bounds_hold(points, points)
 
 
-def _with_view(points: Placed, **tensors: Tensor) -> Placed:
+def _with_view(points: IndexedPoints, **tensors: Tensor) -> IndexedPoints:
     changed = replace(points)
     vars(changed)["view"] = replace(points.view, **tensors)
     return changed
 
 
-def _with_slack(points: Placed, coordinates: Tensor, slack: Tensor) -> Placed:
+def _with_slack(points: IndexedPoints, coordinates: Tensor, slack: Tensor) -> IndexedPoints:
     half_floors = ((sq_norms_of(coordinates) - slack) / 2).float()
     augmented = torch.cat([coordinates, -half_floors[:, None], torch.ones(len(points), 1)], dim=1)
     return _with_view(points, augmented=augmented, half_floors=half_floors, slack=slack)
 
 
-def _without_residual(points: Placed) -> Placed:
+def _without_residual(points: IndexedPoints) -> IndexedPoints:
     return _with_view(points, residual=torch.zeros(len(points)).double())
 
 
-def _with_less_slack(points: Placed, divisor: float) -> Placed:
+def _with_less_slack(points: IndexedPoints, divisor: float) -> IndexedPoints:
     return _with_slack(points, points.view.coordinates, points.view.slack / divisor)
 
 

@@ -17,7 +17,7 @@ from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.engine import Engine, Tiles
 from genpr.neighbors.engine_cuda import code_dtype
-from genpr.neighbors.index import Placed
+from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import nearest_between
 
 CODES = [kind for kind in SEARCH_KINDS if "codes" in kind]
@@ -125,7 +125,7 @@ def test_codes_that_are_not_kept_are_computed_again(case, kind):
     assert torch.equal(again.at(rows), points.view.at(rows))
 
 
-def _counted(x: Placed, y: Placed, k: int, engine: Engine) -> list[Tensor]:
+def _counted(x: IndexedPoints, y: IndexedPoints, k: int, engine: Engine) -> list[Tensor]:
     own = [Neighborhood.of(points, [Ball(k)], engine=engine, keep=2 * k) for points in (x, y)]
     counts = cross_counts(x, y, real_sq_radii=own[0].sq_radii, fake_sq_radii=own[1].sq_radii, engine=engine)
     index, sq = nearest_between(y, x, k, engine=engine)
@@ -182,7 +182,7 @@ def test_a_gpu_decides_alike_however_little_memory_it_has(limit):
     with practice_device(limit=limit) as device:
         try:
             sets = [torch.from_numpy(each).cuda() for each in (real, fake)]
-            x = Placed.of(sets[0], 5)
+            x = IndexedPoints.of(sets[0], 5)
             found = [table.cpu() for table in _counted(x, x.beside(sets[1]), 5, Engine())]
         except (torch.OutOfMemoryError, GenprError):
             assert limit < 2**23
@@ -196,7 +196,9 @@ def test_rows_that_float16_cannot_tell_apart_are_searched_in_float32():
     rng = np.random.default_rng(2)
     clusters = rng.normal(size=(4, 24)).repeat(1000, axis=0) + 1e-5 * rng.normal(size=(4000, 24))
     with practice_device():
-        frames = [Placed.of(torch.from_numpy(x).float().cuda(), 5).frame for x in (clusters, clusters[:9])]
+        frames = [
+            IndexedPoints.of(torch.from_numpy(x).float().cuda(), 5).frame for x in (clusters, clusters[:9])
+        ]
     assert [frame.codes for frame in frames] == [torch.float32, torch.float16]
 
 

@@ -12,7 +12,7 @@ from placements import SEARCH_KINDS, frame_of, sq_radii
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import sq_distances
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.index import Frame, Placed, choose_frame, is_suitable
+from genpr.neighbors.index import Frame, IndexedPoints, choose_frame, is_suitable
 from genpr.neighbors.nearest import nearest_between
 
 pytestmark = pytest.mark.gpu
@@ -33,7 +33,7 @@ def _moved(frame: Frame, device: str) -> Frame:
     return replace(frame, **tensors)
 
 
-def _everything(x: Placed, y: Placed, engine: Engine) -> list[torch.Tensor]:
+def _everything(x: IndexedPoints, y: IndexedPoints, engine: Engine) -> list[torch.Tensor]:
     radii = [sq_radii(points, [3, 5], engine=engine) for points in (x, y)]
     tables = []
     for ties in ("closed", "strict"):

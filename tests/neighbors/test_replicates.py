@@ -14,7 +14,7 @@ from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, sq_radii_of
 from genpr.neighbors.engine import ONE_PROCESS, Engine, Workers
 from genpr.neighbors.halves import Halves, Hits, counted, others_for, packed, unpacked
-from genpr.neighbors.index import Placed
+from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import longer_lists as search_again
 from genpr.neighbors.nearest import near_sq_distances
 from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
@@ -38,7 +38,7 @@ def whole_numbers(rng: np.random.Generator, n: int, d: int, spread: int = 6, cen
     return (center + rng.integers(-spread, spread + 1, (n, d))).astype(np.float32)
 
 
-def resampled(points: Placed, *, stream: int, listed: int = 64, count: int = COUNT) -> ResampledSet:
+def resampled(points: IndexedPoints, *, stream: int, listed: int = 64, count: int = COUNT) -> ResampledSet:
     lists = Neighborhood.of(points, [Ball(1)], keep=listed).lists
     halves = Halves.drawn(len(points), seed=5, stream=stream, count=count, device=points.device)
     return ResampledSet(points, lists, halves)

@@ -10,7 +10,7 @@ from torch import Tensor
 from genpr.distributed import Communicator
 from genpr.neighbors.distance import in_steps
 from genpr.neighbors.engine import Engine, Tiles, Workers
-from genpr.neighbors.index import Placed
+from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.search import Pairs, blocks_of, sweep_between, sweep_within
 
 CPU = torch.device("cpu")
@@ -19,13 +19,15 @@ TILES = [Engine(7, 64), Engine(33, 20), Engine()]
 tile_sizes = pytest.mark.parametrize("engine", TILES, ids=["7 x 64", "33 x 20", "any"])
 
 
-def _pairs_within(points: Placed, sq_reach: Tensor, engine: Engine, look=lambda pairs: pairs) -> list[Pairs]:
+def _pairs_within(
+    points: IndexedPoints, sq_reach: Tensor, engine: Engine, look=lambda pairs: pairs
+) -> list[Pairs]:
     with Workers(CPU) as workers:
         return list(sweep_within(points, sq_reach, engine, workers, look))
 
 
 def _pairs_between(
-    x: Placed, y: Placed, x_sq_reach: Tensor, y_sq_reach: Tensor, engine: Engine
+    x: IndexedPoints, y: IndexedPoints, x_sq_reach: Tensor, y_sq_reach: Tensor, engine: Engine
 ) -> list[Pairs]:
     with Workers(CPU) as workers:
         return list(sweep_between(x, y, x_sq_reach, y_sq_reach, engine, workers, lambda pairs: pairs))
@@ -239,7 +241,7 @@ class _LittleMemory:
         self.check(len(right))
         return self._tiles.of_codes(left, right)
 
-    def sq_gap(self, points: Placed, rows: Tensor, others: Placed, columns: Tensor) -> Tensor:
+    def sq_gap(self, points: IndexedPoints, rows: Tensor, others: IndexedPoints, columns: Tensor) -> Tensor:
         self.check(len(rows))
         return points.view.gap(rows, others.view, columns) / points.frame.scale**2
 
@@ -251,7 +253,7 @@ def test_what_does_not_fit_into_memory_is_halved(kind, most, rng, monkeypatch, s
     (points,) = place(_clusters(rng, n=130), kind=kind)
     sq_reach, found = torch.linspace(20, 90, 130).double(), []
     for engine in (_LittleMemory(most), _LittleMemory(1000)):
-        monkeypatch.setattr(Placed, "sq_gap", lambda *args, engine=engine: engine.sq_gap(*args))
+        monkeypatch.setattr(IndexedPoints, "sq_gap", lambda *args, engine=engine: engine.sq_gap(*args))
         pairs = Pairs.joined(_pairs_within(points, sq_reach.clone(), engine))
         found.append(pairs.part((pairs.i * 130 + pairs.j).argsort()))
         assert (engine.refused > 0) == (most == engine.most)
