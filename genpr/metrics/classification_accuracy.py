@@ -261,7 +261,7 @@ class KNNReference:
 
     def __init__(self, features: Tensor, labels: Tensor, k: int, *, seed: int) -> None:
         self._labels, self._k, self._seed = labels, k, seed
-        self._points = IndexedPoints.of(features, k)
+        self._points = IndexedPoints.from_features(features, k)
 
     def by_others(self, requested: Tensor | None) -> Tensor:
         """The class of each real by other reals, (n,); of each class as many as `class_sizes_like(requested)`, or all.

@@ -173,7 +173,7 @@ class KNNManifold:
             text = f"{path} is not a manifold that KNNManifold.save wrote ({error}); check that it is not a file of plain features"
             raise DataError(text, code="not-a-manifold", path=str(path)) from error
         where = resolve_device(device)
-        points = IndexedPoints.of(features.to(where), k)
+        points = IndexedPoints.from_features(features.to(where), k)
         return cls(RealManifold(points, (Ball(k),), sq_radii.to(where)[None], ties, ENGINE))
 
 

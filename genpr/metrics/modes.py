@@ -242,8 +242,8 @@ class JointNeighbors:
     ) -> JointNeighbors:
         """Search once for L = `length` neighbors, at most n - 1."""
         n = len(features)
-        found = Neighborhood.of(
-            IndexedPoints.of(features.to(device), length),
+        found = Neighborhood.from_points(
+            IndexedPoints.from_features(features.to(device), length),
             [Ball(1)],
             keep=length,
             engine=ENGINE,

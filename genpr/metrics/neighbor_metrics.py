@@ -161,7 +161,7 @@ class NeighborMetrics:
             rows = random_rows(len(reals.points), m, self._seed).to(reals.points.device)
             points = reals.points.beside(part_of(reals.points.features, rows))
             keep = others_for(k) if self._keep else 0
-            own = Neighborhood.of(points, [Ball(k)], ties=reals.ties, keep=keep, engine=reals.engine)
+            own = Neighborhood.from_points(points, [Ball(k)], ties=reals.ties, keep=keep, engine=reals.engine)
             share = covered_share(own.in_degrees[0].cpu().numpy())
             self._parts[m, k] = _Part(k, share, rows, points, own.lists)
         return self._parts[m, k]

@@ -84,8 +84,8 @@ def probabilistic_of(
 
 
 def _radius(features: Tensor, k: int, advance: Advance) -> float:
-    points = IndexedPoints.of(features, k)
-    sq = Neighborhood.of(points, [Ball(k)], engine=ENGINE, advance=advance).sq_radii[0]
+    points = IndexedPoints.from_features(features, k)
+    sq = Neighborhood.from_points(points, [Ball(k)], engine=ENGINE, advance=advance).sq_radii[0]
     return _SCALE * float(sq.sqrt().mean())
 
 

@@ -140,12 +140,12 @@ class RealManifold:
         """As `fit`, of features that `check_features` returned, on the device to compute on, and ascending `balls`."""
         engine = engine or ENGINE
         most = balls[-1].k if balls else _USUAL_K
-        points = IndexedPoints.of(features, most)
+        points = IndexedPoints.from_features(features, most)
         if not balls:
             none = torch.empty(0, len(points), dtype=torch.float64, device=points.device)
             return cls(points, (), none, ties, engine)
         advance = tally(len(points) * (len(points) - 1) // 2, progress)
-        own = Neighborhood.of(points, balls, ties=ties, keep=keep, engine=engine, advance=advance)
+        own = Neighborhood.from_points(points, balls, ties=ties, keep=keep, engine=engine, advance=advance)
         return cls(points, balls, own.sq_radii, ties, engine, own.in_degrees, own.lists)
 
     def memberships(
@@ -177,8 +177,8 @@ class RealManifold:
         # for the largest k of the balls; a choice for longer lists costs more than it saves.
         own_points, (n, d), most = points, fake.shape, max(balls).k
         if not self.engine.is_direct(n, n, d) and not is_suitable(points, most):
-            own_points = IndexedPoints.of(points.features, most)
-        own = Neighborhood.of(
+            own_points = IndexedPoints.from_features(points.features, most)
+        own = Neighborhood.from_points(
             own_points, balls, ties=self.ties, keep=keep, engine=self.engine, advance=advance
         )
         return FakeManifold(points, own)

@@ -162,7 +162,7 @@ def ct_z(
         check_same_width(checked["train"], features, names=("train", name))
         check_rows(features, name, k=0)
     where = choose_device(train, device)
-    points = IndexedPoints.of(checked["train"].to(where), 1)
+    points = IndexedPoints.from_features(checked["train"].to(where), 1)
     others = [checked["fake"].to(where), checked["held_out"].to(where)]
     advance = tally(len(points) * sum(map(len, others)), progress)
     to_train = (

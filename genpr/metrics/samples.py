@@ -50,7 +50,7 @@ def sample_rows(
     inside, dense, covered, rare, real_like = (Ball(ks[metric.name]) for metric in each)
     balls = sorted({inside, dense, covered, rare, real_like, _NEIGHBOR})
     advance = tally((3 + (nearest_reals is None)) * n * m + n * (n - 1) // 2, progress)
-    own = Neighborhood.of(real.points, balls, ties=real.ties, engine=engine, advance=advance)
+    own = Neighborhood.from_points(real.points, balls, ties=real.ties, engine=engine, advance=advance)
     counts = cross_counts(
         real.points,
         fake.points,

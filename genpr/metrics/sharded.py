@@ -48,9 +48,9 @@ def memberships_of_ranks(
         check_rows(torch.empty(total, 0, device="meta"), name, k=k)
     x, y, n, m = sides[0].to(where), sides[1].to(where), sum(lengths), sum(fake_lengths)
     pairs = (2 * n - len(x) - 1) * len(x) // 2 + (2 * m - len(y) - 1) * len(y) // 2 + len(x) * m
-    advance, placed = tally(pairs, progress), IndexedPoints.of(x, k)
+    advance, placed = tally(pairs, progress), IndexedPoints.from_features(x, k)
     x_sq_radii = kth_sq_distances(placed, k, communicator, advance)
-    y_sq_radii = kth_sq_distances(IndexedPoints.of(y, k), k, communicator, advance)
+    y_sq_radii = kth_sq_distances(IndexedPoints.from_features(y, k), k, communicator, advance)
     by_real = torch.zeros(2, n, dtype=torch.int64, device=where)
     by_fake = torch.zeros(2, m, dtype=torch.int64, device=where)
     of_own, of_visiting = torch.split(by_real, lengths, dim=1), torch.split(by_fake, fake_lengths, dim=1)
@@ -87,7 +87,9 @@ def kth_sq_distances(own: IndexedPoints, k: int, communicator: Communicator, adv
     nearest = torch.full((n, k), torch.inf, dtype=torch.float64, device=own.device)
     if n > 1:
         balls = [Ball(each) for each in range(1, min(k, n - 1) + 1)]
-        nearest[:, : len(balls)] = Neighborhood.of(own, balls, engine=_ENGINE, advance=advance).sq_radii.T
+        nearest[:, : len(balls)] = Neighborhood.from_points(
+            own, balls, engine=_ENGINE, advance=advance
+        ).sq_radii.T
     for step in range(1, communicator.size):
         visiting = communicator.rotate(own.features, step)
         if n and len(visiting):

@@ -76,8 +76,8 @@ def cut_and_uncut(
 
     `advance` is told of as many pairs as `pairs_of` says.
     """
-    points, k = IndexedPoints.of(real, BALL_K), covering_k(len(real), len(fake))
-    own = Neighborhood.of(points, [_CLIPPED, Ball(k)], keep=BALL_K, engine=ENGINE, advance=advance)
+    points, k = IndexedPoints.from_features(real, BALL_K), covering_k(len(real), len(fake))
+    own = Neighborhood.from_points(points, [_CLIPPED, Ball(k)], keep=BALL_K, engine=ENGINE, advance=advance)
     blocks, rest = blocks_of_fakes(len(real), len(fake), seed)
     cuts = [fake] if len(blocks) == 1 and not len(rest) else (part_of(fake, rows) for rows in blocks)
     parts = [_judged(points, own, k, points.beside(cut), advance) for cut in cuts]
@@ -178,8 +178,10 @@ def _judged(
     """Fakes against the reals, whose clipped and k-NN balls are known; those in no block have no diversity."""
     of_fakes = None
     if in_block:
-        among = queries if is_suitable(queries, BALL_K) else IndexedPoints.of(queries.features, BALL_K)
-        of_fakes = Neighborhood.of(among, [_CLIPPED], engine=ENGINE, advance=advance)
+        among = (
+            queries if is_suitable(queries, BALL_K) else IndexedPoints.from_features(queries.features, BALL_K)
+        )
+        of_fakes = Neighborhood.from_points(among, [_CLIPPED], engine=ENGINE, advance=advance)
     counts = cross_counts(
         points,
         queries,

@@ -62,7 +62,7 @@ class Neighborhood:
     lists: NeighborLists  # the nearest others of each row; of length 0 if none are kept
 
     @classmethod
-    def of(
+    def from_points(
         cls,
         points: IndexedPoints,
         balls: Sequence[Ball],

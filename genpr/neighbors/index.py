@@ -250,7 +250,7 @@ class IndexedPoints:
     find_frame: Callable[[], Frame]  # returns the frame when a search with bounds first needs it
 
     @classmethod
-    def of(cls, features: Tensor, k: int) -> IndexedPoints:
+    def from_features(cls, features: Tensor, k: int) -> IndexedPoints:
         """Index (n, d) rows in the frame in which their `k` nearest are found at the lowest cost."""
         n, d = features.shape
         if n * n * d <= engine.DIRECT_ELEMENTS:  # all are compared directly, unless ranks share the search

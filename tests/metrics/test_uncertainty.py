@@ -36,7 +36,7 @@ COUNT = 6
 def sides_of(real: NDArray, fake: NDArray, device: str = "cpu"):
     sets = [torch.from_numpy(features).to(device) for features in (real, fake)]
     placed = list(map(Frame.around(sets[0]).place, sets))
-    return tuple((points, Neighborhood.of(points, [Ball(1)], keep=64).lists) for points in placed)
+    return tuple((points, Neighborhood.from_points(points, [Ball(1)], keep=64).lists) for points in placed)
 
 
 def values_of(real: NDArray, fake: NDArray, ks=KS, device="cpu", **options) -> dict[str, torch.Tensor]:

@@ -96,7 +96,7 @@ def sq_distances(x: NDArray | Tensor, y: NDArray | Tensor) -> Tensor:
 
 def sq_radii(points: IndexedPoints, ks: list[int], *, engine: Engine = ONE_PROCESS) -> Tensor:
     """Squared radii of k-NN balls, (len(ks), n), as a search finds them."""
-    return Neighborhood.of(points, [Ball(k) for k in ks], engine=engine).sq_radii
+    return Neighborhood.from_points(points, [Ball(k) for k in ks], engine=engine).sq_radii
 
 
 class Truth:

@@ -126,7 +126,7 @@ def test_codes_that_are_not_kept_are_computed_again(case, kind):
 
 
 def _counted(x: IndexedPoints, y: IndexedPoints, k: int, engine: Engine) -> list[Tensor]:
-    own = [Neighborhood.of(points, [Ball(k)], engine=engine, keep=2 * k) for points in (x, y)]
+    own = [Neighborhood.from_points(points, [Ball(k)], engine=engine, keep=2 * k) for points in (x, y)]
     counts = cross_counts(x, y, real_sq_radii=own[0].sq_radii, fake_sq_radii=own[1].sq_radii, engine=engine)
     index, sq = nearest_between(y, x, k, engine=engine)
     return [
@@ -182,7 +182,7 @@ def test_a_gpu_decides_alike_however_little_memory_it_has(limit):
     with practice_device(limit=limit) as device:
         try:
             sets = [torch.from_numpy(each).cuda() for each in (real, fake)]
-            x = IndexedPoints.of(sets[0], 5)
+            x = IndexedPoints.from_features(sets[0], 5)
             found = [table.cpu() for table in _counted(x, x.beside(sets[1]), 5, Engine())]
         except (torch.OutOfMemoryError, GenprError):
             assert limit < 2**23
@@ -197,7 +197,8 @@ def test_rows_that_float16_cannot_tell_apart_are_searched_in_float32():
     clusters = rng.normal(size=(4, 24)).repeat(1000, axis=0) + 1e-5 * rng.normal(size=(4000, 24))
     with practice_device():
         frames = [
-            IndexedPoints.of(torch.from_numpy(x).float().cuda(), 5).frame for x in (clusters, clusters[:9])
+            IndexedPoints.from_features(torch.from_numpy(x).float().cuda(), 5).frame
+            for x in (clusters, clusters[:9])
         ]
     assert [frame.codes for frame in frames] == [torch.float32, torch.float16]
 

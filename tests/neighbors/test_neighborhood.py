@@ -59,7 +59,7 @@ def check(features: np.ndarray, points, *, keep: int, engine=ONE_PROCESS) -> Non
     }
     degrees = in_degrees(sq, np.array([each.max() for each in radii.values()]))
     for ties in TIES:
-        found = Neighborhood.of(points, BALLS, ties=ties, keep=keep, engine=engine)
+        found = Neighborhood.from_points(points, BALLS, ties=ties, keep=keep, engine=engine)
         assert (found.sq_radii.dtype, found.in_degrees.dtype) == (torch.float64, torch.int64)
         for ball, of_ball, in_ball in zip(BALLS, found.sq_radii, found.in_degrees, strict=True):
             assert of_ball.tolist() == radii[ball].tolist()
@@ -101,7 +101,7 @@ def test_copies_lie_in_the_balls_of_each_other(rng, n, copies):
 def test_equal_distances_are_equal_in_the_lists(rng):
     features = rng.integers(-3, 4, (50, 40)).astype(np.float32)
     (points,) = place(features)
-    sq = Neighborhood.of(points, [Ball(1)], keep=49).lists.sq
+    sq = Neighborhood.from_points(points, [Ball(1)], keep=49).lists.sq
     assert sq.tolist() == np.sort(oracle.sq_distances(features, features), axis=1)[:, 1:].tolist()
 
 

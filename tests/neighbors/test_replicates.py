@@ -39,7 +39,7 @@ def whole_numbers(rng: np.random.Generator, n: int, d: int, spread: int = 6, cen
 
 
 def resampled(points: IndexedPoints, *, stream: int, listed: int = 64, count: int = COUNT) -> ResampledSet:
-    lists = Neighborhood.of(points, [Ball(1)], keep=listed).lists
+    lists = Neighborhood.from_points(points, [Ball(1)], keep=listed).lists
     halves = Halves.drawn(len(points), seed=5, stream=stream, count=count, device=points.device)
     return ResampledSet(points, lists, halves)
 
