@@ -271,7 +271,7 @@ class KNNReference:
         """
         every = torch.arange(len(self._labels), device=self._labels.device)
         chosen = every if requested is None else sample_like(self._labels, requested, self._seed)
-        points = self._points.beside(self._points.features[chosen])
+        points = self._points.in_same_frame(self._points.features[chosen])
         own_index = torch.full_like(every, UNKNOWN)
         own_index[chosen] = torch.arange(len(chosen), device=every.device)
         voters = KNNClassifier.of(self._points, points, self._labels[chosen], self._k, own_index=own_index)
@@ -280,7 +280,7 @@ class KNNReference:
 
     def against(self, features: Tensor, labels: Tensor) -> tuple[Vote, Vote]:
         """Classify fakes by the reals, and reals by the fakes and their labels."""
-        fakes = self._points.beside(features)
+        fakes = self._points.in_same_frame(features)
         by_reals = KNNClassifier.of(fakes, self._points, self._labels, self._k)
         by_fakes = KNNClassifier.of(self._points, fakes, labels, self._k)
         return partial(by_reals.predict, self._k), partial(by_fakes.predict, self._k)

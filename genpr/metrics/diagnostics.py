@@ -129,7 +129,7 @@ def near_duplicates(
     if count < 2:
         return None
     rows = random_rows(n, _EXAMINED, seed=0).to(own.device)
-    queries = own.beside(own.features[rows])
+    queries = own.in_same_frame(own.features[rows])
     _, sq = nearest_between(queries, own, count + 1, engine=engine)
     if sq_to_other is None:
         to_other = nearest_between(queries, other, 1, engine=engine)[1]

@@ -146,7 +146,7 @@ class KNNManifold:
     def _placed(self, queries: Features) -> IndexedPoints:
         checked = check_features(queries, "queries").to(self.features.device)
         check_same_width(self.features, checked, names=("the manifold", "queries"))
-        return self.side.points.beside(checked)
+        return self.side.points.in_same_frame(checked)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write features and radii to `path` (safetensors with a checksum inside).

@@ -159,7 +159,7 @@ class NeighborMetrics:
         if (m, k) not in self._parts:
             reals = self.reals
             rows = random_rows(len(reals.points), m, self._seed).to(reals.points.device)
-            points = reals.points.beside(part_of(reals.points.features, rows))
+            points = reals.points.in_same_frame(part_of(reals.points.features, rows))
             keep = others_for(k) if self._keep else 0
             own = Neighborhood.from_points(points, [Ball(k)], ties=reals.ties, keep=keep, engine=reals.engine)
             share = covered_share(own.in_degrees[0].cpu().numpy())

@@ -170,7 +170,7 @@ class RealManifold:
         """Bring fakes into the frame of the reals, and draw balls around them."""
         check_same_width(self.points.features, fake)
         check_rows(fake, "fake", k=max(balls).k if balls else 0)
-        points = self.points.beside(fake.to(self.points.device))
+        points = self.points.in_same_frame(fake.to(self.points.device))
         if not balls:
             return FakeManifold(points, None)
         # In the reals' frame, or in one of their own: collapsed fakes far from the reals need a finer one. It is chosen

@@ -60,7 +60,7 @@ def memberships_of_ranks(
         if len(x) and len(visiting):
             found = cross_counts(
                 placed,
-                placed.beside(visiting),
+                placed.in_same_frame(visiting),
                 real_sq_radii=x_sq_radii[None],
                 fake_sq_radii=sq_radii[None],
                 ties=ties,
@@ -94,7 +94,7 @@ def kth_sq_distances(own: IndexedPoints, k: int, communicator: Communicator, adv
         visiting = communicator.rotate(own.features, step)
         if n and len(visiting):
             most = min(k, len(visiting))
-            _, sq = nearest_between(own, own.beside(visiting), most, engine=_ENGINE, advance=advance)
+            _, sq = nearest_between(own, own.in_same_frame(visiting), most, engine=_ENGINE, advance=advance)
             nearest = torch.cat([nearest, sq], dim=1).sort(dim=1).values[:, :k]
         del visiting
     return nearest[:, k - 1].contiguous()

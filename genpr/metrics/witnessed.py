@@ -80,9 +80,11 @@ def cut_and_uncut(
     own = Neighborhood.from_points(points, [_CLIPPED, Ball(k)], keep=BALL_K, engine=ENGINE, advance=advance)
     blocks, rest = blocks_of_fakes(len(real), len(fake), seed)
     cuts = [fake] if len(blocks) == 1 and not len(rest) else (part_of(fake, rows) for rows in blocks)
-    parts = [_judged(points, own, k, points.beside(cut), advance) for cut in cuts]
+    parts = [_judged(points, own, k, points.in_same_frame(cut), advance) for cut in cuts]
     if len(rest):
-        parts.append(_judged(points, own, k, points.beside(part_of(fake, rest)), advance, in_block=False))
+        parts.append(
+            _judged(points, own, k, points.in_same_frame(part_of(fake, rest)), advance, in_block=False)
+        )
     fidelity = witnessed_fidelity(
         torch.cat([part.witnesses for part in parts]),
         torch.cat([part.lid for part in parts]),

@@ -257,7 +257,7 @@ class IndexedPoints:
             return cls(features, partial(choose_frame, features, k))
         return choose_frame(features, k).place(features)
 
-    def beside(self, features: Tensor) -> IndexedPoints:
+    def in_same_frame(self, features: Tensor) -> IndexedPoints:
         """Other rows (m, d) in the same frame."""
         if features.numel() > _LAZY_ELEMENTS:
             return self.frame.place(features)

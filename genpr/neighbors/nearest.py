@@ -364,7 +364,7 @@ def nearest_between(
         found_there = workers.from_rank0([] if found is None else [found])
         kept = found_there[0] if found_there else None
         if kept is not None:
-            points = points.beside(points.features[kept])
+            points = points.in_same_frame(points.features[kept])
         sq_reach = _first_reach_between(queries, points, k, engine, workers)
         index, sq = _swept(queries, points, k, sq_reach, engine, workers, advance)
         return index if kept is None else kept[index], sq
@@ -556,7 +556,7 @@ def longer_lists(
         every = all_near_sq_distances(x[rows], x, engine).scatter_(1, rows[:, None], torch.inf)
         every, order = every.sort(dim=1, stable=True)
         return NeighborLists(order[:, :length], every[:, :length])
-    queries = points.beside(x[rows])
+    queries = points.in_same_frame(x[rows])
     blocks = torch.split(torch.arange(len(rows), device=rows.device), _ROWS)
     found = workers.map_shared(
         lambda block: (_first_reach_of_rows(points, rows, queries, block, length, engine),), blocks

@@ -183,7 +183,7 @@ def test_a_gpu_decides_alike_however_little_memory_it_has(limit):
         try:
             sets = [torch.from_numpy(each).cuda() for each in (real, fake)]
             x = IndexedPoints.from_features(sets[0], 5)
-            found = [table.cpu() for table in _counted(x, x.beside(sets[1]), 5, Engine())]
+            found = [table.cpu() for table in _counted(x, x.in_same_frame(sets[1]), 5, Engine())]
         except (torch.OutOfMemoryError, GenprError):
             assert limit < 2**23
             return
