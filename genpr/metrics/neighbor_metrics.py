@@ -34,7 +34,7 @@ from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves,
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
-from genpr.neighbors.search import Visitor
+from genpr.neighbors.search import PairConsumer
 from genpr.validation import check_rows
 
 _BYTES_PER_LISTED = 160  # while neighbors are searched
@@ -117,7 +117,7 @@ class NeighborMetrics:
             fakes,
             self._real_balls,
             smallest_of=smallest,
-            beside=replicates.visitors if replicates else [],
+            beside=replicates.consumers if replicates else [],
             advance=advance,
         )
         memberships = counted.memberships
@@ -259,7 +259,7 @@ class Replicates:
 
     Of a `part` of the reals, the halves are those rows of the halves of the reals that belong to it.
 
-    `visitors` are to be shown the pairs between the two sets; none for small sets, whose distances are all computed.
+    `consumers` are to be shown the pairs between the two sets; none for small sets, whose distances are all computed.
     """
 
     def __init__(
@@ -296,7 +296,7 @@ class Replicates:
             direct = [each for each in everything if each.rows == "other"]
         listed = [each for each in everything if each not in direct]
         counter = ReplicateCounter(halved_real, halved_fake, listed, part=halved_part, engine=engine)
-        self.visitors: list[Visitor] = [] if direct else [counter]
+        self.consumers: list[PairConsumer] = [] if direct else [counter]
 
         def count() -> dict[Asked, Tensor]:
             found = counter.counts()

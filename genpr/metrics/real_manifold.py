@@ -16,7 +16,7 @@ from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.engine import DIRECT_ELEMENTS, Engine
 from genpr.neighbors.index import IndexedPoints, is_suitable
 from genpr.neighbors.nearest import NeighborLists
-from genpr.neighbors.search import Advance, Visitor, no_advance
+from genpr.neighbors.search import Advance, PairConsumer, no_advance
 from genpr.validation import (
     Features,
     check_features,
@@ -189,7 +189,7 @@ class RealManifold:
         real_balls: Sequence[Ball],
         *,
         smallest_of: Ball | None = None,
-        beside: Sequence[Visitor] = (),
+        beside: Sequence[PairConsumer] = (),
         advance: Advance = no_advance,
     ) -> CountedFakes:
         """Who lies in whose balls."""

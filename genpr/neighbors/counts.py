@@ -24,7 +24,7 @@ from genpr.neighbors.nearest import (
     near_sq_distances,
     padded,
 )
-from genpr.neighbors.search import Advance, Pairs, Visitor, bounds_of_pairs, no_advance, scan_pairs
+from genpr.neighbors.search import Advance, PairConsumer, Pairs, bounds_of_pairs, no_advance, scan_pairs
 
 _LISTED = 2**15  # pairs per piece of work
 
@@ -174,7 +174,7 @@ def cross_counts(
     smallest_of: int | None = None,
     ties: Ties = "closed",
     engine: Engine = ONE_PROCESS,
-    beside: Sequence[Visitor] = (),
+    beside: Sequence[PairConsumer] = (),
     advance: Advance = no_advance,
 ) -> CrossCounts:
     """Count ball memberships between two sets, for all sets of radii in one pass over real x fake."""
@@ -231,7 +231,7 @@ class _CrossCounter:
         self._counts_per_thread = PerThread(partial(_Counts.empty, radii, n, m, real.device))
         self.reaches = _largest(self._of_real), _largest(self._of_fake)
 
-    def look(self, pairs: Pairs) -> None:
+    def consume(self, pairs: Pairs) -> None:
         """Count pairs, none of them twice."""
         of_real, of_fake = self.reaches
         in_reach = pairs.sq_lower <= torch.maximum(of_real[pairs.i], of_fake[pairs.j])

@@ -390,7 +390,7 @@ class ReplicateCounter:
                     _look_within(side, side.balls.near, self._tallies, workers)
         self.reaches = proven_reach(of_real), proven_reach(of_fake)
 
-    def look(self, pairs: Pairs) -> None:
+    def consume(self, pairs: Pairs) -> None:
         """Count pairs, no pair twice; a GPU waits until they are many."""
         if pairs.i.device.type == "cpu":
             self._count(pairs)

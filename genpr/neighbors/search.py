@@ -445,31 +445,31 @@ def in_common_codes(rows: IndexedPoints, columns: IndexedPoints) -> tuple[Indexe
     return rows.recoded(torch.float32), columns.recoded(torch.float32)
 
 
-class Visitor(Protocol):
+class PairConsumer(Protocol):
     """Consumer of pairs of a row and a column as they are found, called from several threads."""
 
     @property
     def reaches(self) -> tuple[Tensor, Tensor]:
         """Squared reach of each row and each column, (n,) and (m,) float64; -inf reaches nothing."""
 
-    def look(self, pairs: Pairs) -> None:
+    def consume(self, pairs: Pairs) -> None:
         """Process pairs, none twice: all that may be within the reach of one of the two, and perhaps others."""
 
 
 def scan_pairs(
     rows: IndexedPoints,
     columns: IndexedPoints,
-    visitors: Sequence[Visitor],
+    consumers: Sequence[PairConsumer],
     *,
     engine: Engine = ONE_PROCESS,
     advance: Advance = no_advance,
 ) -> None:
-    """Find the pairs of a row and a column within the reach of any of `visitors`, in one pass for all of them."""
-    of_rows, of_columns = zip(*(visitor.reaches for visitor in visitors), strict=True)
+    """Find the pairs of a row and a column within the reach of any of `consumers`, in one pass for all of them."""
+    of_rows, of_columns = zip(*(consumer.reaches for consumer in consumers), strict=True)
 
     def look(pairs: Pairs) -> None:
-        for visitor in visitors:
-            visitor.look(pairs)
+        for consumer in consumers:
+            consumer.consume(pairs)
 
     reaches = torch.stack(of_rows).amax(dim=0), torch.stack(of_columns).amax(dim=0)
     with plain_arithmetic(rows.device), Workers(rows.device, engine.communicator()) as workers:

@@ -202,7 +202,7 @@ def test_a_gpu_counts_many_portions_in_few_operations(rng, gpu):
         gpu.reset()
     counter = ReplicateCounter(*sides, [ASKED[2], ASKED[14], ASKED[28], ASKED[-1]])
     for start in range(0, len(pairs), 900):
-        counter.look(pairs.part(slice(start, start + 900)))
+        counter.consume(pairs.part(slice(start, start + 900)))
     found = counter.counts()
     if gpu is not None:  # of every portion by itself they would be ten times as many
         assert gpu.kernels < 700
@@ -239,7 +239,7 @@ class Everything:
         self.reaches = torch.full((n,), torch.inf).double(), torch.full((m,), torch.inf).double()
         self.seen = 0
 
-    def look(self, pairs: Pairs) -> None:
+    def consume(self, pairs: Pairs) -> None:
         self.seen += len(pairs)
 
 
