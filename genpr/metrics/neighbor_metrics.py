@@ -117,7 +117,7 @@ class NeighborMetrics:
             fakes,
             self._real_balls,
             smallest_of=smallest,
-            beside=replicates.consumers if replicates else [],
+            consumers=replicates.consumers if replicates else [],
             advance=advance,
         )
         memberships = counted.memberships

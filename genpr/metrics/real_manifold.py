@@ -189,7 +189,7 @@ class RealManifold:
         real_balls: Sequence[Ball],
         *,
         smallest_of: Ball | None = None,
-        beside: Sequence[PairConsumer] = (),
+        consumers: Sequence[PairConsumer] = (),
         advance: Advance = no_advance,
     ) -> CountedFakes:
         """Who lies in whose balls."""
@@ -203,7 +203,7 @@ class RealManifold:
             smallest_of=None if smallest_of is None else real_balls.index(smallest_of),
             ties=self.ties,
             engine=self.engine,
-            beside=beside,
+            consumers=consumers,
             advance=advance,
         )
         degrees, shares = {}, {}

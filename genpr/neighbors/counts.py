@@ -174,7 +174,7 @@ def cross_counts(
     smallest_of: int | None = None,
     ties: Ties = "closed",
     engine: Engine = ONE_PROCESS,
-    beside: Sequence[PairConsumer] = (),
+    consumers: Sequence[PairConsumer] = (),
     advance: Advance = no_advance,
 ) -> CrossCounts:
     """Count ball memberships between two sets, for all sets of radii in one pass over real x fake."""
@@ -185,11 +185,11 @@ def cross_counts(
     of_fake = (
         torch.empty(0, m, dtype=torch.float64, device=device) if fake_sq_radii is None else fake_sq_radii
     )
-    if not beside and engine.is_direct(n, *fake.features.shape):
+    if not consumers and engine.is_direct(n, *fake.features.shape):
         advance(n * m)
         return _direct_counts(real.features, fake.features, of_real, of_fake, smallest_of, ties)
     counter = _CrossCounter(real, fake, of_real, of_fake, smallest_of, ties, engine)
-    scan_pairs(real, fake, [counter, *beside], engine=engine, advance=advance)
+    scan_pairs(real, fake, [counter, *consumers], engine=engine, advance=advance)
     return counter.counts()
 
 
