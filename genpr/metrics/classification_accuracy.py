@@ -20,7 +20,7 @@ from torch import Tensor
 from genpr.metrics.labels import Ratios, mean_of_defined, ratios
 from genpr.metrics.real_manifold import ENGINE
 from genpr.neighbors.engine import plain_arithmetic
-from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, Halves, others_for
+from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, Halves, neighbors_needed
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import nearest_between
 
@@ -163,7 +163,7 @@ class KNNClassifier:
         own_index: Tensor | None = None,
     ) -> KNNClassifier:
         """Find them; `own_index` (m,) is which point each query is, negative for none: it does not vote, its copies do."""
-        length = min(others_for(k) + (own_index is not None), len(points))
+        length = min(neighbors_needed(k) + (own_index is not None), len(points))
         index, sq = nearest_between(queries, points, length, engine=ENGINE)
         if own_index is not None:
             dropped = index == own_index[:, None]

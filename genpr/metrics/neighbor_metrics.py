@@ -30,7 +30,7 @@ from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves, others_for
+from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves, neighbors_needed
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
@@ -160,7 +160,7 @@ class NeighborMetrics:
             reals = self.reals
             rows = random_rows(len(reals.points), m, self._seed).to(reals.points.device)
             points = reals.points.in_same_frame(part_of(reals.points.features, rows))
-            keep = others_for(k) if self._keep else 0
+            keep = neighbors_needed(k) if self._keep else 0
             own = Neighborhood.from_points(points, [Ball(k)], ties=reals.ties, keep=keep, engine=reals.engine)
             share = covered_share(own.in_degrees[0].cpu().numpy())
             self._parts[m, k] = _Part(k, share, rows, points, own.lists)
@@ -173,7 +173,7 @@ class NeighborMetrics:
 
     def _listed(self, n: int, balls: Collection[Ball]) -> int:
         """Neighbors to list of each of n images for replicates of their balls; 0 where memory is short."""
-        keep = others_for(max(balls).k)
+        keep = neighbors_needed(max(balls).k)
         needed = n * keep * _BYTES_PER_LISTED
         # Another rank may have less memory, or another machine.
         enough = fits(needed, self._device)
@@ -250,7 +250,7 @@ def _ball_value(name: str, counts: Memberships, k: int) -> MetricValue | None:
 class Replicates:
     """Ball metrics of random halves of the reals against random halves of the fakes, counted as pairs are found.
 
-    `real` are n placed reals and their neighbor lists, best as long as `others_for` says; `fake` are m fakes in the same
+    `real` are n placed reals and their neighbor lists, best as long as `neighbors_needed` says; `fake` are m fakes in the same
     frame. Halves are drawn without replacement and come in complementary pairs: replicates 2 s and 2 s + 1 share no image.
     Those of the reals depend on the seed and n alone, those of the fakes on the seed and m: two sets of fakes scored on
     the same reals meet the same halves of these, and if both are of one size, fakes of the same place in their sets fall

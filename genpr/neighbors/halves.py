@@ -54,7 +54,7 @@ class Halves:
         return counted(bits)[: self.count]
 
 
-def others_for(k: int) -> int:
+def neighbors_needed(k: int) -> int:
     """How many nearest others of a row hold at least `k` of each half that it belongs to, but for 1 row of 100.
 
     For 100 halves, of which a row belongs to 50.

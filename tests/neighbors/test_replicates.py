@@ -13,7 +13,7 @@ from genpr.neighbors import nearest, resample
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, sq_radii_of
 from genpr.neighbors.engine import ONE_PROCESS, Engine, Workers
-from genpr.neighbors.halves import Halves, Hits, counted, others_for, packed, unpacked
+from genpr.neighbors.halves import Halves, Hits, counted, neighbors_needed, packed, unpacked
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import longer_lists as search_again
 from genpr.neighbors.nearest import near_sq_distances
@@ -258,7 +258,7 @@ def test_one_row_in_a_hundred_needs_more_than_is_listed(k):
     def short(listed: int) -> float:
         return 50 * stats.binom.cdf(k - 1, listed, 0.5)  # a row belongs to half of the 100 halves
 
-    assert short(others_for(k)) <= 0.01 < short(others_for(k) - 1)
+    assert short(neighbors_needed(k)) <= 0.01 < short(neighbors_needed(k) - 1)
 
 
 @pytest.mark.parametrize("n", [2, 9, 40])
