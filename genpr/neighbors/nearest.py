@@ -547,7 +547,7 @@ _ROWS, _COLUMNS = 512, 4096  # per product
 _MAX_DIRECT_ELEMENTS, _MIN_WIDTH = 2**26, 64  # up to this size a GPU computes all distances
 
 
-def longer_lists(
+def extended_lists(
     points: IndexedPoints, rows: Tensor, length: int, engine: Engine, workers: Workers
 ) -> NeighborLists:
     """The `length` nearest others of `rows` (r,), or all others if there are not as many."""

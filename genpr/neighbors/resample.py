@@ -31,7 +31,7 @@ from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import (
     NeighborLists,
     all_near_sq_distances,
-    longer_lists,
+    extended_lists,
     near_sq_distances,
 )
 from genpr.neighbors.search import Pairs
@@ -107,7 +107,7 @@ class ReplicateBalls:
             runs += found
             rows = torch.cat([run.short for run in found])
             if len(rows):
-                lists = longer_lists(points, rows, 2 * lists.length, engine, workers)
+                lists = extended_lists(points, rows, 2 * lists.length, engine, workers)
         return cls._joined(runs, halves, balls)
 
     @classmethod

@@ -15,7 +15,7 @@ from genpr.neighbors.counts import Neighborhood, sq_radii_of
 from genpr.neighbors.engine import ONE_PROCESS, Engine, Workers
 from genpr.neighbors.halves import Halves, Hits, counted, neighbors_needed, packed, unpacked
 from genpr.neighbors.index import IndexedPoints
-from genpr.neighbors.nearest import longer_lists as search_again
+from genpr.neighbors.nearest import extended_lists as search_again
 from genpr.neighbors.nearest import near_sq_distances
 from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
 from genpr.neighbors.search import Pairs, scan_pairs
@@ -346,7 +346,7 @@ def test_longer_lists_hold_the_nearest(rng, kind, length, monkeypatch):
 
 def test_lists_are_searched_again_only_where_they_are_too_short(rng, noted):
     (points,) = place(whole_numbers(rng, 60, 4))
-    asked = noted(1, "resample.longer_lists")
+    asked = noted(1, "resample.extended_lists")
     for listed, least, most in ((59, 0, 0), (11, 1, 59)):
         asked.clear()
         side = resampled(points, stream=0, listed=listed)
