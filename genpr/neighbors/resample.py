@@ -51,7 +51,7 @@ class Reach:
     within: Tensor  # (B + 1, w) int64: the halves whose median is not among the q smallest
 
 
-class ListedPairs(NamedTuple):
+class NeighborPairs(NamedTuple):
     """Rows (p,), others of their set (p,), and their `near_sq_distances` (p,) float64."""
 
     row: Tensor
@@ -76,7 +76,9 @@ class ReplicateBalls:
     # half, and the row itself does
     bits: Mapping[int, Tensor]
     reaches: Mapping[Ball, Reach]  # by kind of ball
-    near: ListedPairs  # listed pairs of rows of which the second may lie in a ball of the first in some half
+    near: (
+        NeighborPairs  # listed pairs of rows of which the second may lie in a ball of the first in some half
+    )
 
     @classmethod
     def of(
@@ -123,7 +125,7 @@ class ReplicateBalls:
             radii = torch.cat([run.sq_radii[ball.k] for run in runs])[place] if ball.clipped else None
             reaches[ball] = _reach(ball, of_k, radii, halves)
         sq_before = torch.cat([run.sq for run in runs]).roll(1)
-        near = ListedPairs(*(torch.cat(part) for part in zip(*(run.near for run in runs), strict=True)))
+        near = NeighborPairs(*(torch.cat(part) for part in zip(*(run.near for run in runs), strict=True)))
         start, longest = last - size + 1, int(size.max()) - 1
         return cls(halves, start[place], last[place], longest, sq_before, bits, reaches, near)
 
@@ -153,7 +155,9 @@ class _Runs:
     bits: dict[int, Tensor]  # by k, (e, w) int64
     reach: dict[int, Tensor]  # by k, (2, r) float64: least and most
     sq_radii: dict[int, Tensor]  # by k, (r, B) float64, infinite where the row does not belong to the half
-    near: ListedPairs  # the rows and those of their lists that are within their reach, if they are to be kept
+    near: (
+        NeighborPairs  # the rows and those of their lists that are within their reach, if they are to be kept
+    )
 
     @classmethod
     def of(
@@ -178,10 +182,10 @@ class _Runs:
         tables = {k: table[enough] for k, table in tables.items()}
         reach = {k: _least_and_most(table, own, sq) for k, table in tables.items()}
         radii = {k: _sq_radii(tables[k], sq, halves.count) for k in clipped}
-        near = ListedPairs(rows[:0], rows[:0], sq[:0, 0])
+        near = NeighborPairs(rows[:0], rows[:0], sq[:0, 0])
         if pairs:
             row, place = (sq[:, :-1] <= reach[ks[-1]][1][:, None]).nonzero(as_tuple=True)
-            near = ListedPairs(rows[row], index[enough][row, place], sq[row, place])
+            near = NeighborPairs(rows[row], index[enough][row, place], sq[row, place])
         rank = torch.arange(sq.shape[1], device=sq.device)
         kept = (rank <= length[:, None]).nonzero(as_tuple=True)
         sq = sq.masked_fill(rank == length[:, None], torch.inf)[kept]
@@ -464,7 +468,7 @@ def direct_replicate_counts(
     return counts
 
 
-def _look_within(side: Side, near: ListedPairs, tallies: PerThread[_Tally], workers: Workers) -> None:
+def _look_within(side: Side, near: NeighborPairs, tallies: PerThread[_Tally], workers: Workers) -> None:
     """Count the listed pairs of a set with itself; their distances are known."""
 
     def look(pairs: tuple[Tensor, Tensor, Tensor]) -> None:
