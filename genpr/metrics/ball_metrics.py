@@ -573,7 +573,7 @@ def _find_authenticity(real: RealManifold, fake: CountedFakes, options: Pairwise
     index, sq = nearest_between(fake.points, real.points, 1, engine=real.engine, advance=options.advance)
     share = authentic(index[:, 0], sq[:, 0], real.sq_radii_of(Ball(1))).double().mean()
     assert real.lists is not None
-    of_reals = (real.lists.sq[:, 0] > real.lists.apart_from_rows()).double().mean()
+    of_reals = (real.lists.sq[:, 0] > real.lists.leave_one_out_sq_distances()).double().mean()
     value = MetricValue(float(share), options.k, null=float(of_reals), null_source="leave-one-out")
     return {"authenticity": value}
 

@@ -247,7 +247,7 @@ def _near_copies(real: RealManifold, fake: CountedFakes, progress: PairProgress 
     nearest = nearest_between(fake.points, real.points, 1, engine=real.engine, advance=advance)
     index, sq = nearest[0][:, 0], nearest[1][:, 0]
     usual = lists.sq[:, 0].median()  # beside a real far from all others is not yet near
-    of_reals = lists.sq[:, 0] <= _NEAR * lists.apart_from_rows().clamp(max=usual)
+    of_reals = lists.sq[:, 0] <= _NEAR * lists.leave_one_out_sq_distances().clamp(max=usual)
     near = sq <= _NEAR * lists.sq[index, 0].clamp(max=usual)
     rows = near.nonzero()[:, 0]
     rows = rows[sq[rows].argsort(stable=True)]

@@ -52,7 +52,7 @@ class NeighborLists:
         index = torch.empty(len(features), 0, dtype=torch.int64, device=features.device)
         return cls(index, index.double())
 
-    def apart_from_rows(self) -> Tensor:
+    def leave_one_out_sq_distances(self) -> Tensor:
         """Squared distance from each row's nearest neighbor to its own nearest neighbor without the row: (n,) float64.
 
         Needs lists of length 2.
