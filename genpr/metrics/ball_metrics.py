@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from genpr.metrics.real_manifold import CountedFakes, Memberships, RealManifold
     from genpr.neighbors.balls import Ties
-    from genpr.neighbors.resample import Asked
+    from genpr.neighbors.resample import CountRequest
 
 COVER_RATIO = 3
 """Of the k' of a cover to its k, as in Cheema & Urner 2023."""
@@ -140,10 +140,12 @@ def _smaller_null(*nulls: Null) -> Null:
 # Counts in halves of both sets --------------------------------------------------------------------------------
 
 
-def _count(balls: str, ball: Ball, count: str, ties: Ties, most: int = 1, rows: str = "other") -> Asked:
-    from genpr.neighbors.resample import Asked
+def _count(
+    balls: str, ball: Ball, count: str, ties: Ties, most: int = 1, rows: str = "other"
+) -> CountRequest:
+    from genpr.neighbors.resample import CountRequest
 
-    return Asked(balls, ball, count, most, ties, rows)  # type: ignore[arg-type]
+    return CountRequest(balls, ball, count, most, ties, rows)  # type: ignore[arg-type]
 
 
 def _mean_in_halves(
@@ -155,7 +157,7 @@ def _mean_in_halves(
 ) -> HalfSampling:
     """Of the `balls` with enough rows in them ("owners"), or of the other rows in balls, the share."""
 
-    def requests(k: int, ties: Ties) -> tuple[Asked, ...]:
+    def requests(k: int, ties: Ties) -> tuple[CountRequest, ...]:
         return (_count(balls, ball(k), count, ties, k if at_least_k else 1),)
 
     def value(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
@@ -169,7 +171,7 @@ def _mean_in_halves(
 def _smaller_in_halves(a: HalfSampling, b: HalfSampling) -> HalfSampling:
     """The one of two shares that is lower on average: a minimum replicate by replicate would be biased."""
 
-    def requests(k: int, ties: Ties) -> tuple[Asked, ...]:
+    def requests(k: int, ties: Ties) -> tuple[CountRequest, ...]:
         return (*a.requests(k, ties), *b.requests(k, ties))
 
     def value(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
@@ -183,7 +185,7 @@ def _smaller_in_halves(a: HalfSampling, b: HalfSampling) -> HalfSampling:
 def _over_leave_one_out(metric: HalfSampling, balls: Literal["real", "part"]) -> HalfSampling:
     """A share over the share of reals of the same half that lie in the ball of another of them."""
 
-    def requests(k: int, ties: Ties) -> tuple[Asked, ...]:
+    def requests(k: int, ties: Ties) -> tuple[CountRequest, ...]:
         return (*metric.requests(k, ties), _count(balls, Ball(k), "others", "closed", rows="own"))
 
     def value(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
@@ -193,7 +195,7 @@ def _over_leave_one_out(metric: HalfSampling, balls: Literal["real", "part"]) ->
     return HalfSampling(requests, value)
 
 
-def _clipped_density_counts(k: int, ties: Ties) -> tuple[Asked, ...]:
+def _clipped_density_counts(k: int, ties: Ties) -> tuple[CountRequest, ...]:
     ball = Ball(k, clipped=True)
     # Without the row itself, open balls that reached to it contain it as closed ones do.
     return _count("real", ball, "others", ties, k), _count("real", ball, "others", "closed", k, "own")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from genpr.metrics.frechet import Gaussian
     from genpr.metrics.real_manifold import CountedFakes, Memberships, RealManifold
     from genpr.neighbors.balls import Ties
-    from genpr.neighbors.resample import Asked
+    from genpr.neighbors.resample import CountRequest
 
 Kind = Literal["neighbors", "distance", "fakes-only", "held-out", "conditional"]
 Null = Callable[["Memberships", int], float | None]
@@ -89,7 +89,7 @@ class HalfSizes(NamedTuple):
 class HalfSampling:
     """How a ball metric follows from counts of halves of both sets; an interval is derived from its spread."""
 
-    requests: Callable[[int, Ties], tuple[Asked, ...]]  # what to count, for a k and a rule for ties
+    requests: Callable[[int, Ties], tuple[CountRequest, ...]]  # what to count, for a k and a rule for ties
     # From k, the sizes and these counts, each (t, B): (B,) float64, not clipped at 1: halves that are all clipped would
     # have no spread.
     value: Callable[[int, HalfSizes, Sequence[Tensor]], Tensor]

@@ -33,7 +33,7 @@ from genpr.neighbors.engine import Engine
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves, neighbors_needed
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists
-from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
+from genpr.neighbors.resample import CountRequest, ReplicateCounter, ResampledSet, direct_replicate_counts
 from genpr.neighbors.search import PairConsumer
 from genpr.validation import check_rows
 
@@ -231,7 +231,7 @@ def _has_interval(name: str, value: float) -> bool:
     return most is None or value <= most
 
 
-def _requests(name: str, k: int, ties: Ties) -> tuple[Asked, ...]:
+def _requests(name: str, k: int, ties: Ties) -> tuple[CountRequest, ...]:
     """What is counted in halves for a ball metric."""
     halves = BALLS[name].halves
     return () if halves is None else halves.requests(k, ties)
@@ -291,14 +291,14 @@ class Replicates:
         everything = list(dict.fromkeys(each for some in self._asked.values() for each in some))
         self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size, sizes_of_part)
         most, d = max(len(real[0]), len(fake[0])), real[0].features.shape[1]
-        direct = list[Asked]()
+        direct = list[CountRequest]()
         if engine.is_direct(most, most, max(d, _LEAST_COLUMNS)):
             direct = [each for each in everything if each.rows == "other"]
         listed = [each for each in everything if each not in direct]
         counter = ReplicateCounter(halved_real, halved_fake, listed, part=halved_part, engine=engine)
         self.consumers: list[PairConsumer] = [] if direct else [counter]
 
-        def count() -> dict[Asked, Tensor]:
+        def count() -> dict[CountRequest, Tensor]:
             found = counter.counts()
             if direct:
                 found |= direct_replicate_counts(halved_real, halved_fake, direct, engine)

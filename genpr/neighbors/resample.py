@@ -248,7 +248,7 @@ def _reach(ball: Ball, of_k: Tensor, sq_radii: Tensor | None, halves: Halves) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CountRequest:
     """What to count in every replicate, that is in a half of the reals and a half of the fakes."""
 
     # whose: those of the reals, of the fakes, or of a part of the reals, whose own rows alone can be counted
@@ -278,7 +278,7 @@ class Side:
     points: IndexedPoints  # the set
     member: Halves  # its halves, (n, w)
     others: Halves  # halves of the set whose rows its balls may hold, (m, w)
-    asked: tuple[Asked, ...]  # what is asked about its balls and those rows
+    asked: tuple[CountRequest, ...]  # what is asked about its balls and those rows
     kinds: tuple[tuple[Ball, Ties], ...]  # of these balls, each with the rule for its sphere
     balls: ReplicateBalls | None  # These, perhaps among others; None if nothing is
     most: Tensor  # how far the largest of them reaches, (n,) float64
@@ -288,7 +288,7 @@ def _sides(
     name: str,
     this: ResampledSet,
     other: ResampledSet,
-    asked: Sequence[Asked],
+    asked: Sequence[CountRequest],
     engine: Engine,
     workers: Workers,
 ) -> tuple[Side, Side]:
@@ -370,7 +370,7 @@ class ReplicateCounter:
         self,
         real: ResampledSet,
         fake: ResampledSet,
-        asked: Sequence[Asked],
+        asked: Sequence[CountRequest],
         *,
         part: ResampledSet | None = None,
         engine: Engine = ONE_PROCESS,
@@ -423,7 +423,7 @@ class ReplicateCounter:
         for side, owner, other in zip(self._sides, owners, reversed(owners), strict=True):
             _count(side, owner, other, lower, upper, self._tallies.own)
 
-    def counts(self) -> dict[Asked, Tensor]:
+    def counts(self) -> dict[CountRequest, Tensor]:
         """Of all pairs looked at: (most, B) int64 for each that was asked."""
         if self._waiting:
             with plain_arithmetic(self._real.device):
@@ -433,8 +433,8 @@ class ReplicateCounter:
 
 
 def direct_replicate_counts(
-    real: ResampledSet, fake: ResampledSet, asked: Sequence[Asked], engine: Engine
-) -> dict[Asked, Tensor]:
+    real: ResampledSet, fake: ResampledSet, asked: Sequence[CountRequest], engine: Engine
+) -> dict[CountRequest, Tensor]:
     """The counts of `ReplicateCounter` for small sets, from all distances in all halves; `rows` must be "other".
 
     The counter omits some own rows at exactly the radius of a ball, and counts must not depend on the number of processes.
@@ -514,8 +514,8 @@ class _Tally:
     """What one thread has counted."""
 
     def __init__(self, sides: Sequence[Side]) -> None:
-        self.hits = dict[Asked, Hits]()
-        self.pairs = dict[Asked, Tensor]()
+        self.hits = dict[CountRequest, Hits]()
+        self.pairs = dict[CountRequest, Tensor]()
         for side in sides:
             for each in side.asked:
                 if each.count == "pairs":
@@ -524,7 +524,7 @@ class _Tally:
                     counted_rows = side.member if each.count == "owners" else side.others
                     self.hits[each] = Hits(counted_rows.member, each.most)
 
-    def add(self, each: Asked, found: Found) -> None:
+    def add(self, each: CountRequest, found: Found) -> None:
         """Count pairs."""
         counts_others = each.count == "others"
         everything = torch.arange(len(found.other), device=found.other.device)
@@ -550,10 +550,10 @@ class _Tally:
 
 def _totals(
     sides: Sequence[Side], tallies: PerThread[_Tally], communicator: Communicator
-) -> dict[Asked, Tensor]:
+) -> dict[CountRequest, Tensor]:
     """What was asked, (most, B) int64, as all ranks counted it."""
     first, *rest = tallies.all or [tallies.own]
-    totals = dict[Asked, Tensor]()
+    totals = dict[CountRequest, Tensor]()
     for side in sides:
         for each in side.asked:
             if each.count == "pairs":

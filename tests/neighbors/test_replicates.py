@@ -17,7 +17,7 @@ from genpr.neighbors.halves import Halves, Hits, counted, neighbors_needed, pack
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import extended_lists as search_again
 from genpr.neighbors.nearest import near_sq_distances
-from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
+from genpr.neighbors.resample import CountRequest, ReplicateCounter, ResampledSet, direct_replicate_counts
 from genpr.neighbors.search import Pairs, scan_pairs
 
 CPU = torch.device("cpu")
@@ -25,10 +25,10 @@ COUNT = 6
 BALLS = (Ball(1), Ball(3), Ball(5), Ball(3, clipped=True))
 
 
-def _asked(owners: int, others: int, rows: str) -> list[Asked]:
+def _asked(owners: int, others: int, rows: str) -> list[CountRequest]:
     counts = (("owners", owners), ("others", others), ("pairs", 1))
     kinds = itertools.product(("real", "fake"), BALLS, counts, ("closed", "strict"))
-    return [Asked(side, ball, *count, ties, rows) for side, ball, count, ties in kinds]
+    return [CountRequest(side, ball, *count, ties, rows) for side, ball, count, ties in kinds]
 
 
 ASKED, OWN = _asked(3, 2, "other"), _asked(4, 3, "own")
@@ -71,7 +71,7 @@ class HalfTruth:
         self._cross = oracle.sq_distances(real, fake)
         self._within = {"real": to_others(real), "fake": to_others(fake)}
 
-    def counts(self, each: Asked) -> list[int]:
+    def counts(self, each: CountRequest) -> list[int]:
         sq = self._cross if each.balls == "real" else self._cross.T
         if each.rows == "own":
             sq = self._within[each.balls]
@@ -95,7 +95,7 @@ def truth_of(real: ResampledSet, fake: ResampledSet, half: int) -> HalfTruth:
     return HalfTruth(*(side.points.features.numpy()[members(side, half)] for side in (real, fake)))
 
 
-def assert_counts(real: ResampledSet, fake: ResampledSet, found: dict[Asked, Tensor]) -> None:
+def assert_counts(real: ResampledSet, fake: ResampledSet, found: dict[CountRequest, Tensor]) -> None:
     for half in range(real.halves.count):
         truth = truth_of(real, fake, half)
         for each, counts in found.items():
@@ -227,8 +227,8 @@ def test_what_bounds_settle_needs_no_distance(rng, noted):
     x, y = place(real, (1e-3 * rng.normal(size=(300, 30))).astype(np.float32))
     sides = resampled(x, stream=0), resampled(y, stream=1)
     looked_at = noted(2, "resample.near_sq_distances")
-    found = replicate_counts(*sides, [Asked("real", Ball(5), "pairs")])
-    assert found[Asked("real", Ball(5), "pairs")].tolist() == [[150 * 150] * COUNT]
+    found = replicate_counts(*sides, [CountRequest("real", Ball(5), "pairs")])
+    assert found[CountRequest("real", Ball(5), "pairs")].tolist() == [[150 * 150] * COUNT]
     assert sum(looked_at) == 0
 
 
@@ -350,5 +350,5 @@ def test_lists_are_searched_again_only_where_they_are_too_short(rng, noted):
     for listed, least, most in ((59, 0, 0), (11, 1, 59)):
         asked.clear()
         side = resampled(points, stream=0, listed=listed)
-        replicate_counts(side, side, [Asked("real", Ball(3), "owners")])
+        replicate_counts(side, side, [CountRequest("real", Ball(3), "owners")])
         assert least <= sum(asked) <= most
