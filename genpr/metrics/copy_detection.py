@@ -16,7 +16,7 @@ from genpr.errors import UsageError
 from genpr.metrics.blocks import random_rows
 from genpr.metrics.ranking import MOST, feature_pairs, is_number
 from genpr.metrics.ranking_values import Counts, Numbers, QueryMetric, query_metrics
-from genpr.metrics.real_manifold import PairProgress, tally
+from genpr.metrics.real_manifold import PairProgress, progress_counter
 from genpr.metrics.similarity import FeaturePairs
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.search import Advance, no_advance
@@ -111,7 +111,7 @@ def copy_detection(
     check_rows(reals, "train", k=1)
     rows = random_rows(len(reals), null_rows, seed).to(reals.device)
     among = FeaturePairs(reals[rows], reals, block_bytes)
-    advance = tally((len(pairs.left) + len(rows)) * len(reals), progress)
+    advance = progress_counter((len(pairs.left) + len(rows)) * len(reals), progress)
     nearest, similarity = most_similar(pairs, advance=advance)
     _, null_similarity = most_similar(among, own=rows, advance=advance)
     return CopyDetection(

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from genpr.metrics.blocks import random_rows
-from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold, tally
+from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold, progress_counter
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import IndexedPoints
@@ -243,7 +243,7 @@ def _near_copies(real: RealManifold, fake: CountedFakes, progress: PairProgress 
     lists = real.lists
     if lists is None or lists.index.shape[1] < 2:
         return None
-    advance = tally(len(fake.points) * len(real.points), progress)
+    advance = progress_counter(len(fake.points) * len(real.points), progress)
     nearest = nearest_between(fake.points, real.points, 1, engine=real.engine, advance=advance)
     index, sq = nearest[0][:, 0], nearest[1][:, 0]
     usual = lists.sq[:, 0].median()  # beside a real far from all others is not yet near

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.metrics.real_manifold import Memberships, PairProgress, tally
+from genpr.metrics.real_manifold import Memberships, PairProgress, progress_counter
 from genpr.metrics.registry import needed_balls
 from genpr.neighbors.emulated import Emulation, emulated_counts, emulated_radii, find_emulation
 from genpr.validation import (
@@ -50,7 +50,7 @@ class EmulatedSide:
         checked = check_features(features, "real")
         check_rows(checked, "real", k=max(ks, default=0))
         checked = checked.to(choose_device(features, device))
-        advance = tally(len(checked) ** 2 if ks else 0, progress)
+        advance = progress_counter(len(checked) ** 2 if ks else 0, progress)
         radii = emulated_radii(chosen, checked, ks, advance=advance)
         return cls(checked, ks, radii, chosen)
 
@@ -68,7 +68,7 @@ class EmulatedSide:
         check_rows(checked, "fake", k=max(fake_ks, default=0))
         checked = checked.to(self.features.device)
         n, m = len(self.features), len(checked)
-        advance = tally(n * m + (m * m if fake_ks else 0), progress)
+        advance = progress_counter(n * m + (m * m if fake_ks else 0), progress)
         counts = emulated_counts(
             self.emulation,
             self.features,

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics.blocks import Blocks, mean_of
-from genpr.metrics.real_manifold import ENGINE, PairProgress, tally
+from genpr.metrics.real_manifold import ENGINE, PairProgress, progress_counter
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.index import IndexedPoints
@@ -247,7 +247,7 @@ class JointNeighbors:
             [Ball(1)],
             keep=length,
             engine=ENGINE,
-            advance=tally(n * (n - 1) // 2, progress),
+            advance=progress_counter(n * (n - 1) // 2, progress),
         )
         sq = found.lists.sq.cpu().numpy()
         last = np.broadcast_to(np.arange(length, dtype=np.int32), sq.shape).copy()

@@ -23,7 +23,7 @@ from genpr.metrics.real_manifold import (
     PairProgress,
     RealManifold,
     pairs_of,
-    tally,
+    progress_counter,
 )
 from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
 from genpr.metrics.value import MetricValue
@@ -108,7 +108,7 @@ class NeighborMetrics:
             pairs += search.pairs(n, m) + (how.count * search.pairs(n // 2, m // 2) if how else 0)
             if search.smallest and search.ball:
                 smallest = search.ball(k)
-        advance = tally(pairs, progress)
+        advance = progress_counter(pairs, progress)
 
         fakes = self.reals.place(fake, self._fake_balls, keep=keep, advance=advance)
         names = self._resampled.keys() - lacks

@@ -33,7 +33,7 @@ PairProgress = Callable[[int, int], None]
 """Called with the pairs of rows that are done with, and their number."""
 
 
-def tally(total: int, progress: PairProgress | None) -> Advance:
+def progress_counter(total: int, progress: PairProgress | None) -> Advance:
     """What engines call with the pairs they have just done; `progress` hears the sum."""
     if progress is None:
         return no_advance
@@ -144,7 +144,7 @@ class RealManifold:
         if not balls:
             none = torch.empty(0, len(points), dtype=torch.float64, device=points.device)
             return cls(points, (), none, ties, engine)
-        advance = tally(len(points) * (len(points) - 1) // 2, progress)
+        advance = progress_counter(len(points) * (len(points) - 1) // 2, progress)
         own = Neighborhood.from_points(points, balls, ties=ties, keep=keep, engine=engine, advance=advance)
         return cls(points, balls, own.sq_radii, ties, engine, own.in_degrees, own.lists)
 
@@ -159,7 +159,7 @@ class RealManifold:
         """Who lies in whose balls."""
         self._rows_of(real_balls)  # an error should come before any search
         checked = check_features(fake, "fake")
-        advance = tally(pairs_of(len(self.points), len(checked), fake_balls), progress)
+        advance = progress_counter(pairs_of(len(self.points), len(checked), fake_balls), progress)
         return self.count(
             self.place(checked, fake_balls, advance=advance), real_balls, advance=advance
         ).memberships

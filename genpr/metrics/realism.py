@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.real_manifold import ENGINE, PairProgress, tally
+from genpr.metrics.real_manifold import ENGINE, PairProgress, progress_counter
 from genpr.neighbors.bounds import NO_FLOOR
 from genpr.neighbors.distance import sq_distances_at, square_roots
 from genpr.neighbors.engine import Engine, Tiles, Workers, plain_arithmetic
@@ -164,7 +164,7 @@ def ct_z(
     where = choose_device(train, device)
     points = IndexedPoints.from_features(checked["train"].to(where), 1)
     others = [checked["fake"].to(where), checked["held_out"].to(where)]
-    advance = tally(len(points) * sum(map(len, others)), progress)
+    advance = progress_counter(len(points) * sum(map(len, others)), progress)
     to_train = (
         nearest_between(points.in_same_frame(features), points, 1, engine=ENGINE, advance=advance)[1][:, 0]
         for features in others

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from genpr.metrics import ball_metrics as metrics
-from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold, tally
+from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold, progress_counter
 from genpr.metrics.realism import authentic, rarity, realism_of
 from genpr.metrics.registry import NEIGHBORS
 from genpr.neighbors.balls import Ball
@@ -49,7 +49,7 @@ def sample_rows(
     each = (metrics.precision, metrics.density, metrics.coverage, metrics.rarity, metrics.realism)
     inside, dense, covered, rare, real_like = (Ball(ks[metric.name]) for metric in each)
     balls = sorted({inside, dense, covered, rare, real_like, _NEIGHBOR})
-    advance = tally((3 + (nearest_reals is None)) * n * m + n * (n - 1) // 2, progress)
+    advance = progress_counter((3 + (nearest_reals is None)) * n * m + n * (n - 1) // 2, progress)
     own = Neighborhood.from_points(real.points, balls, ties=real.ties, engine=engine, advance=advance)
     counts = cross_counts(
         real.points,

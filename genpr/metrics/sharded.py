@@ -13,7 +13,7 @@ from torch import Tensor
 
 from genpr.distributed import Communicator, current_communicator
 from genpr.errors import FeatureError
-from genpr.metrics.real_manifold import Memberships, PairProgress, tally
+from genpr.metrics.real_manifold import Memberships, PairProgress, progress_counter
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.engine import DIRECT_ELEMENTS, Engine
@@ -48,7 +48,7 @@ def memberships_of_ranks(
         check_rows(torch.empty(total, 0, device="meta"), name, k=k)
     x, y, n, m = sides[0].to(where), sides[1].to(where), sum(lengths), sum(fake_lengths)
     pairs = (2 * n - len(x) - 1) * len(x) // 2 + (2 * m - len(y) - 1) * len(y) // 2 + len(x) * m
-    advance, placed = tally(pairs, progress), IndexedPoints.from_features(x, k)
+    advance, placed = progress_counter(pairs, progress), IndexedPoints.from_features(x, k)
     x_sq_radii = kth_sq_distances(placed, k, communicator, advance)
     y_sq_radii = kth_sq_distances(IndexedPoints.from_features(y, k), k, communicator, advance)
     by_real = torch.zeros(2, n, dtype=torch.int64, device=where)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from genpr.errors import DataError
 from genpr.memory import tile_budget
-from genpr.metrics.real_manifold import PairProgress, tally
+from genpr.metrics.real_manifold import PairProgress, progress_counter
 from genpr.neighbors.distance import pieces_of, products_at, sq_distances, square_roots
 from genpr.neighbors.engine import plain_arithmetic
 
@@ -114,7 +114,7 @@ class RankCounter:
 
     def count_all(self, progress: PairProgress | None) -> None:
         """Against all candidates."""
-        advance = tally(self._scorer.shape[0] * self._scorer.shape[1], progress)
+        advance = progress_counter(self._scorer.shape[0] * self._scorer.shape[1], progress)
         with plain_arithmetic(self._scorer.device):
             for rows, first, values in self._scorer.tiles():
                 for items in self._items(rows):
@@ -123,7 +123,7 @@ class RankCounter:
 
     def count_pools(self, pools: Tensor, progress: PairProgress | None, budget: int | None) -> None:
         """Against the candidates of each query, (q, p) int64 on the CPU, -1 for none, by the definition."""
-        advance = tally(int((pools >= 0).sum()), progress)
+        advance = progress_counter(int((pools >= 0).sum()), progress)
         step = max(1, (budget or tile_budget(torch.device("cpu"))) // (pools.shape[1] * 32))
         for start in range(0, len(pools), step):
             part = pools[start : start + step]
