@@ -275,20 +275,20 @@ class Replicates:
         engine: Engine = ENGINE,
     ) -> None:
         self._metrics = {name: (how, ks[name]) for name in ks if (how := BALLS[name].halves)}
-        self._asked = {name: list(_requests(name, ks[name], ties)) for name in self._metrics}
+        self._requests = {name: list(_requests(name, ks[name], ties)) for name in self._metrics}
         halved_real = _halved(*real, seed, REAL_STREAM, replicates)
         halved_fake = _halved(*fake, seed, FAKE_STREAM, replicates)
         halved_part = None
         sizes_of_part = torch.full((replicates,), halved_real.halves.size)
         if part is None:  # all reals
-            for requests in self._asked.values():
+            for requests in self._requests.values():
                 requests[:] = [
                     replace(each, balls="real") if each.balls == "part" else each for each in requests
                 ]
         else:
             halved_part = _halved_part(part, halved_real.halves, seed)
             sizes_of_part = halved_part.halves.totals(halved_part.halves.member).cpu()
-        everything = list(dict.fromkeys(each for some in self._asked.values() for each in some))
+        everything = list(dict.fromkeys(each for some in self._requests.values() for each in some))
         self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size, sizes_of_part)
         most, d = max(len(real[0]), len(fake[0])), real[0].features.shape[1]
         direct = list[CountRequest]()
@@ -312,7 +312,7 @@ class Replicates:
         every = torch.cat(list(found.values())).cpu()  # in one transfer
         counts = dict(zip(found, torch.split(every, [len(each) for each in found.values()]), strict=True))
         return {
-            name: metric.value(k, self._sizes, [counts[each] for each in self._asked[name]])
+            name: metric.value(k, self._sizes, [counts[each] for each in self._requests[name]])
             for name, (metric, k) in self._metrics.items()
         }
 

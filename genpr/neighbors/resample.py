@@ -278,7 +278,7 @@ class Side:
     points: IndexedPoints  # the set
     member: Halves  # its halves, (n, w)
     others: Halves  # halves of the set whose rows its balls may hold, (m, w)
-    asked: tuple[CountRequest, ...]  # what is asked about its balls and those rows
+    requests: tuple[CountRequest, ...]  # what is asked about its balls and those rows
     kinds: tuple[tuple[Ball, Ties], ...]  # of these balls, each with the rule for its sphere
     balls: ReplicateBalls | None  # These, perhaps among others; None if nothing is
     most: Tensor  # how far the largest of them reaches, (n,) float64
@@ -288,12 +288,12 @@ def _sides(
     name: str,
     this: ResampledSet,
     other: ResampledSet,
-    asked: Sequence[CountRequest],
+    requests: Sequence[CountRequest],
     engine: Engine,
     workers: Workers,
 ) -> tuple[Side, Side]:
-    """What is `asked` about the balls of `this` set, called `name`: that may hold rows of the `other`, and its own rows."""
-    mine = [each for each in dict.fromkeys(asked) if each.balls == name]
+    """What is counted for `requests` in the balls of `this` set, called `name`: that may hold rows of the `other`, and its own rows."""
+    mine = [each for each in dict.fromkeys(requests) if each.balls == name]
     of_others = tuple(each for each in mine if each.rows == "other")
     of_own = tuple(each for each in mine if each.rows == "own")
     balls = None
@@ -303,15 +303,15 @@ def _sides(
             this.points, this.lists, this.halves, kinds, engine, workers, pairs=bool(of_own)
         )
     sides = []
-    for requests, members in ((of_others, other.halves), (of_own, this.halves)):
+    for part, members in ((of_others, other.halves), (of_own, this.halves)):
         most = torch.full((len(this.points),), -torch.inf, dtype=torch.float64, device=this.points.device)
         kinds_of = dict[tuple[Ball, Ties], None]()
-        for each in requests:
+        for each in part:
             assert balls is not None
             most = torch.maximum(most, balls.reaches[each.ball].most)
             kinds_of[each.ball, each.ties] = None
-        owned = balls if requests else None
-        sides.append(Side(this.points, this.halves, members, requests, tuple(kinds_of), owned, most))
+        owned = balls if part else None
+        sides.append(Side(this.points, this.halves, members, part, tuple(kinds_of), owned, most))
     return sides[0], sides[1]
 
 
@@ -370,23 +370,23 @@ class ReplicateCounter:
         self,
         real: ResampledSet,
         fake: ResampledSet,
-        asked: Sequence[CountRequest],
+        requests: Sequence[CountRequest],
         *,
         part: ResampledSet | None = None,
         engine: Engine = ONE_PROCESS,
     ) -> None:
-        self._real, self._fake, self._asked = real.points, fake.points, asked
+        self._real, self._fake, self._requests = real.points, fake.points, requests
         self._engine, self._waiting = engine, list[Pairs]()
         with (
             plain_arithmetic(real.points.device),
             Workers(real.points.device, engine.communicator()) as workers,
         ):
-            of_real, real_alone = _sides("real", real, fake, asked, engine, workers)
-            of_fake, fake_alone = _sides("fake", fake, real, asked, engine, workers)
+            of_real, real_alone = _sides("real", real, fake, requests, engine, workers)
+            of_fake, fake_alone = _sides("fake", fake, real, requests, engine, workers)
             self._sides = [of_real, of_fake]
             alone = [real_alone, fake_alone]
             if part is not None:
-                alone.append(_sides("part", part, part, asked, engine, workers)[1])
+                alone.append(_sides("part", part, part, requests, engine, workers)[1])
             self._all_sides = [*self._sides, *alone]
             self._tallies = PerThread(partial(_Tally, self._all_sides))
             for side in alone:
@@ -429,11 +429,11 @@ class ReplicateCounter:
             with plain_arithmetic(self._real.device):
                 self._count_waiting()
         totals = _totals(self._all_sides, self._tallies, self._engine.communicator())
-        return {each: totals[each] for each in self._asked}
+        return {each: totals[each] for each in self._requests}
 
 
 def direct_replicate_counts(
-    real: ResampledSet, fake: ResampledSet, asked: Sequence[CountRequest], engine: Engine
+    real: ResampledSet, fake: ResampledSet, requests: Sequence[CountRequest], engine: Engine
 ) -> dict[CountRequest, Tensor]:
     """The counts of `ReplicateCounter` for small sets, from all distances in all halves; `rows` must be "other".
 
@@ -448,7 +448,7 @@ def direct_replicate_counts(
         for name, each in (("real", real), ("fake", fake))
     }
     inside, counts = {}, {}
-    for each in asked:
+    for each in requests:
         key = each.balls, each.ball, each.ties
         if key not in inside:
             owners, others = members[each.balls], members["fake" if each.balls == "real" else "real"]
@@ -505,7 +505,7 @@ def _count(side: Side, owner: Tensor, other: Tensor, lower: Tensor, upper: Tenso
         reach = side.balls.reaches[ball]
         reached = _places(lower <= reach.most.index_select(0, owner))
         found = Found(side, ball, ties, owner[reached], other[reached], upper[reached])
-        for each in side.asked:
+        for each in side.requests:
             if (each.ball, each.ties) == (ball, ties):
                 tally.add(each, found)
 
@@ -517,7 +517,7 @@ class _Tally:
         self.hits = dict[CountRequest, Hits]()
         self.pairs = dict[CountRequest, Tensor]()
         for side in sides:
-            for each in side.asked:
+            for each in side.requests:
                 if each.count == "pairs":
                     self.pairs[each] = counted(side.member.member[:0])
                 else:
@@ -555,7 +555,7 @@ def _totals(
     first, *rest = tallies.all or [tallies.own]
     totals = dict[CountRequest, Tensor]()
     for side in sides:
-        for each in side.asked:
+        for each in side.requests:
             if each.count == "pairs":
                 sums = communicator.all_reduce_sum(
                     first.pairs[each] + sum(tally.pairs[each] for tally in rest)
