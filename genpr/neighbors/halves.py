@@ -114,7 +114,7 @@ class Hits:
         self._settled = torch.zeros(len(member), dtype=torch.bool, device=member.device)
         self._taken = torch.empty(len(member), dtype=torch.int64, device=member.device)
 
-    def open(self, rows: Tensor) -> Tensor:
+    def unsettled(self, rows: Tensor) -> Tensor:
         """Which places of `rows` (p,) name rows that can learn more."""
         return (~self._settled.index_select(0, rows)).nonzero()[:, 0]
 

@@ -391,7 +391,7 @@ class ReplicateCounter:
             self._tallies = PerThread(partial(_Tally, self._all_sides))
             for side in alone:
                 if side.balls is not None:
-                    _look_within(side, side.balls.near, self._tallies, workers)
+                    _count_within(side, side.balls.near, self._tallies, workers)
         self.reaches = proven_reach(of_real), proven_reach(of_fake)
 
     def consume(self, pairs: Pairs) -> None:
@@ -468,16 +468,16 @@ def direct_replicate_counts(
     return counts
 
 
-def _look_within(side: Side, near: NeighborPairs, tallies: PerThread[_Tally], workers: Workers) -> None:
+def _count_within(side: Side, near: NeighborPairs, tallies: PerThread[_Tally], workers: Workers) -> None:
     """Count the listed pairs of a set with itself; their distances are known."""
 
-    def look(pairs: tuple[Tensor, Tensor, Tensor]) -> None:
+    def consume(pairs: tuple[Tensor, Tensor, Tensor]) -> None:
         row, other, sq = pairs
         _count(side, row, other, sq, sq, tallies.own)
 
     step = _at_once(_LISTED, near.row.device)
     parts = list(zip(*(torch.split(part, step) for part in near), strict=True))
-    deque(workers.map(look, workers.communicator.share(parts)), maxlen=0)
+    deque(workers.map(consume, workers.communicator.share(parts)), maxlen=0)
 
 
 def _undecided(side: Side, owner: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
@@ -537,7 +537,7 @@ class _Tally:
                 at = part
             else:
                 rows = (found.other if counts_others else found.owner).index_select(0, part)
-                fresh = self.hits[each].open(rows)
+                fresh = self.hits[each].unsettled(rows)
                 at, rows = part[fresh], rows[fresh]
             bits = found.bits(at)
             if not counts_others:

@@ -467,10 +467,10 @@ def scan_pairs(
     """Find the pairs of a row and a column within the reach of any of `consumers`, in one pass for all of them."""
     of_rows, of_columns = zip(*(consumer.reaches for consumer in consumers), strict=True)
 
-    def look(pairs: Pairs) -> None:
+    def consume(pairs: Pairs) -> None:
         for consumer in consumers:
             consumer.consume(pairs)
 
     reaches = torch.stack(of_rows).amax(dim=0), torch.stack(of_columns).amax(dim=0)
     with plain_arithmetic(rows.device), Workers(rows.device, engine.communicator()) as workers:
-        deque(sweep_between(rows, columns, *reaches, engine, workers, look, advance), maxlen=0)
+        deque(sweep_between(rows, columns, *reaches, engine, workers, consume, advance), maxlen=0)
