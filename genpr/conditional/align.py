@@ -39,7 +39,7 @@ from genpr.features.source_features import Embedder, ExtractorKey, SourceFeature
 from genpr.features.text import check_pair, text_encoder_for
 from genpr.memory import memory_limit
 from genpr.metrics.copy_detection import CopyDetection, copy_detection
-from genpr.metrics.ranking_values import LEAST_UNITS
+from genpr.metrics.ranking_values import MIN_UNITS
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
@@ -283,8 +283,8 @@ def _notices(
     for pool, what in ((summary.pool, "prompts"), (summary.image_pool, "images")):
         if pool is not None and pool < requested:
             yield notice("small-pool", pool=pool, requested=requested, what=what)
-    if summary.n_units < LEAST_UNITS:
-        yield notice("few-prompts", n=summary.n_units, least=LEAST_UNITS)
+    if summary.n_units < MIN_UNITS:
+        yield notice("few-prompts", n=summary.n_units, least=MIN_UNITS)
     info = features.extractor
     if info is not None and not info.comparable:
         yield notice("custom-encoder", extractor=info.name)

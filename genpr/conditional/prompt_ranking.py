@@ -18,7 +18,7 @@ from genpr.conditional.prompts import Captions
 from genpr.conditional.shared import metric_value
 from genpr.evaluation.result import Misranked
 from genpr.metrics.ranking import ranking_metrics, unit_pools
-from genpr.metrics.ranking_values import LEAST_UNITS, QueryMetrics, halved_means
+from genpr.metrics.ranking_values import MIN_UNITS, QueryMetrics, halved_means
 from genpr.metrics.real_manifold import PairProgress
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.uncertainty import interval_of
@@ -158,7 +158,7 @@ def clip_score(assignment: PromptAssignment, similarity: FeaturePairs, *, seed: 
     of_image = np.bincount(image, _CLIP_SCALE * np.maximum(cosine, 0.0)) / np.bincount(image)
     value, n_units = float(of_image.mean()), assignment.n_units
     plain = MetricValue(value, None, n_counted=len(of_image))
-    if n_units < LEAST_UNITS:
+    if n_units < MIN_UNITS:
         return plain
     unit = assignment.unit_of_image
     replicates = halved_means(np.bincount(unit, of_image), np.bincount(unit), seed=seed)

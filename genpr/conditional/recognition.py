@@ -40,7 +40,7 @@ from genpr.features.registry import canonical_name, check_has_text
 from genpr.features.source_features import Embedder, ExtractorKey
 from genpr.features.text import check_pair, is_custom, text_encoder_for
 from genpr.memory import memory_limit
-from genpr.metrics.presence import LEAST_EXAMPLES, calibrate
+from genpr.metrics.presence import MIN_EXAMPLES, calibrate
 from genpr.notices import Notice, notice
 from genpr.validation import entry_point
 
@@ -308,4 +308,4 @@ def _recognition_notices(thresholds: Sequence[EntityThreshold], name: str) -> It
     shared = sum(not each.is_own for each in thresholds)
     if shared and rates:
         total = f"{len(thresholds):,}"
-        yield notice("shared-thresholds", count=f"{shared:,}", total=total, least=LEAST_EXAMPLES)
+        yield notice("shared-thresholds", count=f"{shared:,}", total=total, least=MIN_EXAMPLES)

@@ -38,7 +38,7 @@ from genpr.features.inputs import OpenedInput, label_location
 from genpr.features.source_features import Embedder, SourceFeatures
 from genpr.images.policy import BadImagePolicy
 from genpr.metrics.classification_accuracy import (
-    LEAST_IN_HALF,
+    MIN_IN_HALF,
     RATES,
     ConditionalReals,
     Direction,
@@ -273,7 +273,7 @@ class LabelScorer:
         if self._intervals and test.halves is None:
             n = min(found.n for found in directions.values())
             why = f"halves of {n:,} images are too small"
-            remedy = f"use at least {2 * LEAST_IN_HALF:,} images of each set"
+            remedy = f"use at least {2 * MIN_IN_HALF:,} images of each set"
             notices.append(notice("no-intervals", names="label metrics", reason=why, remedy=remedy))
         lacking = [name for name, value in values.items() if value is None]
         known = {name: value for name, value in values.items() if value is not None}

@@ -39,7 +39,7 @@ from genpr.images.source import choose_rows
 from genpr.memory import memory_limit
 from genpr.metrics.frechet import frechet_distance
 from genpr.metrics.paired import WINDOW, cosines, psnr, squared_error, ssim
-from genpr.metrics.ranking_values import LEAST_UNITS, halved_means
+from genpr.metrics.ranking_values import MIN_UNITS, halved_means
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import standard_error, student_quantile
 from genpr.metrics.value import MetricValue
@@ -274,7 +274,7 @@ def _metric_value(name: str, column: Floats, extractor: ExtractorInfo | None, se
     is_finite, metric = np.isfinite(column), ALL_METRICS[FAMILY + name]
     value, low, high = float(column[is_finite].mean()), metric.lower or 0.0, metric.upper or np.inf
     interval = replicates = None
-    if len(column) >= LEAST_UNITS:
+    if len(column) >= MIN_UNITS:
         found = halved_means(np.where(is_finite, column, 0), is_finite, seed=seed)
         if found.isfinite().all():
             half = student_quantile(len(found)) * standard_error(found)

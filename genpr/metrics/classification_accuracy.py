@@ -29,14 +29,14 @@ Counts = NDArray[np.float64]
 RATES = ("accuracy", "macro_precision", "macro_recall", "macro_f1")
 UNKNOWN = -1  # the class where there are no votes
 L2 = 0.1  # weight of the penalty of the probe
-LEAST_IN_HALF = 10  # images of each set, beside k
+MIN_IN_HALF = 10  # images of each set, beside k
 
 _ROWS, _STEPS, _TOLERANCE = 2**14, 200, 3e-5
 _VOTE_ROWS, _PAIRS = 2**16, 2**28  # of lists looked at together, and of voters of one list compared
 _FOLDS = 5
 _MAY_FALL_SHORT = 0.1
 _NEARLY_ALL = 0.95  # of the reals: fewer would cost another search and move the null by less than its error
-_MOST_LEFT_OUT = 0.25  # on either set, so that others may still vote on the only image of a class
+_MAX_LEFT_OUT = 0.25  # on either set, so that others may still vote on the only image of a class
 _FOLD_STREAM, _CHOICE_STREAM, _SHARE_STREAM = 21, 22, 23
 
 
@@ -370,7 +370,7 @@ def _like_itself(labels: Tensor, voters: Tensor, own_index: Tensor, seed: int) -
     sizes, rank = torch.bincount(labels), _inverse(by_class(labels, seed, _SHARE_STREAM))
     at = (rank - (sizes.cumsum(dim=0) - sizes)[labels] + 0.5).double() / sizes[labels]
     itself = own_index.clamp(min=0)
-    share = (0.5 / sizes[labels].double()).clamp(max=_MOST_LEFT_OUT)[itself]
+    share = (0.5 / sizes[labels].double()).clamp(max=_MAX_LEFT_OUT)[itself]
     is_near = (at[voters] - at[itself][:, None]).abs() < share[:, None]
     return is_near & (own_index >= 0)[:, None]
 
@@ -415,7 +415,7 @@ def direction_of(
 def recognized_elsewhere(labels: Tensor, predicted: Tensor, *, intervals: bool, seed: int) -> Direction:
     """Of (n,) classes that another tool predicted; halves are of these images alone, and no null is known."""
     halves, n_classes = None, int(max(labels.max(), predicted.max())) + 1
-    if intervals and len(labels) // 2 >= LEAST_IN_HALF:
+    if intervals and len(labels) // 2 >= MIN_IN_HALF:
         inside = members(len(labels), seed, FAKE_STREAM, KNNReference.halves, labels.device)
         halves = Tally.stacked(Tally.of(labels[half], predicted[half], n_classes) for half in inside)
     return direction_of(labels, predicted, torch.bincount(labels, minlength=n_classes), halves=halves)
@@ -439,7 +439,7 @@ class ConditionalReals:
         self, features: Tensor, labels: Tensor, *, k: int | None = 5, intervals: bool = True, seed: int = 0
     ) -> None:
         self._labels, self._intervals, self._seed = labels, intervals, seed
-        self._least_in_half = max(LEAST_IN_HALF, k or 0)
+        self._least_in_half = max(MIN_IN_HALF, k or 0)
         self._reals = (
             LinearReference(features, labels, seed=seed)
             if k is None

@@ -27,7 +27,7 @@ from genpr.neighbors.balls import Ball, Ties
 from genpr.validation import Features, check_k, choose_device, entry_point
 
 _ANGLES = 1001  # of the slopes shown beside the knots, as published
-_MOST_PRODUCTS = 2**22
+_MAX_PRODUCTS = 2**22
 
 Floats = NDArray[np.float64]
 
@@ -178,7 +178,7 @@ def curve_of_errors(lost: Floats, passed: Floats, *, ends: tuple[float, float] |
     angles = np.linspace(0, np.pi / 2, _ANGLES + 2)[1:-1]
     slopes = np.unique(np.concatenate([np.tan(angles), knots[knots > 0]]))
     precision = np.empty(len(slopes))
-    step = max(1, _MOST_PRODUCTS // len(lost))
+    step = max(1, _MAX_PRODUCTS // len(lost))
     for start in range(0, len(slopes), step):
         chunk = slice(start, start + step)
         precision[chunk] = (slopes[chunk, None] * lost + passed).min(axis=1)

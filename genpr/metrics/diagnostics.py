@@ -96,8 +96,8 @@ _LOCAL_SHARE = 5  # at most one in so many rows of a set is a neighbor
 _CHANCE = 0.003  # that neighbor j of a row is as close among independent draws
 _DUPLICATE_GAP = 2.0  # times as far is the next neighbor, and the other set
 _PLACES = 3  # nearest neighbors that are weighed, the k of precision and recall
-_LEAST_WEIGHT = 0.1
-_LEAST_EXAMINED = 5
+_MIN_WEIGHT = 0.1
+_MIN_EXAMINED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class NearDuplicates:
     def matters(self, *, equal: bool = True) -> bool:
         """Whether metrics are lower by about a tenth or more; `equal` includes groups of rows that are exactly equal."""
         weight = self.weight if equal else self.weight_unequal
-        return weight >= _LEAST_WEIGHT and self.rows >= _LEAST_EXAMINED and not self.is_shared
+        return weight >= _MIN_WEIGHT and self.rows >= _MIN_EXAMINED and not self.is_shared
 
 
 def near_duplicates(

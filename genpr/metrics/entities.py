@@ -31,7 +31,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError, short
-from genpr.metrics.ranking_values import LEAST_UNITS, halved
+from genpr.metrics.ranking_values import MIN_UNITS, halved
 from genpr.metrics.uncertainty import Interval, effective_size, interval_of, standard_error
 
 _OF_EXPECTED = ("recall", "micro_recall", "macro_recall", "all_found")
@@ -278,7 +278,7 @@ def _interval(
     number of groups where halves show no spread at all.
     """
     units, decisions = sizes
-    if units < LEAST_UNITS:
+    if units < MIN_UNITS:
         return None, None
     n_units = int(table.unit.max()) + 1
     replicates = halved(lambda weights: _mean(ratio, weights[:, table.unit]), n_units, seed=seed)

@@ -26,7 +26,7 @@ from genpr.metrics.influence import Influence
 from genpr.metrics.real_manifold import checked_pair
 from genpr.validation import Features, check_count, choose_device, entry_point
 
-_LEAST_ROWS = 4
+_MIN_ROWS = 4
 _PROJECTIONS = 2**22  # of one set that are sorted at once, at least those onto one direction
 
 
@@ -101,7 +101,7 @@ def _distance(
     normals = torch.randn(count, d, generator=generator, dtype=torch.float32, device="cpu")
     units = F.normalize(normals, dim=1, eps=1e-12).to(where, torch.float64)
     total = torch.zeros((), dtype=torch.float64, device=where)
-    if seen is not None and n >= _LEAST_ROWS:
+    if seen is not None and n >= _MIN_ROWS:
         seen.append(_Potentials((len(real), len(fake)), (real_rows, fake_rows), 3 * d / count, where))
     for part in torch.split(units, max(1, _PROJECTIONS // n)):
         sides = [_sorted_projections(reals, part), _sorted_projections(fakes, part)]

@@ -40,7 +40,7 @@ from genpr.validation import (
     entry_point,
 )
 
-_PER_CLUSTER, _MOST_CLUSTERS = 4, 50  # clusters: root of the smaller set's quarter
+_PER_CLUSTER, _MAX_CLUSTERS = 4, 50  # clusters: root of the smaller set's quarter
 _FITTED = 200  # images per cluster that its center is found from
 _UNEQUAL = 4  # times as many images as the smaller set has that are used of the larger
 _BLOCK = 4096  # rows that are copied at a time
@@ -50,7 +50,7 @@ _STEPS = 20
 _KINDS, _KINDS_FITTED = 20, 5000  # clusters of the reals alone, and images that their centers are found from
 _LEAST_SHARE, _STARVED = 0.01, 0.2  # of the reals in a cell; of its fair part that it gets
 _BY_CHANCE = 1e-6  # that so few fakes are of a kind
-LEAST_IMAGES = 50
+MIN_IMAGES = 50
 """Of each set, to see kinds of images in it."""
 LEVEL = 0.05
 """Adjusted p up to which more is said than that chance may do it."""
@@ -127,12 +127,12 @@ def modes_of(
     check_count(seed, "seed", minimum=0)
     labels = [_checked_labels(*each) for each in zip((real_labels, fake_labels), sides, strict=True)]
     smaller = min(map(len, sides))
-    smaller = smaller if most is None else min(smaller, check_count(most, "most", minimum=LEAST_IMAGES))
+    smaller = smaller if most is None else min(smaller, check_count(most, "most", minimum=MIN_IMAGES))
     most = min(_UNEQUAL * smaller, most or max(map(len, sides)))
     mixed = _Mixed.of(*sides, most=most, seed=seed)
     is_real = mixed.is_real
     n, m = int(is_real.sum()), int((~is_real).sum())
-    count = max(2, min(_MOST_CLUSTERS, round(math.sqrt(smaller / _PER_CLUSTER))))
+    count = max(2, min(_MAX_CLUSTERS, round(math.sqrt(smaller / _PER_CLUSTER))))
     if clusters is not None:
         count = check_count(clusters, "clusters", minimum=2, maximum=smaller // 2)
     length = max(list_length(n, m, k) for k in ks)
@@ -153,7 +153,7 @@ def modes_of(
 
 
 def _checked(features: Features, name: str, k: int) -> Tensor:
-    side, least = check_features(features, name).cpu(), max(LEAST_IMAGES, k + 1)
+    side, least = check_features(features, name).cpu(), max(MIN_IMAGES, k + 1)
     if len(side) < least:
         text = f"{name} has {len(side):,} images, but at least {least:,} are needed to see kinds of them"
         raise FeatureError(text, code="too-few")

@@ -39,7 +39,7 @@ from genpr.validation import check_rows
 
 _BYTES_PER_LISTED = 160  # while neighbors are searched
 _LISTED_FOR_COPIES = 2  # neighbors that distinguish near copies from images that are alike
-_LEAST_COLUMNS = 16  # fewer make distances cheaper, but every half looks at all of its distances
+_MIN_COLUMNS = 16  # fewer make distances cheaper, but every half looks at all of its distances
 
 Values = dict[str, MetricValue | None]
 """By metric; None where it is undefined."""
@@ -292,7 +292,7 @@ class Replicates:
         self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size, sizes_of_part)
         most, d = max(len(real[0]), len(fake[0])), real[0].features.shape[1]
         direct = list[CountRequest]()
-        if engine.is_direct(most, most, max(d, _LEAST_COLUMNS)):
+        if engine.is_direct(most, most, max(d, _MIN_COLUMNS)):
             direct = [each for each in everything if each.rows == "other"]
         listed = [each for each in everything if each not in direct]
         counter = ReplicateCounter(halved_real, halved_fake, listed, part=halved_part, engine=engine)

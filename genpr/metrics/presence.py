@@ -13,7 +13,7 @@ from torch import Tensor
 
 from genpr.errors import DataError
 
-LEAST_EXAMPLES = 10  # images with an entity, and images without it, that a threshold of its own needs
+MIN_EXAMPLES = 10  # images with an entity, and images without it, that a threshold of its own needs
 _FOLDS = 5
 
 
@@ -27,7 +27,7 @@ class Calibration:
     false_positive_rate: Tensor  # (E,) the same of images without it
 
 
-def calibrate(scores: Tensor, present: Tensor, *, least: int = LEAST_EXAMPLES) -> Calibration:
+def calibrate(scores: Tensor, present: Tensor, *, least: int = MIN_EXAMPLES) -> Calibration:
     """Choose a threshold for each entity by scores (n, E) and whether it is there, (n, E) bool.
 
     Example:

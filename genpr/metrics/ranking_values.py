@@ -31,9 +31,9 @@ _Wide: TypeAlias = NDArray[np.floating[Any]]
 PerQuery: TypeAlias = dict[str, Numbers]  # (q,) of each metric; NaN for a query to which nothing is relevant
 
 N_HALVES = 100
-LEAST_UNITS = 10  # of fewer, halves say nothing
+MIN_UNITS = 10  # of fewer, halves say nothing
 
-_MOST_WEIGHTS = 2**22  # held at once
+_MAX_WEIGHTS = 2**22  # held at once
 _STREAM = 2  # those of reals and fakes are other ones
 
 
@@ -338,7 +338,7 @@ def _metric(values: Numbers, chance: Numbers | None, unit: Counts, replicates: T
     n, n_units = int(is_defined.sum()), len(np.unique(unit[is_defined]))
     guessed = None if chance is None else _mean(chance[is_defined])
     value = _mean(values[is_defined])
-    if value is None or n_units < LEAST_UNITS or replicates.isnan().any():
+    if value is None or n_units < MIN_UNITS or replicates.isnan().any():
         return QueryMetric(value, None, guessed, n, n_units, values)
     # A share of queries that are drawn alone is binomial; any other mean has no exact interval to fall back on.
     is_share = n_units == n and bool(np.isin(values[is_defined], (0.0, 1.0)).all())
@@ -358,7 +358,7 @@ def _replicates(columns: Sequence[Numbers], unit: Counts, seed: int) -> list[Ten
     columns = [column[has_any] for column in columns]
     unit = np.unique(unit[has_any], return_inverse=True)[1]
     n = int(unit.max(initial=-1)) + 1
-    if n < LEAST_UNITS:
+    if n < MIN_UNITS:
         return [torch.empty(0, dtype=torch.float64)] * len(columns)
     totals = np.stack([np.bincount(unit, np.nan_to_num(column), n) for column in columns], axis=1)
     counts = np.stack([np.bincount(unit, ~np.isnan(column), n) for column in columns], axis=1)
@@ -388,8 +388,8 @@ def halved(statistic: Callable[[Tensor], Tensor], n: int, *, seed: int = 0) -> T
 
     It turns weights (B, n) float64, 1 where a unit is in the half and 0 elsewhere, into (B,) values.
     """
-    if n < LEAST_UNITS:
-        raise UsageError(f"halves need at least {LEAST_UNITS} units, not {n}", code="too-few-units")
+    if n < MIN_UNITS:
+        raise UsageError(f"halves need at least {MIN_UNITS} units, not {n}", code="too-few-units")
     halves = Halves.drawn(n, seed=seed, stream=_STREAM, count=N_HALVES, device=torch.device("cpu"))
-    parts = torch.split(halves.members(), max(1, _MOST_WEIGHTS // n))
+    parts = torch.split(halves.members(), max(1, _MAX_WEIGHTS // n))
     return torch.cat([statistic(part.double()).double() for part in parts])

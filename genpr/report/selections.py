@@ -17,7 +17,7 @@ from genpr.evaluation.modes import FoundModes
 from genpr.evaluation.per_image import PerImageScores
 from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.blocks import Blocks
-from genpr.metrics.modes import LEAST_IMAGES, modes_of
+from genpr.metrics.modes import MIN_IMAGES, modes_of
 from genpr.report.page import Gallery, ImageRef, Picture, Role
 from genpr.report.text import capital, percent, shown
 
@@ -170,7 +170,7 @@ def _modes(
 ) -> FoundModes | None:
     """The modes of both sets; None with too few images."""
     (reals, fakes), uncovered_k, outside_k = scores.sides, scores.k[coverage.name], scores.k[precision.name]
-    if min(len(reals), len(fakes)) < max(LEAST_IMAGES, uncovered_k + 1, outside_k + 1):
+    if min(len(reals), len(fakes)) < max(MIN_IMAGES, uncovered_k + 1, outside_k + 1):
         return None
 
     def report(done: int, total: int) -> None:
@@ -200,7 +200,7 @@ def _mode_summaries(found: FoundModes | None, scores: PerImageScores) -> list[st
         f"{1 - scores.fake.inside.mean():.1%} of the fakes are outside the real manifold",
     ]
     if found is None:
-        needed = f"finding modes needs at least {LEAST_IMAGES} images of each set."
+        needed = f"finding modes needs at least {MIN_IMAGES} images of each set."
         return [f"{share}; {needed}" for share in shares]
     return [f"{share}. {capital(sentence)}." for share, sentence in zip(shares, found.summary, strict=True)]
 

@@ -230,7 +230,7 @@ def test_standard_error_of_a_mean_is_the_usual_one():
 def test_batches_of_halves_change_nothing(monkeypatch):
     values = torch.arange(50.0, dtype=torch.float64)
     whole = halved(mean_of(values), 50, seed=3)
-    monkeypatch.setattr(module, "_MOST_WEIGHTS", 120)
+    monkeypatch.setattr(module, "_MAX_WEIGHTS", 120)
     assert torch.equal(halved(mean_of(values), 50, seed=3), whole)
     assert not torch.equal(halved(mean_of(values), 50, seed=4), whole)
 
