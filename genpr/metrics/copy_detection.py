@@ -14,7 +14,7 @@ from torch import Tensor
 
 from genpr.errors import UsageError
 from genpr.metrics.blocks import random_rows
-from genpr.metrics.ranking import MOST, feature_pairs, is_number
+from genpr.metrics.ranking import MAX_COUNT, feature_pairs, is_number
 from genpr.metrics.ranking_values import Counts, Numbers, QueryMetric, query_metrics
 from genpr.metrics.real_manifold import PairProgress, progress_counter
 from genpr.metrics.similarity import FeaturePairs
@@ -104,7 +104,7 @@ def copy_detection(
     """
     if not is_number(threshold) or not -1 <= threshold <= 1:
         raise UsageError(f"threshold must be a cosine, not {threshold!r:.60}", code="bad-threshold")
-    check_count(seed, "seed", minimum=0, maximum=MOST)
+    check_count(seed, "seed", minimum=0, maximum=MAX_COUNT)
     check_count(null_rows, "null_rows", minimum=1)
     pairs = feature_pairs((generated, train), ("generated", "train"), device, block_bytes)
     reals = pairs.right

@@ -37,8 +37,8 @@ from genpr.neighbors.nearest import nearest_between
 
 _OVER_SHARE, _OVER_FAIR = 0.01, 10  # of the fakes, and times the expected count, in the ball of an outlier
 _LONELY = 0.5  # times as many fakes as are in its ball must lie in hardly any other ball
-_ALIKE = 1.1  # sizes that may be compared
-_NEAR = 0.25  # squared: half as far from the nearest real as that is from its own nearest, and as reals usually are
+_MAX_SIZE_RATIO = 1.1  # sizes that may be compared
+_NEAR_SQ_RATIO = 0.25  # squared: half as far from the nearest real as that is from its own nearest, and as reals usually are
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class ManifoldDiagnostics:
         common = None if own is None else _largest_plain({*own.balls} & {*real.balls})
         n = len(real.points)
         # Of sets of about one size: more points have smaller balls, however they are spread.
-        if own is not None and common is not None and max(n, m) <= _ALIKE * min(n, m):
+        if own is not None and common is not None and max(n, m) <= _MAX_SIZE_RATIO * min(n, m):
             of_fakes = own.sq_radii[own.balls.index(common)]
             facts += [each.sqrt().median() for each in (real.sq_radii_of(common), of_fakes)]
         of_real, *rest = torch.stack(facts).tolist()
@@ -247,8 +247,8 @@ def _near_copies(real: RealManifold, fake: CountedFakes, progress: PairProgress 
     nearest = nearest_between(fake.points, real.points, 1, engine=real.engine, advance=advance)
     index, sq = nearest[0][:, 0], nearest[1][:, 0]
     usual = lists.sq[:, 0].median()  # beside a real far from all others is not yet near
-    of_reals = lists.sq[:, 0] <= _NEAR * lists.leave_one_out_sq_distances().clamp(max=usual)
-    near = sq <= _NEAR * lists.sq[index, 0].clamp(max=usual)
+    of_reals = lists.sq[:, 0] <= _NEAR_SQ_RATIO * lists.leave_one_out_sq_distances().clamp(max=usual)
+    near = sq <= _NEAR_SQ_RATIO * lists.sq[index, 0].clamp(max=usual)
     rows = near.nonzero()[:, 0]
     rows = rows[sq[rows].argsort(stable=True)]
     n, m = len(of_reals), len(sq)

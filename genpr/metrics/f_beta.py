@@ -25,7 +25,7 @@ F_SCORE_METRICS = (precision.name, recall.name)
 """The two metrics that an F-score combines, and the two axes on which generators trade off."""
 
 _NAME = re.compile(r"f(\d+(?:\.\d+)?)", re.ASCII)
-_MOST = 1e6  # recall counts alone long before
+_MAX_BETA = 1e6  # recall counts alone long before
 
 
 def beta_of(name: str) -> float | None:
@@ -34,8 +34,8 @@ def beta_of(name: str) -> float | None:
     if found is None or name in METRICS:
         return None
     beta = float(found[1])
-    if not 0 < beta <= _MOST:
-        raise UsageError(f"{name}: beta must be positive and at most {_MOST:,.0f}", code="bad-beta")
+    if not 0 < beta <= _MAX_BETA:
+        raise UsageError(f"{name}: beta must be positive and at most {_MAX_BETA:,.0f}", code="bad-beta")
     return beta
 
 

@@ -42,7 +42,7 @@ Grades: TypeAlias = NDArray[Any] | Tensor | Sequence[float] | Sequence[Iterable[
 Id: TypeAlias = Hashable
 Ids: TypeAlias = Collection[Id] | NDArray[np.generic] | Tensor
 
-MOST = 10**15  # more candidates, places or seeds than that are a mistake
+MAX_COUNT = 10**15  # more candidates, places or seeds than that are a mistake
 
 _COLLECTIONS = (list, tuple, AbstractSet, np.ndarray, Tensor)
 _NOT_COMPARED = (torch.bool, torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2)
@@ -99,7 +99,7 @@ def ranking_metrics(
         >>> round(found["hit_1"].chance, 4), found.pool
         (0.3333, (3, 3))
     """
-    check_count(seed, "seed", minimum=0, maximum=MOST)
+    check_count(seed, "seed", minimum=0, maximum=MAX_COUNT)
     scorer = _scorer(scores, device, block_bytes)
     n, candidates = scorer.shape
     checked = None if pools is None else _check_pools(pools, n, candidates)
@@ -166,8 +166,8 @@ def retrieval_metrics(
         >>> round(found["map"].value, 4), round(found["ndcg"].value, 5), round(found["precision"].chance, 9)
         (0.6667, 0.76536, 0.03)
     """
-    check_count(seed, "seed", minimum=0, maximum=MOST)
-    cut = None if k is None else check_count(k, "k", minimum=1, maximum=MOST)
+    check_count(seed, "seed", minimum=0, maximum=MAX_COUNT)
+    cut = None if k is None else check_count(k, "k", minimum=1, maximum=MAX_COUNT)
     expected_ids, found_ids = _check_ids(expected, retrieved)
     grades = _check_grades(expected_ids, relevance)
     found_ids = [ids[:cut] for ids in found_ids]
@@ -408,5 +408,5 @@ def _pool_sizes(
 ) -> Counts:
     """Candidates of each query, (q,)."""
     least = max(cut or 1, *(len({*ours, *theirs}) for ours, theirs in zip(expected, retrieved, strict=True)))
-    check_count(pool, "pool (at least k, and all ids of each query)", minimum=least, maximum=MOST)
+    check_count(pool, "pool (at least k, and all ids of each query)", minimum=least, maximum=MAX_COUNT)
     return np.full(len(expected), pool, dtype=np.int64)

@@ -26,7 +26,7 @@ from genpr.validation import (
     choose_device,
 )
 
-_USUAL_K = 5  # to choose a frame by, where no neighbors are asked for
+_DEFAULT_K = 5  # to choose a frame by, where no neighbors are asked for
 
 
 PairProgress = Callable[[int, int], None]
@@ -139,7 +139,7 @@ class RealManifold:
     ) -> RealManifold:
         """As `fit`, of features that `check_features` returned, on the device to compute on, and ascending `balls`."""
         engine = engine or ENGINE
-        most = balls[-1].k if balls else _USUAL_K
+        most = balls[-1].k if balls else _DEFAULT_K
         points = IndexedPoints.from_features(features, most)
         if not balls:
             none = torch.empty(0, len(points), dtype=torch.float64, device=points.device)
