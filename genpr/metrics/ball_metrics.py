@@ -1,6 +1,6 @@
 """Metrics of k nearest neighbors, each as one object: value, null, interval rule, required balls and source.
 
-Ball metrics share one search within each set and one between them. Pairwise metrics need a search of their own. A null
+Ball metrics share one search within each set and one between them. Pairwise metrics need a separate search. A null
 is what a perfect generator scores at these numbers of images. Importing this module does not import torch.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from genpr.neighbors.resample import CountRequest
 
 COVER_RATIO = 3
-"""Of the k' of a cover to its k, as in Cheema & Urner 2023."""
+"""Ratio k' / k of the two numbers of neighbors of a cover (Cheema & Urner 2023)."""
 _MAX_UNCLIPPED_COVERAGE = 4  # times the number of fakes; only replicates exceed 1
 
 _KYNKAANNIEMI = "Kynkäänniemi et al. 2019, arXiv:1904.06991"
@@ -47,11 +47,11 @@ _SYKES = "Sykes et al. 2024, arXiv:2405.01611"
 
 Found = dict[str, MetricValue | None]
 NEIGHBOR_METRICS: list[NeighborMetric] = []
-"""All of them, in display order."""
+"""All neighbor metrics, in display order."""
 
 
 _MEASURES = {"fake": "fidelity", "real": "diversity", "both": None}
-"""What shares of fakes, of reals and of both claim to measure."""
+"""The property that a share of fakes, of reals or of both measures."""
 
 
 def ball_metric(
@@ -69,7 +69,7 @@ def ball_metric(
 
 
 def _register_pairwise(*named: tuple[str, str, str], **fields: object) -> None:
-    """Register metrics of one search, each with its name, meaning and what it measures."""
+    """Register the metrics of one search, each a tuple (name, meaning, measures)."""
     for name, meaning, measures in named:
         metric = PairwiseMetric(name=name, meaning=meaning, measures=measures, **fields)  # type: ignore[arg-type]
         NEIGHBOR_METRICS.append(metric)
@@ -95,11 +95,11 @@ def _nearest_ball(_k: int) -> Ball:
 
 
 def _no_null(_counts: Memberships, _k: int) -> None:
-    """Only two halves of the reals give one."""
+    """No null is known; two halves of the reals give an estimate."""
 
 
 def _precision_null(counts: Memberships, k: int) -> float | None:
-    """Share of reals that other reals' balls contain: a perfect fake is one more draw, up to 1 / n."""
+    """Share of reals in the ball of another real: a perfect fake is one more draw, up to an error of 1 / n."""
     from genpr.metrics.null import covered_share
 
     degrees = counts.real_in_degrees.get(Ball(k))
@@ -112,7 +112,7 @@ def _recall_null(counts: Memberships, k: int) -> float | None:
 
 
 def _balls_hit(balls: Literal["real", "fake"], *, cover: bool = False) -> Null:
-    """Share of the `balls` that hold a row of the other set; of covers, of `COVER_RATIO` k neighbors, k rows."""
+    """Share of the `balls` that hold a row of the other set, or k rows for covers of `COVER_RATIO` k neighbors."""
 
     def null(counts: Memberships, k: int) -> float:
         from genpr.metrics.null import balls_hit
@@ -155,7 +155,7 @@ def _mean_in_halves(
     *,
     at_least_k: bool = False,
 ) -> HalfSampling:
-    """Of the `balls` with enough rows in them ("owners"), or of the other rows in balls, the share."""
+    """Share of `balls` with enough rows ("owners") or of other rows in balls ("others"); or pairs per row over k."""
 
     def requests(k: int, ties: Ties) -> tuple[CountRequest, ...]:
         return (_count(balls, ball(k), count, ties, k if at_least_k else 1),)
@@ -169,7 +169,7 @@ def _mean_in_halves(
 
 
 def _smaller_in_halves(a: HalfSampling, b: HalfSampling) -> HalfSampling:
-    """The one of two shares that is lower on average: a minimum replicate by replicate would be biased."""
+    """The share that is lower on average; the minimum of each replicate would be biased."""
 
     def requests(k: int, ties: Ties) -> tuple[CountRequest, ...]:
         return (*a.requests(k, ties), *b.requests(k, ties))
@@ -183,7 +183,7 @@ def _smaller_in_halves(a: HalfSampling, b: HalfSampling) -> HalfSampling:
 
 
 def _over_leave_one_out(metric: HalfSampling, balls: Literal["real", "part"]) -> HalfSampling:
-    """A share over the share of reals of the same half that lie in the ball of another of them."""
+    """A share, divided by the share of reals of the same half in the ball of another of them."""
 
     def requests(k: int, ties: Ties) -> tuple[CountRequest, ...]:
         return (*metric.requests(k, ties), _count(balls, Ball(k), "others", "closed", rows="own"))
@@ -197,7 +197,7 @@ def _over_leave_one_out(metric: HalfSampling, balls: Literal["real", "part"]) ->
 
 def _clipped_density_counts(k: int, ties: Ties) -> tuple[CountRequest, ...]:
     ball = Ball(k, clipped=True)
-    # Without the row itself, open balls that reached to it contain it as closed ones do.
+    # With the row itself left out, open balls that ended at it contain it, as closed balls do.
     return _count("real", ball, "others", ties, k), _count("real", ball, "others", "closed", k, "own")
 
 
@@ -310,7 +310,7 @@ NEIGHBOR_METRICS.sort(key=lambda metric: metric not in (calibrated_precision, ca
     upper=None,
     real_ball=Ball,
     halves=_mean_in_halves("real", "pairs"),
-    most_with_interval=2.0,  # at 4.6 and 5.1, with hubs, 89 % and 83 % held the truth (benchmarks/bench_coverage.py)
+    most_with_interval=2.0,  # at 4.6 and 5.1, with hubs, 89 % and 83 % covered the true value (benchmarks/bench_coverage.py)
 )
 def density(counts: Memberships, k: int) -> float:
     """Mean number of real balls that contain a fake, in units of k."""
@@ -351,14 +351,14 @@ def clipped_density(counts: Memberships, k: int) -> float:
 
 
 @ball_metric(
-    "share of good fakes that covers so much (diversity)",
+    "share of good fakes with this coverage (diversity)",
     reference=_SALVY,
     over="real",
     real_ball=Ball,
     halves=HalfSampling(lambda k, ties: (_count("real", Ball(k), "owners", ties, k),), _unclipped_coverage),
 )
 def clipped_coverage(counts: Memberships, k: int) -> float:
-    """Fraction of good fakes that would fill the real balls, each to at most k, as these fakes do."""
+    """Fraction of good fakes that would give the same mean count in the real balls, each clipped at k."""
     from genpr.metrics.null import calibrated_clipped_coverage
 
     raw = int(counts.fakes_per_real_ball[Ball(k)].clamp(max=k).sum()) / (k * counts.n_real)
@@ -366,7 +366,7 @@ def clipped_coverage(counts: Memberships, k: int) -> float:
 
 
 @ball_metric(
-    "lesser of precision and its complement (fidelity)",
+    "smaller of precision and its complement (fidelity)",
     reference=_KHAYATKHOEI,
     over="fake",
     real_ball=Ball,
@@ -381,7 +381,7 @@ def symmetric_precision(counts: Memberships, k: int) -> float:
 
 
 @ball_metric(
-    "lesser of recall and coverage (diversity)",
+    "smaller of recall and coverage (diversity)",
     reference=_KHAYATKHOEI,
     over="real",
     real_ball=Ball,
@@ -531,7 +531,7 @@ _WITNESSED = PairwiseSearch(
 
 _register_pairwise(
     ("witnessed_fidelity", "experimental: share of fakes that lie in 5 real balls", "fidelity"),
-    ("witnessed_diversity", "experimental: lesser of witnessed support, coverage", "diversity"),
+    ("witnessed_diversity", "experimental: smaller of support and coverage", "diversity"),
     ("witnessed_support", "experimental: share of reals in 5 fake balls", "diversity"),
     ("witnessed_coverage", "experimental: share of reals with 4 fakes in the ball", "diversity"),
     reference="this package",
@@ -555,7 +555,7 @@ def _find_realism(real: RealManifold, fake: CountedFakes, options: PairwiseOptio
 
 
 def _find_rarity(real: RealManifold, fake: CountedFakes, options: PairwiseOptions) -> Found:
-    """Mean percentile, among all real radii, of the smallest real ball that contains each fake in any."""
+    """Mean percentile, among all real radii, of the smallest real ball around each fake in at least one ball."""
     from genpr.metrics.realism import rarity as rarity_of
     from genpr.neighbors.distance import square_roots
 
@@ -568,7 +568,7 @@ def _find_rarity(real: RealManifold, fake: CountedFakes, options: PairwiseOption
 
 
 def _find_authenticity(real: RealManifold, fake: CountedFakes, options: PairwiseOptions) -> Found:
-    """Share of fakes whose nearest real has another real nearer to it than they are."""
+    """Share of fakes that are farther from their nearest real than that real is from another real."""
     from genpr.metrics.realism import authentic
     from genpr.neighbors.nearest import nearest_between
 
@@ -621,7 +621,7 @@ def _nn_accuracy_halves(_k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> 
 
 
 @ball_metric(
-    "share of images whose nearest is of their own set",
+    "share of images whose nearest image is in their set",
     reference="Schilling 1986; Xu et al. 2018, arXiv:1806.07755",
     better="at null",
     k=1,
@@ -639,7 +639,7 @@ def _nn_accuracy_halves(_k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> 
     ),
 )
 def nn_accuracy(counts: Memberships, _k: int) -> float:
-    """Fraction of all images whose nearest other image is of their own set; ties are decided as for all balls."""
+    """Fraction of all images whose nearest other image is in the same set; ties are decided as for all balls."""
     nearest = Ball(1)
     tables = (counts.fakes_per_real_ball[nearest], counts.reals_per_fake_ball[nearest])
     return sum(int((table == 0).sum()) for table in tables) / (counts.n_real + counts.n_fake)

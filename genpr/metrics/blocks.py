@@ -1,4 +1,4 @@
-"""Features a block of rows at a time in float64, whose sums need no copy."""
+"""Blocks of feature rows in float64, so that sums need no float64 copy of all features."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from torch import Tensor
 from genpr.errors import FeatureError
 from genpr.memory import fits
 
-# Fixed and not taken from free memory: the last bits of a sum depend on where it is cut.
+# Fixed and not derived from free memory: the last bits of a sum depend on the block size.
 _BLOCK_ELEMENTS = 2**22
 _TILE_ROWS = 1024  # twice as many on a GPU: more work for each launch
 
 
 def held_on(features: Tensor, device: torch.device) -> Tensor:
-    """The features on a GPU in one upload if they fit into its memory; else where they are."""
+    """The features, uploaded to a GPU at once if they fit into its memory, else unchanged."""
     is_held = device.type == "cuda" and fits(features.nbytes, device)
     return features.to(device) if is_held else features
 
 
 def random_rows(n: int, most: int, seed: int) -> Tensor:
-    """Random rows of n, at most so many, ascending."""
+    """At most `most` random rows of n, ascending."""
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:most].sort().values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocks:
-    """The rows, or those at the indices `rows`, in order as blocks (b, d) of float64 on `device`, made when asked for."""
+    """The rows, or those at the indices `rows`, in order as blocks (b, d) of float64 on `device`, made on demand."""
 
     features: Tensor
     device: torch.device
@@ -57,7 +57,7 @@ class Blocks:
         return (self[at] for at in range(len(self)))
 
     def kept(self) -> Blocks | list[Tensor]:
-        """All blocks at once if there is only one or if they fit on a GPU; else each is made whenever it is asked for."""
+        """All blocks at once if there is only one or if they fit on a GPU; else each is made on demand."""
         count = 8 * len(self) * self.step * self.features.shape[1]
         is_kept = len(self) == 1 or (self.device.type == "cuda" and fits(count, self.device))
         return list(self) if is_kept else self

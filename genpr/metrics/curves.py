@@ -1,4 +1,4 @@
-"""Precision-recall curves: how much of each set has to be given up to call the rest alike.
+"""Precision-recall curves: the shares of two distributions that match each other.
 
 A fake distribution Q has precision a at recall b with respect to P when shares a of Q and b of P are the same
 distribution (Sajjadi et al. 2018, "Assessing Generative Models via Precision and Recall"). The best such pairs are a
@@ -26,7 +26,7 @@ from genpr.metrics.real_manifold import Memberships, RealManifold, checked_pair
 from genpr.neighbors.balls import Ball, Ties
 from genpr.validation import Features, check_k, choose_device, entry_point
 
-_ANGLES = 1001  # of the slopes shown beside the knots, as published
+_ANGLES = 1001  # of the slopes in addition to the knots, as published
 _MAX_PRODUCTS = 2**22
 
 Floats = NDArray[np.float64]
@@ -36,18 +36,20 @@ Floats = NDArray[np.float64]
 class Curve:
     """A precision-recall curve, from recall alone to precision alone."""
 
-    slopes: Floats  # (p,) float64, ascending from 0 to inf: what a share of reals is worth in shares of fakes
+    slopes: (
+        Floats  # (p,) float64, ascending from 0 to inf: weight of a share of reals relative to one of fakes
+    )
     precision: Floats  # (p,) float64, not decreasing
     recall: Floats  # (p,) float64, not increasing
 
     @property
     def max_precision(self) -> float:
-        """Precision where recall does not count: without a split, the share of fakes in the real manifold."""
+        """Precision where recall has no weight: without a split, the share of fakes in the real manifold."""
         return float(self.precision[-1])
 
     @property
     def max_recall(self) -> float:
-        """Recall where precision does not count: without a split, the share of reals in the fake manifold."""
+        """Recall where precision has no weight: without a split, the share of reals in the fake manifold."""
         return float(self.recall[0])
 
     def f_score(self, beta: float = 1.0) -> float:
@@ -77,16 +79,16 @@ def pr_curve(
 ) -> Curve:
     """The precision-recall curve of fake features against real ones, by classifiers that count k-NN balls.
 
-    The classifiers weigh the real balls around a point, its own left out, against the fake ones, at every threshold that
-    makes a difference. The curve ends in improved precision and recall. Around k balls hold a point wherever its set is,
-    dense or thin: it sees supports, hardly weights. Its best F-scores are the metrics `f8` and `f1_8`.
+    The classifiers compare the number of real balls that contain a point, its own left out, with that of fake balls, at every
+    threshold that matters. The ends of the curve are improved precision and recall. About k balls contain a point in dense
+    and in sparse regions, so the curve measures supports and hardly weights. Its best F-scores are `f8` and `f1_8`.
 
     Args:
         real: (n, d) features of real images, n > k.
         fake: (m, d) features of generated images by the same extractor, m > k.
         k: Neighbors that set a ball's radius; the point itself is not counted.
         ties: "closed" counts a point on the sphere as inside, "strict" does not.
-        device: "auto" is where the tensors are if that is a GPU, else the best device here.
+        device: "auto" is the GPU that holds the input, else the best device available.
 
     Raises:
         FeatureError: The features are malformed, not finite, too few, or differ in width.
@@ -107,7 +109,7 @@ def pr_curve(
 
 
 def ball_curve(counts: Memberships, k: int) -> Curve:
-    """The curve of counts of k-NN balls around reals and around fakes, which `counts` has to hold."""
+    """The curve of counts of k-NN balls around reals and around fakes, which `counts` must contain."""
     ball = Ball(k)
     of_reals = Votes(counts.real_in_degrees[ball], counts.fake_balls_per_real[ball])
     of_fakes = Votes(counts.real_balls_per_fake[ball], counts.fake_in_degrees[ball])
@@ -125,12 +127,12 @@ def classifier_curve(of_reals: Votes, of_fakes: Votes) -> Curve:
     """The curve of all classifiers that weigh votes for real against votes for fake (Sykes et al. 2024).
 
     For a weight g a point is called real when g (its real votes) > (its fake votes) if g < 1, and >= if g >= 1; in the
-    limits when it has any real vote (g = inf) and when it has no fake vote (g = 0). Every weight that makes a difference is
+    limits when it has any real vote (g = inf) and when it has no fake vote (g = 0). Every weight that matters is
     tried, and both constant classifiers. The limits are unions of balls which hold their own centers, so the ends of the
     curve are improved precision and recall, as published, even where a finite weight does better.
     """
     real, fake = _ratios(of_reals), _ratios(of_fakes)
-    # Between two ratios that occur, no weight makes a difference.
+    # All weights between two adjacent ratios are equivalent.
     weights = np.unique(np.concatenate([real.ratios, fake.ratios, [1.0]]))
     weights = weights[np.isfinite(weights)]
     below, upto = weights[weights <= 1], weights[weights >= 1]
@@ -165,7 +167,7 @@ def _ratios(votes: Votes) -> _Ratios:
     real, fake = (count.cpu().numpy() for count in votes)
     some = (real > 0) | (fake > 0)
     with np.errstate(divide="ignore"):
-        # Rounded, equal ratios stay equal, and different ones of counts below 2^26 different.
+        # Rounding keeps equal ratios equal and, for counts below 2^26, different ones different.
         ratios = np.sort(fake[some] / real[some])
     shares = (float(where.mean()) for where in (~some, real > 0, fake > 0))
     return _Ratios(ratios, len(real), *shares)

@@ -1,7 +1,7 @@
-"""What the counts behind the metrics reveal about the images: hubs, outliers, shrinkage, near copies, near-duplicates.
+"""Diagnostics from the counts behind the metrics: hubs, outliers, shrinkage, near copies, near-duplicates.
 
 In many dimensions a few rows (hubs) are among the nearest of very many others and most rows of none, which lowers what
-precision and recall of a perfect generator are, and lets one odd real account for a large share of the fakes.
+precision and recall of a perfect generator are, and lets one outlier account for a large share of the fakes.
 
 Near-duplicates, such as frames of one video shot or augmented copies of one photograph, lie far closer to each other than
 independent draws do. Their balls end inside the group, so few images of the other set are counted in them, and the nulls,
@@ -43,18 +43,18 @@ _NEAR_SQ_RATIO = 0.25  # squared: half as far from the nearest real as that is f
 
 @dataclass(frozen=True, slots=True)
 class Hubness:
-    """Hubness of the k-NN graph of the reals, and whose ball contains most fakes."""
+    """Hubness of the k-NN graph of the reals, and the real whose ball contains most fakes."""
 
     k: int  # of the balls
     orphan_rate: float  # share of reals that lie in no ball of another real
-    expected_orphan_rate: float  # e^-k, what it is without hubness, on a sphere of many dimensions
-    skewness: float  # of the in-degrees; 0 where all are alike
+    expected_orphan_rate: float  # e^-k, its value without hubness, on a sphere of many dimensions
+    skewness: float  # of the in-degrees; 0 if all are equal
     largest_share: float  # largest share of the fakes that lie in the ball of one real
     largest_row: int  # row of that real, the first of several
 
     @classmethod
     def of(cls, in_degrees: Tensor, fakes_per_real_ball: Tensor, *, k: int, n_fake: int) -> Hubness:
-        """Hubness from counts (n,) that are known once the metrics are."""
+        """Hubness from the counts (n,) behind the metrics."""
         degrees = in_degrees.double()
         moved = degrees - degrees.mean()
         variance, third = float(moved.square().mean()), float(moved.pow(3).mean())
@@ -91,7 +91,7 @@ class NearCopies:
 
 
 _EXAMINED = 128  # of each set that are examined
-_EXAMINED_NEIGHBORS = 64  # of each row; groups are looked for in the first half of them
+_EXAMINED_NEIGHBORS = 64  # of each row; the first half is searched for groups
 _LOCAL_SHARE = 5  # at most one in so many rows of a set is a neighbor
 _CHANCE = 0.003  # that neighbor j of a row is as close among independent draws
 _DUPLICATE_GAP = 2.0  # times as far is the next neighbor, and the other set
@@ -172,13 +172,13 @@ def _chance_ratios(radii: Tensor, half: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class ManifoldDiagnostics:
-    """What one pair of sets reveals; None where it was not looked for."""
+    """Diagnostics of one pair of sets; None where not computed."""
 
     hubness: Hubness  # of the reals
     outliers: tuple[Outlier, ...] = ()  # real images whose balls alone contain many fakes
     # Median radius of the fakes' balls over that of the reals' with the same k, each in its own set
     concentration: float | None = None
-    near_copies: NearCopies | None = None  # fakes beside a real
+    near_copies: NearCopies | None = None  # fakes close to a real
     flat: tuple[float, float] = (0.0, 0.0)  # shares of the reals and of the fakes whose balls are mere points
     # Among the reals, and among the fakes; None for very small sets
     near_duplicates: tuple[NearDuplicates | None, NearDuplicates | None] = (None, None)
@@ -187,7 +187,7 @@ class ManifoldDiagnostics:
     def of(
         cls, real: RealManifold, fake: CountedFakes, progress: PairProgress | None = None
     ) -> ManifoldDiagnostics | None:
-        """Everything that the counts tell; None where no ball was drawn around a real."""
+        """All diagnostics from the counts; None if no balls around reals were counted."""
         found, m = fake.memberships, fake.memberships.n_fake
         ball = _largest_plain(found.fakes_per_real_ball)
         if ball is None or real.in_degrees is None:
@@ -198,13 +198,13 @@ class ManifoldDiagnostics:
             facts.append((own.sq_radii[own.balls.index(own_ball)] == 0).double().mean())
         common = None if own is None else _largest_plain({*own.balls} & {*real.balls})
         n = len(real.points)
-        # Of sets of about one size: more points have smaller balls, however they are spread.
+        # Only for sets of similar size: more points have smaller balls.
         if own is not None and common is not None and max(n, m) <= _MAX_SIZE_RATIO * min(n, m):
             of_fakes = own.sq_radii[own.balls.index(common)]
             facts += [each.sqrt().median() for each in (real.sq_radii_of(common), of_fakes)]
         of_real, *rest = torch.stack(facts).tolist()
         of_fake, *medians = rest or [0.0]
-        is_known = len(medians) == 2 and min(medians) > 0  # repeated images are another matter
+        is_known = len(medians) == 2 and min(medians) > 0  # repeated images have radius 0
         near = _near_copies(real, fake, progress)
         sq_nearest = None if near is None else near.nearest[1]
         return cls(
@@ -221,7 +221,7 @@ class ManifoldDiagnostics:
 
 
 def _largest_plain(balls: Iterable[Ball]) -> Ball | None:
-    """The largest of those that are not clipped."""
+    """The largest ball that is not clipped."""
     return max(filterfalse(attrgetter("clipped"), balls), default=None)
 
 
@@ -246,14 +246,14 @@ def _near_copies(real: RealManifold, fake: CountedFakes, progress: PairProgress 
     advance = progress_counter(len(fake.points) * len(real.points), progress)
     nearest = nearest_between(fake.points, real.points, 1, engine=real.engine, advance=advance)
     index, sq = nearest[0][:, 0], nearest[1][:, 0]
-    usual = lists.sq[:, 0].median()  # beside a real far from all others is not yet near
+    usual = lists.sq[:, 0].median()  # a fake next to an isolated real need not be a copy
     of_reals = lists.sq[:, 0] <= _NEAR_SQ_RATIO * lists.leave_one_out_sq_distances().clamp(max=usual)
     near = sq <= _NEAR_SQ_RATIO * lists.sq[index, 0].clamp(max=usual)
     rows = near.nonzero()[:, 0]
     rows = rows[sq[rows].argsort(stable=True)]
     n, m = len(of_reals), len(sq)
     share, expected = len(rows) / m, int(of_reals.sum()) / n
-    usual_share = max(expected, 1 / n)  # none among n reals may still be one in n
+    usual_share = max(expected, 1 / n)  # 0 of n reals is compatible with a share of 1 / n
     error = (usual_share * (1 - usual_share) * (1 / n + 1 / m)) ** 0.5
     is_excess = share - expected > max(3 * error, 0.002) and len(rows) >= 5
     return NearCopies(rows, index[rows], share, expected, is_excess, (index, sq))

@@ -1,7 +1,7 @@
 """Precision, recall, density and coverage on the distances of a tool that computes in float16.
 
-For numbers that are to stand beside published ones, and for nothing else: rounding makes ties, and closed balls,
-which both tools have, count them as inside. Ask `genpr.metrics.manifold` for what the features say.
+Only for comparison with published numbers: rounding makes ties, and closed balls, which both tools use, count them as
+inside. `genpr.metrics.manifold` computes the exact metrics.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from genpr.validation import (
 
 @dataclass(frozen=True, slots=True)
 class EmulatedSide:
-    """A real set with its radii on emulated distances: what `RealManifold` is on exact ones."""
+    """A real set with its radii on emulated distances, the counterpart of `RealManifold`."""
 
     features: Tensor  # the n reals, (n, d)
     ks: tuple[int, ...]  # the k that were fitted, ascending
     radii: Tensor  # (len(ks), n) float32, in the unit of the tool
-    emulation: Emulation  # whose distances
+    emulation: Emulation  # the tool that is emulated
 
     @classmethod
     def fit(
@@ -57,7 +57,7 @@ class EmulatedSide:
     def memberships(
         self, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
     ) -> Memberships:
-        """What the metrics in `ks`, k by metric, count; without "recall", the radii of the fakes are not computed."""
+        """Counts for the metrics in `ks` (k by metric); without "recall", the radii of the fakes are not computed."""
         real_balls, fake_balls = needed_balls(ks)
         real_ks, fake_ks = [ball.k for ball in real_balls], [ball.k for ball in fake_balls]
         unfitted = [k for k in real_ks if k not in self.ks]

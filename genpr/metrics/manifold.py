@@ -1,4 +1,4 @@
-"""Precision, recall, density and coverage: who lies in the k-NN balls of whom; and the manifold of one set.
+"""Precision, recall, density and coverage from memberships in k-NN balls, and the manifold of one set.
 
 A set's manifold is the union of one closed ball per point, whose radius reaches the point's k-th nearest other point.
 
@@ -49,10 +49,10 @@ _FORMAT = "genpr.manifold.3"
 
 @dataclass(frozen=True, slots=True)
 class KNNManifold:
-    """The k-NN manifold of a set of features: fit once, ask many times; it does not change.
+    """The k-NN manifold of a set of features: fitted once, queried many times, immutable.
 
     Attributes:
-        side: Centers, radii, and what the search keeps of them.
+        side: Centers, radii and their search data.
 
     Example:
         >>> import numpy as np
@@ -91,7 +91,7 @@ class KNNManifold:
 
     @property
     def features(self) -> Tensor:
-        """The centers of the balls, (n, d) float32, or float16 if they came so and are many."""
+        """The centers of the balls, (n, d) float32, or float16 for large float16 inputs."""
         return self.side.points.features
 
     @property
@@ -178,7 +178,7 @@ class KNNManifold:
 
 
 def _checked(tensors: dict[str, Tensor], metadata: dict[str, str]) -> tuple[Tensor, Tensor, int, Ties]:
-    """Features, squared radii, k and ties that `save` wrote; or an error, of anything else."""
+    """Features, squared radii, k and ties that `save` wrote; raises for other files."""
     if metadata.get("format") != json.dumps(_FORMAT):
         raise ValueError("its format is another")
     k, ties = check_k(parse_json(metadata["k"])), parse_json(metadata["ties"])
@@ -231,9 +231,9 @@ def manifold_metrics(
         fake: (m, d) features of generated images by the same extractor, m > k.
         k: Neighbors that set a ball's radius; the point itself is not counted.
         ties: "closed" counts a point on the sphere as inside, "strict" does not.
-        device: "auto" is where the tensors are if that is a GPU, else the best device here.
-        max_memory: Plan with at most so many bytes for the process, such as "8GiB"; None takes what is free.
-        progress: Called with the pairs of rows done with and their number, first for the reals, then for the fakes.
+        device: "auto" is the GPU that holds the input, else the best device available.
+        max_memory: Memory limit of the process, such as "8GiB"; None uses the free memory.
+        progress: Called with the number of row pairs done and the total, first for the reals, then for the fakes.
         sharded: `real` and `fake` are the rows of this rank only, perhaps none, of those of all ranks inside `all_ranks`:
             no rank ever holds all features, and each gets the metrics of all rows.
 
@@ -295,7 +295,7 @@ def _scores(
     *,
     sharded: bool = False,
 ) -> dict[str, float]:
-    """Everything that can be wrong is found before anything is computed."""
+    """Check all arguments before any computation."""
     k = check_k(k)
     check_ties(ties)
     if isinstance(real, KNNManifold):
@@ -330,6 +330,6 @@ def ball_scores(
 def memberships_of(
     real: RealManifold, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
 ) -> Memberships:
-    """The integer counts behind `ball_scores`, image by image; nothing that none of them needs is computed."""
+    """The integer counts behind `ball_scores`, image by image; only those that a metric needs."""
     real_balls, fake_balls = needed_balls(ks)
     return real.memberships(fake, real_balls=real_balls, fake_balls=fake_balls, progress=progress)

@@ -39,13 +39,13 @@ from genpr.validation import check_rows
 
 _BYTES_PER_LISTED = 160  # while neighbors are searched
 _LISTED_FOR_COPIES = 2  # neighbors that distinguish near copies from images that are alike
-_MIN_COLUMNS = 16  # fewer make distances cheaper, but every half looks at all of its distances
+_MIN_COLUMNS = 16  # fewer make distances cheaper, but every half reads all of its distances
 
 Values = dict[str, MetricValue | None]
 """By metric; None where it is undefined."""
 
 Lack = Literal["images", "memory"]
-"""What an interval needs more of: images in each half, or memory for the neighbors of each image."""
+"""What is too small for an interval: the images of each half, or the memory for neighbor lists."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class NeighborScores:
     """The neighbor metrics of one set of fakes."""
 
     values: Values  # by metric, with replicates (and `n_counted`) where an interval can be derived from them
-    lacks: dict[str, Lack]  # what keeps a metric from the interval that was requested
+    lacks: dict[str, Lack]  # why a metric lacks a requested interval
     fakes: CountedFakes  # the fakes, counted against the reals
 
 
@@ -146,7 +146,7 @@ class NeighborMetrics:
         return NeighborScores(values, lacks, counted)
 
     def _leave_one_out(self, m: int) -> dict[Ball, float]:
-        """Share of m reals, a random part of them, that lie in the ball of another, by kind of ball."""
+        """Share of m random reals that lie in the ball of another of them, by kind of ball."""
         found = dict[Ball, float]()
         for name, k in self._ks.items():
             null_ball = BALLS[name].null_ball if name in BALLS else None
@@ -155,7 +155,7 @@ class NeighborMetrics:
         return found
 
     def _part(self, m: int, k: int) -> _Part:
-        """A random part of m of the reals, fewer than all, with its neighbors; each is searched once."""
+        """A random part of m of the reals, fewer than all, with its neighbors, cached by size."""
         if (m, k) not in self._parts:
             reals = self.reals
             rows = random_rows(len(reals.points), m, self._seed).to(reals.points.device)
@@ -180,7 +180,7 @@ class NeighborMetrics:
         return keep if all(current_communicator().all_gather_object(enough)) else 0
 
     def _lacks(self, m: int, keep: int) -> dict[str, Lack]:
-        """What keeps metrics from an interval with m fakes, of which `keep` neighbors are listed."""
+        """Why metrics lack an interval with m fakes and `keep` listed neighbors each."""
         smaller = min(len(self.reals.points), m)
         lacks: dict[str, Lack] = {
             name: "images" for name, k in self._resampled.items() if smaller < least_for_interval(name, k)
@@ -190,7 +190,7 @@ class NeighborMetrics:
         return {name: lacks.get(name, "memory") for name in self._resampled}
 
     def _replicates(self, fakes: FakeManifold, names: Collection[str]) -> Replicates:
-        """Of metrics whose balls exist in halves of these sets."""
+        """Replicates of metrics whose balls exist in halves of these sets."""
         reals = self.reals
         of_reals = reals.lists or NeighborLists.none(reals.points.features)
         of_fakes = fakes.own.lists if fakes.own else NeighborLists.none(fakes.points.features)
@@ -205,7 +205,7 @@ class NeighborMetrics:
         )
 
     def _part_for_replicates(self, m: int, names: Collection[str]) -> _Part | None:
-        """The part of the reals in whose halves nulls are counted; None where that is all of them, or no metric needs it."""
+        """The part of the reals for the nulls of halves; None if that is all reals, or if no metric needs it."""
         ks = [
             self._resampled[name]
             for name in names
@@ -232,7 +232,7 @@ def _has_interval(name: str, value: float) -> bool:
 
 
 def _requests(name: str, k: int, ties: Ties) -> tuple[CountRequest, ...]:
-    """What is counted in halves for a ball metric."""
+    """The counts in halves that a ball metric needs."""
     halves = BALLS[name].halves
     return () if halves is None else halves.requests(k, ties)
 
@@ -250,16 +250,16 @@ def _ball_value(name: str, counts: Memberships, k: int) -> MetricValue | None:
 class Replicates:
     """Ball metrics of random halves of the reals against random halves of the fakes, counted as pairs are found.
 
-    `real` are n placed reals and their neighbor lists, best as long as `neighbors_needed` says; `fake` are m fakes in the same
+    `real` are n indexed reals and their neighbor lists, ideally of length `neighbors_needed`; `fake` are m fakes in the same
     frame. Halves are drawn without replacement and come in complementary pairs: replicates 2 s and 2 s + 1 share no image.
     Those of the reals depend on the seed and n alone, those of the fakes on the seed and m: two sets of fakes scored on
-    the same reals meet the same halves of these, and if both are of one size, fakes of the same place in their sets fall
-    into the same halves. Where such fakes share a latent, the difference of the two scores gains from it; where they are
+    the same reals use the same halves of these, and if both are of one size, fakes of the same index in their sets belong
+    to the same halves. Where such fakes share a latent, the difference of the two scores gains from it; where they are
     unrelated, it does no harm, since what they then have in common is zero on average.
 
     Of a `part` of the reals, the halves are those rows of the halves of the reals that belong to it.
 
-    `consumers` are to be shown the pairs between the two sets; none for small sets, whose distances are all computed.
+    `consumers` must receive the pairs between the two sets; empty for small sets, whose distances are all computed.
     """
 
     def __init__(
@@ -332,7 +332,7 @@ def _halved_part(part: _Part, of_reals: Halves, seed: int) -> ResampledSet:
 
 
 def least_for_interval(name: str, k: int) -> int:
-    """Images of each set without which halves of them have no value of a metric."""
+    """Minimum of images of each set for a value of a metric in halves."""
     if name in PAIRWISE:
         halves = PAIRWISE[name].search.halves
         return halves.least if halves else 0
@@ -340,7 +340,7 @@ def least_for_interval(name: str, k: int) -> int:
 
 
 def least_images(ks: Mapping[str, int]) -> tuple[int, int]:
-    """Reals and fakes without which one of these metrics is not defined."""
+    """Minimum numbers of reals and fakes for which all of these metrics are defined."""
     real_balls, fake_balls = needed_balls(ks)
     least_real = real_balls[-1].k if real_balls else 0  # they ascend by k
     least_fake = fake_balls[-1].k if fake_balls else 0

@@ -39,7 +39,7 @@ def balls_hit(n_real: int, n_fake: int, k: int, *, at_least: int = 1) -> float:
 
 
 def nn_accuracy_null(n_real: int, n_fake: int) -> float:
-    """Null of the leave-one-out accuracy of a nearest-neighbor classifier that tells reals from fakes.
+    """Null of the leave-one-out accuracy of a nearest-neighbor classifier of reals and fakes.
 
     The share of all n + m images whose nearest other image is of the same set (Schilling 1986).
     """
@@ -56,10 +56,10 @@ def calibrated_clipped_coverage(raw: ArrayLike, n_real: int, n_fake: int, k: int
     at most 2 / n_fake.
     """
     good = np.arange(most * n_fake + 1)
-    # By what is missing to 1, which is precise however small.
+    # As the difference to 1, which is precise however small.
     wanted, curve = 1.0 - np.asarray(raw, dtype=np.float64), _shortfall(n_real, good, k)
     low = np.searchsorted(-curve[:-1], -wanted, side="right") - 1
-    # Anew, because NumPy adds one column in another order than a table: a single value should keep its last bit.
+    # Computed again, since NumPy sums one column in another order than a table, and a single value must keep its last bit.
     at_low, at_high = (_shortfall(n_real, good[low + step], k) for step in (0, 1))
     with np.errstate(divide="ignore", invalid="ignore"):  # from the null on
         between = (at_low - wanted) / (at_low - at_high)

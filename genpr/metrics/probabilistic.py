@@ -44,7 +44,7 @@ def probabilistic_precision_recall(
     has a large one. A sample z is in the support of X with probability 1 - prod_i min(1, |z - x_i| / R_X), and
     P-precision is the mean of this over the fakes, with X the reals; P-recall has both sets in exchanged roles.
     A generator that equals the data has values below 1, which depend on dimension and sizes (.73 to .98 for 1,000
-    Gaussian samples of 1 to 64 dimensions), and in hundreds of dimensions both are 1 for whatever is near.
+    Gaussian samples of 1 to 64 dimensions), and in hundreds of dimensions both are 1 for all samples near the data.
 
     One scan over all pairs in float64, with memory for a tile of 1024 x 1024 pairs.
 
@@ -52,7 +52,7 @@ def probabilistic_precision_recall(
         real: (n, d) features of real images, n > k.
         fake: (m, d) features of generated images by the same extractor, m > k.
         k: Neighbors that set the radius; the row itself is not counted.
-        device: "auto" is where the tensors are if that is a GPU, else the best device here.
+        device: "auto" is the GPU that holds the input, else the best device available.
 
     Raises:
         FeatureError: The features are malformed, not finite, too few, or differ in width.
@@ -76,7 +76,7 @@ def probabilistic_of(
 ) -> ProbabilisticPrecisionRecall:
     """`probabilistic_precision_recall` of checked features (n, d) and (m, d) on one device.
 
-    `advance` is told how many of all pairs are done with, within each set and between the two, now and then.
+    `advance` is called with numbers of pairs done, within each set and between the two.
     """
     logs = _log_outside(x, y, _radius(x, k, advance), _radius(y, k, advance), advance)
     precision, recall = (float(torch.expm1(log).mean().abs()) for log in logs)

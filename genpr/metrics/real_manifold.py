@@ -26,15 +26,15 @@ from genpr.validation import (
     choose_device,
 )
 
-_DEFAULT_K = 5  # to choose a frame by, where no neighbors are asked for
+_DEFAULT_K = 5  # for the choice of a frame where no neighbors are needed
 
 
 PairProgress = Callable[[int, int], None]
-"""Called with the pairs of rows that are done with, and their number."""
+"""Called with the number of row pairs done and the total."""
 
 
 def progress_counter(total: int, progress: PairProgress | None) -> Advance:
-    """What engines call with the pairs they have just done; `progress` hears the sum."""
+    """Callback of engines that adds up the pairs done and reports the sum to `progress`."""
     if progress is None:
         return no_advance
     report, done = progress, 0
@@ -57,12 +57,12 @@ def checked_pair(real: Features, fake: Features, *, k: int) -> tuple[Tensor, Ten
 
 
 ENGINE = Engine(communicator=current_communicator, direct_elements=DIRECT_ELEMENTS)
-"""Whose searches all ranks share (`genpr.distributed.all_ranks`), with all distances of small sets."""
+"""Divides searches among all ranks (`genpr.distributed.all_ranks`), and computes all distances of small sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memberships:
-    """Who lies in whose balls; each table maps a kind of ball to int64 counts on the CPU, which metrics read one by one."""
+    """Memberships in balls; each table maps a kind of ball to int64 counts on the CPU, which metrics read one by one."""
 
     n_real: int  # number of reals, n
     n_fake: int  # number of fakes, m
@@ -73,7 +73,7 @@ class Memberships:
     # (n,) balls of other reals around each real; (m,) of other fakes around each fake
     real_in_degrees: Mapping[Ball, Tensor] = field(default_factory=dict)
     fake_in_degrees: Mapping[Ball, Tensor] = field(default_factory=dict)
-    # share of the reals, if there are more reals than fakes of a part of as many, that lie in the ball of another of them
+    # share of the reals that lie in the ball of another; of a part as large as the fakes if these are fewer
     leave_one_out: Mapping[Ball, float] = field(default_factory=dict)
     # (m,) float64, least squared radius of the real balls of one kind that contain each fake, infinite where none does
     smallest_real_ball: Tensor | None = None
@@ -84,27 +84,27 @@ class FakeManifold:
     """A fake set with its balls."""
 
     points: IndexedPoints  # the m fakes, in the frame of the reals
-    own: Neighborhood | None  # what the fakes tell about themselves; None if no ball was asked for
+    own: Neighborhood | None  # neighborhood of the fakes within their set; None if no ball was requested
 
 
 @dataclass(frozen=True, slots=True)
 class CountedFakes(FakeManifold):
     """A fake set, counted against a real one."""
 
-    memberships: Memberships  # who lies in whose balls
+    memberships: Memberships  # memberships in balls
 
 
 @dataclass(frozen=True, slots=True)
 class RealManifold:
     """A real set with its balls, fitted once and scored against any number of fake sets."""
 
-    points: IndexedPoints  # the n reals, in a frame that serves both sides
+    points: IndexedPoints  # the n reals, in a frame for both sets
     balls: tuple[Ball, ...]  # the kinds that were fitted, ascending
     sq_radii: Tensor  # squared radii (len(balls), n) float64
     ties: Ties  # whether a point on a sphere is inside
     engine: Engine  # what proposes candidate pairs
     in_degrees: Tensor | None = None  # (len(balls), n) int64, in how many balls of others each real lies
-    lists: NeighborLists | None = None  # the nearest other reals of each, as many as were asked for
+    lists: NeighborLists | None = None  # the nearest other reals of each, as many as requested
 
     @classmethod
     def fit(
@@ -173,7 +173,7 @@ class RealManifold:
         points = self.points.in_same_frame(fake.to(self.points.device))
         if not balls:
             return FakeManifold(points, None)
-        # In the reals' frame, or in one of their own: collapsed fakes far from the reals need a finer one. It is chosen
+        # In the reals' frame, or in a separate one: collapsed fakes far from the reals need a finer one. It is chosen
         # for the largest k of the balls; a choice for longer lists costs more than it saves.
         own_points, (n, d), most = points, fake.shape, max(balls).k
         if not self.engine.is_direct(n, n, d) and not is_suitable(points, most):
@@ -240,5 +240,5 @@ class RealManifold:
 
 
 def pairs_of(n: int, m: int, fake_balls: Sequence[Ball]) -> int:
-    """Pairs of rows that are looked at to count m fakes against n reals."""
+    """Pairs of rows that a count of m fakes against n reals compares."""
     return n * m + (m * (m - 1) // 2 if fake_balls else 0)

@@ -27,7 +27,7 @@ from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance, band_numbers, bounds_of_pairs, no_advance, split_by_band
 from genpr.validation import Features, check_features, check_rows, check_same_width, choose_device
 
-_FIRST_CENTERS = 256  # looked at for a first lower bound
+_FIRST_CENTERS = 256  # compared for a first lower bound
 _NEAREST = 4  # of which so many are computed
 _ROUNDING = 1 - 2.0**-40  # far more than all roundings of a ratio
 
@@ -64,8 +64,8 @@ def realism_of(
 ) -> Tensor:
     """Realism R(y) = max of r_i / |y - x_i| over the centers x_i whose radius r_i is at most the median radius: (m,).
 
-    It is infinite for a query at distance 0 of a center. `queries` are placed in the frame of `points`. Bounds on
-    distances leave few pairs per query, whose distances are computed by the definition. Memory is tiles.
+    It is infinite for a query at distance 0 of a center. `queries` are in the frame of `points`. Bounds on
+    distances leave few pairs per query, whose distances are computed by the definition. Only tiles are held.
     """
     sorted_sq, order = sq_radii.sort(descending=True, stable=True)
     # The median lies between the two middle radii: the smaller one of these and all below it are kept.
@@ -107,7 +107,7 @@ class _Scan:
         return best.zero_().scatter_reduce_(0, i, self._ratios(j, sq), "amax")
 
     def _first(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Places in `rows` and centers of some pairs that are likely to have large ratios."""
+        """Indices into `rows` and centers of some pairs that are likely to have large ratios."""
         some = self._kept[evenly_spaced(len(self._kept), _FIRST_CENTERS, rows.device)]
         left, right = self._queries.view.left(rows), self._points.view.right(some)
         count = min(_NEAREST, len(some))
@@ -115,7 +115,7 @@ class _Scan:
         return torch.arange(len(rows), device=rows.device).repeat_interleave(count), j
 
     def _candidates(self, rows: Tensor, tiles: Tiles, best: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Places in `rows` and centers of pairs that may exceed `best` (r,), which grows meanwhile."""
+        """Indices into `rows` and centers of pairs that may exceed `best` (r,), which grows meanwhile."""
         search = self._queries.view.search(rows, tiles)
         scale = self._points.frame.scale
         for chunk in split_by_band(self._kept, band_numbers(self._sq_radii), tiles.columns):

@@ -1,4 +1,4 @@
-"""What is known of each single image: who is inside, how realistic and how rare it is, and which image is nearest to it.
+"""Results of single images: memberships, realism, rarity, and the nearest image of the other set.
 
 Every number follows from the balls and the rule for ties of a score that was computed before, so that the means over
 all images are the metrics of that score, bit for bit.
@@ -22,7 +22,7 @@ from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance
 
 SAMPLE_METRICS = tuple(name for name, metric in NEIGHBORS.items() if metric.is_per_image)
-"""The metrics that the numbers of single images belong to."""
+"""The metrics with a number per image."""
 
 Rows = dict[str, Tensor]
 """Columns of `genpr.evaluation.per_image.FakeSamples` or `RealSamples` by name, a number per image each."""
@@ -41,9 +41,9 @@ def sample_rows(
     nearest_reals: Nearest | None = None,
     progress: PairProgress | None = None,
 ) -> tuple[Rows, Rows]:
-    """What is known of each fake and of each real.
+    """Results of each fake and of each real.
 
-    Radii and counts are found again, for all balls at once: four or five passes over pairs, in tiles.
+    Radii and counts are computed again, for all balls at once: four or five passes over pairs, in tiles.
     """
     n, m, engine = len(real.points), len(fake.points), real.engine
     each = (metrics.precision, metrics.density, metrics.coverage, metrics.rarity, metrics.realism)

@@ -1,7 +1,7 @@
 """Memberships of two sets whose rows are divided among ranks, exactly: no rank holds all features.
 
-Every rank keeps its own rows, and in step s meets those of the rank s places before it: each pair of blocks once. Within
-one set two ranks meet from both sides, since each knows the reach of its own rows only.
+Every rank keeps its own rows, and in step s compares them with those of the rank s positions before it, each pair of blocks
+once. Within one set, both ranks of a pair compare their rows, since each rank has only the reach of its own rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def memberships_of_ranks(
     device: str | torch.device,
     progress: PairProgress | None = None,
 ) -> Memberships:
-    """Who lies in whose balls of k neighbors, of all rows by rank, the same on every rank; arguments: `manifold_metrics`."""
+    """Memberships in balls of k neighbors for all rows in rank order, the same on every rank; see `manifold_metrics`."""
     sides = check_features(real, "real"), check_features(fake, "fake")
     check_same_width(*sides)
     communicator, where = current_communicator(), choose_device(real, device)

@@ -1,4 +1,4 @@
-"""Witnessed fidelity and diversity: membership that several balls must attest, calibrated by the data themselves.
+"""Witnessed fidelity and diversity: membership in several balls at once, calibrated on the data.
 
 A fake counts as real-like if at least 5 of the clipped 20-NN balls of the reals contain it, and if its local intrinsic
 dimension is that of a real, unlike that of a point deep inside a curved shell. The share of the reals that pass this test,
@@ -72,9 +72,9 @@ def witnessed(
 def cut_and_uncut(
     real: Tensor, fake: Tensor, seed: int, advance: Advance = no_advance
 ) -> tuple[Witnessed, Witnessed]:
-    """`witnessed` of float32 features (n, d) and (m, d), and what it would be were nothing cut at 1.
+    """`witnessed` of float32 features (n, d) and (m, d), and the values before they are cut at 1.
 
-    `advance` is told of as many pairs as `pairs_of` says.
+    `advance` is called with `pairs_of` pairs in total.
     """
     points, k = IndexedPoints.from_features(real, BALL_K), covering_k(len(real), len(fake))
     own = Neighborhood.from_points(points, [_CLIPPED, Ball(k)], keep=BALL_K, engine=ENGINE, advance=advance)
@@ -110,7 +110,7 @@ def local_dimension(sq: Tensor) -> Tensor:
 def witnessed_fidelity(
     witnesses_fake: Tensor, lid_fake: Tensor, witnesses_real: Tensor, lid_real: Tensor
 ) -> float:
-    """Share of fakes that 5 reals attest and whose dimension is a real's, over that share of the reals; NaN if none.
+    """Share of fakes in 5 real balls and with the dimension of a real, over that share of the reals; NaN if none.
 
     Witnesses (m,) are the clipped balls of reals around a fake, or (n,) of others around a real. The 2 % of the reals with
     the largest dimension count as too high.
@@ -154,13 +154,13 @@ def blocks_of_fakes(n_real: int, n_fake: int, seed: int) -> tuple[Sequence[Tenso
 
 
 def pairs_of(n_real: int, n_fake: int) -> int:
-    """Pairs of rows that are looked at: within the reals and each block of fakes, and twice between the two."""
+    """Pairs of rows that are compared: within the reals and each block of fakes, and twice between the two."""
     size, count = min(n_real, n_fake), max(1, n_fake // n_real)
     return n_real * (n_real - 1) // 2 + count * size * (size - 1) // 2 + 2 * n_real * n_fake
 
 
 class _Judged(NamedTuple):
-    """Of each of some fakes: clipped balls of reals around it, and its local dimension; and both parts of diversity."""
+    """For each of some fakes: clipped balls of reals around it, and its local dimension; and both parts of diversity."""
 
     witnesses: Tensor
     lid: Tensor
@@ -233,9 +233,9 @@ def _ratio(share: float, expected: float) -> float:
 def witnessed_of_halves(
     real: Tensor, fake: Tensor, seed: int, *, advance: Advance = no_advance
 ) -> dict[str, Tensor]:
-    """`witnessed`, not cut at 1, of the halves that other metrics begin their replicates with, by name: (20,) float64.
+    """`witnessed`, not cut at 1, of the first halves of other metrics, by name: (20,) float64.
 
-    Places 2 s and 2 s + 1 are of complementary halves. NaN where a half has no value.
+    Entries 2 s and 2 s + 1 are of complementary halves. NaN where a half has no value.
     """
     halves = (_rows(real, seed, REAL_STREAM), _rows(fake, seed, FAKE_STREAM))
     found = [
