@@ -1,7 +1,7 @@
 """F-scores of precision and recall as rankings name them: `f1`, `f0.5`, `f2`.
 
 F-beta = (1 + beta^2) P R / (beta^2 P + R), in which recall counts beta times as much (van Rijsbergen 1979, "Information
-Retrieval"); 0 where both are 0. `f8` and `f1_8` are metrics of their own: the best F-scores on a whole precision-recall
+Retrieval"); 0 where both are 0. `f8` and `f1_8` are separate metrics: the best F-scores on a whole precision-recall
 curve. They keep these names here; the F-score of precision and recall with beta = 8 is `f8.0`.
 
 Importing this module does not import torch.
@@ -25,7 +25,7 @@ F_SCORE_METRICS = (precision.name, recall.name)
 """The two metrics that an F-score combines, and the two axes on which generators trade off."""
 
 _NAME = re.compile(r"f(\d+(?:\.\d+)?)", re.ASCII)
-_MAX_BETA = 1e6  # recall counts alone long before
+_MAX_BETA = 1e6  # recall alone counts long before
 
 
 def beta_of(name: str) -> float | None:
@@ -67,7 +67,7 @@ def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Re
     if ours != theirs or precision.replicates.shape != recall.replicates.shape:
         raise UsageError("an F-score needs precision and recall of the same halves", code="bad-option")
     replicates = f_scores(np.asarray(precision.replicates), np.asarray(recall.replicates), beta)
-    # Its k is only compared with that of other F-scores, whose recipes are known to be alike.
+    # Its k is only compared with that of F-scores of equal recipes.
     return replace(
         precision,
         value=f_beta(precision.value, recall.value, beta),

@@ -2,7 +2,7 @@
 
 References:
     Salimans et al. 2016, "Improved Techniques for Training GANs".
-    Barratt and Sharma 2018, "A Note on the Inception Score" (what it cannot tell).
+    Barratt and Sharma 2018, "A Note on the Inception Score" (its limitations).
     Friedman and Dieng 2023, "The Vendi Score: A Diversity Evaluation Metric for Machine Learning".
     Stein et al. 2023, "Exposing Flaws of Generative Model Evaluation Metrics" (with the cosine kernel of features).
 """
@@ -44,7 +44,7 @@ def inception_score(
     seed: int | None = 2020,
     device: str | torch.device = "auto",
 ) -> InceptionScore:
-    """Inception Score exp(mean KL(p(y|x) || p(y))), of each split of the images on its own, then averaged.
+    """Inception Score exp(mean KL(p(y|x) || p(y))), of each split of the images, averaged over splits.
 
     The defaults are those of torch-fidelity: rows are shuffled by `numpy.random.RandomState(seed).permutation(n)`,
     then cut into 10 parts from i * n // 10 to (i + 1) * n // 10. With `split_size=5000, seed=None` it is the score of
@@ -53,9 +53,9 @@ def inception_score(
     Args:
         probabilities: (n, classes) softmax outputs, n >= 2; rows sum to 1.
         splits: Number of parts, at most n. The score grows with the images in a part.
-        split_size: Images in a part; then `splits` does not count.
-        seed: Of the shuffling, below 2^32; None leaves the order as it is.
-        device: "auto" is where the tensor is if that is a GPU, else the best device here.
+        split_size: Images in a part, instead of `splits`.
+        seed: Seed of the shuffling, below 2^32; None keeps the order.
+        device: "auto" is the GPU that holds the input, else the best device available.
 
     Returns:
         Mean and standard deviation (over the number of parts, not one less), in float64; between 1 and the number of
@@ -87,8 +87,8 @@ def inception_score_influence(
     """`inception_score` with the influence of each image; None where a part has fewer than 2 images.
 
     A part's divergence moves by KL(p_i || q) less the mean of that. Its second order is -1/2 of the mean over two images of
-    h_ij = sum (p_i - q) (p_j - q) / q, of which random pairs show the mean square. Of what an image does to itself, h_ii / n, half
-    counts (see `genpr.metrics.frechet`).
+    h_ij = sum (p_i - q) (p_j - q) / q, whose mean square is estimated from random pairs. Half of the term of an image with itself,
+    h_ii / n, counts (see `genpr.metrics.frechet`).
     """
     seen: list[_PartInfluence] = []
     score = _inception_score(probabilities, (10, split_size, seed), device, seen)
@@ -104,7 +104,7 @@ def inception_score_influence(
 
 
 class _PartInfluence(NamedTuple):
-    """What a part of the images adds to the influence."""
+    """Contribution of a part of the images to the influence."""
 
     rows: Tensor
     moves: Tensor  # (rows,) of the divergence, of mean 0
@@ -144,7 +144,7 @@ def _inception_score(
 def _divergence(
     probabilities: Features, rows: Tensor, device: torch.device, seen: list[_PartInfluence] | None
 ) -> Tensor:
-    """Of one part: the mean of KL(p || q), q the mean of the p, is the entropy of q less the mean entropy of the p."""
+    """Divergence of one part: the mean of KL(p || q), q the mean of the p, is the entropy of q less the mean entropy of the p."""
     total = torch.zeros(probabilities.shape[1], dtype=torch.float64, device=device)
     own_entropies, of_rows = torch.zeros_like(total[0]), []
     blocks: Iterable[Tensor] = _blocks(probabilities, rows, device)
@@ -213,11 +213,11 @@ def vendi_score(features: Features, *, device: str | torch.device = "auto") -> f
 
     It is exp(-sum l log l) over the eigenvalues l of K / n, K the (n, n) cosines. X' X / n of the normalized rows X
     has the same eigenvalues except for zeros, which do not count, so the smaller of the two is used and no (n, n)
-    array exists unless n <= d. The score grows with n, so compare equal numbers only.
+    array exists unless n <= d. The score grows with n, so compare only equal numbers of images.
 
     Args:
         features: (n, d), n >= 2.
-        device: "auto" is where the tensor is if that is a GPU, else the best device here.
+        device: "auto" is the GPU that holds the input, else the best device available.
 
     Returns:
         Between 1, all rows point the same way, and min(n, d), all are orthogonal.

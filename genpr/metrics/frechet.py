@@ -20,9 +20,9 @@ with K of either)
     1/2 sum_ij c_ij^2 2 K_ij K_ij' [i != j] + c_ii c_jj (K_ij - 1) (K_ij' - 1),
 
 but for moments of z of three and four different coordinates. The second order also has terms of a row with itself, which
-are a part of what each row adds: it moves the distance by half of h = sum_ij c_ij z_i^2 z_j^2 - 2 sum_i c_ii z_i^2 over n,
-but the first order, found at the sample, by all of it. So half of that is taken from phi. S is too small, since 2 sum s falls by what the bias adds to the
-distance; so c is scaled up by 1 / (1 - bias / (2 sum s)).
+are part of the contribution of each row: it moves the distance by half of h = sum_ij c_ij z_i^2 z_j^2 - 2 sum_i c_ii z_i^2
+over n, but the first order, computed at the sample, contains all of it. So half of it is subtracted from phi. S is too
+small, since 2 sum s is lower by the bias of the distance; so c is scaled up by 1 / (1 - bias / (2 sum s)).
 
 References:
     Heusel et al. 2017, "GANs Trained by a Two Time-Scale Update Rule Converge to a Local Nash Equilibrium".
@@ -55,7 +55,9 @@ from genpr.validation import (
 )
 
 _EPS = torch.finfo(torch.float64).eps
-_SYMMETRY = 1e-6  # of the largest entry; np.cov is symmetric to the last bit, covariances summed elsewhere need not be
+_SYMMETRY = (
+    1e-6  # of the largest entry; np.cov is exactly symmetric, covariances from other tools need not be
+)
 _NEGATIVE = 1e-4  # of the largest eigenvalue; float32 covariances have such negative ones
 _LEAST_FAKES, _SIZES = 5000, 15  # FD-infinity's smallest subset, and how many there are
 _COLUMNS, _ROUNDING = 48, 1e-10  # of the matrix c, and of its eigenvalues
@@ -64,7 +66,7 @@ _ROWS = 4096  # of each set, from which the second order is computed
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """Mean and covariance of a feature set: all that the Fréchet distance knows of it."""
+    """Mean and covariance of a feature set, the inputs of the Fréchet distance."""
 
     mean: Tensor  # (d,) float64
     covariance: Tensor  # (d, d) float64, symmetric
@@ -109,7 +111,7 @@ class Gaussian:
 
 @dataclass(frozen=True, eq=False)
 class SampleGaussian(Gaussian):
-    """The moments of features that are kept, for the influence of each."""
+    """The moments together with the features, for the influence of each."""
 
     features: Tensor | None = None  # (n, d)
 
@@ -131,10 +133,10 @@ def frechet_distance(
     Args:
         real: (n, d) features of real images, n >= 2, or their `Gaussian`.
         fake: (m, d) features of generated images by the same extractor, m >= 2, or their `Gaussian`.
-        device: "auto" is where the real tensor is if that is a GPU, else the best device here.
+        device: "auto" is the GPU that holds the input, else the best device available.
 
     Returns:
-        The squared distance in feature units squared, as everyone reports it; never NaN, at least 0. Identical sets
+        The squared distance in feature units squared, as usually reported; never NaN, at least 0. Identical sets
         give 0 up to rounding, some 1e-14 of their total variance.
 
     Raises:
@@ -159,7 +161,7 @@ def frechet_influence(
 ) -> tuple[float, Influence | None]:
     """`frechet_distance` with the influence of each image; None unless each set has more images than features, not all alike.
 
-    None also where the sets vary in no common direction. Reals that are given by their moments alone do not vary. Fakes that are have no influence.
+    None also if the covariances share no direction. Reals given by their moments alone count as fixed. Fakes given by their moments alone have no influence.
     """
     real, fake = _checked(real, "real"), _checked(fake, "fake")
     check_same_width(_matrix(real), _matrix(fake))
@@ -183,7 +185,7 @@ def frechet_infinity(
     The intercept a of the line a + b / N fitted by least squares to the distances of all reals to subsets of N of the
     m fakes. As in dgm-eval, the 15 sizes N are evenly spaced from min(5000, max(m // 10, 2)) to m, rounded down, and
     the subset of each is `rng.choice(m, N, replace=False)` with one `rng = numpy.random.default_rng(0)` for all, in
-    ascending order of size. The reals' own bias stays; and below N of some multiples of d the line is a rough guess.
+    ascending order of size. The bias of the reals remains. For N below a few multiples of d the line is a rough estimate.
     """
     rng = np.random.default_rng(0)
     real, checked = _checked(real, "real"), check_features(fake, "fake")
@@ -196,7 +198,7 @@ def frechet_infinity(
     sizes = np.linspace(min(_LEAST_FAKES, max(m // 10, 2)), m, _SIZES).astype(np.int64)
     distances = []
     for size in sizes:
-        rows = torch.from_numpy(np.sort(rng.choice(m, size, replace=False)))  # sorted: disks like it
+        rows = torch.from_numpy(np.sort(rng.choice(m, size, replace=False)))  # sorted for sequential reads
         distances.append(_distance(real_half, _half_of_rows(checked, rows.to(checked.device), where)))
     x, y = 1 / sizes, np.array(distances)
     slope = ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
@@ -233,7 +235,7 @@ def _influence(
     left = both @ right
     s = torch.linalg.vector_norm(left, dim=0)
     shift = real_half.mean - fake_half.mean
-    # F_r^-1 U = F_f' V / S and F_f^-1 V = F_r' U / S: no system is solved, and singular covariances do no harm.
+    # F_r^-1 U = F_f' V / S and F_f^-1 V = F_r' U / S: no linear system is solved, and covariances may be singular.
     halves, sides = (
         [fake_half],
         [_whitened(fakes, fake_half.mean, real_half.factor.T @ (left / s.square()), s, -shift, device)],
@@ -283,7 +285,7 @@ def _rows_of(side: Tensor | Gaussian) -> Tensor | None:
 
 
 def _root(s: Tensor) -> Tensor:
-    """B (k, q) with B B' = c to a few digits: c is smooth, so that a few of its columns tell the others (Nyström)."""
+    """B (k, q) with B B' = c to a few digits: c is smooth, so a few columns approximate the others (Nyström)."""
     logs = s.log()
     grid = torch.linspace(float(logs.min()), float(logs.max()), _COLUMNS, dtype=s.dtype, device=s.device)
     at: Tensor = torch.unique((logs[:, None] - grid).abs().argmin(dim=0))
@@ -331,7 +333,7 @@ def _checked(side: Features | Gaussian, name: str) -> Tensor | Gaussian:
 
 
 def _matrix(side: Tensor | Gaussian) -> Tensor:
-    """Something as wide as the features, and where they are."""
+    """A matrix with the width, type and device of the features."""
     return side.covariance if isinstance(side, Gaussian) else side
 
 

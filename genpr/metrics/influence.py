@@ -4,7 +4,7 @@ A metric of two distributions changes by phi(x) / n to first order if the weight
 the mean of phi^2 over n, summed over both sets (the infinitesimal jackknife: Efron 1982, "The Jackknife, the Bootstrap and
 Other Resampling Plans"; Hampel 1974, "The Influence Curve and Its Role in Robust Estimation").
 
-**Second order.** Where both distributions are nearly equal, phi nearly vanishes and what depends on pairs of images decides.
+**Second order.** Where both distributions are nearly equal, phi nearly vanishes and terms of pairs of images dominate.
 With the variance V1 of the first order and V2 of the second, the variance of the metric is V1 + V2, but the estimated phi
 contain the noise of the second order, and the mean of their squares has the expectation V1 + 2 V2. So V2 is estimated and
 subtracted; it is also the least variance (Efron and Stein 1981, "The Jackknife Estimate of Variance").
@@ -30,7 +30,7 @@ from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves
 
 MIN_EFFECTIVE = 12
 """Least `Influence.effective_number` for an interval. In benchmarks/bench_coverage.py it is 1 to 8 for Student's t with 4 degrees
-of freedom, where 53 % of the intervals of MIND held the truth, and 480 to 1,380 for Gaussians and clusters."""
+of freedom, where 53 % of the intervals of MIND covered the true value, and 480 to 1,380 for Gaussians and clusters."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +40,7 @@ class Influence:
     real: Tensor | None  # (n,) float64, of mean 0; None where no reals vary
     fake: Tensor  # (m,) float64, of mean 0
     excess: float = 0.0  # V2
-    bias: float | None = None  # by how much the expectation exceeds the value of endless images
+    bias: float | None = None  # bias: expectation less the value for infinitely many images
 
     @property
     def first_order(self) -> float:
@@ -62,7 +62,7 @@ class Influence:
     def replicates(self, value: float, *, seed: int) -> Tensor:
         """The metric (REPLICATES,) of halves, linearized and scaled to the standard error."""
         error, plain = self.standard_error, math.sqrt(self.first_order)
-        if not plain > 0:  # of identical sets; any signs do, since nothing else has the same
+        if not plain > 0:  # identical sets; any signs will do, since no other set has the same
             signs = torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.float64)
             return value + error * signs.repeat(REPLICATES // 4)
         moves = torch.zeros(REPLICATES, dtype=torch.float64)
@@ -82,8 +82,8 @@ def with_interval(
 ) -> MetricValue:
     """A value with its 95 % interval, cut at the `lower` bound of the metric, and its replicates.
 
-    Unchanged where no influence is known, where no image has any (an interval of zero width says nothing), and where fewer than
-    `MIN_EFFECTIVE` images carry the variance: with heavy tails, what other draws may contain is then not in the sample.
+    Unchanged where no influence is known, where no image has any (an interval of zero width is meaningless), and where fewer than
+    `MIN_EFFECTIVE` images carry the variance: with heavy tails, the sample then lacks values that other draws contain.
     """
     if influence is None or not 0 < influence.standard_error < math.inf:
         return found

@@ -23,7 +23,7 @@ from genpr.validation import Features, check_count, choose_device, entry_point
 
 _DRAWN_AT_ONCE = 2**14  # indices; a GPU computes while the next are drawn
 _CMMD_SIGMA = 10.0
-SUBSET_SIZE = 1000  # of Bińkowski et al. 2018, and of everyone since
+SUBSET_SIZE = 1000  # as in Bińkowski et al. 2018 and later work
 _CMMD_SCALE = 1000.0
 
 _Rows: TypeAlias = "Blocks | list[Tensor]"
@@ -31,11 +31,11 @@ _Kernel = Callable[[Tensor], Tensor]
 """Elementwise, of dot products that it may overwrite: a tile is large, and a new one costs as much as the sums."""
 
 _Show = Callable[[int, int, Tensor], None]
-"""Shows a tile of a kernel matrix, with its first row and its first column."""
+"""Called with a tile of a kernel matrix, its first row and its first column."""
 
 
 class KernelDistance(NamedTuple):
-    """Mean and standard deviation of the squared MMD over the subsets, and the rows that each really had."""
+    """Mean and standard deviation of the squared MMD over the subsets, and the rows in each."""
 
     mean: float
     std: float
@@ -60,11 +60,11 @@ def kernel_distance(
     Args:
         real: (n, d) features of real images, n >= 2.
         fake: (m, d) features of generated images by the same extractor, m >= 2.
-        subsets: How many pairs of subsets.
-        subset_size: Rows in each, at least 2; less where a set has less, and the result says how many it was.
+        subsets: Number of pairs of subsets.
+        subset_size: Rows in each, at least 2; fewer if a set has fewer, see the result.
             The variance depends on it, the expectation of the mean does not.
-        seed: Of the drawing, below 2^32.
-        device: "auto" is where the tensors are if that is a GPU, else the best device here.
+        seed: Seed of the draws, below 2^32.
+        device: "auto" is the GPU that holds the input, else the best device available.
 
     Returns:
         Mean and standard deviation (over the number of subsets, not one less), not multiplied by 1000. The mean may
@@ -134,8 +134,8 @@ def _kernel_distance(
 def cmmd(real: Features, fake: Features, *, device: str | torch.device = "auto") -> float:
     """CMMD: 1000 times the biased squared MMD of normalized embeddings, Gaussian kernel of sigma 10.
 
-    Meant for CLIP ViT-L/14-336 embeddings. Rows are divided by their Euclidean norm, which changes nothing
-    where the extractor has done so. All pairs count, also a row with itself, as in the authors' code; no (n,
+    Meant for CLIP ViT-L/14-336 embeddings. Rows are divided by their Euclidean norm, which has no effect
+    if the extractor has done so. All pairs count, also a row with itself, as in the authors' code; no (n,
     m) array is made. Returns at least 0.
     """
     return _cmmd(real, fake, device, None)
@@ -230,7 +230,7 @@ class _Marginals:
 
 
 class _SubsetMarginals(NamedTuple):
-    """A pair of subsets: which rows, and what was seen of them."""
+    """A pair of subsets: its rows, and sums over its tiles."""
 
     real_rows: Tensor
     fake_rows: Tensor
@@ -238,7 +238,7 @@ class _SubsetMarginals(NamedTuple):
 
 
 def _influence_over_subsets(subsets: list[_SubsetMarginals], sizes: tuple[int, int]) -> Influence:
-    """Of the mean over subsets, whose rows are part of the definition: an image counts as often as it was drawn."""
+    """Influence on the mean over subsets, whose rows are part of the definition: an image counts as often as it was drawn."""
     (n, m), count, size = sizes, len(subsets), len(subsets[0].real_rows)
     device = subsets[0].seen.real.device
     phis = [torch.zeros(rows, dtype=torch.float64, device=device) for rows in sizes]
@@ -335,6 +335,6 @@ def _cubic(dots: Tensor, *, d: int) -> Tensor:
 def _gaussian_less_one(dots: Tensor) -> Tensor:
     """exp(-|x - y|^2 / (2 sigma^2)) - 1 of unit rows, whose squared distance is 2 - 2 x . y.
 
-    The ones cancel in the MMD; left out, they take no digits away.
+    The constant 1 cancels in the MMD and would cost digits.
     """
     return dots.clamp_(max=1).sub_(1).div_(_CMMD_SIGMA**2).expm1_()

@@ -33,7 +33,7 @@ MANIFOLD = "manifold"
 class Metric:
     """One metric."""
 
-    name: str  # what `metrics=` takes. Conditional metrics have their family as a prefix
+    name: str  # as in `metrics=`. Conditional metrics have their family as a prefix
     meaning: str  # what it measures, in at most 54 characters
     kind: Kind  # what it is computed from: neighbor counts, two distributions, the fakes alone
     reference: str  # where it was published
@@ -73,8 +73,8 @@ class NeighborMetric(Metric):
 
     kind: Kind = "neighbors"
     k: int = 5  # default number of neighbors
-    k_is_fixed: bool = False  # whether that cannot be chosen
-    is_per_image: bool = False  # whether it is the mean, median or share of numbers that single images have
+    k_is_fixed: bool = False  # whether k is fixed
+    is_per_image: bool = False  # whether it is the mean, median or share of numbers of single images
 
 
 class HalfSizes(NamedTuple):
@@ -111,7 +111,7 @@ class BallMetric(NeighborMetric):
     calibrates: str | None = None  # the metric whose value over its null this is
     halves: HalfSampling | None = None  # how its interval is computed; None if no interval was validated
     most_with_interval: float | None = (
-        None  # value above which intervals did not hold the truth; None if there is none
+        None  # value above which intervals were not validated; None if there is none
     )
 
     def __call__(self, counts: Memberships, k: int) -> float:
@@ -124,7 +124,7 @@ class PairwiseOptions:
     """How to run a pairwise search."""
 
     k: int  # neighbors
-    seed: int = 0  # of what is drawn at random
+    seed: int = 0  # of random draws
     advance: Callable[[int], None] = lambda _pairs: None
 
 
@@ -154,14 +154,14 @@ class PairwiseSearch:
 
 @dataclass(frozen=True, kw_only=True)
 class PairwiseMetric(NeighborMetric):
-    """A metric of neighbors with a search of its own. Its balls are closed whatever the rule for ties."""
+    """A metric of neighbors with a separate search. Its balls are closed whatever the rule for ties."""
 
-    search: PairwiseSearch  # what computes it, perhaps together with others
+    search: PairwiseSearch  # the search that computes it, possibly with other metrics
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DistributionOptions:
-    """What protocols choose for distribution metrics."""
+    """Options of distribution metrics that protocols set."""
 
     device: torch.device  # where to compute
     inception_score_chunk: int | None = None  # images per part of the Inception Score, in order
@@ -177,7 +177,7 @@ class DistributionMetric(Metric):
     samples_subsets: bool = False  # whether it is a mean over random subsets whose size the references fix
 
     def fit(self, real: Tensor | Gaussian, options: DistributionOptions) -> Tensor | Gaussian:
-        """What it needs to know of real features (n, d), so that each set of fakes costs only its own share."""
+        """Precompute the part that depends on real features (n, d) alone, for use with any number of fake sets."""
         from torch import Tensor
 
         # The moments of fewer rows than columns cost more than the rows.

@@ -7,7 +7,7 @@ shift by v has about 3 |v|^2.
 
 **Influence.** Along one direction, a row moves the distance by its Kantorovich potential, whose slope is twice the distance
 that the row is moved (Santambrogio 2015, "Optimal Transport for Applied Mathematicians", section 7.2). Each set is cut into
-two halves with potentials A and B of their own. The mean over rows of ((A + B) / 2)^2 has the expectation V1 + 2 V2, that of
+two halves with separate potentials A and B. The mean over rows of ((A + B) / 2)^2 has the expectation V1 + 2 V2, that of
 A B has V1, since the errors of A and B are independent.
 
 References:
@@ -49,7 +49,7 @@ def monge_inception_distance(
         fake: (m, d) features of generated images by the same extractor, m >= 2.
         directions: Number of random directions.
         seed: Seed of the generator, below 2^32.
-        device: "auto" is the GPU that holds the tensors, else the best device here.
+        device: "auto" is the GPU that holds the input, else the best device available.
 
     Returns:
         At least 0, in feature units squared. It is biased upward: two samples of one distribution have more than 0.
@@ -174,7 +174,7 @@ def _potentials(values: Tensor, mask: Tensor, part: Tensor, moved: Tensor) -> Te
 def _drawn(
     side: Tensor, n: int, generator: torch.Generator, device: torch.device
 ) -> tuple[Blocks | list[Tensor], Tensor | None]:
-    """The whole set, or n random rows of a larger one, and which."""
+    """The whole set, or n random rows of a larger one, and their indices."""
     held, rows = held_on(side, device), None
     if len(side) > n:
         rows = torch.randperm(len(side), generator=generator)[:n].sort().values.to(held.device)
@@ -182,5 +182,5 @@ def _drawn(
 
 
 def _sorted_projections(blocks: Blocks | list[Tensor], units: Tensor) -> torch.return_types.sort:
-    """(directions, n) float64, ascending in each row, with their places."""
+    """(directions, n) float64, ascending in each row, with their indices."""
     return torch.cat([units @ block.T for block in blocks], dim=1).sort(dim=1)

@@ -47,7 +47,7 @@ _LARGEST = 1e100  # beyond it, sums and axes of plots overflow
 
 
 def _plain(module: str, function: str, *, of_fakes: bool = False) -> Callable[..., MetricValue]:
-    """A value without a spread, by a function of a module of metrics that is imported when it is called."""
+    """A value without a spread; the module of the function is imported when it is called."""
 
     def compute(real: object, fake: object, options: DistributionOptions) -> MetricValue:
         sets = [fake] if of_fakes else [real, fake]
@@ -160,7 +160,7 @@ def _distance(
 
 C_T = HeldOutMetric(
     name="c_t",
-    meaning="z of distances to reals against held-out ones'",
+    meaning="z of distances to reals, against held-out reals",
     compute=_copying,
     lower=None,
     upper=None,
@@ -209,7 +209,7 @@ DISTRIBUTION_METRICS: list[Metric] = [
     _distance("fd", "Fréchet distance of the chosen features", _HEUSEL, _frechet),
     _distance(
         "fd_infinity",
-        "the same, extrapolated to endless fakes",
+        "the same, extrapolated to infinitely many fakes",
         _CHONG,
         _frechet_infinity,
         least=3,
@@ -233,7 +233,7 @@ CONDITIONAL: Mapping[str, Metric] = _by_name(CONDITIONAL_METRICS)
 """Those that compare with labels, prompts or entities."""
 
 ALL_METRICS: Mapping[str, Metric] = MappingProxyType({**METRICS, **CONDITIONAL})
-"""Every metric that a result may hold."""
+"""Every metric that results can contain."""
 
 NEIGHBORS: Mapping[str, NeighborMetric] = _by_name(NEIGHBOR_METRICS)
 """Those that count neighbors."""
@@ -246,7 +246,7 @@ BALLS: Mapping[str, BallMetric] = _by_name(
 PAIRWISE: Mapping[str, PairwiseMetric] = _by_name(
     [each for each in NEIGHBOR_METRICS if isinstance(each, PairwiseMetric)]
 )
-"""Those with a search of their own."""
+"""Those with a separate search."""
 
 HELD_OUT = frozenset(name for name, metric in METRICS.items() if isinstance(metric, HeldOutMetric))
 """Those that compare with reals that were held out of training."""
@@ -276,7 +276,7 @@ def check_value(name: str, value: float | None, what: str = "value") -> None:
     """Raise unless `value` is None or can be a value of the metric `name`."""
     if value is None:
         return
-    low, high = 0.0, 1.0  # also of F-scores, which logs hold beside metrics
+    low, high = 0.0, 1.0  # also for F-scores in logs
     if name in ALL_METRICS:
         metric = ALL_METRICS[name]
         low = -math.inf if metric.lower is None else metric.lower
@@ -286,6 +286,8 @@ def check_value(name: str, value: float | None, what: str = "value") -> None:
 
 
 def check_interval(name: str, interval: tuple[float, float] | None) -> None:
-    """Raise unless `interval` is None or goes from a lower finite number to a higher one."""
+    """Raise unless `interval` is None or finite, with the lower bound first."""
     if interval is not None and not -_LARGEST <= interval[0] <= interval[1] <= _LARGEST:
-        raise ValueError(f"the interval of {name} goes from {interval[0]:g} to {interval[1]:g}, not upwards")
+        raise ValueError(
+            f"the interval of {name} is ({interval[0]:g}, {interval[1]:g}); expected finite bounds, the lower one first"
+        )

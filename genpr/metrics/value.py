@@ -1,4 +1,4 @@
-"""Values as results hold them: with their interval, what a perfect generator scores, and what guessing does."""
+"""Values of metrics with interval, null and chance level."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ class MetricValue:
     k: int | None  # neighbors that define the balls, without the point itself; None where none are counted
     spread: float | None = None  # standard deviation over what `spread_over` names
     spread_over: str | None = None  # "subsets" or "parts"
-    exact: bool = True  # whether the definition was computed, and not the arithmetic of another tool
-    exact_value: float | None = None  # what the definition gives, where that is not `value`
+    exact: bool = True  # whether the definition was computed, not the arithmetic of another tool
+    exact_value: float | None = None  # value by the definition, if `value` differs from it
     extractor: str | None = None  # name of the extractor whose features it used
-    variant: str | None = None  # what a protocol or an option does differently in this metric, in words
-    null: float | None = None  # what a perfect generator scores with so many images
-    null_source: str | None = None  # where that is known from: a "closed form"
+    variant: str | None = None  # deviation of this metric by a protocol or an option, as text
+    null: float | None = None  # expected value for a perfect generator at these sizes
+    null_source: str | None = None  # source of the null: a "closed form"
     interval: tuple[float, float] | None = None  # 95 %, of other draws of both sets
-    bias: float | None = (
-        None  # estimate of how much a finite number of images adds to it, where that is known
-    )
+    bias: float | None = None  # estimated bias by the finite number of images, where known
     replicates: tuple[float, ...] | None = field(default=None, repr=False)  # the values for these halves
     n_counted: int | None = None  # images that it is a share of, or a mean over
-    chance: float | None = None  # what guessing scores, where something is chosen; None for others
-    pool: int | None = None  # among how many candidates one is ranked; None where none are
+    chance: float | None = None  # chance level of metrics of choices; None for others
+    pool: int | None = None  # number of candidates in a ranking; None without ranking
 
     @property
     def relative(self) -> float | None:
@@ -44,4 +42,4 @@ class Control:
     n_real: int  # images in the half that stands for the reals
     n_fake: int  # images in the other
     values: Mapping[str, float]  # by metric
-    nulls: Mapping[str, float | None]  # what a perfect generator scores at these sizes, by metric
+    nulls: Mapping[str, float | None]  # expected values for a perfect generator at these sizes, by metric
