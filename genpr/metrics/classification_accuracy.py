@@ -1,8 +1,8 @@
-"""GAN-test, GAN-train and rates by class: do fakes look like the classes that they were generated for?
+"""GAN-test, GAN-train and rates by class: agreement of fakes with the classes that they were generated for.
 
 GAN-test is the accuracy on fakes of a classifier trained on reals, GAN-train (classification accuracy score) that on reals of one
 trained on fakes (Shmelkov, Schmid and Alahari 2018, arXiv:1807.09499; Ravuri and Vinyals 2019, arXiv:1905.10887). The vote of
-neighbors is of Cover and Hart 1967. docs/labels.md says why the nulls and intervals are as they are.
+neighbors is that of Cover and Hart 1967. docs/labels.md explains the nulls and intervals.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Counts = NDArray[np.float64]
 RATES = ("accuracy", "macro_precision", "macro_recall", "macro_f1")
 UNKNOWN = -1  # the class where there are no votes
 L2 = 0.1  # weight of the penalty of the probe
-MIN_IN_HALF = 10  # images of each set, beside k
+MIN_IN_HALF = 10  # images of each set; also at least k
 
 _ROWS, _STEPS, _TOLERANCE = 2**14, 200, 3e-5
-_VOTE_ROWS, _PAIRS = 2**16, 2**28  # of lists looked at together, and of voters of one list compared
+_VOTE_ROWS, _PAIRS = 2**16, 2**28  # lists per chunk, and pairs of voters compared at once
 _FOLDS = 5
 _MAY_FALL_SHORT = 0.1
 _NEARLY_ALL = 0.95  # of the reals: fewer would cost another search and move the null by less than its error
@@ -47,7 +47,7 @@ class LinearProbe:
     It minimizes mean(-log softmax(W x + b)[class]) + (L2 / 2) |W|^2, as scikit-learn's `LogisticRegression(C=1 / (L2 * n))`.
     The problem is convex, so nothing depends on the start. Features are float32; weights and sums float64.
 
-    Of the c classes that it saw, `known` (c,) int64 ascending, `weight` is (d, c) and `bias` (c,); `mean` and `scale` are (d,).
+    Of the c classes of the training labels, `known` (c,) int64 ascending, `weight` is (d, c) and `bias` (c,); `mean` and `scale` are (d,).
     """
 
     known: Tensor
@@ -58,7 +58,7 @@ class LinearProbe:
 
     @classmethod
     def fit(cls, features: Tensor, labels: Tensor, *, start: LinearProbe | None = None) -> LinearProbe:
-        """Fit (n, d) float32 `features` and (n,) int64 `labels`; few steps are left from a `start` on more of the same."""
+        """Fit (n, d) float32 `features` and (n,) int64 `labels`; a `start` fitted to a superset saves steps."""
         mean, scale = _moments(features)
         known, wanted = torch.unique(labels, return_inverse=True)
         first = mean.new_zeros(features.shape[1] + 1, len(known))
@@ -71,7 +71,7 @@ class LinearProbe:
         return cls(known, mean, scale, fitted[:-1], fitted[-1])
 
     def predict(self, features: Tensor) -> Tensor:
-        """The class of the highest score of each of (m, d) features, the first of equal ones: (m,) int64."""
+        """The class with the highest score for each of (m, d) features, the first of several: (m,) int64."""
         found = []
         for block in torch.split(features, _ROWS):
             scores = ((block.double() - self.mean) / self.scale) @ self.weight + self.bias
@@ -116,7 +116,7 @@ def _minimized(x: Tensor, labels: Tensor, start: Tensor) -> Tensor:
             loss = loss - log_share.gather(1, wanted[:, None]).sum() / n
             excess = log_share.exp() / n
             excess[torch.arange(len(block), device=x.device), wanted] -= 1 / n
-            # In this order many times as fast as block.T @ excess.
+            # This order is many times faster than block.T @ excess.
             gradient += (excess.T.float() @ block).T.double()
             excesses += excess.sum(dim=0)
         parameters.grad = torch.cat(
@@ -145,8 +145,8 @@ def _factor(x: Tensor, n_classes: int) -> Tensor:
 class KNNClassifier:
     """The nearest labeled images of each query: `index` and `labels` (m, L) int64, UNKNOWN after the last one.
 
-    They are in the order of their distance, of equally far ones those of the first class first, and the first k vote. A list is
-    as long as k voters need of random halves, for intervals.
+    They are sorted by distance and, at equal distance, by class; the first k vote. Lists are long enough to contain k voters
+    in random halves, for intervals.
     """
 
     index: Tensor
@@ -162,7 +162,10 @@ class KNNClassifier:
         *,
         own_index: Tensor | None = None,
     ) -> KNNClassifier:
-        """Find them; `own_index` (m,) is which point each query is, negative for none: it does not vote, its copies do."""
+        """Find the neighbors; `own_index` (m,) is the index of each query among the points, negative for none.
+
+        A query does not vote on itself, but its copies do.
+        """
         length = min(neighbors_needed(k) + (own_index is not None), len(points))
         index, sq = nearest_between(queries, points, length, engine=ENGINE)
         if own_index is not None:
@@ -175,9 +178,9 @@ class KNNClassifier:
         return cls(index.gather(1, order), classes.gather(1, order))
 
     def predict(self, k: int, rows: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """The class with most votes of the first `k`, UNKNOWN without any, of all or of `rows` (r,).
+        """The class with most votes of the first `k`, UNKNOWN without votes, for all queries or `rows` (r,).
 
-        `mask` says which points vote, (n,) bool, or which of each list, (m, L).
+        `mask` selects the voters: (n,) bool over points, or (m, L) bool over lists.
         """
         rows = torch.arange(len(self.index), device=self.index.device) if rows is None else rows
         parts = torch.split(rows, max(1, min(_VOTE_ROWS, _PAIRS // k**2)))
@@ -190,13 +193,13 @@ class KNNClassifier:
             return labels[:, :k]
         votes = mask[rows] if mask.ndim == 2 else mask[self.index[rows]]
         place = votes.cumsum(dim=1) - 1
-        # Images that do not vote go to an index behind the last one, which is cut off.
+        # Images that do not vote get an index past the last one, which is cut off.
         place = place.where(votes & (place < k), torch.full_like(place, k))
         return labels.new_full((len(rows), k + 1), UNKNOWN).scatter_(1, place, labels)[:, :k]
 
 
 def plurality(votes: Tensor) -> Tensor:
-    """The class with most of the votes (r, k), of equal ones the one that comes first; UNKNOWN where there are none: (r,)."""
+    """The class with most of the votes (r, k), the first of several; UNKNOWN where there are none: (r,)."""
     k = votes.shape[1]
     if not k:
         return votes.new_full((len(votes),), UNKNOWN)
@@ -207,7 +210,7 @@ def plurality(votes: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Images by class, (..., classes) float64: right, requested, and predicted ones (without those of no prediction)."""
+    """Numbers of images by class, (..., classes) float64: right, requested, predicted (without missing predictions)."""
 
     right: Counts
     requested: Counts
@@ -215,8 +218,8 @@ class Tally:
 
     @classmethod
     def of(cls, requested: Tensor, predicted: Tensor, n_classes: int, weights: Tensor | None = None) -> Tally:
-        """Count (m,) int64 labels, those predicted being negative for none, each image with its weight (m,) or 1."""
-        requested, predicted = requested.cpu(), predicted.cpu()  # where sums have one order
+        """Count (m,) int64 labels, each image with its weight (m,) or 1; a missing prediction is negative."""
+        requested, predicted = requested.cpu(), predicted.cpu()  # where the order of summation is fixed
         weights = torch.ones(len(requested), dtype=torch.float64) if weights is None else weights.cpu()
         every = torch.ones_like(requested, dtype=torch.bool)
         sides = (requested, requested == predicted), (requested, every), (predicted, predicted >= 0)
@@ -226,7 +229,7 @@ class Tally:
 
     @classmethod
     def stacked(cls, tallies: Iterable[Tally]) -> Tally:
-        """Several in one, (B, classes)."""
+        """Stack several to (B, classes)."""
         columns = zip(*((each.right, each.requested, each.predicted) for each in tallies), strict=True)
         return cls(*map(np.stack, columns))
 
@@ -235,7 +238,7 @@ class Tally:
         return ratios(self.right, self.requested, self.predicted)
 
     def rates(self) -> dict[str, Counts]:
-        """Accuracy, and the macro averages of what is defined, by name: (...) float64, NaN where nothing is."""
+        """Accuracy and macro averages over the classes where they are defined, by name: (...) float64, NaN without any."""
         precision, recall, f = self.ratios()
         return {
             "accuracy": np.asarray(self.right.sum(axis=-1) / self.requested.sum(axis=-1)),
@@ -245,7 +248,7 @@ class Tally:
         }
 
 
-# The classes of rows (r,) of one set, by those of the other that a bool (n,) names; None for all.
+# Predicts the classes of rows (r,) of one set from the rows of the other in a bool mask (n,); None selects all.
 Vote = Callable[[Tensor | None, Tensor | None], Tensor]
 
 
@@ -255,7 +258,7 @@ def renamed(predicted: Tensor, classes_of_reals: Tensor) -> Tensor:
 
 
 class KNNReference:
-    """Reals that vote: (n, d) float32 features and (n,) int64 labels from 0."""
+    """k-NN classifier of reals: (n, d) float32 features and (n,) int64 labels from 0."""
 
     halves = 100  # for an interval
 
@@ -264,10 +267,10 @@ class KNNReference:
         self._points = IndexedPoints.from_features(features, k)
 
     def by_others(self, requested: Tensor | None) -> Tensor:
-        """The class of each real by other reals, (n,); of each class as many as `class_sizes_like(requested)`, or all.
+        """Predict the class of each real, (n,), from other reals: all, or `class_sizes_like(requested)` of each class.
 
-        A voter is left out if it stands for the same share of its class as the image does for its own. Else, of 5 images of each
-        class, 4 of its own would stand against 5 of every other.
+        A voter is left out if it represents the same share of its class as the image does of its class. Otherwise, with 5 images
+        of each class, 4 of the image's class would compete with 5 of every other.
         """
         every = torch.arange(len(self._labels), device=self._labels.device)
         chosen = every if requested is None else sample_like(self._labels, requested, self._seed)
@@ -287,7 +290,7 @@ class KNNReference:
 
 
 class LinearReference:
-    """Reals on which a probe is fitted; methods as those of `KNNReference`."""
+    """Linear probe fitted to reals, with the methods of `KNNReference`."""
 
     halves = 10  # for an interval: each is a fit on both sets
 
@@ -296,7 +299,7 @@ class LinearReference:
         self._vote = _Refitted(features, labels)
 
     def by_others(self, requested: Tensor | None) -> Tensor:
-        """By probes of the other folds."""
+        """Predict the class of each real with a probe fitted to the other folds."""
         features, labels = self._features, self._labels
         folds = class_folds(labels, self._seed)
         found = torch.full_like(labels, UNKNOWN)
@@ -309,12 +312,12 @@ class LinearReference:
         return found
 
     def against(self, features: Tensor, labels: Tensor) -> tuple[Vote, Vote]:
-        """By probes that are fitted again on every half."""
+        """Classify both sets with probes that are refitted on every half."""
         return partial(self._vote, features), partial(_Refitted(features, labels), self._features)
 
 
 class _Refitted:
-    """A probe, and probes of halves of what it was fitted on, which are kept by their membership."""
+    """A probe, and probes refitted on halves of its data, cached by membership."""
 
     def __init__(self, features: Tensor, labels: Tensor) -> None:
         self._features, self._labels = features, labels
@@ -333,9 +336,9 @@ class _Refitted:
 
 
 def class_sizes_like(requested: Tensor, there: Tensor) -> Tensor:
-    """How many of each class (classes,) to take: as many as requested, or fewer in the same proportions, as there are not as many.
+    """Rows to take of each class (classes,): as many as requested, or fewer in the same proportions if classes are too small.
 
-    A classifier prefers classes that it saw often. Classes with a tenth of what is requested at most may fall short.
+    A classifier prefers frequent classes. Classes with at most a tenth of the requested images may fall short.
     """
     common = ((requested > 0) & (there > 0)).nonzero()[:, 0]
     if not len(common):
@@ -350,7 +353,7 @@ def class_sizes_like(requested: Tensor, there: Tensor) -> Tensor:
 
 
 def sample_like(labels: Tensor, requested: Tensor, seed: int) -> Tensor:
-    """Random rows of (n,) `labels`, of each class as many as `class_sizes_like` says, ascending."""
+    """Random rows of (n,) `labels`, `class_sizes_like` of each class, ascending."""
     there = torch.bincount(labels, minlength=len(requested))
     before = there.cumsum(dim=0) - there
     rank = _inverse(by_class(labels, seed, _CHOICE_STREAM)) - before[labels]
@@ -363,9 +366,9 @@ def class_folds(labels: Tensor, seed: int) -> Tensor:
 
 
 def _like_itself(labels: Tensor, voters: Tensor, own_index: Tensor, seed: int) -> Tensor:
-    """Which voters (m, L) stand for the same share of their class as the one on whom they vote does for its own.
+    """Which voters (m, L) represent the same share of their class as the classified image does of its class.
 
-    Images of a class are spread evenly over 0 to 1, in a random order. One of n stands for the 1 / n around it.
+    Images of a class are spread evenly over 0 to 1, in a random order. One of n represents the interval of length 1 / n around it.
     """
     sizes, rank = torch.bincount(labels), _inverse(by_class(labels, seed, _SHARE_STREAM))
     at = (rank - (sizes.cumsum(dim=0) - sizes)[labels] + 0.5).double() / sizes[labels]
@@ -376,7 +379,7 @@ def _like_itself(labels: Tensor, voters: Tensor, own_index: Tensor, seed: int) -
 
 
 def _inverse(order: Tensor) -> Tensor:
-    """The place of each index in a permutation."""
+    """The inverse of a permutation."""
     return torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
 
 
@@ -390,10 +393,10 @@ def by_class(labels: Tensor, seed: int, stream: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """What was recognized of the n images of one set.
+    """Classification results of the n images of one set.
 
-    `predicted` (n,) is negative for none; `null` is of a perfect generator, None where it is not known; `chance` by rate;
-    `halves` (B, classes) are of complementary halves, None where a half is too small or none were requested.
+    `predicted` (n,) is negative without a prediction; `null` is that of a perfect generator, None if unknown; `chance` is the
+    chance level by rate; `halves` (B, classes) hold complementary halves, None if a half is too small or none were requested.
     """
 
     predicted: Tensor
@@ -407,13 +410,13 @@ class Direction:
 def direction_of(
     labels: Tensor, predicted: Tensor, known: Tensor, null: Tally | None = None, halves: Tally | None = None
 ) -> Direction:
-    """Of images with (n,) `labels`; `known` (classes,) are the images by class of what the classifier was trained on."""
+    """Results of images with (n,) `labels`; `known` (classes,) counts the training images of the classifier by class."""
     sizes, tally = torch.bincount(labels, minlength=len(known)), Tally.of(labels, predicted, len(known))
     return Direction(predicted, tally, null, _chance(sizes, known=known), halves, len(labels))
 
 
 def recognized_elsewhere(labels: Tensor, predicted: Tensor, *, intervals: bool, seed: int) -> Direction:
-    """Of (n,) classes that another tool predicted; halves are of these images alone, and no null is known."""
+    """Results of (n,) classes predicted by another tool; halves contain these images alone, and the null is unknown."""
     halves, n_classes = None, int(max(labels.max(), predicted.max())) + 1
     if intervals and len(labels) // 2 >= MIN_IN_HALF:
         inside = members(len(labels), seed, FAKE_STREAM, KNNReference.halves, labels.device)
@@ -432,7 +435,7 @@ class Conditional(NamedTuple):
 class ConditionalReals:
     """Labeled reals, (n, d) float32 with (n,) int64 labels from 0, against which any number of labeled fake sets is scored.
 
-    The k nearest vote, or a probe decides where k is None.
+    The classifier is the vote of the k nearest, or a linear probe if k is None.
     """
 
     def __init__(
@@ -475,10 +478,10 @@ class ConditionalReals:
     def _null_of_test(
         self, fakes_of: Tensor, reals_of: Tensor, real: Tensor, classes_of_reals: Tensor
     ) -> Tally:
-        """Reals by others, each class counted as often as it was requested."""
+        """Reals classified by other reals, each class weighted by its requested images."""
         weights = (fakes_of / reals_of.clamp(min=1)).double()[real]
         found = Tally.of(real, renamed(self._by_others, classes_of_reals), len(fakes_of), weights)
-        # Of a class without reals, no fake is right, whoever made it.
+        # No fake of a class without reals can be right.
         lacking = fakes_of.where(reals_of == 0, torch.zeros_like(fakes_of))
         return Tally(found.right, found.requested + lacking.double().cpu().numpy(), found.predicted)
 
@@ -500,12 +503,12 @@ class ConditionalReals:
 
 
 def members(n: int, seed: int, stream: int, count: int, device: torch.device) -> Tensor:
-    """Which of n images are in each half: (count, n) bool, complementary halves side by side."""
+    """Which of n images are in each half: (count, n) bool, complementary halves adjacent."""
     return Halves.drawn(n, seed=seed, stream=stream, count=count, device=device).members()
 
 
 def _chance(sizes: Tensor, *, known: Tensor) -> dict[str, float]:
-    """By rate, what is scored without looking at images."""
+    """Chance level of each rate, reached without the images."""
     sizes_of, may = sizes.double().cpu().numpy(), (known > 0).cpu().numpy()
     uniform = may / max(1, may.sum()) * sizes_of.sum()
     rates = Tally(sizes_of * may / max(1, may.sum()), sizes_of, uniform).rates()

@@ -1,6 +1,6 @@
-"""Copies of training images among generated ones: the nearest training image of each, and the share that is too near.
+"""Copies of training images among generated ones: the nearest training image of each, and the share above a threshold.
 
-No (n, m) array is held: float32 tiles propose, with a slack that covers their rounding; what they leave open is computed by the
+No (n, m) array is held: float32 tiles select candidates, with a slack that covers their rounding; these are computed by the
 definition of `genpr.metrics.similarity`. The share is of Somepalli et al. 2023, "Diffusion Art or Digital Forgery?".
 """
 
@@ -28,7 +28,7 @@ def most_similar(
 ) -> tuple[Counts, Numbers]:
     """The right row with the largest cosine to each left one (n,), the first of equal ones, and the cosine.
 
-    `own` (n,) is the right row that each left one is itself, which does not count.
+    `own` (n,) is the index of each left row among the right ones, which is left out.
     """
     n, m = pairs.shape
     near = torch.full((n,), -torch.inf, dtype=torch.float32, device=pairs.device)
@@ -41,7 +41,7 @@ def most_similar(
                 row = ((column >= 0) & (column < values.shape[1])).nonzero()[:, 0]
                 values[row, column[row]] = -torch.inf
             near[rows] = torch.maximum(near[rows], values.max(dim=1).values)
-            # The best is at most the slack above what its tile says, and any other at most that below.
+            # Exact values differ from those of the tile by at most the slack.
             low = near[rows].double() - 2 * pairs.slack
             row, column = (values.double() >= low[:, None]).nonzero(as_tuple=True)
             row, column = row + rows.start, column + first
@@ -59,7 +59,7 @@ class CopyDetection:
     """Which generated images are too similar to a training image.
 
     `rate` is the share of generated images whose nearest training image (m,), the first of equally near ones, has a cosine above
-    the threshold; `null` the same of (r,) training images, each with its nearest other one.
+    the threshold; `null` is the same share of (r,) training images, each with its nearest other one.
     """
 
     rate: QueryMetric
@@ -89,11 +89,11 @@ def copy_detection(
         train: (n, d) features of training images.
         threshold: Cosine above which an image counts as a copy. 0.5 is Somepalli's for SSCD; for other features, choose
             one that few training images reach among themselves (`null`).
-        null_rows: Training images that the null is taken of, drawn at random where there are more.
-        seed: Of what is drawn.
-        device: "auto" is where the tensors are if that is a GPU, else the best device here.
-        block_bytes: Most that a block of cosines takes; None for a small share of what is free. No number depends on it.
-        progress: Called with the pairs that are done and their number.
+        null_rows: Number of training images for the null, drawn at random if there are more.
+        seed: Seed of the draws.
+        device: "auto" is the GPU that holds the input, else the best device available.
+        block_bytes: Maximum size of a block of cosines; None uses a small share of free memory. Results do not depend on it.
+        progress: Called with the number of pairs done and the total.
 
     Example:
         >>> import numpy as np

@@ -1,15 +1,15 @@
-"""Which of the expected entities are found: recall, precision against a closed list, and what failed to be read.
+"""Which of the expected entities are found: recall, precision against a closed list, and unreadable answers.
 
-Per image i, E_i is the set of expected entities and F_i that of the found ones. Images whose answer could not be read are in
-no score; they have a rate of their own, and bounds say what they could change.
+Per image i, E_i is the set of expected entities and F_i that of the found ones. Images with an unreadable answer are in no
+score; a separate rate counts them, and bounds show how much they could change.
 
     recall        mean over images of |F_i & E_i| / |E_i|
     micro_recall  the same pairs pooled: sum of |F_i & E_i| / sum of |E_i|
     macro_recall  mean over entities of the share of the images expecting it in which it was found
-    all_found     share of images with all of E_i and nothing that they exclude
+    all_found     share of images with all of E_i and nothing excluded
 
-Precision needs to know what is wrong: what an image excludes, or whatever a closed vocabulary holds beside E_i. With W_i for
-what is wrong in image i, precision is |F_i & E_i| / (|F_i & E_i| + |F_i & W_i|), on average over images, pooled, or by entity.
+Precision needs the set W_i of wrong entities of image i: those that it excludes, or all of a closed vocabulary outside E_i.
+Then precision is |F_i & E_i| / (|F_i & E_i| + |F_i & W_i|), on average over images, pooled, or by entity.
 
 References:
     Hinz et al. 2020, "Semantic Object Accuracy for Generative Text-to-Image Synthesis" (over images, over classes).
@@ -38,14 +38,14 @@ _OF_EXPECTED = ("recall", "micro_recall", "macro_recall", "all_found")
 ENTITY_METRICS = (*_OF_EXPECTED, "precision", "micro_precision", "macro_precision", "failure_rate")
 """In display order."""
 
-# How many entities an unreadable answer would have named is not known, so pooled precisions have no bounds.
+# The number of entities in an unreadable answer is unknown, so pooled precisions have no bounds.
 _BOUNDED = frozenset((*_OF_EXPECTED, "precision"))
-_NOTHING_EXPECTED = "nothing is expected in any image with a readable answer"
-_OPEN = "precision needs a closed vocabulary or a list of what must not be there; without, nothing that is found is wrong"
-_NOTHING_FOUND = "nothing was found of which it is known whether it belongs there"
+_NOTHING_EXPECTED = "no image with a readable answer has an expected entity"
+_OPEN = "precision needs a closed vocabulary or a list of excluded entities; without them, no found entity is wrong"
+_NOTHING_FOUND = "no found entity is known to be right or wrong"
 
 Ratio = tuple[Tensor, Tensor] | tuple[csr_array, csr_array]
-"""Part and whole: numbers of images (n,), which are pooled, or (images, entities), whose ratios are averaged over entities."""
+"""Numerators and denominators: numbers of images (n,), which are pooled, or (images, entities), whose ratios are averaged over entities."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class EntityScore:
 
     value: float  # between 0 and 1
     interval: Interval | None  # 95 %, over `n` images, or groups that share a prompt; None for fewer than 10
-    # the value if all unreadable answers were all wrong, and if all were all right; None where that is not known
+    # the value with all unreadable answers wrong, and with all right; None if unknown
     bounds: tuple[float, float] | None
     n: int
     replicates: Tensor | None  # (100,) float64, of complementary halves; None where there is no interval
@@ -66,7 +66,7 @@ class EntityCount(NamedTuple):
     entity: str
     n_expected: int  # images that expect it
     n_found: int  # of these, those in which it was found
-    n_false: int | None  # images in which it was found and is wrong; None where that cannot be known
+    n_false: int | None  # images in which it was found and is wrong; None if unknown
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,13 @@ class EntityMetrics:
     """
 
     scores: Mapping[str, EntityScore]  # by name, those that have a value
-    undefined: Mapping[str, str]  # why the others have none, by name
-    entities: tuple[EntityCount, ...]  # that are expected, or found where wrong; the most missed first
+    undefined: Mapping[str, str]  # reason for each metric without a value, by name
+    entities: tuple[EntityCount, ...]  # expected, or found and wrong; the most missed first
     n: int  # images, or texts
-    n_unreadable: int  # of these, those whose answer could not be read
+    n_unreadable: int  # of these, those with an unreadable answer
 
     def __getitem__(self, name: str) -> float:
-        """The value of one metric; those without a value are not there, and `undefined` says why."""
+        """The value of one metric; metrics without a value are absent and have a reason in `undefined`."""
         return self.scores[name].value
 
 
@@ -97,17 +97,17 @@ class _Table:
     entities: tuple[str, ...]
     expected: csr_array  # by images with a readable answer
     hits: csr_array  # expected and found
-    wrong: csr_array  # found, and known to be wrong
+    wrong: csr_array  # found and wrong
     missing: csr_array  # expected by images with an unreadable answer
     n_forbidden: Tensor  # float64, finds that the image excludes
     demands: Tensor  # bool, whether anything is expected or excluded
     is_unreadable: Tensor  # bool
     unit: Tensor  # int64, group of the image
-    judged: Collection[str]  # entities of which it is known where they would be wrong
+    judged: Collection[str]  # entities that can be wrong
     filling: float = torch.nan  # what unreadable images count: 0 for all wrong, 1 for all right
 
     def filled(self, *, right: bool) -> _Table:
-        """The same as if all unreadable answers were all right, or all wrong."""
+        """The same with all unreadable answers right, or with all wrong."""
         hits = self.hits + self.missing if right else self.hits
         return replace(self, expected=self.expected + self.missing, hits=hits, filling=float(right))
 
@@ -143,9 +143,9 @@ class _Table:
         }
 
     def sizes_of(self, name: str) -> tuple[int, int]:
-        """Independent images or groups that a metric rests on, and the single decisions about entities or images in them.
+        """Numbers of independent images or groups behind a metric, and of decisions about entities or images in them.
 
-        Averages over entities, of which rare ones weigh as much, rest on fewer.
+        For averages over entities, in which rare ones have equal weight, they are effective sizes.
         """
         kind = name.removeprefix("micro_").removeprefix("macro_")
         known = ~self.values[kind].isnan()
@@ -198,7 +198,7 @@ def _count(
     for i, (required, seen) in enumerate(zip(map(frozenset, expected), found, strict=True)):
         beyond = frozenset[str]() if vocabulary is None else required - closed
         if impossible := (required & forbidden[i]) or beyond:
-            what = "must not be in it, or is not in the vocabulary, which is closed; add it, or its alias"
+            what = "is excluded or not in the closed vocabulary; remove it from the excluded entities, or add it or its alias"
             name = short(min(impossible), 60)
             raise DataError(f"{name!r} is expected in image {i:,} and {what}", code="bad-expectation")
         kinds = {"missing": required}
@@ -207,7 +207,7 @@ def _count(
             n_forbidden[i] = len(there & forbidden[i])
             wrong = ((there & closed) - required) | (there & forbidden[i])
             kinds = {"expected": required, "hits": required & there, "wrong": wrong}
-        # Entities are numbered in the order in which they come, image by image.
+        # Entities are numbered in order of occurrence.
         for kind, names in kinds.items():
             pairs[kind] += [(i, number.setdefault(name, len(number))) for name in sorted(names)]
     matrices = {}
@@ -236,15 +236,16 @@ def entity_set_metrics(
     groups: Sequence[Hashable] | None = None,
     seed: int = 0,
 ) -> EntityMetrics:
-    """Compare what should be in each image with what is, None for an answer that could not be read.
+    """Compare the expected entities of each image with those found, None for an unreadable answer.
 
-    Names are equal if they are the same entity. `vocabulary` is all that could have been found: what is found of it and not
-    expected is wrong, and what is found beside it is nobody's; None if anything could be there. `excluded` is what must not be in
-    each image, and `groups` what several have in common, such as their prompt. `seed` chooses the halves of intervals.
+    Names are equal if they are the same entity. `vocabulary` holds all entities that can be found: of these, one that is found
+    and not expected is wrong, and entities outside it are ignored; None if anything can be found. `excluded` are entities that
+    must not be in each image; `groups` name a property that images share, such as the prompt. `seed` chooses the halves of
+    intervals.
     """
     lengths = {len(each) for each in (expected, found, excluded, groups) if each is not None}
     if len(lengths) > 1 or not expected:
-        message = "expected, found, excluded and groups need one entry for each image, and at least one"
+        message = "expected, found, excluded and groups need one entry per image, and at least one image"
         raise UsageError(message, code="bad-option")
     table = _count(expected, found, vocabulary, excluded, groups)
     knows_wrong = vocabulary is not None or any(map(bool, excluded or ()))
@@ -274,8 +275,8 @@ def _interval(
 ) -> tuple[Interval | None, Tensor | None]:
     """The 95 % interval and the replicates; None for few images.
 
-    Its exact interval is of as many independent yes-or-no images as the value is as sure (Korn and Graubard 1998), or of the
-    number of groups where halves show no spread at all.
+    The exact interval is that of the number of independent binary outcomes with equal variance (Korn and Graubard 1998), or of
+    the number of groups if halves do not vary.
     """
     units, decisions = sizes
     if units < MIN_UNITS:

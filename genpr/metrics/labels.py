@@ -1,6 +1,6 @@
 """Expected against predicted labels: counts, precision, recall, F-scores, their averages and confusions.
 
-For a class, of the images that it was expected (E) or predicted (P) of (van Rijsbergen 1979; averages: Sokolova and Lapalme 2009):
+For a class expected of the images E and predicted for the images P (van Rijsbergen 1979; averages: Sokolova and Lapalme 2009):
 
     precision = |E and P| / |P|      recall = |E and P| / |E|      F = 2 |E and P| / (|E| + |P|)
 
@@ -32,7 +32,7 @@ _DOMINANT, _APART = 0.9, 0.1
 
 @dataclass(frozen=True, slots=True)
 class ClassCounts:
-    """Images of one class against all others, and what follows from them.
+    """Counts of one class against all others, and their rates.
 
     Precision is None for a class that is never predicted, recall for one that is never expected, F for one that is neither.
     """
@@ -48,7 +48,7 @@ class ClassCounts:
 
     @property
     def support(self) -> int:
-        """Images that it was expected of."""
+        """Images of which the class was expected."""
         return self.true_positives + self.false_negatives
 
 
@@ -64,12 +64,12 @@ class LabelAverage:
 
 @dataclass(frozen=True, eq=False)
 class LabelMetrics:
-    """What `label_metrics` found.
+    """Result of `label_metrics`.
 
     Averages are plain over classes (`macro`), of all counts together (`micro`), over classes weighted by the images expected of
     them (`weighted`), and over images, each with its own set of labels (`samples`). `accuracy` of single labels is the share of
     images, of sets that of all cells, image by class, that are right, true negatives included; `accuracy_of_nothing` is what
-    predicting no label would score. `exact_match` is the share of images of which all labels are right. `confusions` are
+    predicting no label would score. `exact_match` is the share of images with all labels right. `confusions` are
     (expected class, predicted class, images) of single labels, the most frequent first.
     """
 
@@ -121,16 +121,16 @@ class LabelMetrics:
 def label_metrics(
     expected: object, predicted: object, *, classes: Iterable[Label] | None = None
 ) -> LabelMetrics:
-    """Compare the labels that images should have with those that were predicted.
+    """Compare expected with predicted labels of images.
 
     Args:
-        expected: An entry per image: its label, text or an integer; or a set or list of labels, of which there may be none.
-        predicted: The same for what was predicted, in the same order. If either side holds sets, both are read as sets.
-        classes: All labels that there are; None takes those that occur. It decides how many true negatives there are.
+        expected: An entry per image: its label, text or an integer; or a set or list of labels, possibly empty.
+        predicted: The predicted labels, in the same form and order. If either side holds sets, both are read as sets.
+        classes: All possible labels; None takes those that occur. They determine the number of true negatives.
 
     Raises:
-        UsageError: A side is no list of labels, or an option is impossible.
-        DataError: The sides are of unequal length or empty, hold what is no label, or labels beyond `classes`.
+        UsageError: A side is not a list of labels, or an option is impossible.
+        DataError: The sides are of unequal length or empty, hold an invalid label, or labels outside `classes`.
 
     Example:
         >>> found = label_metrics([{"price", "bargaining", "purchase"}], [{"price", "purchase"}])
@@ -188,7 +188,7 @@ def _cells(
     n = len(sides[0])
     if n != len(sides[1]):
         raise DataError(
-            f"expected holds labels of {n:,} images and predicted of {len(sides[1]):,}; needed is an entry for each image on "
+            f"expected holds labels of {n:,} images and predicted of {len(sides[1]):,}; pass an entry for each image on "
             "both sides, in the same order",
             code="label-count",
         )
@@ -226,7 +226,7 @@ def _entries(given: Any, name: str) -> list[Any]:  # noqa: ANN401 - a user's obj
     is_list = isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping | AbstractSet)
     if is_array or not is_list:
         raise UsageError(
-            f"{name} is a {type(given).__name__}; needed is a list with a label, or a set of labels, for each image (for one-hot "
+            f"{name} is a {type(given).__name__}; expected a list with a label, or a set of labels, for each image (for one-hot "
             "rows pass x.argmax(axis=1), for indicator rows [np.flatnonzero(row).tolist() for row in x])",
             code="label-kind",
         )
@@ -242,7 +242,7 @@ def _holds_sets(entries: list[Any]) -> bool:
 
 
 def _different(*lists: list[Any]) -> set[Label]:
-    """The different labels, which are all texts or all integers."""
+    """The distinct labels, which are all texts or all integers."""
     kinds = {kind for labels in lists for kind in set(map(type, labels))}
     are_texts = all(issubclass(kind, str) for kind in kinds)
     are_integers = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
@@ -265,7 +265,7 @@ class Ratios(NamedTuple):
 
 
 def ratios(right: NDArray[Any], expected: NDArray[Any], predicted: NDArray[Any]) -> Ratios:
-    """Of numbers of images, or weights of them, in arrays of one shape."""
+    """Rates from numbers of images, or their weights, in arrays of one shape."""
     f = _over(2 * right, expected + predicted)
     return Ratios(_over(right, predicted), _over(right, expected), f)
 
@@ -307,7 +307,7 @@ def _confusions(
 
 
 def _notices(accuracy: float, recall: float | None, negatives: float, nothing: float) -> tuple[Notice, ...]:
-    """A notice where accuracy hides a low recall: it is made of true negatives, and recall is lower."""
+    """A notice where true negatives raise accuracy while recall is low."""
     if recall is None or negatives < _DOMINANT or accuracy - recall <= _APART:
         return ()
     facts = {"accuracy": f"{accuracy:.4g}", "negatives": f"{negatives:.0%}", "recall": f"{recall:.4g}"}

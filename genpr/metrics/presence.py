@@ -1,7 +1,7 @@
-"""Thresholds from which scores of entities in images count, calibrated on images of which it is known.
+"""Score thresholds for the presence of entities in images, calibrated on labeled images.
 
-Each entity gets the threshold with the largest balanced accuracy, the mean of the two rates of being right; those with too few
-examples share one. The rates are of images that a threshold was not chosen on: each fifth is judged by the others.
+Each entity gets the threshold with the largest balanced accuracy, the mean of its two rates; those with too few examples share one.
+The rates are cross-validated: each fifth is classified with the threshold of the others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from genpr.errors import DataError
 
-MIN_EXAMPLES = 10  # images with an entity, and images without it, that a threshold of its own needs
+MIN_EXAMPLES = 10  # images with an entity, and images without it, that a separate threshold needs
 _FOLDS = 5
 
 
@@ -22,9 +22,9 @@ class Calibration:
     """Thresholds of entities; an entity is there if its score is at least its threshold."""
 
     thresholds: Tensor  # (E,) float64
-    is_own: Tensor  # (E,) bool, whether an entity has a threshold of its own, or the shared one
-    sensitivity: Tensor  # (E,) share of images with the entity that were told so; NaN where there are none
-    false_positive_rate: Tensor  # (E,) the same of images without it
+    is_own: Tensor  # (E,) bool, whether an entity has a separate threshold, not the shared one
+    sensitivity: Tensor  # (E,) true positive rates; NaN without images with the entity
+    false_positive_rate: Tensor  # (E,) true negative rates; NaN without images without the entity
 
 
 def calibrate(scores: Tensor, present: Tensor, *, least: int = MIN_EXAMPLES) -> Calibration:
@@ -41,7 +41,7 @@ def calibrate(scores: Tensor, present: Tensor, *, least: int = MIN_EXAMPLES) -> 
         raise DataError("scores hold NaN or infinity", code="bad-scores")
     shared = _threshold(values[present], values[~present])
     if shared is None:
-        message = "thresholds cannot be chosen: needed are labeled images with an entity, and images without"
+        message = "thresholds cannot be chosen: labeled images with an entity and without it are needed"
         raise DataError(message, code="no-thresholds")
     rows = [_of_entity(values[:, e], present[:, e], least, shared) for e in range(values.shape[1])]
     thresholds, own, hits, false = torch.tensor(rows, dtype=torch.float64).T
@@ -49,7 +49,7 @@ def calibrate(scores: Tensor, present: Tensor, *, least: int = MIN_EXAMPLES) -> 
 
 
 def _of_entity(scores: Tensor, there: Tensor, least: int, shared: float) -> tuple[float, bool, float, float]:
-    """Its threshold, whether it is its own, and the two rates on images that it was not chosen on."""
+    """Threshold of one entity, whether it is separate, and its two cross-validated rates."""
     if min(int(there.sum()), int((~there).sum())) < least:
         return shared, False, *_rates(scores >= shared, there)
     said = torch.zeros_like(there)
@@ -68,7 +68,7 @@ def _rates(said: Tensor, there: Tensor) -> tuple[float, float]:
 
 
 def _threshold(positives: Tensor, negatives: Tensor) -> float | None:
-    """Midway in the widest of the gaps between scores where the balanced accuracy is largest; None where a kind is missing."""
+    """Midway in the widest of the gaps between scores where the balanced accuracy is largest; None without positive or negative examples."""
     if not len(positives) or not len(negatives):
         return None
     levels = torch.unique(torch.cat([positives, negatives]))

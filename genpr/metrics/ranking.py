@@ -72,15 +72,15 @@ def ranking_metrics(
             (c, d) as a pair, whose cosines are float64 and the same on every device.
         relevant: The candidate that is relevant to each query, (q,), or a list of them per query; a query without any is left
             out and counted.
-        ks: Where rankings are cut for `hit_k` and others; none beyond the smallest pool.
+        ks: Cutoffs of rankings for `hit_k` and others, at most the smallest pool.
         relevance: Positive grades in the shape of `relevant`, for NDCG; None if all are 1. A grade is its gain: pass 2^g - 1
             for the exponential one.
-        pools: (q, p) candidates that each query ranks, what is relevant among them, -1 for none; None for all candidates.
-        groups: Of each query (q,): for intervals, queries of one group are drawn together. None if each is drawn alone.
+        pools: (q, p) candidates that each query ranks, including the relevant ones, -1 for none; None for all candidates.
+        groups: Group of each query (q,): for intervals, queries of one group are drawn together. None if each is drawn alone.
         seed: Of the halves for intervals.
-        progress: Called with the pairs that are done and their number.
-        device: "auto" is where features are if that is a GPU, else the best device here.
-        block_bytes: Most that a block of similarities takes; None for a small share of what is free.
+        progress: Called with the number of pairs done and the total.
+        device: "auto" is the GPU that holds the input, else the best device available.
+        block_bytes: Maximum size of a block of similarities; None uses a small share of free memory.
 
     Returns:
         `r_precision`, `mrr`, `ndcg`, `map`, and `hit_k`, `precision_k`, `recall_k`, `ndcg_k` for every k of `ks`, with their
@@ -88,7 +88,7 @@ def ranking_metrics(
 
     Raises:
         UsageError: An option is impossible, or a cut beyond the smallest pool.
-        DataError: Scores, features, pools or what is relevant are malformed or do not belong together.
+        DataError: Scores, features, pools or relevant candidates are malformed or inconsistent.
 
     Example:
         >>> import numpy as np
@@ -143,13 +143,13 @@ def retrieval_metrics(
     repeats counts once, at its first place; later ones keep their positions.
 
     Args:
-        expected: Ids that should be found, texts or numbers; a list, or a list per query. Where none are, no metric is defined:
-            the query is counted in `n_undefined` and in no mean.
-        retrieved: Ids that were found, best first; a list, or a list per query.
-        k: Where lists are cut; None takes them in full.
+        expected: Expected ids, texts or numbers; a list, or a list per query. Without expected ids no metric is defined: the
+            query is counted in `n_undefined` and in no mean.
+        retrieved: Retrieved ids, best first; a list, or a list per query.
+        k: Cutoff of lists; None uses them in full.
         relevance: A positive grade of each expected id, for NDCG: a mapping, or one per query. None if all are 1.
-        pool: How many ids there were to find, for the chance level: what a list drawn at random scores.
-        groups: Of each query, for intervals: queries of one group are drawn together. None if each is drawn alone.
+        pool: Number of ids in the searched collection, for the chance level of a random list.
+        groups: Group of each query: for intervals, queries of one group are drawn together. None if each is drawn alone.
         seed: Of the halves for intervals.
 
     Returns:
@@ -187,16 +187,16 @@ def unit_pools(
     distractors: int,
     seed: int,
 ) -> tuple[Counts, int]:
-    """A pool for each query, (q, p), and its number of distractors, fewer than asked for where a query has not as many.
+    """A pool for each query, (q, p), and its number of distractors, fewer than requested where a query has fewer candidates.
 
-    What is relevant comes first, -1 behind it, then distractors: random candidates of another unit (c,) than the query's (q,).
+    Relevant candidates come first, padded with -1, then distractors: random candidates of another unit (c,) than the query's (q,).
     """
     order = np.argsort(candidate_unit, kind="stable")
     first = np.searchsorted(candidate_unit[order], query_unit)
     n_own = np.searchsorted(candidate_unit[order], query_unit, side="right") - first
     count = int(min(distractors, len(order) - n_own.max()))
     drawn = _different_draws(len(order) - n_own, count, seed, len(order))
-    # The i-th candidate of another unit: those of its own unit lie side by side in this order, and are jumped over.
+    # The i-th candidate of another unit: those of the query's unit are adjacent in this order and skipped.
     others = order[drawn + np.where(drawn >= first[:, None], n_own[:, None], 0)]
     own = np.full((len(relevant), max(map(len, relevant))), -1, dtype=np.int64)
     for row, candidates in zip(own, relevant, strict=True):
@@ -206,7 +206,7 @@ def unit_pools(
 
 def _different_draws(among: Counts, count: int, seed: int, n_candidates: int) -> Counts:
     """`count` different numbers from 0 to `among` (q,) - 1 for each query, (q, count) (Bentley and Floyd 1987)."""
-    # Streams of a bit generator never change between versions of NumPy; what is drawn by choice() may.
+    # Streams of a bit generator never change between versions of NumPy; draws of choice() may.
     raw = np.random.PCG64(np.random.SeedSequence([seed, n_candidates])).random_raw(len(among) * count)
     share = (raw.reshape(len(among), count) >> np.uint64(11)) * 2.0**-53
     drawn = np.empty((len(among), count), dtype=np.int64)
@@ -228,14 +228,14 @@ def _as_list(value: object, name: str) -> list[Any]:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is one number and no truth value."""
+    """Whether it is a number and not a bool."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _check_gains(grades: Numbers) -> Numbers:
-    """Grades (p,), which are what items are worth in DCG."""
+    """Grades (p,), the gains of items in DCG."""
     if not ((grades > 1e-300) & (grades < 1e300)).all():
-        raise DataError("relevance of what is relevant must be positive and finite", code="bad-relevance")
+        raise DataError("relevance grades must be positive and finite", code="bad-relevance")
     return grades
 
 
@@ -254,7 +254,7 @@ def _rows(given: object, name: str, kinds: str) -> tuple[list[int], NDArray[Any]
 def _check_relevant(
     relevant: Relevant, relevance: Grades | None, candidates: int, n: int
 ) -> tuple[RelevantItems, Counts]:
-    """What is relevant to each of n queries, and the candidate (p,) that each of its items is."""
+    """Relevant items of each of n queries, and the candidate (p,) of each item."""
     counts, index = _rows(relevant, "relevant", "iu")
     index = index.astype(np.int64)
     different = np.unique(np.repeat(np.arange(len(counts)), counts) * candidates + index)
@@ -390,7 +390,7 @@ def _check_grades(
 def _places(
     expected: Sequence[Sequence[Id]], retrieved: Sequence[Sequence[Id]], items: RelevantItems
 ) -> TiedRanks:
-    """Where expected ids are found first."""
+    """First positions of expected ids."""
     found: list[tuple[int, int, int]] = []
     for at, (ours, theirs) in enumerate(zip(expected, retrieved, strict=True)):
         first = dict(zip(reversed(theirs), range(len(theirs) - 1, -1, -1), strict=True))

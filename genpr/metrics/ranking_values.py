@@ -1,7 +1,7 @@
 """Metrics of each query from the ranks of its relevant candidates, and their means over queries with interval and chance.
 
 Candidates of equal score have no order: every number is the mean over all orders of them (McSherry and Najork 2008, "Computing
-Information Retrieval Performance Measures Efficiently in the Presence of Tied Scores"), so what knows nothing scores chance. For
+Information Retrieval Performance Measures Efficiently in the Presence of Tied Scores"), so uninformative scores get the chance level. For
 one of r relevant ones among e candidates of equal score, g candidates and a relevant ones being before all of these, its rank is
 g + j with j uniform on 1..e; J of these ranks are within the cut, J = min(e, cut - g).
 
@@ -28,20 +28,20 @@ from genpr.neighbors.halves import Halves
 Counts: TypeAlias = NDArray[np.int64]
 Numbers: TypeAlias = NDArray[np.float64]
 _Wide: TypeAlias = NDArray[np.floating[Any]]
-PerQuery: TypeAlias = dict[str, Numbers]  # (q,) of each metric; NaN for a query to which nothing is relevant
+PerQuery: TypeAlias = dict[str, Numbers]  # (q,) of each metric; NaN for a query without relevant candidates
 
 N_HALVES = 100
-MIN_UNITS = 10  # of fewer, halves say nothing
+MIN_UNITS = 10  # minimum for halves
 
 _MAX_WEIGHTS = 2**22  # held at once
-_STREAM = 2  # those of reals and fakes are other ones
+_STREAM = 2  # different from those of reals and fakes
 
 
 @dataclass(frozen=True, slots=True)
 class RelevantItems:
-    """What is relevant to each of q queries: those of query i are from offsets[i] to offsets[i + 1], in any order.
+    """Relevant items of each of q queries: those of query i are from offsets[i] to offsets[i + 1], in any order.
 
-    `gains` (p,) float64 is what finding each is worth in DCG.
+    `gains` (p,) float64 are their gains in DCG.
     """
 
     offsets: Counts
@@ -88,7 +88,7 @@ class TiedRanks:
 
     @classmethod
     def of(cls, query: Counts, above: Counts, tied: Counts, gain: Numbers) -> TiedRanks:
-        """Sort the places (p,) of relevant candidates, and count which of them are before which."""
+        """Sort the places (p,) of relevant candidates, and count those before each."""
         order = np.lexsort((gain, above, query))
         query, above, tied, gain = query[order], above[order], tied[order], gain[order]
         place = query * (above.max(initial=0) + 1) + above
@@ -235,14 +235,14 @@ def _values_at(places: TiedRanks, relevant_items: RelevantItems, cut: Counts) ->
 
 
 def _granular_mrr(places: TiedRanks, length: Counts) -> Numbers:
-    """Mean of 1 / place over what was found, 0 where nothing was."""
+    """Mean of 1 / place over found items, 0 without any."""
     found = np.bincount(places.query, minlength=len(length))
     total = np.bincount(places.query, 1 / (places.above + 1), len(length)).astype(np.float64)
     return total / np.maximum(found, 1)
 
 
 def _granular_chance(hit: Numbers, length: Counts) -> Numbers:
-    """In random lists what was found is at any place, so that each is worth the mean of 1 / place."""
+    """In random lists found items have uniformly random places, so each counts the mean of 1 / place."""
     inverse = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, length.max(initial=0) + 1))])
     mean: Numbers = inverse[length] / np.maximum(length, 1)
     return hit * mean
@@ -255,16 +255,16 @@ def _ndcg(places: TiedRanks, relevant_items: RelevantItems, cut: Counts) -> Numb
 
 
 def _defined(values: PerQuery, count: Counts) -> PerQuery:
-    """NaN where nothing is relevant, and at most 1, which means over orders may pass by a rounding."""
+    """NaN without relevant items, and at most 1, which means over orders may exceed by rounding."""
     return {name: np.where(count > 0, np.minimum(each, 1.0), np.nan) for name, each in values.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryMetric:
-    """The mean of one metric over the `n` queries for which it is defined, of `n_units` groups that were drawn one by one.
+    """The mean of one metric over the `n` queries for which it is defined, of `n_units` groups that were drawn independently.
 
-    The interval is 95 %, with its replicates (100,) of halves; None for fewer than 10 units. Chance is what guessing scores on
-    the same queries, None where the pool is not known. `per_query` (q,) is NaN where undefined.
+    The interval is 95 %, with its replicates (100,) of halves; None for fewer than 10 units. `chance` is the chance level on
+    the same queries, None if the pool is unknown. `per_query` (q,) is NaN where undefined.
     """
 
     value: float | None
@@ -280,8 +280,8 @@ class QueryMetric:
 class QueryMetrics(Mapping[str, QueryMetric]):
     """Metrics of rankings by name, as a mapping.
 
-    No metric is defined for the `n_undefined` queries to which nothing is relevant. `pool` is the least and the largest number of
-    candidates that a query had, None if it is not known.
+    No metric is defined for the `n_undefined` queries without relevant candidates. `pool` is the smallest and the largest number of
+    candidates of a query, None if unknown.
     """
 
     metrics: Mapping[str, QueryMetric]
@@ -307,7 +307,7 @@ def query_metrics(
     groups: Sequence[Hashable] | None = None,
     seed: int,
 ) -> QueryMetrics:
-    """Means over queries of `values` (q,) and of those of guessing; queries of one group are drawn together for intervals."""
+    """Means over queries of `values` (q,) and of their chance levels; queries of one group are drawn together for intervals."""
     columns = list(values.values())
     n = len(columns[0])
     unit = np.arange(n) if groups is None else _units_of(groups, n)
@@ -321,7 +321,7 @@ def query_metrics(
 
 
 def _units_of(groups: Sequence[Hashable], n: int) -> Counts:
-    """The unit of each of n queries, (n,), numbered as they come."""
+    """The unit of each of n queries, (n,), numbered in order of occurrence."""
     number: dict[Hashable, int] = {}
     try:
         names = groups.tolist() if isinstance(groups, Tensor) else groups  # tensors are hashed by identity
@@ -348,7 +348,7 @@ def _metric(values: Numbers, chance: Numbers | None, unit: Counts, replicates: T
 
 
 def _mean(values: Numbers) -> float | None:
-    """The same to the last bit in whichever order queries come."""
+    """The mean, the same to the last bit in any order of queries."""
     return math.fsum(values) / len(values) if len(values) else None
 
 
@@ -384,7 +384,7 @@ def halved_means(totals: NDArray[Any], counts: NDArray[Any], *, seed: int) -> Te
 
 
 def halved(statistic: Callable[[Tensor], Tensor], n: int, *, seed: int = 0) -> Tensor:
-    """A statistic of 100 halves of n units, at least 10: (100,) float64, complementary ones side by side.
+    """A statistic of 100 halves of n units, at least 10: (100,) float64, complementary ones adjacent.
 
     It turns weights (B, n) float64, 1 where a unit is in the half and 0 elsewhere, into (B,) values.
     """

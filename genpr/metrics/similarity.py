@@ -1,4 +1,4 @@
-"""Cosines of features in tiles, and where relevant candidates are among all or among pools.
+"""Cosines of features in tiles, and ranks of relevant candidates among all or among pools.
 
 A score of features is float64, summed in one order (`genpr.neighbors.distance`), and no (q, c) array is ever held: a float32
 product decides for nearly all pairs, and those that its rounding leaves open are computed by the definition. So copies of a
@@ -26,7 +26,7 @@ Tile: TypeAlias = tuple[slice, int, Tensor]
 """Some queries, the first of some candidates, and their values (b, w)."""
 
 _ROUNDING = 2.0**-24
-_WIDE = 512  # rows at least, beside which columns are worth a tile of their own
+_WIDE = 512  # minimum of rows for which separate tiles of columns pay off
 
 
 class FeaturePairs:
@@ -74,7 +74,7 @@ def _scaled(rows: Tensor, by: Tensor) -> Tensor:
 
 
 class ScoreMatrix:
-    """Scores (q, c) that are given; the same methods as of `FeaturePairs`."""
+    """Given scores (q, c), with the methods of `FeaturePairs`."""
 
     slack = 0.0
 
@@ -99,7 +99,7 @@ Scorer: TypeAlias = FeaturePairs | ScoreMatrix
 
 
 class RankCounter:
-    """Counts candidates before each of p relevant ones (`above`) and those of its score, itself among them (`tied`).
+    """Counts candidates before each of p relevant ones (`above`) and those with its score, itself included (`tied`).
 
     `query` (p,) int64 ascends, and `candidate` (p,) is relevant to it.
     """
