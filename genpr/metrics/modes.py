@@ -2,8 +2,8 @@
 
 Both sets together are clustered. In each cluster the reals that no fake covers (coverage's definition) and the fakes in no
 real's ball (precision's) are counted. If both sets are of one distribution, every way to call n of all images real is
-equally likely: a statistic is recomputed for random ways, among which the observed one ranks. The largest statistic over
-all groups accounts for their number.
+equally likely: the statistic is recomputed for random labelings, and the observed one is ranked among them. The
+largest statistic over all groups corrects for their number.
 
 References:
     Westfall & Young 1993, "Resampling-Based Multiple Testing" (largest statistic).
@@ -42,18 +42,18 @@ from genpr.validation import (
 
 _PER_CLUSTER, _MAX_CLUSTERS = 4, 50  # clusters: root of the smaller set's quarter
 _FITTED = 200  # images per cluster that its center is found from
-_UNEQUAL = 4  # times as many images as the smaller set has that are used of the larger
+_UNEQUAL = 4  # images used of the larger set, in multiples of the smaller
 _BLOCK = 4096  # rows that are copied at a time
-_FIRST, _RANKED = 200, 499  # relabelings that scale the statistics, and those among which they rank
+_FIRST, _RANKED = 200, 499  # labelings that scale the statistics, and those for their ranks
 _RARE = 1e-4  # share of the balls that may reach beyond a list
 _STEPS = 20
 _KINDS, _KINDS_FITTED = 20, 5000  # clusters of the reals alone, and images that their centers are found from
-_LEAST_SHARE, _STARVED = 0.01, 0.2  # of the reals in a cell; of its fair part that it gets
-_BY_CHANCE = 1e-6  # that so few fakes are of a kind
+_LEAST_SHARE, _STARVED = 0.01, 0.2  # of the reals in a cell; of its expected share of the fakes
+_BY_CHANCE = 1e-6  # probability that so few fakes are of a kind
 MIN_IMAGES = 50
-"""Of each set, to see kinds of images in it."""
+"""Minimum of images of each set."""
 LEVEL = 0.05
-"""Adjusted p up to which more is said than that chance may do it."""
+"""Significance level of the adjusted p."""
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -65,15 +65,15 @@ Counts = tuple[Integers, Integers]
 
 @dataclass(frozen=True, slots=True)
 class ModeCluster:
-    """A cluster of one side, with those of its images that the other side does not reach."""
+    """A cluster of one set, with its images that the other set does not cover."""
 
     size: int  # images of this side in it
     flagged: int  # of these, uncovered reals or fakes outside
     expected: float  # how many would be flagged if both sides were of one distribution
     others: int  # images of the other side in it
-    p: float  # chance that any cluster of either kind is as surprising without any difference
+    p: float  # probability that any cluster of either kind is as extreme if both sets are of one distribution
     rows: tuple[int, ...]  # the flagged images, those nearest to their mean first: the first is their medoid
-    classes: tuple[tuple[str, int], ...] = ()  # how many are of each class, most first; empty if not known
+    classes: tuple[tuple[str, int], ...] = ()  # number by class, most frequent first; empty if unknown
 
     @property
     def excess(self) -> float:
@@ -82,19 +82,19 @@ class ModeCluster:
 
     @property
     def is_significant(self) -> bool:
-        """Whether chance alone does not explain it."""
+        """Whether the excess is statistically significant."""
         return self.p <= LEVEL and self.excess > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """What a generator misses and what it invents; significant groups first, by how far their share is unexpected."""
+    """Missed and invented modes; significant groups first, by excess share."""
 
     missed: tuple[ModeCluster, ...]  # clusters by their uncovered reals
     invented: tuple[ModeCluster, ...]  # the same clusters by their fakes outside
     n_real: int  # reals that were used
     n_fake: int  # fakes that were used
-    uncovered_k: int  # k of the balls in which fakes were looked for
+    uncovered_k: int  # k of the balls of reals that were searched for fakes
     outside_k: int  # k of the balls in which the fakes themselves should lie
     seed: int  # of the clusters and the labelings
 
@@ -116,7 +116,7 @@ def modes_of(
 ) -> Modes:
     """Find missed and invented modes of (m, d) fakes against (n, d) reals, at least 50 images each and more than any k.
 
-    Of a set more than 4 times as large as the other, or than `most`, a random part is used; rows are those of the whole.
+    Of a set more than 4 times as large as the other, or than `most`, a random part is used; row indices refer to the whole set.
     There are sqrt(min(n, m) / 4) `clusters`, from 2 to 50, unless their number is given. Labels name the class of each
     image, None for those in no class.
     """
@@ -155,7 +155,7 @@ def modes_of(
 def _checked(features: Features, name: str, k: int) -> Tensor:
     side, least = check_features(features, name).cpu(), max(MIN_IMAGES, k + 1)
     if len(side) < least:
-        text = f"{name} has {len(side):,} images, but at least {least:,} are needed to see kinds of them"
+        text = f"{name} has {len(side):,} images, but at least {least:,} are needed to find modes"
         raise FeatureError(text, code="too-few")
     return side
 
@@ -193,7 +193,7 @@ class _Mixed:
         generator = torch.Generator().manual_seed(seed)
         parts = [torch.randperm(len(side), generator=generator)[:most].sort().values for side in (real, fake)]
         total = sum(map(len, parts))
-        # Written in place: there never is a second copy.
+        # Written in place to avoid a second copy.
         features = torch.empty(
             total, real.shape[1], dtype=torch.promote_types(real.dtype, fake.dtype), device="cpu"
         )
@@ -316,10 +316,10 @@ def excess_by_relabeling(
     one distribution.
     """
     rng = np.random.default_rng(seed)
-    # The scale comes from other labelings than those ranked among, so that these and the true one are alike.
+    # The scale comes from separate labelings, so that the ranked ones and the true one are exchangeable.
     first = [count(rng.permutation(is_real)) for _ in range(_FIRST)]
     flagged, size = (np.array(part, dtype=np.float64).sum(axis=0) for part in zip(*first, strict=True))
-    # One more image that is flagged as often as all are: a rate of 0 would make a single one infinitely surprising.
+    # One more image, flagged at the overall rate: with a rate of 0, a single flagged image would be infinitely extreme.
     overall = max(float(flagged.sum()), 1.0) / max(float(size.sum()), 1.0)
     rate: Floats = (flagged + overall) / (size + 1)
     spread = spread_of(first, rate)
@@ -338,7 +338,7 @@ def spread_of(found: list[Counts], rate: Floats | float) -> Floats:
     flagged, size = (np.array(part, dtype=np.float64) for part in zip(*found, strict=True))
     mean = rate * size
     usual = mean.sum(axis=0)
-    # One more labeling that is as usual keeps groups without a flagged image from dividing by zero.
+    # One more labeling with the average variance avoids 0 / 0 in groups without a flagged image.
     extra = usual.mean() / len(found) + 1e-12
     ratio: Floats = (((flagged - mean) ** 2).sum(axis=0) + extra) / (usual + extra)
     return np.maximum(ratio, 1.0 + 1e-3)
@@ -351,7 +351,7 @@ def surprise(flagged: Integers, mean: Floats, spread: Floats) -> Floats:
     size = np.maximum(mean, 1e-12) / (spread - 1)
     chance = betainc(np.maximum(flagged, 1), size, 1 - 1 / spread)
     chance = np.where(flagged > 0, chance, 1.0)
-    with np.errstate(divide="ignore"):  # beyond float64 all are equally surprising
+    with np.errstate(divide="ignore"):  # beyond float64 all are equally extreme
         return -np.log(chance)
 
 
@@ -373,7 +373,7 @@ def fitted_centers(part: Tensor, count: int, *, seed: int) -> Tensor:
         max_points_per_centroid=len(rows),
     )
     threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)  # sums of products depend on who computes which part of them
+    faiss.omp_set_num_threads(1)  # sums of products depend on how threads divide them
     try:
         means.train(rows)
     finally:
@@ -445,7 +445,7 @@ class RealKinds:
         if n < 10 * _KINDS:
             return None
         center = mean_of(real)
-        # A real pulls the center that it is fitted to towards itself; others are counted, as fakes are.
+        # A real attracts the center that is fitted to it, so other reals are counted, as fakes are.
         order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
         count = min(_KINDS_FITTED, n // 2)
         fitted, counted = order[:count], order[count:].sort().values
@@ -456,9 +456,9 @@ class RealKinds:
         return cls(center, centers, shares, counted[torch.stack(nearest)])
 
     def missing(self, fake: Tensor, *, fake_rows: Tensor | None = None) -> tuple[MissingKind, ...]:
-        """Cells of at least 1 % of the reals that get at most a fifth of their part of the fakes, largest first.
+        """Cells of at least 1 % of the reals with at most a fifth of their expected share of the fakes, largest first.
 
-        So few fakes must be a chance below one in a million.
+        The probability of so few fakes must be below one in a million.
         """
         from scipy.special import bdtr
 
@@ -470,6 +470,6 @@ class RealKinds:
             *(each.tolist() for each in (self.shares, counts, self.rows)), strict=True
         ):
             is_starved = ours >= _LEAST_SHARE and theirs / m <= _STARVED * ours
-            if is_starved and bdtr(theirs, m, ours) < _BY_CHANCE:  # that a binomial number is no larger
+            if is_starved and bdtr(theirs, m, ours) < _BY_CHANCE:  # P(a binomial count is no larger)
                 found.append(MissingKind(ours, theirs / m, row))
         return tuple(sorted(found, key=lambda kind: -kind.real_share))

@@ -1,4 +1,4 @@
-"""95 % intervals for metrics of nearest neighbors, and whether two scores can be told apart.
+"""95 % intervals for metrics of nearest neighbors, and tests of whether two scores differ.
 
 The bootstrap cannot be used: copies of a row in a resample are neighbors at distance zero, which moves every metric
 by far more than its error. Halves drawn without replacement have no copies (Politis & Romano 1994, "Large Sample
@@ -18,14 +18,14 @@ binomial one (Clopper & Pearson 1934) for as many independent images.
 
 **The best of many.** Let e_sj be half the difference of the metric j between the two halves of split s. The error of the
 difference of scores i and j has the variance mean over s of (e_si - e_sj)^2. Scores of other reals or other halves have
-rows of e of their own. Sums of the rows of e with random normal weights have these variances and correlations: the
+separate rows of e. Sums of the rows of e with random normal weights have these variances and correlations: the
 multiplier bootstrap (Chernozhukov, Chetverikov & Kato 2013, "Gaussian approximations and multiplier bootstrap for maxima of
 sums of high-dimensional random vectors"). The largest ratio of each draw is divided by the root of a chi-squared number
 over its degrees of freedom, so that the ratio of one pair is exactly Student's t.
 
 A score is out if another one is higher by more than c standard errors of their difference (Hsu 1981, "Simultaneous
 Confidence Intervals for All Distances from the Best"). Here c is the 95 % quantile of the largest ratio over all pairs of
-a rival and a score that is still in; once some are out, c is found anew for the rest, until nobody leaves (step-down:
+a rival and a score that is still in; once some are out, c is computed again for the rest, until none is excluded (step-down:
 Romano & Wolf 2005, "Exact and Approximate Stepdown Methods for Multiple Hypothesis Testing"). So with 95 % no true best is
 out. Intervals of the differences to the winner take the quantile over all pairs. For two scores this is `difference`.
 """
@@ -82,8 +82,8 @@ def standard_error(replicates: Tensor | NDArray[np.float64]) -> float:
 def lower_part(a: Tensor, b: Tensor) -> Tensor:
     """Replicates (B,) of the smaller of two metrics: those of the one whose interval reaches lower.
 
-    The smaller one of each half would vary less than that of the whole sets: intervals of symmetric recall held the truth
-    in 89 % of a simulation, those of the one that is lower on average in 95 %.
+    The smaller one of each half would vary less than that of the whole sets: intervals of symmetric recall covered the true
+    value in 89 % of a simulation, those of the one that is lower on average in 95 %.
     """
     ends = [float(part.mean()) - student_quantile(len(part)) * standard_error(part) for part in (a, b)]
     return a if ends[0] <= ends[1] else b
@@ -106,7 +106,7 @@ def interval_of(
 
 
 def degrees_of_freedom(replicates: int) -> float:
-    """How well a standard error from so many replicates is known: see the quantile above."""
+    """Degrees of freedom of a standard error from so many replicates; see **Interval** above."""
     return 1 / (2 / replicates + 1 / _OF_THE_DATA)
 
 
@@ -120,7 +120,7 @@ def student_quantile(replicates: int) -> float:
 
 
 def _binomial(value: float, n: int, upper: float) -> Interval:
-    """Clopper and Pearson's interval; a value between two counts counts as it is."""
+    """Clopper and Pearson's interval; a value between two counts is not rounded."""
     from scipy.special import betaincinv
 
     tail = (1 - _LEVEL) / 2
@@ -147,13 +147,13 @@ def effective_size(sizes: Floats) -> int:
 
 
 def unseen_share(n: int, *, tail: float = (1 - _LEVEL) / 2) -> float:
-    """The largest share of a kind of image that none of n is, but for a probability of `tail`."""
+    """The largest share of a kind of image of which n images hold none with a probability of `tail`."""
     return -math.expm1(math.log(tail) / n)
 
 
 @dataclass(frozen=True, slots=True)
 class Resampled:
-    """A metric with all that a comparison of two scores needs."""
+    """A score of one metric, with the inputs of a comparison."""
 
     value: float  # of the whole sets
     replicates: Tensor | NDArray[np.float64]  # (B,) float64, of halves
@@ -161,7 +161,7 @@ class Resampled:
     seed: int  # of the halves
     n_real: int  # number of reals
     k: int | None  # neighbors; None where none are counted
-    real_identity: str | None  # hash of what the reals are; None if it is not known
+    real_identity: str | None  # hash of the reals; None if unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def difference(a: Resampled, b: Resampled) -> Difference:
         error = math.hypot(standard_error(a.replicates), standard_error(b.replicates))
         splits, pairing = min(len(a.replicates), len(b.replicates)), "unpaired"
     value = a.value - b.value
-    # As in `_unseen`: what neither score has seen may still tell them apart.
+    # As in `_unseen`: images in neither sample may still make the scores differ.
     least = 0.0
     if a.n is not None and b.n is not None:
         least = unseen_share(min(a.n, b.n)) * max(1.0, abs(a.value), abs(b.value))
@@ -205,7 +205,7 @@ def are_paired(a: Resampled, b: Resampled) -> bool:
 class AgainstBest:
     """Scores of one metric, compared with the highest of them."""
 
-    winner: int  # place of the highest; of equal ones the first
+    winner: int  # index of the highest, the first of several
     contenders: tuple[bool, ...]  # which may be the best: with 95 %, every true best is among them
     intervals: tuple[Interval, ...]  # of each score minus the winner's, all at once 95 %
     quantile: float  # half width of these intervals, in standard errors
@@ -222,7 +222,7 @@ def against_best(scores: Sequence[Resampled], *, seed: int = 0) -> AgainstBest:
     quantile = student_quantile(2 * errors.splits)
     if len(scores) > 2:
         largest = _largest_ratios([errors], seed)
-        quantile = max(quantile, _upper_quantile(largest))  # of more scores no less than of two
+        quantile = max(quantile, _upper_quantile(largest))  # never below that of two scores
         contenders = _step_down(largest, out, quantile)
     else:
         contenders = ~out(quantile)
@@ -257,7 +257,7 @@ def on_front(first: Sequence[Resampled], second: Sequence[Resampled], *, seed: i
 
 
 class _Errors:
-    """Scores of one metric, and how far their differences may be off."""
+    """Scores of one metric, and the errors of their differences."""
 
     def __init__(self, scores: Sequence[Resampled]) -> None:
         _check(scores)
@@ -267,7 +267,7 @@ class _Errors:
         squares = np.stack([np.square(self.halved - column[:, None]).sum(axis=0) for column in self.halved.T])
         self.scale: Floats = np.sqrt(squares / self.splits)
         own = np.square(self.halved).sum(axis=0)
-        # What differs by rounding alone has no error.
+        # A difference within rounding has no error.
         self._norms: Floats = np.sqrt(np.where(squares > _SAME * (own[:, None] + own), squares, np.inf))
         # As in `difference`, but for as many scores as there are.
         tail = (1 - _LEVEL) / max(len(scores), 2)
@@ -276,7 +276,7 @@ class _Errors:
         self.least: Floats = np.maximum(share[:, None], share) * np.maximum(size[:, None], size)
 
     def half_widths(self, quantile: float) -> Floats:
-        """(J, J)."""
+        """Half widths of the intervals of all differences, (J, J)."""
         return np.maximum(quantile * self.scale, self.least)
 
     def largest_ratios(self, sums: Floats) -> Floats:
@@ -289,7 +289,7 @@ class _Errors:
 
 def _check(scores: Sequence[Resampled]) -> None:
     if not scores:
-        raise UsageError("needed scores to compare, found none", code="bad-option")
+        raise UsageError("no scores to compare; pass at least one", code="bad-option")
     if len({score.k for score in scores}) > 1:
         found = ", ".join(sorted({str(score.k) for score in scores}))
         raise UsageError(f"scores with k = {found} are of different metrics", code="bad-option")
@@ -322,7 +322,7 @@ def _halves_of(score: Resampled, place: int) -> Hashable:
 
 
 def _largest_ratios(metrics: Sequence[_Errors], seed: int) -> Floats:
-    """(draws, J): the largest ratio over rivals and metrics. All metrics meet the same random weights."""
+    """(draws, J): the largest ratio over rivals and metrics. All metrics use the same random weights."""
     halved = np.concatenate([each.halved for each in metrics], axis=1)
     rows, width = metrics[0].halved.shape
     freedom = degrees_of_freedom(2 * metrics[0].splits)
@@ -338,7 +338,7 @@ def _largest_ratios(metrics: Sequence[_Errors], seed: int) -> Floats:
 
 
 def _step_down(largest: Floats, out: Callable[[float], Flags], quantile: float) -> Flags:
-    """Who is left once nobody is out by the quantile (first the one given) of all who are left."""
+    """Scores that remain once none is excluded by the quantile of those that remain; `quantile` is the first."""
     left: Flags = ~out(quantile)
     while True:
         found = left & ~out(_upper_quantile(largest[:, left]))
