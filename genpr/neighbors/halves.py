@@ -1,7 +1,7 @@
 """Random halves of a set, one bit per half, and counting by bits.
 
-Halves come in pairs: a random half of the rows and the other half. Bit b of a row tells whether it belongs to half
-b, so one operation on a word of 64 bits takes a decision for 64 halves.
+Halves come in pairs: a random half of the rows and the other half. Bit b of a row is set if it belongs to half
+b, so one operation on a word of 64 bits handles 64 halves.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Halves:
 
 
 def neighbors_needed(k: int) -> int:
-    """How many nearest others of a row hold at least `k` of each half that it belongs to, but for 1 row of 100.
+    """Number of nearest others of a row that contain at least `k` of each half of the row, for 99 of 100 rows.
 
     For 100 halves, of which a row belongs to 50.
     """
@@ -107,7 +107,7 @@ def counted(bits: Tensor) -> Tensor:
 
 
 class Hits:
-    """How many of something each row has met in each half, counted up to `most`."""
+    """Number of hits of each row in each half, counted up to `most`."""
 
     def __init__(self, member: Tensor, most: int) -> None:
         self.planes = (~member).repeat(most, 1, 1)
@@ -115,14 +115,14 @@ class Hits:
         self._taken = torch.empty(len(member), dtype=torch.int64, device=member.device)
 
     def unsettled(self, rows: Tensor) -> Tensor:
-        """Which places of `rows` (p,) name rows that can learn more."""
+        """Indices into `rows` (p,) of rows with counts below `most` in some half."""
         return (~self._settled.index_select(0, rows)).nonzero()[:, 0]
 
     def add(self, rows: Tensor, bits: Tensor) -> None:
-        """Rows (p,) meet one more in the halves of `bits` (p, w); a row may be named any number of times.
+        """Add a hit to `rows` (p,) in the halves of `bits` (p, w); a row may occur any number of times.
 
-        One mention of each row is taken at a time, and those that add nothing are dropped, until none is left. Counts
-        do not depend on which is taken. A GPU counts all mentions at once.
+        One occurrence of each row is added at a time, and those without effect are dropped, until none is left. Counts
+        do not depend on the order. A GPU counts all occurrences at once.
         """
         if bits.device.type != "cpu":
             met = torch.zeros(len(self._taken), _WORD * bits.shape[1], dtype=torch.int32, device=bits.device)
@@ -145,13 +145,13 @@ class Hits:
         self._settled[touched] = (self.planes[-1].index_select(0, touched) == -1).all(dim=1)
 
     def _take(self, rows: Tensor, bits: Tensor) -> None:
-        """Distinct rows."""
+        """Add hits to distinct rows."""
         for plane in range(len(self.planes) - 1, 0, -1):
             self.planes[plane, rows] |= self.planes[plane - 1, rows] & bits
         self.planes[0, rows] |= bits
 
     def merge(self, theirs: Tensor) -> None:
-        """Add what others have met of other things, by their `planes`."""
+        """Add disjoint hits that were counted elsewhere, by their `planes`."""
         ours = self.planes.clone()
         self.planes |= theirs
         for plane in range(1, len(ours)):

@@ -1,11 +1,11 @@
 """Ball memberships between halves of two sets, for all halves as the pairs of the sets are found.
 
 Every pair that may be within the largest ball of one of its two rows is visited once; no list of pairs is kept.
-What bounds settle needs no distance: a pair that is nearer than the smallest ball of a row over all halves, or
-farther than the largest. For the others, the distance is looked up among the row's nearest others, as bits.
+Bounds settle pairs that are nearer than the smallest ball of a row over all halves, or farther than the largest,
+without a distance. For the others, the distance is looked up among the row's nearest others, as bits.
 
 Whether a row's k-th nearest other row within a half lies beyond q others of the whole set is known as soon as fewer
-than k of these q belong to the half. So the nearest others of a row, in order, tell its balls in all halves: for every
+than k of these q belong to the half. So the nearest others of a row, in order, determine its balls in all halves: for every
 q, one bit per half.
 """
 
@@ -67,7 +67,7 @@ class ReplicateBalls:
     and a last one that is infinitely far.
     """
 
-    halves: Halves  # who belongs where
+    halves: Halves  # membership of rows in halves
     start: Tensor  # (n,) int64, the first entry of each row
     last: Tensor  # (n,) int64, its last
     longest: int  # most entries of a row but for the last
@@ -130,7 +130,7 @@ class ReplicateBalls:
         return cls(halves, start[place], last[place], longest, sq_before, bits, reaches, near)
 
     def entries(self, rows: Tensor, near: Tensor, *, strict: bool) -> Tensor:
-        """The entry of `rows` (p,) whose bits tell which of their balls hold something at `near` (p,) float64.
+        """The entry of `rows` (p,) whose bits are the halves in which their balls hold a row at `near` (p,) float64.
 
         As many entries come before it as are nearer than `near`, or, of `strict` balls, no farther.
         """
@@ -201,7 +201,7 @@ def _tables(index: Tensor, own: Tensor, member: Tensor, ks: list[int]) -> dict[i
         counts = unpacked(member[index]).view(torch.int8).cumsum(dim=1, dtype=narrow)
         return {k: torch.cat([own[:, None], packed(counts < k) & own[:, None]], dim=1) for k in ks}
     tables = {k: own.new_empty(length + 1, rows, words) for k in ks}
-    met = own.new_zeros(ks[-1], rows, words)  # plane t: the halves of which more than t were met
+    met = own.new_zeros(ks[-1], rows, words)  # plane t: the halves with more than t hits
     for q in range(length + 1):
         for k, table in tables.items():
             torch.bitwise_and(own, ~met[k - 1], out=table[q])
@@ -251,14 +251,14 @@ def _reach(ball: Ball, of_k: Tensor, sq_radii: Tensor | None, halves: Halves) ->
 class CountRequest:
     """What to count in every replicate, that is in a half of the reals and a half of the fakes."""
 
-    # whose: those of the reals, of the fakes, or of a part of the reals, whose own rows alone can be counted
+    # owners: the reals, the fakes, or a part of the reals, for which only own rows can be counted
     balls: Literal["real", "fake", "part"]
-    ball: Ball  # Which
+    ball: Ball
     count: Literal["owners", "others", "pairs"]  # "owners": how many balls hold at least t rows
     most: int = 1  # count for t = 1 to `most`; 1 for pairs
     ties: Ties = "closed"  # whether a row on the sphere is inside: "closed" yes, "strict" no
-    # which rows the balls are asked for: those of the other set, or, "own", the other rows of their own. Of
-    # own rows at the very radius of a ball, those beyond the listed neighbors are not counted
+    # rows that are counted: those of the other set, or, with "own", the other rows of the same set. Own rows
+    # at exactly the radius of a ball are not counted beyond the listed neighbors
     rows: Literal["other", "own"] = "other"
 
 
@@ -278,9 +278,9 @@ class Side:
     points: IndexedPoints  # the set
     member: Halves  # its halves, (n, w)
     others: Halves  # halves of the set whose rows its balls may hold, (m, w)
-    requests: tuple[CountRequest, ...]  # what is asked about its balls and those rows
+    requests: tuple[CountRequest, ...]  # counts of its balls and those rows
     kinds: tuple[tuple[Ball, Ties], ...]  # of these balls, each with the rule for its sphere
-    balls: ReplicateBalls | None  # These, perhaps among others; None if nothing is
+    balls: ReplicateBalls | None  # of these kinds, possibly others too; None without requests
     most: Tensor  # how far the largest of them reaches, (n,) float64
 
 
@@ -292,7 +292,7 @@ def _sides(
     engine: Engine,
     workers: Workers,
 ) -> tuple[Side, Side]:
-    """What is counted for `requests` in the balls of `this` set, called `name`: that may hold rows of the `other`, and its own rows."""
+    """`this` set, called `name`, as the owner of requested balls: for rows of the `other` set, and for its own rows."""
     mine = [each for each in dict.fromkeys(requests) if each.balls == name]
     of_others = tuple(each for each in mine if each.rows == "other")
     of_own = tuple(each for each in mine if each.rows == "own")
@@ -316,7 +316,7 @@ def _sides(
 
 
 def proven_reach(side: Side) -> Tensor:
-    """Within it, (n,) float64, lies by the definition whatever is in reach as `near_sq_distances` tell."""
+    """Squared radii (n,) float64 that contain, by the definition, all rows within reach by `near_sq_distances`."""
     upper = bounds_of_differences(side.most, side.points.features.shape[1])[1]
     return upper.masked_fill(side.most == -torch.inf, -torch.inf)
 
@@ -345,7 +345,7 @@ class Found:
 
 
 _LISTED = 2**16  # pairs of a set with itself per piece of work
-_MASSES, _PARTS = 2**16, 16  # pairs of a portion, and in how many parts more than that are taken
+_MASSES, _PARTS = 2**16, 16  # pairs of a part, and number of parts of more pairs than that
 _BYTES_PER_PAIR = 512  # of those that a GPU counts at once
 
 
@@ -355,7 +355,7 @@ def _at_once(few: int, device: torch.device) -> int:
 
 
 def _places(mask: Tensor) -> Tensor | slice:
-    """Where (p,) `mask` holds; on a GPU, which does all sooner than it says how many those are, everywhere."""
+    """Indices where (p,) `mask` holds; on a GPU all of them, which is faster than a synchronization."""
     return mask.nonzero()[:, 0] if mask.device.type == "cpu" else slice(None)
 
 
@@ -363,7 +363,7 @@ class ReplicateCounter:
     """Counts memberships between the halves of the reals and those of the fakes, half b with half b.
 
     The balls of a half are those of the half alone: each reaches the k-th nearest other row of the half. Distances are
-    `near_sq_distances`, equal for equal vectors. What is asked about a set's own rows is counted beforehand.
+    `near_sq_distances`, equal for equal vectors. Requests about a set's own rows are counted in advance.
     """
 
     def __init__(
@@ -418,13 +418,13 @@ class ReplicateCounter:
         for side, owner in zip(self._sides, owners, strict=True):
             is_open |= _undecided(side, owner, lower, upper)
         at = is_open.nonzero()[:, 0]
-        # One distance costs less than a better bound and a second look.
+        # One distance costs less than a better bound and a second test.
         lower[at] = upper[at] = near_sq_distances(x, y, pairs.i[at], pairs.j[at], self._engine)
         for side, owner, other in zip(self._sides, owners, reversed(owners), strict=True):
             _count(side, owner, other, lower, upper, self._tallies.own)
 
     def counts(self) -> dict[CountRequest, Tensor]:
-        """Of all pairs looked at: (most, B) int64 for each that was asked."""
+        """Counts over all consumed pairs: (most, B) int64 for each request."""
         if self._waiting:
             with plain_arithmetic(self._real.device):
                 self._count_waiting()
@@ -528,7 +528,7 @@ class _Tally:
         """Count pairs."""
         counts_others = each.count == "others"
         everything = torch.arange(len(found.other), device=found.other.device)
-        # The first parts tell most rows all they can learn, and the others are passed over.
+        # The first parts settle most rows, which are skipped in later parts.
         masses = _at_once(_MASSES, everything.device)
         step = _PARTS if len(everything) > masses and each.count != "pairs" else 1
         for start in range(step):
@@ -551,7 +551,7 @@ class _Tally:
 def _totals(
     sides: Sequence[Side], tallies: PerThread[_Tally], communicator: Communicator
 ) -> dict[CountRequest, Tensor]:
-    """What was asked, (most, B) int64, as all ranks counted it."""
+    """Counts by request, (most, B) int64, over all ranks."""
     first, *rest = tallies.all or [tallies.own]
     totals = dict[CountRequest, Tensor]()
     for side in sides:
