@@ -1,4 +1,4 @@
-"""Several results side by side, if they may stand there: made alike, on the same reals, with equally many images."""
+"""Comparison of results that were computed alike, on the same reals, with equal numbers of images."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _COMPARED = ("extractor", "weights", "resize", "code", "variant", "k", "ties", "
 class Comparison:
     """Results by name, with the metrics that all of them have."""
 
-    results: Mapping[str, Result]  # by file name, or whatever tells them apart
+    results: Mapping[str, Result]  # by file name or another unique name
     metrics: tuple[str, ...]  # in display order; never empty
-    differences: tuple[str, ...]  # why they should not be compared, in words; empty if they may
+    differences: tuple[str, ...]  # reasons against a comparison, as text; empty if there are none
 
     def contrast(self, name: str, metric: str) -> Difference | None:
         """How much higher `metric` is in the result `name` than in the first; None where no interval is known."""
@@ -55,11 +55,11 @@ def resampled(result: Result, metric: str) -> Resampled | None:
 
 
 def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison:
-    """Put results side by side.
+    """Compare results by their common metrics.
 
     Args:
         results: At least two, by name.
-        force: Compare even what was not made alike; the differences are then part of the outcome.
+        force: Compare results that were computed differently, too; the outcome then lists the differences.
 
     Raises:
         UsageError: Fewer than two results.
@@ -81,21 +81,21 @@ def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison
     )
     if found and not force:
         shown = some(found, longest=200, between="; ")
-        text = f"these results were not made alike: {shown}. Score them again in the same way (--max-images N gives equal numbers of images), or compare them with --force"
+        text = f"these results are not comparable: {shown}. Score again with equal settings (--max-images N gives equal numbers of images), or compare anyway with --force"
         raise DataError(text, code="not-alike")
     return Comparison(results, metrics, tuple(found))
 
 
 def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> dict[str, Result]:
-    """Read what `genpr score --json` printed: one result, or one per protocol; or what holds several with their names.
+    """Read the output of `genpr score --json`, one result or one per protocol, or a file of several named results.
 
     Args:
         path: The file; also of `genpr rank --json`, the JSON of a comparison's page, or the sweep.json of a sweep or the
             folder that it lies in.
-        label: What to call it; None takes its name.
+        label: Name of the result; None uses the file name.
 
     Returns:
-        Results by label, with the protocol behind it if there are several; by their own names where they have some, such
+        Results by label, with the protocol behind it if there are several; by the names in the file if there are any, such
         as "psi=0.7" of a sweep.
 
     Raises:
@@ -110,7 +110,7 @@ def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> d
             return _results_of_sweep(content)
         if "results" not in content:
             return {label or path.name: result_of(content)}
-        if isinstance(content["results"], dict):  # with names of their own
+        if isinstance(content["results"], dict):  # named results
             return {name: result_of(each) for name, each in content["results"].items()}
         found = [result_of(each) for each in content["results"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -144,7 +144,7 @@ def _text_of(path: Path) -> bytes:
 
 
 def load_all(paths: Sequence[Path]) -> dict[str, Result]:
-    """The results of several files, each by a name of its own."""
+    """The results of several files, each with a unique name."""
     pairs = zip(paths, short_labels(paths), strict=True)
     return _by_name([item for path, label in pairs for item in load_results(path, label=label).items()])
 
@@ -176,7 +176,7 @@ def named_notices(results: Mapping[str, Result]) -> list[Notice]:
 
 
 def short_labels(paths: Sequence[Path]) -> list[str]:
-    """File names where they tell the files apart, else paths from the folder they share."""
+    """File names if they are unique, else paths relative to the common folder."""
     names = [path.name for path in paths]
     if len(set(names)) == len(names):
         return names
@@ -187,7 +187,7 @@ def short_labels(paths: Sequence[Path]) -> list[str]:
 def _differences(
     name: str, result: Result, other_name: str, other: Result, metrics: Sequence[str]
 ) -> list[str]:
-    """In words, most important first."""
+    """Differences as text, most important first."""
     found = []
     ours, theirs = recipe_of(result), recipe_of(other)
     for metric in metrics:
@@ -198,13 +198,13 @@ def _differences(
                     f"{key} of {metric} is {_short(here)} in {name} and {_short(there)} in {other_name}"
                 )
     if result.real.content != other.real.content:
-        asked = "real set" if result.real.what == "images" else f"set of {result.real.what}"
+        reals = "real set" if result.real.what == "images" else f"set of {result.real.what}"
         found.append(
-            f"the {asked} of {name} ({result.real.source}) is not that of {other_name} ({other.real.source})"
+            f"the {reals} of {name} ({result.real.source}) differs from that of {other_name} ({other.real.source})"
         )
     kept, theirs_kept = (each.held_out and each.held_out.content for each in (result, other))
     if kept != theirs_kept and any(ALL_METRICS[name].kind == "held-out" for name in metrics):
-        found.append(f"the held-out reals of {name} are not those of {other_name}")
+        found.append(f"the held-out reals of {name} differ from those of {other_name}")
     for side in ("real", "fake"):
         here, there = getattr(result, side).n, getattr(other, side).n
         if here != there:

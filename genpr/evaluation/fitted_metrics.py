@@ -38,18 +38,18 @@ class NeighborResult:
     """The neighbor metrics of one set of fakes."""
 
     values: Values  # by metric, of the sets as they are; None where a metric is undefined
-    lacks: Mapping[str, Lack]  # what keeps metrics from the interval that was requested
+    lacks: Mapping[str, Lack]  # why metrics lack a requested interval
     diagnostics: ManifoldDiagnostics | None
     # the reals among which neighbors were counted: a part of them, if the protocol limits them
     reals: FeatureSet
-    fakes: FeatureSet  # the fakes, likewise
+    fakes: FeatureSet  # the fakes, limited in the same way
     real_manifold: RealManifold  # the reals with their balls
     fake_side: CountedFakes  # the fakes, counted against them
 
 
 @dataclass(frozen=True)
 class _Fit:
-    """The reals in use, fitted, and on emulated distances if the protocol wants them."""
+    """The reals in use, fitted, and on emulated distances if the protocol requires them."""
 
     reals: FeatureSet
     fitted: NeighborMetrics
@@ -98,13 +98,13 @@ class FittedNeighbors:
         return NeighborResult(values, found.lacks, diagnostics, fit.reals, fake, real_manifold, fakes)
 
     def _limit(self, *sizes: int) -> int | None:
-        """Rows of each set: as many reals as fakes. None where the protocol's limit leaves all of them."""
+        """Rows of each set: as many reals as fakes. None if these are all rows of both sets."""
         assert self._max_rows is not None
         rows = min(self._max_rows, *sizes)
         return None if {*sizes} == {rows} else rows
 
     def _fit(self, limit: int | None, progress: PairProgress | None) -> _Fit:
-        """The fit to so many reals; each number is fitted once."""
+        """The fit to at most `limit` reals, cached by limit."""
         if limit in self._fits:
             return self._fits[limit]
         plan, emulated = self._plan, None
@@ -131,7 +131,7 @@ class FittedNeighbors:
 
 
 def _chosen(features: FeatureSet, limit: int, seed: int) -> FeatureSet:
-    """A random part of so many rows, or all of them if there are not more."""
+    """At most `limit` random rows."""
     if limit >= len(features):
         return features
     return features.select(torch.as_tensor(choose_rows(len(features), limit, seed)))
