@@ -317,11 +317,11 @@ def test_hits_saturate_and_merge(rng, most):
         assert ((unpacked(plane) == (total > t)) | ~unpacked(member)).all()
 
 
-def test_rows_that_learned_everything_are_closed():
+def test_settled_rows_are_skipped():
     member = torch.tensor([[3], [1]])
     hits = Hits(member, 1)
     hits.add(torch.tensor([0, 1]), torch.tensor([[1], [1]]))
-    assert hits.open(torch.tensor([0, 1, 0])).tolist() == [0, 2]
+    assert hits.unsettled(torch.tensor([0, 1, 0])).tolist() == [0, 2]
 
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
