@@ -1,7 +1,7 @@
 """Metrics of k nearest neighbors, each as one object: value, null, interval rule, required balls and source.
 
 Ball metrics share one search within each set and one between them. Pairwise metrics need a separate search. A null
-is what a perfect generator scores at these numbers of images. Importing this module does not import torch.
+is the expected value for a perfect generator at these numbers of images. Importing this module does not import torch.
 """
 
 from __future__ import annotations

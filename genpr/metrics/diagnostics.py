@@ -1,7 +1,7 @@
 """Diagnostics from the counts behind the metrics: hubs, outliers, shrinkage, near copies, near-duplicates.
 
-In many dimensions a few rows (hubs) are among the nearest of very many others and most rows of none, which lowers what
-precision and recall of a perfect generator are, and lets one outlier account for a large share of the fakes.
+In many dimensions a few rows (hubs) are among the nearest of very many others and most rows of none, which lowers the
+precision and recall of a perfect generator, and lets one outlier account for a large share of the fakes.
 
 Near-duplicates, such as frames of one video shot or augmented copies of one photograph, lie far closer to each other than
 independent draws do. Their balls end inside the group, so few images of the other set are counted in them, and the nulls,
@@ -179,7 +179,7 @@ class ManifoldDiagnostics:
     # Median radius of the fakes' balls over that of the reals' with the same k, each in its own set
     concentration: float | None = None
     near_copies: NearCopies | None = None  # fakes close to a real
-    flat: tuple[float, float] = (0.0, 0.0)  # shares of the reals and of the fakes whose balls are mere points
+    flat: tuple[float, float] = (0.0, 0.0)  # shares of the reals and of the fakes with balls of radius 0
     # Among the reals, and among the fakes; None for very small sets
     near_duplicates: tuple[NearDuplicates | None, NearDuplicates | None] = (None, None)
 

@@ -25,7 +25,7 @@ from genpr.validation import Features, check_count, check_features, check_rows, 
 _BLOCK_ELEMENTS = 2**22
 _KEPT_ELEMENTS, _PAIRS = 2**24, 1024  # of a part, and of a block of it
 _TINY = 1e-300  # a class that no image has
-_SUM_TOLERANCE = 1e-3  # what float16 probabilities of 1000 classes can be off by
+_SUM_TOLERANCE = 1e-3  # maximum error of the sum of float16 probabilities of 1000 classes
 
 
 class InceptionScore(NamedTuple):

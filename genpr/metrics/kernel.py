@@ -175,7 +175,7 @@ def _cmmd(real: Features, fake: Features, device: str | torch.device, seen: _Mar
 class _Marginals:
     """Sums over the rows and columns of the three kernel matrices, and of their squares, without the diagonals.
 
-    For double-centered matrices: of a matrix K, K_ij less what i and j add to it on average.
+    For double-centered matrices: of a matrix K, K_ij less the average contributions of i and j.
     """
 
     def __init__(self, n: int, m: int, device: torch.device) -> None:

@@ -301,7 +301,7 @@ def _scores(
     if isinstance(real, KNNManifold):
         if sharded:
             raise UsageError(
-                "sharded=True computes precision, recall, density and coverage of features, of which each rank gives its own "
+                "sharded=True computes precision, recall, density and coverage of features, of which each rank passes its "
                 "rows; a KNNManifold, intervals, nulls and all other metrics need all features on every rank",
                 code="not-sharded",
             )

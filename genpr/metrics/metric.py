@@ -105,7 +105,7 @@ class BallMetric(NeighborMetric):
     over: Literal["real", "fake", "both"]  # images that it is a fraction of, or a mean over
     real_ball: Callable[[int], Ball] | None = None  # the ball around each real whose counts it needs, for a k
     fake_ball: Callable[[int], Ball] | None = None  # the one around each fake
-    null: Null = lambda _counts, _k: 1.0  # what a perfect generator scores, from the same counts
+    null: Null = lambda _counts, _k: 1.0  # expected value for a perfect generator, from the same counts
     null_source: str = "closed form"  # where the null comes from
     null_ball: Callable[[int], Ball] | None = None  # a ball around each real that only the null needs
     calibrates: str | None = None  # the metric whose value over its null this is

@@ -255,7 +255,7 @@ class Replicates:
     Those of the reals depend on the seed and n alone, those of the fakes on the seed and m: two sets of fakes scored on
     the same reals use the same halves of these, and if both are of one size, fakes of the same index in their sets belong
     to the same halves. Where such fakes share a latent, the difference of the two scores gains from it; where they are
-    unrelated, it does no harm, since what they then have in common is zero on average.
+    unrelated, it does no harm, since their covariance is then zero on average.
 
     Of a `part` of the reals, the halves are those rows of the halves of the reals that belong to it.
 

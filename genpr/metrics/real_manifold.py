@@ -156,7 +156,7 @@ class RealManifold:
         fake_balls: Sequence[Ball],
         progress: PairProgress | None = None,
     ) -> Memberships:
-        """Who lies in whose balls."""
+        """Memberships of reals and fakes in each other's balls."""
         self._rows_of(real_balls)  # an error should come before any search
         checked = check_features(fake, "fake")
         advance = progress_counter(pairs_of(len(self.points), len(checked), fake_balls), progress)
@@ -192,7 +192,7 @@ class RealManifold:
         consumers: Sequence[PairConsumer] = (),
         advance: Advance = no_advance,
     ) -> CountedFakes:
-        """Who lies in whose balls."""
+        """Memberships of reals and fakes in each other's balls."""
         rows, own = self._rows_of(real_balls), fakes.own
         fake_balls = () if own is None else own.balls
         counts = cross_counts(

@@ -42,8 +42,8 @@ class Rarity(NamedTuple):
 def rarity(smallest_radii: Tensor, real_radii: Tensor) -> Rarity:
     """Rarity from the radii (m,) of the smallest real balls around fakes, not finite where there is none.
 
-    A fake in no ball has no rarity: its score is NaN, not 0 as in the authors' code, so that no average can take
-    what lies off the manifold for what is common.
+    A fake in no ball has no rarity: its score is NaN, not 0 as in the authors' code, so that no average
+    counts fakes off the manifold as common.
     """
     score = smallest_radii.double()
     score = score.where(score.isfinite(), torch.nan)

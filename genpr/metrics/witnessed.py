@@ -60,7 +60,7 @@ def witnessed(
     """Witnessed fidelity and diversity of fake features against real ones.
 
     Where there are more fakes than reals, diversity is the mean over as many random blocks of n fakes as
-    there are, and what does not fill a block counts for fidelity alone; where there are fewer, the balls
+    there are, and fakes that do not fill a block count for fidelity alone; where there are fewer, the balls
     whose coverage is counted hold more reals in the same proportion.
     """
     seed = check_count(seed, "seed", minimum=0)
@@ -128,7 +128,7 @@ def witnessed_support(witnesses_real: Tensor, witnesses_fake: Tensor) -> float:
 
 
 def witnessed_coverage(fakes_per_real_ball: Tensor, *, n_fake: int, k: int) -> float:
-    """Share of real k-NN balls (n,) that hold at least 4 of m fakes, over what a perfect generator would have."""
+    """Share of real k-NN balls (n,) that hold at least 4 of m fakes, over its expectation for a perfect generator."""
     expected = balls_hit(len(fakes_per_real_ball), n_fake, k, at_least=COVERING)
     return _ratio(_share(fakes_per_real_ball >= COVERING), expected)
 
@@ -209,7 +209,7 @@ def _listed(points: IndexedPoints, own: Neighborhood) -> Tensor:
 
 
 def _joined(fidelity: float, parts: Sequence[tuple[float, float]], most: float) -> Witnessed:
-    """Means over blocks of what is at most `most`."""
+    """Means over blocks of the values, each cut at `most`."""
     cut = [(_at_most(most, support), _at_most(most, coverage)) for support, coverage in parts]
     diversity = [_at_most(*part) for part in cut]
     support, coverage = zip(*cut, strict=True)

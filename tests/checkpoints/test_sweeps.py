@@ -100,7 +100,7 @@ def test_the_record_and_the_table_say_who_may_be_the_best(found):
 def test_settings_that_were_not_made_alike_are_named(reals, fakes, found):
     assert found.differences == ()
     assert json.loads(found.to_json())["differences"] == []
-    assert "made alike" not in sweep_table(found, Objective())
+    assert "scored alike" not in sweep_table(found, Objective())
     bare = genpr.Evaluator(reals, **OPTIONS, intervals=False)
     assert json.loads(sweep(bare, fakes).to_json())["contenders"] is None
     unlike = sweep(bare, {0.1: fakes[0.1], 0.5: fakes[0.5][:90], 1.0: fakes[1.0][:80]})

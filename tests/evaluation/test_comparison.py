@@ -1,4 +1,4 @@
-"""Results side by side: only what was made alike, unless forced, and how sure each difference is."""
+"""Comparison of results: only results that were scored alike, unless forced, with an interval of each difference."""
 
 import json
 import math

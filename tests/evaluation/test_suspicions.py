@@ -155,7 +155,7 @@ def test_the_record_says_which_reals_were_held_out(images):
     )
     assert first.held_out.n == 200
     assert result_of(json.loads(first.to_json())) == first
-    with pytest.raises(genpr.DataError, match="held-out reals of b are not those of a"):
+    with pytest.raises(genpr.DataError, match="held-out reals of b differ from those of a"):
         genpr.compare({"a": first, "b": second})
     assert codes(real[:99], other[:99])[1].held_out is None
 

@@ -119,7 +119,7 @@ def test_once_the_others_are_out_less_is_needed(rng):
 @pytest.mark.parametrize(
     ("scores", "what"),
     [
-        ([], "found none"),
+        ([], "no scores"),
         ([score(0.5, torch.linspace(0, 1, 4)), score(0.5, torch.linspace(0, 1, 4), k=5)], "k = 3, 5"),
         ([score(0.5, torch.linspace(0, 1, 4)), score(0.5, torch.linspace(0, 1, 6))], "shapes"),
         ([score(0.5, torch.linspace(0, 1, 3))], "pairs"),

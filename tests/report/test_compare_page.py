@@ -130,7 +130,7 @@ def test_unlike_results_are_shown_with_what_differs_and_not_ranked():
     other = replace(a_side("other"), content="e" * 64, order="f" * 64)
     results["b.json"] = replace(results["b.json"], real=other)
     page = compare_report(compare(results, force=True))
-    assert "the real set of b.json (other) is not that of a.json" in section(page, "unlike")
+    assert "the real set of b.json (other) differs from that of a.json" in section(page, "unlike")
     assert "not scored alike" in section(page, "summary")
     assert section(page, "ranking") is None
     assert page.index('id="unlike"') < page.index('id="summary"')
