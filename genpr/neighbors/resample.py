@@ -76,12 +76,10 @@ class ReplicateBalls:
     # half, and the row itself does
     bits: Mapping[int, Tensor]
     reaches: Mapping[Ball, Reach]  # by kind of ball
-    near: (
-        NeighborPairs  # listed pairs of rows of which the second may lie in a ball of the first in some half
-    )
+    near: NeighborPairs  # listed pairs whose second row may be in a ball of the first in some half
 
     @classmethod
-    def of(
+    def from_lists(
         cls,
         points: IndexedPoints,
         lists: NeighborLists,
@@ -98,7 +96,7 @@ class ReplicateBalls:
         runs: list[_Runs] = []
 
         def read(piece: tuple[Tensor, Tensor, Tensor]) -> _Runs:
-            return _Runs.of(*piece, halves, ks, clipped, pairs=pairs)
+            return _Runs.from_lists(*piece, halves, ks, clipped, pairs=pairs)
 
         while len(rows):
             step = _ROWS
@@ -155,12 +153,10 @@ class _Runs:
     bits: dict[int, Tensor]  # by k, (e, w) int64
     reach: dict[int, Tensor]  # by k, (2, r) float64: least and most
     sq_radii: dict[int, Tensor]  # by k, (r, B) float64, infinite where the row does not belong to the half
-    near: (
-        NeighborPairs  # the rows and those of their lists that are within their reach, if they are to be kept
-    )
+    near: NeighborPairs  # the rows and their listed neighbors within reach, if kept
 
     @classmethod
-    def of(
+    def from_lists(
         cls,
         rows: Tensor,
         index: Tensor,
@@ -299,7 +295,7 @@ def _sides(
     balls = None
     if mine:
         kinds = sorted({each.ball for each in mine})
-        balls = ReplicateBalls.of(
+        balls = ReplicateBalls.from_lists(
             this.points, this.lists, this.halves, kinds, engine, workers, pairs=bool(of_own)
         )
     sides = []
@@ -388,10 +384,10 @@ class ReplicateCounter:
             if part is not None:
                 alone.append(_sides("part", part, part, requests, engine, workers)[1])
             self._all_sides = [*self._sides, *alone]
-            self._tallies = PerThread(partial(_Tally, self._all_sides))
+            self._per_thread = PerThread(partial(_ThreadCounts, self._all_sides))
             for side in alone:
                 if side.balls is not None:
-                    _count_within(side, side.balls.near, self._tallies, workers)
+                    _count_within(side, side.balls.near, self._per_thread, workers)
         self.reaches = proven_reach(of_real), proven_reach(of_fake)
 
     def consume(self, pairs: Pairs) -> None:
@@ -421,14 +417,14 @@ class ReplicateCounter:
         # One distance costs less than a better bound and a second test.
         lower[at] = upper[at] = near_sq_distances(x, y, pairs.i[at], pairs.j[at], self._engine)
         for side, owner, other in zip(self._sides, owners, reversed(owners), strict=True):
-            _count(side, owner, other, lower, upper, self._tallies.own)
+            _count(side, owner, other, lower, upper, self._per_thread.own)
 
     def counts(self) -> dict[CountRequest, Tensor]:
         """Counts over all consumed pairs: (most, B) int64 for each request."""
         if self._waiting:
             with plain_arithmetic(self._real.device):
                 self._count_waiting()
-        totals = _totals(self._all_sides, self._tallies, self._engine.communicator())
+        totals = _totals(self._all_sides, self._per_thread, self._engine.communicator())
         return {each: totals[each] for each in self._requests}
 
 
@@ -468,12 +464,14 @@ def direct_replicate_counts(
     return counts
 
 
-def _count_within(side: Side, near: NeighborPairs, tallies: PerThread[_Tally], workers: Workers) -> None:
+def _count_within(
+    side: Side, near: NeighborPairs, per_thread: PerThread[_ThreadCounts], workers: Workers
+) -> None:
     """Count the listed pairs of a set with itself; their distances are known."""
 
     def consume(pairs: tuple[Tensor, Tensor, Tensor]) -> None:
         row, other, sq = pairs
-        _count(side, row, other, sq, sq, tallies.own)
+        _count(side, row, other, sq, sq, per_thread.own)
 
     step = _at_once(_LISTED, near.row.device)
     parts = list(zip(*(torch.split(part, step) for part in near), strict=True))
@@ -495,7 +493,9 @@ def _undecided(side: Side, owner: Tensor, lower: Tensor, upper: Tensor) -> Tenso
     return is_open
 
 
-def _count(side: Side, owner: Tensor, other: Tensor, lower: Tensor, upper: Tensor, tally: _Tally) -> None:
+def _count(
+    side: Side, owner: Tensor, other: Tensor, lower: Tensor, upper: Tensor, counts: _ThreadCounts
+) -> None:
     """Count pairs of the balls around `owner` (p,) with `other` (p,) rows; distances are known where they matter."""
     if side.balls is None:
         return
@@ -507,10 +507,10 @@ def _count(side: Side, owner: Tensor, other: Tensor, lower: Tensor, upper: Tenso
         found = Found(side, ball, ties, owner[reached], other[reached], upper[reached])
         for each in side.requests:
             if (each.ball, each.ties) == (ball, ties):
-                tally.add(each, found)
+                counts.add(each, found)
 
 
-class _Tally:
+class _ThreadCounts:
     """What one thread has counted."""
 
     def __init__(self, sides: Sequence[Side]) -> None:
@@ -549,22 +549,22 @@ class _Tally:
 
 
 def _totals(
-    sides: Sequence[Side], tallies: PerThread[_Tally], communicator: Communicator
+    sides: Sequence[Side], per_thread: PerThread[_ThreadCounts], communicator: Communicator
 ) -> dict[CountRequest, Tensor]:
     """Counts by request, (most, B) int64, over all ranks."""
-    first, *rest = tallies.all or [tallies.own]
+    first, *rest = per_thread.all or [per_thread.own]
     totals = dict[CountRequest, Tensor]()
     for side in sides:
         for each in side.requests:
             if each.count == "pairs":
                 sums = communicator.all_reduce_sum(
-                    first.pairs[each] + sum(tally.pairs[each] for tally in rest)
+                    first.pairs[each] + sum(thread.pairs[each] for thread in rest)
                 )
                 totals[each] = sums[None, : side.member.count]
                 continue
             hits = first.hits[each]
-            for tally in rest:
-                hits.merge(tally.hits[each].planes)
+            for thread in rest:
+                hits.merge(thread.hits[each].planes)
             others = communicator.all_gather(hits.planes)
             for planes in others[: communicator.rank] + others[communicator.rank + 1 :]:
                 hits.merge(planes)
