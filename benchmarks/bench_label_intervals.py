@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.metrics.classification_accuracy import KNNClassifier, LinearProbe, Tally
+from genpr.metrics.classification_accuracy import ClassTotals, KNNClassifier, LinearProbe
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.halves import Halves, unpacked
 from genpr.neighbors.index import Frame
@@ -32,7 +32,7 @@ _CASES = {
 }
 
 Labeled = tuple[Tensor, Tensor]
-Kinds = Callable[..., tuple[Tally, dict[str, Tally]]]
+Kinds = Callable[..., tuple[ClassTotals, dict[str, ClassTotals]]]
 
 
 def main() -> None:
@@ -66,8 +66,8 @@ def _report(
         real = _drawn(random, sizes, shift, 0.0, is_random=is_random)
         fake = _drawn(random, sizes, shift, wrong, is_random=is_random)
         for direction, tested, trained in (("test", fake, real), ("train", real, fake)):
-            tally, halves_of = kinds(tested, trained, len(sizes), halves=draw < intervals)
-            for rate, value in tally.rates().items():
+            totals, halves_of = kinds(tested, trained, len(sizes), halves=draw < intervals)
+            for rate, value in totals.rates().items():
                 values[f"{direction} {rate}"].append(float(value))
                 for kind, halves in halves_of.items():
                     known = torch.from_numpy(halves.rates()[rate])
@@ -85,12 +85,12 @@ def _report(
 
 def _of_votes(
     tested: Labeled, trained: Labeled, n_classes: int, *, halves: bool
-) -> tuple[Tally, dict[str, Tally]]:
+) -> tuple[ClassTotals, dict[str, ClassTotals]]:
     frame = Frame.around(trained[0])
     voters = KNNClassifier.of(frame.place(tested[0]), frame.place(trained[0]), trained[1], _K)
-    tally = Tally.of(tested[1], voters.predict(_K), n_classes)
+    totals = ClassTotals.from_labels(tested[1], voters.predict(_K), n_classes)
     kinds = {"of all": False, "by class": True} if halves else {}
-    return tally, {
+    return totals, {
         kind: _halved(voters, tested[1], trained[1], n_classes, by_class=by_class)
         for kind, by_class in kinds.items()
     }
@@ -98,21 +98,23 @@ def _of_votes(
 
 def _of_probe(
     tested: Labeled, trained: Labeled, n_classes: int, *, halves: bool
-) -> tuple[Tally, dict[str, Tally]]:
+) -> tuple[ClassTotals, dict[str, ClassTotals]]:
     probe = LinearProbe.fit(*trained)
     recognized = probe.predict(tested[0])
-    tally = Tally.of(tested[1], recognized, n_classes)
+    totals = ClassTotals.from_labels(tested[1], recognized, n_classes)
     if not halves:
-        return tally, {}
+        return totals, {}
     of_tested, of_trained = (
         _members(side[1], stream, by_class=False) for side, stream in ((tested, 1), (trained, 0))
     )
     again = []
     for inside, fitted_on in zip(of_tested[:_REFITS], of_trained[:_REFITS], strict=True):
         part = LinearProbe.fit(trained[0][fitted_on], trained[1][fitted_on], start=probe)
-        again.append(Tally.of(tested[1][inside], part.predict(tested[0][inside]), n_classes))
-    as_it_is = [Tally.of(tested[1][inside], recognized[inside], n_classes) for inside in of_tested]
-    return tally, {"fitted again": Tally.stacked(again), "as it is": Tally.stacked(as_it_is)}
+        again.append(ClassTotals.from_labels(tested[1][inside], part.predict(tested[0][inside]), n_classes))
+    as_it_is = [
+        ClassTotals.from_labels(tested[1][inside], recognized[inside], n_classes) for inside in of_tested
+    ]
+    return totals, {"fitted again": ClassTotals.stacked(again), "as it is": ClassTotals.stacked(as_it_is)}
 
 
 def _drawn(
@@ -134,13 +136,15 @@ def _drawn(
 
 def _halved(
     voters: KNNClassifier, tested: Tensor, trained: Tensor, n_classes: int, *, by_class: bool
-) -> Tally:
+) -> ClassTotals:
     of_tested, of_trained = _members(tested, 1, by_class=by_class), _members(trained, 0, by_class=by_class)
-    tallies = []
+    parts = []
     for inside, voting in zip(of_tested, of_trained, strict=True):
         rows = inside.nonzero()[:, 0]
-        tallies.append(Tally.of(tested[rows], voters.predict(_K, rows=rows, mask=voting), n_classes))
-    return Tally.stacked(tallies)
+        parts.append(
+            ClassTotals.from_labels(tested[rows], voters.predict(_K, rows=rows, mask=voting), n_classes)
+        )
+    return ClassTotals.stacked(parts)
 
 
 def _members(labels: Tensor, stream: int, *, by_class: bool) -> Tensor:

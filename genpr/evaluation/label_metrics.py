@@ -294,11 +294,11 @@ def _indices(labels: Iterable[Label], classes: Sequence[str]) -> Tensor:
 
 def _value(plain: MetricValue, found: Direction, rate: str) -> MetricValue | None:
     """`plain` with value, null, chance and interval of one rate; None if it is undefined."""
-    value = known_or_none(float(found.tally.rates()[rate]))
+    value = known_or_none(float(found.totals.rates()[rate]))
     if value is None:
         return None
     null = None if found.null is None else known_or_none(float(found.null.rates()[rate]))
-    n = found.n if rate == "accuracy" else effective_size(found.tally.requested)
+    n = found.n if rate == "accuracy" else effective_size(found.totals.requested)
     halves = None if found.halves is None else found.halves.rates()[rate]
     interval = _interval(value, halves, n)
     return replace(
@@ -323,8 +323,8 @@ def _interval(value: float | None, halves: Floats | None, n: int) -> tuple[float
 
 def _rows(found: Direction, classes: Sequence[str]) -> tuple[LabelRow, ...]:
     """One row per class with nulls and intervals, the worst first."""
-    tally = found.tally
-    counts = zip(classes, tally.right, tally.requested, tally.predicted, *tally.ratios(), strict=True)
+    totals = found.totals
+    counts = zip(classes, totals.right, totals.requested, totals.predicted, *totals.ratios(), strict=True)
     null = None if found.null is None else found.null.ratios()
     halves = None if found.halves is None else found.halves.ratios()
     rows = []

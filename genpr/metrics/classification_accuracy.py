@@ -209,7 +209,7 @@ def plurality(votes: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class ClassTotals:
     """Numbers of images by class, (..., classes) float64: right, requested, predicted (without missing predictions)."""
 
     right: Counts
@@ -217,7 +217,9 @@ class Tally:
     predicted: Counts
 
     @classmethod
-    def of(cls, requested: Tensor, predicted: Tensor, n_classes: int, weights: Tensor | None = None) -> Tally:
+    def from_labels(
+        cls, requested: Tensor, predicted: Tensor, n_classes: int, weights: Tensor | None = None
+    ) -> ClassTotals:
         """Count (m,) int64 labels, each image with its weight (m,) or 1; a missing prediction is negative."""
         requested, predicted = requested.cpu(), predicted.cpu()  # where the order of summation is fixed
         weights = torch.ones(len(requested), dtype=torch.float64) if weights is None else weights.cpu()
@@ -228,9 +230,9 @@ class Tally:
         )
 
     @classmethod
-    def stacked(cls, tallies: Iterable[Tally]) -> Tally:
+    def stacked(cls, parts: Iterable[ClassTotals]) -> ClassTotals:
         """Stack several to (B, classes)."""
-        columns = zip(*((each.right, each.requested, each.predicted) for each in tallies), strict=True)
+        columns = zip(*((each.right, each.requested, each.predicted) for each in parts), strict=True)
         return cls(*map(np.stack, columns))
 
     def ratios(self) -> Ratios:
@@ -400,19 +402,26 @@ class Direction:
     """
 
     predicted: Tensor
-    tally: Tally
-    null: Tally | None
+    totals: ClassTotals
+    null: ClassTotals | None
     chance: Mapping[str, float]
-    halves: Tally | None
+    halves: ClassTotals | None
     n: int
 
 
 def direction_of(
-    labels: Tensor, predicted: Tensor, known: Tensor, null: Tally | None = None, halves: Tally | None = None
+    labels: Tensor,
+    predicted: Tensor,
+    known: Tensor,
+    null: ClassTotals | None = None,
+    halves: ClassTotals | None = None,
 ) -> Direction:
     """Results of images with (n,) `labels`; `known` (classes,) counts the training images of the classifier by class."""
-    sizes, tally = torch.bincount(labels, minlength=len(known)), Tally.of(labels, predicted, len(known))
-    return Direction(predicted, tally, null, _chance(sizes, known=known), halves, len(labels))
+    sizes, totals = (
+        torch.bincount(labels, minlength=len(known)),
+        ClassTotals.from_labels(labels, predicted, len(known)),
+    )
+    return Direction(predicted, totals, null, _chance(sizes, known=known), halves, len(labels))
 
 
 def recognized_elsewhere(labels: Tensor, predicted: Tensor, *, intervals: bool, seed: int) -> Direction:
@@ -420,7 +429,9 @@ def recognized_elsewhere(labels: Tensor, predicted: Tensor, *, intervals: bool, 
     halves, n_classes = None, int(max(labels.max(), predicted.max())) + 1
     if intervals and len(labels) // 2 >= MIN_IN_HALF:
         inside = members(len(labels), seed, FAKE_STREAM, KNNReference.halves, labels.device)
-        halves = Tally.stacked(Tally.of(labels[half], predicted[half], n_classes) for half in inside)
+        halves = ClassTotals.stacked(
+            ClassTotals.from_labels(labels[half], predicted[half], n_classes) for half in inside
+        )
     return direction_of(labels, predicted, torch.bincount(labels, minlength=n_classes), halves=halves)
 
 
@@ -468,7 +479,7 @@ class ConditionalReals:
         is_nearly_all = float(voting / there.sum()) >= _NEARLY_ALL
         by_as_many = self._by_others if is_nearly_all else self._reals.by_others(wanted)
         null_of_test = self._null_of_test(fakes_of, reals_of, real, classes_of_reals)
-        null_of_train = Tally.of(real, renamed(by_as_many, classes_of_reals), n_classes)
+        null_of_train = ClassTotals.from_labels(real, renamed(by_as_many, classes_of_reals), n_classes)
         return Conditional(
             direction_of(requested, predicted, reals_of, null_of_test, test_halves),
             direction_of(real, predicted_reals, fakes_of, null_of_train, train_halves),
@@ -477,17 +488,19 @@ class ConditionalReals:
 
     def _null_of_test(
         self, fakes_of: Tensor, reals_of: Tensor, real: Tensor, classes_of_reals: Tensor
-    ) -> Tally:
+    ) -> ClassTotals:
         """Reals classified by other reals, each class weighted by its requested images."""
         weights = (fakes_of / reals_of.clamp(min=1)).double()[real]
-        found = Tally.of(real, renamed(self._by_others, classes_of_reals), len(fakes_of), weights)
+        found = ClassTotals.from_labels(
+            real, renamed(self._by_others, classes_of_reals), len(fakes_of), weights
+        )
         # No fake of a class without reals can be right.
         lacking = fakes_of.where(reals_of == 0, torch.zeros_like(fakes_of))
-        return Tally(found.right, found.requested + lacking.double().cpu().numpy(), found.predicted)
+        return ClassTotals(found.right, found.requested + lacking.double().cpu().numpy(), found.predicted)
 
     def _halved(
         self, votes: tuple[Vote, Vote], requested: Tensor, real: Tensor, n_classes: int
-    ) -> tuple[Tally | None, Tally | None]:
+    ) -> tuple[ClassTotals | None, ClassTotals | None]:
         if not self._intervals or min(len(requested), len(real)) // 2 < self._least_in_half:
             return None, None
         of_reals, of_fakes = (
@@ -497,9 +510,9 @@ class ConditionalReals:
         test, train = [], []
         for in_reals, in_fakes in zip(of_reals, of_fakes, strict=True):
             fakes, reals = in_fakes.nonzero()[:, 0], in_reals.nonzero()[:, 0]
-            test.append(Tally.of(requested[fakes], votes[0](fakes, in_reals), n_classes))
-            train.append(Tally.of(real[reals], votes[1](reals, in_fakes), n_classes))
-        return Tally.stacked(test), Tally.stacked(train)
+            test.append(ClassTotals.from_labels(requested[fakes], votes[0](fakes, in_reals), n_classes))
+            train.append(ClassTotals.from_labels(real[reals], votes[1](reals, in_fakes), n_classes))
+        return ClassTotals.stacked(test), ClassTotals.stacked(train)
 
 
 def members(n: int, seed: int, stream: int, count: int, device: torch.device) -> Tensor:
@@ -511,6 +524,6 @@ def _chance(sizes: Tensor, *, known: Tensor) -> dict[str, float]:
     """Chance level of each rate, reached without the images."""
     sizes_of, may = sizes.double().cpu().numpy(), (known > 0).cpu().numpy()
     uniform = may / max(1, may.sum()) * sizes_of.sum()
-    rates = Tally(sizes_of * may / max(1, may.sum()), sizes_of, uniform).rates()
+    rates = ClassTotals(sizes_of * may / max(1, may.sum()), sizes_of, uniform).rates()
     largest = float((sizes_of * may).max() / sizes_of.sum())
     return {name: float(rate) for name, rate in rates.items()} | {"accuracy": largest}

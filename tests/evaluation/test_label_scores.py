@@ -75,7 +75,7 @@ def test_values_are_those_of_the_pure_functions(sides, good):
         direction = found.train if name == "label.gan_train" else found.test
         rate = name.removeprefix("label.").replace("gan_test", "accuracy").replace("gan_train", "accuracy")
         metric, halves = good.metrics[name], direction.halves.rates()[rate]
-        values = direction.tally.rates()[rate], direction.null.rates()[rate], direction.chance[rate]
+        values = direction.totals.rates()[rate], direction.null.rates()[rate], direction.chance[rate]
         assert (metric.value, metric.null, metric.chance) == values
         assert metric.replicates == tuple(halves.tolist())
         end = interval_of(metric.value, torch.from_numpy(halves), n=direction.n)

@@ -12,11 +12,11 @@ from genpr.metrics.classification_accuracy import (
     L2,
     RATES,
     UNKNOWN,
+    ClassTotals,
     ConditionalReals,
     KNNClassifier,
     KNNReference,
     LinearProbe,
-    Tally,
     by_class,
     class_folds,
     class_sizes_like,
@@ -31,8 +31,8 @@ THREE = torch.arange(3)
 VOTE_AND_PROBE = pytest.mark.parametrize("k", [K, None], ids=["vote", "probe"])
 
 
-def accuracy(tally):
-    return tally.rates()["accuracy"]
+def accuracy(totals):
+    return totals.rates()["accuracy"]
 
 
 def score(real, fake, *, classes_of_reals=THREE, n_classes=3, k=K, **options):
@@ -60,13 +60,13 @@ def test_both_directions_are_the_definition(sides, found):
     of_fakes, of_reals = elected_by_definition(y, x, x_labels, K), elected_by_definition(x, y, y_labels, K)
     assert found.test.predicted.tolist() == of_fakes.tolist()
     assert found.train.predicted.tolist() == of_reals.tolist()
-    assert accuracy(found.test.tally) == pytest.approx((of_fakes == y_labels).double().mean().item())
-    assert accuracy(found.train.tally) == pytest.approx((of_reals == x_labels).double().mean().item())
+    assert accuracy(found.test.totals) == pytest.approx((of_fakes == y_labels).double().mean().item())
+    assert accuracy(found.train.totals) == pytest.approx((of_reals == x_labels).double().mean().item())
     assert (found.test.n, found.train.n) == (60, 100)
     for label in range(3):
-        assert found.test.tally.right[label] == int(((of_fakes == label) & (y_labels == label)).sum())
-        assert found.test.tally.requested[label] == int((y_labels == label).sum())
-        assert found.test.tally.predicted[label] == int((of_fakes == label).sum())
+        assert found.test.totals.right[label] == int(((of_fakes == label) & (y_labels == label)).sum())
+        assert found.test.totals.requested[label] == int((y_labels == label).sum())
+        assert found.test.totals.predicted[label] == int((of_fakes == label).sum())
 
 
 def may_vote_on_each(labels, places):
@@ -130,7 +130,7 @@ def test_a_perfect_generator_scores_the_null(k):
         # Other sizes and other shares of classes on both sides.
         real, fake = blobs(random, [90, 60, 30], spread=0.7), blobs(random, [20, 30, 60], spread=0.7)
         one = score(real, fake, k=k, intervals=False)
-        directions = [(each.tally.rates(), each.null.rates()) for each in (one.test, one.train)]
+        directions = [(each.totals.rates(), each.null.rates()) for each in (one.test, one.train)]
         gaps.append([rates[rate] - null[rate] for rates, null in directions for rate in RATES])
     gap, error = np.mean(gaps, axis=0), np.std(gaps, axis=0) / np.sqrt(len(gaps))
     # Half as many reals vote as fakes do, and a probe misses a fifth: the null may be a little low.
@@ -145,7 +145,7 @@ def test_the_null_of_classes_of_few_images_does_not_lack_their_own(k):
         real, fake = (blobs(random, [5] * 80, d=12, spread=0.7) for _ in range(2))
         places = torch.arange(80)
         one = score(real, fake, k=k, classes_of_reals=places, n_classes=80, intervals=False)
-        gaps.append(accuracy(one.test.tally) - accuracy(one.test.null))
+        gaps.append(accuracy(one.test.totals) - accuracy(one.test.null))
     assert abs(np.mean(gaps)) < 0.03
 
 
@@ -167,9 +167,9 @@ def test_halves_are_complementary_and_each_is_scored_by_itself(sides, found):
     for half in (0, 1, 98):
         fakes = in_fakes[half].nonzero()[:, 0]
         wanted = elected_by_definition(y[fakes], x, x_labels, K, may_vote=in_reals[half])
-        tally = Tally.of(y_labels[fakes], wanted, 3)
+        totals = ClassTotals.from_labels(y_labels[fakes], wanted, 3)
         for name in ("right", "requested", "predicted"):
-            assert getattr(found.test.halves, name)[half].tolist() == getattr(tally, name).tolist()
+            assert getattr(found.test.halves, name)[half].tolist() == getattr(totals, name).tolist()
         reals = in_reals[half].nonzero()[:, 0]
         wanted = elected_by_definition(x[reals], y, y_labels, K, may_vote=in_fakes[half])
         assert found.train.halves.right[half].sum() == int((wanted == x_labels[reals]).sum())
@@ -177,11 +177,11 @@ def test_halves_are_complementary_and_each_is_scored_by_itself(sides, found):
 
 def test_chance_is_the_largest_class_and_uniform_guesses(found):
     assert found.test.chance["accuracy"] == 0.5 or found.test.chance["accuracy"] == pytest.approx(
-        max(found.test.tally.requested) / 60
+        max(found.test.totals.requested) / 60
     )
     assert found.train.chance["accuracy"] == 0.5
     assert found.test.chance["macro_recall"] == pytest.approx(1 / 3)
-    shares = found.train.tally.requested / 100
+    shares = found.train.totals.requested / 100
     assert found.train.chance["macro_precision"] == pytest.approx(shares.mean())
     assert found.train.chance["macro_f1"] == pytest.approx((2 * shares / (3 * shares + 1)).mean())
 
@@ -194,17 +194,17 @@ def test_classes_of_one_side_alone(k):
     fakes = y, torch.tensor([0, 2, 3])[y_labels]
     how = {"classes_of_reals": torch.tensor([0, 1, 3]), "n_classes": 4, "k": k}
     one = score((x, x_labels), fakes, **how)
-    assert one.test.tally.requested.tolist() == [20, 0, 20, 20]
-    assert one.test.tally.right[2] == 0
-    assert one.test.tally.predicted[2] == 0
+    assert one.test.totals.requested.tolist() == [20, 0, 20, 20]
+    assert one.test.totals.right[2] == 0
+    assert one.test.totals.predicted[2] == 0
     assert accuracy(one.test.null) < 0.67  # a third of the fakes cannot be right
     assert one.test.chance["accuracy"] == pytest.approx(1 / 3)
     few = score((x, x_labels), (y[10:41], fakes[1][10:41]), **how)
     assert few.test.chance["accuracy"] == pytest.approx(10 / 31)  # 20 are of class 2, which nobody can guess
-    assert one.train.tally.requested.tolist() == [30, 30, 0, 30]
-    assert one.train.tally.right[1] == 0
+    assert one.train.totals.requested.tolist() == [30, 30, 0, 30]
+    assert one.train.totals.right[1] == 0
     assert one.train.null.right[1] == 0  # no fake of it, so no real of it votes
-    assert one.test.tally.right[[0, 3]].sum() > 35
+    assert one.test.totals.right[[0, 3]].sum() > 35
 
 
 def test_a_probe_is_not_tested_on_what_it_was_fitted_on():
@@ -213,7 +213,7 @@ def test_a_probe_is_not_tested_on_what_it_was_fitted_on():
     labels = torch.arange(60) % 2  # nothing to learn, all to learn by heart
     one = ConditionalReals(noise, labels, k=None, intervals=False)
     again = one.score(noise, labels, classes_of_reals=torch.arange(2), n_classes=2)
-    assert accuracy(again.test.tally) == 1
+    assert accuracy(again.test.totals) == 1
     assert accuracy(again.test.null) < 0.75
 
 
@@ -226,8 +226,8 @@ def test_halves_of_a_probe_are_fits_of_their_own():
     halves = [members(60, 0, stream, 10, THREE.device)[3] for stream in (0, 1)]
     pairs = zip((real, fake), halves, strict=True)
     alone = score(*((features[half], labels[half]) for (features, labels), half in pairs), **how)
-    assert one.test.halves.right[3].tolist() == alone.test.tally.right.tolist()
-    assert one.train.halves.right[3].tolist() == alone.train.tally.right.tolist()
+    assert one.test.halves.right[3].tolist() == alone.test.totals.right.tolist()
+    assert one.train.halves.right[3].tolist() == alone.train.totals.right.tolist()
 
 
 def test_few_images_have_no_intervals():
