@@ -87,7 +87,7 @@ def _of_votes(
     tested: Labeled, trained: Labeled, n_classes: int, *, halves: bool
 ) -> tuple[ClassTotals, dict[str, ClassTotals]]:
     frame = Frame.around(trained[0])
-    voters = KNNClassifier.of(frame.place(tested[0]), frame.place(trained[0]), trained[1], _K)
+    voters = KNNClassifier.from_points(frame.place(tested[0]), frame.place(trained[0]), trained[1], _K)
     totals = ClassTotals.from_labels(tested[1], voters.predict(_K), n_classes)
     kinds = {"of all": False, "by class": True} if halves else {}
     return totals, {

@@ -153,7 +153,7 @@ class KNNClassifier:
     labels: Tensor
 
     @classmethod
-    def of(
+    def from_points(
         cls,
         queries: IndexedPoints,
         points: IndexedPoints,
@@ -279,15 +279,17 @@ class KNNReference:
         points = self._points.in_same_frame(self._points.features[chosen])
         own_index = torch.full_like(every, UNKNOWN)
         own_index[chosen] = torch.arange(len(chosen), device=every.device)
-        voters = KNNClassifier.of(self._points, points, self._labels[chosen], self._k, own_index=own_index)
+        voters = KNNClassifier.from_points(
+            self._points, points, self._labels[chosen], self._k, own_index=own_index
+        )
         left_out = _like_itself(self._labels[chosen], voters.index, own_index, self._seed)
         return voters.predict(self._k, mask=~left_out)
 
     def against(self, features: Tensor, labels: Tensor) -> tuple[Vote, Vote]:
         """Classify fakes by the reals, and reals by the fakes and their labels."""
         fakes = self._points.in_same_frame(features)
-        by_reals = KNNClassifier.of(fakes, self._points, self._labels, self._k)
-        by_fakes = KNNClassifier.of(self._points, fakes, labels, self._k)
+        by_reals = KNNClassifier.from_points(fakes, self._points, self._labels, self._k)
+        by_fakes = KNNClassifier.from_points(self._points, fakes, labels, self._k)
         return partial(by_reals.predict, self._k), partial(by_fakes.predict, self._k)
 
 

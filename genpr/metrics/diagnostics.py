@@ -53,7 +53,7 @@ class Hubness:
     largest_row: int  # row of that real, the first of several
 
     @classmethod
-    def of(cls, in_degrees: Tensor, fakes_per_real_ball: Tensor, *, k: int, n_fake: int) -> Hubness:
+    def from_counts(cls, in_degrees: Tensor, fakes_per_real_ball: Tensor, *, k: int, n_fake: int) -> Hubness:
         """Hubness from the counts (n,) behind the metrics."""
         degrees = in_degrees.double()
         moved = degrees - degrees.mean()
@@ -208,7 +208,7 @@ class ManifoldDiagnostics:
         near = _near_copies(real, fake, progress)
         sq_nearest = None if near is None else near.nearest[1]
         return cls(
-            Hubness.of(found.real_in_degrees[ball], counts, k=ball.k, n_fake=m),
+            Hubness.from_counts(found.real_in_degrees[ball], counts, k=ball.k, n_fake=m),
             _outliers(counts, found.real_balls_per_fake[ball], ball.k, found.n_real),
             medians[1] / medians[0] if is_known else None,
             near,

@@ -74,7 +74,9 @@ class KNNManifold:
         check_ties(ties)
         checked = copy_of(check_features(features, "features"))
         check_rows(checked, "features", k=k)
-        return cls(RealManifold.of(checked.to(choose_device(features, device)), (Ball(k),), ties=ties))
+        return cls(
+            RealManifold.from_checked(checked.to(choose_device(features, device)), (Ball(k),), ties=ties)
+        )
 
     def __len__(self) -> int:
         return len(self.side.points)
@@ -315,7 +317,7 @@ def _scores(
     else:
         checked_real, checked_fake = checked_pair(real, fake, k=k)
         checked_real = checked_real.to(choose_device(real, device))
-        side = RealManifold.of(checked_real, (Ball(k),), ties=ties, progress=progress)
+        side = RealManifold.from_checked(checked_real, (Ball(k),), ties=ties, progress=progress)
     return ball_scores(side, checked_fake, ks=dict.fromkeys(metrics, k), progress=progress)
 
 

@@ -92,7 +92,9 @@ class NeighborMetrics:
                 balls.add(null_ball(k))
         check_rows(features, "real", k=max(balls).k if balls else 0)
         fitted = tuple(sorted(balls))
-        self.reals = RealManifold.of(features.to(device), fitted, ties=ties, keep=keep, progress=progress)
+        self.reals = RealManifold.from_checked(
+            features.to(device), fitted, ties=ties, keep=keep, progress=progress
+        )
         self._parts: dict[tuple[int, int], _Part] = {}
 
     def score(self, fake: Tensor, progress: PairProgress | None = None) -> NeighborScores:

@@ -124,10 +124,12 @@ class RealManifold:
         checked = check_features(features, "real")
         check_rows(checked, "real", k=kinds[-1].k if kinds else 0)
         where = choose_device(features, device)
-        return cls.of(checked.to(where), kinds, ties=ties, keep=keep, engine=engine, progress=progress)
+        return cls.from_checked(
+            checked.to(where), kinds, ties=ties, keep=keep, engine=engine, progress=progress
+        )
 
     @classmethod
-    def of(
+    def from_checked(
         cls,
         features: Tensor,
         balls: tuple[Ball, ...],

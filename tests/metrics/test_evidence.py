@@ -90,11 +90,11 @@ def test_sets_of_different_sizes_are_not_compared_in_concentration(rng, n, m):
 
 
 def test_hubness_by_hand():
-    found = Hubness.of(torch.tensor([0, 0, 1, 3]), torch.tensor([2, 5, 5, 0]), k=1, n_fake=20)
+    found = Hubness.from_counts(torch.tensor([0, 0, 1, 3]), torch.tensor([2, 5, 5, 0]), k=1, n_fake=20)
     assert (found.orphan_rate, found.expected_orphan_rate) == (0.5, math.exp(-1))
     assert (found.largest_share, found.largest_row) == (0.25, 1)
     assert found.skewness == pytest.approx(stats.skew([0, 0, 1, 3]))
-    equal = Hubness.of(torch.full((5,), 2), torch.ones(5, dtype=torch.int64), k=2, n_fake=5)
+    equal = Hubness.from_counts(torch.full((5,), 2), torch.ones(5, dtype=torch.int64), k=2, n_fake=5)
     assert equal.skewness == 0
 
 

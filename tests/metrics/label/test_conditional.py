@@ -248,7 +248,7 @@ def tied():
 
 def voters_of(queries, points, labels, k, **options):
     frame = Frame.around(points)
-    return KNNClassifier.of(frame.place(queries), frame.place(points), labels, k, **options)
+    return KNNClassifier.from_points(frame.place(queries), frame.place(points), labels, k, **options)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 8])
