@@ -333,7 +333,7 @@ def _checked(side: Features | Gaussian, name: str) -> Tensor | Gaussian:
 
 
 def _matrix(side: Tensor | Gaussian) -> Tensor:
-    """A matrix with the width, type and device of the features."""
+    """A matrix with the width and the device of the features."""
     return side.covariance if isinstance(side, Gaussian) else side
 
 

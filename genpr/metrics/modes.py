@@ -48,7 +48,7 @@ _FIRST, _RANKED = 200, 499  # labelings that scale the statistics, and those for
 _RARE = 1e-4  # share of the balls that may reach beyond a list
 _STEPS = 20
 _KINDS, _KINDS_FITTED = 20, 5000  # clusters of the reals alone, and images that their centers are found from
-_LEAST_SHARE, _STARVED = 0.01, 0.2  # of the reals in a cell; of its expected share of the fakes
+_MIN_SHARE, _MAX_STARVED = 0.01, 0.2  # of the reals in a cell; of its expected share of the fakes
 _BY_CHANCE = 1e-6  # probability that so few fakes are of a kind
 MIN_IMAGES = 50
 """Minimum of images of each set."""
@@ -469,7 +469,7 @@ class RealKinds:
         for ours, theirs, row in zip(
             *(each.tolist() for each in (self.shares, counts, self.rows)), strict=True
         ):
-            is_starved = ours >= _LEAST_SHARE and theirs / m <= _STARVED * ours
+            is_starved = ours >= _MIN_SHARE and theirs / m <= _MAX_STARVED * ours
             if is_starved and bdtr(theirs, m, ours) < _BY_CHANCE:  # P(a binomial count is no larger)
                 found.append(MissingKind(ours, theirs / m, row))
         return tuple(sorted(found, key=lambda kind: -kind.real_share))

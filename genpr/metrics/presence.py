@@ -1,7 +1,7 @@
 """Score thresholds for the presence of entities in images, calibrated on labeled images.
 
-Each entity gets the threshold with the largest balanced accuracy, the mean of its two rates; those with too few examples share one.
-The rates are cross-validated: each fifth is classified with the threshold of the others.
+Each entity gets the threshold with the largest balanced accuracy, the mean of sensitivity and specificity; those with too
+few examples share one. Reported rates are cross-validated: each fifth is classified with the threshold of the others.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Calibration:
 
     thresholds: Tensor  # (E,) float64
     is_own: Tensor  # (E,) bool, whether an entity has a separate threshold, not the shared one
-    sensitivity: Tensor  # (E,) true positive rates; NaN without images with the entity
-    false_positive_rate: Tensor  # (E,) true negative rates; NaN without images without the entity
+    sensitivity: Tensor  # (E,) NaN without images that show the entity
+    false_positive_rate: Tensor  # (E,) NaN without images that lack the entity
 
 
 def calibrate(scores: Tensor, present: Tensor, *, least: int = MIN_EXAMPLES) -> Calibration:

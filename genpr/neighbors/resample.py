@@ -45,8 +45,8 @@ _COLUMNS = 8  # halves of which radii are sorted at once
 class Reach:
     """How far the balls of one kind reach, over all halves, as `near_sq_distances`."""
 
-    least: Tensor  # (n,) float64, up to which a row's balls hold everything, in each half that it belongs to
-    most: Tensor  # (n,) float64, beyond which they hold nothing; -inf for a row that belongs to no half
+    least: Tensor  # (n,) float64, below which all of a row's balls contain a point, in each half that it belongs to
+    most: Tensor  # (n,) float64, above which no ball contains a point; -inf for a row that belongs to no half
     sq_medians: Tensor  # (B,) float64, ascending: squared median radii of the halves
     within: Tensor  # (B + 1, w) int64: the halves whose median is not among the q smallest
 
@@ -69,7 +69,7 @@ class ReplicateBalls:
 
     halves: Halves  # membership of rows in halves
     start: Tensor  # (n,) int64, the first entry of each row
-    last: Tensor  # (n,) int64, its last
+    last: Tensor  # (n,) int64, the last entry of each row
     longest: int  # most entries of a row but for the last
     sq_before: Tensor  # (e,) float64, of the entry before, ascending within a row
     # by k, (e, w) int64: the halves in which fewer than k of the row's entries before this one belong to the
@@ -146,8 +146,8 @@ class ReplicateBalls:
 class _Runs:
     """Entries of some rows."""
 
-    rows: Tensor  # (r,) whose lists were long enough
-    short: Tensor  # those whose lists were not
+    rows: Tensor  # (r,) rows with lists that are long enough
+    short: Tensor  # rows with lists that are too short
     size: Tensor  # (r,) entries of each
     sq: Tensor  # (e,) float64
     bits: dict[int, Tensor]  # by k, (e, w) int64
@@ -332,7 +332,7 @@ class Found:
         self._place[at] = side.balls.entries(owner[at], near[at], strict=self._strict)
 
     def bits(self, at: Tensor) -> Tensor:
-        """The halves in which the ball of the owner holds what is at the other's distance, for some pairs (q,)."""
+        """The halves in which the ball of the owner contains the distance of the other, for some pairs (q,)."""
         bits = self._balls.bits[self._ball.k].index_select(0, self._place[at])
         if len(self._reach.sq_medians):
             rank = torch.searchsorted(self._reach.sq_medians, self._near[at], right=self._strict)
