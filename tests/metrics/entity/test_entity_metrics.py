@@ -46,8 +46,8 @@ def test_excluded_entities_are_wrong():
     ("expected", "found", "vocabulary", "undefined", "reason"),
     [
         ([{"cat"}], [{"cat", "dog"}], None, "precision", "closed vocabulary"),
-        ([set(), set()], [{"cat"}, set()], None, "recall", "nothing is expected"),
-        ([{"cat"}], [set()], {"cat"}, "precision", "nothing was found"),
+        ([set(), set()], [{"cat"}, set()], None, "recall", "expected entity"),
+        ([{"cat"}], [set()], {"cat"}, "precision", "no found entity"),
         ([{"cat"}, {"dog"}], [None, None], None, "recall", "readable"),
     ],
     ids=range(4),
