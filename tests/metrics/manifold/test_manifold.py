@@ -182,7 +182,7 @@ def test_impossible_options_are_refused(score, options, code, message):
     ids=["few reals", "few fakes", "widths", "not finite"],
 )
 def test_impossible_sets_are_refused_before_anything_is_computed(real, fake, code, message, monkeypatch):
-    monkeypatch.setattr(real_manifold.Neighborhood, "of", lambda *_, **__: pytest.fail("computed"))
+    monkeypatch.setattr(real_manifold.Neighborhood, "from_points", lambda *_, **__: pytest.fail("computed"))
     for score in (manifold_metrics, precision_recall):
         with raising(FeatureError, code, message):
             score(real, fake, k=3)
