@@ -161,7 +161,8 @@ def frechet_influence(
 ) -> tuple[float, Influence | None]:
     """`frechet_distance` with the influence of each image; None unless each set has more images than features, not all alike.
 
-    None also if the covariances share no direction. Reals given by their moments alone count as fixed. Fakes given by their moments alone have no influence.
+    None also if the covariances share no direction. Reals given by their moments alone count as fixed. Fakes given by their
+    moments alone have no influence.
     """
     real, fake = _checked(real, "real"), _checked(fake, "fake")
     check_same_width(_matrix(real), _matrix(fake))
