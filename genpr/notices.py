@@ -41,7 +41,7 @@ small-sample note
     compare only scores of equal numbers of images
 unequal-n note
     {n_real} reals against {n_fake} fakes: coverage falls with fewer fakes, recall depends on their number
-    compare each value with its null, compare only scores of equal sizes, or set --max-images
+    compare each value with its null, compare only scores of equal sizes, or set --max-images; with more fakes than reals, calibrated_recall of a perfect generator is below 1
 same-input warning
     real and fake contain the same images
     check the paths; a score needs two different sets

@@ -34,7 +34,7 @@ def remarks_of(result: Result, name: str) -> list[str]:
     if metric.spread is not None:
         found.append(f"standard deviation {metric.spread:.4g} over {metric.spread_over}")
     if metric.bias is not None:
-        found.append(f"finite-sample bias about {metric.bias:.3g}")
+        found.append(f"finite-sample bias of at least about {metric.bias:.3g}")
     own = result.extractor.name if result.extractor else None
     if metric.extractor not in {None, own} and (own or result.reconstruction):
         found.append(f"on {metric.extractor} features")
