@@ -229,6 +229,10 @@ class Notice:
             if len(text.encode("utf-8", "surrogatepass")) > most:
                 object.__setattr__(self, name, limited(text, most))
 
+    def __str__(self) -> str:
+        """`warning [code]: message (hint)`."""
+        return f"{self.level} [{self.code}]: {self.message}" + (f" ({self.hint})" if self.hint else "")
+
 
 def notice(code: str, **facts: object) -> Notice:
     """Build the notice `code` with its message filled from `facts`."""

@@ -81,9 +81,18 @@ def _drop_stdout() -> None:
 
 
 def show_notices(notices: Sequence[Notice]) -> None:
-    """Print one line on stderr per notice."""
+    """Print each notice on stderr: in one line, or wrapped to the width of a terminal."""
+    if not sys.stderr.isatty():
+        for item in notices:
+            print_stderr(str(item))
+        return
+    from rich.console import Console
+
+    from genpr.report.text import wrapped
+
+    width = Console(stderr=True).width
     for item in notices:
-        print_stderr(f"{item.level}: {item.message}" + (f" ({item.hint})" if item.hint else ""))
+        click.echo(_encodable(wrapped(limited(str(item)), width=width), sys.stderr), err=True)
 
 
 @contextmanager

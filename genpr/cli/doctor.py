@@ -43,7 +43,7 @@ def _text(report: Report) -> str:
         from genpr.report.text import wrapped
     except Exception:  # noqa: BLE001 - a broken library may raise anything
 
-        def wrapped(text: str, *, first: str = "", others: str = "  ") -> str:
+        def wrapped(text: str, *, first: str = "", others: str = "  ", width: int = 80) -> str:
             return printable(first + text)
 
     lines = []

@@ -61,10 +61,10 @@ class TextOutput:
     quiet: bool = option(False, "Print no progress and no notices.", flag=("-q", "--quiet"))
 
     def show(self, notices: Iterable[Notice], text: str) -> None:
-        """Print notices, each once, unless quiet; and the result."""
+        """Print the result, then notices, each once, unless quiet."""
+        print_stdout(text)
         if not self.quiet:
             show_notices(tuple(dict.fromkeys(notices)))
-        print_stdout(text)
 
     def note(self, text: str) -> None:
         """Print a line on stderr unless quiet."""

@@ -139,7 +139,7 @@ def _print_record(
     from genpr.report.checkpoint_tables import score_line
 
     if not quiet:
-        show_notices([item for item in result.notices if item.code not in seen])
-        seen.update(item.code for item in result.notices)
         is_best = log.best is not None and log.best["name"] == record["name"]
         print_stderr(score_line(record, log.by, is_best=is_best))
+        show_notices([item for item in result.notices if item.code not in seen])
+        seen.update(item.code for item in result.notices)

@@ -118,7 +118,7 @@ def _sweep_legend(
         lines.append(f"warning: not all points were scored alike, which may change values: {listed}")
     for code in dict.fromkeys(code for point in sweep.points for code in warnings_of(point.result)):
         settings = [f"{point.setting:g}" for point in sweep.points if code in warnings_of(point.result)]
-        lines.append(f"warning: {code} at {axis} = {', '.join(settings)}")
+        lines.append(f"warning [{code}]: at {axis} = {', '.join(settings)}")
     return lines
 
 

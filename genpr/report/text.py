@@ -47,13 +47,13 @@ def cut(name: str, width: int) -> str:
     return f"{head}…{end}"
 
 
-def wrapped(text: str, *, first: str = "", others: str = "  ") -> str:
-    """A plain paragraph of at most 80 columns; its first line begins with `first`, the others with `others`."""
+def wrapped(text: str, *, first: str = "", others: str = "  ", width: int = WIDTH) -> str:
+    """A plain paragraph of at most `width` columns; its first line begins with `first`, the others with `others`."""
     safe = printable(text)
     wide = {c for c in safe if cell_len(c) == 2}  # textwrap counts characters, a terminal columns
     for c in wide:
         safe = safe.replace(c, c + _FILLER)
-    lines = fill(safe, WIDTH - bool(wide), initial_indent=first, subsequent_indent=others)
+    lines = fill(safe, width - bool(wide), initial_indent=first, subsequent_indent=others)
     return lines.replace(_FILLER, "")
 
 

@@ -20,7 +20,7 @@ def test_score_prints_a_table_with_values_k_and_purposes(genpr, folders):
     for part in ("fidelity", "diversity", "not comparable with published numbers"):
         assert part in out
     assert "\x1b" not in out
-    assert "note: only 20 images" in err
+    assert "note [small-sample]: only 20 images" in err
 
 
 def test_features_are_embedded_once_and_score_like_the_images(genpr, folders, tmp_path):

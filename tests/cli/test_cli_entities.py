@@ -47,7 +47,7 @@ def test_table_and_page_hold_everything(genpr, files, tmp_path):
     failed, *_ = [line.split() for line in lines if line.startswith("entity.failure_rate ")]
     assert failed[1] == "0.1667"
     assert any(line.startswith("img0 ") for line in lines)
-    assert "warning: 4 of 24 answers could not be parsed" in err
+    assert "warning [unreadable-answers]: 4 of 24 answers could not be parsed" in err
     text = page.read_text(encoding="utf-8")
     for part in ("entity.recall", "尼尔·阿姆斯特朗", "img0", "I see a lot of things"):
         assert part in text

@@ -10,7 +10,7 @@ def test_several_extractors_are_a_panel(genpr, folders, tmp_path):
     code, out, err = genpr("score", real, fake, *how, "--html", page)
     lines = out.splitlines()
     assert code == 0, err
-    assert "note: gabor: values from gabor features" in err
+    assert "note [not-comparable]: gabor: values from gabor features" in err
     assert err.count("images in one set") == 1
     assert lines[1].split()[:3] == ["representation", "precision", "recall"]
     assert [line.split()[0] for line in lines[3::3][:2]] == ["pixels", "gabor"]

@@ -33,7 +33,7 @@ def test_the_files_agree_with_the_table_and_are_not_made_anew(genpr, points, tmp
     assert lines[1].split() == ["psi", *["precision", "recall"] * 2, "f1"]
     assert [line.split()[0] for line in lines[3:6]] == ["0.2", "0.6", "1"]
     assert "best (highest f1): psi = " in text
-    assert "warning: shrinkage at psi = 0.2" in text
+    assert "warning [shrinkage]: at psi = 0.2" in text
     assert "psi = 0.6: precision 0.99" in err
     assert "(2 of 3)" in err
     assert "wrote sweep.json, sweep.csv, sweep.png and sweep.svg to out" in err

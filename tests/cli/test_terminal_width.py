@@ -172,6 +172,19 @@ def test_colors_are_for_terminals_that_want_them(real, fakes, monkeypatch, envir
     check(codes.sub("", text))
 
 
+def test_notices_follow_the_table_and_fit_the_terminal(real, fakes, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert run(["score", str(real), str(fakes[3]), "--no-control", "--no-intervals", "--device", "cpu"]) == 0
+    table, separator, notices = terminal.getvalue().partition("note [small-sample]: ")
+    assert separator
+    assert "fingerprint" in table
+    assert "fingerprint" not in notices
+    assert all(cell_len(line) <= 60 for line in notices.splitlines())
+
+
 @pytest.fixture
 def clock(monkeypatch):
     now = [0.0]
