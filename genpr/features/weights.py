@@ -261,7 +261,7 @@ def _fetch(entry: WeightsFile, target: Path, progress: Progress | None) -> Path:
 def _download(entry: WeightsFile, path: Path, progress: Progress | None) -> None:
     """Download `entry` to `path`, at most one byte more than expected, so that a wrong response cannot fill the disk."""
     from http.client import HTTPException
-    from urllib.error import HTTPError
+    from urllib.error import HTTPError, URLError
     from urllib.request import Request
 
     received, limit = 0, (entry.size or _MAX_BYTES) + 1
@@ -275,9 +275,12 @@ def _download(entry: WeightsFile, path: Path, progress: Progress | None) -> None
                 if progress is not None:
                     progress(received, expected)
     except (OSError, HTTPException) as error:
+        reason: object = error
         if isinstance(error, HTTPError):
             error.close()
-        raise _missing(entry, f"the download failed ({' '.join(str(error).split())})") from error
+        elif isinstance(error, URLError):
+            reason = error.reason
+        raise _missing(entry, f"the download failed ({' '.join(str(reason).split())})") from error
     hint = f"received {received:,} of {expected:,} bytes; the connection broke, or a proxy responded; nothing was stored"
     verify_file(entry, path, source=entry.url, hint=hint)
     if not entry.is_pinned:  # reject a web page, for example
@@ -333,10 +336,16 @@ def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, 
 
 
 def _missing(entry: WeightsFile, reason: str) -> WeightsError:
-    target = weights_folder() / entry.name
+    """The error for a file that is neither on this machine nor downloadable."""
+    target, owner, fetch = weights_folder() / entry.name, "", f"download {entry.url}"
+    if entry.used_by:
+        owner = f" of {entry.used_by[0]}"
+        if entry.is_pinned:  # which `genpr weights` knows
+            fetch = f"run `genpr weights fetch {entry.used_by[0]}` or {fetch}"
     return WeightsError(
-        f"the weights {entry.name} are not on this machine and {reason}; download {entry.url} ({entry.identity}) to "
-        f"{target} or use --weights PATH. No weights are needed for `genpr demo` and the extractor gabor",
+        f"the weights{owner} are missing: expected {target}, but there is no such file and {reason}; {fetch} on a machine with "
+        "a network and copy the file to this path, or use --weights PATH. A trial run needs no weights with --extractor gabor "
+        "and without --protocol",
         code="weights-missing",
         path=str(target),
     )

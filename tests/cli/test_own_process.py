@@ -111,9 +111,9 @@ def test_light_commands_import_no_torch(files, tmp_path):
     for part in (
         "pt_inception-2015-12-05-6726825d.pth",
         "https://github.com/mseitzer/pytorch-fid/releases/",
-        "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2",
+        "genpr weights fetch inception",
         "--weights PATH",
-        "genpr demo",
+        "--extractor gabor",
     ):
         assert part in done.stderr.splitlines()[-1]
 

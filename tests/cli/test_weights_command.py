@@ -39,7 +39,7 @@ def test_fetch_takes_extractor_and_file_names_and_fetches_each_file_once(genpr, 
 def test_offline_is_an_answer_not_a_download(genpr, server):
     code, out, err = genpr("weights", "fetch", "small", "--offline")
     assert (code, out, server.requests) == (4, "", [])
-    for fact in ("small.pth", f"sha256 {DIGEST[:8]}...", server.url, str(weights_folder() / "small.pth")):
+    for fact in (server.url, str(weights_folder() / "small.pth"), "--weights PATH"):
         assert fact in err
 
 
