@@ -87,7 +87,8 @@ def check_rows(features: Tensor, name: str, *, k: int) -> None:
     """Refuse sets in which a row has no k-th neighbor; k = 0 requires one row, k = 1 two rows."""
     if len(features) < k + 1:
         why = f"at least k + 1 = {k + 1} rows" if k > 1 else ("at least 1 row", "at least 2 rows")[k]
-        text = f"{name} needs {why}, found {len(features)}; check that the set is complete"
+        remedy = "use more images" + " or a smaller k" * (k > 1)
+        text = f"{name} needs {why}, found {len(features)}; {remedy}"
         raise FeatureError(text, code="too-few")
 
 

@@ -61,6 +61,7 @@ _SYMMETRY = (
 _NEGATIVE = 1e-4  # of the largest eigenvalue; float32 covariances have such negative ones
 _LEAST_FAKES, _SIZES = 5000, 15  # FD-infinity's smallest subset, and how many there are
 _COLUMNS, _ROUNDING = 48, 1e-10  # of the matrix c, and of its eigenvalues
+_COV = "np.cov(features, rowvar=False)"
 _ROWS = 4096  # of each set, from which the second order is computed
 
 
@@ -76,14 +77,22 @@ class Gaussian:
         d = len(self.mean) if self.mean.ndim == 1 else 0
         if d == 0 or self.covariance.shape != (d, d):
             shapes = f"{tuple(self.mean.shape)} and {tuple(self.covariance.shape)}"
-            raise _gaussian_error(f"a mean (d,) and a covariance (d, d) are needed, not {shapes}")
+            raise _gaussian_error(
+                f"the shapes must be (d,) and (d, d), not {shapes}; use features.mean(0) and {_COV}"
+            )
         if not self.mean.isfinite().all() & self.covariance.isfinite().all():
-            raise _gaussian_error("the mean or the covariance holds values that are not finite")
+            raise _gaussian_error(
+                "all values must be finite, but some are NaN or infinite; check the features that they were computed from"
+            )
         skew = (self.covariance - self.covariance.T).abs().max()
         if skew > _SYMMETRY * self.covariance.abs().max():
-            raise _gaussian_error(f"the covariance is not symmetric: entries differ by up to {skew:.3g}")
+            raise _gaussian_error(
+                f"the covariance must be symmetric, but entries differ by up to {skew:.3g}; use {_COV}"
+            )
         if self.n is not None and self.n < 2:
-            raise _gaussian_error(f"a covariance needs at least 2 rows, not n = {self.n}")
+            raise _gaussian_error(
+                f"n must be at least 2, not {self.n}; pass the number of rows of the features, or leave it out"
+            )
 
     @classmethod
     @entry_point
@@ -193,7 +202,9 @@ def frechet_infinity(
     check_same_width(_matrix(real), checked)
     m = len(checked)
     if m < 3:
-        raise FeatureError(f"a line through subsets of fake needs at least 3 rows, found {m}", code="too-few")
+        raise FeatureError(
+            f"fake needs at least 3 rows for fd_infinity, found {m}; use more images", code="too-few"
+        )
     where = choose_device(_matrix(real), device)
     real_half, checked = _half(real, where), held_on(checked, where)
     sizes = np.linspace(min(_LEAST_FAKES, max(m // 10, 2)), m, _SIZES).astype(np.int64)
@@ -377,7 +388,10 @@ def _factor(covariance: Tensor, n: int | None) -> Tensor:
     values, vectors = torch.linalg.eigh(covariance)
     largest = values.abs().max()
     if values[0] < -_NEGATIVE * largest:
-        raise _gaussian_error(f"the covariance has a negative eigenvalue, {float(values[0]):.3g}")
+        text = (
+            f"the covariance must not have negative eigenvalues, but the smallest is {float(values[0]):.3g}"
+        )
+        raise _gaussian_error(f"{text}; compute it in float64 with {_COV}")
     # A zero eigenvalue comes out as noise of 1e-16 of the largest, whose root would count as 1e-8.
     kept = values > d * _EPS * largest
     if n is not None:
@@ -393,4 +407,4 @@ def _float64(values: NDArray[Any] | Tensor) -> Tensor:
 
 
 def _gaussian_error(message: str) -> FeatureError:
-    return FeatureError(f"not a Gaussian: {message}", code="bad-gaussian")
+    return FeatureError(f"invalid mean and covariance: {message}", code="bad-gaussian")

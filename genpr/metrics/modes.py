@@ -155,7 +155,7 @@ def modes_of(
 def _checked(features: Features, name: str, k: int) -> Tensor:
     side, least = check_features(features, name).cpu(), max(MIN_IMAGES, k + 1)
     if len(side) < least:
-        text = f"{name} has {len(side):,} images, but at least {least:,} are needed to find modes"
+        text = f"{name} has {len(side):,} images, but at least {least:,} are needed to find modes; use more images"
         raise FeatureError(text, code="too-few")
     return side
 

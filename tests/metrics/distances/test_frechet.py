@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
+from raising import raising
 
 from genpr.errors import FeatureError
 from genpr.metrics import blocks
@@ -130,22 +131,21 @@ def test_infinity_is_the_intercept(m, low, rng):
 
 
 @pytest.mark.parametrize(
-    ("mean", "covariance", "n", "message"),
+    ("mean", "covariance", "n"),
     [
-        (np.zeros((2, 1)), np.eye(2), None, "are needed, not"),
-        (np.zeros(2), np.eye(3), None, "are needed, not"),
-        (np.zeros(0), np.eye(0), None, "are needed, not"),
-        (np.array([0, np.nan]), np.eye(2), None, "not finite"),
-        (np.zeros(2), np.array([[1, 0.5], [0, 1]]), None, "symmetric"),
-        (np.zeros(2), np.eye(2), 1, "at least 2 rows"),
+        (np.zeros((2, 1)), np.eye(2), None),
+        (np.zeros(2), np.eye(3), None),
+        (np.zeros(0), np.eye(0), None),
+        (np.array([0, np.nan]), np.eye(2), None),
+        (np.zeros(2), np.array([[1, 0.5], [0, 1]]), None),
+        (np.zeros(2), np.eye(2), 1),
     ],
 )
-def test_bad_gaussians(mean, covariance, n, message):
-    with pytest.raises(FeatureError, match=message) as caught:
+def test_bad_gaussians(mean, covariance, n):
+    with raising(FeatureError, "bad-gaussian"):
         Gaussian.from_moments(mean, covariance, n=n)
-    assert caught.value.code == "bad-gaussian"
 
 
 def test_covariance_with_negative_eigenvalue():
-    with pytest.raises(FeatureError, match="negative eigenvalue, -1"):
+    with raising(FeatureError, "bad-gaussian"):
         frechet_distance(gaussian([[1.0, 2], [2, 1]]), gaussian(np.eye(2)))
