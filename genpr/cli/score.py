@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _FIELDS = {each.name: each for each in option_fields(ScoreOptions)}
 
 
-@click.command(cls=GroupedCommand, name="score")
+@click.command(cls=GroupedCommand, name="score", context_settings={"allow_extra_args": True})
 @click.argument("real", type=SOURCE)
 @click.argument("fake", type=SOURCE)
 @click_option(
@@ -68,6 +68,11 @@ def command(
     REAL and FAKE are folders of images, .zip or .tar archives, .npz or .parquet files, lists of files (.txt), or feature
     files (.npy, .safetensors). A quoted pattern, such as 'shards/*.tar' or 'real_{1..8}.npy', is one source.
     """
+    if more := click.get_current_context().args:
+        raise click.UsageError(
+            f"expected one set of fakes, but found {1 + len(more)}; use `genpr rank REAL FAKE...`, or `genpr score --json` for each "
+            "set and then `genpr compare`"
+        )
     protocols = tuple(dict.fromkeys(protocols))
     options = replace(options, protocol=protocols[0])
     is_panel = not extractors and len(protocols) == 1 and bool(find_protocol(protocols[0]).panel)

@@ -23,6 +23,12 @@ def test_score_prints_a_table_with_values_k_and_purposes(genpr, folders):
     assert "note [small-sample]: only 20 images" in err
 
 
+def test_several_sets_of_fakes_are_referred_to_rank_and_compare(genpr, folders):
+    code, out, err = genpr("score", *folders, folders[1], *GABOR)
+    assert (code, out) == (2, "")
+    assert all(text in err for text in ("genpr rank", "genpr compare"))
+
+
 def test_features_are_embedded_once_and_score_like_the_images(genpr, folders, tmp_path):
     files = [tmp_path / f"{folder.name}.safetensors" for folder in folders]
     for folder, file in zip(folders, files, strict=True):

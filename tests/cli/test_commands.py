@@ -24,6 +24,7 @@ ALIASES = {
 MISTAKES = """
 scor real fake                                                              2 usage
 score real                                                                  2 usage
+score real fake half                                                        2 usage
 score real fake --extracter gabor                                           2 usage
 score real fake --extractor inseption                                       2 unknown-extractor
 score real fake GABOR --fail-under precision                                2 usage
