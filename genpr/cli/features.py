@@ -62,7 +62,7 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput
     from genpr.features.registry import canonical_name
     from genpr.features.source_features import Embedder, features_for_file
     from genpr.images.paths import expand
-    from genpr.images.shards import Shard
+    from genpr.images.shards import BLOCK, Shard
     from genpr.memory import memory_limit
 
     shard = None if options.shard is None else Shard.parse(options.shard)
@@ -90,3 +90,8 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput
         how = f"{n_known:,} from files" if n_known else f"{features.n_cached:,} from the cache"
         text = printable(f"wrote {n:,} x {dim} features{of} to {out} ({how})")
     output.show(features.notices, text)
+    if place is not None and not n and not skipped:
+        output.note(
+            f"shard {place.shard} is empty: the {place.total:,} images are divided in blocks of {BLOCK:,}; keep the file, since all "
+            "shards are needed together"
+        )

@@ -179,8 +179,8 @@ def load_features(path: Path) -> FeatureSet:
     features = _parse(tensors, metadata, path)
     if features.shard is not None and features.shard.count > 1:
         raise FeatureError(
-            f"{path} is shard {features.shard.shard} of {features.shard.total:,} images, but all shards are needed; give them "
-            "as one pattern in quotes, such as 'real_*.safetensors'",
+            f"{path} is shard {features.shard.shard} of {features.shard.total:,} images, but all {features.shard.count} shards are "
+            "needed; give them as one pattern in quotes, such as 'real_*.safetensors'",
             code="shards-missing",
             path=str(path),
         )
@@ -270,10 +270,13 @@ def load_joined(paths: Sequence[Path], name: str) -> FeatureSet:
         return load_features(paths[0])
     for head in heads:
         if head.shard is None:
-            raise _mismatch(name, f"{printable(head.source)} is not a shard")
+            raise _mismatch(
+                name,
+                f"{printable(head.source)} is not a shard; several files must be shards, as `genpr features --shard` writes them",
+            )
         _check_compatible(heads[0], head, name)
     shards = sorted(heads, key=lambda head: _info(head).index)
-    _check_complete([_info(shard) for shard in shards], name)
+    _check_complete(shards, name)
     rows = empty_rows(sum(map(len, shards)), shards[0].features.shape[1], torch.float32)
     parts, start = list[FeatureSet](), 0
     for shard in shards:
@@ -295,7 +298,10 @@ def _read_into(rows: Tensor, path: Path) -> FeatureSet:
     part = _parse(tensors, metadata, path)
     info = _info(part)
     if len(part) + len(part.skipped) != info.end - info.start:
-        raise _mismatch(str(path), f"it does not have the {info.end - info.start:,} images of its shard")
+        raise _mismatch(
+            str(path),
+            f"expected {info.end - info.start:,} images in shard {info.shard}, found {len(part)}; {_EMBED_AGAIN}",
+        )
     return part
 
 
@@ -311,7 +317,7 @@ def _check_compatible(first: FeatureSet, other: FeatureSet, name: str) -> None:
     for key, mine in _common(first).items():
         if (theirs := _common(other)[key]) != mine:
             pair = f"{printable(first.source)} and {printable(other.source)}"
-            raise _mismatch(name, f"{pair} differ in {key}: {mine} and {theirs}")
+            raise _mismatch(name, f"{pair} differ in {key}: {mine} and {theirs}; {_EMBED_AGAIN}")
 
 
 def _common(shard: FeatureSet) -> dict[str, object]:
@@ -327,21 +333,27 @@ def _common(shard: FeatureSet) -> dict[str, object]:
     }
 
 
-def _check_complete(infos: Sequence[ShardInfo], name: str) -> None:
+def _check_complete(shards: Sequence[FeatureSet], name: str) -> None:
     """Raise an error unless sorted shards are complete, without duplicates, and have the images of their position."""
-    found: set[int] = set()
-    for info in infos:
-        if info.shard.rows(info.total) != range(info.start, info.end):
-            raise _mismatch(name, f"shard {info.shard} has other images than its position implies")
+    found: dict[int, str] = {}
+    for info, source in ((_info(shard), printable(shard.source)) for shard in shards):
+        rows = info.shard.rows(info.total)
+        if rows != range(info.start, info.end):
+            text = f"expected the images {rows.start:,} to {rows.stop:,} in shard {info.shard}, found {info.start:,} to {info.end:,}"
+            raise _mismatch(name, f"{text}; {_EMBED_AGAIN}")
         if info.index in found:
-            message = f"{printable(name)} has shard {info.shard} twice"
+            message = f"{found[info.index]} and {source} are both shard {info.shard}; give each shard once"
             raise FeatureError(message, code="shards-twice", path=name)
-        found.add(info.index)
-    count = infos[0].count
+        found[info.index] = source
+    count = _info(shards[0]).count
     if len(found) < count:
         absent = (str(index) for index in range(1, count + 1) if index not in found)
         missing = list(islice(absent, 10))  # a damaged file may state a huge count
-        text = f"{printable(name)} has {len(found)} of {count} shards; the first that are missing: {', '.join(missing)}"
+        more = ", ..." * (count - len(found) > len(missing))
+        text = (
+            f"expected {count} shards in {printable(name)}, found {len(found)}; missing: {', '.join(missing)}{more}; "
+            f"write each with `genpr features SOURCE OUT --shard {missing[0]}/{count}`"
+        )
         raise FeatureError(text, code="shards-missing", path=name)
 
 
@@ -370,6 +382,9 @@ def _merge(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSet:
         sizes=sizes,
         facts=ImageFacts.of(formats, sizes),
     )
+
+
+_EMBED_AGAIN = "embed all shards again with the same source and options"
 
 
 def _mismatch(name: str, difference: str) -> FeatureError:

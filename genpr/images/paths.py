@@ -97,8 +97,11 @@ def _existing(alternatives: Sequence[str], text: str) -> tuple[Path, ...]:
         raise UsageError(message, code="path-not-found", path=text)
     if missing:
         first = min(missing, key=os.fsencode)
-        counts = f"{len(missing):,} of the {len(alternatives):,} that {text!r} names"
-        raise UsageError(f"{counts} do not exist; the first: {first!r}", code="path-not-found", path=first)
+        message = (
+            f"expected {len(alternatives):,} paths by the pattern {text!r}, but {len(missing):,} do not exist, such as {first!r}; "
+            "write the missing files, or correct the pattern"
+        )
+        raise UsageError(message, code="path-not-found", path=first)
     return tuple(Path(each) for each in sorted(found, key=os.fsencode))
 
 

@@ -27,7 +27,7 @@ class Shard:
 
     def __post_init__(self) -> None:
         if not 1 <= self.index <= self.count:
-            text = f"there is no shard {self.index:,} of {self.count:,}; shards are counted from 1"
+            text = f"a shard I/N must have I from 1 to N, found {self.index}/{self.count}; shards are counted from 1"
             raise UsageError(text, code="bad-shard")
 
     @classmethod
@@ -35,7 +35,7 @@ class Shard:
         """From text such as "3/16"."""
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text.strip())
         if match is None:
-            message = f"a shard must have the form i/n, such as 3/16, not {text!r}"
+            message = f"a shard must have the form I/N, such as 3/16, not {text!r}"
             raise UsageError(message, code="bad-shard")
         return cls(int(match[1]), int(match[2]))
 
@@ -109,7 +109,7 @@ def shard_of(source: ImageSource, shard: Shard) -> ShardSource:
     """One shard of a source, which must have a known length ("unknown-length")."""
     total = known_length(source)
     if total is None:
-        text = f"{source.name} has an unknown number of images, so it cannot be divided; write them to files first"
+        text = f"{source.name} has an unknown number of images, so it cannot be divided into shards; write them to files first"
         raise UsageError(text, code="unknown-length", path=source.name)
     return ShardSource(source.name, source, shard.rows(total), shard)
 

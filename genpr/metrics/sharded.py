@@ -41,7 +41,10 @@ def memberships_of_ranks(
     own = [*map(len, sides), sides[0].shape[1], *(str(side.dtype) for side in sides)]
     lengths, fake_lengths, widths, *types = map(list, zip(*communicator.all_gather_object(own), strict=True))
     if len({*widths}) > 1:
-        raise FeatureError(f"the ranks have {widths} features per image", code="width-mismatch")
+        raise FeatureError(
+            f"the ranks have {widths} features per image; embed the images on all ranks with the same extractor",
+            code="width-mismatch",
+        )
     if len({*chain(*types)}) > 1:  # large ones may be float16
         sides = sides[0].float(), sides[1].float()
     for name, total in (("real", sum(lengths)), ("fake", sum(fake_lengths))):

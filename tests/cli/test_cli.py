@@ -44,6 +44,14 @@ def test_features_are_embedded_once_and_score_like_the_images(genpr, folders, tm
     assert genpr("features", files[0], tmp_path / "x.safetensors", *GABOR)[0] == 2
 
 
+def test_an_empty_shard_is_reported(genpr, folders, tmp_path):
+    lines = {
+        i: genpr("features", folders[0], tmp_path / f"{i}.safetensors", *GABOR, "--shard", f"{i}/2")
+        for i in (1, 2)
+    }
+    assert [(lines[i][0], "empty" in lines[i][2]) for i in (1, 2)] == [(0, True), (0, False)]
+
+
 def test_skipping_bad_images_scores_the_rest(genpr, folders):
     bad = folders[1] / "00003.png"
     bad.write_bytes(bad.read_bytes()[:50])
