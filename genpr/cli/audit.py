@@ -32,8 +32,8 @@ class AuditFlags:
     metrics: Sequence[str] | None = option(None, "Names of metrics.", **_NAMES)
     functions: Sequence[str] = option(
         (),
-        "Custom metric: a function of reals (n, d) and fakes (m, d) that returns a number. May be repeated. Other metrics are then "
-        "computed only if --metrics names them.",
+        "Custom metric: a function of reals (n, d) and fakes (m, d) that returns a number. Other metrics are then computed "
+        "only if --metrics names them.",
         flag="--function",
         metavar="FILE.PY:NAME",
         multiple=True,

@@ -50,15 +50,16 @@ class GroupedOption(click.Option):
         return extra
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """The flags and the help text; in a shortened help, its first sentence."""
+        """The flags and the help text, in a shortened help its first sentence; and whether the option may be repeated."""
         record = super().get_help_record(ctx)
         if record is None or not self.help:
             return record
         flags, text = re.sub(r"--([a-z][a-z-]{0,40}) / --no-\1", r"--[no-]\1", record[0]), record[1]
         first, _, more = self.help.partition(". ")
-        if more and not ctx.meta.get(SHOWS_ALL):
-            text = text.replace(self.help, f"{first}.", 1)
-        return flags, text
+        shown = f"{first}." if more and not ctx.meta.get(SHOWS_ALL) else self.help
+        if self.multiple:
+            shown += " May be repeated."
+        return flags, text.replace(self.help, shown, 1)
 
 
 class GroupedCommand(click.Command):

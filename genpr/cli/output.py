@@ -129,11 +129,11 @@ class ScoreOutput(PageOutput):
         None, "Also write the values of each image to FILE (.csv).", group="output", flag="--csv", **FILE
     )
     fail_under: Sequence[tuple[str, float]] = option(
-        (), "Exit with code 5 if a metric is below X. May be repeated.", group="output", **LIMITS
+        (), "Exit with code 5 if a metric is below X.", group="output", **LIMITS
     )
     fail_over: Sequence[tuple[str, float]] = option(
         (),
-        "Exit with code 5 if a metric is above X, such as fid=10. May be repeated.",
+        "Exit with code 5 if a metric is above X, such as fid=10.",
         group="output",
         **LIMITS,
     )

@@ -40,14 +40,14 @@ _FIELDS = {each.name: each for each in option_fields(ScoreOptions)}
     dest="extractors",
     multiple=True,
     default=(),
-    help=f"{EXTRACTOR} May be repeated for a panel, with one result per extractor from one pass over the images.",
+    help=f"{EXTRACTOR} Several extractors form a panel: one result per extractor from one pass over the images.",
 )
 @click_option(
     _FIELDS["protocol"],
     dest="protocols",
     multiple=True,
     default=("genpr",),
-    help="Named evaluation protocol, from `genpr list protocols`. May be repeated. Options that it pins cannot be changed.",
+    help="Named evaluation protocol, from `genpr list protocols`. Options that it pins cannot be changed.",
 )
 @option_group(ScoreOptions, without={"protocol", "extractor"})
 @follow_symlinks

@@ -66,7 +66,7 @@ class SweepFlags(GeneratorFlags):
         "f1", "Metric or F-score of which the best setting has the highest value.", metavar="NAME"
     )
     at_least: Sequence[tuple[str, float]] = option(
-        (), "Lower limit that the best setting must reach, such as recall=0.5. May be repeated.", **LIMITS
+        (), "Lower limit that the best setting must reach, such as recall=0.5.", **LIMITS
     )
     out: Path | None = option(
         None,

@@ -187,7 +187,7 @@ class StatisticsOptions(EmbedOptions):
 
     extractor: str | FeatureExtractor | Sequence[str | FeatureExtractor] = option(
         (),
-        f"{EXTRACTOR} May be repeated. The first becomes mu and sigma, every other one NAME/mu and NAME/sigma.",
+        f"{EXTRACTOR} The first becomes mu and sigma, every other one NAME/mu and NAME/sigma.",
         unset="inception, or that of the feature files",
         metavar="NAME",
         multiple=True,

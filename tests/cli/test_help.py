@@ -96,6 +96,13 @@ def test_every_option_has_a_help_text_and_a_metavar_in_plain_words(name):
     assert "?" not in command.help
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_every_option_that_may_be_repeated_says_so_once(help_of, name):
+    repeatable = [each for each in ALL[name].params if isinstance(each, click.Option) and each.multiple]
+    for flag in ("--help", *(["--help-all"] if "--help-all" in help_of(*name.split(), "--help") else [])):
+        assert " ".join(help_of(*name.split(), flag).split()).count("May be repeated.") == len(repeatable)
+
+
 def test_the_same_option_is_described_in_the_same_way_everywhere():
     """In its first sentence, but for options whose values differ between commands."""
     differing = {
@@ -129,8 +136,8 @@ def test_short_help_shows_first_sentences_and_defaults(help_of, columns):
     short, full = (
         " ".join(help_of("score", flag, columns=columns).split()) for flag in ("--help", "--help-all")
     )
-    assert "Exit with code 5 if a metric is below X. --fail-over" in short
-    assert "Exit with code 5 if a metric is below X. May be repeated. --fail-over" in full
+    assert "or leave them out (skip). [default: error]" in short
+    assert "or leave them out (skip). An error lists all of them. [default: error]" in full
     assert "--[no-]intervals Compute 95 % intervals. [default: on]" in short
 
 
