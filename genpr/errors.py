@@ -15,7 +15,7 @@ result and not an error; 130 means interrupted, and 143 terminated.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
 LONGEST_MESSAGE = 1500  # bytes of UTF-8; the whole line stays below 2 kB
@@ -44,6 +44,19 @@ def some(names: Collection[str], most: int = 3, *, longest: int = 40, between: s
     shown = between.join(short(name, longest) for name in islice(names, most))
     more = len(names) - most
     return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def similar(name: object, known: Iterable[str]) -> str:
+    """The known names that resemble a wrong one, as ` (similar: a, b)` for a message; empty without any."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(str(name)[:100], list(known))
+    return f" (similar: {some(found)})" if found else ""
+
+
+def unknown_key(what: str, key: object, known: Collection[str]) -> KeyError:
+    """The error for `result[key]` without such an entry."""
+    return KeyError(f"no {what} {short(repr(key))}{similar(key, known)}; found {some(known, 20) or 'none'}")
 
 
 def limited(text: str, most: int = LONGEST_MESSAGE) -> str:

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from genpr.audit.checks import CHECKS, REPEATS, Case, GridName, Setting, cases, standardized
 from genpr.audit.criteria import DEMANDS, Curve, Demand, Kind, Margin, Mark, all_of, published_mark
-from genpr.errors import DataError, GenprError, ResourceError, UsageError, some
+from genpr.errors import DataError, GenprError, ResourceError, UsageError, similar, some
 from genpr.features.user_code import load_object
 from genpr.limits import RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.ball_metrics import precision, recall
-from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
+from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls, unknown_metrics
 from genpr.runtime import torch_threads
 from genpr.storage import from_dict, open_regular, replace_file
 
@@ -79,10 +79,7 @@ def families_of(names: Iterable[str]) -> tuple[Family, ...]:
     """The named metrics in their families, with only the metrics that are requested."""
     requested, known = set(names), shipped_kinds()
     if unknown := sorted(requested - set(known)):
-        raise UsageError(
-            f"unknown metrics: {some(unknown)}; known: {', '.join(known)} (--function adds a custom one)",
-            code="unknown-metric",
-        )
+        raise unknown_metrics(unknown, known, more=" (--function adds a custom one)")
     found: dict[str, dict[str, Kind]] = {"": {}, "p_": {}, "witnessed_": {}}
     for name, kind in known.items():
         if name in requested:
@@ -184,7 +181,8 @@ def run_audit(
     """
     run = Run(grid, REPEATS[grid] if repeats is None else repeats, seed)
     if unknown := sorted(set(checks or ()) - set(CHECKS)):
-        raise UsageError(f"unknown checks: {some(unknown)}; known: {', '.join(CHECKS)}", code="unknown-check")
+        text = f"unknown checks: {some(unknown)}{similar(unknown[0], CHECKS)}; known: {', '.join(CHECKS)}"
+        raise UsageError(text, code="unknown-check")
     names = [name for family in families for name in family.kinds]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"two metrics have the name {doubled[0]!r}; rename one", code="doubled-metric")

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from genpr.errors import UsageError, some
+from genpr.errors import UsageError, similar, some
 from genpr.metrics.f_beta import F_SCORE_METRICS, beta_of, f_beta, resampled_f_beta
 from genpr.metrics.metric import plain_name
 from genpr.metrics.registry import ALL_METRICS
@@ -92,7 +92,8 @@ def criterion_of(by: str) -> tuple[Criterion, ...]:
         return (Criterion(by, F_SCORE_METRICS, beta=beta),)
     if by not in ALL_METRICS:
         raise UsageError(
-            f"unknown criterion {by!r}: expected f<beta> such as f1, f0.5 or f2, {PARETO}, or one of {', '.join(ALL_METRICS)}",
+            f"unknown criterion {by!r}{similar(by, ALL_METRICS)}; expected f<beta> such as f1, f0.5 or f2, {PARETO}, or a metric from "
+            "`genpr list metrics`",
             code="unknown-metric",
         )
     better = ALL_METRICS[by].better

@@ -36,7 +36,7 @@ import torch
 from torch import Tensor, nn
 
 from genpr.checkpoints.options import SamplerOptions
-from genpr.errors import DataError, GenprError, ResourceError, UsageError
+from genpr.errors import DataError, GenprError, ResourceError, UsageError, similar
 from genpr.features.custom import evaluation_mode, networks_of, weights_sha256
 from genpr.features.user_code import load_object, signature_of, takes_device
 from genpr.images.arrays import to_levels
@@ -406,7 +406,8 @@ def draw_latents(n: int, d: int, *, seed: int) -> Tensor:
 def check_psi(rule: str, psi: object) -> None:
     """Check the name of a rule and that psi is in its range."""
     if rule not in RULES:
-        raise UsageError(f"unknown rule {rule!r}; expected one of {', '.join(RULES)}", code="unknown-rule")
+        text = f"unknown rule {rule!r}{similar(rule, RULES)}; expected one of {', '.join(RULES)}"
+        raise UsageError(text, code="unknown-rule")
     is_number = isinstance(psi, Real) and not isinstance(psi, bool) and math.isfinite(psi)
     if not is_number or (rule != W_RULE and float(psi) < 0):  # type: ignore[arg-type]
         expected = "a finite number" if rule == W_RULE else "a finite number of at least 0"

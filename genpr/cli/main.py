@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 from genpr import __version__
 from genpr.cli.console import print_stderr, print_stdout
 from genpr.cli.process import SignalReport, signal_of
-from genpr.errors import BadImagesError, GenprError, ResourceError, limited, short
+from genpr.errors import BadImagesError, GenprError, ResourceError, limited, short, similar
 from genpr.runtime import is_out_of_files, is_out_of_memory, is_out_of_threads
 
 _SECTIONS = {
@@ -77,6 +77,14 @@ class _LazyGroup(click.Group):
         module = importlib.import_module(f"genpr.cli.{cmd_name}")
         command: click.Command = module.command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; the error for an unknown one names similar ones."""
+        if args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {args[0]!r}{similar(args[0], _COMMANDS)}.")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands in sections, without importing them."""

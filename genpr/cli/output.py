@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genpr.cli.console import JSON_HELP, print_stderr, print_stdout, progress_bars, show_notices
-from genpr.errors import some
+from genpr.errors import similar, some
 from genpr.features.options import option
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class ScoreOutput(PageOutput):
             for metric, _ in limits:
                 wrong = ""
                 if metric not in computed:
-                    wrong = f"this is not among the computed metrics ({some(computed, 20)})"
+                    wrong = f"this is not among the computed metrics{similar(metric, computed)}: {some(computed, 20)}"
                 elif ALL_METRICS[metric].better not in (
                     better,
                     "at null",

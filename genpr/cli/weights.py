@@ -13,7 +13,7 @@ from genpr.cli.console import as_json, print_stderr, print_stdout, progress_bars
 from genpr.cli.grouped import GroupedGroup
 from genpr.cli.options import click_option
 from genpr.cli.output import TextOutput
-from genpr.errors import UsageError, WeightsError, printable, short, some
+from genpr.errors import UsageError, WeightsError, printable, short, similar, some
 from genpr.features.options import EmbedOptions
 
 if TYPE_CHECKING:
@@ -110,9 +110,10 @@ def _chosen(names: Sequence[str]) -> list[WeightsFile]:
     for name in names:
         found = [entry for entry in KNOWN_WEIGHTS if name == entry.name or name in entry.used_by]
         if not found:
-            known = some([item for entry in KNOWN_WEIGHTS for item in entry.used_by or (entry.name,)], 20)
+            known = dict.fromkeys(item for entry in KNOWN_WEIGHTS for item in entry.used_by or (entry.name,))
             raise UsageError(
-                f"no weights are known for {name!r}; expected a file name, or an extractor with weights: {known}",
+                f"no weights are known for {name!r}{similar(name, known)}; expected a file name, or an extractor with weights: "
+                f"{some(known, 20)}",
                 code="unknown-weights",
             )
         chosen.update({entry.name: entry for entry in found})

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 
 import torch
 
-from genpr.errors import DataError, UsageError, short
+from genpr.errors import DataError, UsageError, short, unknown_key
 from genpr.evaluation.fitted_metrics import FittedNeighbors
 from genpr.evaluation.labels import (
     LABELS_HINT,
@@ -49,6 +49,8 @@ class ClassScore:
 
     def __getitem__(self, metric: str) -> float:
         """The value of one metric."""
+        if metric not in self.metrics:
+            raise unknown_key("metric", metric, self.metrics)
         return self.metrics[metric].value
 
     @property
@@ -99,7 +101,7 @@ class ClassScores:
         for found in self.classes:
             if found.label == label:
                 return found
-        raise KeyError(label)
+        raise unknown_key("class", label, [found.label for found in self.classes])
 
     def to_dict(self) -> dict[str, Any]:
         """The record of `overall`, and the classes under "per_class", as plain JSON types; classes have no replicates."""

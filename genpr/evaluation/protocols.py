@@ -12,10 +12,10 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Literal
 
-from genpr.errors import UsageError, some
+from genpr.errors import UsageError, similar, some
 from genpr.features.representations import FDR6
 from genpr.metrics.metric import plain_name
-from genpr.metrics.registry import CONDITIONAL, DEFAULT_METRICS, HELD_OUT, METRICS, NEIGHBORS
+from genpr.metrics.registry import CONDITIONAL, DEFAULT_METRICS, HELD_OUT, METRICS, NEIGHBORS, unknown_metrics
 from genpr.validation import check_k
 
 Ties = Literal["closed", "strict"]
@@ -88,10 +88,7 @@ class EvaluationProtocol:
                 code="metric-of-other-family",
             )
         if not names or names - METRICS.keys():
-            unknown = some(sorted(names - METRICS.keys())) or "none"
-            raise UsageError(
-                f"unknown metrics: {unknown}; known: {', '.join(METRICS)}", code="unknown-metric"
-            )
+            raise unknown_metrics(sorted(names - METRICS.keys()), METRICS)
         needing = HELD_OUT.intersection(names if not held_out else self.allowed_metrics)
         if needing and not held_out:
             raise UsageError(
@@ -313,5 +310,6 @@ PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType({protocol.name: p
 def find_protocol(name: str) -> EvaluationProtocol:
     """The protocol with a name."""
     if not isinstance(name, str) or name not in PROTOCOLS:
-        raise UsageError(f"unknown protocol {name!r}; known: {', '.join(PROTOCOLS)}", code="unknown-protocol")
+        text = f"unknown protocol {name!r}{similar(name, PROTOCOLS)}; known: {', '.join(PROTOCOLS)}"
+        raise UsageError(text, code="unknown-protocol")
     return PROTOCOLS[name]

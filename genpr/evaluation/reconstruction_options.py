@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from genpr.errors import UsageError, some
 from genpr.evaluation.options import parse_names
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.options import EmbedKeywords, EmbedOptions, option
 from genpr.features.registry import canonical_name
+from genpr.metrics.registry import unknown_metrics
 
 FAMILY = "reconstruction."
 _METRICS = ("psnr", "ssim", "lpips", "rfid", "clip_i", "dino_i")
@@ -21,8 +21,7 @@ def _check_metrics(metrics: object) -> None:
     given = metrics if isinstance(metrics, Collection) and not isinstance(metrics, str) else [metrics]
     unknown = [str(name) for name in given if str(name).removeprefix(FAMILY) not in _METRICS]
     if unknown or not given:
-        text = f"unknown metrics: {some(unknown) or 'none'}; known: {', '.join(_METRICS)}"
-        raise UsageError(text, code="unknown-metric")
+        raise unknown_metrics(unknown, _METRICS)
 
 
 def _check_extractor(extractor: object) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from genpr.errors import FeatureError, UsageError
+from genpr.errors import FeatureError, UsageError, similar
 from genpr.features.custom import identity_of
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.weights import Progress, Weights, WeightsFile, find_or_fetch, load_weights
@@ -86,7 +86,7 @@ def load_detector(
     """Load one of `DETECTORS` with its published weights, trained on COCO; arguments are those of `genpr.load_extractor`."""
     if name not in DETECTORS:
         known = ", ".join(DETECTORS)
-        text = f"unknown detector {name!r}; known are {known}, or any callable object with `names`"
+        text = f"unknown detector {name!r}{similar(name, DETECTORS)}; known are {known}, or any callable object with `names`"
         raise UsageError(text, code="unknown-detector")
     from torchvision.models import get_model_weights
 

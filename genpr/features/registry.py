@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from genpr.errors import GenprError, ResourceError, UsageError, some
+from genpr.errors import GenprError, ResourceError, UsageError, similar, some
 from genpr.features.extractor import DescribedExtractor, FeatureExtractor
 from genpr.features.known_weights import CLIP, DINOV2, INCEPTION_2015, KNOWN_WEIGHTS, VGG16
 from genpr.features.weights import (
@@ -77,7 +76,7 @@ class ExtractorName:
             kind = "side" if side else kinds.get(variant)
             if kind is None or kind in fields:
                 known = ", ".join([*kinds, *([f"a side of 1 to {_MAX_SIDE} pixels"] if is_timm else [])])
-                message = f"extractor {text!r}: variant {variant!r} is unknown or repeated; known are {known}"
+                message = f"extractor {text!r}: variant {variant!r} is unknown or repeated{similar(variant, kinds)}; known are {known}"
                 raise UsageError(message, code="unknown-variant")
             fields[kind] = side or variant
         return cls(base, **fields)
@@ -166,10 +165,8 @@ def canonical_name(name: str) -> str:
     parsed = parse_name(name)
     known = BUILT_IN.get(parsed.base)
     if known is None and ":" not in name:
-        close = get_close_matches(name, BUILT_IN, n=1)
-        meant = f" (similar: {close[0]})" if close else ""
         raise UsageError(
-            f"unknown extractor {name!r}{meant}; known are {', '.join(BUILT_IN)}, timm:MODEL, open_clip:MODEL:PRETRAINED, "
+            f"unknown extractor {name!r}{similar(name, BUILT_IN)}; known are {', '.join(BUILT_IN)}, timm:MODEL, open_clip:MODEL:PRETRAINED, "
             "and custom ones as path/to/file.py:factory or package.module:factory",
             code="unknown-extractor",
         )

@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from genpr.errors import ImageError, UsageError
+from genpr.errors import ImageError, UsageError, similar
 
 _BICUBIC = Image.Resampling.BICUBIC
 _MAX_RESIZED = (
@@ -54,7 +54,10 @@ def find_rule(name: str) -> ResizeRule:
     """The rule with a name."""
     if name not in RESIZE_RULES:
         known = ", ".join(RESIZE_RULES)
-        raise UsageError(f"unknown resize rule {name!r}; known are {known}", code="unknown-resize")
+        raise UsageError(
+            f"unknown resize rule {name!r}{similar(name, RESIZE_RULES)}; known are {known}",
+            code="unknown-resize",
+        )
     return RESIZE_RULES[name]
 
 

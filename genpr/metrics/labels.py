@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.errors import DataError, UsageError, some
+from genpr.errors import DataError, UsageError, some, unknown_key
 from genpr.notices import Notice, notice
 
 Label = str | int
@@ -91,7 +91,7 @@ class LabelMetrics:
         for found in self.per_class:
             if found.label == label:
                 return found
-        raise KeyError(label)
+        raise unknown_key("class", label, [str(found.label) for found in self.per_class])
 
     @property
     def classes(self) -> tuple[Label, ...]:

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.errors import UsageError
+from genpr.errors import UsageError, unknown_key
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.halves import Halves
 
@@ -290,6 +290,8 @@ class QueryMetrics(Mapping[str, QueryMetric]):
     pool: tuple[int, int] | None
 
     def __getitem__(self, name: str) -> QueryMetric:
+        if name not in self.metrics:
+            raise unknown_key("metric", name, self.metrics)
         return self.metrics[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -6,13 +6,13 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from genpr.errors import UsageError, some
+from genpr.errors import UsageError, similar, some
 from genpr.metrics.ball_metrics import NEIGHBOR_METRICS
 from genpr.metrics.conditional_metrics import CONDITIONAL_METRICS
 from genpr.metrics.metric import (
@@ -255,13 +255,19 @@ DEFAULT_METRICS = tuple(name for name, metric in METRICS.items() if metric.is_de
 """The calibrated pair, precision, recall, density and coverage."""
 
 
+def unknown_metrics(unknown: Sequence[str], known: Collection[str], more: str = "") -> UsageError:
+    """The error for metrics that are unknown, or for none; `more` completes the message."""
+    like = similar(unknown[0], known) if unknown else ""
+    text = f"unknown metrics: {some(unknown) or 'none'}{like}; known: {', '.join(known)}{more}"
+    return UsageError(text, code="unknown-metric")
+
+
 def needed_balls(ks: Mapping[str, int]) -> tuple[list[Ball], list[Ball]]:
     """The balls around reals and around fakes that the ball metrics in `ks`, k by metric, need, each once, ascending."""
     from genpr.validation import check_k  # imports torch
 
     if unknown := sorted(ks.keys() - NEIGHBORS.keys()):
-        text = f"unknown metrics: {some(unknown)}; known: {', '.join(BALLS)}"
-        raise UsageError(text, code="unknown-metric")
+        raise unknown_metrics(unknown, BALLS)
     real, fake = set[Ball](), set[Ball]()
     for name, given in ks.items():
         k, metric = check_k(given), BALLS.get(name)

@@ -44,6 +44,26 @@ def test_features_are_embedded_once_and_score_like_the_images(genpr, folders, tm
     assert genpr("features", files[0], tmp_path / "x.safetensors", *GABOR)[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("scroe a b", "score"),
+        ("score a b --protocol amd", "adm"),
+        ("score a b --metrics precison", "precision"),
+        ("score a b --extractor inceptoin", "inception"),
+        ("score a b --fail-under presicion=0.5", "precision"),
+        ("rank a b --by presicion", "precision"),
+        ("reconstruct a b --metrics psrn", "psnr"),
+        ("weights fetch inseption", "inception"),
+        ("audit --checks invntion", "invention"),
+    ],
+)
+def test_a_misspelled_name_is_refused_with_similar_names(genpr, line, meant):
+    code, _, err = genpr(*line.split())
+    assert code == 2
+    assert f"(similar: {meant}" in err
+
+
 def test_an_empty_shard_is_reported(genpr, folders, tmp_path):
     lines = {
         i: genpr("features", folders[0], tmp_path / f"{i}.safetensors", *GABOR, "--shard", f"{i}/2")

@@ -29,6 +29,14 @@ EXPECTED_COMPANIONS = {
 }
 
 
+def test_a_misspelled_metric_of_a_result_is_refused_with_similar_names(rng):
+    result = genpr.score(*rng.normal(size=(2, 20, 4)).astype(np.float32), intervals=False, control=False)
+    with pytest.raises(KeyError, match="similar: precision"):
+        result["presicion"]
+    with pytest.raises(KeyError, match=r"found .*coverage"):
+        result["fid"]
+
+
 def test_every_metric_without_neighbors_is_expected_below():
     kinds = {"distance", "fakes-only"}
     assert set(EXPECTED_COMPANIONS) == {name for name, info in METRICS.items() if info.kind in kinds}

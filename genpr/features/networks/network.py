@@ -8,12 +8,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 import torch
 from torch import Tensor, nn
 
-from genpr.errors import UsageError, WeightsError
+from genpr.errors import UsageError, WeightsError, similar
 from genpr.features.extractor import ExtractorInfo, prepare_batch
 from genpr.features.registry import BUILT_IN, ExtractorName
 from genpr.features.resize import ResizeRule, find_rule
@@ -162,6 +161,6 @@ def misfit(name: str, error: Exception) -> WeightsError:
 
 def unknown_model(library: str, model: str, known: Iterable[str], where: str) -> UsageError:
     """The error for an unknown model of `library`."""
-    close = get_close_matches(model, list(known), n=3)
-    meant = f" (similar: {', '.join(close)})" if close else ""
-    return UsageError(f"{library} has no model {model!r}{meant}; see {where}", code="unknown-model")
+    return UsageError(
+        f"{library} has no model {model!r}{similar(model, known)}; see {where}", code="unknown-model"
+    )
