@@ -73,6 +73,9 @@ no-intervals note
     no interval for {names}: {reason}
     {remedy}; --no-intervals disables all intervals
 # what values may hide
+no-overlap warning
+    {names} are 0: the fakes are far from all reals in these features
+    check the value range (values from -1 to 1 converted to uint8 are nearly black), the order of color channels, and that both sets show the same kind of images; an untrained generator has this score, too
 low-null note
     in these features even a perfect generator would score a precision of {null}
     compare precision and recall of different extractors only by value over null

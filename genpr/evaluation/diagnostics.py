@@ -42,6 +42,7 @@ _COPIES = {"same-input", "copied-reals"}
 _CONCENTRATED = 0.8
 _DENSE, _GAP = 1.2, 0.2
 _NEAR, _PLAUSIBLE = (precision, density), 0.5
+_OVERLAP = (precision, recall, density, coverage)
 _CONVERGED = 20_000  # Ospanov and Farnia 2025
 # Random orders gave at least .990 in 600 draws of 10,000 and of 50,000 images of each of 10, 100 and 1,000 classes. This
 # holds for complete chunks; a small chunk varies more.
@@ -89,6 +90,9 @@ def notices_of(
             known=known,
             copying=copying,
         )
+    overlap = {each.name: metrics[each.name].value for each in _OVERLAP if each.name in metrics}
+    if len(overlap) > 1 and not any(overlap.values()):
+        notices.insert(0, notice("no-overlap", names=", ".join(overlap)))
     of_precision = metrics.get(precision.name)
     if of_precision is not None and (null := of_precision.null) is not None and null < _LOW_NULL:
         notices.append(notice("low-null", null=f"{null:.2f}"))

@@ -18,7 +18,7 @@ from genpr.evaluation.result import Result
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.options import option, takes_options
 from genpr.images.arrays import ImageRange, checked_range
-from genpr.integrations.common import as_uint8, given_evaluator
+from genpr.integrations.common import as_uint8, given_evaluator, warn_no_overlap
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.storage import from_dict
 from genpr.validation import check_count
@@ -237,6 +237,7 @@ class GenprCallback(Generic[Model]):
             self._generate, model, chosen.n, chosen.seed, checked_range(chosen.image_range)
         )
         self.result = self._evaluator.score(images)
+        warn_no_overlap(self.result)
         scores = self.result.to_flat_dict(intervals=chosen.intervals)
         self.history.add(step, scores)
         if self._log is not None:

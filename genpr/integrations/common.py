@@ -13,6 +13,7 @@ from genpr.errors import DataError, UsageError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan, with_pinned
+from genpr.evaluation.result import Result
 from genpr.features.inputs import OpenedImages
 from genpr.features.options import changed_options
 from genpr.features.source_features import Embedder
@@ -43,6 +44,13 @@ def planned(options: ScoreOptions) -> tuple[ScorePlan, Embedder]:
     nothing = ArraySource("<real images>", torch.empty(0, 3, 1, 1, dtype=torch.uint8, device="cpu"))
     plan = ScorePlan.of(OpenedImages(nothing, on_disk=False), options)
     return plan, Embedder(replace(options, cache=False))
+
+
+def warn_no_overlap(result: Result) -> None:
+    """Show the notice of a score of 0, whose usual cause during training is a wrong value range."""
+    for item in result.notices:
+        if item.code == "no-overlap":
+            warnings.warn(str(item), stacklevel=3)
 
 
 def as_uint8(images: Tensor, image_range: ImageRange | None) -> Tensor:

@@ -28,7 +28,7 @@ from genpr.features.source_features import FROM_FILE, Embedder, ExtractorKey
 from genpr.images.arrays import ImageRange, checked_range
 from genpr.images.decode import decoder_versions
 from genpr.images.source import open_source
-from genpr.integrations.common import as_uint8, given_evaluator, planned
+from genpr.integrations.common import as_uint8, given_evaluator, planned, warn_no_overlap
 from genpr.metrics.registry import METRICS
 from genpr.validation import entry_point
 
@@ -180,6 +180,7 @@ class PrecisionRecallDensityCoverage(Metric):
             fakes = self._side("fake")
             evaluator = self._given or self._fitted_to(self._side("real"))
             self.result = evaluator.score(fakes)
+            warn_no_overlap(self.result)
         except BaseException:
             if self._is_synced and self._to_sync:
                 self.unsync()  # otherwise the metric would keep the rows of all ranks

@@ -50,6 +50,15 @@ def test_noise_raises_none_for_low_numbers_say_enough(images, rng):
     assert result["precision"] < 0.2
 
 
+def test_sets_without_overlap_are_a_warning(images):
+    real, other = images
+    for fakes, is_apart in ((other + 1000, True), (np.concatenate([other + 1000, other[:1]]), False)):
+        result = codes(real, fakes)[1]
+        assert ("no-overlap" in {item.code for item in result.notices}) == is_apart
+    fid_alone = codes(real, other + 1000, metrics=["fd"])[1]
+    assert "no-overlap" not in {item.code for item in fid_alone.notices}
+
+
 def test_shrinkage(images):
     real, other = images
     kinds = other.reshape(-1, 10, 24)

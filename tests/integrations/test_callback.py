@@ -52,6 +52,18 @@ def test_it_scores_every_so_many_steps_and_logs(evaluator):
     assert callback.result.fake.n == 25
 
 
+def test_scores_of_zero_are_a_warning_with_the_notice():
+    reals, fakes = images()
+
+    def wrong_range(_model):
+        return [(fakes / 127.5 - 1).to(torch.uint8)]
+
+    callback = GenprCallback(reals, wrong_range, extractor="gabor")
+    with pytest.warns(UserWarning, match=r"\[no-overlap\]"):
+        callback(0, None)
+    assert "no-overlap" in {item.code for item in callback.result.notices}
+
+
 def test_images_of_both_sides_are_prepared():
     callback = GenprCallback(images()[0], generate, extractor=OPTIONS["extractor"], prepare="resize:7")
     callback(0, None)
@@ -140,6 +152,7 @@ def test_options_that_are_refused(options, message, evaluator):
         GenprCallback(evaluator, generate, **options)
 
 
+@pytest.mark.filterwarnings("ignore:.*no-overlap:UserWarning")
 def test_a_history_goes_on(evaluator):
     first = GenprCallback(evaluator, generate)
     for step, darkness in zip(np.arange(2), [0.0, 0.6], strict=True):
@@ -152,6 +165,7 @@ def test_a_history_goes_on(evaluator):
     assert second.best.step == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*no-overlap:UserWarning")
 def test_the_best_is_the_first_of_the_best_or_the_lowest(evaluator):
     callback = GenprCallback(evaluator, generate)
     options = {"extractor": OPTIONS["extractor"], "metrics": ["fd"], "monitor": "genpr/fd", "mode": "min"}

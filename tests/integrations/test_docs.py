@@ -31,6 +31,7 @@ def noise(part):
     return 2 * torch.rand(len(part), 3, 16, 16) - 1
 
 
+@pytest.mark.filterwarnings("ignore:.*no-overlap:UserWarning")  # of noise
 def test_the_loop(run_code):
     changes = {'"real/",': '"real/", extractor="gabor",', "2000": "40", "every=1000": "every=2"}
     names = run_code(LOOP, changes, steps=4, train_one_step=lambda model: None, model=noise)
