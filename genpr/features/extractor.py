@@ -30,6 +30,11 @@ class ExtractorInfo:
     cache_key: str | None = None  # hex sha256 that identifies the function; None disables caching
     uncached_reason: str | None = None
 
+    @property
+    def resize_text(self) -> str:
+        """The resize rule in words."""
+        return "resize not recorded" if self.resize == "unknown" else f"resize {self.resize}"
+
 
 class FeatureExtractor(Protocol):
     """A callable that turns images into features.
@@ -88,7 +93,7 @@ def prepare_batch(extractor: PreparingExtractor, images: Tensor) -> Tensor:
 def check_same_extractor(name: str, info: ExtractorInfo, other_name: str, other: ExtractorInfo) -> None:
     """Raise an error for features of two different extractors; `name` and `other_name` are the sources."""
     mine, theirs = (
-        f"{each.name} ({each.dim}-d, {each.resize}, weights {str(each.weights_sha256)[:8]})"
+        f"{each.name} ({each.dim}-d, {each.resize_text}, weights {str(each.weights_sha256)[:8]})"
         for each in (info, other)
     )
     is_one_key = info.cache_key == other.cache_key

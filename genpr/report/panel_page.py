@@ -182,7 +182,7 @@ def _representations(panel: PanelResult) -> list[str]:
         info, facts = result.extractor, [f"fingerprint {result.fingerprint}"]
         if info is not None:
             own = [] if info.name == name else [info.name]
-            facts = [*own, f"{info.dim}-d", f"resize {info.resize}", *facts]
+            facts = [*own, f"{info.dim}-d", info.resize_text, *facts]
         facts += [_NOT_COMPARABLE] * (not result.comparable and not none_is_comparable)
         lines.append(f"{name}: {', '.join(facts)}")
     return [*lines, *[_NOT_COMPARABLE] * none_is_comparable]

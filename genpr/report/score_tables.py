@@ -163,7 +163,7 @@ def _footer(result: Result) -> str:
         lines += statistics_lines(result.reference_statistics)
     features, info = features_of(result), result.extractor
     if info is not None:
-        features = f"{info.name} ({info.dim}-d, resize {info.resize})"
+        features = f"{info.name} ({info.dim}-d, {info.resize_text})"
     balls = [f"{result.ties} balls"] if MANIFOLD in result.families else []
     parts = [*([features] if features else []), f"protocol {result.protocol}", *balls, result.device]
     lines += [wrapped(", ".join(parts)), f"fingerprint {result.fingerprint}"]

@@ -104,6 +104,8 @@ def test_a_custom_extractor_that_prints_or_fails(genpr, folders, tmp_path):
     assert code == 0
     assert json.loads(out)["extractor"]["dim"] == 3
     assert "hello" in err
+    text = genpr("score", *folders, "--extractor", f"{file}:Net", "--device", "cpu")[1]
+    assert "resize not recorded" in " ".join(text.split())
     code, out, err = genpr("score", *folders, "--extractor", f"{file}:broken", "--device", "cpu")
     assert (code, out) == (2, "")
     assert "failed: ZeroDivisionError: division by zero" in err
