@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from genpr.errors import UsageError
@@ -106,7 +106,7 @@ class WatchOptions:
     keep_results: bool = option(
         False, "Keep each result in genpr-results/NAME.json, for `genpr compare`.", group="output"
     )
-    ignored: Collection[Path] = option(
+    ignored: Collection[str | os.PathLike[str]] = option(
         (), "Files and folders that are not scored, such as the real images.", in_cli=False
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -58,7 +59,8 @@ class ScoreLog:
         ResourceError: Another process writes to the folder ("locked"), or it cannot be written.
     """
 
-    def __init__(self, path: Path, *, by: str = "f1") -> None:
+    def __init__(self, path: str | os.PathLike[str], *, by: str = "f1") -> None:
+        path = Path(path)
         folder = path.parent
         if not folder.is_dir():
             text = f"the folder {folder} does not exist; create it, or use another folder (--log)"

@@ -106,7 +106,7 @@ class Watcher:
     def __init__(
         self,
         evaluator: Evaluator,
-        folder: Path,
+        folder: str | os.PathLike[str],
         log: ScoreLog,
         options: WatchOptions | None = None,
         *,
@@ -116,6 +116,7 @@ class Watcher:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        folder = Path(folder)
         check_folder(folder)
         self._evaluator, self._folder, self._log = evaluator, folder, log
         self._options, self._source_of = options or WatchOptions(), source_of

@@ -136,8 +136,9 @@ def _moments_of(
     return moments, tuple(dict.fromkeys(notices))
 
 
-def save_statistics(path: Path, statistics: ReferenceStatistics) -> None:
+def save_statistics(path: str | os.PathLike[str], statistics: ReferenceStatistics) -> None:
     """Write statistics to an .npz file, atomically and without pickles."""
+    path = Path(path)
     if sum(each.covariance.nbytes for each in statistics.moments) > MAX_BYTES:
         sizes = some([f"{len(each.mean):,}" for each in statistics.moments], 6)
         text = f"covariances of {sizes} features exceed the limit of {MAX_BYTES:,} bytes; write fewer to one file"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -135,8 +136,9 @@ class FeatureSet:
         return [replace(self, features=layer, extractor=part) for layer, part in pairs]
 
 
-def save_features(path: Path, features: FeatureSet) -> None:
+def save_features(path: str | os.PathLike[str], features: FeatureSet) -> None:
     """Write `features` to a `.safetensors` file: rows, names, image hashes, extractor, weights hash, resize rule."""
+    path = Path(path)
     check_feature_file(path)
     tensors = {"features": features.features}
     if features.names:
@@ -168,8 +170,9 @@ def _pack_names(names: tuple[str, ...]) -> Tensor:
     return torch.frombuffer(data or bytearray(1), dtype=torch.uint8)
 
 
-def load_features(path: Path) -> FeatureSet:
+def load_features(path: str | os.PathLike[str]) -> FeatureSet:
     """Read features from `.safetensors` (with the record of `save_features`) or from a 2-D `.npy` or `.npz`."""
+    path = Path(path)
     if path.suffix.lower() != ".safetensors":
         return FeatureSet(_load_array(path), source=str(path))
     is_own = read_header(path)[0].get("format") == _FORMAT

@@ -73,10 +73,10 @@ class Watch:
     def __init__(self, evaluator, folder, clock, *, by="f1", **options):
         self.said = []
         self.records = []
-        self.log = ScoreLog(folder / "genpr.jsonl", by=by)
+        self.log = ScoreLog(str(folder / "genpr.jsonl"), by=by)
         self.watcher = Watcher(
             evaluator,
-            folder,
+            str(folder),
             self.log,
             WatchOptions(**options),
             on_message=self.said.append,

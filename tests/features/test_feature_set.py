@@ -1,5 +1,7 @@
 """Feature files carry what made them, and arrays of other programs load too."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,8 @@ INFO = ExtractorInfo(
 )
 
 
-def test_round_trip_keeps_everything(tmp_path):
+@pytest.mark.parametrize("as_path", [str, Path])
+def test_round_trip_keeps_everything(tmp_path, as_path):
     original = FeatureSet(
         features=torch.randn(2, 3),
         source="reals/",
@@ -25,8 +28,9 @@ def test_round_trip_keeps_everything(tmp_path):
         skipped=(ImageError("cut short", code="image-corrupt", path="c.png"),),
         decoder={"pillow": "1"},
     )
-    save_features(tmp_path / "f.safetensors", original)
-    loaded = load_features(tmp_path / "f.safetensors")
+    path = as_path(tmp_path / "f.safetensors")
+    save_features(path, original)
+    loaded = load_features(path)
     assert torch.equal(loaded.features, original.features)
     assert torch.equal(loaded.identities, original.identities)
     for name in ("extractor", "names", "flags", "decoder"):
