@@ -16,7 +16,7 @@ from genpr.cli.output import PageOutput
 @click.command(cls=GroupedCommand, name="compare")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @force
-@option_group(PageOutput, "output", without={"quiet"})
+@option_group(PageOutput, "output")
 @grouped_option(
     "--samples",
     type=SOURCE,

@@ -40,6 +40,7 @@ def test_a_page_is_written_beside_the_same_table(genpr, scored, tmp_path):
         plain = genpr("compare", *scored, *options)
         code, out, err = genpr("compare", *scored, *options, "--html", "page.html")
         assert (code, out, err) == (0, plain[1], "wrote page.html\n" + plain[2])
+        assert genpr("compare", *scored, *options, "--html", "page.html", "-q") == (0, plain[1], plain[2])
     page = (tmp_path / "page.html").read_text()
     assert page.startswith("<!doctype html>")
     assert page.count("<script>") == 1
