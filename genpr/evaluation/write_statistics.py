@@ -153,7 +153,7 @@ def save_statistics(path: str | os.PathLike[str], statistics: ReferenceStatistic
 
 
 def _gaussian_of(features: FeatureSet, embedder: Embedder) -> Gaussian:
-    return Gaussian.of(features.features, name=features.source, device=embedder.device)
+    return Gaussian.from_features(features.features, name=features.source, device=embedder.device)
 
 
 def _spatial_of(keys: Sequence[ExtractorKey]) -> str:

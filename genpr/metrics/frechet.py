@@ -96,7 +96,7 @@ class Gaussian:
 
     @classmethod
     @entry_point
-    def of(
+    def from_features(
         cls, features: Features, *, name: str = "features", device: str | torch.device = "auto"
     ) -> Gaussian:
         """Mean and unbiased covariance (over n - 1) of features, in two passes over blocks of rows.
@@ -127,7 +127,7 @@ class SampleGaussian(Gaussian):
     @classmethod
     def fitted(cls, features: Tensor, *, device: torch.device) -> SampleGaussian:
         """The moments of checked features."""
-        found = Gaussian.of(features, device=device)
+        found = Gaussian.from_features(features, device=device)
         return cls(found.mean, found.covariance, found.n, features)
 
 

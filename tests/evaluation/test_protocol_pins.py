@@ -187,11 +187,11 @@ def test_a_distance_to_given_statistics_says_so(rng):
         fitted = FittedMetrics(plan, {"any": real}, Embedder(EmbedOptions(device="cpu")), given=real_moments)
         return fitted.score({"any": fake}, fake_moments).values
 
-    given = Gaussian.of(real.features + 1)
+    given = Gaussian.from_features(real.features + 1)
     values = score({"fd": given}, {})
     assert values["fd"].value == frechet_distance(given, fake.features)
     assert values["fd"].variant.startswith("real mean and covariance as given (sha256 ")
-    other = score({"fd": Gaussian.of(real.features + 2)}, {})
+    other = score({"fd": Gaussian.from_features(real.features + 2)}, {})
     assert other["fd"].variant != values["fd"].variant
     both = score({"fd": given}, {"fd": given})
     assert both["fd"].value == pytest.approx(0, abs=1e-9)

@@ -85,7 +85,7 @@ PUBLIC = {
     "embed": lambda on, _: genpr.embed(IMAGES, genpr.load_extractor("pixels", **on)),
     "evidence": lambda on, _: genpr.Evaluator(REAL, k=3, **on).evidence(FAKE).fake,
     "extractor": lambda on, _: genpr.load_extractor("gabor", **on)(IMAGES),
-    "frechet": lambda on, _: genpr.frechet_distance(Gaussian.of(REAL, **on), FAKE, **on),
+    "frechet": lambda on, _: genpr.frechet_distance(Gaussian.from_features(REAL, **on), FAKE, **on),
     "frechet infinity": lambda on, _: frechet_infinity(REAL.repeat(5, 0), FAKE.repeat(5, 0), **on),
     "generator": lambda on, _: genpr.load_generator("genpr.demo:ShapesGenerator", **on).spec,
     "held out": of_score(REAL[:80], FAKE, held_out=REAL[80:], metrics=["precision", "c_t"]),

@@ -85,7 +85,9 @@ def test_few_rows_equal_the_definition(n, m, rng):
     gap = real.astype(float).mean(0) - fake.astype(float).mean(0)
     expected = gap @ gap + (a**2).sum() / (n - 1) + (b**2).sum() / (m - 1) - 2 * fidelity
     assert frechet_distance(real, fake) == pytest.approx(expected, rel=1e-12)
-    assert frechet_distance(Gaussian.of(real), Gaussian.of(fake)) == pytest.approx(expected, rel=1e-11)
+    assert frechet_distance(Gaussian.from_features(real), Gaussian.from_features(fake)) == pytest.approx(
+        expected, rel=1e-11
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_few_rows_equal_the_definition(n, m, rng):
 def test_far_from_the_origin(mean, spread, n, rng):
     real = rng.normal(mean, spread, (n, 12)).astype(np.float32)
     fake = rng.normal(mean, 2 * spread, (n, 12)).astype(np.float32)
-    moments = Gaussian.of(real)
+    moments = Gaussian.from_features(real)
     exact_mean, exact_covariance = exact_moments(real)
     np.testing.assert_allclose(moments.mean, exact_mean.astype(float), rtol=1e-15)
     scale = float(np.abs(exact_covariance).max())
@@ -106,10 +108,10 @@ def test_far_from_the_origin(mean, spread, n, rng):
 @pytest.mark.parametrize("elements", [1, 24, 24 * 7, 24 * 299, 24 * 300])
 def test_block_size_does_not_matter(elements, rng, monkeypatch):
     real, fake = rng.normal(5, 1, (300, 24)), rng.normal(5.1, 1.2, (20, 24))
-    expected, covariance = frechet_distance(real, fake), Gaussian.of(real).covariance
+    expected, covariance = frechet_distance(real, fake), Gaussian.from_features(real).covariance
     monkeypatch.setattr(blocks, "_BLOCK_ELEMENTS", elements)
     assert frechet_distance(real, fake) == pytest.approx(expected, rel=1e-12)
-    torch.testing.assert_close(Gaussian.of(real).covariance, covariance, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(Gaussian.from_features(real).covariance, covariance, rtol=1e-12, atol=1e-14)
 
 
 # FD-infinity
@@ -124,7 +126,7 @@ def test_infinity_is_the_intercept(m, low, rng):
     design = np.stack([np.ones(15), 1 / np.array(numbers)], axis=1)
     expected = np.linalg.lstsq(design, np.array(distances), rcond=None)[0][0]
     assert frechet_infinity(real, fake) == pytest.approx(expected, rel=1e-9)
-    assert frechet_infinity(Gaussian.of(real), fake) == pytest.approx(expected, rel=1e-9)
+    assert frechet_infinity(Gaussian.from_features(real), fake) == pytest.approx(expected, rel=1e-9)
 
 
 # Bad input

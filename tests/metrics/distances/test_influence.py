@@ -108,7 +108,7 @@ def weighted_frechet(weights, real, fake):
     mean = weights @ real
     scale = len(real) / (len(real) - 1)
     covariance = scale * (real - mean).T @ ((real - mean) * weights[:, None])
-    return genpr.frechet_distance(Gaussian(mean, covariance), Gaussian.of(fake))
+    return genpr.frechet_distance(Gaussian(mean, covariance), Gaussian.from_features(fake))
 
 
 def weighted_cmmd(weights, real, fake):
@@ -267,18 +267,18 @@ def test_equal_generators_are_not_distinguishable_and_unequal_ones_are():
 def test_reals_that_are_moments_do_not_vary():
     real, fake = drawn(0, n=100, m=1000, moved=0.1)
     value, both = frechet_influence(real, fake, device="cpu")
-    found, alone = frechet_influence(Gaussian.of(real), fake, device="cpu")
+    found, alone = frechet_influence(Gaussian.from_features(real), fake, device="cpu")
     assert found == value
     assert alone.real is None
     assert alone.standard_error < 0.7 * both.standard_error
     values, errors = [], []
     for number in range(150):
         other = drawn(number, n=100, m=1000, moved=0.1)[1]
-        each, influence = frechet_influence(Gaussian.of(real), other, device="cpu")
+        each, influence = frechet_influence(Gaussian.from_features(real), other, device="cpu")
         values.append(each)
         errors.append(influence.standard_error)
     assert np.mean(errors) == pytest.approx(np.std(values), rel=0.15)
-    assert frechet_influence(real, Gaussian.of(fake))[1] is None  # fakes without images
+    assert frechet_influence(real, Gaussian.from_features(fake))[1] is None  # fakes without images
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_a_mean_and_a_covariance_do_not_suffice(rng, tmp_path):
         ((np.ones((3, 2)), np.ones((3, 4))), {}, FeatureError),
         ((np.ones((1, 2)), np.ones((3, 2))), {}, FeatureError),
         ((np.ones((3, 2)), np.full((3, 2), np.nan)), {}, FeatureError),
-        ((Gaussian.of(np.eye(3), device="cpu"), np.ones((3, 3))), {}, FeatureError),
+        ((Gaussian.from_features(np.eye(3), device="cpu"), np.ones((3, 3))), {}, FeatureError),
         ((np.ones((3, 2)), np.ones((3, 2))), {"directions": 0}, UsageError),
         ((np.ones((3, 2)), np.ones((3, 2))), {"seed": -1}, UsageError),
     ],
