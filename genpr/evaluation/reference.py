@@ -76,7 +76,7 @@ class FittedReference:
             self._held_out_summary = SideSummary.of(kept, Identities.of(kept))
         self._notices: tuple[Notice, ...] = ()
         # The clusters of the reals are computed on first use, since only neighbor metrics need them.
-        self._real_kinds = cache(partial(RealKinds.of, self.reals.features, seed=embedder.options.seed))
+        self._real_kinds = cache(partial(RealKinds.fit, self.reals.features, seed=embedder.options.seed))
         self._control: Control | None = None
         self._label_scorer: LabelScorer | None = None
         self._fitted: FittedMetrics | None = None

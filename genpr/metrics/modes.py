@@ -129,14 +129,14 @@ def modes_of(
     smaller = min(map(len, sides))
     smaller = smaller if most is None else min(smaller, check_count(most, "most", minimum=MIN_IMAGES))
     most = min(_UNEQUAL * smaller, most or max(map(len, sides)))
-    mixed = _Mixed.of(*sides, most=most, seed=seed)
+    mixed = _Mixed.from_features(*sides, most=most, seed=seed)
     is_real = mixed.is_real
     n, m = int(is_real.sum()), int((~is_real).sum())
     count = max(2, min(_MAX_CLUSTERS, round(math.sqrt(smaller / _PER_CLUSTER))))
     if clusters is not None:
         count = check_count(clusters, "clusters", minimum=2, maximum=smaller // 2)
     length = max(list_length(n, m, k) for k in ks)
-    near = JointNeighbors.of(mixed.features, length, device=where, progress=progress)
+    near = JointNeighbors.from_features(mixed.features, length, device=where, progress=progress)
     cells = _cells(mixed.features, count, seed)
 
     def counts(is_real: Flags) -> Counts:
@@ -188,7 +188,7 @@ class _Mixed:
     rows: Integers
 
     @classmethod
-    def of(cls, real: Tensor, fake: Tensor, *, most: int, seed: int) -> _Mixed:
+    def from_features(cls, real: Tensor, fake: Tensor, *, most: int, seed: int) -> _Mixed:
         """At most `most` images of each set, chosen and ordered at random."""
         generator = torch.Generator().manual_seed(seed)
         parts = [torch.randperm(len(side), generator=generator)[:most].sort().values for side in (real, fake)]
@@ -237,7 +237,7 @@ class JointNeighbors:
     has_ties: bool
 
     @classmethod
-    def of(
+    def from_features(
         cls, features: Tensor, length: int, *, device: torch.device, progress: PairProgress | None = None
     ) -> JointNeighbors:
         """Search once for L = `length` neighbors, at most n - 1."""
@@ -439,7 +439,7 @@ class RealKinds:
     rows: Tensor  # the real nearest to the center of each cell, (c,) int64
 
     @classmethod
-    def of(cls, real: Tensor, *, seed: int = 0) -> RealKinds | None:
+    def fit(cls, real: Tensor, *, seed: int = 0) -> RealKinds | None:
         """Cluster the reals; None if there are too few."""
         n = len(real)
         if n < 10 * _KINDS:

@@ -50,7 +50,7 @@ def missed(draw):
 
 def joint_of(features, length=None):
     tensor = torch.from_numpy(features)
-    return JointNeighbors.of(tensor, length or len(tensor) - 1, device=CPU)
+    return JointNeighbors.from_features(tensor, length or len(tensor) - 1, device=CPU)
 
 
 @pytest.mark.parametrize("kind", ["spread", "lattice", "repeats"])
@@ -228,7 +228,7 @@ def test_what_cannot_be_searched_is_refused(n, options, code):
 
 
 def missing_kinds(real, fake, **options):
-    return RealKinds.of(real).missing(fake, **options)
+    return RealKinds.fit(real).missing(fake, **options)
 
 
 @pytest.fixture
