@@ -116,7 +116,9 @@ def ranking_metrics(
         counter.count_all(progress)
     else:
         counter.count_pools(checked, progress, block_bytes)
-    ranks = TiedRanks.of(items.query, counter.above.cpu().numpy(), counter.tied.cpu().numpy(), items.gains)
+    ranks = TiedRanks.from_candidates(
+        items.query, counter.above.cpu().numpy(), counter.tied.cpu().numpy(), items.gains
+    )
     chance = pool_values(TiedRanks.at_random(items, pool), items, pool, cuts)
     values = pool_values(ranks, items, pool, cuts)
     return query_metrics(values, chance, pool=pool, groups=groups, seed=seed)
@@ -171,7 +173,7 @@ def retrieval_metrics(
     expected_ids, found_ids = _check_ids(expected, retrieved)
     grades = _check_grades(expected_ids, relevance)
     found_ids = [ids[:cut] for ids in found_ids]
-    items = RelevantItems.of(list(map(len, expected_ids)), _check_gains(grades))
+    items = RelevantItems.from_counts(list(map(len, expected_ids)), _check_gains(grades))
     length = np.array([len(ids) if cut is None else cut for ids in found_ids], dtype=np.int64)
     sizes = None if pool is None else _pool_sizes(pool, expected_ids, found_ids, cut)
     chance = None if sizes is None else list_values(TiedRanks.at_random(items, sizes), items, length, sizes)
@@ -266,7 +268,7 @@ def _check_relevant(
         of_queries, grades = _rows(relevance, "relevance", "iuf")
     if of_queries != counts:
         raise DataError("relevance must have the shape of relevant", code="bad-relevance")
-    return RelevantItems.of(counts, _check_gains(grades.astype(np.float64))), index
+    return RelevantItems.from_counts(counts, _check_gains(grades.astype(np.float64))), index
 
 
 def _scorer(scores: object, device: str | torch.device, block_bytes: int | None) -> Scorer:
@@ -397,7 +399,7 @@ def _places(
         numbered = enumerate(ours, int(items.offsets[at]))
         found += [(at, first[one], number) for number, one in numbered if one in first]
     query, above, number = np.array(found, dtype=np.int64).reshape(-1, 3).T
-    return TiedRanks.of(query, above, np.ones_like(above), items.gains[number])
+    return TiedRanks.from_candidates(query, above, np.ones_like(above), items.gains[number])
 
 
 def _pool_sizes(

@@ -48,7 +48,7 @@ class RelevantItems:
     gains: Numbers
 
     @classmethod
-    def of(cls, counts: Sequence[int], gains: Numbers) -> RelevantItems:
+    def from_counts(cls, counts: Sequence[int], gains: Numbers) -> RelevantItems:
         """From the number of relevant ones of each query."""
         return cls(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), gains)
 
@@ -87,7 +87,7 @@ class TiedRanks:
     gain: Numbers
 
     @classmethod
-    def of(cls, query: Counts, above: Counts, tied: Counts, gain: Numbers) -> TiedRanks:
+    def from_candidates(cls, query: Counts, above: Counts, tied: Counts, gain: Numbers) -> TiedRanks:
         """Sort the places (p,) of relevant candidates, and count those before each."""
         order = np.lexsort((gain, above, query))
         query, above, tied, gain = query[order], above[order], tied[order], gain[order]
@@ -100,7 +100,7 @@ class TiedRanks:
     def at_random(cls, relevant_items: RelevantItems, pool: Counts) -> TiedRanks:
         """The places when all `pool` (q,) candidates have one score."""
         query = relevant_items.query
-        return cls.of(query, np.zeros_like(query), pool[query], relevant_items.gains)
+        return cls.from_candidates(query, np.zeros_like(query), pool[query], relevant_items.gains)
 
     def found(self, cut: Counts) -> Numbers:
         """Relevant ones up to place `cut` (q,): (q,), mean over orders."""
