@@ -88,7 +88,7 @@ class FittedNeighbors:
         real_manifold, fakes, ks = fit.fitted.reals, found.fakes, self._plan.ks
         diagnostics = None
         if limit is None and self._diagnostics:
-            diagnostics = ManifoldDiagnostics.of(real_manifold, fakes, progress)
+            diagnostics = ManifoldDiagnostics.from_counts(real_manifold, fakes, progress)
         values: Values = {}
         for name in ks:
             values[name] = _with_interval(name, found.values[name], variant)

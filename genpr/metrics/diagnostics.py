@@ -184,7 +184,7 @@ class ManifoldDiagnostics:
     near_duplicates: tuple[NearDuplicates | None, NearDuplicates | None] = (None, None)
 
     @classmethod
-    def of(
+    def from_counts(
         cls, real: RealManifold, fake: CountedFakes, progress: PairProgress | None = None
     ) -> ManifoldDiagnostics | None:
         """All diagnostics from the counts; None if no balls around reals were counted."""

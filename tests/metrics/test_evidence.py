@@ -16,7 +16,7 @@ from genpr.neighbors.balls import Ball
 def evidence(real, fake, *, k=3, keep=8, fake_balls=(3,)):
     side = RealManifold.fit(np.asarray(real, np.float32), balls=[Ball(k)], keep=keep, device="cpu")
     fakes = side.place(torch.as_tensor(fake, dtype=torch.float32), [Ball(each) for each in fake_balls])
-    return ManifoldDiagnostics.of(side, side.count(fakes, [Ball(k)]))
+    return ManifoldDiagnostics.from_counts(side, side.count(fakes, [Ball(k)]))
 
 
 def test_halves_of_one_set_reveal_nothing(rng):
@@ -78,10 +78,10 @@ def test_without_lists_or_balls_nothing_is_looked_for(rng):
     real, fake = torch.from_numpy(rng.normal(size=(2, 50, 4)).astype(np.float32))
     assert evidence(real, fake, keep=0).near_copies is None
     side = RealManifold.fit(real, balls=[], device="cpu")
-    assert ManifoldDiagnostics.of(side, side.count(side.place(fake, [Ball(3)]), [])) is None
+    assert ManifoldDiagnostics.from_counts(side, side.count(side.place(fake, [Ball(3)]), [])) is None
     clipped = RealManifold.fit(real, balls=[Ball(3, clipped=True)], device="cpu")
     counted = clipped.count(clipped.place(fake, []), [Ball(3, clipped=True)])
-    assert ManifoldDiagnostics.of(clipped, counted) is None
+    assert ManifoldDiagnostics.from_counts(clipped, counted) is None
 
 
 @pytest.mark.parametrize(("n", "m"), [(200, 400), (400, 200)])
