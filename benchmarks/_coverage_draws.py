@@ -188,7 +188,7 @@ def scores(
     embedder = Embedder(options)
     info = ExtractorInfo(space, real.shape[1], "unknown", None, comparable=False)
     opened = FeatureSet(real, "<real features>", info)
-    plan = ScorePlan.of(opened, options)
+    plan = ScorePlan.from_options(opened, options)
 
     def source(rows: Tensor, role: str) -> SourceFeatures:
         features = SourceFeatures(FeatureSet(rows, f"<{role} features>", info), role, embedder)

@@ -122,7 +122,7 @@ def _check(
     `more` are metrics that are in no plan.
     """
     options = with_pinned(choices)
-    plans = [ScorePlan.of(None, each) for each in choices]
+    plans = [ScorePlan.from_options(None, each) for each in choices]
     output.check([*dict.fromkeys(name for plan in plans for name in plan.spaces), *more])
     check_sources(real, fake)
     check_weights([space for plan in plans for space in plan.spaces.values()], (real, fake), options)

@@ -161,7 +161,7 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
         undefined=tuple(ranked.undefined),
         notices=tuple(dict.fromkeys((*own, *notices, *copy_notices))),
         real=_prompt_side(assignment, table.origin, encoded - started),
-        fake=SideSummary.of(features, Identities.of(features)),
+        fake=SideSummary.from_features(features, Identities.from_features(features)),
         seconds={"text": encoded - started, "ranking": time.perf_counter() - encoded},
         device=str(embedder.device),
         seed=options.seed,

@@ -278,7 +278,7 @@ def _result(
         variant=_variant(classifier, labeled),
         notices=(*own, *decoding_notices("fake", features), *of_features),
         summary={"unreadable": (), "classifier": summary},
-        fake=SideSummary.of(features, Identities.of(features)),
+        fake=SideSummary.from_features(features, Identities.from_features(features)),
         device=str(classifier.embedder.device),
         max_images=options.max_images,
         seconds={**seconds, "score": time.perf_counter() - started},
@@ -290,7 +290,7 @@ def _variant(classifier: _Classifier, labeled: _Embedded | None) -> str:
     chosen = f"threshold {DETECTED:g}"
     if labeled is not None:
         labels = expectations_side(labeled.expectations, [None, None]).content
-        digits = sha256_of_rows(Identities.of(labeled.features).content, labels)[:8]
+        digits = sha256_of_rows(Identities.from_features(labeled.features).content, labels)[:8]
         chosen = f"thresholds by labeled images {digits}"
     return f"{chosen}, template {TEMPLATE!r}" if classifier.classes is None else chosen
 

@@ -68,10 +68,10 @@ def score_with(
     with memory_limit(options.max_memory):
         opened_real, opened_fake = open_input(real, "real"), open_input(fake, "fake")
         check_same_kind(opened_real, opened_fake)
-        plans = list(map(partial(ScorePlan.of, opened_real), choices))
+        plans = list(map(partial(ScorePlan.from_options, opened_real), choices))
         labels = held_out = like_fakes = None
         if options.labels is not None:
-            labels = LabelConfig.of(options.labels, opened_real, options.bad_images)
+            labels = LabelConfig.from_options(options.labels, opened_real, options.bad_images)
             labels.check(opened_fake)
         reals = _embed(opened_real, "real", plans, embedder)
         fakes = _embed(opened_fake, "fake", plans, embedder)
@@ -96,9 +96,9 @@ def check_before_embedding(
         opened = open_input(real, "real"), open_input(fake, "fake")
         check_same_kind(*opened)
         if options.labels is not None:
-            LabelConfig.of(options.labels, opened[0], options.bad_images).check(opened[1])
+            LabelConfig.from_options(options.labels, opened[0], options.bad_images).check(opened[1])
         if classes is not None:
-            plan = ScorePlan.of(opened[0], options)
+            plan = ScorePlan.from_options(opened[0], options)
             ClassScorer(plan, Embedder(options), sources=(real, fake), opened=opened, **classes)
     return opened
 
@@ -175,10 +175,10 @@ class Evaluator:
         with memory_limit(options.max_memory, trim=True):
             self._real = real if isinstance(real, str | os.PathLike) else None  # where labels may be
             self._opened_real = open_input(real, "real")
-            self._plan = ScorePlan.of(self._opened_real, options)
+            self._plan = ScorePlan.from_options(self._opened_real, options)
             self._labels = held_out = None
             if options.labels is not None:
-                self._labels = LabelConfig.of(options.labels, self._opened_real, options.bad_images)
+                self._labels = LabelConfig.from_options(options.labels, self._opened_real, options.bad_images)
             reals = _embed(self._opened_real, "real", [self._plan], self._embedder)
             if options.held_out is not None:
                 kept = _open_held_out(options.held_out, self._opened_real)

@@ -70,7 +70,7 @@ class LabelConfig:
     recognized: Labels | None = None
 
     @classmethod
-    def of(cls, options: LabelOptions, real: OpenedInput, policy: BadImagePolicy) -> LabelConfig:
+    def from_options(cls, options: LabelOptions, real: OpenedInput, policy: BadImagePolicy) -> LabelConfig:
         """Read the labels of the reals, and raise an error if they do not match the reals."""
         if not isinstance(options, LabelOptions):
             raise UsageError(f"labels must be genpr.LabelOptions(...), not {options!r}", code="bad-option")

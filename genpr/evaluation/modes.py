@@ -159,7 +159,7 @@ def _embedded(
     for each, opened in zip(labels, (opened_real, opened_fake), strict=True):
         each.check(opened, policy)
     chosen = ScoreOptions(extractor=options.extractor, metrics=[precision.name, coverage.name], k=options.k)
-    plan = ScorePlan.of(opened_real, chosen)
+    plan = ScorePlan.from_options(opened_real, chosen)
     sides = []
     for opened, role in ((opened_real, "real"), (opened_fake, "fake")):
         side = SourceFeatures(opened, role, embedder, declared=[plan.own])

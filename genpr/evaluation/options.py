@@ -105,7 +105,7 @@ class ScoreKeywords(EmbedKeywords, total=False):
 class ScoreOptions(EmbedOptions):
     """Options of a score: metrics, and how images are embedded.
 
-    `genpr.evaluation.plan.ScorePlan.of` checks them against the protocol.
+    `genpr.evaluation.plan.ScorePlan.from_options` checks them against the protocol.
     """
 
     extractor: str | FeatureExtractor | None = option(

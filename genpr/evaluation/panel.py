@@ -170,7 +170,7 @@ def panel_choices(
     if rest := [name for name in names if name not in rows]:
         choices[None] = replace(options, extractor=None, metrics=rest, held_out=None, k=None)
     for each in choices.values():
-        ScorePlan.of(None, each)
+        ScorePlan.from_options(None, each)
     return choices
 
 

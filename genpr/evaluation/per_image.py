@@ -90,7 +90,7 @@ class PerImageScores:
     labels: RecognizedLabels | None = field(default=None, repr=False)
 
     @classmethod
-    def of(
+    def from_result(
         cls,
         result: Result,
         neighbors: NeighborResult,

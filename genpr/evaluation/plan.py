@@ -68,7 +68,7 @@ class ScorePlan:
     given: Mapping[str, FeatureMoments] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, real: OpenedInput | None, options: ScoreOptions) -> ScorePlan:
+    def from_options(cls, real: OpenedInput | None, options: ScoreOptions) -> ScorePlan:
         """The plan of a score; without `real`, the reals are assumed to be images."""
         recipe = find_protocol(options.protocol)
         own = _own_space(options.extractor, recipe, real)

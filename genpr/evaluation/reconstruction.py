@@ -310,7 +310,7 @@ def _result(
         sides.append(replace(seen.feature_set(part.name, (), None), names=shown, decoder=decoder))
         own += [*decoding_notices(role, sides[-1]), *part.notices]
     real, fake = (
-        replace(SideSummary.of(side, Identities.of(side)), what=f"{role}s")
+        replace(SideSummary.from_features(side, Identities.from_features(side)), what=f"{role}s")
         for side, role in zip(sides, _ROLES, strict=True)
     )
     columns = {name: found.values[name] for name in options.chosen}

@@ -63,17 +63,17 @@ class FittedReference:
         self._main = plan.own if plan.own in spaces else spaces[0]
         self.reals = self.real[self._main]
         self._embedder, self._held_out, self._labels = embedder, held_out, labels
-        self._identities = Identities.of(self.reals)
-        self._real_summary = SideSummary.of(self.reals, self._identities)
+        self._identities = Identities.from_features(self.reals)
+        self._real_summary = SideSummary.from_features(self.reals, self._identities)
         if self.reals.statistics is not None:
             content = self.reals.statistics.content
             self._real_summary = replace(self._real_summary, content=content, order=content)
         self._statistics_summary = self._held_out_summary = None
         if plan.statistics is not None:
-            self._statistics_summary = StatisticsSummary.of(plan.statistics, plan.given)
+            self._statistics_summary = StatisticsSummary.from_statistics(plan.statistics, plan.given)
         if held_out is not None:
             kept = held_out[plan.own]
-            self._held_out_summary = SideSummary.of(kept, Identities.of(kept))
+            self._held_out_summary = SideSummary.from_features(kept, Identities.from_features(kept))
         self._notices: tuple[Notice, ...] = ()
         # The clusters of the reals are computed on first use, since only neighbor metrics need them.
         self._real_kinds = cache(partial(RealKinds.fit, self.reals.features, seed=embedder.options.seed))
@@ -167,7 +167,9 @@ class FittedReference:
         assert scores.neighbors is not None
         rows = self._fitted.sample_rows(scores.neighbors)
         k, ties = self.plan.sample_ks, self.plan.ties
-        return replace(PerImageScores.of(result, scores.neighbors, rows, k=k, ties=ties), labels=seen)
+        return replace(
+            PerImageScores.from_result(result, scores.neighbors, rows, k=k, ties=ties), labels=seen
+        )
 
     def _values(
         self, fake: SourceFeatures, values: Values
@@ -202,7 +204,7 @@ class FittedReference:
         plan, embedder, neighbors = self.plan, self._embedder, scores.neighbors
         metrics, extractors, undefined = self._values(fake, scores.values)
         reals, fakes = self.reals, fake[self._main]
-        fake_ids = Identities.of(fakes)
+        fake_ids = Identities.from_features(fakes)
         deviations = self._deviations(metrics, len(fakes))
         find = partial(
             notices_of,
@@ -228,7 +230,7 @@ class FittedReference:
             extractors=extractors,
             deviations=deviations,
             real=self._real_summary,
-            fake=SideSummary.of(fakes, fake_ids),
+            fake=SideSummary.from_features(fakes, fake_ids),
             n_shared=fake_ids.n_shared_with(self._identities),
             device=str(embedder.device),
             seed=embedder.options.seed,

@@ -46,7 +46,7 @@ class Identities:
     of_images: bool  # whether images were hashed
 
     @classmethod
-    def of(cls, features: FeatureSet) -> Identities:
+    def from_features(cls, features: FeatureSet) -> Identities:
         """Hash every row of a set."""
         if features.identities is not None:
             rows = tuple(map(bytes, features.identities.numpy()))
@@ -111,7 +111,7 @@ class SideSummary:
     what: str = "images"
 
     @classmethod
-    def of(cls, features: FeatureSet, identities: Identities) -> SideSummary:
+    def from_features(cls, features: FeatureSet, identities: Identities) -> SideSummary:
         """The summary of an embedded or loaded source."""
         order = hashlib.sha256(b"".join(identities.rows)).hexdigest()
         return cls(
@@ -142,7 +142,9 @@ class StatisticsSummary:
     known: str | None  # which published file it is
 
     @classmethod
-    def of(cls, statistics: ReferenceStatistics, given: Mapping[str, FeatureMoments]) -> StatisticsSummary:
+    def from_statistics(
+        cls, statistics: ReferenceStatistics, given: Mapping[str, FeatureMoments]
+    ) -> StatisticsSummary:
         """Of a plan's statistics."""
         return cls(
             source=statistics.source,

@@ -113,7 +113,7 @@ def compute_statistics(
         tuple(moments),
         count=len(main),
         decoder=main.decoder,
-        images_sha256=None if main.identities is None else Identities.of(main).content,
+        images_sha256=None if main.identities is None else Identities.from_features(main).content,
     )
     return statistics, notices
 

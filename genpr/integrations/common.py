@@ -42,7 +42,7 @@ def planned(options: ScoreOptions) -> tuple[ScorePlan, Embedder]:
     """The plan of a score and the embedder, before there are any images."""
     options = with_pinned([options])
     nothing = ArraySource("<real images>", torch.empty(0, 3, 1, 1, dtype=torch.uint8, device="cpu"))
-    plan = ScorePlan.of(OpenedImages(nothing, on_disk=False), options)
+    plan = ScorePlan.from_options(OpenedImages(nothing, on_disk=False), options)
     return plan, Embedder(replace(options, cache=False))
 
 

@@ -201,7 +201,7 @@ def test_codecs_and_sizes_are_told_and_still_known_when_all_is_cached(tmp_path):
 
 
 def found(real, fake):
-    ids = (Identities.of(real), Identities.of(fake))
+    ids = (Identities.from_features(real), Identities.from_features(fake))
     return input_notices(real, fake, *ids, protocol="genpr", deviations=[])
 
 
