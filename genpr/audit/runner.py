@@ -130,7 +130,7 @@ class Spread:
     sd: float
 
     @classmethod
-    def of(cls, values: list[float]) -> Spread:
+    def from_values(cls, values: list[float]) -> Spread:
         """From one value per repeat, rounded as it is stored."""
         if not np.isfinite(values).all():
             return cls(math.nan, math.nan)
@@ -246,7 +246,7 @@ def _measure(work: _Work, run: Run) -> _Outcome:
                     values[name].append(float(measured[name]))
     except GenprError as error:
         return f"{error} (check {case.check!r}, {case.setting}, x = {case.x:g})", error.code
-    return {name: Spread.of(found) for name, found in values.items()}
+    return {name: Spread.from_values(found) for name, found in values.items()}
 
 
 def _lines(results: Results) -> Iterator[str]:

@@ -177,7 +177,7 @@ def _hashes(features: FeatureSet) -> NDArray[np.uint8] | None:
 
 def _assignment(captions: Sequence[Captions], table: Prompts) -> PromptAssignment:
     """The prompts of each image."""
-    assignment = PromptAssignment.of(captions)
+    assignment = PromptAssignment.from_captions(captions)
     if assignment.n_units == 1:
         message = f"all {len(captions):,} images share one prompt or connected prompts, such as "
         message += f"{short(assignment.texts[0])!r} in {short(table.origin, 60)}; ranking needs at least two"

@@ -47,7 +47,7 @@ class PromptAssignment:
     unit_of_image: Counts
 
     @classmethod
-    def of(cls, captions: Sequence[Captions]) -> PromptAssignment:
+    def from_captions(cls, captions: Sequence[Captions]) -> PromptAssignment:
         """The assignment of the prompts of n images."""
         plain = [list(dict.fromkeys(map(normalize_prompt, each))) for each in captions]
         texts = sorted({text for each in plain for text in each})

@@ -346,7 +346,7 @@ class EmbeddedImages:
             names=tuple(names),
             identities=torch.from_numpy(np.frombuffer(self.identities, np.uint8).reshape(-1, _HASH)),
             flags=in_order(self.flags),
-            facts=ImageFacts.of(self.formats, self.sizes),
+            facts=ImageFacts.from_counts(self.formats, self.sizes),
             sizes=self.sizes,
             skipped=tuple(self.bad.values()),
             n_embedded=self.n - self.n_cached,

@@ -51,7 +51,7 @@ class ImageFacts:
     n_small: int = 0  # images with a side of less than 32 pixels
 
     @classmethod
-    def of(cls, formats: Counter[str], sizes: Counter[tuple[int, int]]) -> ImageFacts:
+    def from_counts(cls, formats: Counter[str], sizes: Counter[tuple[int, int]]) -> ImageFacts:
         """From counts of formats and of (width, height)."""
         commonest, n_small = dict[str, int](), 0
         for (width, height), count in sorted(sorted(sizes.items()), key=itemgetter(1), reverse=True):
@@ -383,7 +383,7 @@ def _merge(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSet:
         decoder=parts[0].decoder,
         origin=parts[0].origin,
         sizes=sizes,
-        facts=ImageFacts.of(formats, sizes),
+        facts=ImageFacts.from_counts(formats, sizes),
     )
 
 

@@ -255,7 +255,7 @@ def test_few_prompts_have_no_interval():
 
 
 def asked(*captions) -> PromptAssignment:
-    return PromptAssignment.of([tuple(each) for each in captions])
+    return PromptAssignment.from_captions([tuple(each) for each in captions])
 
 
 def test_spaces_and_unicode_forms_make_no_other_text():

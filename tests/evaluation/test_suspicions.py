@@ -206,7 +206,7 @@ def found(real, fake):
 
 
 def test_small_images_are_told_where_a_trained_network_looks_at_them():
-    facts = ImageFacts.of(Counter(), Counter({(31, 200): 7, (32, 200): 1193}))
+    facts = ImageFacts.from_counts(Counter(), Counter({(31, 200): 7, (32, 200): 1193}))
     fake = FeatureSet(torch.randn(1200, 3), "fakes/", INFO, facts=facts)
     real = replace(fake, features=torch.randn(1200, 3), facts=ImageFacts())
     (small,) = [item for item in found(real, fake) if item.code == "upscaled"]
