@@ -26,7 +26,7 @@ from genpr.metrics.ball_metrics import coverage, density, precision, recall
 from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.fakes_only import inception_score
 from genpr.metrics.modes import RealKinds
-from genpr.metrics.neighbor_metrics import Lack, least_for_interval
+from genpr.metrics.neighbor_metrics import IntervalLimit, least_for_interval
 from genpr.metrics.registry import C_T, INCEPTION_SCORE, VENDI
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
@@ -100,8 +100,8 @@ def notices_of(
     if (rule := fakes.decoder.get("prepare")) is not None:  # moments from files are not prepared
         given = [each for each in (plan.statistics, statistics) if each is not None and not each.decoder]
         notices += [notice("statistics-unprepared", source=each.source, rule=rule) for each in given]
-    if neighbors is not None and neighbors.lacks:
-        notices += interval_notices(neighbors.lacks, plan.ks, min(len(reals), len(fakes)))
+    if neighbors is not None and neighbors.missing_intervals:
+        notices += interval_notices(neighbors.missing_intervals, plan.ks, min(len(reals), len(fakes)))
     return tuple(notices)
 
 
@@ -320,9 +320,11 @@ def near_duplicate_notices(diagnostics: ManifoldDiagnostics, known: Collection[s
     return [notice("near-duplicates", sides=sides, size=sizes)]
 
 
-def interval_notices(lacks: Mapping[str, Lack], ks: Mapping[str, int], smaller: int) -> list[Notice]:
+def interval_notices(
+    missing_intervals: Mapping[str, IntervalLimit], ks: Mapping[str, int], smaller: int
+) -> list[Notice]:
     """Notices about requested intervals that cannot be computed."""
-    reasons: dict[Lack, tuple[str, str]] = {
+    reasons: dict[IntervalLimit, tuple[str, str]] = {
         "images": (
             f"intervals need halves, and half of {smaller:,} images is too few",
             "score at least {least:,} images of each side, or choose a smaller k",
@@ -333,8 +335,8 @@ def interval_notices(lacks: Mapping[str, Lack], ks: Mapping[str, int], smaller: 
         ),
     }
     notices = []
-    for lack, (reason, remedy) in reasons.items():
-        if names := [name for name, each in lacks.items() if each == lack]:
+    for limit, (reason, remedy) in reasons.items():
+        if names := [name for name, each in missing_intervals.items() if each == limit]:
             least = max(least_for_interval(name, ks[name]) for name in names)
             facts = {"names": ", ".join(names), "reason": reason, "remedy": remedy.format(least=least)}
             notices.append(notice("no-intervals", **facts))

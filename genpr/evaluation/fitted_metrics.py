@@ -21,7 +21,7 @@ from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.emulated_manifold import EmulatedSide
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.metric import DistributionMetric, DistributionOptions, HeldOutMetric, Metric
-from genpr.metrics.neighbor_metrics import Lack, NeighborMetrics, Values
+from genpr.metrics.neighbor_metrics import IntervalLimit, NeighborMetrics, Values
 from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold
 from genpr.metrics.registry import BALLS, HELD_OUT, METRICS, NEIGHBORS, needed_balls
 from genpr.metrics.samples import Rows, sample_rows
@@ -38,7 +38,7 @@ class NeighborResult:
     """The neighbor metrics of one set of fakes."""
 
     values: Values  # by metric, of the sets as they are; None where a metric is undefined
-    lacks: Mapping[str, Lack]  # why metrics lack a requested interval
+    missing_intervals: Mapping[str, IntervalLimit]  # why metrics have no requested interval
     diagnostics: ManifoldDiagnostics | None
     # the reals among which neighbors were counted: a part of them, if the protocol limits them
     reals: FeatureSet
@@ -95,7 +95,9 @@ class FittedNeighbors:
         if fit.emulated is not None:
             counts = fit.emulated.memberships(fake.features, ks=ks, progress=progress)
             values = {name: _emulated(name, values[name], BALLS[name](counts, k)) for name, k in ks.items()}
-        return NeighborResult(values, found.lacks, diagnostics, fit.reals, fake, real_manifold, fakes)
+        return NeighborResult(
+            values, found.missing_intervals, diagnostics, fit.reals, fake, real_manifold, fakes
+        )
 
     def _limit(self, *sizes: int) -> int | None:
         """Rows of each set: as many reals as fakes. None if these are all rows of both sets."""

@@ -44,7 +44,7 @@ _MIN_COLUMNS = 16  # fewer make distances cheaper, but every half reads all of i
 Values = dict[str, MetricValue | None]
 """By metric; None where it is undefined."""
 
-Lack = Literal["images", "memory"]
+IntervalLimit = Literal["images", "memory"]
 """What is too small for an interval: the images of each half, or the memory for neighbor lists."""
 
 
@@ -53,7 +53,7 @@ class NeighborScores:
     """The neighbor metrics of one set of fakes."""
 
     values: Values  # by metric, with replicates (and `n_counted`) where an interval can be derived from them
-    lacks: dict[str, Lack]  # why a metric lacks a requested interval
+    missing_intervals: dict[str, IntervalLimit]  # why a metric has no requested interval
     fakes: CountedFakes  # the fakes, counted against the reals
 
 
@@ -100,10 +100,10 @@ class NeighborMetrics:
     def score(self, fake: Tensor, progress: PairProgress | None = None) -> NeighborScores:
         """Every metric of (m, d) fake features, as `check_features` returns them."""
         n, m = len(self.reals.points), len(fake)
-        keep, lacks = 0, dict[str, Lack]()
+        keep, missing_intervals = 0, dict[str, IntervalLimit]()
         if self._resampled:
             keep = self._listed(m, self._listed_fake) if self._listed_fake else 0
-            lacks = self._lacks(m, keep)
+            missing_intervals = self._missing_intervals(m, keep)
         pairs, halves, smallest = pairs_of(n, m, self._fake_balls), {}, None
         for search, k in self._searches.items():
             halves[search] = how = self._halves(search, m)
@@ -113,7 +113,7 @@ class NeighborMetrics:
         advance = progress_counter(pairs, progress)
 
         fakes = self.reals.place(fake, self._fake_balls, keep=keep, advance=advance)
-        names = self._resampled.keys() - lacks
+        names = self._resampled.keys() - missing_intervals
         replicates = self._replicates(fakes, names) if names else None
         counted = self.reals.count(
             fakes,
@@ -140,12 +140,12 @@ class NeighborMetrics:
                 of_search = (
                     name for name in self._ks if name in PAIRWISE and PAIRWISE[name].search is search
                 )
-                lacks |= dict.fromkeys(of_search, "images")
+                missing_intervals |= dict.fromkeys(of_search, "images")
         for name, found in of_halves.items():
             value = values.get(name)
             if value is not None and found.isfinite().all() and _has_interval(name, value.value):
                 values[name] = replace(value, replicates=tuple(found.tolist()))
-        return NeighborScores(values, lacks, counted)
+        return NeighborScores(values, missing_intervals, counted)
 
     def _leave_one_out(self, m: int) -> dict[Ball, float]:
         """Share of m random reals that lie in the ball of another of them, by kind of ball."""
@@ -181,15 +181,15 @@ class NeighborMetrics:
         enough = fits(needed, self._device)
         return keep if all(current_communicator().all_gather_object(enough)) else 0
 
-    def _lacks(self, m: int, keep: int) -> dict[str, Lack]:
-        """Why metrics lack an interval with m fakes and `keep` listed neighbors each."""
+    def _missing_intervals(self, m: int, keep: int) -> dict[str, IntervalLimit]:
+        """Why metrics have no interval with m fakes and `keep` listed neighbors each."""
         smaller = min(len(self.reals.points), m)
-        lacks: dict[str, Lack] = {
+        missing_intervals: dict[str, IntervalLimit] = {
             name: "images" for name, k in self._resampled.items() if smaller < least_for_interval(name, k)
         }
         if bool(self._keep) == bool(self._listed_real) and bool(keep) == bool(self._listed_fake):
-            return lacks
-        return {name: lacks.get(name, "memory") for name in self._resampled}
+            return missing_intervals
+        return {name: missing_intervals.get(name, "memory") for name in self._resampled}
 
     def _replicates(self, fakes: FakeManifold, names: Collection[str]) -> Replicates:
         """Replicates of metrics whose balls exist in halves of these sets."""

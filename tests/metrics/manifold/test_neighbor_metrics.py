@@ -52,7 +52,7 @@ def values_of(side, fake):
             halves = None if value.replicates is None else torch.tensor(value.replicates, dtype=torch.float64)
             facts = value.null, value.null_source, halves, value.n_counted
         values[name] = Found(None if value is None else value.value, *facts)._replace(
-            lack=found.lacks.get(name)
+            lack=found.missing_intervals.get(name)
         )
     return values
 
