@@ -41,7 +41,7 @@ NEIGHBORS = tuple(
 )
 FEW = 60
 _FEATURES = (
-    METRICS["cmmd"].space or ""
+    METRICS["cmmd"].extractor or ""
 )  # features are named so for all metrics: cmmd is defined on these alone
 
 
@@ -135,7 +135,7 @@ def run_draw(
         values: dict[str, dict[str, MetricValue]] = {name: {} for name in sets.fakes}
         spaces = {_FEATURES: (sets.real, sets.fakes)}
         if sets.probabilities is not None:  # the Inception Score does not look at reals
-            spaces[INCEPTION_SCORE.space or ""] = sets.probabilities["A"], sets.probabilities
+            spaces[INCEPTION_SCORE.extractor or ""] = sets.probabilities["A"], sets.probabilities
         for space, (real, fakes) in spaces.items():
             chosen = [name for name in requested if (name == INCEPTION_SCORE.name) != (space == _FEATURES)]
             if chosen:
@@ -192,14 +192,14 @@ def scores(
 
     def source(rows: Tensor, role: str) -> SourceFeatures:
         features = SourceFeatures(FeatureSet(rows, f"<{role} features>", info), role, embedder)
-        features.require(plan.needs[role].spaces or (plan.own,), minimum=plan.needs[role].least)
+        features.require(plan.needs[role].extractors or (plan.own,), minimum=plan.needs[role].least)
         return features
 
     fitted = FittedMetrics(plan, source(real, "real"), embedder, given={}, diagnostics=False)
     found = {}
     for generator, rows in fakes.items():
         values = fitted.score(source(rows, "fake"), {}).values
-        found[generator] = {name: value for name in plan.spaces if (value := values[name]) is not None}
+        found[generator] = {name: value for name in plan.extractors if (value := values[name]) is not None}
     return found
 
 

@@ -90,7 +90,11 @@ def _metrics() -> list[Record]:
 
     names = ("better", "meaning", "reference")
     return [
-        {"name": item.name, "features": item.space or "any", **{name: getattr(item, name) for name in names}}
+        {
+            "name": item.name,
+            "features": item.extractor or "any",
+            **{name: getattr(item, name) for name in names},
+        }
         for item in ALL_METRICS.values()
     ]
 

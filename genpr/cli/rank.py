@@ -125,7 +125,7 @@ def _add_needed_metrics(options: ScoreOptions, by: str) -> ScoreOptions:
     if any(need in CONDITIONAL for need in needs):
         computed = (*F_SCORE_METRICS, *(() if options.labels is None else options.labels.names))
         check_computed(by, computed, "this ranking does not compute; --labels adds label.*")
-    chosen = ScorePlan.from_options(None, options).spaces
+    chosen = ScorePlan.from_options(None, options).extractors
     more = [need for need in needs if need not in chosen and need not in CONDITIONAL]
     return replace(options, metrics=[*chosen, *more]) if more else options
 

@@ -123,9 +123,11 @@ def _check(
     """
     options = with_pinned(choices)
     plans = [ScorePlan.from_options(None, each) for each in choices]
-    output.check([*dict.fromkeys(name for plan in plans for name in plan.spaces), *more])
+    output.check([*dict.fromkeys(name for plan in plans for name in plan.extractors), *more])
     check_sources(real, fake)
-    check_weights([space for plan in plans for space in plan.spaces.values()], (real, fake), options)
+    check_weights(
+        [extractor for plan in plans for extractor in plan.extractors.values()], (real, fake), options
+    )
     return options
 
 

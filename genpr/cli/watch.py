@@ -84,7 +84,7 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
     # Wrong options are reported before torch is imported, which takes seconds.
     number_of(flags.by)
     plan = ScorePlan.from_options(None, options)
-    computed = (*plan.spaces, *(() if options.labels is None else options.labels.names))
+    computed = (*plan.extractors, *(() if options.labels is None else options.labels.names))
     check_computed(flags.by, computed, "this watch does not compute")
     check_folder(folder)
     flags.check()

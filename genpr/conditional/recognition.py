@@ -145,7 +145,7 @@ class _Classifier:
     """A classifier of entities in images."""
 
     name: str
-    space: ExtractorKey  # the extractor of images
+    extractor: ExtractorKey  # the extractor of images
     classes: tuple[str, ...] | None  # of a detector; None for a pair of encoders, which have no fixed classes
     embedder: Embedder
 
@@ -155,7 +155,7 @@ class _Classifier:
             columns = _class_columns(vocabulary, self.classes)
             # The highest score of several classes of one entity.
             return lambda found: torch.stack([found.features[:, e].amax(1) for e in columns], dim=1).double()
-        encoder = text_encoder_for(self.space, self.embedder)
+        encoder = text_encoder_for(self.extractor, self.embedder)
         vectors = encoder.encode_text([TEMPLATE.format(name) for name in vocabulary]).cpu().double()
         lengths = vectors.norm(dim=1, keepdim=True)
         if not bool((lengths > 0).all()):
@@ -223,7 +223,9 @@ def _embedded(
     opened: OpenedInput, role: str, expectations: Expectations, classifier: _Classifier, scorer: Scorer
 ) -> _Embedded:
     """Embed images, and match them with expectations; those of unusable images are left out."""
-    features, rows = embed_matched(opened, role, expectations.table, classifier.space, classifier.embedder)
+    features, rows = embed_matched(
+        opened, role, expectations.table, classifier.extractor, classifier.embedder
+    )
     # In the order of the expectations, so that halves of two results have the same expectations for any names of images.
     order = sorted(range(len(rows)), key=rows.__getitem__)
     chosen = tuple(expectations.rows[rows[index]] for index in order)

@@ -23,7 +23,7 @@ def embed_matched(
     opened: OpenedInput,
     role: str,
     table: ImageValues[T],
-    space: ExtractorKey,
+    extractor: ExtractorKey,
     embedder: Embedder,
     check: Callable[[list[T]], object] = lambda _: None,
 ) -> tuple[FeatureSet, list[T]]:
@@ -32,9 +32,9 @@ def embed_matched(
     if listed is not None:
         table.check_used(listed)
         check(_complete(table, listed, range(len(listed)), len(listed)))
-    side = SourceFeatures(opened, role, embedder, declared=(space,))
-    side.require([space], minimum=1)
-    features = side[space]
+    side = SourceFeatures(opened, role, embedder, declared=(extractor,))
+    side.require([extractor], minimum=1)
+    features = side[extractor]
     total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
     names = [features.name_of(row) for row in range(len(features))]
     is_whole = total is None and not features.skipped

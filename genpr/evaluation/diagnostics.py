@@ -116,7 +116,7 @@ def _notices_of_fakes(
     """Notices about the order, the classes and the number of the fakes, for protocols and metrics of fakes alone."""
     chunk, name, found = plan.protocol.inception_score_chunk, INCEPTION_SCORE.name, list[Notice]()
     if chunk is not None and name in metrics:
-        probabilities = fakes[plan.spaces[name]].features
+        probabilities = fakes[plan.extractors[name]].features
         found += _order_notices(probabilities, metrics[name].value, chunk=chunk, device=device)
     if plan.protocol.balanced_labels:
         found += _label_notices(fakes.opened, features, fake_labels, protocol=plan.protocol.name)
@@ -169,11 +169,11 @@ def _statistics_notices(
         found.append(notice("statistics-alone", source=source))
     elif reals.decoder != statistics.decoder:
         found += _decoded_unlike(statistics.decoder, fakes.decoder)
-    spaces = [plan.spaces[name] for name, each in plan.given.items() if each.extractor is None]
-    if spaces and plan.protocol.reference_statistics != "with images":
+    extractors = [plan.extractors[name] for name, each in plan.given.items() if each.extractor is None]
+    if extractors and plan.protocol.reference_statistics != "with images":
         info = fakes.extractor
         names = dict.fromkeys(
-            each if isinstance(each, str) and info is not None else "the fakes" for each in spaces
+            each if isinstance(each, str) and info is not None else "the fakes" for each in extractors
         )
         found.append(notice("statistics-unlabeled", source=source, extractor=" and ".join(names)))
     return tuple(found)

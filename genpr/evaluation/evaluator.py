@@ -81,7 +81,7 @@ def score_with(
             like_fakes = held_out.cut(fakes.n) if score_held_out else None
         results = []
         for plan in plans:
-            kept = held_out if HELD_OUT.intersection(plan.spaces) else None
+            kept = held_out if HELD_OUT.intersection(plan.extractors) else None
             reference = FittedReference(plan, reals, embedder, kept, labels)
             found = reference.score(fakes)
             results.append((found, None if like_fakes is None else reference.score(like_fakes)))
@@ -119,16 +119,16 @@ def _embed(
 ) -> SourceFeatures:
     """Embed the "real", "fake" or "held-out" images by all extractors that the plans need for this role, or for `like`."""
     limit: int | None = 0
-    declared, spaces, elsewhere, least = [], list[ExtractorKey](), list[ExtractorKey](), 1
+    declared, extractors, elsewhere, least = [], list[ExtractorKey](), list[ExtractorKey](), 1
     for plan in plans:
         declared.append(plan.own)
-        elsewhere += plan.spaces.values()
+        elsewhere += plan.extractors.values()
         needs = plan.needs[like or role]
         limit = None if limit is None or needs.most is None else max(limit, needs.most)
-        spaces += needs.spaces
+        extractors += needs.extractors
         least = max(least, needs.least)
     features = SourceFeatures(opened, role, embedder, limit=limit, declared=declared)
-    features.require(spaces, minimum=least, elsewhere=elsewhere)
+    features.require(extractors, minimum=least, elsewhere=elsewhere)
     return features
 
 
@@ -189,7 +189,7 @@ class Evaluator:
     def metrics(self) -> tuple[str, ...]:
         """The metrics of a score, in display order."""
         label_metrics = () if self._labels is None else self._labels.options.names
-        return (*self._plan.spaces, *label_metrics)
+        return (*self._plan.extractors, *label_metrics)
 
     @property
     def n_real(self) -> int:

@@ -191,16 +191,16 @@ class FittedMetrics:
         )
         started = time.perf_counter()
         self._distributions: dict[str, Tensor | Gaussian] = {}
-        self._distribution_spaces: dict[str, ExtractorKey] = {}
-        for name, space in plan.spaces.items():
+        self._distribution_extractors: dict[str, ExtractorKey] = {}
+        for name, extractor in plan.extractors.items():
             if isinstance(METRICS[name], DistributionMetric):
-                self._distribution_spaces[name] = space
-        if self._distribution_spaces and current_communicator().is_rank_zero:
+                self._distribution_extractors[name] = extractor
+        if self._distribution_extractors and current_communicator().is_rank_zero:
             with _whole_machine(), single_process():
-                for name, space in self._distribution_spaces.items():
+                for name, extractor in self._distribution_extractors.items():
                     metric = METRICS[name]
                     if isinstance(metric, DistributionMetric) and metric.uses_reals:
-                        reals = given[name] if name in given else real[space].features
+                        reals = given[name] if name in given else real[extractor].features
                         self._distributions[name] = metric.fit(reals, self._options)
         self._distribution_seconds = time.perf_counter() - started
         started = time.perf_counter()
@@ -222,7 +222,7 @@ class FittedMetrics:
         """Every metric of one set of fakes; `given` is the mean and covariance that came with them."""
         plan = self._plan
         started = time.perf_counter()
-        values = self._distribution_values(fake, given) if self._distribution_spaces else {}
+        values = self._distribution_values(fake, given) if self._distribution_extractors else {}
         seconds = self._distribution_seconds + time.perf_counter() - started
         started = time.perf_counter()
         neighbors = None
@@ -230,7 +230,7 @@ class FittedMetrics:
         if self._neighbors is not None:
             neighbors = self._neighbors.score(fake[plan.own], self._progress)
             values |= neighbors.values
-        for name in HELD_OUT.intersection(plan.spaces):
+        for name in HELD_OUT.intersection(plan.extractors):
             values[name] = self._held_out_value(METRICS[name], fake)
         self._report(1, 1)
         score_seconds = time.perf_counter() - started
@@ -258,8 +258,8 @@ class FittedMetrics:
         def records() -> dict[str, Any]:
             with machine:
                 return {
-                    name: asdict(self._distribution_value(name, fake[space], given.get(name)))
-                    for name, space in self._distribution_spaces.items()
+                    name: asdict(self._distribution_value(name, fake[extractor], given.get(name)))
+                    for name, extractor in self._distribution_extractors.items()
                 }
 
         found = current_communicator().broadcast_from_rank0(records)

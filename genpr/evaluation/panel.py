@@ -162,7 +162,9 @@ def panel_choices(
     default = (*recipe.metrics, *{RATIO}.intersection(recipe.allowed_metrics))
     names = recipe.choose_metrics(options.metrics or default, held_out=held_out)
     # Without metrics of the representations, the first plan raises an error.
-    rows = [name for name in names if METRICS[name].space is None and name not in recipe.spaces] or names
+    rows = [
+        name for name in names if METRICS[name].extractor is None and name not in recipe.extractors
+    ] or names
     named = _named(recipe.panel if extractors is None else extractors)
     choices: dict[str | None, ScoreOptions] = {
         name: replace(options, extractor=key, metrics=rows) for name, key in named.items()

@@ -116,7 +116,7 @@ def check_samples(plan: ScorePlan, reals: FeatureSet) -> None:
     """Raise an error for a plan without values of single images."""
     if not plan.ks:
         raise UsageError(
-            f"{', '.join(plan.spaces)} has no values of single images; add a metric that counts neighbors, such as "
+            f"{', '.join(plan.extractors)} has no values of single images; add a metric that counts neighbors, such as "
             "precision",
             code="no-samples",
         )

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 class SourceNeeds:
     """Requirements of a plan on one source."""
 
-    spaces: tuple[ExtractorKey, ...]  # its extractors
+    extractors: tuple[ExtractorKey, ...]  # whose features are needed
     least: int  # minimum number of images of its metrics
     most: int | None  # maximum number of images, if the protocol has one
 
@@ -59,7 +59,7 @@ class ScorePlan:
     ks: Mapping[str, int]  # k by manifold metric
     ties: Ties  # "closed" or "strict"
     own: ExtractorKey  # the extractor of metrics without fixed features
-    spaces: Mapping[str, ExtractorKey]  # the extractor of every metric, in display order
+    extractors: Mapping[str, ExtractorKey]  # the extractor of every metric, in display order
     intervals: bool = True  # whether to compute intervals
     control: bool = True  # whether to score one half of the reals against the other
     k: int | None = None  # as requested; None for that of the protocol
@@ -71,7 +71,7 @@ class ScorePlan:
     def from_options(cls, real: OpenedInput | None, options: ScoreOptions) -> ScorePlan:
         """The plan of a score; without `real`, the reals are assumed to be images."""
         recipe = find_protocol(options.protocol)
-        own = _own_space(options.extractor, recipe, real)
+        own = _own_extractor(options.extractor, recipe, real)
         statistics = _statistics_of(real, recipe, options)
         has_reals = real is None or getattr(real, "statistics", None) is None
         requested = options.metrics
@@ -79,14 +79,14 @@ class ScorePlan:
             requested = _possible(statistics, recipe, own)
         names = recipe.choose_metrics(requested, held_out=options.held_out is not None)
         ks = recipe.choose_ks(names, options.k)
-        spaces = dict(zip(names, map(partial(space_of, own=own, recipe=recipe), names), strict=True))
-        given = {} if statistics is None else given_moments(statistics, spaces, own, recipe)
+        extractors = dict(zip(names, map(partial(extractor_of, own=own, recipe=recipe), names), strict=True))
+        given = {} if statistics is None else given_moments(statistics, extractors, own, recipe)
         if statistics is not None:
             is_needed = options.reference_statistics is not None or not has_reals
-            _check_given(statistics, spaces, given, is_needed=is_needed, has_reals=has_reals)
-        if options.extractor is not None and own not in spaces.values():
+            _check_given(statistics, extractors, given, is_needed=is_needed, has_reals=has_reals)
+        if options.extractor is not None and own not in extractors.values():
             raise UsageError(
-                f"{', '.join(names)} would not use {_name(own)}, but {', '.join(map(_name, spaces.values()))}; leave the "
+                f"{', '.join(names)} would not use {_name(own)}, but {', '.join(map(_name, extractors.values()))}; leave the "
                 "extractor out, or add a metric on its features, such as fd",
                 code="extractor-unused",
             )
@@ -95,7 +95,7 @@ class ScorePlan:
             ks=ks,
             ties=recipe.ties if options.ties is None else recipe.choose_ties(options.ties),
             own=own,
-            spaces=spaces,
+            extractors=extractors,
             intervals=options.intervals,
             control=options.control,
             k=options.k,
@@ -117,19 +117,19 @@ class ScorePlan:
 
         least_real, least_fake = least_images(self.ks)
         compared: dict[ExtractorKey, None] = {}  # in order, each once
-        for name, space in self.spaces.items():
+        for name, extractor in self.extractors.items():
             least_fake = max(least_fake, METRICS[name].least)
             if METRICS[name].uses_reals and name not in self.given:
                 least_real = max(least_real, METRICS[name].least)
-                compared[space] = None
-        every = tuple(dict.fromkeys(self.spaces.values()))
+                compared[extractor] = None
+        every = tuple(dict.fromkeys(self.extractors.values()))
         recipe, of_reals = self.protocol, every
         if compared and not self.control:  # reals need features of at least one extractor
             of_reals = tuple(compared)
         return {
-            "real": SourceNeeds(spaces=of_reals, least=least_real, most=recipe.n_real or recipe.max_real),
-            "fake": SourceNeeds(spaces=every, least=least_fake, most=recipe.n_fake or recipe.max_fake),
-            "held-out": SourceNeeds(spaces=(self.own,), least=1, most=None),
+            "real": SourceNeeds(extractors=of_reals, least=least_real, most=recipe.n_real or recipe.max_real),
+            "fake": SourceNeeds(extractors=every, least=least_fake, most=recipe.n_fake or recipe.max_fake),
+            "held-out": SourceNeeds(extractors=(self.own,), least=1, most=None),
         }
 
 
@@ -145,33 +145,33 @@ def with_pinned(choices: Sequence[ScoreOptions]) -> ScoreOptions:
     return replace(choices[0], prepare=found[choices[0].protocol])
 
 
-def space_of(metric: str, own: ExtractorKey, recipe: EvaluationProtocol) -> ExtractorKey:
+def extractor_of(metric: str, own: ExtractorKey, recipe: EvaluationProtocol) -> ExtractorKey:
     """The extractor of `metric` in a score with extractor `own`, with the same variants if it is the same network."""
-    if metric in recipe.spaces:
-        return recipe.spaces[metric]
-    space = METRICS[metric].space
-    if space is None:
+    if metric in recipe.extractors:
+        return recipe.extractors[metric]
+    extractor = METRICS[metric].extractor
+    if extractor is None:
         return own
-    return with_variants_of(space, own) if isinstance(own, str) else space
+    return with_variants_of(extractor, own) if isinstance(own, str) else extractor
 
 
 def given_moments(
     statistics: ReferenceStatistics,
-    spaces: Mapping[str, ExtractorKey],
+    extractors: Mapping[str, ExtractorKey],
     own: ExtractorKey,
     recipe: EvaluationProtocol,
 ) -> dict[str, FeatureMoments]:
-    """The moments of a file by metric, for the metrics in `spaces`; their dimensions are checked if known.
+    """The moments of a file by metric, for the metrics in `extractors`; their dimensions are checked if known.
 
     Moments without a named extractor are taken for the features of `fid`, or without this metric for those of the score.
     """
-    primary, found = spaces.get("fid", own), dict[str, FeatureMoments]()
-    for name in filter(takes_moments, spaces):
-        space = spaces[name]
-        theirs = recipe.statistics_of.get(name, space)
+    primary, found = extractors.get("fid", own), dict[str, FeatureMoments]()
+    for name in filter(takes_moments, extractors):
+        extractor = extractors[name]
+        theirs = recipe.statistics_of.get(name, extractor)
         fitting = [each for each in statistics.moments if each.is_of(theirs, primary)]
         if fitting:
-            dim = dim_of(space) if isinstance(space, str) else space.dim
+            dim = dim_of(extractor) if isinstance(extractor, str) else extractor.dim
             check_width(statistics, fitting[0], dim, name)
             found[name] = fitting[0]
     return found
@@ -220,17 +220,17 @@ def statistics_beside(side: OpenedInput) -> ReferenceStatistics | None:
 
 def _possible(statistics: ReferenceStatistics, recipe: EvaluationProtocol, own: ExtractorKey) -> list[str]:
     """The protocol's metrics that can be computed without real images; the distance of the extractor, if there are none."""
-    spaces = {name: space_of(name, own, recipe) for name in recipe.metrics}
-    given = given_moments(statistics, spaces, own, recipe)
-    names = [name for name in spaces if name in given or not METRICS[name].uses_reals]
+    extractors = {name: extractor_of(name, own, recipe) for name in recipe.metrics}
+    given = given_moments(statistics, extractors, own, recipe)
+    names = [name for name in extractors if name in given or not METRICS[name].uses_reals]
     if names or "metrics" not in recipe.free:
         return names or list(recipe.metrics)
-    return ["fid" if space_of("fid", own, recipe) == own else "fd"]
+    return ["fid" if extractor_of("fid", own, recipe) == own else "fd"]
 
 
 def _check_given(
     statistics: ReferenceStatistics,
-    spaces: Mapping[str, ExtractorKey],
+    extractors: Mapping[str, ExtractorKey],
     given: Mapping[str, FeatureMoments],
     *,
     is_needed: bool,
@@ -241,28 +241,28 @@ def _check_given(
     networks = {
         parse_name(each.extractor).base: each.extractor for each in statistics.moments if each.extractor
     }
-    for name in filter(takes_moments, spaces):
-        space = spaces[name]
-        theirs = networks.get(parse_name(space).base) if isinstance(space, str) else None
+    for name in filter(takes_moments, extractors):
+        extractor = extractors[name]
+        theirs = networks.get(parse_name(extractor).base) if isinstance(extractor, str) else None
         if theirs is not None and name not in given:
-            text = f"{source} has the moments of {theirs}, but {name} is on {space}; choose --extractor {theirs}, or images"
+            text = f"{source} has the moments of {theirs}, but {name} is on {extractor}; choose --extractor {theirs}, or images"
             raise FeatureError(text, code="other-extractor", path=source)
-    lacking = [name for name in spaces if METRICS[name].uses_reals and name not in given]
+    lacking = [name for name in extractors if METRICS[name].uses_reals and name not in given]
     if lacking and not has_reals:
-        features = some(list(dict.fromkeys(_name(spaces[name]) for name in lacking)), longest=200)
+        features = some(list(dict.fromkeys(_name(extractors[name]) for name in lacking)), longest=200)
         raise UsageError(
             f"{some(lacking)} of {features} features cannot be computed from {source}, which has {_held(statistics)} but no "
             "images; give images as REAL and this file with --reference-statistics",
             code="no-images-in-statistics",
             path=source,
         )
-    distances = list(filter(takes_moments, spaces))
+    distances = list(filter(takes_moments, extractors))
     if is_needed and distances and not given:
-        space = _name(spaces[distances[0]])
-        text = f"{source} has {_held(statistics)}, but {distances[0]} is on {space} features; choose the extractor of the file, or another file"
+        extractor = _name(extractors[distances[0]])
+        text = f"{source} has {_held(statistics)}, but {distances[0]} is on {extractor} features; choose the extractor of the file, or another file"
         raise FeatureError(text, code="other-extractor", path=source)
     if is_needed and not given:
-        text = f"{source} has {_held(statistics)}, which no metric of this score uses ({some(list(spaces), 5)}); add --metrics fid, or leave it out"
+        text = f"{source} has {_held(statistics)}, which no metric of this score uses ({some(list(extractors), 5)}); add --metrics fid, or leave it out"
         raise UsageError(text, code="statistics-unused", path=source)
 
 
@@ -274,7 +274,7 @@ def _held(statistics: ReferenceStatistics) -> str:
 
 
 def check_weights(
-    spaces: Iterable[ExtractorKey],
+    extractors: Iterable[ExtractorKey],
     sources: Sequence[str],
     options: EmbedOptions,
     *,
@@ -288,7 +288,7 @@ def check_weights(
     if any(holds_statistics(Path(source)) for source in sources):
         return
     images = [source for source in sources if _may_hold_images(source)]
-    names = [space for space in spaces if isinstance(space, str)]
+    names = [extractor for extractor in extractors if isinstance(extractor, str)]
     try:
         for name, *_ in group_by_network(names) if images or of_features else ():
             require_weights(name, weights=weights_of(name, options.weights), offline=options.offline)
@@ -324,15 +324,15 @@ def _may_be_images(path: Path) -> bool:
     return header is not None and len(header[0]) == 4
 
 
-def _name(space: ExtractorKey) -> str:
-    if isinstance(space, str):
-        return space
+def _name(extractor: ExtractorKey) -> str:
+    if isinstance(extractor, str):
+        return extractor
     from genpr.features.custom import extractor_info  # which imports torch
 
-    return extractor_info(space).name
+    return extractor_info(extractor).name
 
 
-def _own_space(
+def _own_extractor(
     extractor: str | FeatureExtractor | None, recipe: EvaluationProtocol, real: OpenedInput | None
 ) -> ExtractorKey:
     """The extractor of the metrics without fixed features."""
@@ -341,7 +341,7 @@ def _own_space(
             names = ", ".join(recipe.panel)
             text = f"protocol {recipe.name} has several representations, {names}; use genpr.score_panel, or `genpr score` with this protocol only"
             raise UsageError(text, code="protocol-panel")
-        return recipe.extractor if real is None else _space_of_side(real, recipe)
+        return recipe.extractor if real is None else _extractor_of_source(real, recipe)
     if not isinstance(extractor, str):
         from genpr.features.custom import extractor_info  # which imports torch
 
@@ -353,7 +353,7 @@ def _own_space(
     return name
 
 
-def _space_of_side(real: OpenedInput, recipe: EvaluationProtocol) -> ExtractorKey:
+def _extractor_of_source(real: OpenedInput, recipe: EvaluationProtocol) -> ExtractorKey:
     """The extractor of feature files; that of the protocol for images."""
     from genpr.features.feature_set import FeatureSet
     from genpr.features.source_features import FROM_FILE
@@ -361,7 +361,7 @@ def _space_of_side(real: OpenedInput, recipe: EvaluationProtocol) -> ExtractorKe
     if not isinstance(real, FeatureSet):
         return recipe.extractor
     if real.statistics is not None:
-        return _space_of_statistics(real.statistics, recipe)
+        return _extractor_of_statistics(real.statistics, recipe)
     if real.extractor is None:
         return FROM_FILE
     info = real.extractor
@@ -370,7 +370,7 @@ def _space_of_side(real: OpenedInput, recipe: EvaluationProtocol) -> ExtractorKe
     return name
 
 
-def _space_of_statistics(statistics: ReferenceStatistics, recipe: EvaluationProtocol) -> ExtractorKey:
+def _extractor_of_statistics(statistics: ReferenceStatistics, recipe: EvaluationProtocol) -> ExtractorKey:
     """The first extractor in the file; else that of the protocol, unless the dimensions differ."""
     from genpr.features.source_features import FROM_FILE
 

@@ -53,7 +53,7 @@ class EvaluationProtocol:
     # mean and covariance in Fréchet distances: "with images", those in the .npz files of images; "published", those of reals
     # from a file, whose absence is a deviation; None, those of the images
     reference_statistics: Statistics | None = None
-    spaces: Mapping[str, str] = field(default_factory=dict)  # features by metric, if not the default
+    extractors: Mapping[str, str] = field(default_factory=dict)  # features by metric, if not the default
     # features of published moments by metric, if they differ from the features of the images
     statistics_of: Mapping[str, str] = field(default_factory=dict)
     inception_score_chunk: int | None = None  # images per chunk of the Inception Score, in order
@@ -164,7 +164,7 @@ class EvaluationProtocol:
 
 def _is_on_own_features(metric: str) -> bool:
     """Whether a metric needs only reals and fakes in the features of the score."""
-    return METRICS[metric].space is None and metric not in HELD_OUT
+    return METRICS[metric].extractor is None and metric not in HELD_OUT
 
 
 _PR = ("precision", "recall")
@@ -225,7 +225,7 @@ _ALL = (
         metrics=("fid", "fd_dinov2"),
         n_fake=50_000,
         reference_statistics="published",
-        spaces=MappingProxyType({"fd_dinov2": _EDM2_DINO}),
+        extractors=MappingProxyType({"fd_dinov2": _EDM2_DINO}),
         equals="calculate_metrics.py by its img64.pkl or img512.pkl; papers state the least of three sets of 50,000",
         reference="Karras et al. 2024, arXiv:2312.02696; NVlabs/edm2",
     ),

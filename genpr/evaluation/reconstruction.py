@@ -130,7 +130,7 @@ def _opened(source: object, role: str) -> OpenedImages:
 
 def _find_weights(options: ReconstructOptions) -> dict[WeightsFile, Path]:
     """The paths of LPIPS' files; missing and unused weights are reported before any image is read."""
-    names = [space for space in options.spaces.values() if isinstance(space, str)]
+    names = [extractor for extractor in options.extractors.values() if isinstance(extractor, str)]
     weights, offline = options.weights, options.offline
     own = own_weights(options.lpips_net, weights) if "lpips" in options.chosen else {}
     used = [*own.values(), *(weights_of(name, weights) for name in names)]
@@ -247,23 +247,25 @@ def _add_features(
     found: _Measured, on_disk: Sequence[bool], embedder: Embedder, options: ReconstructOptions
 ) -> list[Notice]:
     """Add the metrics of features, and return the notices about them."""
-    if not options.spaces:
+    if not options.extractors:
         return []
-    started, spaces, sides = time.perf_counter(), list(options.spaces.values()), []
-    is_used = any(weights_of(space, options.weights) for space in spaces if isinstance(space, str))
+    started, extractors, sides = time.perf_counter(), list(options.extractors.values()), []
+    is_used = any(
+        weights_of(extractor, options.weights) for extractor in extractors if isinstance(extractor, str)
+    )
     own = embedder.with_options(weights=options.weights if is_used else None)
     for part, is_file, role in zip(found.parts, on_disk, _ROLES, strict=True):
         side = SourceFeatures(OpenedImages(SubsetSource(part.name, part, found.rows), is_file), role, own)
-        side.require(spaces, minimum=2 if "rfid" in options.spaces else 1)
+        side.require(extractors, minimum=2 if "rfid" in options.extractors else 1)
         sides.append(side)
-    notices = [each for side in sides for space in spaces for each in side[space].notices]
-    for name, space in options.spaces.items():
-        real, fake = (side[space].features for side in sides)
+    notices = [each for side in sides for extractor in extractors for each in side[extractor].notices]
+    for name, extractor in options.extractors.items():
+        real, fake = (side[extractor].features for side in sides)
         if name == "rfid":
             found.values[name] = np.array([frechet_distance(real, fake, device=embedder.device)])
         else:
             found.values[name] = cosines(real, fake)
-        if (info := sides[1][space].extractor) is not None:
+        if (info := sides[1][extractor].extractor) is not None:
             found.extractors[name] = info
     found.seconds["features"] = time.perf_counter() - started
     return notices

@@ -83,11 +83,11 @@ class ReconstructOptions(EmbedOptions):
         return tuple(name for name in _METRICS if name in names)
 
     @property
-    def spaces(self) -> dict[str, str | FeatureExtractor]:
+    def extractors(self) -> dict[str, str | FeatureExtractor]:
         """The extractor of each requested metric that is computed from features."""
         every = {"rfid": self.inception, "clip_i": self.clip, "dino_i": self.dino}
         return {
-            name: canonical_name(space) if isinstance(space, str) else space
-            for name, space in every.items()
+            name: canonical_name(extractor) if isinstance(extractor, str) else extractor
+            for name, extractor in every.items()
             if name in self.chosen
         }

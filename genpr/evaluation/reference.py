@@ -59,8 +59,8 @@ class FittedReference:
         self.plan = plan
         most = plan.needs["real"].most
         self.real = real if most is None else real.cut(most)
-        spaces = plan.needs["real"].spaces
-        self._main = plan.own if plan.own in spaces else spaces[0]
+        extractors = plan.needs["real"].extractors
+        self._main = plan.own if plan.own in extractors else extractors[0]
         self.reals = self.real[self._main]
         self._embedder, self._held_out, self._labels = embedder, held_out, labels
         self._identities = Identities.from_features(self.reals)
@@ -86,7 +86,7 @@ class FittedReference:
     def recipe(self) -> dict[str, Any]:
         """Everything that determines a score except the fakes, as plain JSON types."""
         plan, embedder, held_out = self.plan, self._embedder, self._held_out_summary
-        infos = [self.real[space].extractor for space in plan.needs["real"].spaces]
+        infos = [self.real[extractor].extractor for extractor in plan.needs["real"].extractors]
         extractors = [
             {"name": info.name, "weights": info.weights_sha256, "resize": info.resize, "code": info.cache_key}
             for info in infos
@@ -96,7 +96,7 @@ class FittedReference:
         return {
             "genpr": __version__,
             "protocol": plan.protocol.name,
-            "metrics": list(plan.spaces),
+            "metrics": list(plan.extractors),
             "k": dict(plan.ks),
             "ties": plan.ties,
             "intervals": plan.intervals,
@@ -148,8 +148,8 @@ class FittedReference:
         assert self._fitted is not None
         most = self.plan.needs["fake"].most
         fakes = fake if most is None else fake.cut(most)
-        for space in self.plan.needs["real"].spaces:
-            check_same_weights(self.real[space], fakes[space])
+        for extractor in self.plan.needs["real"].extractors:
+            check_same_weights(self.real[extractor], fakes[extractor])
         if self.plan.statistics is not None:
             self._check_fakes(fakes, self.plan.statistics, self.plan.given)
         is_used = self.plan.protocol.reference_statistics == "with images"
@@ -178,10 +178,10 @@ class FittedReference:
         extractors: dict[str, ExtractorInfo] = {}
         metrics: dict[str, MetricValue] = {}
         undefined = []
-        for name, space in self.plan.spaces.items():
-            info = fake[space].extractor
-            if info is None and space in self.plan.needs["real"].spaces:
-                info = self.real[space].extractor
+        for name, extractor in self.plan.extractors.items():
+            info = fake[extractor].extractor
+            if info is None and extractor in self.plan.needs["real"].extractors:
+                info = self.real[extractor].extractor
             if info is not None:
                 extractors[info.name] = info
             value = values[name]
@@ -256,7 +256,7 @@ class FittedReference:
     ) -> None:
         """Raise an error for moments of other features than those of the fakes, if both are known."""
         for name, moments in given.items():
-            features = fakes[self.plan.spaces[name]]
+            features = fakes[self.plan.extractors[name]]
             check_width(statistics, moments, features.features.shape[1], name)
             ours, theirs = moments.info, features.extractor
             if ours is not None and theirs is not None and "unknown" not in {ours.resize, theirs.resize}:
@@ -269,7 +269,7 @@ class FittedReference:
         found = statistics_beside(fakes.opened)
         if found is None:
             return None, {}
-        given = given_moments(found, self.plan.spaces, self.plan.own, self.plan.protocol)
+        given = given_moments(found, self.plan.extractors, self.plan.own, self.plan.protocol)
         self._check_fakes(fakes, found, given)
         return found, given
 

@@ -99,15 +99,15 @@ def compute_statistics(
         if not keys:
             keys = [FROM_FILE if isinstance(opened, FeatureSet) else find_protocol("genpr").extractor]
         spatial = _spatial_of(keys) if options.spatial else None
-        spaces = [*(key for key in keys if key != spatial), *([] if spatial is None else [spatial])]
+        extractors = [*(key for key in keys if key != spatial), *([] if spatial is None else [spatial])]
         embedder = Embedder(options)
-        features = SourceFeatures(opened, "source", embedder, declared=spaces)
-        features.require(spaces, minimum=2)
-        moments, notices = _moments_of(features, spaces, spatial, embedder)
+        features = SourceFeatures(opened, "source", embedder, declared=extractors)
+        features.require(extractors, minimum=2)
+        moments, notices = _moments_of(features, extractors, spatial, embedder)
     names = [str(each.extractor) for each in moments]
     if len(set(names)) < len(names):
         raise UsageError(f"extractors must have different names, found {some(names, 6)}", code="bad-option")
-    main = features[spaces[0]]
+    main = features[extractors[0]]
     statistics = ReferenceStatistics(
         main.source,
         tuple(moments),
@@ -119,18 +119,18 @@ def compute_statistics(
 
 
 def _moments_of(
-    features: SourceFeatures, spaces: Sequence[ExtractorKey], spatial: str | None, embedder: Embedder
+    features: SourceFeatures, extractors: Sequence[ExtractorKey], spatial: str | None, embedder: Embedder
 ) -> tuple[list[FeatureMoments], tuple[Notice, ...]]:
     """Mean and covariance of each extractor, with notices."""
     moments, notices = list[FeatureMoments](), list[Notice]()
-    for space in spaces:
-        found = features[space]
+    for extractor in extractors:
+        found = features[extractor]
         work = partial(_gaussian_of, found)
         gaussian, more = with_cpu_fallback(embedder, work, "for mean and covariance")
         mean, covariance = gaussian.mean.cpu().numpy(), gaussian.covariance.cpu().numpy()
         info = found.extractor
         name = None if info is None else info.name
-        key = _key_of(name, is_main=not moments, is_spatial=space == spatial)
+        key = _key_of(name, is_main=not moments, is_spatial=extractor == spatial)
         moments.append(FeatureMoments(key, _rounded(mean), covariance, info))
         notices += [*decoding_notices("source", found), *found.notices, *more]
     return moments, tuple(dict.fromkeys(notices))

@@ -83,12 +83,12 @@ class FeatureMoments:
         """The name of the extractor."""
         return None if self.info is None else self.info.name
 
-    def is_of(self, space: object, primary: object) -> bool:
-        """Whether these are moments of the features `space`; those without an extractor are taken for `primary`."""
-        name = space if isinstance(space, str) else getattr(space, "name", "")
+    def is_of(self, extractor: object, primary: object) -> bool:
+        """Whether these are moments of the features `extractor`; those without an extractor are taken for `primary`."""
+        name = extractor if isinstance(extractor, str) else getattr(extractor, "name", "")
         if self.extractor is not None:
             return is_same_extractor(self.extractor, name)
-        return parse_name(name).base == "inception-spatial" if self.key == _SPATIAL else space == primary
+        return parse_name(name).base == "inception-spatial" if self.key == _SPATIAL else extractor == primary
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,14 +70,14 @@ def is_custom(name: str) -> bool:
     return network_module(name) is None
 
 
-def text_encoder_for(space: ExtractorKey, embedder: Embedder) -> TextEncoder:
+def text_encoder_for(extractor: ExtractorKey, embedder: Embedder) -> TextEncoder:
     """The text encoder of an extractor of images, with the embedder's options."""
-    if not isinstance(space, str) or is_custom(space):
-        return text_encoder_of(embedder.load([space]))
-    check_weights_used([space], embedder.options.weights)
+    if not isinstance(extractor, str) or is_custom(extractor):
+        return text_encoder_of(embedder.load([extractor]))
+    check_weights_used([extractor], embedder.options.weights)
     return load_text_encoder(
-        space,
-        weights=weights_of(space, embedder.options.weights),
+        extractor,
+        weights=weights_of(extractor, embedder.options.weights),
         device=embedder.device,
         offline=embedder.options.offline,
     )

@@ -209,7 +209,7 @@ class GenprCallback(Generic[Model]):
         own = {name: getattr(chosen, name) for name in _OF_EVALUATOR}
         of_score = ScoreOptions(**own, intervals=chosen.intervals, control=False)
         self._evaluator = given_evaluator(real, of_score, of_evaluator=_OF_EVALUATOR)
-        names = list(self._evaluator.plan.spaces)
+        names = list(self._evaluator.plan.extractors)
         ends = [f"{name}_{end}" for name in names for end in ("low", "high")] if chosen.intervals else []
         f1 = ["f1"] if set(names).issuperset(F_SCORE_METRICS) else []
         logged = [f"genpr/{name}" for name in [*names, *f1, *ends]]  # possible keys of `Result.to_flat_dict`

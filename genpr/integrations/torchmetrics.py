@@ -45,22 +45,22 @@ _STATES = ("real_rows", "fake_rows")
 _HASH = 32
 
 
-def _space_of(plan: ScorePlan) -> ExtractorKey:
+def _extractor_of(plan: ScorePlan) -> ExtractorKey:
     """The single network of a plan."""
-    spaces = tuple(dict.fromkeys(plan.spaces.values()))
-    if len(spaces) > 1:
-        names = ", ".join(f"{name} ({space})" for name, space in plan.spaces.items())
+    extractors = tuple(dict.fromkeys(plan.extractors.values()))
+    if len(extractors) > 1:
+        names = ", ".join(f"{name} ({extractor})" for name, extractor in plan.extractors.items())
         raise UsageError(
-            f"a metric object uses a single network, but these metrics need {len(spaces)}: {names}; use one object per network",
+            f"a metric object uses a single network, but these metrics need {len(extractors)}: {names}; use one object per network",
             code="several-extractors",
         )
-    if spaces[0] == FROM_FILE:
+    if extractors[0] == FROM_FILE:
         raise UsageError(
             "the real features do not record their extractor, so images cannot be embedded in the same way; create the "
             "Evaluator with extractor=NAME",
             code="unlabeled-features",
         )
-    return spaces[0]
+    return extractors[0]
 
 
 _OF_EVALUATOR = (
@@ -145,8 +145,10 @@ class PrecisionRecallDensityCoverage(Metric):
         plan, self._embedder = (
             (self._given.plan, self._given.embedder) if self._given else planned(self._options)
         )
-        self._names = tuple(plan.spaces)
-        self._spaces = [_space_of(plan)]  # in a list, since a network would otherwise become a submodule
+        self._names = tuple(plan.extractors)
+        self._extractors = [
+            _extractor_of(plan)
+        ]  # in a list, since a network would otherwise become a submodule
         self._fitted: tuple[bytes, Evaluator] | None = None
         self._info: ExtractorInfo | None = None
         self.result: Result | None = None
@@ -242,14 +244,14 @@ class PrecisionRecallDensityCoverage(Metric):
         """
         on_cpu = images.cpu() if isinstance(images, Tensor) else images  # at once, and not image by image
         source = OpenedImages(open_source(on_cpu, name=f"<{role} images>"), on_disk=False)
-        (found,) = self._embedder.embed(source, role, [self._spaces], None).values()
+        (found,) = self._embedder.embed(source, role, [self._extractors], None).values()
         assert found.identities is not None
         assert found.extractor is not None
         features = found.features.contiguous().view(torch.uint8)
         return torch.cat([found.identities, features], dim=1), found.extractor
 
     def _no_rows(self) -> Tensor:
-        width = _HASH + 4 * self._embedder.load(self._spaces).dim
+        width = _HASH + 4 * self._embedder.load(self._extractors).dim
         return torch.empty(0, width, dtype=torch.uint8, device="cpu")
 
     def _side(self, role: Literal["real", "fake"]) -> FeatureSet:
@@ -258,7 +260,7 @@ class PrecisionRecallDensityCoverage(Metric):
         return FeatureSet(
             features=rows[:, _HASH:].contiguous().view(torch.float32),
             source=f"<{role} images>",
-            extractor=self._info or extractor_info(self._embedder.load(self._spaces)),
+            extractor=self._info or extractor_info(self._embedder.load(self._extractors)),
             identities=rows[:, :_HASH].contiguous(),
             n_embedded=len(rows),
             decoder=decoder_versions() | self._embedder.options.decoding.choices,
@@ -287,7 +289,7 @@ class PrecisionRecallDensityCoverage(Metric):
         """A copy with separate state that shares networks and the fitted reals."""
         for shared in (
             self._embedder,
-            self._spaces,
+            self._extractors,
             self._given,
             self._fitted,
             self.result,

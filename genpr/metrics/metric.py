@@ -39,7 +39,7 @@ class Metric:
     reference: str  # where it was published
     better: Literal["higher", "lower", "at null"] = "higher"
     measures: Literal["fidelity", "diversity"] | None = None  # what it claims to measure; None for neither
-    space: str | None = None  # the extractor on whose features it is defined
+    extractor: str | None = None  # the extractor on whose features it is defined
     least: int = 2  # images of each source without which it is not defined, besides k + 1
     lower: float | None = 0.0  # smallest possible value; None if there is none
     upper: float | None = 1.0  # largest possible value; None if there is none

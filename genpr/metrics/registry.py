@@ -173,7 +173,7 @@ INCEPTION_SCORE = DistributionMetric(
     meaning="Inception Score: sharp and varied classes",
     kind="fakes-only",
     reference="Salimans et al. 2016, arXiv:1606.03498",
-    space="inception-softmax",
+    extractor="inception-softmax",
     least=10,
     upper=None,
     compute=_inception_score,
@@ -189,22 +189,24 @@ VENDI = DistributionMetric(
 
 DISTRIBUTION_METRICS: list[Metric] = [
     C_T,
-    _distance("fid", "Fréchet distance of Inception features", _HEUSEL, _frechet, space="inception"),
+    _distance("fid", "Fréchet distance of Inception features", _HEUSEL, _frechet, extractor="inception"),
     _distance(
         "sfid",
         "Fréchet distance of Inception feature maps",
         "Nash et al. 2021, arXiv:2103.03841",
         _frechet,
-        space="inception-spatial",
+        extractor="inception-spatial",
     ),
-    _distance("kid", "kernel distance of Inception features", _BINKOWSKI, _kernel, space="inception"),
-    _distance("fd_dinov2", "Fréchet distance of DINOv2 features", _STEIN, _frechet, space="dinov2-vitl14"),
+    _distance("kid", "kernel distance of Inception features", _BINKOWSKI, _kernel, extractor="inception"),
+    _distance(
+        "fd_dinov2", "Fréchet distance of DINOv2 features", _STEIN, _frechet, extractor="dinov2-vitl14"
+    ),
     _distance(
         "cmmd",
         "kernel distance of CLIP embeddings, x 1000",
         _JAYASUMANA,
         _cmmd,
-        space="clip-vit-l-14-336",
+        extractor="clip-vit-l-14-336",
     ),
     _distance("fd", "Fréchet distance of the chosen features", _HEUSEL, _frechet),
     _distance(

@@ -127,7 +127,7 @@ def test_an_interval_holds_its_value(everything):
 
 
 def test_every_metric_has_a_value_or_is_named(everything, rng):
-    own = {name for name, info in METRICS.items() if info.space is None and info.kind != "held-out"}
+    own = {name for name, info in METRICS.items() if info.extractor is None and info.kind != "held-out"}
     assert {*everything.metrics, *everything.undefined} == own
     real = rng.normal(size=(60, 4))
     result = genpr.score(real, real + 100, metrics=["precision", "rarity"])

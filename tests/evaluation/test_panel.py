@@ -94,7 +94,7 @@ def test_more_held_out_reals_than_fakes_are_cut(sides):
 
 def test_metrics_on_features_of_their_own_are_computed_once(sides, monkeypatch):
     real, fake, kept = sides
-    changed = replace(find_protocol("genpr"), spaces={"fd": "gabor"})
+    changed = replace(find_protocol("genpr"), extractors={"fd": "gabor"})
     monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, "genpr": changed})
     options = {"control": False, "intervals": False, "device": "cpu"}
     chosen = {"extractors": ["pixels", RandomNetwork()], "metrics": ["recall", "fd"], "k": 2}

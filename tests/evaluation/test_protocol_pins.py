@@ -107,7 +107,7 @@ def test_protocols_stand_for_what_was_published(name, metrics, counted, extracto
     ],
 )
 def test_metrics_stand_on_the_features_of_their_definition(metric, space, better):
-    assert (METRICS[metric].space, METRICS[metric].better) == (space, better)
+    assert (METRICS[metric].extractor, METRICS[metric].better) == (space, better)
     counts_neighbors = metric in (*DEFAULT_METRICS, "nn_accuracy", "rarity", "authenticity")
     assert (METRICS[metric].kind == "neighbors") == counts_neighbors
 
@@ -163,7 +163,7 @@ def kid_of_pixels(monkeypatch):
     """KID on weight-free features, so that one score needs two extractors."""
     from genpr.evaluation import plan
 
-    kid = replace(METRICS["kid"], space="pixels")
+    kid = replace(METRICS["kid"], extractor="pixels")
     monkeypatch.setattr(plan, "METRICS", {**METRICS, "kid": kid})
 
 
@@ -181,7 +181,7 @@ def test_a_distance_to_given_statistics_says_so(rng):
     sides = torch.from_numpy(rng.normal(size=(2, 20, 3)).astype(np.float32))
     real, fake = (FeatureSet(side, "s") for side in sides)
     spaces = {"fd": "any", "kd": "any"}
-    plan = ScorePlan(protocol=find_protocol("genpr"), ks={}, ties="closed", own="any", spaces=spaces)
+    plan = ScorePlan(protocol=find_protocol("genpr"), ks={}, ties="closed", own="any", extractors=spaces)
 
     def score(real_moments, fake_moments):
         fitted = FittedMetrics(plan, {"any": real}, Embedder(EmbedOptions(device="cpu")), given=real_moments)

@@ -46,7 +46,7 @@ def test_every_metric_without_neighbors_is_expected_below():
 def test_each_metric_of_a_score_is_the_function_of_its_name(rng, metric, monkeypatch):
     monkeypatch.setattr("genpr.features.source_features.dim_of", lambda _name: None)  # five columns will do
     real, fake = (rng.dirichlet([spread] * 5, n).astype(np.float32) for n, spread in ((40, 0.4), (45, 1.0)))
-    result = genpr.score(real, fake, metrics=[metric], extractor=METRICS[metric].space, device="cpu")
+    result = genpr.score(real, fake, metrics=[metric], extractor=METRICS[metric].extractor, device="cpu")
     assert result[metric] == pytest.approx(EXPECTED_COMPANIONS[metric](real, fake), rel=1e-9)
 
 
