@@ -352,8 +352,8 @@ def _rows(found: Direction, classes: Sequence[str]) -> tuple[LabelRow, ...]:
 
 
 def worst_labels_first(rows: Iterable[LabelRow]) -> tuple[LabelRow, ...]:
-    """Rows sorted by `standing`, then by the number of errors."""
-    return tuple(sorted(rows, key=lambda row: (row.standing, -(row.fp + row.fn))))
+    """Rows sorted by `mean_relative`, then by the number of errors."""
+    return tuple(sorted(rows, key=lambda row: (row.mean_relative, -(row.fp + row.fn))))
 
 
 def undefined_values(rows: Sequence[LabelRow]) -> tuple[str, ...]:

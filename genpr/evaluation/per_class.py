@@ -54,7 +54,7 @@ class ClassScore:
         return self.metrics[metric].value
 
     @property
-    def standing(self) -> float:
+    def mean_relative(self) -> float:
         """The mean over metrics of value / null, each at most 1, since values above the null are not better.
 
         0 where no metric is defined.
@@ -121,12 +121,12 @@ def _record(found: ClassScore) -> dict[str, Any]:
     record = asdict(found)
     for metric in record["metrics"].values():
         del metric["replicates"]  # a hundred numbers per metric and class
-    return {**record, "standing": found.standing}
+    return {**record, "standing": found.mean_relative}
 
 
 def worst_first(classes: Sequence[ClassScore]) -> tuple[ClassScore, ...]:
-    """Classes sorted by `standing`; equal ones keep their order."""
-    return tuple(sorted(classes, key=lambda found: found.standing))
+    """Classes sorted by `mean_relative`; equal ones keep their order."""
+    return tuple(sorted(classes, key=lambda found: found.mean_relative))
 
 
 def _averages(classes: Sequence[ClassScore], *, weighted: bool) -> dict[str, Average]:

@@ -176,7 +176,7 @@ class LabelRow:
     null_recall: float | None = None  # recall of a perfect generator in this class
 
     @property
-    def standing(self) -> float:
+    def mean_relative(self) -> float:
         """The mean of precision and recall, each divided by its null and at most 1.
 
         A null of 0 gives 1, and values without a null are not divided.
@@ -205,7 +205,7 @@ class LabelSummary:
 
     classifier: str  # "knn", "linear", or the file of the recognized labels
     k: int | None  # number of neighbors of "knn"; None for others
-    rows: tuple[LabelRow, ...]  # one per class, sorted by `standing`
+    rows: tuple[LabelRow, ...]  # one per class, sorted by `mean_relative`
     confusions: tuple[Confusion, ...]  # the most frequent ones, the largest first
     undefined: tuple[str, ...]  # descriptions of undefined values
     n: int = 0  # images with a requested label

@@ -96,7 +96,7 @@ def test_classes_are_ordered_by_value_over_null_cut_at_one():
     rich = ClassScore("dense", 60, 60, {"density": metric(9.0), "recall": metric(0.2)})
     even = ClassScore("even", 60, 60, {"density": metric(0.8), "recall": metric(0.8)})
     assert [found.label for found in worst_first([even, rich])] == ["dense", "even"]
-    assert rich.standing == pytest.approx(0.6)
+    assert rich.mean_relative == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_metric_that_is_undefined_in_a_class_has_no_average(rng, place):
     found = calibrated.score_classes(fake, **options)
     assert found.macro == {}
     assert found.classes[0].label == "ab"[place]
-    assert found.classes[0].standing == 0
+    assert found.classes[0].mean_relative == 0
 
 
 def test_labels_that_do_not_fit_are_told_before_anything_is_embedded(write_images, tmp_path, rng):
@@ -176,7 +176,7 @@ def test_json_holds_all_and_no_nan(scores):
     assert len(found["classes"]) == 3
     assert len(found["left_out"]) == 3
     assert found["macro"]["recall"]["value"] == scores.macro["recall"].value
-    assert found["classes"][0]["standing"] == scores.classes[0].standing
+    assert found["classes"][0]["standing"] == scores.classes[0].mean_relative
     assert "replicates" not in found["classes"][0]["metrics"]["recall"]
     assert scores.classes[0].metrics["recall"].replicates is not None
     assert result_of(record) == result_of(json.loads(scores.overall.to_json())), "genpr compare reads it"
