@@ -67,14 +67,14 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput
 
     shard = None if options.shard is None else Shard.parse(options.shard)
     with memory_limit(options.max_memory), progress_bars(quiet=output.quiet) as bars:
-        side, extractor = open_input(source, "source"), options.extractor
+        opened, extractor = open_input(source, "source"), options.extractor
         if (
-            isinstance(side, FeatureSet) and expand(source) is None
+            isinstance(opened, FeatureSet) and expand(source) is None
         ):  # several files that a pattern names are joined
             raise UsageError(f"{source} already holds features", code="already-features", path=source)
-        if not isinstance(side, FeatureSet) or extractor is not None:
+        if not isinstance(opened, FeatureSet) or extractor is not None:
             extractor = canonical_name(extractor or find_protocol("genpr").extractor)
-        features = features_for_file(side, extractor, Embedder(replace(options, progress=bars)), shard)
+        features = features_for_file(opened, extractor, Embedder(replace(options, progress=bars)), shard)
     if not rank_zero_only():
         return
     save_features(out, features)

@@ -142,8 +142,11 @@ class ScoreOutput(PageOutput):
         """Refuse files that cannot be written and thresholds that cannot be missed, before anything is computed."""
         from genpr.metrics.registry import ALL_METRICS
 
-        sides = (("under", "higher", "over", self.fail_under), ("over", "lower", "under", self.fail_over))
-        for side, better, other, limits in sides:
+        directions = (
+            ("under", "higher", "over", self.fail_under),
+            ("over", "lower", "under", self.fail_over),
+        )
+        for direction, better, other, limits in directions:
             for metric, _ in limits:
                 wrong = ""
                 if metric not in computed:
@@ -154,7 +157,7 @@ class ScoreOutput(PageOutput):
                 ):  # such a metric can be too low or too high
                     wrong = f"{ALL_METRICS[metric].better} is better for this metric; use --fail-{other}"
                 if wrong:
-                    raise click.UsageError(f"--fail-{side} {metric}=...: {wrong}")
+                    raise click.UsageError(f"--fail-{direction} {metric}=...: {wrong}")
         if self.table is not None:
             from genpr.report.files import check_table
 
@@ -169,18 +172,20 @@ class ScoreOutput(PageOutput):
     def exit_code(self, results: Mapping[str, Result]) -> int:
         """Print missed thresholds on stderr, and return 0, or 5 if there are any."""
         code = 0
-        sides = [(each, "below") for each in self.fail_under] + [(each, "above") for each in self.fail_over]
+        directions = [(each, "below") for each in self.fail_under] + [
+            (each, "above") for each in self.fail_over
+        ]
         for name, result in results.items():
             under = f" under {name}" if len(results) > 1 else ""
-            for (metric, limit), side in sides:
+            for (metric, limit), direction in directions:
                 found = result.metrics.get(metric)
                 is_elsewhere = any(metric in each.metrics for each in results.values())
                 if found is None and is_elsewhere and metric not in result.undefined:
                     continue  # this result has other metrics
                 if found is None:
                     print_stderr(f"missed: {metric} has no value with these images")
-                elif found.value < limit if side == "below" else found.value > limit:
-                    print_stderr(f"missed: {metric} is {found.value:.4f}{under}, {side} {limit:g}")
+                elif found.value < limit if direction == "below" else found.value > limit:
+                    print_stderr(f"missed: {metric} is {found.value:.4f}{under}, {direction} {limit:g}")
                 else:
                     continue
                 code = THRESHOLD_MISSED

@@ -32,9 +32,9 @@ def embed_matched(
     if listed is not None:
         table.check_used(listed)
         check(_complete(table, listed, range(len(listed)), len(listed)))
-    side = SourceFeatures(opened, role, embedder, declared=(extractor,))
-    side.require([extractor], minimum=1)
-    features = side[extractor]
+    source = SourceFeatures(opened, role, embedder, declared=(extractor,))
+    source.require([extractor], minimum=1)
+    features = source[extractor]
     total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
     names = [features.name_of(row) for row in range(len(features))]
     is_whole = total is None and not features.skipped

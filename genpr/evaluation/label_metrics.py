@@ -93,9 +93,9 @@ class LabelConfig:
                 if self.named is not None:
                     check_shared(self.named, named)
 
-    def match(self, side: SourceFeatures, features: FeatureSet, labels: Labels) -> LabeledImages:
+    def match(self, source: SourceFeatures, features: FeatureSet, labels: Labels) -> LabeledImages:
         """Each embedded image with its label."""
-        return check_complete(match_labels(side.role, side.opened, features, labels), self.policy)
+        return check_complete(match_labels(source.role, source.opened, features, labels), self.policy)
 
 
 def _content(labels: Labels | None) -> str | None:
@@ -130,7 +130,7 @@ class LabelScorer:
     def __init__(
         self,
         config: LabelConfig,
-        side: SourceFeatures,
+        source: SourceFeatures,
         reals: FeatureSet,
         plan: ScorePlan,
         embedder: Embedder,
@@ -143,7 +143,7 @@ class LabelScorer:
         self._reals: ConditionalReals | None = None
         started = time.perf_counter()
         if config.real is not None:
-            self._labeled = config.match(side, reals, config.real)
+            self._labeled = config.match(source, reals, config.real)
             self._reals = self._fit(self._labeled, reals)
         self._fit_seconds = time.perf_counter() - started
 
@@ -160,16 +160,16 @@ class LabelScorer:
         }
 
     def add_to(
-        self, result: Result, side: SourceFeatures, fakes: FeatureSet
+        self, result: Result, source: SourceFeatures, fakes: FeatureSet
     ) -> tuple[Result, RecognizedLabels]:
         """The result of a fake set with the features `fakes`, with label metrics; and the labels of each fake."""
         started = time.perf_counter()
         self._report("labels", 0, 1)
-        requested = self._config.match(side, fakes, self._config.open_fake(side.opened))
+        requested = self._config.match(source, fakes, self._config.open_fake(source.opened))
         if self._config.recognized is None:
             result, labels = self._by_reals(result, requested, fakes)
         else:
-            seen = self._config.match(side, fakes, self._config.recognized)
+            seen = self._config.match(source, fakes, self._config.recognized)
             result, labels = self._by_file(result, requested, seen)
         self._report("labels", 1, 1)
         seconds = time.perf_counter() - started + self._fit_seconds
@@ -223,7 +223,7 @@ class LabelScorer:
             plain,
             RecognizedLabels(tuple(requested.labels), recognized),
             classes,
-            sides=(self._labeled, requested),
+            sources=(self._labeled, requested),
         )
 
     def _by_file(
@@ -239,7 +239,7 @@ class LabelScorer:
         found = recognized_elsewhere(requested_indices, predicted, intervals=self._intervals, seed=self._seed)
         plain = MetricValue(0.0, None, variant="as recognized by another tool")
         labels = RecognizedLabels(tuple(requested.labels), tuple(seen.labels))
-        return self._added(result, {"accuracy": found}, plain, labels, classes, sides=(requested,))
+        return self._added(result, {"accuracy": found}, plain, labels, classes, sources=(requested,))
 
     def _added(
         self,
@@ -249,7 +249,7 @@ class LabelScorer:
         labels: RecognizedLabels,
         classes: Sequence[str],
         *,
-        sides: Sequence[LabeledImages],
+        sources: Sequence[LabeledImages],
     ) -> tuple[Result, RecognizedLabels]:
         """The result with the accuracy of each direction, and macro averages, rows and confusions of the first one."""
         test = next(iter(directions.values()))
@@ -258,7 +258,7 @@ class LabelScorer:
         rows = _rows(test, classes)
         mistakes = list(labels.mistakes().items())[:_MAX_CONFUSIONS]
         seen = self._config.recognized
-        unlabeled = {each.role: len(each.unlabeled) for each in sides}
+        unlabeled = {each.role: len(each.unlabeled) for each in sources}
         summary = LabelSummary(
             classifier=str(self._options.classifier) if seen is None else seen.origin,
             k=self._k,
@@ -266,7 +266,7 @@ class LabelScorer:
             confusions=tuple(Confusion(*pair, len(images)) for pair, images in mistakes),
             undefined=undefined_values(rows),
             n=test.n,
-            origins={each.role: each.origin for each in sides},
+            origins={each.role: each.origin for each in sources},
             unlabeled=unlabeled | {"fake": len(labels.requested) - test.n},
         )
         notices = list(result.notices)

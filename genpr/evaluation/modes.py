@@ -46,9 +46,9 @@ class FoundModes:
     # number of images without a class by role
     unlabeled: Mapping[str, int] = field(default_factory=dict)
 
-    def name_of(self, side: Literal["real", "fake"], row: int) -> str:
+    def name_of(self, role: Literal["real", "fake"], row: int) -> str:
         """The name of an image, or its row."""
-        names = self.real_names if side == "real" else self.fake_names
+        names = self.real_names if role == "real" else self.fake_names
         return names[row] if names else f"row {row}"
 
     @property
@@ -83,11 +83,11 @@ class FoundModes:
         """`to_dict` as text."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
-    def _record(self, side: Literal["real", "fake"], cluster: ModeCluster) -> dict[str, Any]:
+    def _record(self, role: Literal["real", "fake"], cluster: ModeCluster) -> dict[str, Any]:
         record = {**asdict(cluster), "is_significant": cluster.is_significant}
         rows = record.pop("rows")[:REPRESENTATIVES]
         record["classes"] = dict(cluster.classes)
-        return {**record, "representatives": [{"row": row, "name": self.name_of(side, row)} for row in rows]}
+        return {**record, "representatives": [{"row": row, "name": self.name_of(role, row)} for row in rows]}
 
 
 @takes_options(ModesOptions)
@@ -114,8 +114,10 @@ def find_modes_with(real: object, fake: object, options: ModesOptions) -> FoundM
     with memory_limit(options.max_memory):
         opened = open_input(real, "real"), open_input(fake, "fake")
         given = (options.real_labels, options.fake_labels)
-        sides = zip(given, (real, fake), opened, ("real", "fake"), strict=True)
-        labels = [OptionalLabels.open(each, label_location(side, at), role) for each, side, at, role in sides]
+        sources = zip(given, (real, fake), opened, ("real", "fake"), strict=True)
+        labels = [
+            OptionalLabels.open(each, label_location(source, at), role) for each, source, at, role in sources
+        ]
         (reals, fakes), classes, ks = _embedded(*opened, options, embedder, labels)
         search = partial(
             modes_of,
@@ -160,15 +162,15 @@ def _embedded(
         each.check(opened, policy)
     chosen = ScoreOptions(extractor=options.extractor, metrics=[precision.name, coverage.name], k=options.k)
     plan = ScorePlan.from_options(opened_real, chosen)
-    sides = []
+    sources = []
     for opened, role in ((opened_real, "real"), (opened_fake, "fake")):
-        side = SourceFeatures(opened, role, embedder, declared=[plan.own])
-        side.require([plan.own], minimum=plan.needs[role].least)
-        sides.append(side[plan.own])
-    check_same_weights(*sides)
-    pairs = zip(labels, (opened_real, opened_fake), sides, strict=True)
+        source = SourceFeatures(opened, role, embedder, declared=[plan.own])
+        source.require([plan.own], minimum=plan.needs[role].least)
+        sources.append(source[plan.own])
+    check_same_weights(*sources)
+    pairs = zip(labels, (opened_real, opened_fake), sources, strict=True)
     classes = [each.match(opened, found, policy) for each, opened, found in pairs]
-    return (sides[0], sides[1]), classes, dict(plan.ks)
+    return (sources[0], sources[1]), classes, dict(plan.ks)
 
 
 def _report(progress: StageProgress, done: int, total: int) -> None:

@@ -62,7 +62,7 @@ class Reconstructed:
     """A result with the names and values of all usable pairs, in the order of the originals."""
 
     result: Result
-    sides: tuple[FeatureSet, FeatureSet]  # names and hashes of both images of each pair, without features
+    sources: tuple[FeatureSet, FeatureSet]  # names and hashes of both images of each pair, without features
     # (n,) float64 of each metric of pairs, without the prefix; psnr is infinite for identical pairs
     values: Mapping[str, Floats]
 
@@ -249,23 +249,23 @@ def _add_features(
     """Add the metrics of features, and return the notices about them."""
     if not options.extractors:
         return []
-    started, extractors, sides = time.perf_counter(), list(options.extractors.values()), []
+    started, extractors, sources = time.perf_counter(), list(options.extractors.values()), []
     is_used = any(
         weights_of(extractor, options.weights) for extractor in extractors if isinstance(extractor, str)
     )
     own = embedder.with_options(weights=options.weights if is_used else None)
     for part, is_file, role in zip(found.parts, on_disk, _ROLES, strict=True):
-        side = SourceFeatures(OpenedImages(SubsetSource(part.name, part, found.rows), is_file), role, own)
-        side.require(extractors, minimum=2 if "rfid" in options.extractors else 1)
-        sides.append(side)
-    notices = [each for side in sides for extractor in extractors for each in side[extractor].notices]
+        source = SourceFeatures(OpenedImages(SubsetSource(part.name, part, found.rows), is_file), role, own)
+        source.require(extractors, minimum=2 if "rfid" in options.extractors else 1)
+        sources.append(source)
+    notices = [each for source in sources for extractor in extractors for each in source[extractor].notices]
     for name, extractor in options.extractors.items():
-        real, fake = (side[extractor].features for side in sides)
+        real, fake = (source[extractor].features for source in sources)
         if name == "rfid":
             found.values[name] = np.array([frechet_distance(real, fake, device=embedder.device)])
         else:
             found.values[name] = cosines(real, fake)
-        if (info := sides[1][extractor].extractor) is not None:
+        if (info := sources[1][extractor].extractor) is not None:
             found.extractors[name] = info
     found.seconds["features"] = time.perf_counter() - started
     return notices
@@ -299,7 +299,7 @@ def _result(
     embedder: Embedder,
     options: ReconstructOptions,
 ) -> Reconstructed:
-    total, own, sides = f"{summary.n_pairs:,}", list[Notice](), list[FeatureSet]()
+    total, own, sources = f"{summary.n_pairs:,}", list[Notice](), list[FeatureSet]()
     names = tuple(zip(*found.names, strict=True))
     if summary.n_identical:
         own.append(notice("identical-pairs", count=f"{summary.n_identical:,}", total=total))
@@ -309,11 +309,11 @@ def _result(
         own.append(notice("small-sample", n=summary.n_pairs))
     for seen, part, shown, role in zip(found.seen, found.parts, names, _ROLES, strict=True):
         decoder = decoder_versions() | options.decoding.choices
-        sides.append(replace(seen.feature_set(part.name, (), None), names=shown, decoder=decoder))
-        own += [*decoding_notices(role, sides[-1]), *part.notices]
+        sources.append(replace(seen.feature_set(part.name, (), None), names=shown, decoder=decoder))
+        own += [*decoding_notices(role, sources[-1]), *part.notices]
     real, fake = (
-        replace(SideSummary.from_features(side, Identities.from_features(side)), what=f"{role}s")
-        for side, role in zip(sides, _ROLES, strict=True)
+        replace(SideSummary.from_features(source, Identities.from_features(source)), what=f"{role}s")
+        for source, role in zip(sources, _ROLES, strict=True)
     )
     columns = {name: found.values[name] for name in options.chosen}
     defined = [name for name, column in columns.items() if np.isfinite(column).any()]
@@ -341,4 +341,4 @@ def _result(
         reconstruction=summary,
     )
     columns.pop("rfid", None)
-    return Reconstructed(result, (sides[0], sides[1]), columns)
+    return Reconstructed(result, (sources[0], sources[1]), columns)

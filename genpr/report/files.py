@@ -91,11 +91,11 @@ def write_ranks(path: Path, ranks: Sequence[ImageRank], copies: Copies | None = 
 
 def write_pairs(path: Path, found: Reconstructed) -> int:
     """Write a CSV file with the values of each pair, and return the number of rows; `inf` is the PSNR of identical pairs."""
-    names = (map(cell_of, side.names) for side in found.sides)
+    names = (map(cell_of, side.names) for side in found.sources)
     rows = zip(*names, *(column.tolist() for column in found.values.values()), strict=True)
     heads = ["row", "original", "reconstruction", *found.values]
     _write_table(path, heads, ([row, *cells] for row, cells in enumerate(rows)))
-    return len(found.sides[0])
+    return len(found.sources[0])
 
 
 def _write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:

@@ -27,7 +27,7 @@ def reconstruction_report(
     roles: tuple[Role, Role] = ("real", "fake")
     sources: dict[Role, tuple[object, Any, Any]] = {
         role: (source, side.names, None if side.identities is None else side.identities.numpy())
-        for role, source, side in zip(roles, (real, fake), found.sides, strict=True)
+        for role, source, side in zip(roles, (real, fake), found.sources, strict=True)
     }
     galleries = [_worst(found, name) for name in found.values]
     return html_report(found.result, load_images(open_pictures(sources, policy), galleries))
@@ -35,7 +35,7 @@ def reconstruction_report(
 
 def _worst(found: Reconstructed, metric: str) -> Gallery:
     """The worst pairs by one metric."""
-    values, (real, fake) = found.values[metric], found.sides
+    values, (real, fake) = found.values[metric], found.sources
     sign = 1 if ALL_METRICS[FAMILY + metric].better == "higher" else -1
     pictures = [
         Picture(

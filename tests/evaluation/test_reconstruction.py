@@ -118,8 +118,8 @@ def test_files_are_paired_by_name_whatever_their_order_and_suffix(tmp_path, pair
     zipped = tmp_path / "real.zip"
     for sides in ((real, fake), (real, tmp_path / "fake.tar"), (zipped, fake), (real, fake / "list.txt")):
         found = measured(*sides, **options)
-        rows = [int(name[-7:-4]) for name in found.sides[0].names]
-        assert rows == [int(name[-8:-5]) for name in found.sides[1].names]
+        rows = [int(name[-7:-4]) for name in found.sources[0].names]
+        assert rows == [int(name[-8:-5]) for name in found.sources[1].names]
         assert found.result.reconstruction.paired_by == "name"
         parts = pair_sources(*map(open_source, map(str, sides)))[:2]
         assert [list(part.names()) for part in parts] == [[item.name for item in part] for part in parts]
@@ -204,7 +204,7 @@ def test_sizes_may_differ_between_pairs_and_batches_do_not_matter(tmp_path, pair
 
 def test_a_part_is_of_pairs(pairs):
     found = measured(*pairs, max_images=11, metrics=["psnr", "clip_i"], clip="pixels")
-    rows = [int(name[1:-1]) for name in found.sides[1].names]
+    rows = [int(name[1:-1]) for name in found.sources[1].names]
     assert len(rows) == 11
     np.testing.assert_allclose(found.values["psnr"], psnrs(*pairs)[rows], rtol=1e-13)
     whole = measured(*pairs, metrics=["clip_i"], clip="pixels")
