@@ -216,7 +216,8 @@ def _comparison_table(draws: Sequence[Record]) -> str:
     for draw in draws:
         for metric, of in draw.get("differences", {}).items():
             for name, kind in (("A - B", "equal"), ("A - C", "different")):
-                verdicts[metric][kind][draw["cell"]].append(bool(of[name][3]))
+                if name in of:
+                    verdicts[metric][kind][draw["cell"]].append(bool(of[name][3]))
     unpaired = _unpaired(draws)
     rows = []
     for metric, kinds in verdicts.items():

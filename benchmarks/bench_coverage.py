@@ -4,7 +4,7 @@
     python benchmarks/bench_coverage.py --cell gaussian-64-2000-2000 --jobs 2
     python benchmarks/bench_coverage.py --images train.zip --extractor cnn.py:load --device cuda --jobs 10 --cpu-jobs 6 --minutes 6
 
-Each draw of a cell is a set of reals and three generators: A and B of one distribution, C a little different. The cells on
+Each draw of a cell is a set of reals and generators: A and B of one distribution, C a little different in the first draws. The cells on
 images need --images and --extractor, or the --population that an earlier run wrote, and are left out otherwise. A file that
 exists is continued: draws that it holds are not made again, except for metrics that it lacks.
 """
@@ -67,7 +67,16 @@ class Workers:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--cell", "names", multiple=True, help="Name of a cell, or of a data set; repeatable.")
 @click.option("--list", "lists", is_flag=True, help="Print the cells and exit.")
-@click.option("--draws", default=200, show_default=True, type=click.IntRange(min=1), help="Of each cell.")
+@click.option(
+    "--draws",
+    default=200,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Of each cell: their numbers end before this.",
+)
+@click.option(
+    "--first", default=0, show_default=True, type=click.IntRange(min=0), help="Number of the first draw."
+)
 @click.option("--metrics", help="Only these of each cell's: names, separated by commas.")
 @click.option("--device", default="cpu", show_default=True)
 @click.option(
@@ -102,6 +111,7 @@ def main(
     names: tuple[str, ...],
     lists: bool,
     draws: int,
+    first: int,
     metrics: str | None,
     device: str,
     jobs: int,
@@ -138,7 +148,7 @@ def main(
         _append(out, {"format": FORMAT, "started": started, "machine": machine})
         if population is None:
             cells = [cell for cell in cells if not cell.is_of_images]
-        failed = _run(out, cells, draws, wanted, where, jobs, cpu_jobs, population, end)
+        failed = _run(out, cells, range(first, draws), wanted, where, jobs, cpu_jobs, population, end)
     out.with_suffix(".md").write_text(markdown(*read_records(out)), encoding="utf-8")
     raise SystemExit(failed > 0)
 
@@ -181,7 +191,7 @@ def _population(
 def _run(
     out: Path,
     cells: Sequence[Cell],
-    draws: int,
+    draws: range,
     wanted: tuple[str, ...] | None,
     device: str,
     jobs: int,
@@ -216,7 +226,7 @@ def _run(
 
 
 def _tasks(
-    out: Path, cells: Sequence[Cell], draws: int, wanted: tuple[str, ...] | None, device: str
+    out: Path, cells: Sequence[Cell], draws: range, wanted: tuple[str, ...] | None, device: str
 ) -> Iterator[Task]:
     """The draws that the file lacks: one of each cell, then the next one, so that all have equally many at any time."""
     known = {
@@ -224,13 +234,11 @@ def _tasks(
         for draw in read_records(out)[1]
         if draw["device"] == torch.device(device).type
     }
-    for number in range(draws):
+    for number in draws:
         for cell in cells:
             has = known.get((cell.name, number), ())
             missing = tuple(
-                name
-                for name in cell.metrics(number)
-                if (wanted is None or name in wanted) and name not in has
+                name for name in cell.metrics if (wanted is None or name in wanted) and name not in has
             )
             if missing:
                 yield Task(cell, number, missing)
