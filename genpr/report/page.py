@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -204,6 +205,11 @@ def _environment() -> Environment:
         """A name that may break into lines after an underscore."""
         return Markup(escape(shown(name)).replace("_", Markup("_<wbr>")))
 
+    def with_code(text: str) -> Markup:
+        """A text whose spans in backticks are code elements."""
+        safe = str(escape(shown(text, longest=_MAX_LENGTH)))
+        return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", safe))
+
     def finalize(value: object) -> object:
         """Replace unprintable characters of user strings before they are escaped."""
         return value if hasattr(value, "__html__") else shown(value, longest=_MAX_LENGTH)
@@ -223,6 +229,7 @@ def _environment() -> Environment:
         "short": shown,
         "as_is": Markup,
         "breakable": breakable,
+        "with_code": with_code,
     }
     return environment
 

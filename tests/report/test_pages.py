@@ -196,3 +196,12 @@ def test_metrics_of_other_families_have_a_table_of_their_own():
     (beyond,) = metric_rows(a_result({"density": 3.0}), ["density"])
     assert beyond["line"] == [100.0, 100.0, 100.0, 83.33]
     assert "1,000 images, 1,000 prompts" in unescape(html_report(result))
+
+
+def test_backticks_of_notices_become_code_elements():
+    found = a_result(codes=["missing-modes"])
+    hostile = Notice("x", "warning", "`<b>&` and one ` alone", "use `a` or `b`")
+    page = html_report(replace(found, notices=(*found.notices, hostile)))
+    codes = [text_of(each) for each in elements(page, "code")]
+    assert {"genpr modes", "<b>&", "a", "b"} <= set(codes)
+    assert section(page, "warnings").count("`") == 1
