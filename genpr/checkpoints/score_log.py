@@ -36,7 +36,7 @@ SCHEMA = 1
 BEST, RESULTS = "best.json", "genpr-results"
 _LOCK = ".genpr-watch.lock"
 _CACHE_WARNINGS = "cache"  # these depend on earlier runs, not on the samples
-# If these differ, the fingerprint may differ too, since it records how a metric treats few images.
+# If these differ, the settings hash may differ too, since it records how a metric treats few images.
 _MAY_DIFFER = ("n_fake", "undefined")
 _COMPARABLE = ("protocol", "requested", "fingerprint", "real", "n_real", "max_images", "seed")
 _PER_CHECKPOINT = ("checkpoint", "weights")

@@ -436,7 +436,7 @@ class Result:
 
     @property
     def fingerprint(self) -> str:
-        """The hash (16 hex digits) of everything that determines the values except the images (`recipe_of`)."""
+        """The settings hash: 16 hex digits, of everything that determines the values except the images (`recipe_of`)."""
         return hashlib.sha256(json.dumps(recipe_of(self), sort_keys=True).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:

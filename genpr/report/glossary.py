@@ -36,7 +36,10 @@ GLOSSARY: Mapping[str, str] = MappingProxyType(
         ),
         "mode": "A group of similar images, found by clustering.",
         "protocol": "A named set of choices: features, metrics, k and numbers of images.",
-        "fingerprint": "A hash of all settings that affect the values. Scores with equal fingerprints are computed alike.",
+        "settings hash": (
+            "A hash of all settings that affect the values: metrics, features, resize rule, k and others, but not the images. "
+            "Scores with the same hash were computed with the same settings. In JSON: fingerprint."
+        ),
     }
 )
 """Definitions by term."""

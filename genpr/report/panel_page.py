@@ -176,10 +176,10 @@ def _remarks(panel: PanelResult) -> list[str]:
 
 
 def _representations(panel: PanelResult) -> list[str]:
-    """Extractor, dimension, resize rule and fingerprint of each representation."""
+    """Extractor, dimension, resize rule and settings hash of each representation."""
     lines, none_is_comparable = [], not any(result.comparable for result in panel.values())
     for name, result in panel.items():
-        info, facts = result.extractor, [f"fingerprint {result.fingerprint}"]
+        info, facts = result.extractor, [f"settings hash {result.fingerprint}"]
         if info is not None:
             own = [] if info.name == name else [info.name]
             facts = [*own, f"{info.dim}-d", info.resize_text, *facts]

@@ -273,12 +273,16 @@ _ELSEWHERE = {"failures", "entities", "name", "skipped"}
 
 def provenance_of(result: Result) -> list[tuple[str, dict[str, str]]]:
     """Everything needed to reproduce the score, as (heading, facts)."""
-    names = ["protocol", "exact", "comparable", "seed", "max_images", "device", "fingerprint"]
+    names = ["protocol", "exact", "comparable", "seed", "max_images", "device"]
     names += ["n_shared"] * (result.real.what == "images") + ["ties"] * (MANIFOLD in result.families)
     names += ["distances"] * (result.entities is None)
-    recipe = {name: getattr(result, name) for name in names}
-    recipe |= {"protocol_met": result.deviations or True, "features_of": features_of(result)}
-    groups: list[tuple[str, Mapping[str, Any]]] = [("How it was scored", recipe)]
+    settings = {name: getattr(result, name) for name in names}
+    settings |= {
+        "settings_hash": result.fingerprint,
+        "protocol_met": result.deviations or True,
+        "features_of": features_of(result),
+    }
+    groups: list[tuple[str, Mapping[str, Any]]] = [("How it was scored", settings)]
     roles = ("real images", "fake images") if result.roles == ("real", "fake") else result.roles
     for role, each in zip(
         (*roles, "held-out reals"), (result.real, result.fake, result.held_out), strict=True

@@ -166,7 +166,7 @@ def _footer(result: Result) -> str:
         features = f"{info.name} ({info.dim}-d, {info.resize_text})"
     balls = [f"{result.ties} balls"] if MANIFOLD in result.families else []
     parts = [*([features] if features else []), f"protocol {result.protocol}", *balls, result.device]
-    lines += [wrapped(", ".join(parts)), f"fingerprint {result.fingerprint}"]
+    lines += [wrapped(", ".join(parts)), f"settings hash {result.fingerprint}"]
     return "\n".join([*lines, *["not comparable with published numbers"] * (not result.comparable)])
 
 
