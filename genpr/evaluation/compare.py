@@ -92,7 +92,7 @@ def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> d
     Args:
         path: The file; also of `genpr rank --json`, the JSON of a comparison's page, or the sweep.json of a sweep or the
             folder that it lies in.
-        label: Name of the result; None uses the file name.
+        label: Name of the result; None uses the file name without `.json`.
 
     Returns:
         Results by label, with the protocol behind it if there are several; by the names in the file if there are any, such
@@ -104,19 +104,20 @@ def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> d
     """
     path = Path(path)
     text = _text_of(path)
+    label = label or path.name.removesuffix(".json")
     try:
         content = parse_json(text, max_bytes=ARCHIVED_PARSED_BYTES)
         if "points" in content:  # of a sweep
             return _results_of_sweep(content)
         if "results" not in content:
-            return {label or path.name: result_of(content)}
+            return {label: result_of(content)}
         if isinstance(content["results"], dict):  # named results
             return {name: result_of(each) for name, each in content["results"].items()}
         found = [result_of(each) for each in content["results"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         message = f"{path} holds no result of `genpr score --json` of this version ({type(error).__name__}: {error})"
         raise DataError(message, code="not-a-result", path=str(path)) from error
-    return _by_name([(f"{label or path.name} ({result.protocol})", result) for result in found])
+    return _by_name([(f"{label} ({result.protocol})", result) for result in found])
 
 
 def _results_of_sweep(content: Mapping[str, Any]) -> dict[str, Result]:
@@ -144,8 +145,10 @@ def _text_of(path: Path) -> bytes:
 
 
 def load_all(paths: Sequence[Path]) -> dict[str, Result]:
-    """The results of several files, each with a unique name."""
-    pairs = zip(paths, short_labels(paths), strict=True)
+    """The results of several files, each with a unique name: the shortest part of its path, without `.json`."""
+    pairs = [
+        (path, label.removesuffix(".json")) for path, label in zip(paths, short_labels(paths), strict=True)
+    ]
     return _by_name([item for path, label in pairs for item in load_results(path, label=label).items()])
 
 
