@@ -25,8 +25,7 @@ from genpr.images.item import ImageSource, known_length
 from genpr.images.policy import DecodePolicy
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
-from genpr.metrics.value import MetricValue
-from genpr.report.interpretation import direction, interpret, interpret_comparison
+from genpr.report.interpretation import direction, interpret, interpret_comparison, quality_of
 from genpr.report.page import (
     Answer,
     Figure,
@@ -170,19 +169,8 @@ def _cell(comparison: Comparison, name: str, metric: str, *, is_first: bool) -> 
     contrast = comparison.contrast(name, metric)
     verdict = direction(contrast)
     difference = _signed(found.value - reference.value, None if contrast is None else contrast.interval)
-    quality = _quality(metric, verdict, found, reference)
+    quality = quality_of(metric, contrast, found, reference)
     return {**cell, "difference": difference, "verdict": verdict, "quality": quality}
-
-
-def _quality(metric: str, verdict: str, found: MetricValue, first: MetricValue) -> str:
-    """Whether the difference is "better" or "worse"; empty if both values exceed that of a perfect generator."""
-    better = ALL_METRICS[metric].better
-    if verdict not in ("higher", "lower") or better == "at null":
-        return ""
-    shares = [each.relative for each in (found, first) if each.relative is not None]
-    if better == "higher" and len(shares) == 2 and min(shares) >= 1:
-        return ""
-    return "better" if verdict == better else "worse"
 
 
 def _signed(value: float | None, bounds: Interval | None) -> str:

@@ -18,7 +18,7 @@ from genpr.evaluation.compare import Comparison
 from genpr.evaluation.result import Result
 from genpr.metrics import ball_metrics as metrics
 from genpr.metrics.metric import BallMetric
-from genpr.metrics.registry import BALLS
+from genpr.metrics.registry import ALL_METRICS, BALLS
 from genpr.metrics.uncertainty import Difference
 from genpr.metrics.value import MetricValue
 from genpr.report.text import capital, cut, number, percent
@@ -120,9 +120,9 @@ def plain(name: str) -> str:
 
 _CAVEATS = {
     "protocol-not-met": "The protocol was not met, so these numbers are not comparable with others of this protocol.",
-    "copied-reals": "Some fakes are byte-identical copies of reals; copies raise every metric.",
-    "near-copies": "Some fakes are near-copies of reals, which suggests memorization.",
-    "copying": "The fakes are nearer to the training images than other reals are, which suggests memorization.",
+    "copied-reals": "some fakes are byte-identical copies of reals; copies raise every metric.",
+    "near-copies": "some fakes are near-copies of reals, which suggests memorization.",
+    "copying": "the fakes are nearer to the training images than other reals are, which suggests memorization.",
     "duplicates": "Many images are duplicates, which affects every number.",
     "near-duplicates": "Many images are near-duplicates of others in their own set, which lowers these numbers.",
     "shrinkage": "The fakes are closer together than the reals, which raises precision, density and coverage.",
@@ -144,20 +144,16 @@ _DIVERSITY = {
 
 def interpret(result: Result) -> Interpretation:
     """A score in words. Fidelity needs precision; diversity needs recall or coverage."""
-    fidelity = _calibrated(result, metrics.calibrated_precision, metrics.precision)
-    recall = _calibrated(result, metrics.calibrated_recall, metrics.recall)
-    coverage = share_of(result, metrics.coverage, expected=_expected_coverage(result, fidelity))
-    # Stray fakes have large balls, which contain reals that resemble none of them.
-    is_stray = recall is not None and coverage is not None and coverage.high < min(recall.low, 1.0) - 0.1
+    fidelity, recall, coverage, is_stray = _shares(result)
     diversity = coverage if is_stray or recall is None else recall
     codes = {item.code for item in result.notices}
     judged = list(dict.fromkeys(share for share in (fidelity, diversity) if share is not None))
     conditional = _conditional(result)
-    caveats = _caveats(judged, recall if is_stray else None, codes)
+    caveats = _caveats(judged, recall if is_stray else None, codes, copies=_has_many_copies(result))
     if not judged and conditional:
         return Interpretation(conditional[0], caveats, others=tuple(conditional[1:]))
     contradiction = _contradiction(result)
-    summary = " ".join(filter(None, [_summary(fidelity, diversity, codes), contradiction]))
+    summary = " ".join(filter(None, [_copies(result), _summary(fidelity, diversity, codes), contradiction]))
     shares = dict.fromkeys(share for share in (recall, diversity) if share is not None)
     return Interpretation(
         summary,
@@ -166,6 +162,47 @@ def interpret(result: Result) -> Interpretation:
         diversity=tuple(_evidence(result, share) for share in shares),
         others=tuple(text for text in conditional if not contradiction.endswith(text[1:])),
     )
+
+
+def _shares(result: Result) -> tuple[Share | None, Share | None, Share | None, bool]:
+    """Precision, recall and coverage, and whether coverage contradicts recall.
+
+    It does so with stray fakes, which have large balls that contain reals that resemble none of them.
+    """
+    fidelity = _calibrated(result, metrics.calibrated_precision, metrics.precision)
+    recall = _calibrated(result, metrics.calibrated_recall, metrics.recall)
+    coverage = share_of(result, metrics.coverage, expected=_expected_coverage(result, fidelity))
+    is_stray = recall is not None and coverage is not None and coverage.high < min(recall.low, 1.0) - 0.1
+    return fidelity, recall, coverage, is_stray
+
+
+_COPIES = ("copied-reals", "near-copies", "copying")
+
+
+def _has_many_copies(result: Result) -> bool:
+    """Whether fakes copy reals, and not only so few that they hardly change a value."""
+    codes = {item.code for item in result.notices}
+    few = {"copied-reals"} if result.n_shared < SLACK * result.fake.n else set()
+    return bool(codes & {*_COPIES} - few)
+
+
+def _copies(result: Result) -> str:
+    """A sentence if the fakes copy reals, which gives high values that are not due to quality."""
+    codes = {item.code for item in result.notices}
+    count, total = result.n_shared, result.fake.n
+    if "copied-reals" in codes and count < SLACK * total:
+        copied = "is a copy of a real image" if count == 1 else "are copies of real images"
+        return f"{count:,} of {total:,} generated images {copied}."
+    if "copied-reals" in codes:
+        copied = f"{percent(count / total)} of the generated images are copies of real images"
+        return f"{copied}, so these values do not show quality."
+    if "near-copies" in codes:
+        copied = "More of the generated images are nearly identical to real images than chance explains"
+    elif "copying" in codes:
+        copied = "The generated images are nearer to the training images than other real images are"
+    else:
+        return ""
+    return f"{copied}, so high values may come from memorization."
 
 
 def _expected_coverage(result: Result, fidelity: Share | None) -> float | None:
@@ -195,7 +232,7 @@ def _summary(fidelity: Share | None, diversity: Share | None, codes: set[str]) -
         return f"{images}; diversity therefore cannot be assessed."
     if diversity.grade in (Grade.WHOLE, Grade.UNCERTAIN) and "missing-modes" in codes:
         return f"{images}; {variety}, except for some kinds of images that it leaves out."
-    if fidelity.grade is diversity.grade is Grade.WHOLE:
+    if fidelity.grade is diversity.grade is Grade.WHOLE and not codes & {*_COPIES}:
         return f"{images}; {variety}. Precision and recall do not distinguish it from a perfect generator."
     return f"{images}; {variety}."
 
@@ -220,11 +257,20 @@ def _evidence(result: Result, share: Share) -> str:
     return f"{capital(name)} is {metric.value:.3f}, {percent(share.value)} of the value of {reference}, {whole:.3f}{ends}."
 
 
-def _caveats(judged: Sequence[Share], stray: Share | None, codes: set[str]) -> tuple[str, ...]:
-    """Reasons to trust the summary less, the most important first; `stray` is recall where coverage contradicts it."""
+def _caveats(
+    judged: Sequence[Share], stray: Share | None, codes: set[str], *, copies: bool
+) -> tuple[str, ...]:
+    """Reasons to trust the summary less, the most important first.
+
+    `stray` is recall where coverage contradicts it, and `copies` means that many fakes copy reals.
+    """
     if "same-input" in codes:
         return ()
-    found = [text for code, text in _CAVEATS.items() if code in codes]
+    found = [
+        f"Not reliable: {text}" if copies and code in _COPIES else capital(text)
+        for code, text in _CAVEATS.items()
+        if code in codes
+    ]
     if stray is not None:
         found.append(
             f"Recall is {percent(stray.value)} of the value of a perfect generator, but coverage contradicts it: outlying "
@@ -330,25 +376,30 @@ def interpret_comparison(comparison: Comparison, ranking: Ranking | None) -> Int
     if ranking is not None and not any(ranked.startswith(each.name) for each in ranking.entries):
         ranked = capital(ranked)  # names keep their case
     changed = [name for name in others if any(direction(one) in ("higher", "lower") for one in found[name])]
+    best = "" if ranking is None else _quality_of(comparison, ranking.winner)
     if comparison.differences:
         summary = "These results were not scored alike, so their differences may come from the scoring."
     elif ranking is not None and ranking.has_bounds and len(others) > 1:
-        summary = ranked
+        summary = f"{ranked} {best}".strip()
     elif not any(found.values()):
         summary = "No interval of a difference is known, so no difference can be called significant."
     elif len(lines) == 1:
-        summary = lines[0]
+        summary = _better_of_two(comparison) or lines[0]
     elif not changed:
         summary = f"None of the {len(lines)} other results is distinguishable from {first}."
     else:
         summary = f"Distinguishable from {first}: {listed(changed)}."
-    evidence = [line for line in [*lines, ranked] if line and line != summary]
+    evidence = [line for line in [*lines, ranked] if line and line not in summary]
     count = sum(map(len, found.values()))
     if count > 1:
         evidence.append(
             f"Each of the {count} differences has a separate 95 % interval. Without any true difference, about one in "
             "twenty would still appear significant."
         )
+    copying = [name for name, result in comparison.results.items() if _has_many_copies(result)]
+    if copying and not comparison.differences:
+        which = f"The values of {listed(copying)} are not reliable"
+        summary = f"{which}: generated images are copies or near-copies of real images. {summary}"
     unpaired = [name for name in others if any(one.pairing == "unpaired" for one in found[name])]
     caveat = (
         f"The differences of {listed(unpaired)} are unpaired (other reals, or other halves of them): the effect of the "
@@ -357,6 +408,87 @@ def interpret_comparison(comparison: Comparison, ranking: Ranking | None) -> Int
         else ""
     )
     return Interpretation(summary, (caveat,) * bool(caveat), others=tuple(evidence))
+
+
+_ASPECTS = {
+    "fidelity": (metrics.calibrated_precision, metrics.precision, metrics.density),
+    "diversity": (metrics.calibrated_recall, metrics.recall, metrics.coverage),
+}
+"""Metrics that stand for a property, the first that was scored."""
+
+
+def _aspects(comparison: Comparison) -> dict[str, str]:
+    """The metric that stands for fidelity and for diversity; without any, the first metrics under their own names."""
+    scored = comparison.metrics
+    found = {
+        aspect: next(metric.name for metric in known if metric.name in scored)
+        for aspect, known in _ASPECTS.items()
+        if any(metric.name in scored for metric in known)
+    }
+    if metrics.coverage.name in scored and any(_shares(each)[-1] for each in comparison.results.values()):
+        found["diversity"] = metrics.coverage.name
+    return found or {plain(name): name for name in scored[:_MAX_METRICS]}
+
+
+_MAX_METRICS = 3
+
+
+def _level(metric: MetricValue) -> str:
+    """The value in percent of that of a perfect generator, or the value if that is unknown."""
+    return number(metric.value) if metric.relative is None else f"{100 * metric.relative:.0f} %"
+
+
+_SCALE = "100 % is a perfect generator."
+
+
+def _quality_of(comparison: Comparison, name: str) -> str:
+    """The fidelity and diversity of one result relative to a perfect generator."""
+    result = comparison.results[name]
+    found = {label: result.metrics[metric] for label, metric in _aspects(comparison).items()}
+    parts = [f"{label} {_level(value)}" for label, value in found.items() if value.relative is not None]
+    return f"{name} has {listed(parts)}; {_SCALE}" if parts else ""
+
+
+def _better_of_two(comparison: Comparison) -> str:
+    """Which of two results is better in fidelity and diversity, with the values of both; empty if no interval is known."""
+    (first, one), (other, two) = comparison.results.items()
+    better: dict[str, list[str]] = {}
+    sentences, is_relative = [], False
+    for label, metric in _aspects(comparison).items():
+        contrast, values = comparison.contrast(other, metric), (one.metrics[metric], two.metrics[metric])
+        if contrast is None:
+            continue
+        is_relative |= all(value.relative is not None for value in values)
+        levels = [_level(value) for value in values]
+        pair = f"{label} ({levels[0]} and {levels[1]})"
+        match quality_of(metric, contrast, values[1], values[0]):
+            case "better":
+                better.setdefault(other, []).append(f"{label} ({levels[1]} against {levels[0]})")
+            case "worse":
+                better.setdefault(first, []).append(f"{label} ({levels[0]} against {levels[1]})")
+            case _ if direction(contrast) == "not distinguishable":
+                sentences.append(f"{first} and {other} are not distinguishable in {pair}.")
+            case _ if ALL_METRICS[metric].better == "at null":
+                sentences.append(f"{first} and {other} differ in {pair}.")
+            case _:
+                sentences.append(
+                    f"{first} and {other} both reach the {label} of a perfect generator ({levels[0]} and {levels[1]})."
+                )
+    parts = [f"{name} is better in {listed(which)}" for name, which in better.items()]
+    if parts:
+        sentences.insert(0, f"{'; '.join(parts)}.")
+    return " ".join([*sentences, *[_SCALE] * is_relative])
+
+
+def quality_of(metric: str, contrast: Difference | None, found: MetricValue, first: MetricValue) -> str:
+    """Whether `found` is "better" or "worse" than `first`; empty if unknown, or if both exceed that of a perfect generator."""
+    better, verdict = ALL_METRICS[metric].better, direction(contrast)
+    if verdict not in ("higher", "lower") or better == "at null":
+        return ""
+    shares = [each.relative for each in (found, first) if each.relative is not None]
+    if better == "higher" and len(shares) == 2 and min(shares) >= 1:
+        return ""
+    return "better" if verdict == better else "worse"
 
 
 def direction(contrast: Difference | None) -> str:

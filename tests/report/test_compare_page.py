@@ -90,10 +90,50 @@ def test_two_results_are_compared_in_a_sentence():
     values = {"precision": 0.8, "recall": 0.8, "coverage": 0.9}
     found = interpreted(pair(values, values | {"precision": 0.9, "recall": 0.6}))
     parts = "precision higher; recall lower; coverage not distinguishable"
-    assert found.summary == f"b.json against a.json: {parts}."
-    assert found.evidence[0].startswith("a.json is first by f1")
-    assert "Each of the 3 differences" in found.evidence[1]
+    assert found.summary == (
+        "b.json is better in fidelity (90 % against 80 %); a.json is better in diversity (80 % against 60 %). "
+        "100 % is a perfect generator."
+    )
+    assert found.evidence[0] == f"b.json against a.json: {parts}."
+    assert found.evidence[1].startswith("a.json is first by f1")
+    assert "Each of the 3 differences" in found.evidence[2]
     assert found.caveats == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "sentence"),
+    [
+        (0.8, 0.801, "a.json and b.json are not distinguishable in fidelity (80 % and 80 %)."),
+        (1.2, 1.1, "a.json and b.json both reach the fidelity of a perfect generator (120 % and 110 %)."),
+        (1.2, 0.9, "a.json is better in fidelity (120 % against 90 %)."),
+    ],
+)
+def test_the_headline_has_the_quality_of_both_results(first, other, sentence):
+    found = interpreted(pair({"precision": first, "density": 1.0}, {"precision": other, "density": 2.0}))
+    assert found.summary == f"{sentence} 100 % is a perfect generator."
+
+
+def test_values_without_a_null_are_compared_as_they_are():
+    results = pair({"fid": 0.8}, {"fid": 0.4}, nulls={"fid": 1.0})
+    for name, result in results.items():
+        bare = replace(result.metrics["fid"], null=None, null_source=None)
+        results[name] = replace(result, metrics={"fid": bare})
+    assert interpreted(results).summary == "b.json is better in fid (0.4000 against 0.8000)."
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_copies_of_reals_come_first_in_the_headline(n):
+    levels = {"a": 0.6, "b": 0.9, "c": 0.3}
+    results = {
+        name: a_scored(
+            {"precision": level, "recall": level}, seed=seed, codes=["copied-reals"] * (name == "b")
+        )
+        for seed, (name, level) in enumerate(list(levels.items())[:n])
+    }
+    results["b"] = replace(results["b"], n_shared=500)
+    summary = interpreted(results).summary
+    assert summary.startswith("The values of b are not reliable")
+    assert "90 %" in summary
 
 
 def test_of_three_the_ranking_is_by_bounds_for_all_at_once():
@@ -103,7 +143,8 @@ def test_of_three_the_ranking_is_by_bounds_for_all_at_once():
         "c": a_scored({"precision": 0.799, "recall": 0.799}, seed=3),
     }
     found = interpreted(results)
-    assert found.summary == rank_results(results).summary
+    quality = "b has fidelity 80 % and diversity 80 %; 100 % is a perfect generator."
+    assert found.summary == f"{rank_results(results).summary} {quality}"
     assert [text.partition(":")[0] for text in found.evidence[:2]] == ["b against a", "c against a"]
     ranking = section(compare_report(compare(results)), "ranking")
     assert "2 b * 1" in ranking

@@ -109,6 +109,26 @@ def test_warnings_that_contradict_the_summary_are_caveats(code):
     assert len(found(1.0, 1.0, codes=[code]).caveats) == 1
 
 
+@pytest.mark.parametrize(
+    ("code", "copied", "words"),
+    [
+        (
+            "copied-reals",
+            400,
+            "40 % of the generated images are copies of real images, so these values do not show quality.",
+        ),
+        ("copied-reals", 20, "20 of 1,000 generated images are copies of real images."),
+        ("near-copies", 0, "memorization"),
+        ("copying", 0, "memorization"),
+    ],
+)
+def test_copies_of_reals_come_first_in_the_summary(code, copied, words):
+    made = found(1.0, 1.0, codes=[code], n_shared=copied)
+    assert words in made.summary.partition("The generated images look")[0]
+    assert "perfect generator" not in made.summary
+    assert made.caveats[0].startswith("Not reliable") == (copied != 20)
+
+
 @pytest.mark.parametrize("code", ["same-input", "missing-modes"])
 def test_some_warnings_change_the_summary(code):
     assert found(1.0, 1.0, codes=[code]).summary != found(1.0, 1.0).summary
