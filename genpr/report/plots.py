@@ -135,7 +135,14 @@ def _draw_plane(axes: Axes, results: Sequence[tuple[str, Result]]) -> None:
     for index, (_, result) in enumerate(others):
         _draw_point(axes, result, OTHER, "s", size=5, label=None if index else "other results")
     for point, labels in _labels_by_point(results).items() if others else ():
-        axes.annotate(labels, point, (7, 6), textcoords="offset points", color=INK, zorder=8)
+        # Labels above and to the right, or on the other side if a reference value is there.
+        is_free = all(
+            max(abs(x - point[0]), abs(y - point[1])) > 2 * _NEAR for x, y in _references(first).values()
+        )
+        position: dict[str, Any] = (
+            {"xytext": (7, 6)} if is_free else {"xytext": (-7, -6), "ha": "right", "va": "top"}
+        )
+        axes.annotate(labels, point, textcoords="offset points", color=INK, zorder=8, **position)
     _finish_plane(axes, first)
 
 
@@ -155,6 +162,19 @@ def _labels_by_point(results: Sequence[tuple[str, Result]]) -> dict[Point, str]:
     return found
 
 
+def _references(result: Result) -> dict[str, Point]:
+    """Recall and precision of a perfect generator and of one half of the reals against the other, where known."""
+    nulls = {name: result.metrics[name].null for name in F_SCORE_METRICS}
+    values: Mapping[str, float] = {} if result.control is None else result.control.values
+    found: dict[str, Mapping[str, float | None]] = {"perfect generator": nulls, "real v. real": values}
+    points = dict[str, Point]()
+    for label, known in found.items():
+        precision, recall = (known.get(name) for name in F_SCORE_METRICS)
+        if precision is not None and recall is not None:
+            points[label] = recall, precision
+    return points
+
+
 def _finish_plane(axes: Axes, result: Result) -> None:
     """Lines of equal F1, the values of a perfect generator and of the control, and both axes."""
     for level in (0.2, 0.4, 0.6, 0.8):
@@ -162,15 +182,24 @@ def _finish_plane(axes: Axes, result: Result) -> None:
         axes.plot(recalls, level * recalls / (2 * recalls - level), color=GRID, linewidth=0.8, zorder=0)
         quiet: dict[str, Any] = {"ha": "right", "fontsize": 8, "color": QUIET}
         axes.annotate(f"F1 {level:g}", (1, level / (2 - level)), (-2, 3), textcoords="offset points", **quiet)
-    nulls = [result.metrics[name].null for name in F_SCORE_METRICS]
-    if nulls[0] is not None and nulls[1] is not None:
-        cross: dict[str, Any] = {"markersize": 13, "markeredgewidth": 1.6, "color": INK, "zorder": 6}
-        axes.plot([nulls[1]], [nulls[0]], "+", label="perfect generator", **cross)
-    values: Mapping[str, float] = {} if result.control is None else result.control.values
-    if all(name in values for name in F_SCORE_METRICS):
-        precision, recall = (values[name] for name in F_SCORE_METRICS)
-        diamond: dict[str, Any] = {"markersize": 7, "markerfacecolor": PAPER, "color": CONTROL, "zorder": 4}
-        axes.plot([recall], [precision], "D", label="real v. real", **diamond)
+    looks: dict[str, dict[str, Any]] = {
+        "perfect generator": {
+            "marker": "+",
+            "markersize": 13,
+            "markeredgewidth": 1.6,
+            "color": INK,
+            "zorder": 6,
+        },
+        "real v. real": {
+            "marker": "D",
+            "markersize": 7,
+            "markerfacecolor": PAPER,
+            "color": CONTROL,
+            "zorder": 4,
+        },
+    }
+    for label, (recall, precision) in _references(result).items():
+        axes.plot([recall], [precision], linestyle="none", label=label, **looks[label])
     axes.set(
         xlabel="recall (diversity)", ylabel="precision (fidelity)", xlim=(-0.02, 1.04), ylim=(-0.02, 1.04)
     )

@@ -273,15 +273,18 @@ _ELSEWHERE = {"failures", "entities", "name", "skipped"}
 
 def provenance_of(result: Result) -> list[tuple[str, dict[str, str]]]:
     """Everything needed to reproduce the score, as (heading, facts)."""
-    names = ["protocol", "exact", "comparable", "seed", "max_images", "device"]
-    names += ["n_shared"] * (result.real.what == "images") + ["ties"] * (MANIFOLD in result.families)
+    names = ["protocol", "exact", "seed", "max_images", "device"]
+    names += ["ties"] * (MANIFOLD in result.families)
     names += ["distances"] * (result.entities is None)
     settings = {name: getattr(result, name) for name in names}
     settings |= {
+        "comparable_with_published_values": result.comparable,
         "settings_hash": result.fingerprint,
         "protocol_met": result.deviations or True,
-        "features_of": features_of(result),
+        "features": features_of(result),
     }
+    if result.real.what == "images":
+        settings["fakes_identical_to_a_real"] = result.n_shared
     groups: list[tuple[str, Mapping[str, Any]]] = [("How it was scored", settings)]
     roles = ("real images", "fake images") if result.roles == ("real", "fake") else result.roles
     for role, each in zip(

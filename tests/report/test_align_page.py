@@ -65,4 +65,4 @@ def test_provenance_tells_how_it_was_done(some_wrong):
     for fact in ("letters", "<dd>91</dd>", "<dd>119</dd>", "the mean over all orders"):
         assert fact in page
     assert "<dt>ties</dt>" not in page
-    assert "<dt>number of shared</dt>" not in page
+    assert "<dt>fakes identical to a real</dt>" not in page
