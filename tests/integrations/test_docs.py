@@ -27,14 +27,21 @@ def run_code(write_images, monkeypatch):
     return run
 
 
-def noise(part):
-    return 2 * torch.rand(len(part), 3, 16, 16) - 1
+class Noise(torch.nn.Module):
+    """Draws images of noise; it has a parameter, and with it a device."""
+
+    def __init__(self):
+        super().__init__()
+        self.brightness = torch.nn.Parameter(torch.ones(1))
+
+    def forward(self, part):
+        return (2 * torch.rand(len(part), 3, 16, 16) - 1) * self.brightness
 
 
 @pytest.mark.filterwarnings("ignore:.*no-overlap:UserWarning")  # of noise
 def test_the_loop(run_code):
-    changes = {'"real/",': '"real/", extractor="gabor",', "2000": "40", "every=1000": "every=2"}
-    names = run_code(LOOP, changes, steps=4, train_one_step=lambda model: None, model=noise)
+    changes = {'"inception"': '"gabor"', "2000": "40", "every=1000": "every=2"}
+    names = run_code(LOOP, changes, steps=4, train_one_step=lambda model: None, model=Noise())
     assert [record.step for record in names["score"].history.records] == [0, 2]
     assert names["score"].result.fake.n == 40
 
@@ -42,7 +49,7 @@ def test_the_loop(run_code):
 def test_the_metric(run_code):
     names = run_code(
         METRIC,
-        {"(reset_real": '(extractor="gabor", reset_real'},
+        {'"inception"': '"gabor"'},
         real_loader=images()[0].split(20),
         fake_batches=images()[1].div(255).split(20),
     )
@@ -53,7 +60,7 @@ def test_the_metric(run_code):
 @pytest.mark.filterwarnings("default")  # Lightning's advice about workers
 def test_lightning(run_code, tmp_path):
     pl = pytest.importorskip("lightning.pytorch")
-    changes = {"generate,": 'generate, extractor="gabor",', "=5": "=2", "Trainer(c": "Trainer(**options, c"}
+    changes = {'"inception"': '"gabor"', "=5": "=2", "Trainer(c": "Trainer(**options, c"}
     module = module_of(pl.LightningModule)
     names = run_code(LIGHTNING, changes, generate=generate, module=module, options=trainer_options(tmp_path))
     assert [record.step for record in names["scores"].history.records] == [1, 3]
