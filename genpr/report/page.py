@@ -205,9 +205,9 @@ def _environment() -> Environment:
         """A name that may break into lines after an underscore."""
         return Markup(escape(shown(name)).replace("_", Markup("_<wbr>")))
 
-    def with_code(text: str) -> Markup:
-        """A text whose spans in backticks are code elements."""
-        safe = str(escape(shown(text, longest=_MAX_LENGTH)))
+    def prose(text: str) -> Markup:
+        """A text whose spans in backticks are code elements, and whose percent signs stay on the line of their number."""
+        safe = re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", str(escape(shown(text, longest=_MAX_LENGTH))))
         return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", safe))
 
     def finalize(value: object) -> object:
@@ -229,7 +229,7 @@ def _environment() -> Environment:
         "short": shown,
         "as_is": Markup,
         "breakable": breakable,
-        "with_code": with_code,
+        "prose": prose,
     }
     return environment
 
