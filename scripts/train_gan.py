@@ -1,6 +1,6 @@
 """Train a small GAN, let genpr choose the checkpoint while it trains, and sweep the truncation of the chosen one.
 
-python scripts/train_gan.py cifar10/train.zip --only automobile --extractor gabor --out gan    (20 minutes on two cores)
+python scripts/train_gan.py cifar10/train.zip --only automobile --extractor gabor --out gan
 python scripts/train_gan.py my-images/ --steps 100000 --out gan
 
 An example to copy from: the data, the training loop and its evaluation. The calls of genpr begin in `main`. The networks are in
