@@ -397,17 +397,18 @@ def interpret_comparison(comparison: Comparison, ranking: Ranking | None) -> Int
             "twenty would still appear significant."
         )
     copying = [name for name, result in comparison.results.items() if _has_many_copies(result)]
+    caveats = []
     if copying and not comparison.differences:
         which = f"The values of {listed(copying)} are not reliable"
         summary = f"{which}: generated images are copies or near-copies of real images. {summary}"
+        caveats.append(f"Not reliable: {listed(copying)}, because of copies of reals.")
     unpaired = [name for name in others if any(one.pairing == "unpaired" for one in found[name])]
-    caveat = (
-        f"The differences of {listed(unpaired)} are unpaired (other reals, or other halves of them): the effect of the "
-        "reals does not cancel, so the intervals are wider."
-        if unpaired and not comparison.differences
-        else ""
-    )
-    return Interpretation(summary, (caveat,) * bool(caveat), others=tuple(evidence))
+    if unpaired and not comparison.differences:
+        caveats.append(
+            f"The differences of {listed(unpaired)} are unpaired (other reals, or other halves of them): the effect of the "
+            "reals does not cancel, so the intervals are wider."
+        )
+    return Interpretation(summary, tuple(caveats), others=tuple(evidence))
 
 
 _ASPECTS = {
@@ -474,7 +475,10 @@ def _better_of_two(comparison: Comparison) -> str:
                 sentences.append(
                     f"{first} and {other} both reach the {label} of a perfect generator ({levels[0]} and {levels[1]})."
                 )
-    parts = [f"{name} is better in {listed(which)}" for name, which in better.items()]
+    parts = [
+        f"{name} {'has better values' if _has_many_copies(comparison.results[name]) else 'is better'} in {listed(which)}"
+        for name, which in better.items()
+    ]
     if parts:
         sentences.insert(0, f"{'; '.join(parts)}.")
     return " ".join([*sentences, *[_SCALE] * is_relative])

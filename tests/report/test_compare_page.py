@@ -131,9 +131,11 @@ def test_copies_of_reals_come_first_in_the_headline(n):
         for seed, (name, level) in enumerate(list(levels.items())[:n])
     }
     results["b"] = replace(results["b"], n_shared=500)
-    summary = interpreted(results).summary
-    assert summary.startswith("The values of b are not reliable")
-    assert "90 %" in summary
+    made = interpreted(results)
+    assert made.summary.startswith("The values of b are not reliable")
+    assert "90 %" in made.summary
+    assert "b is better" not in made.summary
+    assert made.caveats[0].startswith("Not reliable: b")
 
 
 def test_of_three_the_ranking_is_by_bounds_for_all_at_once():
