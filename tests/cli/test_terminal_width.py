@@ -180,7 +180,7 @@ def test_notices_follow_the_table_and_fit_the_terminal(real, fakes, monkeypatch)
     assert run(["score", str(real), str(fakes[3]), "--no-control", "--no-intervals", "--device", "cpu"]) == 0
     table, separator, notices = terminal.getvalue().partition("note [small-sample]: ")
     assert separator
-    assert "fingerprint" in table
+    assert "settings hash" in table
     assert "fingerprint" not in notices
     assert all(cell_len(line) <= 60 for line in notices.splitlines())
 
