@@ -1,4 +1,4 @@
-"""Runs jobs on several ranks: `python team_worker.py JOBS.json`, a few at once; each is forked after the imports.
+"""Runs jobs on several ranks: `python rank_worker.py JOBS.json`, a few at once; each is forked after the imports.
 
 A job has a `size`, a `port`, a `kind`, and `out`, the beginning of the names of its files: every rank leaves OUT.RANK.out,
 OUT.RANK.err and OUT.RANK.code, and a "python" job OUT.RANK.json.
@@ -13,6 +13,7 @@ import time
 import traceback
 import warnings
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,8 +40,8 @@ from genpr.distributed import current_communicator
 from genpr.errors import BadImagesError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.features import embed
-from genpr.metrics import sharded as divided
-from genpr.neighbors import counts, engine, nearest, resample, search
+from genpr.metrics import sharded as sharded_module
+from genpr.neighbors import counts, device_profile, engine, resample
 from genpr.neighbors.balls import Ball
 
 with suppress(ImportError):
@@ -52,13 +53,21 @@ TOGETHER = 4  # jobs, since ranks mostly wait for each other
 
 
 def small_pieces():
-    """So that a few hundred rows are many pieces of work, and a few dozen images several blocks."""
-    search._FEWEST_ROWS, search._BLOCKS, search._PORTION = 16, 1000, 512
-    nearest._VERIFIED = counts._LISTED = resample._LISTED = 64
-    search._HELD_PORTION = 256
+    """Divide a few hundred rows into many pieces of work, and a few dozen images into several blocks."""
+    device_profile.CPU = replace(
+        device_profile.CPU,
+        narrow_tile=(24, 40),
+        wide_tile=(24, 40),
+        min_block_rows=16,
+        blocks=1000,
+        portion=64,
+        min_held=256,
+        held_per_row=1,
+        verified=64,
+    )
+    counts._LISTED = resample._LISTED = 64
     embed.BLOCK = BLOCK
-    divided._ENGINE = engine.ONE_PROCESS  # bounds for any number of rows
-    engine.Engine.tiles = lambda _, width, device: engine.Tiles.allocate(24, 40, device)
+    sharded_module._ENGINE = engine.ONE_PROCESS  # uses bounds for any number of rows
 
 
 def features(name):
@@ -236,7 +245,7 @@ def sharded(_folder):
             np.split(side, at[: communicator.size - 1])[communicator.rank]
             for side, at in zip(sides, cuts, strict=True)
         ]
-        counts = divided.memberships_of_ranks(*own, k=4, ties="closed", device="cpu", progress=None)
+        counts = sharded_module.memberships_of_ranks(*own, k=4, ties="closed", device="cpu", progress=None)
         found[name] = {each: getattr(counts, each)[Ball(4)].tolist() for each in COUNTS}
     done = []
     found["metrics"] = genpr.manifold_metrics(

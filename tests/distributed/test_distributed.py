@@ -20,7 +20,7 @@ import genpr
 from genpr.distributed import Communicator, _gpu_of_rank, current_communicator, use_communicator
 from genpr.runtime import is_launched, usable_cores
 
-WORKER = Path(__file__).parent / "team_worker.py"
+WORKER = Path(__file__).parent / "rank_worker.py"
 
 
 def free_port() -> int:
