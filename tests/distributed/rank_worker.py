@@ -1,7 +1,7 @@
 """Runs jobs on several ranks: `python rank_worker.py JOBS.json`, a few at once; each is forked after the imports.
 
-A job has a `size`, a `port`, a `kind`, and `out`, the beginning of the names of its files: every rank leaves OUT.RANK.out,
-OUT.RANK.err and OUT.RANK.code, and a "python" job OUT.RANK.json.
+A job has a `size`, a `port`, a `kind`, and `out`, the prefix of its files: every rank writes OUT.RANK.out and OUT.RANK.err,
+and a "python" job OUT.RANK.json. OUT.done holds the exit codes of all ranks.
 """
 
 import gc
@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
-# Some imports are for the forks, which would each do them again.
+# Some imports are for the forks, each of which would repeat them.
 import numpy as np
 import scipy.special  # noqa: F401
 import torch
@@ -71,7 +71,7 @@ def small_pieces():
 
 
 def features(name):
-    """Reals and fakes, of different numbers."""
+    """Real and fake features of different lengths."""
     rng = np.random.default_rng(7)
     real, fake = rng.normal(size=(131, 12)), rng.normal(0.2, 1.0, size=(100, 12))
     if name == "off-center":
@@ -90,8 +90,8 @@ def features(name):
     return real.astype(np.float32), fake.astype(np.float32)
 
 
-def told(result):
-    """What a result says, but for times."""
+def without_times(result):
+    """A result as a dictionary with replicates and without times."""
     record = result.to_dict()
     for each in (record, record["real"], record["fake"]):
         each.pop("seconds", None)
@@ -99,7 +99,7 @@ def told(result):
 
 
 def rows_of(side):
-    """Numbers of single images, as text that keeps every bit."""
+    """Values of single images as lists, with all bits."""
     values = {name: getattr(side, name, None) for name in dir(side) if not name.startswith("_")}
     return {
         name: value.tolist() for name, value in values.items() if isinstance(value, np.ndarray | torch.Tensor)
@@ -107,26 +107,26 @@ def rows_of(side):
 
 
 def scored(name, metrics):
-    """Everything about one pair of sets."""
+    """Result and per-image values of one pair of sets."""
     real, fake = features(name)
     evidence = Evaluator(real, metrics=metrics, device="cpu").evidence(fake)
-    return told(evidence.result) | {"fake": rows_of(evidence.fake), "real": rows_of(evidence.real)}
+    return without_times(evidence.result) | {"fake": rows_of(evidence.fake), "real": rows_of(evidence.real)}
 
 
 def scores(_folder):
-    """Neighbors, of features with ties and without."""
+    """Metrics of neighbors, for features with and without ties."""
     metrics = ["precision", "recall", "density", "coverage", "realism", "fd"]
     few = genpr.score(*features("few"), metrics=["precision", "recall"], device="cpu", control=False)
-    return {"mixed": scored("mixed", metrics), "few": told(few)}
+    return {"mixed": scored("mixed", metrics), "few": without_times(few)}
 
 
 def every_score(_folder):
-    """All metrics, of features that are awkward in every way."""
+    """All metrics, for features with large offsets, ties or copies."""
     return {name: scored(name, "all") for name in ("off-center", "integers", "copies")}
 
 
 def embedded(folder):
-    """Images of all kinds through a network."""
+    """Scores, errors and features of images."""
     options = {
         "device": "cpu",
         "batch_size": 6,
@@ -148,7 +148,7 @@ def embedded(folder):
     rows = genpr.embed(batches, gabor, batch_size=6)
     few = genpr.embed(pixels[:3], gabor, batch_size=6)
     return {
-        "scored": [*map(told, panel.values())],
+        "scored": [*map(without_times, panel.values())],
         "again": {name: value.value for name, value in again.metrics.items()},
         "cached": [again.real.n_cached, again.fake.n_cached, again.real.n_embedded],
         "bad": named,
@@ -171,7 +171,7 @@ def is_exchanged(dtype):
 
 
 def exchanged(_folder):
-    """What the ranks exchange."""
+    """The result of each collective operation."""
     distributed._CHUNK = distributed._GATHERED = 64  # bytes
     communicator = current_communicator()
     mine = torch.arange(communicator.rank, dtype=torch.float64).repeat(2, 1).T  # no rows on rank 0
@@ -183,22 +183,22 @@ def exchanged(_folder):
     communicator.broadcast_parts(owners)
     called = []
     with torch.device("meta"):  # the default of a user
-        told = communicator.all_gather_object({"name": "\udcff", "rank": communicator.rank})
+        objects = communicator.all_gather_object({"name": "\udcff", "rank": communicator.rank})
     return {
         "gathered": [part.tolist() for part in communicator.all_gather(mine)],
         "types": [is_exchanged(dtype) for dtype in (torch.bool, torch.int64, torch.float16, torch.uint8)],
         "filled": whole.tolist(),
         "total": communicator.all_reduce_sum(torch.tensor([communicator.rank, 1])).tolist(),
-        "told": told,
-        "from_first": communicator.broadcast_from_rank0(lambda: called.append(1) or [communicator.rank, 0.1]),
+        "objects": objects,
+        "from_rank0": communicator.broadcast_from_rank0(lambda: called.append(1) or [communicator.rank, 0.1]),
         "is_called": bool(called) == communicator.is_rank_zero,
         "share": list(islice(communicator.share(range(100)), 3)),
         "cores": torch.get_num_threads(),
     }
 
 
-def apart(_folder):
-    """Ranks at different places in the program."""
+def out_of_sync(_folder):
+    """The error code where ranks call different operations."""
     communicator = current_communicator()
     try:
         if communicator.rank:
@@ -211,7 +211,7 @@ def apart(_folder):
 
 
 def failing(_folder):
-    """One rank fails, naming its device, and the other waits for it."""
+    """Rank 1 raises an error that contains its device, and the other rank waits for it."""
     if current_communicator().rank == 1:
         raise genpr.ResourceError(str(runtime.resolve_device()), code="oom")
     current_communicator().finish()
@@ -235,7 +235,7 @@ def all_counts(real, fake, k):
 
 
 def sharded(_folder):
-    """Memberships of rows that are divided among ranks unevenly: one has none of a side, another has one row."""
+    """Memberships of rows that are divided unevenly: one rank has no reals, another one fake."""
     communicator, found = current_communicator(), {}
     for name in ("integers", "copies", "off-center"):
         sides = features(name)
@@ -256,7 +256,9 @@ def sharded(_folder):
     return found
 
 
-PYTHON = {each.__name__: each for each in (scores, every_score, embedded, exchanged, sharded, apart, failing)}
+PYTHON = {
+    each.__name__: each for each in (scores, every_score, embedded, exchanged, sharded, out_of_sync, failing)
+}
 
 
 def see_gpus(uuids, rank):
@@ -272,7 +274,7 @@ def see_gpus(uuids, rank):
 
 
 def break_rank(how, rank):
-    """Let one rank fail, or talk, while it embeds."""
+    """Let one rank fail or print while it embeds."""
     before = embed._ExtractorRun.store
 
     def store(*given):
@@ -280,11 +282,11 @@ def break_rank(how, rank):
         if int(os.environ.get("RANK", "0")) == rank:
             if how == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
-            if how == "talk":
-                print("said by rank", rank)
-                print("said by rank", rank, file=sys.stderr)
+            if how == "print":
+                print("output of rank", rank)
+                print("output of rank", rank, file=sys.stderr)
                 return
-            raise genpr.ResourceError("no room here", code="oom")
+            raise genpr.ResourceError("no memory left", code="oom")
 
     embed._ExtractorRun.store = store
 
@@ -314,7 +316,7 @@ def run(job, rank):
 
 
 def in_fork(job, rank):
-    """One rank as a process of its own; its number."""
+    """Run one rank in a forked process; its process id."""
     child = os.fork()
     if child:
         return child
@@ -328,7 +330,7 @@ def in_fork(job, rank):
         run(job, rank)
     except SystemExit as done:
         code = done.code or 0
-    except BaseException:  # noqa: BLE001 - a fork must never go on where its parent does
+    except BaseException:  # noqa: BLE001 - a fork must never return to the loop of its parent
         traceback.print_exc()
         code = 99
     sys.stdout.flush()
@@ -337,7 +339,7 @@ def in_fork(job, rank):
 
 
 def main():
-    gc.freeze()  # forks need neither look at what was imported nor copy it
+    gc.freeze()  # forks neither traverse nor copy imported objects
     jobs = json.loads(Path(sys.argv[1]).read_text())
     for first in range(0, len(jobs), TOGETHER):
         started = time.monotonic()

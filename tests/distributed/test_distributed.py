@@ -1,4 +1,4 @@
-"""Several processes score as one does, to the bit; and an error of one of them ends all, said once."""
+"""Several processes compute the same values as one, to the bit; an error of one ends all and is printed once."""
 
 import json
 import os
@@ -24,7 +24,7 @@ WORKER = Path(__file__).parent / "rank_worker.py"
 
 
 def free_port() -> int:
-    """One that no system gives to a connection, of which jobs that run at once have many."""
+    """A free port below the range that systems assign to outgoing connections."""
     while True:
         port = random.randrange(15_000, 32_000)
         with socket.socket() as listener, suppress(OSError):
@@ -33,7 +33,7 @@ def free_port() -> int:
 
 
 def images(folder: Path) -> None:
-    """Reals and fakes of two sizes in several blocks of 16; two of the reals are no images."""
+    """Real and fake images of two sizes in several blocks of 16; two of the real files are not images."""
     rng = np.random.default_rng(3)
     for name, count in (("real", 43), ("fake", 24)):
         (folder / name).mkdir()
@@ -46,20 +46,20 @@ def images(folder: Path) -> None:
 
 
 class Jobs:
-    """What was run, by name."""
+    """Jobs and their results, by name."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._jobs: list[dict] = []
 
     def add(self, out: str, **job: object) -> None:
-        """A job to run."""
+        """Add a job to run."""
         self._jobs.append(
             {"out": str(self.folder / out), "port": free_port(), "folder": str(self.folder), **job}
         )
 
     def run(self, timeout: int = 400) -> None:
-        """All that were added."""
+        """Run all jobs that were added."""
         plan = self.folder / "jobs.json"
         plan.write_text(json.dumps(self._jobs))
         with subprocess.Popen(
@@ -72,27 +72,27 @@ class Jobs:
             | {"GENPR_CACHE": str(self.folder / "home"), "GENPR_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
         ) as worker:
             try:
-                said, _ = worker.communicate(timeout=timeout)
+                output, _ = worker.communicate(timeout=timeout)
             except BaseException:
                 os.killpg(worker.pid, signal.SIGKILL)  # its forks, too
                 raise
-        assert worker.returncode == 0, said
+        assert worker.returncode == 0, output
 
     def codes(self, out: str) -> list[int]:
         """Exit codes by rank."""
         return json.loads((self.folder / f"{out}.done").read_text())["codes"]
 
     def seconds(self, out: str) -> float:
-        """How long it took."""
+        """The duration."""
         return json.loads((self.folder / f"{out}.done").read_text())["seconds"]
 
-    def said(self, out: str, kind: str) -> list[str]:
-        """What each rank wrote to "out" or "err"."""
+    def output(self, out: str, kind: str) -> list[str]:
+        """What each rank wrote to stdout ("out") or stderr ("err")."""
         return [(self.folder / f"{out}.{rank}.{kind}").read_text() for rank in range(len(self.codes(out)))]
 
     def found(self, out: str) -> list[object]:
-        """What each rank of a python job found."""
-        assert set(self.codes(out)) == {0}, self.said(out, "err")
+        """The return value of each rank of a "python" job."""
+        assert set(self.codes(out)) == {0}, self.output(out, "err")
         return [
             json.loads((self.folder / f"{out}.{rank}.json").read_text())
             for rank in range(len(self.codes(out)))
@@ -116,7 +116,7 @@ def jobs(tmp_path_factory):
     jobs.add("same-gpu", kind="python", name="exchanged", size=3, gpus=["a", "b", "a"])
     for size in (1, 3, 4):
         jobs.add(f"sharded-{size}", kind="python", name="sharded", size=size)
-    jobs.add("apart", kind="python", name="apart", size=2)
+    jobs.add("out-of-sync", kind="python", name="out_of_sync", size=2)
     jobs.add("failing", kind="python", name="failing", size=2, gpus=["a", "a"], device="cpu")
     files = [str(folder / "real.npy"), str(folder / "fake.npy")]
     for size in (1, 2):
@@ -129,66 +129,66 @@ def jobs(tmp_path_factory):
     listed.write_text("".join(f"{path}\n" for path in sorted((folder / "fake").iterdir())))
     pixels = ["--extractor", "pixels", "--no-cache", "--json"]
     args = ["features", str(listed), str(folder / "listed.safetensors"), *pixels]
-    jobs.add("cli-list-of-files", kind="cli", args=args, size=2, **{"break": ["talk", 1]})
+    jobs.add("cli-list-of-files", kind="cli", args=args, size=2, **{"break": ["print", 1]})
     for how in ("raise", "kill"):
         jobs.add(f"cli-{how}", kind="cli", args=["score", *folders], size=2, **{"break": [how, 1]})
     jobs.run()
     return jobs
 
 
-def same(jobs, kind, sizes):
-    """Whether every rank of every job found what one process did."""
-    (alone,) = jobs.found(f"{kind}-1")
+def assert_same(jobs, kind, sizes):
+    """Assert that every rank of every job returns what one process does."""
+    (single,) = jobs.found(f"{kind}-1")
     for size in sizes:
         for rank, found in enumerate(jobs.found(f"{kind}-{size}")):
-            assert found.keys() == alone.keys()
-            for name in alone:
-                assert found[name] == alone[name], (size, rank, name)
+            assert found.keys() == single.keys()
+            for name in single:
+                assert found[name] == single[name], (size, rank, name)
 
 
-def test_three_ranks_score_as_one_process_does_to_the_bit(jobs):
-    same(jobs, "scores", [3])
+def test_scores_of_three_ranks_equal_those_of_one_process(jobs):
+    assert_same(jobs, "scores", [3])
     found = jobs.found("scores-1")[0]["mixed"]
     assert found["metrics"]["precision"]["interval"] is not None
     assert found["control"]["n_real"] == 66
     assert len(found["fake"]["realism"]) == 100
 
 
-def test_two_ranks_embed_as_one_process_does_to_the_bit(jobs):
-    same(jobs, "embedded", [2])
+def test_features_of_two_ranks_equal_those_of_one_process(jobs):
+    assert_same(jobs, "embedded", [2])
     found = jobs.found("embedded-2")[0]
-    assert found["cached"] == [41, 24, 0]  # each rank kept its images where both look
+    assert found["cached"] == [41, 24, 0]  # each rank wrote its images to the cache that both read
     assert len(found["bad"]) == 2
     assert "002.png" in found["bad"][0][0] + found["bad"][0][2]
 
 
-def test_what_ranks_exchange_comes_in_their_order(jobs):
+def test_collective_operations_return_values_in_rank_order(jobs):
     for rank, found in enumerate(jobs.found("exchanged")):
         assert found["gathered"] == [[], [[0.0, 0.0]], [[0.0, 0.0], [1.0, 1.0]]]
         assert found["types"] == [True] * 4
         assert found["filled"] == [[1, 1, 1], [2, 2, 2], [3, 3, 3], [1, 1, 1], [2, 2, 2]]
         assert found["total"] == [3, 3]
-        assert found["told"] == [{"name": "\udcff", "rank": number} for number in range(3)]
-        assert found["from_first"] == [0, 0.1]
+        assert found["objects"] == [{"name": "\udcff", "rank": number} for number in range(3)]
+        assert found["from_rank0"] == [0, 0.1]
         assert found["is_called"]
         assert found["share"] == [rank, rank + 3, rank + 6]
         assert found["cores"] == max(1, usable_cores() // 3)
 
 
-def test_two_ranks_with_one_gpu_are_named(jobs):
+def test_ranks_that_share_a_gpu_are_an_error(jobs):
     for code, message in jobs.found("same-gpu"):
         assert code == "no-cuda"
         assert "ranks 0 and 2 use the same GPU" in message
 
 
-def test_rows_divided_among_ranks_are_counted_as_those_of_one(jobs):
-    same(jobs, "sharded", [3, 4])
+def test_sharded_memberships_equal_those_of_one_process(jobs):
+    assert_same(jobs, "sharded", [3, 4])
     (found,) = jobs.found("sharded-1")
     assert found["integers"] == found["of all integers"]
     assert max(found["integers"]["reals_per_fake_ball"]) > 4
 
 
-def test_sharded_metrics_without_other_ranks(rng):
+def test_sharded_metrics_in_one_process_equal_plain_ones(rng):
     real, fake = rng.normal(size=(2, 300, 5))
     plain = genpr.manifold_metrics(real, fake, device="cpu")
     assert genpr.manifold_metrics(real, fake, device="cpu", sharded=True) == plain
@@ -198,67 +198,67 @@ def test_sharded_metrics_without_other_ranks(rng):
         genpr.manifold_metrics(real[:5], fake, device="cpu", sharded=True)
 
 
-def test_ranks_that_are_not_at_one_point_are_told(jobs):
-    assert jobs.found("apart") == ["ranks-apart", "ranks-apart"]
+def test_ranks_out_of_sync_are_an_error(jobs):
+    assert jobs.found("out-of-sync") == ["ranks-apart", "ranks-apart"]
 
 
-def test_the_error_of_a_rank_is_raised_on_the_others_and_auto_is_their_device(jobs):
+def test_error_of_a_rank_is_raised_on_all_ranks_and_auto_is_their_device(jobs):
     assert jobs.found("failing") == [["rank-failed", "rank 1 failed: cpu"], ["oom", "cpu"]]
 
 
-def test_the_command_prints_once_what_one_process_prints(jobs):
-    (alone,), (first, second) = jobs.said("cli-1", "out"), jobs.said("cli-2", "out")
+def test_command_on_two_ranks_prints_once_what_one_process_prints(jobs):
+    (single,), (first, second) = jobs.output("cli-1", "out"), jobs.output("cli-2", "out")
     assert jobs.codes("cli-2") == [0, 0]
     assert second == ""
-    records = [json.loads(text) for text in (first, alone)]
+    records = [json.loads(text) for text in (first, single)]
     for record in records:
         del record["seconds"]
     assert records[0] == records[1]
-    assert [len(text) > 0 for text in jobs.said("cli-2", "err")] == [True, False]
+    assert [len(text) > 0 for text in jobs.output("cli-2", "err")] == [True, False]
     tables = [(jobs.folder / f"rows-{size}.csv").read_bytes() for size in (1, 2)]
     assert tables[0] == tables[1]
 
 
-def test_bad_images_are_listed_once_whoever_met_them(jobs):
+def test_bad_images_of_all_ranks_are_listed_once(jobs):
     assert jobs.codes("cli-bad") == [3, 3]
-    said = "".join(jobs.said("cli-bad", "err"))
-    assert said.count("error:") == 1
-    (record,) = [json.loads(text)["error"] for text in jobs.said("cli-bad", "out") if text]
+    stderr = "".join(jobs.output("cli-bad", "err"))
+    assert stderr.count("error:") == 1
+    (record,) = [json.loads(text)["error"] for text in jobs.output("cli-bad", "out") if text]
     assert [Path(bad["path"]).name for bad in record["bad"]] == ["002.png", "020.png"]
 
 
-def test_only_the_first_rank_prints(jobs):
-    assert jobs.codes("cli-list-of-files") == [0, 0], jobs.said("cli-list-of-files", "err")
-    first, second = jobs.said("cli-list-of-files", "out")
+def test_only_rank_zero_prints(jobs):
+    assert jobs.codes("cli-list-of-files") == [0, 0], jobs.output("cli-list-of-files", "err")
+    first, second = jobs.output("cli-list-of-files", "out")
     assert json.loads(first)["n"] == 24
     assert second == ""
-    assert jobs.said("cli-list-of-files", "err")[1] == ""  # whatever a library has to say
+    assert jobs.output("cli-list-of-files", "err")[1] == ""  # including messages of libraries
 
 
-def test_a_rank_that_raises_ends_all_with_its_own_error_said_once(jobs):
+def test_failing_rank_ends_all_ranks_with_one_message(jobs):
     assert jobs.codes("cli-raise") == [4, 4]
-    assert jobs.said("cli-raise", "err") == ["", "error: rank 1: no room here\n"]
+    assert jobs.output("cli-raise", "err") == ["", "error: rank 1: no memory left\n"]
     assert jobs.seconds("cli-raise") < 60
 
 
-def test_a_rank_that_is_killed_ends_all(jobs):
+def test_killed_rank_ends_all_ranks(jobs):
     assert jobs.codes("cli-kill") == [4, -9]
-    first, _ = jobs.said("cli-kill", "err")
+    first, _ = jobs.output("cli-kill", "err")
     assert first.startswith("error: rank 0 lost contact with another rank")
     assert jobs.seconds("cli-kill") < 60
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_all_metrics_of_awkward_features_for_one_to_four_ranks(tmp_path):
+def test_all_metrics_are_equal_for_one_to_four_ranks(tmp_path):
     jobs = Jobs(tmp_path)
     for size in (1, 2, 3, 4):
         jobs.add(f"every_score-{size}", kind="python", name="every_score", size=size)
     jobs.run(timeout=3000)
-    same(jobs, "every_score", [2, 3, 4])
+    assert_same(jobs, "every_score", [2, 3, 4])
 
 
-def test_without_a_launcher_there_is_nobody_else(monkeypatch):
+def test_without_a_launcher_there_is_one_process(monkeypatch):
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     with genpr.all_ranks() as communicator:
@@ -269,22 +269,22 @@ def test_without_a_launcher_there_is_nobody_else(monkeypatch):
         pass
 
 
-def test_one_process_of_a_launcher_is_alone(monkeypatch):
+def test_launched_needs_more_than_one_process_and_a_valid_rank(monkeypatch):
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "x"), ("MASTER_PORT", "1")):
         monkeypatch.setenv(name, value)
     assert not is_launched()
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert is_launched()
-    monkeypatch.setenv("GENPR_ALONE", "1")  # a training's own process, which inherits the variables
+    monkeypatch.setenv("GENPR_ALONE", "1")  # a process of a training run that inherits the variables
     assert not is_launched()
     monkeypatch.setenv("GENPR_ALONE", "0")
     assert is_launched()
-    for rank in ("", "x", "-1", "2", "\u00b2"):  # of no launcher
+    for rank in ("", "x", "-1", "2", "\u00b2"):  # not set by a launcher
         monkeypatch.setenv("RANK", rank)
         assert not is_launched(), rank
 
 
-def test_other_threads_are_alone():
+def test_other_threads_do_not_inherit_the_communicator():
     communicator, seen = Communicator(), []
     with use_communicator(communicator):
         assert current_communicator() is communicator
@@ -295,11 +295,11 @@ def test_other_threads_are_alone():
 
 
 @pytest.mark.parametrize(
-    "said", ["4", "x", "", "-1", "²", "9" * 5000], ids=["4", "x", "empty", "-1", "square", "long"]
+    "local_rank", ["4", "x", "", "-1", "²", "9" * 5000], ids=["4", "x", "empty", "-1", "square", "long"]
 )
-def test_each_process_takes_a_gpu_of_its_own_if_there_is_one(monkeypatch, said):
+def test_each_process_uses_the_gpu_of_its_local_rank(monkeypatch, local_rank):
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert _gpu_of_rank(4) == 3
     assert _gpu_of_rank(1) == 0  # the only one that it sees
-    monkeypatch.setenv("LOCAL_RANK", said)
+    monkeypatch.setenv("LOCAL_RANK", local_rank)
     assert raised(genpr.ResourceError, _gpu_of_rank, 4).code == "no-cuda"

@@ -1,4 +1,4 @@
-"""What each of several ranks takes from a source, whether or not the source can tell its names without reading."""
+"""How ranks divide the images of a source, with and without random access."""
 
 import zipfile
 from dataclasses import asdict
@@ -22,7 +22,7 @@ FILES = [b"image %02d" % number for number in range(11)]
 
 @pytest.fixture
 def sources(tmp_path):
-    """The same images where all of them have to be passed by, and where any can be picked."""
+    """The same images in a ZIP archive and in a Parquet file with several row groups."""
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         for number, data in enumerate(FILES):
             archive.writestr(f"{number:02d}.png", data)
@@ -37,7 +37,7 @@ def ranks_of(rank: int, size: int) -> SimpleNamespace:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_ranks_share_a_source_block_by_block(sources, size, monkeypatch):
+def test_ranks_divide_a_source_by_blocks(sources, size, monkeypatch):
     monkeypatch.setattr("genpr.features.embed.BLOCK", 2)
     for source in sources:
         taken = {}
@@ -47,12 +47,12 @@ def test_ranks_share_a_source_block_by_block(sources, size, monkeypatch):
                 taken[position] = item.read()
             assert share.names == [item.name for item in source]
             share.check_names()
-        assert [taken[place] for place in range(11)] == FILES
+        assert [taken[position] for position in range(11)] == FILES
 
 
 @pytest.fixture
 def half_damaged(tmp_path, monkeypatch):
-    """Six images in three blocks of a parquet file, of which the second block cannot be read."""
+    """Six images in three blocks of a Parquet file, the second of which cannot be read."""
     monkeypatch.setattr("genpr.features.embed.BLOCK", 2)
     path = tmp_path / "x.parquet"
     images = [np.random.default_rng(number).bytes(500) for number in range(6)]
@@ -73,8 +73,8 @@ def test_images_of_other_ranks_are_not_read(half_damaged):
     assert [item.read() for _, item in share] == images[:2] + images[4:]
 
 
-def test_searches_ask_the_communicator_of_the_moment(rng):
-    class Watched(Communicator):
+def test_searches_use_the_current_communicator(rng):
+    class CountingCommunicator(Communicator):
         shared = 0
 
         def share(self, items):
@@ -82,17 +82,17 @@ def test_searches_ask_the_communicator_of_the_moment(rng):
             return super().share(items)
 
     real, fake = rng.normal(size=(2, 600, 4))  # too many pairs for one process to compute all directly
-    manifold = genpr.KNNManifold.fit(real, k=3)  # by a process alone
-    watched = Watched()
-    with use_communicator(watched):
+    manifold = genpr.KNNManifold.fit(real, k=3)  # in one process
+    counting = CountingCommunicator()
+    with use_communicator(counting):
         manifold.count(fake)
-    assert watched.shared == 1
+    assert counting.shared == 1
     manifold.count(fake)
-    assert watched.shared == 1
+    assert counting.shared == 1
 
 
 class TwoRanks(Communicator):
-    """With another rank that always sends the same."""
+    """A communicator whose other rank always sends the same value."""
 
     size = 2
     is_single_process = False
@@ -104,12 +104,12 @@ class TwoRanks(Communicator):
         return [value, self._other]
 
 
-def test_what_another_rank_did_about_memory_is_told():
+def test_memory_notices_of_all_ranks_are_returned():
     def work(_embedder):
         emit_notice("oom-smaller-tiles", device="cuda:0")
 
     there = notice("oom-smaller-batches", device="cuda:1", requested=64, size=32)
     here = notice("oom-smaller-tiles", device="cuda:0")
     with use_communicator(TwoRanks([asdict(each) for each in (there, here)])):
-        _, told = with_cpu_fallback(Embedder(EmbedOptions(device="cpu")), work, "for a test")
-    assert told == (here, there)
+        _, notices = with_cpu_fallback(Embedder(EmbedOptions(device="cpu")), work, "for a test")
+    assert notices == (here, there)
