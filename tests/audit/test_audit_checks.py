@@ -1,4 +1,4 @@
-"""The grids are the published ones, and every check draws what it says."""
+"""Checks use the published grids and draw the distributions that they describe."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ MIDDLE = {"mean": 0, "mean+outlier": 0, "std": 1, "hypersphere": 1, "pareto": 0}
 
 
 @pytest.mark.parametrize("name", GRIDS)
-def test_full_grid_is_the_published_one_and_the_quick_one_keeps_its_ends_and_middle(name):
+def test_full_grid_is_as_published_and_quick_grid_keeps_its_ends_and_middle(name):
     check, (count, *ends) = CHECKS[name], GRIDS[name]
     for setting, (low, high) in zip((check.settings[0], check.settings[-1]), ends, strict=True):
         full, quick = check.points(setting, "full"), check.points(setting, "quick")
@@ -41,7 +41,7 @@ def test_full_grid_is_the_published_one_and_the_quick_one_keeps_its_ends_and_mid
         assert name not in MIDDLE or MIDDLE[name] in set(full) & set(quick)
 
 
-def test_cases_are_all_different():
+def test_cases_are_distinct():
     assert list(CHECKS) == list(GRIDS)
     everything = list(cases(tuple(CHECKS), "full"))
     assert len(set(everything)) == len(everything) == 1304
@@ -52,7 +52,7 @@ def drawn(check, setting, x, *, repeat=0):
     return CHECKS[check].draw(Case(check, setting, x).rng(0, repeat), setting, x)
 
 
-def test_a_draw_depends_on_its_case_its_seed_and_its_repeat_alone():
+def test_draw_depends_only_on_case_seed_and_repeat():
     case, setting = Case("mean", Setting(8), 0.5), Setting(8)
     again = drawn("mean", setting, 0.5)
     np.testing.assert_array_equal(drawn("mean", setting, 0.5), again)
@@ -135,12 +135,12 @@ FACTS = [
 
 
 @pytest.mark.parametrize(("check", "setting", "x", "fact", "expected", "tolerance"), FACTS)
-def test_every_check_draws_what_it_says(check, setting, x, fact, expected, tolerance):
+def test_samples_of_each_check_have_the_stated_property(check, setting, x, fact, expected, tolerance):
     found = np.asarray(fact(*drawn(check, setting, x)), dtype=float)
     np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), rtol=0, atol=tolerance)
 
 
-def test_both_sides_are_standardized_by_the_reals_and_a_constant_axis_is_only_moved(rng):
+def test_both_sets_are_standardized_by_the_reals_and_constant_axes_only_shifted(rng):
     real, fake = 5 + 3 * rng.normal(size=(500, 2)), 8 + 6 * rng.normal(size=(400, 2))
     real[:, 1] = 7
     x, y = standardized(real, fake)

@@ -1,4 +1,4 @@
-"""Metrics that know the truth meet every demand; metrics that know nothing meet what a constant can."""
+"""Ideal metrics meet every demand; constant metrics meet only demands that allow constants."""
 
 import math
 
@@ -12,7 +12,7 @@ from genpr.audit.runner import Results, Run, Spread, evaluate_demands
 
 
 def fidelity(case):
-    """What an ideal fidelity metric would say."""
+    """The value of an ideal fidelity metric."""
     x, setting = case.x, case.setting
     return {
         "mean": lambda: 1 - abs(x) / {1: 6, 8: 3, 64: 1}[setting.dimension],
@@ -34,7 +34,7 @@ def fidelity(case):
 
 
 def low_diversity(case):
-    """The same for diversity, which calls fakes that are wider than reals not diverse."""
+    """The value of an ideal diversity metric that is low for fakes that are wider than the reals."""
     x, setting = case.x, case.setting
     if case.check == "std":
         return 1 - abs(math.log10(x)) / {1: 3, 8: 1, 64: 0.5}[setting.dimension]
@@ -48,7 +48,7 @@ def low_diversity(case):
 
 
 def high_diversity(case):
-    """The same for diversity, which calls fakes that are wider than reals diverse."""
+    """The value of an ideal diversity metric that is high for fakes that are wider than the reals."""
     if case.check == "std":
         return min(1.0, low_diversity(case)) if case.x < 1 else 1.0
     if case.check == "collapse":
@@ -59,7 +59,7 @@ def high_diversity(case):
 
 
 def marks(function, kind, checks=tuple(CHECKS)):
-    """By row, what a metric that says `function(case)` is marked with."""
+    """Mark of a metric with values `function(case)`, by row."""
     results = Results(Run("full", 10, 0))
     for case in cases(checks, "full"):
         results.add(case, {"it": Spread(function(case), 0.01)})
@@ -67,13 +67,13 @@ def marks(function, kind, checks=tuple(CHECKS)):
     return {cell.demand.name: cell.mark for cell in matrix.of("it")}
 
 
-def test_truth_about_fidelity_meets_everything():
+def test_ideal_fidelity_meets_all_demands():
     found = marks(fidelity, "fidelity")
     assert found == {demand.name: "T" for demand in DEMANDS}
 
 
 @pytest.mark.parametrize(("function", "way"), [(low_diversity, "L"), (high_diversity, "H")])
-def test_truth_about_diversity_meets_everything_either_way(function, way):
+def test_ideal_diversity_meets_all_demands_in_both_variants(function, way):
     found = marks(function, "diversity")
     split = {"std / bounds", "std / property", "collapse / property"}
     if way == "H":
@@ -82,7 +82,7 @@ def test_truth_about_diversity_meets_everything_either_way(function, way):
     assert found == expected | {"discrete / bounds": way}
 
 
-def test_high_in_one_dimension_and_low_in_another_fails():
+def test_metric_that_mixes_both_variants_fails():
     def mixed(case):
         return (high_diversity if case.setting.dimension == 8 else low_diversity)(case)
 
@@ -92,13 +92,13 @@ def test_high_in_one_dimension_and_low_in_another_fails():
 
 
 @pytest.mark.parametrize(("kind", "value"), [("fidelity", 1), ("fidelity", 0), ("diversity", 0)])
-def test_constants_meet_what_does_not_change_and_bounds_that_they_equal(kind, value):
+def test_constant_metrics_meet_invariances_and_bounds_that_they_equal(kind, value):
     found = {name for name, mark in marks(lambda _: value, kind).items() if mark != "F"}
     assert len(found) == 11 + value
     assert {"cube-n / D3", "cube-n-fake / D2", "sphere-torus / property", "scaling / D5"} <= found
 
 
-def test_every_setting_counts():
+def test_error_in_one_setting_fails_the_check():
     def fooled(case):
         return 0.5 if case.setting == Setting(64, FAKE_OUTLIER) else fidelity(case)
 
@@ -107,14 +107,14 @@ def test_every_setting_counts():
 
 
 def at(*xs, value):
-    """What spoils a metric at some x: `value` there."""
+    """Replace the values of a metric at some x by `value`."""
     return lambda truth: (
         lambda case: value if any(abs(case.x - x) < 1e-3 * x for x in xs) or case.x in xs else truth(case)
     )
 
 
 @pytest.mark.parametrize(
-    ("row", "truth", "spoilt"),
+    ("row", "truth", "changed"),
     [
         ("std / bounds", fidelity, at(1, value=0.9)),
         ("std / bounds", fidelity, at(1e-3, value=0.9)),
@@ -136,10 +136,10 @@ def at(*xs, value):
         ("sequential / property", low_diversity, at(*range(8), value=1.0)),
     ],
 )
-def test_each_bound_counts(row, truth, spoilt):
+def test_error_at_one_point_fails_the_check(row, truth, changed):
     kind, check = "fidelity" if truth is fidelity else "diversity", row.partition(" / ")[0]
     assert marks(truth, kind, (check,))[row] in "TL"
-    assert marks(spoilt(truth), kind, (check,))[row] == "F"
+    assert marks(changed(truth), kind, (check,))[row] == "F"
 
 
 @pytest.mark.parametrize(
@@ -166,13 +166,13 @@ def test_each_bound_counts(row, truth, spoilt):
         *[(criterion, (1, math.nan, 0), False) for criterion in (flat, high_low, lambda c: close(c, 0, 1))],
     ],
 )
-def test_criteria_hold_up_to_their_thresholds(criterion, values, holds):
+def test_criteria_hold_up_to_their_thresholds_and_not_beyond(criterion, values, holds):
     n = len(values)
     curve = criteria.Curve(np.arange(n, dtype=float), np.array(values, dtype=float), np.full(n, 0.01))
     assert criterion(curve).holds is holds
 
 
-def test_margin_names_the_points_and_their_noise():
+def test_margin_names_its_points_and_has_a_standard_error():
     margin = flat(
         criteria.Curve(np.array([1.0, 2.0, 4.0]), np.array([0.2, 0.9, 0.5]), np.array([0.03, 0.04, 9.0]))
     )
@@ -180,7 +180,7 @@ def test_margin_names_the_points_and_their_noise():
     assert "0.900 at 2" in margin.what
 
 
-def test_published_counts_are_those_of_the_paper():
+def test_published_counts_equal_those_of_the_paper():
     passed = []
     for name in criteria.COLUMN_OF:
         found = [criteria.published_mark(name, row) for row in range(len(DEMANDS))]

@@ -1,4 +1,4 @@
-"""Values equal an oracle; runs can be stopped, continued, added to, and judged; reports hold every cell, whatever its name."""
+"""Values equal those of an oracle; runs resume, and are extended and evaluated; reports contain every cell."""
 
 import json
 import math
@@ -32,7 +32,7 @@ from genpr.report.text import head_lines
 CHECK = ("invention",)
 
 
-def test_values_are_those_of_a_score_with_the_published_settings(rng):
+def test_values_equal_those_of_score_with_the_published_settings(rng):
     real, fake = rng.normal(size=(220, 8)).astype(np.float32), rng.normal(size=(340, 8)).astype(np.float32)
     kinds, expected = shipped_kinds(), {}
     for k, names in ((3, ["precision", "recall"]), (5, [name for name in kinds if name in BALLS])):
@@ -45,7 +45,7 @@ def test_values_are_those_of_a_score_with_the_published_settings(rng):
 
 
 class Counted:
-    """The distance between two means, and how often it was asked for."""
+    """The distance between two means; counts its calls."""
 
     def __init__(self):
         self.calls = 0
@@ -59,7 +59,7 @@ def family(function, name="gap"):
     return Family({name: "fidelity"}, lambda real, fake: {name: function(real, fake)})
 
 
-def test_values_are_means_over_the_draws_of_the_case():
+def test_values_are_means_over_draws():
     results = run_audit([family(Counted())], checks=CHECK)
     case, values = Case("invention", Setting(2), 3.0), []
     for repeat in range(3):
@@ -70,7 +70,7 @@ def test_values_are_means_over_the_draws_of_the_case():
     assert spread.sd == pytest.approx(np.std(values, ddof=1), rel=1e-5)
 
 
-def test_stopped_run_goes_on_where_it_was_and_nothing_is_done_twice(tmp_path):
+def test_stopped_run_resumes_without_repeating_cases(tmp_path):
     path, whole, function = tmp_path / "results.jsonl", tmp_path / "whole.jsonl", Counted()
     complete = run_audit([family(Counted())], checks=CHECK, path=whole)
     lines = whole.read_text().splitlines(keepends=True)
@@ -81,7 +81,7 @@ def test_stopped_run_goes_on_where_it_was_and_nothing_is_done_twice(tmp_path):
     assert path.read_text() == whole.read_text()
 
 
-def test_values_that_are_none_are_kept_as_such(tmp_path):
+def test_missing_values_are_stored_as_null(tmp_path):
     path = tmp_path / "results.jsonl"
     results = run_audit([family(lambda real, fake: math.nan)], checks=CHECK, path=path)
     assert json.loads(path.read_text().splitlines()[0])["metrics"] == {"gap": [None, None]}
@@ -100,7 +100,7 @@ def test_values_that_are_none_are_kept_as_such(tmp_path):
         ({"checks": ("nonsense",)}, "", "unknown-check"),
     ],
 )
-def test_other_runs_damaged_files_and_unknown_checks_are_refused(tmp_path, change, line, code):
+def test_files_of_other_runs_damaged_files_and_unknown_checks_are_errors(tmp_path, change, line, code):
     path = tmp_path / "results.jsonl"
     run_audit([family(Counted())], checks=CHECK, path=path)
     path.write_text(path.read_text() + line)
@@ -108,14 +108,14 @@ def test_other_runs_damaged_files_and_unknown_checks_are_refused(tmp_path, chang
         run_audit([family(Counted())], **{"checks": CHECK, "path": path, "resume": True} | change)
 
 
-def test_names_that_are_unknown_or_doubled_are_refused():
+def test_unknown_and_duplicate_names_are_errors():
     for names, code in ((["nonsense"], "unknown-metric"), (["recall", "recall"], "doubled-metric")):
         with raising(UsageError, code):
             run_audit([each for name in names for each in families_of([name])], checks=CHECK)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_functions_of_a_file_run_in_any_process(tmp_path, jobs):
+def test_functions_of_a_file_run_in_worker_processes(tmp_path, jobs):
     path = tmp_path / "mine.py"
     path.write_text(
         "def score(real, fake):\n    found = len(real) + fake.mean()\n    real[:] = fake[:] = 0\n    return found\n"
@@ -132,36 +132,36 @@ def test_functions_of_a_file_run_in_any_process(tmp_path, jobs):
 
 
 @pytest.mark.parametrize("spec", ["missing.py:score", "{}:other", "{}:number", "{}:text"])
-def test_functions_that_are_missing_or_give_no_number_are_refused(tmp_path, spec):
+def test_missing_functions_and_non_numeric_values_are_errors(tmp_path, spec):
     path = tmp_path / "mine.py"
     path.write_text("number = 1\ndef text(real, fake):\n    return [1, 2]\n")
     with raising(GenprError, "user-function"):
         runner.user_family(spec.format(path), "fidelity").function(np.zeros((2, 1)), np.zeros((2, 1)))
 
 
-def judged(value, sd=0.1, name="precision"):
-    """The matrix of one check, for one value at the decisive point."""
+def matrix_of(value, sd=0.1, name="precision"):
+    """Matrix of one check for one value at the decisive point."""
     results = Results(Run("full", 10, 0))
     for case in cases(CHECK, "full"):
         results.add(case, {name: Spread({1: value, 10: 0.5}.get(int(case.x), 0.99), sd)})
     return evaluate_demands(results, {name: "fidelity"})
 
 
-def test_cells_name_the_point_that_decides_and_its_noise():
-    cell = judged(0.96).cells["invention / bounds", "precision"]
+def test_cells_name_the_decisive_point_and_its_standard_error():
+    cell = matrix_of(0.96).cells["invention / bounds", "precision"]
     assert (cell.mark, cell.is_open, cell.text, cell.differs) == ("T", True, "T~", False)
     assert cell.margin.value == pytest.approx(0.01)
     assert cell.margin.se == pytest.approx(0.1 / math.sqrt(10))
     assert "0.960 at 1" in cell.reason
     assert "+0.010 ± 0.032" in cell.reason
-    failed = judged(0.5, sd=0.01).cells["invention / bounds", "precision"]
+    failed = matrix_of(0.5, sd=0.01).cells["invention / bounds", "precision"]
     assert (failed.text, failed.published) == ("F*", "T")
-    assert judged(0.5, sd=0.01, name="mine").cells["invention / bounds", "mine"].text == "F"
-    nothing = judged(math.nan).cells["invention / bounds", "precision"]
+    assert matrix_of(0.5, sd=0.01, name="mine").cells["invention / bounds", "mine"].text == "F"
+    nothing = matrix_of(math.nan).cells["invention / bounds", "precision"]
     assert (nothing.mark, nothing.is_open) == ("F", False)
 
 
-def test_failure_is_measured_towards_the_published_pass_and_incomplete_curves_are_not_judged():
+def test_failures_are_measured_from_the_published_pass_and_incomplete_curves_are_left_out():
     results = Results(Run("full", 10, 0))
     *most, last = cases(("std",), "full")
     for case in most:
@@ -195,14 +195,14 @@ def test_markdown_tables_have_equal_rows():
     assert "0 of 4" in text
 
 
-def test_agreement_counts_cells_as_published():
+def test_agreement_counts_cells_that_equal_published_ones():
     matrix, results = measured({"precision": "fidelity", "mine": "fidelity"})
     # std / bounds: the others are published as passes, and .5 everywhere fails them
     assert agreement(matrix) == [("precision", "I-Prec", "1 of 4")]
     assert markdown(matrix, results.run).count("F here, T published") == 3
 
 
-def test_text_fits_eighty_columns_and_shows_every_metric():
+def test_text_fits_80_columns_and_lists_every_metric():
     kinds = shipped_kinds()
     matrix, _ = measured(kinds, tuple(CHECKS))
     blocks = audit_table(matrix).split("\n\n")
@@ -213,7 +213,7 @@ def test_text_fits_eighty_columns_and_shows_every_metric():
     assert sorted(heads) == sorted(line for name in kinds for line in head_lines(name))
 
 
-def test_the_command_writes_files_and_goes_on_from_them(tmp_path):
+def test_command_writes_files_and_resumes_from_them(tmp_path):
     path, out = tmp_path / "mine.py", tmp_path / "new" / "out"
     path.write_text("def good(real, fake):\n    return 1.0\n\ndef bad(real, fake):\n    return 0.0\n")
     options = ["--kind", "fidelity", "--checks", "invention", "--out", str(out), "-q"]

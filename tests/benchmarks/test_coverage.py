@@ -1,4 +1,4 @@
-"""The benchmark of intervals: its draws repeat, a run resumes, scores are those of the evaluator, and tables count."""
+"""The benchmark of interval coverage: reproducible draws, resumed runs, scores and tables."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_draws_differ_from_each_other(tmp_path):
     assert len({first["fd"][name]["value"] for name in "ABC"}) == 3
 
 
-def test_metrics_that_a_file_lacks_are_added_of_the_same_draws(tmp_path):
+def test_missing_metrics_are_added_for_the_same_draws(tmp_path):
     from _coverage_summary import read_records
 
     out = tmp_path / "out.jsonl"
@@ -67,7 +67,7 @@ def test_metrics_that_a_file_lacks_are_added_of_the_same_draws(tmp_path):
         assert set(draw["requested"]) == set(whole[key]["requested"])
 
 
-def test_scores_are_those_of_the_evaluator():
+def test_scores_equal_those_of_the_evaluator():
     from _coverage_draws import scores
 
     rng = np.random.default_rng(0)
@@ -100,7 +100,7 @@ def made(number, *, values, half, verdicts=(False, True), null=0.5):
     return {**record, "differences": {"precision": differences}}
 
 
-def test_coverage_is_the_share_of_intervals_of_equal_generators_that_hold_their_mean():
+def test_coverage_is_the_share_of_intervals_that_contain_the_mean():
     from _coverage_summary import coverages
 
     # The mean of A and B is .5; C, which differs, is not counted.
@@ -124,7 +124,7 @@ def test_tables_count_verdicts_and_compare_values_with_nulls():
     assert "| student-9-9 | precision | 0.6001 | 0.5000 | +0.1001 ± 0.0000 ! | 4 |" in text
 
 
-def test_a_violation_of_ranks_is_an_equal_generator_that_is_ruled_out():
+def test_rank_violation_is_an_equal_generator_that_is_excluded():
     from _coverage_summary import markdown
 
     of = {str(number): {"value": 0.5} for number in range(3)}
@@ -144,7 +144,7 @@ def test_a_violation_of_ranks_is_an_equal_generator_that_is_ruled_out():
 @pytest.mark.parametrize(
     "options", [["--cell", "nothing"], ["--metrics", "nothing"], ["--images", __file__], ["--cpu-jobs", "1"]]
 )
-def test_impossible_options_are_usage_errors(tmp_path, options):
+def test_invalid_options_are_usage_errors(tmp_path, options):
     from bench_coverage import main
 
     out = tmp_path / "out.jsonl"
@@ -152,7 +152,7 @@ def test_impossible_options_are_usage_errors(tmp_path, options):
     assert not out.exists()
 
 
-def test_features_of_images_are_embedded_once_and_no_image_is_used_twice(tmp_path, make_images):
+def test_images_are_embedded_once_and_never_used_twice(tmp_path, make_images):
     from _coverage_population import BLURRED, CLEAN, Population, embed_population
     from _coverage_sets import DATA_SETS, Size
 
@@ -163,9 +163,9 @@ def test_features_of_images_are_embedded_once_and_no_image_is_used_twice(tmp_pat
     assert found.clean.shape[:2] == (CLEAN, 120)
     assert found.blurred.shape[:2] == (BLURRED, 120)
     assert found.labels.bincount().tolist() == [30] * 4
-    # Rows tell from which image they are.
-    told = torch.arange(120.0).expand(CLEAN + BLURRED, 120)[..., None].half()
-    named = Population(told[:CLEAN], told[CLEAN:], found.labels)
+    # Each row holds the index of its image.
+    indices = torch.arange(120.0).expand(CLEAN + BLURRED, 120)[..., None].half()
+    named = Population(indices[:CLEAN], indices[CLEAN:], found.labels)
     for name, missing in (("cifar", 0), ("cifar-degraded", 2)):
         draw = DATA_SETS[name].population
         sets = draw(torch.Generator().manual_seed(0), Size(20, 10), named)
@@ -202,7 +202,7 @@ def make_images():
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", ["student-2000-2000", "clusters-missing-4000-1000", "gaussian-64-1000-4000"])
-def test_intervals_hold_the_truth_in_90_to_99_percent(name):
+def test_intervals_contain_the_true_value_in_90_to_99_percent(name):
     """By 60 draws of a fourth of the rows: within two Monte Carlo errors of 90 %, with standard errors near the deviation."""
     from _coverage_draws import CELLS, run_draw
     from _coverage_summary import coverages
