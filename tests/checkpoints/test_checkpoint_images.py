@@ -1,4 +1,4 @@
-"""The images of checkpoint files: what a sampler draws of a loaded generator, which is there only meanwhile."""
+"""Images of checkpoint files: samples of a generator that is loaded only while it draws."""
 
 import gc
 import json
@@ -39,7 +39,7 @@ def drawn(images):
 
 
 @pytest.mark.parametrize(("setting", "rule", "psi"), [(None, None, 1.0), (0.5, "z-clip", 0.5)])
-def test_it_draws_what_a_sampler_draws(spec, checkpoint, setting, rule, psi):
+def test_images_equal_those_of_a_sampler(spec, checkpoint, setting, rule, psi):
     options = {"n": 20, "rule": rule, "seed": 3, "batch_size": 8, **OPTIONS}
     images = CheckpointImages(spec, checkpoint, setting=setting, **options)
     assert images.drawn_by is None
@@ -56,7 +56,7 @@ def test_it_draws_what_a_sampler_draws(spec, checkpoint, setting, rule, psi):
     assert (known["seed"], known["n"], known["setting"]) == (3, 20, psi)
 
 
-def test_one_generator_at_a_time_is_there(tmp_path, monkeypatch, evaluator):
+def test_one_generator_at_a_time_is_in_memory(tmp_path, monkeypatch, evaluator):
     counts = "ALIVE.add(self)\n        MOST.append(len(ALIVE))\n        self.itself ="
     counted = "from weakref import WeakSet\nALIVE, MOST = WeakSet(), []\n"
     counted += GENERATOR.replace("self.itself =", counts)
@@ -73,7 +73,7 @@ def test_one_generator_at_a_time_is_there(tmp_path, monkeypatch, evaluator):
     assert sys.modules["counted_gan"].MOST == [1, 1, 1]
 
 
-def test_what_changes_between_two_readings_is_refused(spec, checkpoint, tmp_path):
+def test_checkpoint_that_changes_between_two_readings_is_an_error(spec, checkpoint, tmp_path):
     images = CheckpointImages(spec, checkpoint, n=20, **OPTIONS)
     drawn(images)
     write_checkpoint(checkpoint, 0.5)
@@ -98,7 +98,7 @@ def test_what_changes_between_two_readings_is_refused(spec, checkpoint, tmp_path
     ],
     ids=str,
 )
-def test_impossible_options_are_refused_at_once(options, code):
+def test_invalid_options_are_errors(options, code):
     with raising(UsageError, code):
         CheckpointImages("gan.py:load", "a.pt", **{"n": 20, **options})
 
@@ -113,14 +113,14 @@ def test_impossible_options_are_refused_at_once(options, code):
         ("return Blobs(torch", "return 3, (torch", UsageError, "custom-generator"),
     ],
 )
-def test_a_generator_that_fails_is_bad_data_or_wrong_use(tmp_path, checkpoint, before, after, kind, code):
+def test_failing_generators_are_data_or_usage_errors(tmp_path, checkpoint, before, after, kind, code):
     assert before in GENERATOR
     spec = write_generator(tmp_path, GENERATOR.replace(before, after))
     with raising(kind, code):
         drawn(CheckpointImages(spec, checkpoint, n=20, **OPTIONS))
 
 
-def test_the_example_in_the_docs_runs(tmp_path, monkeypatch, write_images):
+def test_example_in_the_docs_runs(tmp_path, monkeypatch, write_images):
     page = (Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text()
     found = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (code,) = [text for text in found if "CheckpointImages" in text]
@@ -137,7 +137,7 @@ def test_the_example_in_the_docs_runs(tmp_path, monkeypatch, write_images):
     assert names["ranking"].drawn_by["step-1000"]["n"] == 40
 
 
-def test_checkpoints_are_files_by_suffix_or_pattern(tmp_path):
+def test_checkpoints_are_found_by_suffix_or_pattern(tmp_path):
     names = ["a.pt", "b.PTH", "c.ckpt", "d.pkl", "e.safetensors", "f.bin", "g.txt", "h.pt.tmp", "ema.zip"]
     for name in names:
         (tmp_path / name).write_text("")
@@ -151,7 +151,7 @@ def test_checkpoints_are_files_by_suffix_or_pattern(tmp_path):
     assert (found("ema*"), found("*.pt")) == (["ema.zip"], ["a.pt"])
 
 
-def test_a_factory_can_be_checked_before_there_is_a_checkpoint(spec, tmp_path):
+def test_factory_is_checked_without_a_checkpoint(spec, tmp_path):
     check_factory(spec)
     for wrong in (spec.replace(":load", ":laod"), write_generator(tmp_path, "def load(): ...", "none.py")):
         with raising(UsageError, "custom-generator"):

@@ -27,20 +27,20 @@ def convert(output, *, expected=2, image_range=None):
     ],
     ids=["nchw", "nhwc", "array nchw", "array nhwc", "fortran", "reversed"],
 )
-def test_every_layout_gives_the_same_images(output):
+def test_all_layouts_give_the_same_images(output):
     images, clamped = convert(output)
     assert torch.equal(images, GRID)
     assert images.is_contiguous()
     assert clamped == 0
 
 
-def test_where_both_layouts_fit_each_library_has_its_own():
+def test_ambiguous_layout_is_channels_first_for_torch_and_last_for_numpy():
     both = GRID[:, :, :, :3]
     assert torch.equal(convert(both)[0], both)
     assert torch.equal(convert(both.numpy())[0], both.permute(0, 3, 1, 2))
 
 
-def test_images_are_ordinary_tensors_of_their_own():
+def test_images_are_ordinary_tensors_and_copies():
     with torch.inference_mode():
         source = GRID.clone()
         images, _ = convert(source)
@@ -51,7 +51,7 @@ def test_images_are_ordinary_tensors_of_their_own():
     assert source.any()
 
 
-def test_what_was_cut_off_is_counted_beyond_one_level():
+def test_values_clamped_by_more_than_one_level_are_counted():
     values = torch.zeros(1, 3, 1, 10)
     values[0, :, 0, 0] = 1 + 2.2 / 255  # of a range two wide, so 1.1 levels
     values[0, :, 0, 1] = -1 - 2.2 / 255
@@ -85,14 +85,14 @@ def test_gray_images_are_repeated_and_uint8_needs_no_range():
         (None, "generator-output"),
     ],
 )
-def test_anything_else_is_refused(output, code):
+def test_other_outputs_are_errors(output, code):
     with raising(DataError, code):
         convert(output, image_range=(0.0, 1.0))
     with raising(DataError, "generator-range"):
         convert(GRID.float())
 
 
-def test_floats_are_rounded_as_stylegan_and_torchvision_do_it_and_levels_come_back():
+def test_floats_are_rounded_as_by_stylegan_and_torchvision_and_levels_round_trip():
     values = torch.randn(2, 3, 50, 50, generator=torch.Generator().manual_seed(0))
     wide, unit = 2 * values, values + 0.5
     found = convert(wide, image_range=(-1.0, 1.0))[0]

@@ -1,4 +1,4 @@
-"""What docs/generators.md shows runs, with fewer images."""
+"""The code of docs/generators.md runs, with fewer images."""
 
 import pickle
 import re
@@ -19,7 +19,7 @@ FENCED = re.findall(r'^```python(?: title="(\S+)")?\n(.*?)^```$', PAGE, re.MULTI
 
 
 class Mapping(nn.Module):
-    """As StyleGAN's: w for every layer, and a second argument that must be given."""
+    """Mapping network like that of StyleGAN: one w per layer, and a required second argument."""
 
     def forward(self, z, c, truncation_psi=1, truncation_cutoff=None, update_emas=False):
         return z[:, None].repeat(1, 4, 1)
@@ -41,7 +41,7 @@ class StyleGAN(nn.Module):
 
 
 class Pipe:
-    """As a pipeline of diffusers."""
+    """A pipeline with the interface of diffusers."""
 
     device = torch.device("cpu")
 
@@ -54,7 +54,7 @@ class Pipe:
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
-    """What is defined after the page's code ran, in order, as one program."""
+    """Names that are defined after all code of the page ran in order."""
     folder = tmp_path_factory.mktemp("page")
     (folder / "network.pkl").write_bytes(pickle.dumps({"G_ema": StyleGAN()}))
     names = {"pipe": Pipe()}
@@ -72,13 +72,13 @@ def names(tmp_path_factory):
     return {"found": found, "printed": printed.getvalue(), **names}
 
 
-def test_the_first_example_prints_three_scores(names):
+def test_first_example_prints_three_scores(names):
     rows = [[float(value) for value in line.split()] for line in names["printed"].splitlines()]
     assert [row[0] for row in rows] == [1.0, 0.7, 0.4]
     assert rows[0][2] > rows[2][2]
 
 
-def test_stylegan_is_truncated_and_its_noise_is_the_same(names):
+def test_stylegan_is_truncated_with_constant_noise(names):
     sampler, images = names["found"][2]
     assert isinstance(sampler, Sampler)
     at_07, at_0 = torch.cat(list(images)), torch.cat(list(sampler.images(0.0)))
@@ -88,7 +88,7 @@ def test_stylegan_is_truncated_and_its_noise_is_the_same(names):
     assert torch.corrcoef(torch.stack([noise.flatten(), at_07.float().flatten()]))[0, 1] > 0.15
 
 
-def test_guidance_reaches_the_pipeline_with_its_labels(names):
+def test_pipeline_receives_guidance_and_labels(names):
     sampler, images = names["found"][3]
     drawn = torch.cat(list(images))
     noise = sampler.latents.view(-1, 4, 32, 32)[:, :3, :8, :8]
@@ -98,5 +98,5 @@ def test_guidance_reaches_the_pipeline_with_its_labels(names):
     assert (drawn == levels).float().mean() > 0.999
 
 
-def test_the_page_names_every_rule():
+def test_page_names_every_truncation_rule():
     assert set(re.findall(r"^\| `([wz]-\w+)`", PAGE, re.MULTILINE)) == set(RULES)

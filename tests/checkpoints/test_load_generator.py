@@ -50,7 +50,7 @@ def write(tmp_path):
     return write
 
 
-def test_a_factory_is_given_the_checkpoint(write):
+def test_factory_receives_the_checkpoint(write):
     checkpoint = write("a.txt", "2.5")
     loaded = load_generator(f"{write('net.py', NET)}:load", checkpoint)
     assert loaded.generator.scale == 2.5
@@ -63,7 +63,7 @@ def test_a_factory_is_given_the_checkpoint(write):
     assert len(loaded.code_sha256) == 64
 
 
-def test_a_factory_in_a_package_and_a_class_are_factories_too(write, tmp_path, monkeypatch):
+def test_factory_may_be_in_a_package_or_be_a_class(write, tmp_path, monkeypatch):
     write("own_generators/__init__.py", "")
     write("own_generators/nets.py", NET)
     monkeypatch.syspath_prepend(tmp_path)
@@ -72,7 +72,7 @@ def test_a_factory_in_a_package_and_a_class_are_factories_too(write, tmp_path, m
     assert load_generator("own_generators.nets:load").code_sha256 is None
 
 
-def test_a_sampler_takes_what_was_loaded_and_knows_where_it_came_from(write):
+def test_sampler_identity_contains_code_checkpoint_and_weights(write):
     path = write("net.py", NET)
     spec = f"{path}:load"
 
@@ -95,7 +95,7 @@ def test_a_sampler_takes_what_was_loaded_and_knows_where_it_came_from(write):
     assert images.name == "mine at psi=0.5"
 
 
-def test_a_folder_is_hashed_by_names_and_contents(tmp_path, write):
+def test_folder_is_hashed_by_names_and_contents(tmp_path, write):
     folder = tmp_path / "model"
     (folder / "unet").mkdir(parents=True)
     (folder / "unet" / "weights").write_bytes(b"1")
@@ -129,7 +129,7 @@ def test_a_folder_is_hashed_by_names_and_contents(tmp_path, write):
         ("def load():\n    import genpr\n    raise genpr.DataError('', code='own')", "load", None, "own"),
     ],
 )
-def test_what_is_wrong_with_a_generator_is_said_in_one_line(source, factory, checkpoint, code, write):
+def test_invalid_generators_are_errors_of_one_line(source, factory, checkpoint, code, write):
     spec = f"{write('net.py', source)}:{factory}"
     with pytest.raises(GenprError) as caught:
         load_generator(spec, checkpoint and write("a.txt", checkpoint))
@@ -137,7 +137,7 @@ def test_what_is_wrong_with_a_generator_is_said_in_one_line(source, factory, che
     assert code == "own" or str(caught.value).startswith(f"generator {spec!r}")
 
 
-def test_a_missing_checkpoint_is_named_and_a_device_is_handed_on(write, tmp_path):
+def test_missing_checkpoint_is_an_error_and_factory_receives_the_device(write, tmp_path):
     path = write("net.py", NET)
     with raising(UsageError, "no-checkpoint"):
         load_generator(f"{path}:load", tmp_path / "nowhere.pt")

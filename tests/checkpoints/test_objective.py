@@ -1,4 +1,4 @@
-"""Which setting is best at what; front and area, on points whose answers follow by hand."""
+"""Best settings and Pareto fronts of points with known answers."""
 
 import itertools
 from dataclasses import replace
@@ -21,7 +21,7 @@ VALUES = [
 
 @pytest.fixture(scope="module")
 def results():
-    """A result with other values in it."""
+    """Results with given values."""
     rng = np.random.default_rng(0)
     made = genpr.score(*rng.normal(size=(2, 30, 3)), metrics=list(VALUES[0]), control=False)
 
@@ -46,17 +46,17 @@ def results():
         (Objective("density", {"recall": 0.9}), None),
     ],
 )
-def test_the_best_for_an_objective(objective, best, results):
+def test_best_setting_for_an_objective(objective, best, results):
     assert objective.best(results) == best
     assert Objective("precision").best([results[1], results[0], results[0]]) == 1
     for order in itertools.permutations(results):
-        place = objective.best(order)
-        assert place is None if best is None else objective.maximize == "f1" or order[place] is results[best]
+        index = objective.best(order)
+        assert index is None if best is None else objective.maximize == "f1" or order[index] is results[best]
 
 
 @pytest.fixture(scope="module")
 def scored():
-    """Three generators on the same latents, two of them alike, and one that is shrunken."""
+    """Scores of three generators on the same latents, two of them similar, and one with less variance."""
     rng = np.random.default_rng(4)
     real, latents = rng.normal(size=(2, 200, 4))
     evaluator = genpr.Evaluator(real, metrics=["precision", "recall", "fd"], control=False)
@@ -64,7 +64,7 @@ def scored():
 
 
 @pytest.mark.parametrize(
-    ("objective", "places"),
+    ("objective", "indices"),
     [
         (Objective(), (1, 2)),
         (Objective("recall"), (1, 2)),
@@ -73,23 +73,23 @@ def scored():
         (Objective("recall", {"recall": 2.0}), ()),
     ],
 )
-def test_who_cannot_be_told_from_the_best(objective, places, scored):
-    assert objective.contenders(scored) == places
-    assert objective.contenders(scored[::-1]) == tuple(2 - place for place in places[::-1])
+def test_contenders_are_statistically_tied_with_the_best(objective, indices, scored):
+    assert objective.contenders(scored) == indices
+    assert objective.contenders(scored[::-1]) == tuple(2 - index for index in indices[::-1])
 
 
-def test_without_replicates_or_alike_results_nothing_is_claimed(scored):
+def test_contenders_need_replicates_and_comparable_results(scored):
     bare = {name: replace(metric, replicates=None) for name, metric in scored[1].metrics.items()}
-    silent = replace(scored[1], metrics=bare)
-    assert Objective().contenders([scored[0], silent]) is None
-    assert Objective("precision", {"recall": 0.5}).contenders([silent, scored[2]]) is None
+    without_replicates = replace(scored[1], metrics=bare)
+    assert Objective().contenders([scored[0], without_replicates]) is None
+    assert Objective("precision", {"recall": 0.5}).contenders([without_replicates, scored[2]]) is None
     assert Objective("precision", {"recall": 0.5}).contenders([scored[0], scored[2]]) == (1,)
     fewer = replace(scored[2], fake=replace(scored[2].fake, n=199))
     assert Objective().contenders([scored[1], fewer]) is None
     assert Objective().contenders([scored[1], replace(scored[2], ties="strict")]) is None
 
 
-def test_what_has_no_value_is_out(scored):
+def test_results_without_a_value_are_not_contenders(scored):
     without = {name: metric for name, metric in scored[1].metrics.items() if name != "recall"}
     results = [scored[0], replace(scored[1], metrics=without, undefined=("recall",)), scored[2]]
     assert Objective("recall").best(results) == 2
@@ -107,17 +107,17 @@ def test_what_has_no_value_is_out(scored):
         (Objective("beauty"), "unknown-metric"),
     ],
 )
-def test_objectives_that_cannot_be_met_are_refused(objective, code):
+def test_invalid_objectives_are_errors(objective, code):
     with raising(UsageError, code):
         objective.check(["precision", "recall", "fid"])
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_the_front_is_of_all_that_nothing_beats(seed):
+def test_front_contains_all_points_that_are_not_dominated(seed):
     # Hundredths, coarse in half of the sets so that ties occur.
     drawn = np.random.default_rng(seed).integers(0, 5 + 96 * (seed % 2), (1 + seed % 9, 2)) / 100
     points = [tuple(point) for point in drawn.tolist()]
     front = pareto_front(points)
-    beaten = [any(a >= r and b >= p and (a, b) != (r, p) for a, b in points) for r, p in points]
-    assert sorted(front) == [place for place, is_beaten in enumerate(beaten) if not is_beaten]
-    assert [points[place][0] for place in front] == sorted(points[place][0] for place in front)
+    dominated = [any(a >= r and b >= p and (a, b) != (r, p) for a, b in points) for r, p in points]
+    assert sorted(front) == [index for index, is_dominated in enumerate(dominated) if not is_dominated]
+    assert [points[index][0] for index in front] == sorted(points[index][0] for index in front)

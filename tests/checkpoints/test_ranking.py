@@ -1,4 +1,4 @@
-"""Checkpoints in order: by an F-score, a metric or the Pareto front, with bounds for all at once."""
+"""Rankings of checkpoints by an F-score, a metric or the Pareto front, with simultaneous bounds."""
 
 import json
 from dataclasses import replace
@@ -55,7 +55,7 @@ def names(ranking):
 
 
 @pytest.mark.parametrize(("by", "beta"), [("f1", 1.0), ("f0.5", 0.5), ("f2", 2.0), ("f8.0", 8.0)])
-def test_an_f_score_orders_by_precision_and_recall(results, by, beta):
+def test_f_score_ranks_by_precision_and_recall(results, by, beta):
     ranking = rank_results(results, by=by)
     expected = {name: f_beta(each["precision"], each["recall"], beta) for name, each in results.items()}
     assert names(ranking) == sorted(expected, key=expected.get, reverse=True)
@@ -70,7 +70,7 @@ def test_an_f_score_orders_by_precision_and_recall(results, by, beta):
     assert (ranking.better, ranking.has_bounds) == ("higher", True)
 
 
-def test_two_checkpoints_are_told_apart_as_compare_does(results):
+def test_two_checkpoints_are_distinguished_as_by_compare(results):
     for other in ("alike", "narrow", "noisy"):
         pair = {name: results[name] for name in ("good", other)}
         for metric in ("precision", "recall", "density", "coverage"):
@@ -83,14 +83,14 @@ def test_two_checkpoints_are_told_apart_as_compare_does(results):
             assert loser.is_contender is (contrast.verdict == "not distinguishable")
 
 
-def test_equal_generators_are_not_told_apart_and_bad_ones_are(results):
+def test_equal_generators_are_contenders_and_bad_ones_are_not(results):
     ranking = rank_results(results)
     assert set(ranking.contenders) == {"good", "alike"}
     assert ranking["far"].bounds.high < 0
     assert 0 in ranking["alike"].bounds or 0 in ranking["good"].bounds
 
 
-def test_less_of_a_distance_is_better_and_there_are_no_bounds_without_intervals(real, fakes):
+def test_distances_rank_ascending_and_without_intervals_have_no_bounds(real, fakes):
     evaluator = genpr.Evaluator(real, metrics=["fd"], control=False, intervals=False)
     ranking = rank_checkpoints(evaluator, fakes, by="fd")
     values = [each.value for each in ranking.entries]
@@ -98,27 +98,27 @@ def test_less_of_a_distance_is_better_and_there_are_no_bounds_without_intervals(
     assert ranking.better == "lower"
     assert {each.difference >= 0 for each in ranking.entries} == {True}
     with pytest.raises(KeyError):
-        ranking["nobody"]
+        ranking["missing"]
     assert {(each.bounds, each.is_contender, each.interval) for each in ranking.entries} == {(None,) * 3}
     assert (ranking.has_bounds, ranking.contenders) == (False, ())
     assert ranking.remarks[0].startswith("no bounds: ")
     assert "no confidence bounds" in ranking.summary
 
 
-def test_the_front_is_who_is_beaten_by_none_in_both(results):
+def test_pareto_rank_counts_dominating_checkpoints(results):
     middle = with_value(with_value(results["good"], "precision", 0.5), "recall", 0.5)
     layers = rank_results({"low": results["far"], "middle": middle, "high": results["good"]}, by="pareto")
     assert [(each.name, each.rank) for each in layers.entries] == [("high", 1), ("middle", 2), ("low", 3)]
     ranking = rank_results(results, by="pareto")
     pairs = {name: (each["precision"], each["recall"]) for name, each in results.items()}
     for each in ranking.entries:
-        beaten_by = {
+        dominating = {
             name
             for name, pair in pairs.items()
             if pair != pairs[each.name] and all(a >= b for a, b in zip(pair, pairs[each.name], strict=True))
         }
-        assert set(each.dominated_by) == beaten_by
-        assert (each.rank == 1) is (not beaten_by)
+        assert set(each.dominated_by) == dominating
+        assert (each.rank == 1) is (not dominating)
         assert (each.value, each.interval, each.difference, each.bounds) == (None,) * 4
     assert ranking["narrow"].rank == 1
     assert "far" not in ranking.contenders
@@ -136,14 +136,14 @@ def test_the_front_is_who_is_beaten_by_none_in_both(results):
         ("f8", "not-computed"),
     ],
 )
-def test_what_cannot_rank_is_refused(results, evaluator, by, code):
+def test_metrics_that_cannot_rank_are_errors(results, evaluator, by, code):
     with raising(UsageError, code):
         rank_results(results, by=by)
     with raising(UsageError, code):
         rank_checkpoints(evaluator, {"a": None}, by=by)  # before anything is scored
 
 
-def test_what_has_no_value_stands_last_without_a_rank(results):
+def test_checkpoint_without_a_value_is_last_and_has_no_rank(results):
     good = results["good"]
     metrics = {name: each for name, each in good.metrics.items() if name != "coverage"}
     without = replace(good, metrics=metrics, undefined=("coverage",))
@@ -157,7 +157,7 @@ def test_what_has_no_value_stands_last_without_a_rank(results):
         rank_results({"none": without}, by="coverage")
 
 
-def test_results_that_were_not_made_alike_are_refused(results, real, fakes):
+def test_results_of_different_recipes_are_errors(results, real, fakes):
     other = genpr.score(real, fakes["alike"], k=4, control=False)
     with raising(DataError, "not-alike"):
         rank_results({**results, "other": other})
@@ -169,7 +169,7 @@ def test_results_that_were_not_made_alike_are_refused(results, real, fakes):
     assert forced.remarks[-1].startswith("no bounds: ")
 
 
-def test_other_reals_are_refused_and_by_force_bounded_unpaired(results, fakes):
+def test_different_reals_are_an_error_and_if_forced_bounds_are_unpaired(results, fakes):
     other_real = np.random.default_rng(9).normal(size=(N, 4)).astype(np.float32)
     other = genpr.score(other_real, fakes["alike"], control=False)
     pair = {"good": results["good"], "other": other}
@@ -182,7 +182,7 @@ def test_other_reals_are_refused_and_by_force_bounded_unpaired(results, fakes):
     assert bounds.high - bounds.low == pytest.approx(contrast.interval.high - contrast.interval.low)
 
 
-def test_unequal_numbers_of_fakes_are_refused(evaluator, fakes):
+def test_unequal_numbers_of_fakes_are_an_error(evaluator, fakes):
     sets = {"a": fakes["good"], "b": fakes["alike"][:150], "c": fakes["narrow"]}
     with raising(DataError, "not-alike", "150 fake images in b, 200 in a"):
         rank_checkpoints(evaluator, sets)
@@ -201,14 +201,14 @@ def test_unequal_numbers_of_fakes_are_refused(evaluator, fakes):
     ],
     ids=str,
 )
-def test_checkpoints_without_names_are_refused(evaluator, checkpoints, code):
+def test_checkpoints_without_unique_names_are_errors(evaluator, checkpoints, code):
     with raising(UsageError, code):
         rank_checkpoints(evaluator, checkpoints)
     with pytest.raises(UsageError, match="at least one"):
         rank_results({})
 
 
-def test_single_and_equal_checkpoints_are_all_contenders_and_plain_json(results):
+def test_single_and_equal_checkpoints_are_contenders(results):
     twice = {"a": results["narrow"], "b": results["good"], "c": results["good"], "d": results["far"]}
     ranking = rank_results(twice)
     assert [(each.name, each.rank) for each in ranking.entries] == [("b", 1), ("c", 1), ("a", 3), ("d", 4)]
@@ -225,6 +225,6 @@ def test_single_and_equal_checkpoints_are_all_contenders_and_plain_json(results)
     assert rank_results(results) == rank_results(results, by="f1")
 
 
-def test_a_checkpoint_that_cannot_be_scored_is_named(evaluator):
+def test_error_names_the_checkpoint(evaluator):
     with pytest.raises(DataError, match=r"^checkpoint bad: "):
         rank_checkpoints(evaluator, {"bad": np.full((N, 4), np.nan)})

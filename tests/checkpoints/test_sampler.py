@@ -19,12 +19,12 @@ D = 12
 
 
 def plain(latents, *, psi):
-    """Images of 2 x 2 pixels that show their latents."""
+    """Images of 2 x 2 pixels that are their latents."""
     return (psi * latents).view(-1, 3, 2, 2)
 
 
 def noisy(latents, *, psi):
-    """Images that show nothing but noise from every stream that a generator may draw from."""
+    """Images of noise from all random streams that a generator may use."""
     noise = torch.randn(len(latents), 9)
     more = [[random.random(), np.random.rand(), np.random.randn()] for _ in latents]  # noqa: NPY002
     return torch.cat([noise, torch.tensor(more)], 1).float().view(-1, 3, 2, 2)
@@ -39,7 +39,7 @@ def drawn(generator=plain, setting=1.0, **options):
     return torch.cat(list(sampler(generator, **options).images(setting)))
 
 
-def test_the_setting_goes_by_the_name_of_the_axis():
+def test_setting_is_passed_by_the_name_of_the_axis():
     seen = []
 
     def watch(latents, *, guidance, labels=None):
@@ -54,7 +54,7 @@ def test_the_setting_goes_by_the_name_of_the_axis():
     drawn(lambda latents, **settings: torch.zeros(len(latents), 3, 2, len(settings)), axis="steps")
 
 
-def test_noise_is_the_same_at_every_setting_and_in_every_pass_whatever_happens_in_between():
+def test_noise_is_the_same_at_every_setting_and_in_every_pass():
     first = drawn(noisy)
     assert (first[:4] != first[4:8]).float().mean() > 0.9
     assert (drawn(noisy, seed=1) != first).float().mean() > 0.9
@@ -71,7 +71,7 @@ def test_noise_is_the_same_at_every_setting_and_in_every_pass_whatever_happens_i
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_random_streams_are_left_as_they_were(fails):
+def test_random_states_are_restored(fails):
     def generate(latents, *, psi):
         noisy(latents, psi=psi)
         if fails:
@@ -125,7 +125,7 @@ class Pipeline:
 
 
 @pytest.mark.parametrize("wrap", [lambda network: network, Pipeline])
-def test_networks_run_in_evaluation_mode_and_are_left_as_found(wrap):
+def test_networks_run_in_evaluation_mode_and_are_restored(wrap):
     network = Normed()
     generator = wrap(network)
     flags = [module.training for module in network.modules()]
@@ -144,7 +144,7 @@ def test_networks_run_in_evaluation_mode_and_are_left_as_found(wrap):
     assert sampler(generator).identity["weights"] is not None
 
 
-def test_latents_go_where_the_networks_are():
+def test_latents_are_on_the_device_of_the_networks():
     meta = nn.Linear(D, 12).to("meta")
     assert sampler(lambda latents, psi: meta(latents)).device == torch.device("meta")
     assert sampler().device == sampler(Normed(), device="cpu").device == torch.device("cpu")
@@ -157,7 +157,7 @@ def test_latents_go_where_the_networks_are():
 
 
 @pytest.mark.parametrize(("factor", "warned"), [(1.08, False), (3.0, True)])
-def test_a_result_says_when_much_was_cut_off(factor, warned):
+def test_result_has_a_notice_if_many_values_were_clamped(factor, warned):
     def overshoot(latents, *, psi):
         return factor * torch.rand(len(latents), 3, 16, 16)
 
@@ -181,7 +181,7 @@ def labeled(latents, *, psi=1.0, labels=None, guidance=1.0):
     ],
     ids=str,
 )
-def test_whatever_decides_the_images_changes_the_identity(change):
+def test_every_option_that_changes_images_changes_the_identity(change):
     options = {"labels": [0] * 10}
     assert sampler(labeled, **options | change).identity != sampler(labeled, **options).identity
 
@@ -221,12 +221,12 @@ class Both:
         (labeled, {"labels": ["cat"] * 10}, "generator-labels"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_drawn(generator, options, code):
+def test_invalid_options_are_errors_before_sampling(generator, options, code):
     with raising(UsageError, code):
         sampler(generator, **options)
 
 
-def test_the_latent_dim_is_the_generators_own_unless_given():
+def test_latent_dim_defaults_to_the_attribute_of_the_generator():
     for attribute in ("z_dim", "latent_dim"):
         generator = functools.partial(plain)
         setattr(generator, attribute, 24)
@@ -234,7 +234,7 @@ def test_the_latent_dim_is_the_generators_own_unless_given():
     assert sampler(Pipeline(Normed()), latent_dim=6).latents.shape == (10, 6)
 
 
-def test_latents_and_labels_are_the_same_at_every_setting_and_in_every_pass():
+def test_latents_and_labels_are_the_same_at_every_setting():
     seen, labels = [], np.arange(20).reshape(10, 2)
 
     def watch(latents, *, psi, labels):
@@ -256,7 +256,7 @@ def test_latents_and_labels_are_the_same_at_every_setting_and_in_every_pass():
     assert torch.equal(truncated, to_uint8(clipped, expected=10, image_range=(-4, 4), who="")[0])
 
 
-def test_the_identity_is_plain_json_and_follows_the_weights():
+def test_identity_is_json_and_depends_on_the_weights():
     network = Normed()
     one = sampler(network)
     before = one.identity
@@ -268,7 +268,7 @@ def test_the_identity_is_plain_json_and_follows_the_weights():
 
 
 @pytest.mark.parametrize("setting", [math.nan, math.inf, None, [1], torch.tensor(1.0)])
-def test_a_setting_is_a_number_or_a_text_that_fits_the_rule(setting):
+def test_invalid_settings_are_errors(setting):
     with raising(UsageError, "bad-setting"):
         sampler().images(setting)
     with raising(UsageError, "bad-psi"):
@@ -284,7 +284,7 @@ def test_a_setting_is_a_number_or_a_text_that_fits_the_rule(setting):
         (None, DataError, "generator-output"),
     ],
 )
-def test_errors_of_a_generator_name_it_and_the_place(error, kind, code):
+def test_errors_of_a_generator_name_it_and_the_batch(error, kind, code):
     def broken(latents, *, psi):
         if error is not None:
             raise error

@@ -1,4 +1,4 @@
-"""Sweeps: what they compute, what they keep, and that they go on where they were stopped."""
+"""Sweeps: values, stored points and resuming after an interruption."""
 
 import csv
 import io
@@ -28,7 +28,7 @@ def reals():
 
 @pytest.fixture(scope="module")
 def fakes():
-    """Shrunken towards the middle, with noise that stays."""
+    """Fakes with less variance for smaller psi, and constant noise."""
     rng = np.random.default_rng(2)
     latents, noise = rng.normal(size=(2, 150, 6))
     return {psi: (psi * latents + 0.3 * noise).astype(np.float32) for psi in SETTINGS}
@@ -45,7 +45,7 @@ def found(evaluator, fakes):
 
 
 class Counting:
-    """An evaluator that counts what it scores."""
+    """An evaluator that counts its scores."""
 
     def __init__(self, evaluator):
         self._evaluator, self.scored = evaluator, 0
@@ -79,7 +79,7 @@ def test_truncation_trades_recall_for_precision(found):
     assert record["points"][1]["result"]["metrics"]["recall"]["value"] == found.points[1].result["recall"]
 
 
-def test_the_record_and_the_table_say_who_may_be_the_best(found):
+def test_record_table_and_plot_name_all_contenders(found):
     for objective in (Objective(), Objective("precision"), Objective("recall")):
         contenders = found.contenders(objective)
         expected = [point.setting for point in contenders]
@@ -87,8 +87,8 @@ def test_the_record_and_the_table_say_who_may_be_the_best(found):
         best = found.best(objective).setting
         others = [f"{setting:g}" for setting in expected if setting != best]
         table = " ".join(sweep_table(found, objective).split())
-        told = f"statistically tied with it: psi = {', '.join(others)} ("
-        assert (told in table) == bool(others)
+        tied = f"statistically tied with it: psi = {', '.join(others)} ("
+        assert (tied in table) == bool(others)
         assert ("tied with it: no other setting" in table) == (not others)
         drawn = sweep_plot(found, objective, form="svg").decode()
         assert ("statistically tied with the best" in drawn) == bool(others)
@@ -97,21 +97,21 @@ def test_the_record_and_the_table_say_who_may_be_the_best(found):
     assert "tied" not in sweep_table(found, out_of_reach)
 
 
-def test_settings_that_were_not_made_alike_are_named(reals, fakes, found):
+def test_differences_between_settings_are_reported(reals, fakes, found):
     assert found.differences == ()
     assert json.loads(found.to_json())["differences"] == []
     assert "scored alike" not in sweep_table(found, Objective())
     bare = genpr.Evaluator(reals, **OPTIONS, intervals=False)
     assert json.loads(sweep(bare, fakes).to_json())["contenders"] is None
     unlike = sweep(bare, {0.1: fakes[0.1], 0.5: fakes[0.5][:90], 1.0: fakes[1.0][:80]})
-    told = [f"{n} fake images in psi = {psi}, 150 in psi = 0.1" for n, psi in ((90, 0.5), (80, 1))]
-    assert list(unlike.differences) == told
+    differences = [f"{n} fake images in psi = {psi}, 150 in psi = 0.1" for n, psi in ((90, 0.5), (80, 1))]
+    assert list(unlike.differences) == differences
     table = " ".join(sweep_table(unlike, Objective()).split())
     assert f"{unlike.differences[0]} and 1 more" in table
     assert sweep(bare, {0.1: fakes[0.1]}).differences == ()
 
 
-def test_the_table_for_spreadsheets(found):
+def test_csv_has_values_intervals_and_warnings(found):
     rows = list(csv.DictReader(io.StringIO(found.to_csv())))
     assert [float(row["psi"]) for row in rows] == list(SETTINGS)
     for row, point in zip(rows, found.points, strict=True):
@@ -133,8 +133,8 @@ def folder(tmp_path):
     return SweepFolder(tmp_path / "out")
 
 
-def test_an_interrupted_sweep_goes_on(evaluator, fakes, paths, folder, found):
-    """Stored points keep their replicates: what was read back agrees with what was computed, to the bit."""
+def test_interrupted_sweep_resumes(evaluator, fakes, paths, folder, found):
+    """Stored points keep their replicates: values that are read equal computed ones, to the bit."""
     first, second, third = (Counting(evaluator) for _ in range(3))
     sweep(first, {psi: paths[psi] for psi in SETTINGS[:2]}, folder=folder)
     again = sweep(second, dict(reversed(paths.items())), folder=folder)
@@ -142,18 +142,18 @@ def test_an_interrupted_sweep_goes_on(evaluator, fakes, paths, folder, found):
     assert (first.scored, second.scored, third.scored) == (2, 2, 0)
     assert [point.setting for point in again.points] == list(SETTINGS)
     for point, other in zip(again.points, found.points, strict=True):
-        alone = evaluator.score(fakes[point.setting])
-        assert point.result.metrics == other.result.metrics == alone.metrics
+        single = evaluator.score(fakes[point.setting])
+        assert point.result.metrics == other.result.metrics == single.metrics
         assert point.result.metrics["recall"].replicates is not None
     goal = Objective("precision", {"recall": 0.3})
     assert [one.setting for one in again.contenders(goal)] == [one.setting for one in found.contenders(goal)]
     bare = Counting(evaluator)
     for _ in range(2):
         sweep(bare, {0.5: fakes[0.5]}, folder=SweepFolder(folder.path.with_name("bare")))
-    assert bare.scored == 2, "nobody knows what bare arrays are"
+    assert bare.scored == 2, "arrays have no identity, so their points are not reused"
 
 
-def test_fakes_reals_and_recipes_that_changed_are_told(evaluator, reals, paths, folder, fakes):
+def test_changed_fakes_reals_and_options_are_errors(evaluator, reals, paths, folder, fakes):
     sweep(evaluator, paths, folder=folder)
     for other in ({"k": 4}, {"seed": 5}, {"real": reals + 1}):
         changed = genpr.Evaluator(other.pop("real", reals), **OPTIONS, **other)
@@ -165,14 +165,14 @@ def test_fakes_reals_and_recipes_that_changed_are_told(evaluator, reals, paths, 
 
 
 @pytest.mark.parametrize("content", ['{"key"', "{}", "[]", '{"schema": "other"}', ""])
-def test_a_damaged_point_is_named(evaluator, paths, folder, content):
+def test_damaged_point_is_an_error(evaluator, paths, folder, content):
     sweep(evaluator, {0.8: paths[0.8]}, folder=folder)
     (folder.path / "points" / "0.8.json").write_text(content)
     with raising(DataError, "not-a-point"):
         sweep(evaluator, paths, folder=folder)
 
 
-def test_a_folder_that_cannot_be_written_or_is_in_use_is_refused(evaluator, paths, folder):
+def test_unwritable_and_locked_folders_are_errors(evaluator, paths, folder):
     with folder.locked(), raising(ResourceError, "locked"):
         sweep(evaluator, paths, folder=SweepFolder(folder.path))
     with raising(ResourceError, "unwritable"):
@@ -180,7 +180,7 @@ def test_a_folder_that_cannot_be_written_or_is_in_use_is_refused(evaluator, path
 
 
 @pytest.mark.parametrize("settings", [{}, {float("nan"): 0}, {"0.5": 0}, {True: 0}])
-def test_impossible_sweeps_are_refused(settings, evaluator, reals, fakes):
+def test_invalid_sweeps_are_errors(settings, evaluator, reals, fakes):
     with raising(UsageError, "bad-setting"):
         sweep(evaluator, settings)
     with raising(UsageError, "no-tradeoff"):
@@ -189,7 +189,7 @@ def test_impossible_sweeps_are_refused(settings, evaluator, reals, fakes):
         sweep(evaluator, {0.5: fakes[0.5][:, :3]})
 
 
-def test_what_a_killed_sweep_left_half_written_is_cleared_away(evaluator, paths, folder, tmp_path):
+def test_temporary_files_of_a_killed_sweep_are_removed(evaluator, paths, folder, tmp_path):
     (tmp_path / "out" / "points").mkdir(parents=True)
     left = [tmp_path / "out" / "points" / ".0.5.json.abc.tmp", tmp_path / "out" / ".sweep.png.abc.tmp"]
     others = [tmp_path / "out" / ".notes.tmp", tmp_path / "out" / "points" / ".psi.tmp"]
@@ -200,7 +200,7 @@ def test_what_a_killed_sweep_left_half_written_is_cleared_away(evaluator, paths,
 
 
 @pytest.mark.parametrize("name", ["sweep.json", "sweep.svg"])
-def test_a_pipe_in_the_folder_is_refused_before_anything_is_scored(name, evaluator, paths, folder, tmp_path):
+def test_pipe_in_the_folder_is_an_error_before_scoring(name, evaluator, paths, folder, tmp_path):
     (tmp_path / "out").mkdir()
     os.mkfifo(tmp_path / "out" / name)
     with raising(UsageError, "not-a-file"):
@@ -218,13 +218,13 @@ def test_every_psi_is_scored_on_the_same_latents(shapes):
     found = genpr.truncation_sweep(ShapesGenerator(), shapes, (1.0, 0.2), n=50, seed=3)
     assert [point.setting for point in found.points] == [0.2, 1.0]
     for point in found.points:
-        alone = shapes.score(ShapesGenerator()(draw_latents(50, seed=3), psi=point.setting))
-        assert point.result.fake.order == alone.fake.order, "the same images"
-        assert point.values["recall"] == alone["recall"]
+        single = shapes.score(ShapesGenerator()(draw_latents(50, seed=3), psi=point.setting))
+        assert point.result.fake.order == single.fake.order, "the same images"
+        assert point.values["recall"] == single["recall"]
     assert found.points[0].values["recall"] < found.points[1].values["recall"]
 
 
-def test_a_truncation_sweep_goes_on_where_it_was(shapes, tmp_path):
+def test_truncation_sweep_resumes(shapes, tmp_path):
     drawn = []
 
     class Counting(ShapesGenerator):

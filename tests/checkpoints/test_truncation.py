@@ -1,4 +1,4 @@
-"""Truncation: rules for latents, to the last bit, and w that moves towards its mean."""
+"""Truncation rules of z, to the last bit, and interpolation of w towards its mean."""
 
 import math
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ class Style(nn.Module):
 
 
 class Curved(nn.Module):
-    """A mapping whose mean is not the image of the mean, and which counts its calls."""
+    """A nonlinear mapping that records its inputs."""
 
     def __init__(self, num_ws=None):
         super().__init__()
@@ -57,14 +57,14 @@ def sampler(style, **options):
 
 
 def run(style, psi, **options):
-    """The w that reached the synthesis, (n, ...)."""
+    """The w that the synthesis received, (n, ...)."""
     style.seen.clear()
     list(sampler(style, **options).images(psi))
     return torch.cat(style.seen)
 
 
 def mean_of(mapping):
-    """The mean over what the mapping was given before the samples, and how many that were."""
+    """Mean over the latents that were mapped before the samples, and their number."""
     calls = [z for z in mapping.calls if len(z) == 1000]
     mapping.calls.clear()
     with torch.no_grad():
@@ -75,7 +75,7 @@ def mean_of(mapping):
 
 @pytest.mark.parametrize("num_ws", [None, 3])
 @pytest.mark.parametrize("psi", [0.0, 0.3, 0.8, -1.0, 1.5])
-def test_w_is_moved_towards_the_mean_of_ten_thousand(num_ws, psi):
+def test_w_is_interpolated_towards_the_mean_of_10000_latents(num_ws, psi):
     style = Style(Curved(num_ws))
     w = run(style, 1.0)
     assert w.shape == ((20, W) if num_ws is None else (20, num_ws, W))
@@ -91,7 +91,7 @@ def test_w_is_moved_towards_the_mean_of_ten_thousand(num_ws, psi):
         assert torch.equal(run(style, 0.0, **options)[0], run(style, 0.0)[0])
 
 
-def test_the_mean_is_found_once_and_anew_when_the_weights_change():
+def test_mean_is_computed_once_and_again_when_weights_change():
     style = Style(Curved())
     drawn = sampler(style)
     first, again = (torch.cat(list(drawn.images(psi))) for psi in (0.0, 0.0))
@@ -103,7 +103,7 @@ def test_the_mean_is_found_once_and_anew_when_the_weights_change():
     assert sum(len(z) == 1000 for z in style.mapping.calls) == 20
 
 
-def test_a_mapping_without_weights_is_asked_every_time():
+def test_mean_of_a_mapping_without_weights_is_computed_every_time():
     factor = [1.0]
 
     class Plain:
@@ -122,7 +122,7 @@ def test_a_mapping_without_weights_is_asked_every_time():
 
 
 class Conditional(nn.Module):
-    """w is a place of its own for each label."""
+    """A mapping with a separate mean of w for each label."""
 
     def __init__(self):
         super().__init__()
@@ -134,7 +134,7 @@ class Conditional(nn.Module):
 
 
 @pytest.mark.parametrize("one_hot", [False, True])
-def test_every_label_has_its_own_mean(one_hot):
+def test_every_label_has_a_separate_mean(one_hot):
     style = Style(Conditional())
     labels = torch.tensor([2, 0, 0, 2, 2, 0, 2, 0, 0, 2, 2])  # 1 never
     given = torch.eye(3)[labels] if one_hot else labels
@@ -146,7 +146,7 @@ def test_every_label_has_its_own_mean(one_hot):
     torch.testing.assert_close(half, (w + whole) / 2)
 
 
-def test_stylegan_gets_its_c_with_and_without_labels():
+def test_stylegan_receives_c_with_and_without_labels():
     class Mapping(nn.Module):
         given = None
 
@@ -163,7 +163,7 @@ def test_stylegan_gets_its_c_with_and_without_labels():
     assert torch.equal(Mapping.given, labels)
 
 
-def test_rules_of_z_go_through_mapping_and_synthesis_untruncated():
+def test_rules_of_z_do_not_truncate_w():
     style = Style(Curved())
     w = run(style, 0.5, rule="z-clip")
     with torch.no_grad():
@@ -171,7 +171,7 @@ def test_rules_of_z_go_through_mapping_and_synthesis_untruncated():
     assert not any(len(z) == 1000 for z in style.mapping.calls)
 
 
-def test_mappings_that_give_something_else_are_refused():
+def test_invalid_outputs_of_mappings_are_errors():
     bad = [
         *[lambda z: z[:-1], lambda z: z[:, 0], lambda z: z[:, :, None, None]],
         *[lambda z: z.int(), lambda z: (z, z), lambda z: z + math.nan],
@@ -193,14 +193,14 @@ def z():
 POINTS = [1e-30, 1e-10, 1e-4, 0.01, 0.3, 0.67, 0.7, 1.0, 2.0, 3.3, 5.0, 5.6, 6.5, 8.0]
 
 
-def test_scaling_and_clipping_are_what_they_say(z):
+def test_scaling_and_clipping_equal_their_definitions(z):
     np.testing.assert_array_equal(RULES["z-scale"](z, 0.5).numpy(), z.numpy() * np.float32(0.5))
     np.testing.assert_array_equal(RULES["z-clip"](z, 0.75).numpy(), np.clip(z.numpy(), -0.75, 0.75))
     assert torch.equal(RULES["w-interpolate"](z, 0.3), z)
 
 
 @pytest.mark.parametrize("psi", [1e-8, 1e-3, 0.02, 0.3, 1.0, 1.5, 2.5, 5.0, 8.0, 40.0])
-def test_resampling_is_exact_to_the_last_bit_in_the_middle_and_in_the_tails(psi):
+def test_resampling_is_exact_to_the_last_bit(psi):
     z = torch.tensor([POINTS, [-point for point in POINTS]])
     with mpmath.workdps(60):
         bound = mpmath.erf(mpmath.mpf(psi) / mpmath.sqrt(2))
@@ -213,7 +213,7 @@ def test_resampling_is_exact_to_the_last_bit_in_the_middle_and_in_the_tails(psi)
 
 
 @pytest.mark.parametrize("rule", ["z-scale", "z-clip", "z-resample"])
-def test_psi_zero_is_the_middle_and_bounded_rules_keep_to_their_bound_and_order(z, rule):
+def test_psi_zero_gives_zero_latents_and_bounded_rules_keep_order(z, rule):
     before = z.clone()
     assert not RULES[rule](z, 0.0).any()
     for psi in (0.05, 0.7, 3.0) if rule != "z-scale" else ():
@@ -225,7 +225,7 @@ def test_psi_zero_is_the_middle_and_bounded_rules_keep_to_their_bound_and_order(
 
 
 @pytest.mark.parametrize("psi", [math.nan, math.inf, True, "0.5", None, -0.5])
-def test_psi_must_be_a_finite_number_of_a_known_rule(psi):
+def test_invalid_psi_and_unknown_rules_are_errors(psi):
     check_psi("w-interpolate", -1)
     for rule in RULES:
         if (rule, psi) != ("w-interpolate", -0.5):

@@ -1,4 +1,4 @@
-"""Samples that appear while a training run writes them: what is scored when, once, and what is kept of it."""
+"""Watching a training run: when its samples are scored, and what is recorded."""
 
 import json
 import os
@@ -22,7 +22,7 @@ TIMES = {"timestamp", "seconds"}
 
 
 class Clock:
-    """Time that passes when somebody sleeps, and in which things happen then."""
+    """A simulated clock that advances in `sleep` and runs scheduled actions."""
 
     def __init__(self):
         self.now = 1000.0
@@ -61,17 +61,17 @@ def clock():
 
 
 def put(folder, name, *, scale=1.0, n=30):
-    """Features; the nearer `scale` is to 1, the better."""
+    """Write features; scores are best for a `scale` of 1."""
     rng = np.random.default_rng(int(100 * scale))
     np.save(folder / name, scale * rng.normal(size=(n, 3)))
     return folder / name
 
 
 class Watch:
-    """A watcher on a log of its own, and what it said."""
+    """A watcher with its log, messages and records."""
 
     def __init__(self, evaluator, folder, clock, *, by="f1", **options):
-        self.said = []
+        self.messages = []
         self.records = []
         self.log = ScoreLog(str(folder / "genpr.jsonl"), by=by)
         self.watcher = Watcher(
@@ -79,7 +79,7 @@ class Watch:
             str(folder),
             self.log,
             WatchOptions(**options),
-            on_message=self.said.append,
+            on_message=self.messages.append,
             on_record=lambda record, _result: self.records.append(record),
             clock=clock,
             sleep=clock.sleep,
@@ -109,7 +109,7 @@ def lines(folder, name="genpr.jsonl"):
 
 
 def contents(folder):
-    """Every file that a watch writes, without what is only time or place."""
+    """Contents of all files that a watch writes, without times and paths."""
 
     def timeless(value):
         if isinstance(value, dict):
@@ -121,7 +121,7 @@ def contents(folder):
     return names, jsonl, timeless(json.loads((folder / "best.json").read_text()))
 
 
-def test_what_is_complete_is_scored_once_in_natural_order(watch, folder, evaluator):
+def test_complete_sources_are_scored_once_in_natural_order(watch, folder, evaluator):
     for number in (10, 2):
         put(folder, f"epoch_{number}.npy", scale=number / 10)
     with watch(settle=0) as run:
@@ -140,16 +140,16 @@ def test_what_is_complete_is_scored_once_in_natural_order(watch, folder, evaluat
     assert records[1]["metrics"].items() >= {name: metric.value for name, metric in expected.items()}.items()
 
 
-def test_a_source_must_rest_for_the_settling_time(watch, folder, clock):
+def test_source_must_be_unchanged_for_the_settling_time(watch, folder, clock):
     put(folder, "a.npy")
     with watch(settle=10) as run:
-        for seconds in (4, 5):  # looked at after 0, 4, 9 s
+        for seconds in (4, 5):  # polled after 0, 4, 9 s
             assert run.watcher.poll() == ["a.npy"]
             clock.sleep(seconds)
         assert run.watcher.poll() == ["a.npy"]
         put(folder, "a.npy", scale=0.5, n=31)
         clock.sleep(1)
-        assert run.watcher.poll() == ["a.npy"]  # it has begun to change
+        assert run.watcher.poll() == ["a.npy"]  # it changed
         clock.sleep(9.5)
         assert run.watcher.poll() == ["a.npy"]
         clock.sleep(0.5)
@@ -157,8 +157,8 @@ def test_a_source_must_rest_for_the_settling_time(watch, folder, clock):
     assert lines(folder)[0]["n_fake"] == 31
 
 
-def test_time_that_scoring_takes_is_no_time_of_rest(folder, clock, evaluator, watch):
-    """The second was seen 1 s before the first was scored for 100 s, in which nobody looked."""
+def test_scoring_time_does_not_count_as_settling_time(folder, clock, evaluator, watch):
+    """The second source is first seen 1 s before the first one is scored for 100 s."""
 
     class Slow:
         def score(self, fake, *, cache=None):
@@ -176,7 +176,7 @@ def test_time_that_scoring_takes_is_no_time_of_rest(folder, clock, evaluator, wa
         assert run.scored() == ["a.npy"]
 
 
-def test_what_changes_while_it_is_scored_is_not_recorded(folder, clock, evaluator, watch):
+def test_source_that_changes_while_it_is_scored_is_not_recorded(folder, clock, evaluator, watch):
     class Writing:
         calls = 0
 
@@ -192,11 +192,13 @@ def test_what_changes_while_it_is_scored_is_not_recorded(folder, clock, evaluato
         run.watcher.run(until=1, interval=10)
     (record,) = lines(folder)
     assert record["n_fake"] == 40
-    assert "changed while it was scored" in run.said[0]
+    assert "changed while it was scored" in run.messages[0]
     assert clock.now >= 1000 + 10 + 10
 
 
-def test_marked_folders_are_scored_at_once_and_others_never(folder, clock, write_images, rng, watch):
+def test_folders_with_a_done_file_are_scored_immediately_and_others_never(
+    folder, clock, write_images, rng, watch
+):
     real, done, _ = (
         write_images(name, rng.integers(0, 256, (12, 8, 8, 3), dtype=np.uint8))
         for name in ("real", "run/done", "run/writing")
@@ -210,7 +212,7 @@ def test_marked_folders_are_scored_at_once_and_others_never(folder, clock, write
     assert run.scored() == ["done"]
 
 
-def test_once_waits_for_the_rest_and_leaves_what_changes(folder, clock, watch):
+def test_once_waits_for_settling_and_skips_sources_that_change(folder, clock, watch):
     put(folder, "a.npy")
     put(folder, "b.npy")
     clock.at(3, lambda: put(folder, "b.npy", scale=0.5))
@@ -218,12 +220,12 @@ def test_once_waits_for_the_rest_and_leaves_what_changes(folder, clock, watch):
         run.watcher.run(once=True)
     assert run.scored() == ["a.npy"]
     assert clock.now == 1005
-    (line,) = run.said
+    (line,) = run.messages
     assert line.startswith("b.npy ")
 
 
-@pytest.mark.parametrize("change", ["another", "longer", "touched", "gone"])
-def test_any_change_in_a_folder_starts_the_rest_anew(folder, change):
+@pytest.mark.parametrize("change", ["another", "longer", "touched", "removed"])
+def test_listing_changes_with_any_change_in_a_folder(folder, change):
     samples = folder / "epoch_1" / "deep"
     samples.mkdir(parents=True)
     for name in ("0.png", "1.png"):
@@ -234,12 +236,12 @@ def test_any_change_in_a_folder_starts_the_rest_anew(folder, change):
         "another": lambda: (samples / "2.png").write_bytes(b""),
         "longer": lambda: (samples / "1.png").write_bytes(b"xy"),
         "touched": lambda: os.utime(samples / "1.png", (1, 1)),
-        "gone": (samples / "1.png").unlink,
+        "removed": (samples / "1.png").unlink,
     }[change]()
     assert listing_of(folder / "epoch_1") != before
 
 
-def test_only_samples_are_looked_at(folder, tmp_path, watch):
+def test_only_samples_are_scored(folder, tmp_path, watch):
     names = ["a.zip", "b.tar", "c.npz", "d.safetensors", "E.NPY", ".h.npz", "l.txt", "x.npz.tmp", "0.png"]
     for name in names:
         (folder / name).touch()
@@ -254,7 +256,7 @@ def test_only_samples_are_looked_at(folder, tmp_path, watch):
         assert run.watcher.poll() == ["E.NPY", "a.zip", "b.tar", "d.safetensors", "images", "real"]
 
 
-def test_impossible_numbers_are_refused(watch):
+def test_invalid_numbers_are_errors(watch):
     for settle in (-1, float("nan")):
         with raising(UsageError, "bad-option"):
             WatchOptions(settle=settle)
@@ -263,23 +265,23 @@ def test_impossible_numbers_are_refused(watch):
             run.watcher.run(**options)
 
 
-def test_what_is_damaged_is_told_once_and_scored_when_it_is_whole(folder, clock, watch):
+def test_damaged_source_is_reported_once_and_scored_when_complete(folder, clock, watch):
     whole = put(folder, "a.npy").read_bytes()
     for name in ("a.npy", "b.npy"):
         (folder / name).write_bytes(whole[:-8])
     clock.at(95, lambda: (folder / "b.npy").write_bytes(whole))
     clock.at(700, lambda: put(folder, "c.npy"))
     with watch(settle=10) as run:
-        run.watcher.run(until=3, interval=10)  # a.npy counts: it has failed as it is
+        run.watcher.run(until=3, interval=10)  # a.npy counts as done: it failed and did not change
     assert (run.scored(), clock.now) == (["b.npy", "c.npy"], 1710)
-    assert [line.partition(" (")[2].partition(")")[0] for line in run.said] == ["file-damaged"] * 2
+    assert [line.partition(" (")[2].partition(")")[0] for line in run.messages] == ["file-damaged"] * 2
     (folder / "a.npy").write_bytes(whole)
     with watch(settle=0) as run:
         run.watcher.run(until=3)
     assert run.scored() == ["a.npy"]
 
 
-def test_what_fails_and_does_not_change_is_tried_again_after_ten_minutes(folder, clock, watch, evaluator):
+def test_unchanged_source_that_failed_is_retried_after_ten_minutes(folder, clock, watch, evaluator):
     tried = []
 
     class Flaky:
@@ -293,12 +295,12 @@ def test_what_fails_and_does_not_change_is_tried_again_after_ten_minutes(folder,
     clock.at(2000, lambda: put(folder, "b.npy"))
     with watch(settle=0, evaluator=Flaky()) as run:
         run.watcher.run(until=2, interval=50)
-    assert (run.scored(), len(run.said)) == (["a.npy", "b.npy"], 1)
+    assert (run.scored(), len(run.messages)) == (["a.npy", "b.npy"], 1)
     assert tried == [1000, 1600, 2200, 3000]
 
 
 @pytest.mark.parametrize("keep_results", [False, True])
-def test_what_is_not_about_the_samples_ends_the_watch_without_a_line(folder, watch, evaluator, keep_results):
+def test_error_that_is_not_about_samples_ends_the_watch(folder, watch, evaluator, keep_results):
     class Broken:
         def score(self, fake, *, cache=None):
             raise ResourceError("no memory", code="memory")
@@ -311,7 +313,7 @@ def test_what_is_not_about_the_samples_ends_the_watch_without_a_line(folder, wat
     assert not (folder / "genpr.jsonl").exists()
 
 
-def test_the_best_follows_the_metric_and_its_direction_and_is_the_first_of_equal_ones(folder, watch):
+def test_best_follows_the_direction_of_the_metric_and_is_the_first_among_equals(folder, watch):
     real = np.random.default_rng(0).normal(size=(30, 3))
     scores = genpr.Evaluator(real, metrics=["precision", "recall", "fd"], control=False)
     for name, scale in (("a", 0.3), ("b", 0.9), ("c", 3.0)):
@@ -337,7 +339,7 @@ def two_lines(folder, clock, watch):
     return (folder / "genpr.jsonl").read_bytes()
 
 
-def test_other_files_are_brought_up_to_date(folder, clock, watch, two_lines):
+def test_missing_files_are_rewritten_from_the_log(folder, clock, watch, two_lines):
     expected = contents(folder)
     (folder / "best.json").unlink()
     (folder / ".best.json.abc_12.tmp").write_text("half")
@@ -346,7 +348,7 @@ def test_other_files_are_brought_up_to_date(folder, clock, watch, two_lines):
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_a_line_that_cannot_be_written_whole_is_not_written(folder, watch, two_lines, monkeypatch, error):
+def test_line_that_cannot_be_written_completely_is_not_written(folder, watch, two_lines, monkeypatch, error):
     put(folder, "c.npy")
 
     def full(_file):
@@ -368,12 +370,12 @@ def fill(folder):
 
 
 def copied(source, target):
-    """The same files with the same times, which are part of a listing."""
+    """Copy files with their times, which are part of a listing."""
     shutil.copytree(source, target)
     return target
 
 
-def test_killed_at_random_lines_it_ends_as_if_undisturbed(tmp_path):
+def test_watch_killed_at_random_lines_ends_with_the_same_files(tmp_path):
     """10 kills in two folders, so that some of them fall into the work on every source."""
     np.save(tmp_path / "real.npy", np.random.default_rng(0).normal(size=(30, 3)))
     fill(tmp_path / "whole")
@@ -404,7 +406,7 @@ def test_killed_at_random_lines_it_ends_as_if_undisturbed(tmp_path):
         b"\xff\xfe\n",
     ],
 )
-def test_a_log_of_somebody_else_or_half_a_line_is_refused_untouched(folder, watch, two_lines, text):
+def test_foreign_or_incomplete_log_is_an_error_and_is_not_changed(folder, watch, two_lines, text):
     for content in (text, two_lines + text, two_lines[:-9]):
         (folder / "genpr.jsonl").write_bytes(content)
         with raising(DataError, "file-damaged"):
@@ -412,7 +414,7 @@ def test_a_log_of_somebody_else_or_half_a_line_is_refused_untouched(folder, watc
         assert (folder / "genpr.jsonl").read_bytes() == content
 
 
-def test_files_of_the_training_run_are_not_replaced_and_a_failed_start_leaves_no_lock(folder, watch):
+def test_foreign_files_are_not_replaced_and_a_failed_start_leaves_no_lock(folder, watch):
     (folder / "best.json").write_text("mine")
     with pytest.raises(UsageError) as caught:
         watch()
@@ -427,7 +429,7 @@ def test_files_of_the_training_run_are_not_replaced_and_a_failed_start_leaves_no
     assert caught.tb is not None  # it keeps the log that failed, and its lock, from being collected
 
 
-def test_scores_of_another_recipe_are_kept_apart(folder, watch):
+def test_log_of_another_recipe_is_an_error(folder, watch):
     put(folder, "a.npy")
     put(folder, "b.npy", n=31)  # of another number, which may be
     with watch(settle=0) as run:
@@ -446,7 +448,7 @@ def test_scores_of_another_recipe_are_kept_apart(folder, watch):
     assert len(lines(folder)) == 2
 
 
-def test_what_is_moved_away_is_forgotten_and_a_folder_that_is_gone_is_told(folder, evaluator, watch):
+def test_moved_source_is_forgotten_and_missing_folder_is_an_error(folder, evaluator, watch):
     class Moving:
         def score(self, fake, *, cache=None):
             Path(fake).unlink()
@@ -454,7 +456,7 @@ def test_what_is_moved_away_is_forgotten_and_a_folder_that_is_gone_is_told(folde
 
     put(folder, "a.npy")
     with watch(settle=0, evaluator=Moving()) as run:
-        assert run.watcher.poll() == run.said == []
+        assert run.watcher.poll() == run.messages == []
         shutil.rmtree(folder)
         with raising(ResourceError, "unreadable"):
             run.watcher.poll()
