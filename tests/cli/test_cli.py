@@ -1,4 +1,4 @@
-"""The command line: what goes to stdout, what to stderr, and which exit code says what."""
+"""The command line: stdout, stderr and exit codes."""
 
 import errno
 import json
@@ -11,7 +11,7 @@ import torch
 GABOR = ("--extractor", "gabor", "--device", "cpu")
 
 
-def test_score_prints_a_table_with_values_k_and_purposes(genpr, folders):
+def test_score_prints_a_table_with_values_k_and_descriptions(genpr, folders):
     code, out, err = genpr("score", *folders, *GABOR)
     assert code == 0
     rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.strip()}
@@ -29,7 +29,7 @@ def test_several_sets_of_fakes_are_referred_to_rank_and_compare(genpr, folders):
     assert all(text in err for text in ("genpr rank", "genpr compare"))
 
 
-def test_features_are_embedded_once_and_score_like_the_images(genpr, folders, tmp_path):
+def test_feature_files_score_as_their_images(genpr, folders, tmp_path):
     files = [tmp_path / f"{folder.name}.safetensors" for folder in folders]
     for folder, file in zip(folders, files, strict=True):
         code, out, _ = genpr("features", folder, file, *GABOR)
@@ -72,7 +72,7 @@ def test_an_empty_shard_is_reported(genpr, folders, tmp_path):
     assert [(lines[i][0], "empty" in lines[i][2]) for i in (1, 2)] == [(0, True), (0, False)]
 
 
-def test_skipping_bad_images_scores_the_rest(genpr, folders):
+def test_bad_images_are_skipped_if_requested(genpr, folders):
     bad = folders[1] / "00003.png"
     bad.write_bytes(bad.read_bytes()[:50])
     code, out, err = genpr("score", *folders, *GABOR)
@@ -85,7 +85,7 @@ def test_skipping_bad_images_scores_the_rest(genpr, folders):
     assert "1 of 20 fake images could not be used and were left out" in err
 
 
-def test_a_custom_extractor_that_prints_or_fails(genpr, folders, tmp_path):
+def test_output_of_a_custom_extractor_is_on_stderr_and_its_failure_is_a_usage_error(genpr, folders, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(
         "import torch\n"
@@ -112,7 +112,7 @@ def test_a_custom_extractor_that_prints_or_fails(genpr, folders, tmp_path):
     assert "bug" not in err
 
 
-def test_folders_with_names_that_are_not_utf_8(genpr, folders, tmp_path):
+def test_folder_names_may_be_invalid_utf_8(genpr, folders, tmp_path):
     odd = os.fsdecode(bytes(tmp_path) + b"/f\xe9.d")
     folders[0].rename(odd)
     assert genpr("features", odd, tmp_path / "q.safetensors", *GABOR)[0] == 0
@@ -130,7 +130,9 @@ def test_folders_with_names_that_are_not_utf_8(genpr, folders, tmp_path):
     ],
     ids=["bug", "python", "gpu", "cpu", "files"],
 )
-def test_a_machine_that_lacks_something_is_no_bug(genpr, folders, monkeypatch, error, exit_code, code):
+def test_lack_of_memory_or_files_is_not_reported_as_a_bug(
+    genpr, folders, monkeypatch, error, exit_code, code
+):
     def exhausted(*_args, **_kwargs):
         raise error
 
@@ -142,7 +144,7 @@ def test_a_machine_that_lacks_something_is_no_bug(genpr, folders, monkeypatch, e
     assert ("Traceback" in genpr("score", *folders, *GABOR)[2]) == (code != "oom")
 
 
-def test_a_packed_file_scores_like_its_source(genpr, folders, tmp_path):
+def test_packed_file_scores_as_its_source(genpr, folders, tmp_path):
     packed = tmp_path / "x.npz"
     assert genpr("pack", folders[1], packed) == (0, f"packed 20 images of 8 x 8 into {packed}\n", "")
     scores = [
@@ -152,7 +154,7 @@ def test_a_packed_file_scores_like_its_source(genpr, folders, tmp_path):
     assert genpr("pack", folders[1], tmp_path / "y.npz", "--max-images", 1)[1].startswith("packed 1 image of")
 
 
-def test_the_json_of_a_packed_file_says_all(genpr, folders, tmp_path):
+def test_json_of_pack_has_sizes_and_skipped_images(genpr, folders, tmp_path):
     out = tmp_path / "x.npz"
     (folders[0] / "00003.png").write_bytes(b"404")
     arguments = ("pack", folders[0], out, "--on-bad", "skip", "--max-bad", "5%")

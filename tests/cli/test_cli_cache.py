@@ -30,13 +30,13 @@ def shards():
     return sorted(root().rglob("*.safetensors"))
 
 
-def test_an_empty_cache_is_listed_as_such(genpr):
+def test_empty_cache_is_listed(genpr):
     assert genpr("cache", "list") == (0, f"no features are cached in {root()}\n", "")
     assert json.loads(genpr("cache", "list", "--json")[1])["folders"] == []
     assert "removed 0 files" in genpr("cache", "prune", "--max-size", "1GB")[1]
 
 
-def test_the_json_says_all(genpr, cached):
+def test_json_of_cache_list_has_all_fields(genpr, cached):
     record = json.loads(genpr("cache", "list", "--json")[1])
     (folder,) = record["folders"]
     assert (folder["extractor"], folder["files"], folder["images"]) == ("gabor", 2, 40)
@@ -55,7 +55,7 @@ def test_the_json_says_all(genpr, cached):
     ],
     ids=str,
 )
-def test_pruning_leaves_what_it_should(genpr, cached, options, left):
+def test_pruning_removes_the_oldest_files_by_age_and_size(genpr, cached, options, left):
     newest = max(shards(), key=lambda path: path.stat().st_mtime)
     dry = json.loads(genpr("cache", "prune", *options, "--dry-run", "--json")[1])
     assert len(shards()) == 2

@@ -41,7 +41,7 @@ def scored_by_hand(genpr, files, name, psi, n, seed):
     return {name: metric["value"] for name, metric in json.loads(out)["metrics"].items()}
 
 
-def test_checkpoints_are_ranked_by_what_they_draw(genpr, files):
+def test_checkpoints_are_ranked_by_their_images(genpr, files):
     arguments = ("rank", "real", *(f"run/{name}" for name in SPREADS), *LOAD, *QUICK)
     code, out, err = genpr(*arguments, "--n", 50, "--seed", 9, "--psi", 0.8, "--batch-size", 16, "--json")
     assert code == 0, err
@@ -54,7 +54,7 @@ def test_checkpoints_are_ranked_by_what_they_draw(genpr, files):
     assert values == scored_by_hand(genpr, files, "step-2.pt", 0.8, 50, 9)
 
 
-def test_a_watch_scores_checkpoints_and_nothing_else(genpr, files):
+def test_watch_scores_only_checkpoints(genpr, files):
     for name in ("log.txt", "step-3.pt.tmp", ".step-4.pt"):
         (files / "run" / name).write_text("no checkpoint")
     (files / "run" / "samples").mkdir()
@@ -74,7 +74,7 @@ def test_a_watch_scores_checkpoints_and_nothing_else(genpr, files):
     assert (files / "run" / "genpr.jsonl").read_bytes() == before
 
 
-def test_a_watch_does_not_go_on_with_images_drawn_otherwise(genpr, files):
+def test_watch_with_other_generator_options_is_an_error(genpr, files):
     late = (files / "run" / "step-10.pt").rename(files / "late")
     assert genpr("watch", "real", "run", *LOAD, *QUICK, *NOW, "--n", 30, "--psi", 1)[0] == 0
     late.rename(files / "run" / "step-10.pt")

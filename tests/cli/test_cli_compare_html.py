@@ -35,7 +35,7 @@ def generator(write_images, tmp_path, monkeypatch):
     ]
 
 
-def test_a_page_is_written_beside_the_same_table(genpr, scored, tmp_path):
+def test_page_is_written_in_addition_to_the_table(genpr, scored, tmp_path):
     for options in ((), ("--json",)):
         plain = genpr("compare", *scored, *options)
         code, out, err = genpr("compare", *scored, *options, "--html", "page.html")
@@ -49,7 +49,7 @@ def test_a_page_is_written_beside_the_same_table(genpr, scored, tmp_path):
     assert 'id="galleries"' not in page
 
 
-def test_samples_stand_beside_each_other_or_are_refused(genpr, scored, tmp_path):
+def test_samples_of_all_results_are_shown_side_by_side(genpr, scored, tmp_path):
     samples = ("--samples", "a", "--samples", "b")
     code, _, err = genpr("compare", *scored, "--html", "page.html", *samples)
     assert (code, "wrote page.html" in err) == (0, True)
@@ -59,7 +59,7 @@ def test_samples_stand_beside_each_other_or_are_refused(genpr, scored, tmp_path)
     for arguments, words in (
         (["--samples", "a"], "--samples needs --html"),
         (["--html", "p.html", "--samples", "a"], "2 times"),
-        (["--html", "p.html", "--samples", "a", "--samples", "gone"], "gone"),
+        (["--html", "p.html", "--samples", "a", "--samples", "missing"], "missing"),
         (["--html", "nowhere/p.html"], "nowhere"),
     ):
         code, out, err = genpr("compare", *scored, *arguments)

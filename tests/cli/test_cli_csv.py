@@ -22,7 +22,7 @@ HOSTILE = (
 
 @given(AWKWARD)
 @example("x" * 4000)
-def test_no_name_is_run_or_lost(name):
+def test_cells_of_names_are_not_formulas_and_round_trip(name):
     cell = cell_of(name)
     assert cell.isprintable()
     assert cell.encode("utf-8").decode("utf-8") == cell
@@ -38,7 +38,7 @@ def without_times(record):
     return [without_times(each) for each in record] if isinstance(record, list) else record
 
 
-def test_one_score_serves_the_page_the_table_and_the_classes(genpr, tmp_path, rng):
+def test_page_table_and_classes_come_from_one_score(genpr, tmp_path, rng):
     for side in ("real", "fake"):
         for place, label in enumerate(("=cats", "<b>dogs")):
             for row in range(30):

@@ -17,9 +17,9 @@ def files(tmp_path):
     names = ["cat", "dog", "traffic light", "尼尔·阿姆斯特朗"]
     expected, answers = ["id,expected"], []
     for i in range(24):
-        wanted = names[: 1 + i % 4]
-        expected.append(f"img{i},{';'.join(wanted)}")
-        found = ["阿姆斯特朗" if name[0] == "尼" else name for name in wanted if (i + len(name)) % 5]
+        relevant = names[: 1 + i % 4]
+        expected.append(f"img{i},{';'.join(relevant)}")
+        found = ["阿姆斯特朗" if name[0] == "尼" else name for name in relevant if (i + len(name)) % 5]
         text = json.dumps({"实体": found}) if i % 6 else "I see a lot of things, and more."
         answers.append(json.dumps({"id": f"img{i}", "answer": text}))
     files = {
@@ -34,7 +34,7 @@ def files(tmp_path):
     return {name.partition(".")[0]: tmp_path / name for name in files}
 
 
-def test_table_and_page_hold_everything(genpr, files, tmp_path):
+def test_table_and_page_have_all_values(genpr, files, tmp_path):
     page = tmp_path / "page.html"
     arguments = ["entities", files["expected"], files["answers"], "--aliases", files["aliases"]]
     code, out, err = genpr(*arguments, "--html", page)
@@ -56,7 +56,7 @@ def test_table_and_page_hold_everything(genpr, files, tmp_path):
     assert genpr(*arguments, "--html", tmp_path)[0] == 2
 
 
-def test_json_holds_everything(genpr, files):
+def test_json_has_all_values(genpr, files):
     words = [part for name in ("aliases", "vocabulary", "exclude") for part in (f"--{name}", files[name])]
     code, out, err = genpr("entities", files["expected"], files["answers"], *words, "-q", "--json")
     record = json.loads(out)
@@ -96,7 +96,7 @@ def blue_of(out):
     return row
 
 
-def test_detector_from_the_command_line(genpr, stripes):
+def test_detector_on_the_command_line(genpr, stripes):
     code, out, err = genpr("entities", stripes["expected"], stripes["images"], "--classifier", by("detector"))
     assert code == 0
     assert all(len(line) <= 80 for line in out.splitlines() if "/" not in line), "paths stay in one piece"
@@ -106,7 +106,7 @@ def test_detector_from_the_command_line(genpr, stripes):
     assert "thresholds of" not in err
 
 
-def test_prompts_and_encoders(genpr, stripes):
+def test_encoder_needs_thresholds_of_labeled_images(genpr, stripes):
     """What a user's factory prints is not in the result; thresholds need labeled images."""
     options = ("--vocabulary", stripes["vocabulary"], "--classifier", by("pair"))
     code, _, err = genpr("entities", stripes["prompts"], stripes["images"], *options, "--json")
@@ -138,7 +138,7 @@ def prompts(tmp_path):
     return path
 
 
-def test_table_page_and_ranks(genpr, tmp_path, folder, prompts):
+def test_align_writes_table_page_and_ranks(genpr, tmp_path, folder, prompts):
     table, page = tmp_path / "ranks.csv", tmp_path / "page.html"
     arguments = ("align", folder, "--prompts", prompts, "--extractor", TOY, "--csv", table, "--html", page)
     code, out, err = genpr(*arguments)
@@ -162,7 +162,7 @@ def test_table_page_and_ranks(genpr, tmp_path, folder, prompts):
     assert page.read_text().count("data:image/jpeg") == 2 * WRONG
 
 
-def test_hostile_names_and_prompts_do_no_harm(genpr, tmp_path, folder):
+def test_hostile_names_and_prompts_are_escaped(genpr, tmp_path, folder):
     evil = ["=cmd|x", "\x1b[31mred\x07", "<script>alert(1)</script>", "a" * 3000, "\u202etxt", "{{ 7 * 7 }}"]
     scenes, rows = chosen(N), []
     for row, scene in enumerate(scenes):

@@ -1,4 +1,4 @@
-"""`genpr score --labels` and its kin."""
+"""`genpr score --labels`, and labels in other commands."""
 
 import csv
 import json
@@ -28,7 +28,7 @@ def sides(files, fake="wrong"):
     return files / "real.npy", files / f"{fake}.npy", *labels
 
 
-def test_table_page_and_gate(genpr, files, tmp_path):
+def test_labels_are_in_table_page_and_thresholds(genpr, files, tmp_path):
     gate = ("--fail-under", "label.gan_test=.8")
     page, table = tmp_path / "page.html", tmp_path / "images.csv"
     code, out, err = genpr("score", *sides(files), "--labels", *gate, "--html", page, "--csv", table, *QUIET)
@@ -50,10 +50,10 @@ def test_table_page_and_gate(genpr, files, tmp_path):
 
 
 @pytest.mark.parametrize("more", [(), ("--html", "page.html")], ids=["table", "page"])
-def test_labels_that_do_not_fit_are_told_before_anything_is_computed(
+def test_mismatched_labels_are_an_error_before_anything_is_computed(
     genpr, files, tmp_path, monkeypatch, more
 ):
-    """Of features, too, of which the names are known."""
+    """Also for feature files, whose names are known."""
     monkeypatch.setattr(
         "genpr.evaluation.reference.FittedReference.__init__",
         lambda *_, **__: pytest.fail("the reals were fitted"),
@@ -66,7 +66,7 @@ def test_labels_that_do_not_fit_are_told_before_anything_is_computed(
     assert "has none of the 180 images" in err
 
 
-def test_other_commands_that_score(genpr, files, tmp_path):
+def test_rank_sweep_and_watch_accept_labels(genpr, files, tmp_path):
     real, fake, *labels = sides(files)
     right, samples = files / "right.npy", tmp_path / "samples"
     samples.mkdir()

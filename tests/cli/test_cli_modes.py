@@ -31,7 +31,7 @@ def files(tmp_path_factory):
     return paths
 
 
-def test_the_table_says_what_is_missing_in_80_columns(genpr, files):
+def test_table_lists_missing_modes_in_80_columns(genpr, files):
     code, out, err = genpr("modes", *files, "--clusters", 4, "--device", "cpu")
     assert code == 0
     lines = out.splitlines()
@@ -46,7 +46,7 @@ def test_the_table_says_what_is_missing_in_80_columns(genpr, files):
     assert "does not record its extractor" in err
 
 
-def test_the_record_holds_names_as_they_are(genpr, files):
+def test_json_has_unchanged_names(genpr, files):
     code, out, _ = genpr("modes", *files, "--clusters", 4, "--device", "cpu", "--json", "--quiet")
     found = find_modes(*files, clusters=4, device="cpu")
     assert code == 0

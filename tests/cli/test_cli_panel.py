@@ -3,7 +3,7 @@
 import json
 
 
-def test_several_extractors_are_a_panel(genpr, folders, tmp_path):
+def test_several_extractors_give_a_panel(genpr, folders, tmp_path):
     real, fake = folders
     page = tmp_path / "panel.html"
     how = ("--extractor", "pixels", "--extractor", "gabor", "--device", "cpu")
@@ -23,7 +23,7 @@ def test_several_extractors_are_a_panel(genpr, folders, tmp_path):
     assert alone["metrics"]["fd"] == panel["results"]["pixels"]["metrics"]["fd"]
 
 
-def test_what_takes_one_extractor_is_refused(genpr, folders):
+def test_options_that_need_one_extractor_are_errors_with_several(genpr, folders):
     both = ("--extractor", "pixels", "--extractor", "gabor")
     for more in (
         "--csv a.csv",

@@ -23,7 +23,7 @@ def pairs(tmp_path, rng):
     return tmp_path / "real", tmp_path / "recon"
 
 
-def test_text_table_and_page(genpr, tmp_path, pairs):
+def test_reconstruct_writes_text_table_and_page(genpr, tmp_path, pairs):
     table, page = tmp_path / "pairs.csv", tmp_path / "page.html"
     code, out, _ = genpr("reconstruct", *pairs, *METRICS, "--csv", table, "--html", page)
     assert code == 0
@@ -45,7 +45,7 @@ def test_text_table_and_page(genpr, tmp_path, pairs):
     assert "<b>x" not in html
 
 
-def test_json_is_the_record_and_gates_decide_the_exit_code(genpr, pairs):
+def test_json_is_the_record_and_thresholds_decide_the_exit_code(genpr, pairs):
     gates = ("--fail-under", "reconstruction.psnr=99", "--fail-over", "reconstruction.rfid=1e9")
     code, out, err = genpr("reconstruct", *pairs, *METRICS, *gates, "--json", "-q")
     record = json.loads(out)

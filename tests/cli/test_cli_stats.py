@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 
-def test_what_is_written_is_a_reference_alone_and_beside_images(genpr, folders, tmp_path):
+def test_written_statistics_are_a_reference_with_and_without_images(genpr, folders, tmp_path):
     real, fake = folders
     out = tmp_path / "s.npz"
     code, text, _ = genpr("stats", real, out, "--extractor", "gabor", "--prepare", "resize:8")
@@ -23,13 +23,13 @@ def test_what_is_written_is_a_reference_alone_and_beside_images(genpr, folders, 
         assert code == 0
         return {name: each["value"] for name, each in json.loads(text)["metrics"].items()}
 
-    alone, images = values(out, fake), values(real, fake)
+    statistics, images = values(out, fake), values(real, fake)
     both = values(real, fake, "--reference-statistics", out, "--metrics", ",".join([*images, "fd"]))
-    assert both == images | alone
+    assert both == images | statistics
     assert genpr("score", out, fake)[0] == 0  # it names the extractor
 
 
-def test_damaged_statistics_are_one_error(genpr, folders, tmp_path):
+def test_damaged_statistics_are_an_error(genpr, folders, tmp_path):
     path = tmp_path / "s.npz"
     np.savez(path, mu=np.zeros(3), sigma=np.eye(3))
     path.write_bytes(path.read_bytes()[:-40])

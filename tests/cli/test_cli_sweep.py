@@ -1,4 +1,4 @@
-"""`genpr sweep` as its user meets it."""
+"""`genpr sweep`: its output and files."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ def points(tmp_path, rng, monkeypatch):
     return ["real.npy", *(f"{psi}=p{psi}.npy" for psi in SETTINGS)]
 
 
-def test_the_files_agree_with_the_table_and_are_not_made_anew(genpr, points, tmp_path):
+def test_files_agree_with_the_table_and_are_not_rewritten(genpr, points, tmp_path):
     code, text, err = genpr("sweep", *points, *QUICK, "--out", "out")
     assert code == 0
     lines = text.splitlines()
@@ -55,7 +55,7 @@ def test_the_files_agree_with_the_table_and_are_not_made_anew(genpr, points, tmp
     assert "precision (fidelity)" in drawing
 
 
-def test_a_goal_that_no_setting_reaches_exits_5(genpr, points):
+def test_unattainable_goal_exits_with_5(genpr, points):
     code, out, err = genpr("sweep", *points, *QUICK, "--maximize", "precision", "--at-least", "recall=0.999")
     assert code == 5
     assert "(highest precision with recall at least 0.999): no setting meets" in out
@@ -68,7 +68,7 @@ def test_a_goal_that_no_setting_reaches_exits_5(genpr, points):
     assert [line.split()[0] for line in out.splitlines() if line.endswith(" dominated")] == ["2"]
 
 
-def test_a_generator_is_swept(genpr, tmp_path, write_images, monkeypatch):
+def test_generator_is_swept(genpr, tmp_path, write_images, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_images("real", real_blobs(60))
     write_generator(tmp_path)

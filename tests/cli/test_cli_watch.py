@@ -10,7 +10,7 @@ from genpr.checkpoints import watch
 
 @pytest.fixture
 def run(tmp_path, rng, monkeypatch):
-    """A folder with three sets of features, the best of which is the second, and the reals beside it; the working folder."""
+    """A folder with three sets of features, the second of which is the best, next to the reals; the working folder."""
     monkeypatch.chdir(tmp_path)
     np.save("real.npy", rng.normal(size=(40, 3)))
     folder = tmp_path / "run"
@@ -27,12 +27,12 @@ def lines(folder, name="genpr.jsonl"):
     return [json.loads(line) for line in (folder / name).read_text().splitlines()]
 
 
-def test_a_line_per_score_on_stderr_and_the_table_on_stdout(genpr, run):
+def test_scores_are_lines_on_stderr_and_the_table_is_on_stdout(genpr, run):
     code, out, err = genpr("watch", "real.npy", "run", *NOW)
     assert code == 0
-    told = [line for line in err.splitlines() if ".npy: " in line]
-    assert [line.split(":")[0] for line in told] == ["epoch_1.npy", "epoch_2.npy", "epoch_10.npy"]
-    assert all("f1 0." in line for line in told)
+    scored = [line for line in err.splitlines() if ".npy: " in line]
+    assert [line.split(":")[0] for line in scored] == ["epoch_1.npy", "epoch_2.npy", "epoch_10.npy"]
+    assert all("f1 0." in line for line in scored)
     table = out.splitlines()
     assert all(len(line) <= 80 for line in table)
     assert table[0].split() == ["calibrated_", "calibrated_"]
@@ -43,7 +43,7 @@ def test_a_line_per_score_on_stderr_and_the_table_on_stdout(genpr, run):
     assert json.loads((run / "best.json").read_text())["name"] == "epoch_2.npy"
 
 
-def test_the_numbers_are_those_of_score(genpr, run):
+def test_values_equal_those_of_score(genpr, run):
     options = ("--k", "4", "--seed", "3", "--max-images", "30")
     genpr("watch", "real.npy", "run", *NOW, *options)
     for record in lines(run):
@@ -58,7 +58,7 @@ def test_the_numbers_are_those_of_score(genpr, run):
         assert record["fingerprint"] == score["fingerprint"]
 
 
-def test_a_bad_source_is_told_and_other_sizes_are_in_the_table(genpr, run, rng):
+def test_bad_source_is_reported_and_different_sizes_are_in_the_table(genpr, run, rng):
     (run / "a.npz").write_bytes(b"PK\3\4")
     np.save(run / "b.npy", rng.normal(size=(30, 3)))
     code, out, err = genpr("watch", "real.npy", "run", *NOW)
@@ -68,7 +68,7 @@ def test_a_bad_source_is_told_and_other_sizes_are_in_the_table(genpr, run, rng):
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_an_interrupt_leaves_whole_files_and_the_table(genpr, run, monkeypatch, as_json):
+def test_interrupt_leaves_complete_files_and_the_table(genpr, run, monkeypatch, as_json):
     def interrupted(_seconds):
         raise KeyboardInterrupt
 
@@ -96,7 +96,7 @@ def files(tmp_path):
     return [tmp_path / f"{name}.npy" for name in sets]
 
 
-def test_the_table_ranks_and_marks_who_may_be_the_best(genpr, files):
+def test_rank_table_marks_contenders(genpr, files):
     code, out, _ = genpr("rank", *files, *QUICK)
     assert code == 0
     lines = out.splitlines()
@@ -118,7 +118,7 @@ def test_the_table_ranks_and_marks_who_may_be_the_best(genpr, files):
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_a_bad_checkpoint_is_named_and_nothing_is_printed(genpr, files):
+def test_bad_checkpoint_is_an_error_without_output(genpr, files):
     np.save(files[2], np.full((150, 4), np.nan, dtype=np.float32))
     code, out, err = genpr("rank", *files, *QUICK)
     assert (code, out) == (3, "")

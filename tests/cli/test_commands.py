@@ -73,14 +73,14 @@ rank real.npy fake.npy --by best                                            2 un
 rank real.npy fake.npy --by label.gan_test                                  2 not-computed
 rank real.npy fake.npy --fake-labels a.csv                                  2 usage
 rank real.npy fake.npy --labels --classifier a.csv --real-labels b.csv      2 usage
-rank gone run/step-1.pt run/step-3.pt LOAD                                  2 no-checkpoint
+rank none run/step-1.pt run/step-3.pt LOAD                                  2 no-checkpoint
 compare text.json text.json                                                 3 not-a-result
 compare a.json a.json --samples a                                           2 usage
 sweep real.npy                                                              2 usage
 sweep real.npy fake.npy                                                     2 usage
 sweep real.npy 1=fake.npy 1.0=more.npy                                      2 usage
 sweep real.npy 1=fake.npy --metrics density                                 2 not-computed
-sweep blobs --generator gan.py:gone --psi 1                                 2 custom-generator
+sweep blobs --generator gan.py:none --psi 1                                 2 custom-generator
 watch NOW real.npy samples --poll 0                                         2 usage
 watch NOW real.npy samples --until 0                                        2 usage
 watch NOW real.npy samples LOAD --done-file DONE                            2 usage
@@ -168,7 +168,7 @@ def filled(line):
 
 
 @pytest.mark.parametrize("line", MISTAKES.strip().splitlines(), ids=lambda line: line.rsplit(maxsplit=2)[0])
-def test_a_mistake_is_one_error_and_leaves_nothing(genpr, world, monkeypatch, line):
+def test_mistake_is_one_error_and_writes_nothing(genpr, world, monkeypatch, line):
     command, exit_code, code = line.rsplit(maxsplit=2)
     monkeypatch.chdir(world)
     before = listed(world)
@@ -207,7 +207,7 @@ entities expected.csv stripes BYdetector --fail-under entity.recall=1.01        
 
 
 @pytest.mark.parametrize("line", GATES.strip().splitlines())
-def test_a_missed_gate_is_printed_after_the_result(genpr, world, monkeypatch, line):
+def test_missed_threshold_is_printed_after_the_result(genpr, world, monkeypatch, line):
     command, exit_code = line.rsplit(maxsplit=1)
     monkeypatch.chdir(world)
     got, out, err = genpr(*filled(command), "--json", "-q")
@@ -235,7 +235,7 @@ watch NOW real.npy scored
 
 
 @pytest.mark.parametrize("command", DONE.strip().splitlines())
-def test_json_is_one_object_and_quiet_is_quiet(genpr, world, tmp_path, monkeypatch, command):
+def test_json_is_one_object_and_quiet_prints_nothing_else(genpr, world, tmp_path, monkeypatch, command):
     folder = shutil.copytree(world, tmp_path / "world")
     (folder / "scored").mkdir()
     shutil.copy(folder / "fake.npy", folder / "scored")

@@ -103,7 +103,7 @@ def test_every_option_that_may_be_repeated_says_so_once(help_of, name):
         assert " ".join(help_of(*name.split(), flag).split()).count("May be repeated.") == len(repeatable)
 
 
-def test_the_same_option_is_described_in_the_same_way_everywhere():
+def test_same_option_has_the_same_help_everywhere():
     """In its first sentence, but for options whose values differ between commands."""
     differing = {
         *("--extractor", "--protocol", "--metrics", "--k", "--by", "--classifier", "--out", "--n", "--psi"),
@@ -120,7 +120,7 @@ def test_the_same_option_is_described_in_the_same_way_everywhere():
     assert {flag: texts for flag, texts in found.items() if len(texts) > 1} == {}
 
 
-def test_help_of_score_fits_two_screens(help_of):
+def test_help_of_score_fits_on_two_screens(help_of):
     text = help_of("score", "--help")
     assert len(text.splitlines()) <= 60
     assert len(help_of("score", "--help", columns=80).splitlines()) <= 75
@@ -188,7 +188,7 @@ def completed(line, last, shell="bash"):
 
 
 @pytest.mark.parametrize(("line", "last", "expected"), COMPLETIONS)
-def test_names_are_completed_without_heavy_imports(line, last, expected):
+def test_completion_of_names_needs_no_heavy_imports(line, last, expected):
     offered, heavy = completed(line, last)
     assert expected <= {value for kind, value in offered if kind == "plain"}
     assert all(value.startswith(last) for _, value in offered)

@@ -6,7 +6,7 @@ import numpy as np
 from genpr.evaluation.options import LabelOptions
 
 
-def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeypatch):
+def test_every_option_of_score_is_passed_to_the_api(genpr, folders, tmp_path, monkeypatch):
     seen = {}
 
     def record(real, fake, choices):
@@ -55,7 +55,7 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
     assert seen == expected | {"protocol": "prdc"}
 
 
-def test_every_protocol_is_shown_and_held_to_the_thresholds(genpr, tmp_path):
+def test_thresholds_apply_to_every_protocol(genpr, tmp_path):
     line, shifted = tmp_path / "line.npy", tmp_path / "shifted.npy"
     np.save(line, np.arange(20.0)[:, None])
     np.save(shifted, np.arange(20.0)[:, None] + 18.0)

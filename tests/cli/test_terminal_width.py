@@ -1,4 +1,4 @@
-"""What every command prints: 80 columns, nothing that a terminal obeys whatever names hold, color only where it is wanted."""
+"""Output of all commands: 80 columns, no control characters from names, color only where it is enabled."""
 
 import io
 import re
@@ -63,10 +63,10 @@ def fakes(world):
 
 
 def check(text, *, whole=True):
-    """Nothing is obeyed; of stdout, nothing is wider than 80 columns but what is said to be."""
+    """Assert that there are no control characters and that stdout fits 80 columns, except marked lines."""
     assert text
-    obeyed = {c for c in text if not (c.isprintable() or c == "\n")}
-    assert not obeyed
+    control_characters = {c for c in text if not (c.isprintable() or c == "\n")}
+    assert not control_characters
     assert "💀" not in text
     wide = [line for line in text.splitlines() if cell_len(line) > 80]
     assert not [line for line in wide if not WHOLE.match(line)] or not whole
@@ -92,25 +92,25 @@ def passed(genpr, *args, code=0):
         "--no-intervals --metrics clipped_density,symmetric_precision,p_precision,authenticity,vendi",
     ],
 )
-def test_score(genpr, real, fakes, options):
+def test_output_of_score_fits(genpr, real, fakes, options):
     out = passed(genpr, "score", real, fakes[3], "--device", "cpu", *options.split())
     assert ("macro average" in out) == ("--per-class" in options)
     assert ("recognized by: knn" in out) == ("--labels" in options)
 
 
 @pytest.mark.parametrize("by", ["f1", "symmetric_precision", "pareto"])
-def test_rank(genpr, real, fakes, by):
+def test_output_of_rank_fits(genpr, real, fakes, by):
     passed(genpr, "rank", real, *fakes, "--by", by, "--no-control", "--device", "cpu")
 
 
-def test_sweep(genpr, real, fakes):
+def test_output_of_sweep_fits(genpr, real, fakes):
     points = [f"{setting}={path}" for setting, path in zip((1e-9, 0.5, 1, 123456), fakes, strict=True)]
     axis = "\x1b[31m" + "axis" * 30
     out = passed(genpr, "sweep", real, *points, "--axis", axis, "--no-control", "--device", "cpu")
     assert len(re.findall(r"(?<![\d.])\d\.\d{3} ±0\.\d{3}(?!\d)", out)) == 4 * 4, "numbers stay whole"
 
 
-def test_watch(genpr, real, world, tmp_path):
+def test_output_of_watch_fits(genpr, real, world, tmp_path):
     options = ("--once", "--settle", "0", "--no-control", "--device", "cpu", "--log", tmp_path / "log.jsonl")
     passed(genpr, "watch", real, world / "samples", *options)
 
@@ -120,7 +120,7 @@ HELPS = [f"{command} --help" for command in ("", *_COMMANDS, "cache list", "cach
 
 
 @pytest.mark.parametrize("line", [*LISTS, *HELPS])
-def test_lists_and_help(genpr, line):
+def test_output_of_lists_and_help_fits(genpr, line):
     passed(genpr, *line.split())
 
 
@@ -137,7 +137,7 @@ def test_lists_and_help(genpr, line):
         "cache list --cache-dir {}",
     ],
 )
-def test_messages_are_obeyed_by_no_terminal(genpr, real, words):
+def test_messages_have_no_control_characters(genpr, real, words):
     code, out, err = genpr(*(word.format(FILE) for word in words.split()))
     assert code in (2, 3, 4)
     assert not out
@@ -145,7 +145,7 @@ def test_messages_are_obeyed_by_no_terminal(genpr, real, words):
 
 
 class Terminal(io.StringIO):
-    """What is written to a terminal."""
+    """A text stream that is a terminal."""
 
     encoding = "utf-8"
 
@@ -158,7 +158,7 @@ class Terminal(io.StringIO):
     [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
     ids=["color", "NO_COLOR", "dumb"],
 )
-def test_colors_are_for_terminals_that_want_them(real, fakes, monkeypatch, environment, is_colored):
+def test_colors_depend_on_terminal_and_environment(real, fakes, monkeypatch, environment, is_colored):
     monkeypatch.delenv("NO_COLOR", raising=False)
     for name, value in ({"TERM": "xterm-256color"} | environment).items():
         monkeypatch.setenv(name, value)
@@ -196,14 +196,14 @@ def clock(monkeypatch):
 def update(clock):
     with console.progress_bars(quiet=False) as progress:
 
-        def at(second, *told):
+        def at(second, *state):
             clock[0] = second
-            progress(*told)
+            progress(*state)
 
         yield at
 
 
-def test_a_stage_that_takes_minutes_is_told_once_when_its_pace_is_known(update, capsys):
+def test_stage_of_minutes_is_reported_once_its_rate_is_known(update, capsys):
     update(0, "neighbors", 0, 100)
     update(4, "neighbors", 1, 100)
     assert not capsys.readouterr().err
@@ -218,7 +218,7 @@ def test_a_stage_that_takes_minutes_is_told_once_when_its_pace_is_known(update, 
 @pytest.mark.parametrize(
     ("encoding", "shown"), [("ascii", r"+- \u2581"), ("latin-1", r"+- \u2581"), ("utf-8", "± ▁")]
 )
-def test_streams_get_the_characters_that_they_have(monkeypatch, encoding, shown):
+def test_characters_outside_the_encoding_are_replaced(monkeypatch, encoding, shown):
     streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2)]
     monkeypatch.setattr(sys, "stdout", streams[0])
     monkeypatch.setattr(sys, "stderr", streams[1])

@@ -1,4 +1,4 @@
-"""`genpr weights`: what it prints, what it keeps, and its exit codes."""
+"""`genpr weights`: output, files and exit codes."""
 
 import hashlib
 
@@ -36,14 +36,14 @@ def test_fetch_takes_extractor_and_file_names_and_fetches_each_file_once(genpr, 
     assert len(server.requests) == 2
 
 
-def test_offline_is_an_answer_not_a_download(genpr, server):
+def test_offline_is_an_error_without_a_download(genpr, server):
     code, out, err = genpr("weights", "fetch", "small", "--offline")
     assert (code, out, server.requests) == (4, "", [])
     for fact in (server.url, str(weights_folder() / "small.pth"), "--weights PATH"):
         assert fact in err
 
 
-def test_unknown_names_are_a_usage_error_that_names_the_known(genpr, server):
+def test_unknown_names_are_a_usage_error_that_lists_known_ones(genpr, server):
     code, out, err = genpr("weights", "fetch", "tiny", "huge")
     assert (code, out, server.requests) == (2, "", [])
     assert "'huge'" in err
@@ -51,7 +51,7 @@ def test_unknown_names_are_a_usage_error_that_names_the_known(genpr, server):
     assert genpr("weights", "verify", "huge")[0] == genpr("weights", "fetch")[0] == 2
 
 
-def test_a_bad_download_is_exit_code_4_and_nothing_is_kept(genpr, server):
+def test_bad_download_exits_with_4_and_is_not_kept(genpr, server):
     server.answer = b"<html>please log in</html>"
     for name in ("tiny", "small"):
         code, out, err = genpr("weights", "fetch", name, "-q")

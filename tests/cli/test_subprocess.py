@@ -30,7 +30,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def waiting(files):
-    """A process that waits for another one, which takes seconds to say so."""
+    """A process that waits for another one and reports this after some seconds."""
     command = [*GENPR, "score", "real.npy", "fake.npy"]
     pipes = {"stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=os.environ | LEFT, cwd=files, **pipes) as process:
@@ -56,7 +56,7 @@ CASES = [*(("compare a.json b.json", *each) for each in STREAMS), ("--help", "> 
 
 
 @pytest.mark.parametrize(("command", "redirected", "code"), CASES)
-def test_any_command_needs_stdout_and_not_stderr(files, command, redirected, code):
+def test_every_command_needs_stdout_and_not_stderr(files, command, redirected, code):
     done = started(*GENPR, *command.split(), redirected=redirected, folder=files)
     assert done.returncode == code, done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
@@ -65,11 +65,11 @@ def test_any_command_needs_stdout_and_not_stderr(files, command, redirected, cod
     assert bool(done.stdout) == (code == 0)
 
 
-def test_output_into_a_closed_pipe_is_quiet():
+def test_closed_pipe_ends_the_command_without_a_message():
     assert started(*GENPR, "list", "metrics", redirected="| true").stderr == ""
 
 
-def test_plots_obey_no_file_of_the_working_directory(files, tmp_path):
+def test_files_in_the_working_directory_do_not_configure_plots(files, tmp_path):
     """The page is written although stdout is full, which is one error."""
     started_file, programs = tmp_path / "started", tmp_path / "programs"
     programs.mkdir()
@@ -128,13 +128,13 @@ main()
 """
 
 
-def test_what_needs_no_thread_runs_where_none_can_be_started(files):
+def test_light_commands_start_no_threads(files):
     done = started(sys.executable, "-c", NO_THREADS, "list", "metrics", folder=files)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_who_waits_for_other_processes_says_so(waiting):
-    """The variables of a training may be left over in the environment of what it starts."""
-    said = waiting.stderr.readline()
-    assert all(f"{name}={value}" in said for name, value in LEFT.items())
-    assert "GENPR_ALONE=1" in said
+def test_waiting_for_other_processes_is_reported(waiting):
+    """Processes that a training run starts inherit its variables."""
+    message = waiting.stderr.readline()
+    assert all(f"{name}={value}" in message for name, value in LEFT.items())
+    assert "GENPR_ALONE=1" in message

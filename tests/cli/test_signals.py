@@ -1,4 +1,4 @@
-"""Signals while the process is deep in C++: it ends within two seconds, says so in one line, and what it wrote is whole."""
+"""Signals during native code: the process ends within two seconds with one message and complete files."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-# The third batch waits for a lock of C, as long as a product of matrices may take, and never looks at signals; or it sleeps,
+# The third batch waits for a lock of C, as long as a product of matrices may take, and never handles signals; or it sleeps,
 # and does.
 STUCK = """
 import ctypes, os, time, torch
@@ -90,7 +90,7 @@ class Forked:
 
 
 def ended(process, *signals):
-    """The seconds from the last signal to the end, of which everything is said."""
+    """Seconds from the last signal to the end of the process, whose output is checked."""
     for number in signals:
         time.sleep(0.2)
         process.send_signal(number)
@@ -105,7 +105,7 @@ def ended(process, *signals):
     return seconds
 
 
-def test_a_signal_ends_a_command_that_is_deep_in_c(folders, genpr, tmp_path, monkeypatch):
+def test_signal_ends_a_command_in_native_code(folders, genpr, tmp_path, monkeypatch):
     """At the second signal at once; and in Python with a valid cache."""
     monkeypatch.chdir(tmp_path)
     Path("stuck.py").write_text(STUCK)
@@ -134,7 +134,7 @@ def test_a_signal_ends_a_command_that_is_deep_in_c(folders, genpr, tmp_path, mon
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wait", [0.2, 0.4, 0.8, 1.2, 1.6, 2.4])
-def test_a_signal_is_answered_while_torch_is_imported(folders, tmp_path, monkeypatch, wait):
+def test_signal_during_the_import_of_torch_ends_the_command(folders, tmp_path, monkeypatch, wait):
     monkeypatch.chdir(tmp_path)
     Path("stuck.py").write_text(STUCK)
     process = started("-m", "genpr", *scoring(folders, "cache"))
