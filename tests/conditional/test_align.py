@@ -1,4 +1,4 @@
-"""Alignment where the truth is known: a toy model that embeds drawings and prompts exactly."""
+"""Alignment with a toy model that embeds drawings and prompts exactly."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def matched():
     return align(IMAGES, PROMPTS)
 
 
-def test_matched_prompts_are_found_beside_their_chance(matched):
+def test_matched_prompts_have_perfect_scores_and_known_chance_levels(matched):
     assert list(matched.metrics) == [*I2T, *T2I, "alignment.clip_score"]
     assert all(matched[name] == 1 for name in I2T + T2I)
     assert matched["alignment.clip_score"] == 2.5
@@ -53,7 +53,7 @@ def test_matched_prompts_are_found_beside_their_chance(matched):
     assert (score.chance, score.pool, score.n_counted) == (None, None, N)
 
 
-def test_shuffled_prompts_score_chance_and_the_worst_come_first(matched):
+def test_shuffled_prompts_score_chance_and_failures_are_worst_first(matched):
     shuffled = align(IMAGES, shuffled_prompts(1))
     for name in I2T + T2I:
         metric = shuffled.metrics[name]
@@ -69,7 +69,7 @@ def test_shuffled_prompts_score_chance_and_the_worst_come_first(matched):
         assert result_of(result.to_dict()) == result
 
 
-def test_one_exchange_is_found_and_told():
+def test_two_exchanged_prompts_are_the_failures():
     swapped = [PROMPTS[1], PROMPTS[0], *PROMPTS[2:]]
     ranks = ranks_of(swapped, distractors=N - 1)
     by_name = {each.image: each for each in worst_first(ranks)}
@@ -81,34 +81,34 @@ def test_one_exchange_is_found_and_told():
     assert result["retrieval.r_precision"] == result["retrieval.t2i_r_precision"] == (N - 2) / N
 
 
-def test_a_rank_is_counted_by_hand():
-    """The definition: cosines with every prompt, those above and half of those beside."""
-    pair, told = ToyPair(), shuffled_prompts(3)
+def test_ranks_equal_their_definition():
+    """Definition: cosines with every prompt; those above count 1, equal ones 1/2."""
+    pair, prompts = ToyPair(), shuffled_prompts(3)
     pixels = pair(torch.from_numpy(IMAGES).permute(0, 3, 1, 2)).double().numpy()
-    texts = pair.encode_text(told).double().numpy()
+    texts = pair.encode_text(prompts).double().numpy()
     cosine = pixels @ texts.T / np.linalg.norm(pixels, axis=1)[:, None] / np.linalg.norm(texts, axis=1)
-    for row, each in enumerate(ranks_of(told, distractors=N - 1)):
+    for row, each in enumerate(ranks_of(prompts, distractors=N - 1)):
         others = np.delete(cosine[row], row)
         above = (others > cosine[row, row] + 1e-9).sum()
-        beside = (np.abs(others - cosine[row, row]) <= 1e-9).sum()
-        assert each.rank == above + 1 + beside / 2
+        equal = (np.abs(others - cosine[row, row]) <= 1e-9).sum()
+        assert each.rank == above + 1 + equal / 2
         assert (each.score, each.winner_score) == pytest.approx((cosine[row, row], others.max()))
-        assert each.prompt == told[row]
-    result = align(IMAGES, told, distractors=N - 1)
+        assert each.prompt == prompts[row]
+    result = align(IMAGES, prompts, distractors=N - 1)
     assert result["alignment.clip_score"] == pytest.approx(2.5 * np.maximum(np.diag(cosine), 0).mean())
-    ranks, result = ranks_of(told), align(IMAGES, told)
+    ranks, result = ranks_of(prompts), align(IMAGES, prompts)
     assert {each.pool for each in ranks} == {100}
     assert abs(np.mean([each.rank <= 10 for each in ranks]) - result["retrieval.hit_10"]) < 0.03
 
 
-def test_a_cosine_below_zero_is_worth_nothing():
+def test_negative_cosines_score_zero():
     pair = ToyPair()
     pair.encode_text = lambda texts: -ToyPair.encode_text(pair, texts)
     result = align(IMAGES, PROMPTS, extractor=pair)
     assert result["alignment.clip_score"] == result["retrieval.r_precision"] == 0
 
 
-def test_images_of_one_prompt_never_compete_and_are_one_unit():
+def test_images_of_one_prompt_do_not_compete_and_are_one_unit():
     result = align(drawings(SCENES[:20] * 5), PROMPTS[:20] * 5)
     assert all(result[name] == 1 for name in I2T + T2I)
     assert result.metrics["retrieval.r_precision"].pool == 20
@@ -117,14 +117,14 @@ def test_images_of_one_prompt_never_compete_and_are_one_unit():
     assert [item.code for item in result.notices].count("small-pool") == 2
     low, _ = result.metrics["retrieval.r_precision"].interval
     assert low < 0.025 ** (1 / 20) + 0.01, "20 prompts, not 100 images"
-    told, name = PROMPTS[10:20] * 2, "alignment.clip_score"
-    once, often = (align(drawings(SCENES[:20] * n), told * n).metrics[name] for n in (1, 4))
+    prompts, name = PROMPTS[10:20] * 2, "alignment.clip_score"
+    once, often = (align(drawings(SCENES[:20] * n), prompts * n).metrics[name] for n in (1, 4))
     assert often.replicates == pytest.approx(once.replicates)
     assert often.interval == pytest.approx(once.interval)
 
 
-def test_several_prompts_of_one_image():
-    """R of R: all of its own must be in front; its score is averaged over its prompts first."""
+def test_several_prompts_of_one_image_are_all_relevant():
+    """R-precision counts the R prompts of an image; its score is the mean over its prompts."""
     result = align(IMAGES, [[words(scene), words(scene[::-1])] for scene in SCENES])
     assert result["retrieval.r_precision"] == result["retrieval.map"] == 1
     assert result.metrics["retrieval.r_precision"].pool == 101
@@ -136,16 +136,18 @@ def test_several_prompts_of_one_image():
     assert 0.45 < lower["retrieval.r_precision"] < 0.6
     assert lower["retrieval.hit_1"] > 0.95
     assert lower.alignment.n_failures == round((1 - lower["retrieval.hit_1"]) * N), "the better one counts"
-    told = [[PROMPTS[row]] if row % 2 else [others[row], others[-row - 1]] for row in range(40)]
-    score = align(IMAGES[:40], told)["alignment.clip_score"]
-    first, last = (align(IMAGES[:40], [each[at] for each in told])["alignment.clip_score"] for at in (0, -1))
+    prompts = [[PROMPTS[row]] if row % 2 else [others[row], others[-row - 1]] for row in range(40)]
+    score = align(IMAGES[:40], prompts)["alignment.clip_score"]
+    first, last = (
+        align(IMAGES[:40], [each[at] for each in prompts])["alignment.clip_score"] for at in (0, -1)
+    )
     assert score == pytest.approx((first + last) / 2)
 
 
-def test_what_the_encoder_cannot_tell_apart_or_cuts_is_said():
-    """Upper case is read as lower case: of two such prompts, the order is open."""
-    told = [*PROMPTS[:10], *(text.upper() for text in PROMPTS[:10])]
-    result = align(drawings(SCENES[:10] * 2), told)
+def test_prompts_that_the_encoder_merges_or_truncates_are_reported():
+    """The encoder ignores case, so two such prompts tie."""
+    prompts = [*PROMPTS[:10], *(text.upper() for text in PROMPTS[:10])]
+    result = align(drawings(SCENES[:10] * 2), prompts)
     assert result["retrieval.hit_1"] == 0.5
     assert "duplicate-prompts" in {item.code for item in result.notices}
     assert {failure.rank for failure in result.alignment.failures} == {1.5}
@@ -163,12 +165,12 @@ def test_what_the_encoder_cannot_tell_apart_or_cuts_is_said():
     ],
     ids=["default", "none", "own"],
 )
-def test_a_prefix_is_read_counted_and_said(matched, given, prefix):
-    """The default is that of Hessel et al. 2021, with its space."""
-    pair, heard = ToyPair(), []
-    pair.encode_text = lambda texts: heard.extend(texts) or ToyPair.encode_text(pair, texts)
+def test_prefix_is_encoded_counted_and_recorded(matched, given, prefix):
+    """The default prefix is that of Hessel et al. 2021, including its space."""
+    pair, encoded = ToyPair(), []
+    pair.encode_text = lambda texts: encoded.extend(texts) or ToyPair.encode_text(pair, texts)
     result = align(IMAGES, PROMPTS, extractor=pair, **given)
-    assert sorted(heard) == sorted(f"{prefix}{text}" for text in PROMPTS)
+    assert sorted(encoded) == sorted(f"{prefix}{text}" for text in PROMPTS)
     assert result.alignment.prefix == prefix
     assert (result.alignment.n_truncated > 0) == (len(prefix) > 16)
     variants = {metric.variant for metric in result.metrics.values()}
@@ -179,7 +181,7 @@ def test_a_prefix_is_read_counted_and_said(matched, given, prefix):
             genpr.compare({"other": result, "default": matched})
 
 
-def test_the_same_prompts_in_another_order_are_paired(matched):
+def test_same_prompts_in_another_order_are_paired(matched):
     order = np.random.default_rng(5).permutation(N)
     worse = IMAGES.copy()
     worse[:40] = 255
@@ -194,7 +196,7 @@ def test_the_same_prompts_in_another_order_are_paired(matched):
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_images_keep_their_prompts_where_a_part_is_used_or_some_cannot_be(write_images, named):
+def test_images_keep_their_prompts_in_subsets_and_with_skipped_images(write_images, named):
     part = align(IMAGES, PROMPTS, max_images=50)
     assert (part["retrieval.r_precision"], part.fake.n, part.real.n) == (1, 50, 50)
     folder = write_images("images", IMAGES[:40])
@@ -212,7 +214,7 @@ class Never(ToyPair):
     encode_text = __call__
 
 
-def test_prompts_that_do_not_fit_are_told_before_anything_is_embedded(write_images):
+def test_mismatched_prompts_are_an_error_before_anything_is_embedded(write_images):
     folder = write_images("images", IMAGES[:4])
     for images, given, code in (
         (folder, {f"{row:05d}.png": "x" for row in range(5)}, "prompts-unused"),
@@ -232,12 +234,12 @@ def test_prompts_that_do_not_fit_are_told_before_anything_is_embedded(write_imag
     ],
     ids=str,
 )
-def test_impossible_options_of_align(options, code):
+def test_invalid_options_of_align_are_errors(options, code):
     with raising(UsageError, code):
         align(IMAGES, PROMPTS, **options)
 
 
-def test_an_embedding_without_direction_is_named():
+def test_zero_embedding_is_an_error_that_names_the_image():
     black = IMAGES.copy()
     black[7] = 0
     with pytest.raises(FeatureError, match=r"1 of 200 embeddings are zero vectors.*'\[7\]'"):
@@ -254,32 +256,32 @@ def test_few_prompts_have_no_interval():
     assert ten.metrics["retrieval.hit_5"].interval is not None
 
 
-def asked(*captions) -> PromptAssignment:
+def assignment(*captions) -> PromptAssignment:
     return PromptAssignment.from_captions([tuple(each) for each in captions])
 
 
-def test_spaces_and_unicode_forms_make_no_other_text():
-    found = asked(["a  cat"], [" a\n cat\t"], ["cafe\u0301"], ["caf\u00e9"], ["A cat"])
+def test_spaces_and_unicode_forms_are_normalized():
+    found = assignment(["a  cat"], [" a\n cat\t"], ["cafe\u0301"], ["caf\u00e9"], ["A cat"])
     assert found.texts == ("A cat", "a cat", "caf\u00e9")
     assert found.of_image == ((1,), (1,), (2,), (2,), (0,))
 
 
-def test_images_of_one_prompt_and_prompts_of_one_image_are_a_unit():
+def test_images_that_share_a_prompt_and_prompts_that_share_an_image_are_a_unit():
     rows = [["d"], ["a", "b"], ["b", "c"], ["d"], ["e"]]
-    found, back = asked(*rows), asked(*rows[::-1])
+    found, back = assignment(*rows), assignment(*rows[::-1])
     assert found.texts == back.texts == tuple("abcde")
     assert found.unit_of_text.tolist() == [0, 0, 0, 1, 2]
     assert found.unit_of_image.tolist() == back.unit_of_image.tolist()[::-1] == [1, 0, 0, 1, 2]
     pairs = [(0, 3), (1, 0), (1, 1), (2, 1), (2, 2), (3, 3), (4, 4)]
     assert list(zip(*(each.tolist() for each in found.pairs), strict=True)) == pairs
-    assert found.content == back.content != asked(*rows, ["e"]).content
+    assert found.content == back.content != assignment(*rows, ["e"]).content
 
 
 UNITS = np.array([3, 0, 0, 1, 3, 3, 2, 0])
 
 
 @pytest.mark.parametrize("distractors", [1, 3, 5])
-def test_a_pool_holds_its_own_and_different_others_of_other_units(distractors):
+def test_pool_contains_the_relevant_text_and_distinct_texts_of_other_units(distractors):
     query_unit = np.repeat([0, 1, 2, 3], 500)
     relevant = [[int(np.flatnonzero(unit == UNITS)[0])] for unit in query_unit]
     pools, count = unit_pools(relevant, query_unit, UNITS, distractors=distractors, seed=4)
@@ -294,7 +296,7 @@ def test_a_pool_holds_its_own_and_different_others_of_other_units(distractors):
         assert (np.abs(drawn - expected) <= 4.5 * error + 1e-9).all(), "each as likely as any other"
 
 
-def test_pools_of_a_seed_with_gaps_and_fewer():
+def test_pools_depend_only_on_the_seed():
     relevant, own = [[1, 2, 7], [3]], np.array([0, 1])
     pools = [unit_pools(relevant, own, UNITS, distractors=2, seed=seed)[0] for seed in (0, 0, 1)]
     assert pools[0][:, :3].tolist() == [[1, 2, 7], [3, -1, -1]]

@@ -1,4 +1,4 @@
-"""Copies of training images, looked for in the features that the alignment has."""
+"""Detection of copies of training images in the features of the alignment."""
 
 import csv
 from pathlib import Path
@@ -26,7 +26,7 @@ def align(**options):
     return genpr.align(drawings(MADE), [words(scene) for scene in MADE], **given)
 
 
-def test_the_share_of_copies_stands_beside_that_of_training_images():
+def test_copy_rate_has_the_rate_among_training_images_as_its_null():
     result = align(threshold=0.999)
     rate = result.metrics["retrieval.copy_rate"]
     assert (rate.value, rate.null, rate.n_counted) == (len(COPIED) / N, 0.0, N)
@@ -38,21 +38,21 @@ def test_the_share_of_copies_stands_beside_that_of_training_images():
 
 
 @pytest.mark.parametrize("options", [{"threshold": 2}, {"threshold": True}, {"copies_of": "no"}], ids=str)
-def test_copies_that_cannot_be_looked_for(options):
+def test_invalid_options_of_copy_detection_are_errors(options):
     with pytest.raises(UsageError):
         align(**options)
 
 
-def test_copies_on_the_command_line(capsys, tmp_path):
+def test_copy_rate_on_the_command_line(capsys, tmp_path):
     for name, pixels in (("fakes", drawings(MADE)), ("train", TRAIN)):
         (tmp_path / name).mkdir()
         for row, image in enumerate(pixels):
             Image.fromarray(image).save(tmp_path / name / f"{row:02d}.png")
     (tmp_path / "p.txt").write_text("\n".join(map(words, MADE)))
     page, table = tmp_path / "page.html", tmp_path / "table.csv"
-    asked = ["align", tmp_path / "fakes", "--prompts", tmp_path / "p.txt", "--html", page, "--csv", table]
-    asked += ["--extractor", f"{Path(toy_pair.__file__)}:load", "--copies-of", tmp_path / "train"]
-    code = run([*map(str, asked), "--threshold", ".999", "--fail-over", "retrieval.copy_rate=.01"])
+    arguments = ["align", tmp_path / "fakes", "--prompts", tmp_path / "p.txt", "--html", page, "--csv", table]
+    arguments += ["--extractor", f"{Path(toy_pair.__file__)}:load", "--copies-of", tmp_path / "train"]
+    code = run([*map(str, arguments), "--threshold", ".999", "--fail-over", "retrieval.copy_rate=.01"])
     out, err = capsys.readouterr()
     assert code == 5
     assert "missed: retrieval.copy_rate is 0.0500, above 0.01" in err

@@ -1,4 +1,4 @@
-"""Entities recognized in images and scored, by toy classifiers of painted stripes whose answers are known."""
+"""Entity metrics of images, with toy classifiers of colored stripes."""
 
 import numpy as np
 import pytest
@@ -15,18 +15,18 @@ from genpr.evaluation.result import result_of
 from genpr.features.detectors import TorchvisionDetector, build_detector, load_detector
 from genpr.features.weights import WeightsFile, load_weights
 
-WANTED = [[name for name in COLORS if (row + 1) >> COLORS[name] & 1] or ["red"] for row in range(64)]
-DRAWN = [[name for name in names if name != "blue" or row % 4] for row, names in enumerate(WANTED)]
+EXPECTED = [[name for name in COLORS if (row + 1) >> COLORS[name] & 1] or ["red"] for row in range(64)]
+DRAWN = [[name for name in names if name != "blue" or row % 4] for row, names in enumerate(EXPECTED)]
 """Each fourth image lacks its blue."""
 IMAGES = np.stack([painted(*names) for names in DRAWN])
-LABELED = np.stack([painted(*names) for names in WANTED])
-BLUE = sum("blue" in names for names in WANTED)
+LABELED = np.stack([painted(*names) for names in EXPECTED])
+BLUE = sum("blue" in names for names in EXPECTED)
 FOUND_BLUE = sum("blue" in names for names in DRAWN)
 COLD = {"device": "cpu", "cache": False}
-CALIBRATED = {"calibrate_on": LABELED, "calibrate_expected": WANTED}
+CALIBRATED = {"calibrate_on": LABELED, "calibrate_expected": EXPECTED}
 
 
-def in_images(expected=WANTED, images=IMAGES, **options):
+def in_images(expected=EXPECTED, images=IMAGES, **options):
     return genpr.score_entities_in_images(expected, images, **{"classifier": Detector(), **COLD, **options})
 
 
@@ -35,12 +35,12 @@ def share_of_blue(result):
     return row.n_found, row.n_expected
 
 
-def test_detector_gives_what_answers_would():
+def test_detected_entities_score_as_the_same_answers():
     result = in_images()
-    told = genpr.score_entities(WANTED, DRAWN, vocabulary=list(COLORS))
+    answers = genpr.score_entities(EXPECTED, DRAWN, vocabulary=list(COLORS))
     assert share_of_blue(result) == (FOUND_BLUE, BLUE)
     for name in ("recall", "micro_recall", "macro_recall", "all_found", "precision"):
-        mine, answered = (each.metrics[f"entity.{name}"] for each in (result, told))
+        mine, answered = (each.metrics[f"entity.{name}"] for each in (result, answers))
         assert (mine.value, mine.interval) == (answered.value, answered.interval), "the same halves"
     assert "entity.failure_rate" not in result.metrics, "a detector's answers can all be read"
     assert (result.extractor.name, result.fake.what, result.real.what) == ("Detector", "images", "prompts")
@@ -51,12 +51,12 @@ def test_detector_gives_what_answers_would():
 
 
 @pytest.mark.parametrize(("strength", "is_seen"), [(76, False), (77, True)], ids=["76", "77"])
-def test_a_detection_counts_from_three_tenths_on(strength, is_seen):
+def test_detections_count_from_a_score_of_three_tenths(strength, is_seen):
     images = np.stack([painted("red", strength=strength), painted("green")])
     assert in_images([["red"], ["green"]], images)["entity.recall"] == (1 if is_seen else 0.5)
 
 
-def test_labeled_images_give_thresholds():
+def test_thresholds_are_chosen_on_labeled_images():
     result = in_images(classifier=Pair(), vocabulary=list(COLORS), seed=3, **CALIBRATED)
     assert share_of_blue(result) == (FOUND_BLUE, BLUE)
     assert result["entity.precision"] == 1
@@ -66,24 +66,24 @@ def test_labeled_images_give_thresholds():
     assert all(each.is_own and len(each.thresholds) == 1 for each in seen.entities)
     assert "poorly-recognized" not in {item.code for item in result.notices}
     result = in_images(classifier=Detector(("blue",)), vocabulary=list(COLORS), **CALIBRATED)
-    (said,) = [item for item in result.notices if item.code == "poorly-recognized"]
-    assert "1 of 3 entities" in said.message
+    (item,) = [item for item in result.notices if item.code == "poorly-recognized"]
+    assert "1 of 3 entities" in item.message
 
 
 @pytest.mark.parametrize("form", ["in/{}.png", "./in/{}.png", "{}.png", "in/{}", "{}"])
 def test_ids_are_paths_or_unique_names(write_images, tmp_path, form):
-    """Images in any order give the same intervals: halves are of expectations."""
+    """The order of images does not change intervals, because halves are drawn from expectations."""
     folder = write_images("images/in", IMAGES[::-1]).parent
     names = [form.format(f"{63 - row:05d}") for row in range(64)]
-    result, plain = in_images(write_expected(tmp_path / "e.csv", WANTED, names), folder), in_images()
+    result, plain = in_images(write_expected(tmp_path / "e.csv", EXPECTED, names), folder), in_images()
     assert share_of_blue(result) == (FOUND_BLUE, BLUE)
     assert result.metrics["entity.recall"].interval == plain.metrics["entity.recall"].interval
 
 
-def test_a_subset_and_unusable_images_leave_their_expectations_out(write_images, tmp_path):
+def test_expectations_of_unused_images_are_left_out(write_images, tmp_path):
     folder = write_images("images", IMAGES)
     (folder / "00001.png").write_bytes(b"no image")
-    path = write_expected(tmp_path / "e.csv", WANTED)
+    path = write_expected(tmp_path / "e.csv", EXPECTED)
     result = in_images(path, folder, on_bad="skip", max_bad=0.1, max_images=40, seed=1)
     kept = in_images(path, folder, on_bad="skip", max_bad=0.1, seed=1)
     assert (kept.real.n, kept.fake.n, kept.fake.skipped[0][0]) == (63, 63, "00001.png")
@@ -94,24 +94,24 @@ def test_a_subset_and_unusable_images_leave_their_expectations_out(write_images,
 
 
 @pytest.mark.parametrize(("at", "n", "code"), [("", 63, "missing"), ("", 65, "unused"), ("x/", 64, "unused")])
-def test_ids_that_do_not_match_are_refused(write_images, tmp_path, at, n, code):
+def test_ids_that_do_not_match_are_errors(write_images, tmp_path, at, n, code):
     names = [f"{at}{row:05d}.png" for row in range(n)]
-    path = write_expected(tmp_path / "e.csv", (WANTED * 2)[:n], names)
+    path = write_expected(tmp_path / "e.csv", (EXPECTED * 2)[:n], names)
     with raising(DataError, f"expectations-{code}"):
         in_images(path, write_images("images", IMAGES))
 
 
-def test_prompts_find_their_entities_and_aliases_count(tmp_path):
-    prompts = [f"a {' and a '.join(names)} stripe".replace("blue", "azure") for names in WANTED]
+def test_entities_of_prompts_are_found_by_name_and_alias(tmp_path):
+    prompts = [f"a {' and a '.join(names)} stripe".replace("blue", "azure") for names in EXPECTED]
     result = in_images(prompts, classifier=Detector(), aliases={"blue": ["azure"]})
     assert share_of_blue(result) == (FOUND_BLUE, BLUE)
-    groups = {tuple(names) for names in WANTED}
+    groups = {tuple(names) for names in EXPECTED}
     assert result.metrics["entity.recall"].n_counted == len(groups), "images of one prompt are one draw"
 
 
-def test_networks_are_cached_and_hashed(write_images, tmp_path):
+def test_features_of_networks_are_cached_and_weights_hashed(write_images, tmp_path):
     folder = write_images("images", IMAGES)
-    path = write_expected(tmp_path / "e.csv", WANTED)
+    path = write_expected(tmp_path / "e.csv", EXPECTED)
     options = {"classifier": Network(), "cache": True, "cache_dir": tmp_path / "cache"}
     first = in_images(path, folder, **options)
     assert first.extractor.weights_sha256
@@ -132,7 +132,7 @@ def test_comparisons_need_the_same_classifier_and_vocabulary():
         (in_images(classifier=named), "extractor of entity.recall"),
         (in_images(vocabulary=list(COLORS), aliases={"blue": ["azure"]}), "set of prompts"),
         (in_images(**CALIBRATED), "variant of entity.recall"),
-        (genpr.score_entities(WANTED, DRAWN, vocabulary=list(COLORS)), "extractor of entity.recall"),
+        (genpr.score_entities(EXPECTED, DRAWN, vocabulary=list(COLORS)), "extractor of entity.recall"),
     ):
         with pytest.raises(DataError, match=words):
             genpr.compare({"one": one, "other": other})
@@ -154,25 +154,25 @@ def test_comparisons_need_the_same_classifier_and_vocabulary():
         ({"classifier": "fasterrcnn_resnet50_fpn_v2", "offline": True}, "weights-missing"),
         ({"classifier": f"{toy_colors.__file__}:pair", "weights": "w.pth"}, "weights-unused"),
         ({"classifier": Pair(), "vocabulary": list(COLORS)}, "no-thresholds"),
-        ({"expected": WANTED[:-1]}, "expectation-count"),
+        ({"expected": EXPECTED[:-1]}, "expectation-count"),
         ({"calibrate_on": LABELED, "calibrate_expected": [["sofa"]] * 64}, "no-thresholds"),
         ({"calibrate_on": LABELED, "calibrate_expected": [list(COLORS)] * 64}, "no-thresholds"),
     ],
     ids=range(16),
 )  # fmt: skip
-def test_errors(options, code):
+def test_invalid_options_are_errors(options, code):
     with raising(genpr.GenprError, code):
         in_images(**options)
 
 
-def test_images_without_a_classifier_are_refused(tmp_path):
+def test_images_without_a_classifier_are_an_error(tmp_path):
     for found in (tmp_path, tmp_path / "samples.zip", tmp_path / "samples.npz", IMAGES):
         with raising(UsageError, "records-kind"):
-            genpr.score_entities(WANTED, found)
+            genpr.score_entities(EXPECTED, found)
 
 
 class Boxes(nn.Module):
-    """Gives boxes as torchvision's detectors do."""
+    """A detector with outputs like those of torchvision."""
 
     def forward(self, images):
         assert all(image.dtype == torch.float32 and image.max() <= 1 for image in images)
@@ -189,7 +189,7 @@ def test_highest_score_of_each_class_counts():
     assert scores.numpy() == pytest.approx(np.array([[1.0, 0.9], [0.2, 0.9]]))
 
 
-def test_other_weights_are_refused(tmp_path):
+def test_weights_of_another_network_are_an_error(tmp_path):
     path = tmp_path / "fasterrcnn_resnet50_fpn_v2_coco-dd69338a.pth"
     torch.save({"x": torch.zeros(2)}, path)
     with raising(WeightsError, "weights-hash"):
@@ -220,7 +220,7 @@ def test_torchvision_detectors_load_and_run(tmp_path, name):
     assert scores[0].tolist() == [best[categories.index(name)] for name in detector.names]
 
 
-def test_classes_that_are_one_entity_are_joined():
+def test_classes_of_one_entity_are_joined():
     warm = [["warm"], ["blue"]]
     vocabulary = {"warm": ["red", "green"], "blue": []}
     result = in_images(warm, np.stack([painted("green"), painted("blue")]), vocabulary=vocabulary)

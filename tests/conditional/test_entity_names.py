@@ -1,4 +1,4 @@
-"""Names that are one, vocabularies with aliases, and where they occur in texts."""
+"""Normalization of names, vocabularies with aliases, and search in texts."""
 
 import unicodedata
 
@@ -26,11 +26,11 @@ UNLIKE = [("貓", "猫"), ("cats", "cat"), ("résumé", "resume"), ("mercury (pl
 
 
 @pytest.mark.parametrize("names", [*ALIKE, *UNLIKE])
-def test_names_are_one_by_their_spelling(names):
+def test_names_are_equal_after_normalization(names):
     assert (normalize_name(names[0]) == normalize_name(names[1])) is (names in ALIKE)
 
 
-def test_aliases_are_one_entity():
+def test_aliases_belong_to_one_entity():
     people = Vocabulary.of({"尼尔·阿姆斯特朗": ["阿姆斯特朗", "Neil Armstrong"], "Buzz Aldrin": []})
     assert people.entities == ("尼尔·阿姆斯特朗", "Buzz Aldrin")
     assert people.canonical("阿姆斯特朗") == people.canonical("NEIL  ARMSTRONG") == "尼尔·阿姆斯特朗"
@@ -48,7 +48,7 @@ NO_VOCABULARIES = [["..."], [3], {"cat": "pet"}, {"cat": [3]}, "cat", {3: []}]
 
 
 @pytest.mark.parametrize("entities", [*CONFLICTS, *NO_VOCABULARIES], ids=range(10))
-def test_what_is_no_vocabulary_is_refused(entities):
+def test_invalid_vocabularies_are_errors(entities):
     with raising(DataError, "alias-conflict" if entities in CONFLICTS else "bad-vocabulary"):
         Vocabulary.of(entities)
 
@@ -81,7 +81,7 @@ def test_entities_are_found_in_text(text, names, entities):
 @pytest.mark.parametrize("texts", [("a", "b", " "), ("猫", "狗")], ids=["spaced", "unspaced"])
 @given(data=st.data())
 @settings(max_examples=100, deadline=None)
-def test_search_is_its_definition(texts, data):
+def test_search_equals_its_definition(texts, data):
     """At each place the longest name, from left to right; in scripts with spaces, only whole words."""
     words = st.text(alphabet=texts, min_size=1, max_size=5).filter(normalize_name)
     names = data.draw(st.lists(words, min_size=1, max_size=8, unique_by=normalize_name))
@@ -97,7 +97,7 @@ def test_search_is_its_definition(texts, data):
     assert list(map(normalize_name, Vocabulary.of(names).find(text))) == list(dict.fromkeys(found))
 
 
-def test_names_learn_and_forgive_brackets():
+def test_names_match_without_articles_numbers_and_brackets():
     names = CanonicalNames(Vocabulary.of({"dog": ["puppy"]}))
     assert names.register(["Cat", "puppy", "cat", "..."]) == ("Cat", "dog")
     found = names.match(["CAT (left)", "dog (a puppy)", "bird (blue)"])
@@ -136,6 +136,6 @@ def test_vocabularies_are_read_from_files(tmp_path):
     ],
     ids=range(5),
 )
-def test_damaged_vocabularies_are_refused(tmp_path, name, text, error, code):
+def test_damaged_vocabularies_are_errors(tmp_path, name, text, error, code):
     with raising(error, code):
         Vocabulary.load(tmp_path / name if text is None else write(tmp_path, name, text))

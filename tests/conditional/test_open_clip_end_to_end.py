@@ -1,4 +1,4 @@
-"""Mechanics with a real architecture: both towers of one small open_clip model with random weights, from one file."""
+"""Alignment and entities with a real architecture: both towers of a small open_clip model with random weights."""
 
 from dataclasses import replace
 
@@ -66,7 +66,7 @@ def cosines(whole, images, texts):
         return whole.encode_image(pixels, normalize=True) @ whole.encode_text(tokens, normalize=True).T
 
 
-def test_it_is_what_open_clip_gives_for_both_towers(weights, images):
+def test_alignment_equals_that_of_open_clip(weights, images):
     path, whole = weights
     result = genpr.align(images, PROMPTS, extractor=NAME, weights=path, device="cpu", distractors=11)
     cosine = cosines(whole, images, [f"A photo depicts {prompt}" for prompt in PROMPTS]).double()
@@ -88,7 +88,7 @@ def of_twelve(monkeypatch):
     monkeypatch.setattr(protocols, "PROTOCOLS", protocols.PROTOCOLS | {"coco30k": recipe})
 
 
-def test_coco30k_is_of_square_images_and_prompts_with_the_prefix(of_twelve, weights):
+def test_coco30k_uses_square_images_and_prompts_with_the_prefix(of_twelve, weights):
     wide = np.random.default_rng(0).integers(0, 256, (len(PROMPTS), 30, 40, 3), dtype=np.uint8)
     squares = [Image.fromarray(each[:, 5:35]).resize((256, 256), Image.Resampling.LANCZOS) for each in wide]
     options = {"extractor": NAME, "weights": weights[0], "device": "cpu"}
@@ -102,7 +102,7 @@ def test_coco30k_is_of_square_images_and_prompts_with_the_prefix(of_twelve, weig
     assert "protocol-not-met" in {item.code for item in fewer.notices}
 
 
-def test_coco30k_refuses_other_numbers_of_prompts_and_other_recipes(of_twelve, weights, tmp_path, capsys):
+def test_coco30k_pins_the_number_of_prompts_and_the_recipe(of_twelve, weights, tmp_path, capsys):
     wide = np.zeros((12, 8, 8, 3), np.uint8)
     np.save(tmp_path / "images.npy", wide)
     (tmp_path / "prompts.txt").write_text("\n".join(PROMPTS[:11]))
@@ -125,7 +125,7 @@ def test_coco30k_refuses_other_numbers_of_prompts_and_other_recipes(of_twelve, w
     assert "has 11 prompts of 11 images, but protocol coco30k needs 12" in capsys.readouterr().err
 
 
-def test_features_of_other_weights_are_refused(weights, images, tmp_path):
+def test_features_of_other_weights_are_an_error(weights, images, tmp_path):
     from safetensors.torch import save_file
 
     path, whole = weights
@@ -141,17 +141,17 @@ def test_features_of_other_weights_are_refused(weights, images, tmp_path):
         genpr.align(features, PROMPTS, extractor=NAME, weights=other, device="cpu")
 
 
-def test_entities_are_judged_by_what_open_clip_gives(weights, images):
+def test_entities_equal_those_by_cosines_of_open_clip(weights, images):
     """Both towers end to end: cosines with "a photo of a NAME.", thresholds of labeled images."""
     path, whole = weights
     labeled = {"calibrate_on": images, "calibrate_expected": [[thing] for thing in THINGS * 3]}
     options = {"classifier": NAME, "vocabulary": THINGS, "weights": path, "device": "cpu", **labeled}
     result = genpr.score_entities_in_images(PROMPTS, images, **options)
     cosine = cosines(whole, images, [f"a photo of a {thing}." for thing in THINGS])
-    asked = torch.tensor([[thing in prompt for thing in THINGS] for prompt in PROMPTS])
-    found = calibrate(cosine, asked)
+    expected = torch.tensor([[thing in prompt for thing in THINGS] for prompt in PROMPTS])
+    found = calibrate(cosine, expected)
     thresholds = [each.thresholds[0] for each in result.entities.classifier.entities]
     assert found.thresholds.tolist() == pytest.approx(thresholds, abs=1e-5)
-    hits = ((cosine >= found.thresholds) & asked).sum()
+    hits = ((cosine >= found.thresholds) & expected).sum()
     assert result["entity.micro_recall"] == pytest.approx(float(hits) / len(PROMPTS))
     assert result.extractor.weights_sha256

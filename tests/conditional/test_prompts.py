@@ -1,4 +1,4 @@
-"""Prompts from where people keep them, and which image each belongs to."""
+"""Prompts in files and Python objects, and the image that each belongs to."""
 
 import json
 import os
@@ -18,7 +18,7 @@ def read(tmp_path, content, name="p.csv"):
 
 
 def of(prompts, names, rows=None, total=None):
-    """The texts of each image; one text stands for itself."""
+    """The texts of each image; a single text is not in a list."""
     found = prompts.match(names, rows or range(len(names)), total if total is not None else len(names))
     prompts.check_complete(names, found)
     return [each[0] if len(each) == 1 else list(each) for each in found]
@@ -44,7 +44,7 @@ TWO = ["a/1.png", "b.png"]
     ],
     ids=range(11),
 )
-def test_what_people_write(tmp_path, name, content):
+def test_common_forms_of_prompt_files_are_read(tmp_path, name, content):
     prompts = read(tmp_path, content, name)
     assert of(prompts, TWO) == ["a cat", "a dog"]
     prompts.check_used(TWO)
@@ -68,12 +68,12 @@ COCO = {
         ("p.json", json.dumps(COCO)),
     ],
 )
-def test_several_prompts_of_one_image(tmp_path, name, content):
+def test_one_image_may_have_several_prompts(tmp_path, name, content):
     content = content.replace("%s", 'a cat, a \\"dog\\"\\nand 猫')
     assert of(read(tmp_path, content, name), ["a.png", "b.png"]) == [["one", "two"], 'a cat, a "dog"\nand 猫']
 
 
-def test_text_files_beside_the_images_or_in_a_folder_of_their_own(tmp_path):
+def test_text_files_may_be_next_to_the_images_or_in_another_folder(tmp_path):
     (tmp_path / "sub").mkdir()
     files = {"a.txt": "a cat\n", "sub/b.txt": "one\n\n two\n", ".hidden.txt": "no", "a.png": ""}
     for name, text in files.items():
@@ -83,7 +83,7 @@ def test_text_files_beside_the_images_or_in_a_folder_of_their_own(tmp_path):
     prompts.check_used(["a.png", "sub/b.jpeg"])
 
 
-def test_programs_give_lists_and_mappings_and_use_a_part(tmp_path):
+def test_lists_and_mappings_are_prompts(tmp_path):
     prompts = open_prompts(["cat", ["dog", "hound"]])
     assert of(prompts, TWO) == ["cat", ["dog", "hound"]]
     assert open_prompts(prompts) is prompts
@@ -107,7 +107,7 @@ def test_programs_give_lists_and_mappings_and_use_a_part(tmp_path):
     ],
     ids=["missing", "unused", "case"],
 )
-def test_other_images_than_prompts(tmp_path, names, code, words):
+def test_prompts_must_match_the_images(tmp_path, names, code, words):
     prompts = read(tmp_path, "a.png,cat\nb.png,dog\n")
     with pytest.raises(DataError, match=words) as caught:
         _ = of(prompts, names), prompts.check_used(names)
@@ -138,7 +138,7 @@ def test_other_images_than_prompts(tmp_path, names, code, words):
     ],
     ids=range(17),
 )
-def test_bad_files(tmp_path, name, content, code):
+def test_damaged_prompt_files_are_errors(tmp_path, name, content, code):
     with pytest.raises(DataError) as caught:
         read(tmp_path, content, name)
     assert caught.value.code == code
@@ -146,7 +146,7 @@ def test_bad_files(tmp_path, name, content, code):
     assert str(caught.value).isprintable()
 
 
-def test_places_without_prompts(tmp_path, monkeypatch):
+def test_missing_and_unsuitable_prompt_files_are_errors(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "p.xlsx").write_text("x")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Answers of language models are read where they can mean one thing only, and are told to be unreadable elsewhere."""
+"""Answers of language models are parsed if they are unambiguous, and unreadable otherwise."""
 
 import json
 import time
@@ -17,7 +17,7 @@ with Path(__file__).with_name("answers.jsonl").open(encoding="utf-8") as file:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
-def test_answers_are_read_or_told_to_be_unreadable(case):
+def test_answers_are_parsed_or_unreadable(case):
     found = read_entities(case["answer"])
     expected = Answer(tuple(case["entities"])) if "entities" in case else case["code"]
     assert (found if isinstance(found, Answer) else found.code) == expected, found
@@ -37,12 +37,12 @@ def test_answers_are_read_or_told_to_be_unreadable(case):
         ({"平等"}, "自由、平等", ["自由", "平等"]),
     ],
 )
-def test_known_names_decide(known, answer, entities):
+def test_known_names_resolve_ambiguous_answers(known, answer, entities):
     found = read_entities(answer, known=lambda name: name.lower() in known)
     assert (list(found.entities) if isinstance(found, Answer) else None) == entities
 
 
-def test_objects_are_read_like_their_text():
+def test_objects_are_parsed_as_their_text():
     assert read_entities({"result": {"实体": ["猫"]}}).entities == ("猫",)
     assert read_entities(("cat", "dog")).entities == read_entities([{"name": "cat"}, "dog"]).entities
     assert read_entities(["Cat", "ｃａｔ", "cat ", "dog"]).entities == ("Cat", "dog")
@@ -58,7 +58,7 @@ MARKS = st.text(alphabet="[]{}\"'`*-:：,，、。.\n \\“”【】<>/()01aA猫
 
 @st.composite
 def damaged(draw):
-    """Answers that are joined, cut and strewn with marks."""
+    """Answers that are joined, truncated and mixed with special characters."""
     text = "".join(draw(st.lists(PIECES | MARKS, max_size=4)))
     for start in draw(st.lists(st.integers(0, len(text)), max_size=4)):
         text = text[:start] + draw(MARKS) * draw(st.integers(0, 9)) + text[start + draw(st.integers(0, 2)) :]
@@ -69,7 +69,7 @@ def damaged(draw):
 @settings(max_examples=400, deadline=None)
 @example("[[]")
 @example("{'a'")
-def test_any_text_has_an_outcome_soon(text):
+def test_any_text_is_parsed_or_unreadable_within_half_a_second(text):
     started = time.process_time()
     for answer in (text, {"entities": text}):
         found = read_entities(answer)
@@ -79,7 +79,7 @@ def test_any_text_has_an_outcome_soon(text):
 
 @given(st.lists(st.from_regex(r"\A[a-z]{3,8}[0-9]\Z"), min_size=2, max_size=6, unique=True))
 @settings(max_examples=40, deadline=None)
-def test_all_forms_of_a_list_read_the_same(names):
+def test_all_forms_of_a_list_are_equivalent(names):
     forms = [
         json.dumps({"entities": names}),
         json.dumps({"x": {"实体": names}}, indent=2),
@@ -107,7 +107,7 @@ TOO_LONG = ['{"a":' * 9_000, "cat, " * 2_000_000, "- e\n" * 1_001]
 
 
 @pytest.mark.parametrize("text", [*LONG, *TOO_LONG], ids=range(len(LONG) + len(TOO_LONG)))
-def test_no_answer_takes_long(text):
+def test_long_answers_are_parsed_within_a_time_limit(text):
     started = time.process_time()
     found = read_entities(text)
     assert time.process_time() - started < 0.3  # some 20 ms; machines differ

@@ -12,7 +12,7 @@ from genpr.evaluation.result import result_of
 ALIASES = {"尼尔·阿姆斯特朗": ["阿姆斯特朗", "Neil Armstrong"]}
 
 
-def test_aliases_count_once():
+def test_aliases_of_an_entity_count_once():
     found = genpr.entity_metrics(
         ["尼尔·阿姆斯特朗", "阿姆斯特朗", "Moon"], ["Neil Armstrong"], aliases=ALIASES
     )
@@ -23,7 +23,7 @@ def test_aliases_count_once():
     assert closed["precision"] == 0.5
 
 
-def test_texts_and_lists_of_lists():
+def test_texts_and_lists_are_contexts():
     words = ["cat", "hot dog", "dog", "sofa"]
     found = genpr.entity_metrics("A cat eats a hot dog.", ["The CAT", "a dog on a sofa"], vocabulary=words)
     assert (found["recall"], found["precision"]) == (0.5, pytest.approx(1 / 3))
@@ -43,7 +43,7 @@ def test_texts_and_lists_of_lists():
     ],
     ids=range(5),
 )
-def test_sides_that_do_not_fit_are_refused(reference, contexts):
+def test_contexts_of_another_number_or_kind_are_errors(reference, contexts):
     with raising(UsageError, "no-vocabulary" if reference == "a cat" else "bad-option"):
         genpr.entity_metrics(reference, contexts)
 
@@ -56,7 +56,7 @@ def write(path, text):
 ANSWERS = ['{"entities": ["cat"]}', "实体：狗、cat", "I am not sure what I see", "none"]
 
 
-def test_files_of_answers(tmp_path):
+def test_answers_are_read_from_files(tmp_path):
     expected = write(tmp_path / "expected.csv", "image,expected\na,cat;dog\nb,狗\nc,cat\nd,car\n")
     lines = [json.dumps({"id": name, "answer": text}) for name, text in zip("abcd", ANSWERS, strict=True)]
     answers = write(tmp_path / "answers.jsonl", "\n".join(lines))
@@ -83,19 +83,19 @@ def test_files_of_answers(tmp_path):
         ("f.csv", '\ufeffmodel,id,answer,cost\nx,a,"{""entities"": [""cat""]}",3\nx,b,none,4\n'),
     ],
 )
-def test_answers_may_be_written_in_many_ways(tmp_path, name, text):
+def test_all_forms_of_answer_files_are_read(tmp_path, name, text):
     result = genpr.score_entities({"a": ["cat"], "b": ["dog"]}, write(tmp_path / name, text))
     assert (result["entity.recall"], result["entity.failure_rate"]) == (0.5, 0)
     assert result.metrics["entity.recall"].n_counted == 2
 
 
-def test_answers_in_order_and_of_python():
+def test_answers_may_be_python_objects_in_order():
     read = genpr.read_entities("Entities: cat")
     result = genpr.score_entities([["cat"], ["dog"], {"bus"}, ["a"]], [read, {"dog"}, ["BUS"], None])
     assert (result["entity.recall"], result["entity.failure_rate"]) == (1, 0.25)
 
 
-def test_prompts_are_searched(tmp_path):
+def test_entities_are_found_in_prompts(tmp_path):
     rows = "id,prompt,seed\n1,a cat on a hot dog,0\n2,a cat on a hot dog,1\n3,clouds,0\n"
     prompts = write(tmp_path / "prompts.csv", rows)
     answers = {"1": ["cat"], "2": ["hot dog", "dog", "moon"], "3": []}
@@ -111,7 +111,7 @@ def test_prompts_are_searched(tmp_path):
     assert "moon" in codes["outside-vocabulary"]
 
 
-def test_groups_and_exclusions_of_files(tmp_path):
+def test_files_may_have_groups_and_exclusions(tmp_path):
     rows = ["id,expected,exclude,group", *(f"{i},cat,dog,{i // 4}" for i in range(40))]
     found = {str(i): ["cat", "dog"] if i % 8 == 0 else ["cat"] for i in range(40)}
     result = genpr.score_entities(write(tmp_path / "e.csv", "\n".join(rows)), found)
@@ -122,7 +122,7 @@ def test_groups_and_exclusions_of_files(tmp_path):
     assert excluded["entity.all_found"] == 0
 
 
-def test_geneval_metadata_is_read(tmp_path):
+def test_metadata_of_geneval_is_read(tmp_path):
     lines = [{"id": 0, "include": [{"class": "bench", "count": 1}], "prompt": "a photo of a bench"}]
     lines += [{"id": 1, "include": [{"class": "cat"}, {"class": "dog"}], "exclude": [{"class": "bus"}]}]
     path = write(tmp_path / "m.jsonl", "\n".join(map(json.dumps, lines)))
@@ -138,7 +138,7 @@ CELLS = [";".join(NAMES), "|".join(NAMES), json.dumps(NAMES).replace('"', '""')]
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=range(3))
-def test_expected_names_are_taken_as_they_are(tmp_path, cell):
+def test_expected_names_are_not_parsed(tmp_path, cell):
     path = write(tmp_path / "e.csv", f'id,expected\na,"{cell}"\n')
     result = genpr.score_entities(path, {"a": ["salt and pepper", "dog", "washington, d.c."]})
     assert (result["entity.recall"], len(result.entities.rows)) == (1, 3)
@@ -167,7 +167,7 @@ def test_ids_must_match(found, code):
         ("f.xlsx", "x", "records-kind"),
     ],
 )
-def test_damaged_files_are_refused(tmp_path, name, text, code):
+def test_damaged_files_are_errors(tmp_path, name, text, code):
     with raising((DataError, UsageError), code):
         genpr.score_entities({"a": ["cat"]}, write(tmp_path / name, text))
 
@@ -183,6 +183,6 @@ def test_damaged_files_are_refused(tmp_path, name, text, code):
     ],
     ids=range(5),
 )
-def test_impossible_expectations_are_refused(tmp_path, text, vocabulary):
+def test_invalid_expectations_are_errors(tmp_path, text, vocabulary):
     with raising(DataError, "bad-expectation"):
         genpr.score_entities(write(tmp_path / "e.jsonl", text), {"a": ["cat"]}, vocabulary=vocabulary)
