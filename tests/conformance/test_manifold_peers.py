@@ -56,7 +56,7 @@ def sets(make, n, m, rng):
 @EXACT
 @SIZES
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_prdc_to_the_last_count(sets, dtype):
+def test_values_equal_prdc_to_the_last_count(sets, dtype):
     real, fake = (features.astype(dtype) for features in sets)
     assert manifold_metrics(real, fake, k=5, ties="strict") == pytest.approx(
         by_prdc(real, fake, 5), abs=1e-12
@@ -73,7 +73,7 @@ def test_strict_ties_equal_prdc(sets, k):
 
 @FLOAT
 @SIZES
-def test_prdc_in_float32_but_for_a_few_rows(sets):
+def test_values_equal_prdc_in_float32_except_for_a_few_rows(sets):
     assert manifold_metrics(*sets, k=5, ties="strict") == pytest.approx(by_prdc(*sets, 5), abs=NOISE)
 
 
@@ -83,7 +83,7 @@ def test_prdc_in_float32_but_for_a_few_rows(sets):
 @EXACT
 @SIZES
 @pytest.mark.parametrize("part", [False, True])
-def test_torch_fidelity_to_the_last_count(sets, part):
+def test_values_equal_torch_fidelity_to_the_last_count(sets, part):
     precision, recall, f_score = by_torch_fidelity(*sets, 3, in_parts=part)
     ours = precision_recall(*sets, k=3)
     assert ours == pytest.approx((precision, recall), abs=1e-6)  # it averages in float32
@@ -92,7 +92,7 @@ def test_torch_fidelity_to_the_last_count(sets, part):
 
 @FLOAT
 @SIZES
-def test_torch_fidelity_in_float32_but_for_a_few_rows(sets):
+def test_values_equal_torch_fidelity_in_float32_except_for_a_few_rows(sets):
     expected = by_torch_fidelity(*sets, 3)[:2]
     assert precision_recall(*sets, k=3) == pytest.approx(expected, abs=NOISE)
 
@@ -102,19 +102,19 @@ def test_torch_fidelity_in_float32_but_for_a_few_rows(sets):
 
 @EXACT
 @SIZES
-def test_the_precision_of_piq_to_the_last_count(sets):
+def test_precision_equals_piq_to_the_last_count(sets):
     # Its tolerance of 1e-5 makes balls closed. Roots of different integers this small differ by more.
     assert precision_recall(*sets, k=5).precision == pytest.approx(by_piq(*sets, 5)[0], abs=1e-6)
 
 
 @FLOAT
 @SIZES
-def test_the_precision_of_piq_in_float32_but_for_a_few_rows(sets):
+def test_precision_equals_piq_in_float32_except_for_a_few_rows(sets):
     assert precision_recall(*sets, k=5).precision == pytest.approx(by_piq(*sets, 5)[0], abs=NOISE)
 
 
 @SIZES
-def test_the_recall_of_piq_where_no_distance_is_near_any_radius(n, m, rng):
+def test_recall_equals_piq_if_no_distance_is_near_a_radius(n, m, rng):
     # Squared distances within a set are multiples of 4, and between the sets odd.
     real, fake = (2 * rng.integers(0, 8, (rows, 5)).astype(np.float32) for rows in (n, m))
     fake[:, 0] += 1
@@ -127,7 +127,7 @@ def test_the_recall_of_piq_where_no_distance_is_near_any_radius(n, m, rng):
 @EXACT
 @SIZES
 @pytest.mark.parametrize("emulation", ["adm-float16", "stylegan3-float16"])
-def test_emulations_and_torch_fidelity_meet_where_nothing_is_rounded(sets, emulation):
+def test_emulations_equal_torch_fidelity_if_nothing_is_rounded(sets, emulation):
     real, fake = (np.minimum(features, 15) for features in sets)
     memberships = emulated_memberships(real, fake, ks={"precision": 3, "recall": 3}, emulation=emulation)
     expected = by_torch_fidelity(real, fake, 3)[:2]
@@ -136,7 +136,7 @@ def test_emulations_and_torch_fidelity_meet_where_nothing_is_rounded(sets, emula
     )
 
 
-def test_a_float16_cdist_of_torch_is_what_the_stylegan3_emulation_computes(rng):
+def test_stylegan3_emulation_equals_float16_cdist_of_torch(rng):
     # torch takes the same matrix form on a CPU, but adds up in another order: all but a few distances are the same.
     from genpr.neighbors.emulated import EMULATIONS, emulated_radii
 

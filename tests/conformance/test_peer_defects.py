@@ -1,8 +1,8 @@
-"""Defects of other packages, each shown twice: that the installed version has it, and that genpr does not.
+"""Defects of other packages: the installed version has each of them, and genpr does not.
 
-A test whose first half fails tells that a peer was repaired, not that genpr is wrong: take that half out.
+If the first half of a test fails, the peer was repaired and genpr is not wrong: remove that half.
 Not shown, since it would take weights, a GPU or minutes: prdc's index matrix of 20 GB at 50,000 rows, torch-fidelity's
-distances that are computed on the CPU whatever the device, clean-fid's unseeded KID.
+distances that are computed on the CPU on any device, clean-fid's unseeded KID.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from genpr.metrics.manifold import manifold_metrics, precision_recall
 # Balls ------------------------------------------------------------------------------------------------------------
 
 
-def test_piq_compares_recall_with_the_radii_of_the_reals_too():
+def test_piq_uses_radii_of_reals_for_recall():
     # Reals 0, 2, 4, 6 have radius 2 at k = 1, the fakes 8, 8.5, 9 have 0.5. The real 6 is 2 from the fake 8: on
     # the sphere of the real ball, far outside every fake ball.
     real = np.array([[0.0], [2], [4], [6]], dtype=np.float32)
@@ -33,7 +33,7 @@ def test_prdc_loses_points_on_the_sphere():
         assert manifold_metrics(features, features, k=5) == (1, 1, density, 1)
 
 
-def test_prdc_needs_one_row_more_than_the_definition(rng):
+def test_prdc_needs_one_more_row_than_the_definition(rng):
     real, fake = rng.normal(size=(2, 6, 3))
     with pytest.raises((IndexError, ValueError)):
         by_prdc(real, fake, 5)
@@ -48,7 +48,7 @@ def _off_center(rng):
 
 
 @pytest.mark.parametrize("peer", ["torch-fidelity", "piq"])
-def test_float32_products_lose_what_is_far_from_the_origin(peer, rng):
+def test_float32_products_lose_precision_far_from_the_origin(peer, rng):
     real, fake = _off_center(rng)
     exact = oracle.manifold_metrics(real, fake, 3)[:2]
     theirs = {"torch-fidelity": by_torch_fidelity, "piq": by_piq}[peer](real, fake, 3)[:2]
@@ -74,8 +74,8 @@ def test_products_of_float32_move_a_copy_off_its_sphere(rng):
 
 
 @pytest.mark.parametrize("k", [3, 5])
-def test_a_k_that_counts_the_row_itself_is_another_k(k, rng):
-    # FLD takes the k-th of all distances, its own 0 among them: its "k = 5" is everybody's k = 4.
+def test_counting_the_row_itself_reduces_k_by_one(k, rng):
+    # FLD takes the k-th of all distances, its own 0 among them: its "k = 5" is k = 4 elsewhere.
     real, fake = rng.normal(size=(2, 300, 16)).astype(np.float32)
     x, y = torch.from_numpy(real).double(), torch.from_numpy(fake).double()
     radii = torch.cdist(x, x).topk(k, largest=False).values[:, -1]
@@ -86,7 +86,7 @@ def test_a_k_that_counts_the_row_itself_is_another_k(k, rng):
 
 
 def test_precision_and_recall_are_not_swapped(rng):
-    # torch-fidelity gave them out swapped before 0.4.0, and a fork in wide use does so still.
+    # torch-fidelity swapped them before 0.4.0, and a widely used fork still does.
     real, dropped, noise = (
         rng.normal(0, 3, (400, 8)),
         0.1 * rng.normal(size=(400, 8)),

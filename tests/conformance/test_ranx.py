@@ -41,11 +41,11 @@ def as_ranx(expected, retrieved):
 
 
 @pytest.mark.parametrize("k", KS)
-def test_lists_that_are_cut(lists, k):
+def test_lists_with_a_cutoff_equal_ranx(lists, k):
     expected, retrieved = lists
     ours = retrieval_metrics(list(map(list, expected)), retrieved, k=k, relevance=expected)
-    worth = [{one: 2**grade - 1 for one, grade in grades.items()} for grades in expected]
-    exponential = retrieval_metrics(list(map(list, expected)), retrieved, k=k, relevance=worth)
+    gains = [{one: 2**grade - 1 for one, grade in grades.items()} for grades in expected]
+    exponential = retrieval_metrics(list(map(list, expected)), retrieved, k=k, relevance=gains)
     names = {
         f"hit_rate@{k}": ours["hit_rate"],
         f"precision@{k}": ours["precision"],
@@ -60,7 +60,7 @@ def test_lists_that_are_cut(lists, k):
         np.testing.assert_allclose(metric.per_query, theirs[name], rtol=1e-12, atol=1e-15, err_msg=name)
 
 
-def test_whole_lists(lists):
+def test_lists_without_a_cutoff_equal_ranx(lists):
     expected, retrieved = lists
     ours = retrieval_metrics(list(map(list, expected)), retrieved)
     names = {"hit_rate": "hit_rate", "precision": "precision", "recall": "recall", "mrr": "mrr", "map": "map"}
@@ -72,7 +72,7 @@ def test_whole_lists(lists):
         )
 
 
-def test_rankings_of_whole_pools():
+def test_rankings_of_whole_pools_equal_ranx():
     rng = np.random.default_rng(1)
     scores = rng.permuted(np.tile(np.arange(25), (40, 1)), axis=1)
     relevant = [rng.permutation(25)[: rng.integers(1, 6)] for _ in range(40)]
@@ -97,24 +97,24 @@ def test_rankings_of_whole_pools():
 
 
 class TestDifferences:
-    """What docs/retrieval.md says of ranx."""
+    """Differences to ranx that docs/retrieval.md lists."""
 
-    def test_the_ideal_of_a_short_list_that_is_not_cut(self):
-        """Ours has as many places as the list, its own as many as there are expected ids."""
+    def test_ideal_of_a_short_list_without_a_cutoff(self):
+        """The ideal of genpr is as long as the list, that of ranx as the expected ids."""
         qrels, run = as_ranx([{"a": 1, "b": 1, "c": 1}], [["a"]])
         assert retrieval_metrics([["a", "b", "c"]], [["a"]])["ndcg"].value == 1
         ideal = 1 + 1 / np.log2(3) + 1 / 2
         assert evaluated(qrels, run, ["ndcg"])["ndcg"][0] == pytest.approx(1 / ideal)
 
-    def test_a_query_to_which_nothing_is_relevant_counts_as_0(self):
+    def test_query_without_relevant_ids_counts_as_0(self):
         qrels = {"q0": {"a": 1}, "q1": {"a": 0}}
         run = {"q0": {"a": 1.0}, "q1": {"a": 1.0}}
         assert evaluated(qrels, run, ["recall"])["recall"].tolist() == [1, 0]
         ours = retrieval_metrics([["a"], []], [["a"], ["a"]])
         assert (ours["recall"].value, ours.n_undefined) == (1, 1)
 
-    def test_equal_scores_get_some_order(self):
-        """Every candidate has one score; the mean over which of them is relevant is chance in any case, each value is not."""
+    def test_ranx_orders_equal_scores_arbitrarily(self):
+        """All candidates have equal scores; genpr gives each query the chance level, ranx an order."""
         pool = 20
         qrels = {f"q{at:02}": {f"d{at}": 1} for at in range(pool)}
         run = {f"q{at:02}": {f"d{one}": 1.0 for one in range(pool)} for at in range(pool)}

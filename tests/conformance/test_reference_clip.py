@@ -30,7 +30,7 @@ def reference_network(activation: str):
 
 @pytest.fixture(scope="module")
 def theirs() -> dict[str, torch.Tensor]:
-    """Random weights under transformers' names, that tell images apart."""
+    """Random weights under transformers' names, that give different images different features."""
     return random_state(reference_network("quick_gelu").state_dict())
 
 
@@ -76,7 +76,7 @@ def seen(images) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("activation", "is_same"), [("quick_gelu", True), ("gelu", False)])
-def test_from_pixels_to_embedding_it_equals_transformers(activation, is_same, theirs, features, seen):
+def test_image_embeddings_equal_transformers(activation, is_same, theirs, features, seen):
     network = reference_network(activation)
     network.load_state_dict(theirs, assign=True)
     with torch.inference_mode():

@@ -30,7 +30,7 @@ def reference_network(activation: str):
 
 @pytest.fixture(scope="module")
 def theirs() -> dict[str, torch.Tensor]:
-    """Random weights under transformers' names, that tell texts apart."""
+    """Random weights under transformers' names, that give different texts different features."""
     return random_state(reference_network("quick_gelu").state_dict())
 
 
@@ -62,7 +62,7 @@ def vectors(ours) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("activation", "is_same"), [("quick_gelu", True), ("gelu", False)])
-def test_from_text_to_vector_it_equals_transformers(activation, is_same, theirs, ours, vectors):
+def test_text_embeddings_equal_transformers(activation, is_same, theirs, ours, vectors):
     network = reference_network(activation)
     network.load_state_dict(theirs, assign=True)
     with torch.inference_mode():
@@ -70,7 +70,7 @@ def test_from_text_to_vector_it_equals_transformers(activation, is_same, theirs,
     assert error < 1e-5 if is_same else error > 1e-3
 
 
-def test_it_is_what_the_catalog_says(ours):
+def test_properties_equal_those_of_the_catalog(ours):
     assert (ours.dim, ours.info.context, ours.info.comparable) == (512, 77, True)
     assert ours.info.weights_sha256 == CLIP["vit-b-32"].sha256
     assert sum(parameter.numel() for parameter in ours._tower.parameters()) == 63_428_096

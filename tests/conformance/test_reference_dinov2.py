@@ -148,18 +148,18 @@ def seen(ours, images) -> torch.Tensor:
 
 def relative(features: torch.Tensor, expected: torch.Tensor) -> float:
     spread = float(expected.max() - expected.min())
-    assert expected.std(dim=0).median() > 0.01 * spread, "the random network tells the images apart"
+    assert expected.std(dim=0).median() > 0.01 * spread, "the random network distinguishes the images"
     return float((features - expected).abs().max()) / spread
 
 
-def test_the_whole_network_equals_transformers_on_the_authors_grid(small, ours, images, features):
+def test_network_equals_transformers_on_the_grid_of_the_authors(small, ours, images, features):
     resampled = {**small, "pos_embed": authors_positions(small["pos_embed"], 16)}
     with torch.inference_mode():
         expected = reference(resampled, side=224)(seen(ours, images))
     assert relative(features, expected) < 1e-5
 
 
-def test_at_the_size_of_training_it_equals_transformers():
+def test_network_equals_transformers_at_the_training_size():
     state = published_state(384, 2)
     batch = torch.randn(2, 3, 518, 518, generator=torch.Generator().manual_seed(2))
     with torch.inference_mode():
@@ -168,7 +168,7 @@ def test_at_the_size_of_training_it_equals_transformers():
     assert relative(features, expected) < 1e-5
 
 
-def test_the_swiglu_of_the_giant_equals_transformers():
+def test_swiglu_of_the_giant_model_equals_transformers():
     state = published_state(1536, 1, swiglu=4096)
     batch = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(2))
     with torch.inference_mode():
@@ -179,7 +179,7 @@ def test_the_swiglu_of_the_giant_equals_transformers():
 
 
 @pytest.mark.parametrize("other", ["timm", "transformers"])
-def test_the_grids_of_other_libraries_give_other_features(other, small, ours, images, features):
+def test_position_grids_of_other_libraries_give_other_features(other, small, ours, images, features):
     import timm
     from timm.layers import resample_abs_pos_embed
 

@@ -1,5 +1,5 @@
 """Ours against the two packages whose numbers the field quotes, with random weights (the real ones are not needed
-to tell two networks apart) that keep every layer alive."""
+to distinguish two networks) that keep every layer alive."""
 
 import hashlib
 from dataclasses import replace
@@ -58,7 +58,7 @@ def images():
 def close(features: torch.Tensor, reference: torch.Tensor) -> None:
     assert (reference > 0).float().mean() > 0.5, "the random network must be alive"
     spread = reference.std(dim=0)
-    assert spread.median() > 0.05, "and tell the images apart"
+    assert spread.median() > 0.05, "and distinguish the images"
     torch.testing.assert_close(features, reference, rtol=1e-5, atol=1e-5 * float(reference.abs().max()))
 
 
@@ -69,7 +69,7 @@ def fid_network(state):
         return pytorch_fid.InceptionV3([0, 1, 2, 3]).eval()
 
 
-def test_pixels_to_all_four_layers_equal_pytorch_fid(fid_network, entry, path, images):
+def test_all_four_layers_equal_pytorch_fid(fid_network, entry, path, images):
     """With its own resize, torch's bilinear, on which its published numbers rest."""
     names = [f"inception{layer}@torch-bilinear" for layer in ("-64", "-192", "-768", "")]
     features = load(entry, path, *names)(images).split([64, 192, 768, 2048], dim=1)
@@ -79,7 +79,7 @@ def test_pixels_to_all_four_layers_equal_pytorch_fid(fid_network, entry, path, i
         close(ours, F.adaptive_avg_pool2d(theirs, 1).flatten(1))
 
 
-def test_pixels_to_every_layer_equal_torch_fidelity(entry, path, images):
+def test_every_layer_equals_torch_fidelity(entry, path, images):
     layers = ["64", "192", "768", "2048", "logits_unbiased"]
     reference = fidelity_network.FeatureExtractorInceptionV3(
         "inception-v3-compat", layers, feature_extractor_weights_path=str(path)
@@ -93,7 +93,7 @@ def test_pixels_to_every_layer_equal_torch_fidelity(entry, path, images):
     torch.testing.assert_close(features[-1], expected[-1].softmax(1), rtol=1e-4, atol=1e-7)
 
 
-def test_the_spatial_layer_is_the_1x1_branch_of_mixed_6d(fid_network, entry, path, images):
+def test_spatial_layer_is_the_1x1_branch_of_mixed_6d(fid_network, entry, path, images):
     """`mixed_6` in the graph: mixed, _1, _2 are 5b to 5d, mixed_3 is 6a, so mixed_6 is 6d, and its `conv` the 1 x 1."""
     seen = []
     block = next(

@@ -31,7 +31,7 @@ def state() -> dict[str, torch.Tensor]:
     return weights
 
 
-def test_pixels_to_fc2_equals_torch_fidelity(state, images, monkeypatch):
+def test_fc2_equals_torch_fidelity(state, images, monkeypatch):
     def network(**_kwargs):
         from torchvision.models import vgg16
 

@@ -21,7 +21,7 @@ cleanfid = Peer("cleanfid.resize")
 open_clip = Peer("open_clip.transform")
 transforms = Peer("torchvision.transforms")
 
-# Among them are pairs for CLIP whose longer side and whose offset tell every way of rounding from the others.
+# For CLIP, the longer side and the offset of some sizes depend on the rounding rule.
 SIZES = [
     (1, 1),
     (1, 17),
@@ -111,7 +111,7 @@ def test_torch_bilinear_equals_pytorch_fid(image, input_of_pytorch_fid):
 @every_kind
 @every_size
 def test_torch_bilinear_equals_the_legacy_mode_of_clean_fid(image):
-    with warnings.catch_warnings():  # it adds a filter of its own
+    with warnings.catch_warnings():  # it adds a filter
         expected = cleanfid.build_resizer("legacy_pytorch")(pixels(image))
     expected = torch.from_numpy(expected).permute(2, 0, 1)
     assert greatest_difference(resized("torch-bilinear", image, 299), expected) <= 1e-4
@@ -194,7 +194,7 @@ def test_clip_equals_open_clip_and_openai(image, side):
     assert torch.equal(transform(Image.fromarray(pixels(image))), expected)
 
 
-def test_the_sizes_tell_the_ways_of_rounding_of_clip_apart():
+def test_sizes_distinguish_all_rounding_rules_of_clip():
     scaled = [224 * max(size) / min(size) for size in SIZES]
     assert any(int(longer) != round(longer) for longer in scaled)
     offsets = [(int(longer) - 224) / 2 for longer in scaled]
@@ -202,7 +202,7 @@ def test_the_sizes_tell_the_ways_of_rounding_of_clip_apart():
     assert any(round(offset) != int(offset + 0.5) for offset in offsets)  # as against rounding halves up
 
 
-def test_rules_differ_where_their_names_do():
+def test_rules_of_different_names_differ():
     image = torch.randint(0, 2, (3, 40, 70), generator=torch.Generator().manual_seed(1)).to(torch.uint8) * 255
     for (name, one), (other, two) in itertools.combinations(RESIZE_RULES.items(), 2):
         assert greatest_difference(one.resize(image, 30), two.resize(image, 30)) >= 0.5, (name, other)

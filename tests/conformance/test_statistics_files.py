@@ -34,14 +34,14 @@ def own(reference, fakes):
 
 
 @pytest.mark.filterwarnings("ignore:The `disp` argument is deprecated:DeprecationWarning")
-def test_pytorch_fid_reads_what_is_written(sides, files):
+def test_pytorch_fid_reads_written_files(sides, files):
     found = [fid_score.compute_statistics_of_path(str(path), None, 50, 24, "cpu") for path in files]
     expected = fid_score.calculate_frechet_distance(*found[0], *found[1])
     assert own(files[0], sides[1]) == pytest.approx(expected, rel=1e-6)
     assert genpr.score(*sides, metrics=["fd"])["fd"] == pytest.approx(expected, rel=1e-6)
 
 
-def test_torch_fidelity_takes_what_is_written(sides, files):
+def test_torch_fidelity_reads_written_files(sides, files):
     """It asserts that both means have one dtype, and both covariances, as LTH14's fork does, which reads such files."""
     given = [dict(np.load(path)) for path in files]
     found = fidelity_fid.fid_statistics_to_metric(*given, verbose=False)["frechet_inception_distance"]
@@ -49,7 +49,7 @@ def test_torch_fidelity_takes_what_is_written(sides, files):
 
 
 @pytest.mark.parametrize("of", ["pytorch-fid", "torch-fidelity"])
-def test_what_they_write_is_read(sides, tmp_path, of):
+def test_files_of_other_libraries_are_read(sides, tmp_path, of):
     real, path = sides[0], tmp_path / "theirs.npz"
     if of == "pytorch-fid":  # in float64, as its save_fid_stats
         np.savez_compressed(path, mu=real.astype(float).mean(axis=0), sigma=np.cov(real, rowvar=False))
@@ -58,7 +58,7 @@ def test_what_they_write_is_read(sides, tmp_path, of):
     assert own(path, sides[1]) == pytest.approx(genpr.score(*sides, metrics=["fd"])["fd"], rel=1e-6)
 
 
-def test_the_moments_are_those_of_numpy(sides, files):
+def test_moments_equal_those_of_numpy(sides, files):
     [moments] = read_statistics(files[0]).moments
     exact = sides[0].astype(np.float64)
     np.testing.assert_array_equal(moments.mean, exact.mean(axis=0).astype(np.float32))

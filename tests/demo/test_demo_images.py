@@ -38,7 +38,7 @@ def sharpness(images: Tensor) -> Tensor:
     return images.double().mean(1).diff(dim=2).abs().mean((1, 2))
 
 
-def test_same_latents_same_pictures(draw):
+def test_same_latents_give_same_images(draw):
     state = torch.get_rng_state()
     latents = draw_latents(6, seed=1)
     assert torch.equal(latents, draw_latents(6, seed=1))
@@ -50,7 +50,7 @@ def test_same_latents_same_pictures(draw):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_pictures_do_not_depend_on_their_company(draw):
+def test_images_do_not_depend_on_the_batch(draw):
     latents = draw_latents(70, seed=0)
     together = draw(latents)
     assert torch.equal(draw(latents.flip(0)).flip(0), together)
@@ -75,11 +75,11 @@ def test_dropped_kinds_are_never_drawn(kind):
         (lambda: ShapesGenerator(kinds=("disc", "blob")), "unknown-kind"),
     ],
 )
-def test_impossible_kinds_and_latents_are_refused(call, code):
+def test_invalid_kinds_and_latents_are_errors(call, code):
     assert raised(UsageError, call).code == code
 
 
-def test_demo_is_fixed_by_its_seed():
+def test_demo_depends_only_on_its_seed():
     first, again, other = (build_demo(n=6, seed=seed) for seed in (1, 1, 2))
     names = ["real", "faithful", "mode-dropped", "half-junk", "blurred"]
     assert [shown.name for shown in first] == names
@@ -88,7 +88,7 @@ def test_demo_is_fixed_by_its_seed():
         assert not torch.equal(a.images, c.images)
 
 
-def test_no_picture_is_both_real_and_fake(demo):
+def test_no_image_is_both_real_and_fake(demo):
     real = {image.numpy().tobytes() for image in demo[0].images}
     assert len(real) == 40
     for shown in demo[1:]:
@@ -129,7 +129,7 @@ def test_blurred_loses_detail_and_keeps_brightness(demo):
     assert (out_of_focus[:, :, 8:-8, 8:-8].double() - faithful[:, :, 8:-8, 8:-8].double()).abs().mean() < 15
 
 
-def test_contact_sheet_has_a_row_of_pictures_per_set(demo):
+def test_contact_sheet_has_a_row_per_set(demo):
     sheet = np.asarray(contact_sheet(demo, columns=5))
     for row, shown in enumerate(demo):
         for column in range(5):
@@ -138,7 +138,7 @@ def test_contact_sheet_has_a_row_of_pictures_per_set(demo):
             np.testing.assert_array_equal(sheet[top : top + 64, left : left + 64], expected)
 
 
-def test_saved_sets_are_the_pictures(demo, tmp_path):
+def test_saved_sets_equal_the_images(demo, tmp_path):
     save_sets(demo, tmp_path / "demo")
     save_sets(demo, tmp_path / "demo")
     for shown in demo:
@@ -149,7 +149,7 @@ def test_saved_sets_are_the_pictures(demo, tmp_path):
             np.testing.assert_array_equal(np.asarray(image), shown.images[7].permute(1, 2, 0).numpy())
 
 
-def test_folders_with_other_files_or_that_cannot_be_written_are_refused(demo, tmp_path):
+def test_folders_with_other_files_and_unwritable_folders_are_errors(demo, tmp_path):
     (tmp_path / "blurred").mkdir()
     (tmp_path / "blurred" / "holiday.png").touch()
     with pytest.raises(UsageError, match=r"such as holiday\.png"):

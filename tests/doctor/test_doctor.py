@@ -1,4 +1,4 @@
-"""`genpr doctor` on this machine, with libraries that are broken, and with wrong results planted."""
+"""`genpr doctor` on this machine, with broken libraries and with simulated wrong results."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ def run_doctor(capsys, *options):
     return code, capsys.readouterr().out
 
 
-def test_a_machine_that_runs_these_tests_is_healthy(tmp_path, capsys):
+def test_machine_that_runs_these_tests_is_healthy(tmp_path, capsys):
     code, out = run_doctor(capsys, "--json", "--cache-dir", str(tmp_path / "cache"))
     assert code == 0, out
     record = json.loads(out)
@@ -38,7 +38,7 @@ def test_a_machine_that_runs_these_tests_is_healthy(tmp_path, capsys):
     assert not (tmp_path / "cache").exists()
 
 
-def test_broken_libraries_are_named_with_a_command_and_the_others_are_checked(monkeypatch, tmp_path, capsys):
+def test_broken_libraries_are_reported_with_a_command_and_others_are_checked(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "torchvision", None)
     monkeypatch.setitem(sys.modules, "faiss", None)
     code, out = run_doctor(capsys, "--cache-dir", str(tmp_path))
@@ -49,7 +49,7 @@ def test_broken_libraries_are_named_with_a_command_and_the_others_are_checked(mo
     assert "ok exactness" in text
 
 
-def test_libraries_that_are_too_old(monkeypatch):
+def test_old_libraries_are_reported(monkeypatch):
     right = metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: "1.25.2" if name == "numpy" else right(name))
     monkeypatch.setitem(sys.modules, "jinja2", None)
@@ -58,7 +58,7 @@ def test_libraries_that_are_too_old(monkeypatch):
 
 
 @pytest.mark.parametrize(("driver", "state"), [(None, "ok"), ("550.54.15", "warn")])
-def test_why_torch_uses_no_gpu(monkeypatch, driver, state):
+def test_reason_for_an_unused_gpu_is_reported(monkeypatch, driver, state):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.utils.collect_env, "get_nvidia_driver_version", lambda _run: driver)
@@ -66,21 +66,21 @@ def test_why_torch_uses_no_gpu(monkeypatch, driver, state):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a torch without a GPU")
-def test_a_gpu_that_does_not_compute_and_a_check_that_fails_itself_are_broken(monkeypatch):
+def test_failing_gpus_and_failing_checks_are_broken(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert [(each.name, each.state) for each in doctor.check_gpus()][1:] == [("cuda:0", "broken")]
     assert only(doctor.run_check("mine", lambda: 1 / 0)).state == "broken"
 
 
-def test_the_environment():
+def test_suspicious_environment_variables_are_warnings():
     wrong = {"GENPR_CACHEDIR": "/x", "NVIDIA_TF32_OVERRIDE": "1", "KMP_DUPLICATE_LIB_OK": "TRUE"}
     found = list(doctor.check_environment({**wrong, "HF_TOKEN": "secret", "GENPR_OFFLINE": "1"}))
     assert [each.name for each in found if each.state == "warn"] == [*wrong]
     assert found[0].facts == {**wrong, "GENPR_OFFLINE": "1"}
 
 
-def test_cache_folders_that_cannot_be_used_or_trusted(tmp_path, monkeypatch):
+def test_unusable_and_untrusted_cache_folders_are_warnings(tmp_path, monkeypatch):
     root = tmp_path / "cache"
     assert only(doctor.check_cache_folder(root)).state == "ok"
     root.write_text("a file")
@@ -106,7 +106,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_wrong_directions_are_found(monkeypatch, wrong):
+def test_wrong_directions_are_detected(monkeypatch, wrong):
     import genpr.evaluation.evaluator
 
     right, calls = genpr.evaluation.evaluator.score, count()
@@ -135,14 +135,14 @@ def float32_distances(_right, manifold, queries):
 @pytest.mark.parametrize(
     ("wrong", "found"), [(off_by_one, ["ties", "off-center"]), (float32_distances, ["off-center"])]
 )
-def test_a_wrong_count_is_found(monkeypatch, wrong, found):
+def test_wrong_counts_are_detected(monkeypatch, wrong, found):
     right = genpr.KNNManifold.count
     monkeypatch.setattr(genpr.KNNManifold, "count", lambda self, queries: wrong(right, self, queries))
     finding = next(iter(doctor.check_exactness()))
     assert (finding.state, finding.facts["wrong"]) == ("broken", found)
 
 
-def test_features_that_change_with_the_batch_are_found(monkeypatch):
+def test_features_that_depend_on_the_batch_are_detected(monkeypatch):
     import genpr.features.embed
 
     embed = genpr.features.embed.embed
@@ -157,7 +157,7 @@ def test_features_that_change_with_the_batch_are_found(monkeypatch):
 
 
 @pytest.mark.parametrize(("module", "code"), [("faiss", 4), ("genpr.nonsense", 1)])
-def test_a_command_that_cannot_import_a_library_names_the_doctor(monkeypatch, capsys, module, code):
+def test_error_of_a_failed_import_mentions_the_doctor(monkeypatch, capsys, module, code):
     def broken(**_options):
         raise ImportError("libfaiss.so: undefined symbol", name=module)
 

@@ -86,7 +86,7 @@ def test_kid_equals_torch_fidelity(sets, subset_size):
 
 
 @pytest.mark.filterwarnings("ignore:Metric `Kernel Inception Distance` will save:UserWarning")
-def test_kid_of_whole_sets_equals_torchmetrics(rng):
+def test_kid_of_one_subset_equals_torchmetrics(rng):
     real, fake = correlated(300, 64, 0, rng), correlated(300, 64, 0.2, rng)
     # Its subsets come from an unseeded generator, so each is the whole set.
     metric = torchmetrics_kid.KernelInceptionDistance(
