@@ -1,4 +1,4 @@
-"""Labels: where they are read from, which image they belong to, what is said where they do not fit."""
+"""Labels: sources, matching with images, and errors on mismatch."""
 
 import json
 import zipfile
@@ -37,7 +37,7 @@ def of(labels, names):
         ([], []),
     ],
 )
-def test_sub_folders(names, expected):
+def test_labels_are_names_of_subfolders(names, expected):
     assert of(FolderLabels(), names) == expected
 
 
@@ -58,7 +58,7 @@ def labels_csv(tmp_path, text):
     ],
     ids=range(6),
 )
-def test_what_people_write(tmp_path, text):
+def test_all_forms_of_label_files_are_read(tmp_path, text):
     assert of(labels_csv(tmp_path, text), ["a/1.png", "b.png"]) == ["cat", "dog"]
 
 
@@ -71,7 +71,7 @@ def test_what_people_write(tmp_path, text):
     ],
     ids=range(6),
 )
-def test_bad_csv(tmp_path, text, code):
+def test_damaged_csv_files_are_errors(tmp_path, text, code):
     with pytest.raises(DataError, match=r"labels\.csv") as caught:
         labels_csv(tmp_path, text)
     assert caught.value.code == code
@@ -81,7 +81,7 @@ def test_bad_csv(tmp_path, text, code):
 ENTRIES = json.dumps({"labels": [["00000/img0.png", 6], ["00000/img1.png", 10]]})
 
 
-def test_dataset_json_in_a_folder(tmp_path):
+def test_labels_in_dataset_json_of_a_folder(tmp_path):
     (tmp_path / "dataset.json").write_text(ENTRIES)
     labels = open_labels(None, tmp_path, "real")
     assert of(labels, ["00000/img1.png", "00000/img0.png", "x.png"]) == ["10", "6", None]
@@ -90,7 +90,7 @@ def test_dataset_json_in_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize("top", ["", "ds/"])
-def test_dataset_json_in_a_zip(tmp_path, top):
+def test_labels_in_dataset_json_of_a_zip(tmp_path, top):
     with zipfile.ZipFile(tmp_path / "d.zip", "w") as archive:
         archive.writestr(f"{top}dataset.json", ENTRIES)
         archive.writestr(f"{top}deep/dataset.json", "{}")
@@ -107,7 +107,7 @@ def test_dataset_json_in_a_zip(tmp_path, top):
     ],
     ids=range(10),
 )
-def test_bad_dataset_json(tmp_path, text, code):
+def test_damaged_dataset_json_is_an_error(tmp_path, text, code):
     (tmp_path / "dataset.json").write_text(text)
     with raising(DataError, code):
         open_labels(None, tmp_path, "real")
@@ -121,7 +121,7 @@ def test_labels_in_the_order_of_the_images(labels):
     assert of(open_labels(labels, "x", "real"), ["[0]", "[1]"]) == ["3", "1"]
 
 
-def test_arrays_in_files(tmp_path):
+def test_labels_are_read_from_array_files(tmp_path):
     np.save(tmp_path / "l.npy", np.array([0, 7]))
     assert of(open_labels(str(tmp_path / "l.npy"), "x", "real"), ["p", "q"]) == ["0", "7"]
     np.savez(tmp_path / "s.npz", np.zeros((2, 4, 4, 3), np.uint8), np.array([4, 2]))
@@ -134,13 +134,13 @@ def test_arrays_in_files(tmp_path):
 
 
 @pytest.mark.parametrize("labels", [np.eye(3), np.array([0.5, 1]), [1.0], [True], b"a", {"a": 1}, 7, [[1]]])
-def test_what_is_no_class(labels):
+def test_values_that_are_not_classes_are_errors(labels):
     with raising(DataError, "label-kind", "one class per image"):
         open_labels(labels, "x", "real")
 
 
 @pytest.mark.parametrize("name", ["none.csv", "x" * 4000, "labels", "a\0b"])
-def test_no_such_file(tmp_path, name):
+def test_missing_label_file_is_an_error(tmp_path, name):
     with raising(UsageError, "path-not-found", "there is no file"):
         open_labels(str(tmp_path / name), "x", "fake")
 
@@ -165,7 +165,7 @@ def check(real, fake, *, action="error", share=0.01):
     ],
     ids=range(6),
 )
-def test_sides_that_do_not_fit(real, fake, code, words):
+def test_mismatched_labels_are_errors(real, fake, code, words):
     with raising(DataError, code, words):
         check(real, fake)
 
@@ -182,7 +182,7 @@ KINDS = ("ant", "bee", "cat", "dog")
 
 @pytest.fixture(scope="module")
 def sides():
-    """120 reals of four kinds; the 90 fakes lack cats and have eels instead, which the reals lack."""
+    """120 reals of four kinds; 90 fakes with eels, which no real has, instead of cats."""
     rng = np.random.default_rng(0)
     centers = 8 * rng.normal(size=(5, 6))
     real, fake = np.arange(120) % 4, np.array([0, 1, 3, 4])[np.arange(90) % 4]
@@ -191,7 +191,7 @@ def sides():
     return drawn, names
 
 
-def test_labels_of_both_sides_name_what_is_missed_and_what_is_invented(sides):
+def test_labels_of_both_sets_name_missed_and_invented_modes(sides):
     labels = {"real_labels": sides[1][0], "fake_labels": np.array(sides[1][1])}
     found = find_modes(*sides[0], clusters=5, device="cpu", **labels)
     assert [found.modes.missed[0].classes[0][0], found.modes.invented[0].classes[0][0]] == ["cat", "eel"]
@@ -211,12 +211,12 @@ def pixels(rng, kinds):
 
 @pytest.fixture
 def shaded(rng):
-    """60 reals, light and dark by turns, and 60 fakes that are dark."""
+    """60 reals, alternately light and dark, and 60 dark fakes."""
     kinds = ["dark", "light"] * 30
     return kinds, pixels(rng, kinds), pixels(rng, ["dark"] * 60)
 
 
-def test_what_the_source_says_is_found(shaded, write_images):
+def test_labels_of_the_source_are_used(shaded, write_images):
     kinds, real, fake = shaded
     source = write_images("real", real)
     pairs = [[f"{row:05}.png", kind] for row, kind in enumerate(kinds)]
@@ -235,7 +235,7 @@ def test_what_the_source_says_is_found(shaded, write_images):
     ],
     ids=range(3),
 )
-def test_labels_that_do_not_fit_are_told_first(shaded, write_images, monkeypatch, labels, code):
+def test_mismatched_labels_are_an_error_before_embedding(shaded, write_images, monkeypatch, labels, code):
     monkeypatch.setattr(Embedder, "embed", lambda *_: pytest.fail("embedded"))
     _, real, fake = shaded
     with pytest.raises((DataError, UsageError)) as raised:
@@ -260,5 +260,5 @@ def names_in(folders, count=10):
     ],
     ids=range(7),
 )
-def test_folders_that_nobody_calls_classes_must_look_like_some(names, expected):
+def test_folders_are_classes_only_if_they_look_like_classes(names, expected):
     assert look_like_classes(FolderLabels().match(names, range(len(names)), len(names))) is expected

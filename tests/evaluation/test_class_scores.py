@@ -1,4 +1,4 @@
-"""A score class by class equals the scores of the classes alone; averages, order, and what is left out."""
+"""Per-class scores equal scores of the images of each class; averages, order and classes that are left out."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
 
 NAMES = ["<b>", "cat", "dog"]
-SIZES_REAL = {"<b>": 30, "cat": 24, "dog": 18, "few": 7, "gone": 5}
+SIZES_REAL = {"<b>": 30, "cat": 24, "dog": 18, "few": 7, "unmatched": 5}
 SIZES_FAKE = {"<b>": 20, "cat": 26, "dog": 30, "few": 20, "new": 9}
 
 
@@ -44,7 +44,7 @@ def scores(sides):
     return evaluator.score_classes(fake, real_labels=real_labels, fake_labels=fake_labels, min_per_class=12)
 
 
-def test_each_class_is_what_its_images_alone_score(sides, scores):
+def test_each_class_scores_as_its_images(sides, scores):
     (real, real_labels), (fake, fake_labels) = sides
     assert sorted(found.label for found in scores.classes) == NAMES
     for found in scores.classes:
@@ -56,15 +56,15 @@ def test_each_class_is_what_its_images_alone_score(sides, scores):
         scores["few"]
 
 
-def test_what_is_left_out_and_why(scores):
+def test_classes_that_are_left_out_have_a_reason(scores):
     assert set(scores.left_out) == {
         LeftOutClass("few", 7, 20, "too few reals"),
-        LeftOutClass("gone", 5, 0, "no fakes"),
+        LeftOutClass("unmatched", 5, 0, "no fakes"),
         LeftOutClass("new", 0, 9, "no reals"),
     }
 
 
-def test_averages_are_what_they_are_said_to_be(scores):
+def test_averages_equal_their_definitions(scores):
     for name in ("precision", "recall", "density", "coverage"):
         values = [found[name] for found in scores.classes]
         nulls = [found.metrics[name].null for found in scores.classes]
@@ -109,7 +109,7 @@ def test_classes_are_ordered_by_value_over_null_cut_at_one():
     ],
     ids=range(7),
 )
-def test_impossible_options_and_labels_are_refused(rng, options, kind, code):
+def test_invalid_options_and_labels_are_errors(rng, options, kind, code):
     real, fake = rng.normal(size=(2, 40, 2))
     evaluator = genpr.Evaluator(real, control=False, intervals=False, **options.pop("evaluator", {}))
     with raising(kind, code):
@@ -118,14 +118,14 @@ def test_impossible_options_and_labels_are_refused(rng, options, kind, code):
 
 
 @pytest.mark.parametrize("protocol", ["kynkaanniemi2019", "adm", "stylegan3", "dgm-eval"])
-def test_protocols_of_whole_sets_are_refused(protocol, rng):
+def test_protocols_of_whole_sets_are_an_error(protocol, rng):
     real, fake = rng.normal(size=(2, 20, 2))
     evaluator = genpr.Evaluator(real, protocol=protocol, metrics=["precision"], control=False)
     with raising(UsageError, "protocol-pinned"):
         evaluator.score_classes(fake)
 
 
-def test_a_random_part_keeps_each_label_with_its_image(rng):
+def test_random_subset_keeps_the_label_of_each_image(rng):
     labels = rng.permutation(np.repeat(["a", "b"], 40))
     real, fake = rng.normal(size=(2, 80, 2)) + 100 * (labels == "b")[:, None]
     evaluator = genpr.Evaluator(real, control=False, intervals=False, max_images=60)
@@ -138,7 +138,7 @@ def test_a_random_part_keeps_each_label_with_its_image(rng):
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_a_metric_that_is_undefined_in_a_class_has_no_average(rng, place):
+def test_metric_that_is_undefined_in_a_class_has_no_average(rng, place):
     """No open ball of equal reals holds another of them, so the null of precision is 0."""
     labels = np.repeat(["a", "b"], 20)
     real, fake = rng.normal(size=(2, 40, 3))
@@ -156,7 +156,7 @@ def test_a_metric_that_is_undefined_in_a_class_has_no_average(rng, place):
     assert found.classes[0].mean_relative == 0
 
 
-def test_labels_that_do_not_fit_are_told_before_anything_is_embedded(write_images, tmp_path, rng):
+def test_mismatched_labels_are_an_error_before_anything_is_embedded(write_images, tmp_path, rng):
     for side in ("real", "fake"):
         for label in ("cat", "dog"):
             write_images(f"{side}/{label}", rng.integers(0, 255, (14, 8, 8, 3), dtype=np.uint8))
@@ -170,7 +170,7 @@ def test_labels_that_do_not_fit_are_told_before_anything_is_embedded(write_image
     assert "fake" not in stages
 
 
-def test_json_holds_all_and_no_nan(scores):
+def test_json_has_all_values_and_no_nan(scores):
     record = json.loads(scores.to_json())
     found = record["per_class"]
     assert len(found["classes"]) == 3

@@ -1,4 +1,4 @@
-"""Comparison of results: only results that were scored alike, unless forced, with an interval of each difference."""
+"""Comparison of results of one recipe, or of any if forced, with an interval for each difference."""
 
 import json
 import math
@@ -54,7 +54,7 @@ def test_results_of_the_same_reals_are_compared(scores):
         ({"protocol": "adm", "metrics": ["precision"]}, "distances of precision is adm-float16 in other"),
     ],
 )
-def test_another_recipe_is_refused_and_named(scores, real, options, what):
+def test_different_recipe_is_an_error_that_names_the_difference(scores, real, options, what):
     other = genpr.score(real, real[::-1] * 0.9, **options)
     assert other.fingerprint != scores["good"].fingerprint
     with raising(DataError, "not-alike", what):
@@ -63,7 +63,7 @@ def test_another_recipe_is_refused_and_named(scores, real, options, what):
     assert any(what in difference for difference in forced.differences)
 
 
-def test_other_reals_and_other_numbers_are_refused_and_named(scores, real):
+def test_different_reals_and_numbers_are_errors_that_name_the_difference(scores, real):
     other = genpr.score(real[:50], real[:40])
     with pytest.raises(DataError) as caught:
         compare({"good": scores["good"], "other": other})
@@ -91,7 +91,7 @@ def test_metrics_are_compared_where_both_have_them(scores, real):
         compare({"part": part, "other": genpr.score(real, real, metrics=["density"])})
 
 
-def test_compare_refuses_with_exit_3_unless_forced(scores, real, tmp_path, capsys):
+def test_compare_exits_with_3_unless_forced(scores, real, tmp_path, capsys):
     (tmp_path / "good.json").write_text(scores["good"].to_json())
     (tmp_path / "other.json").write_text(genpr.score(real, real, k=4).to_json())
     arguments = ["compare", str(tmp_path / "good.json"), str(tmp_path / "other.json")]
@@ -127,11 +127,11 @@ def test_scores_on_the_same_reals_are_paired(scores, name, metric):
 
 
 @pytest.mark.parametrize("how", ["other reals", "other order", "other seed", "other number"])
-def test_otherwise_they_are_not(scores, real, fakes, how):
+def test_scores_of_other_reals_seeds_or_numbers_are_not_paired(scores, real, fakes, how):
     rng = np.random.default_rng(5)
     reals = {
         "other reals": rng.normal(size=(80, 4)),
-        "other order": real[::-1].copy(),  # the same set, but halves are drawn by place
+        "other order": real[::-1].copy(),  # the same set, but halves are drawn by index
         "other number": rng.normal(size=(90, 4)),
     }.get(how, real)
     other = genpr.score(reals, fakes["narrow"], seed=int(how == "other seed"), control=False)
@@ -148,7 +148,7 @@ def test_otherwise_they_are_not(scores, real, fakes, how):
         assert (found.interval.low, found.interval.high) == pytest.approx((value - half, value + half))
 
 
-def test_what_can_be_told_apart_and_what_cannot(scores):
+def test_differences_are_distinguishable_if_the_interval_excludes_zero(scores):
     comparison = compare(scores)
     alike = [comparison.contrast("alike", metric) for metric in NAMES]
     recall, density = (comparison.contrast("narrow", metric) for metric in ("recall", "density"))
@@ -171,7 +171,7 @@ ENTITIES = result.EntitySummary(
 
 
 def ranked(hits, seed=0):
-    """A metric as `genpr align` gives it."""
+    """A metric like those of `genpr align`."""
     values = torch.as_tensor(hits, dtype=torch.float64)
     replicates = halved(lambda weights: weights @ values / weights.sum(dim=1), len(values), seed=seed)
     interval = interval_of(float(values.mean()), replicates, n=len(values))
@@ -198,14 +198,14 @@ def mixed(plain):
     return replace(plain, metrics=metrics, labels=LABELS, alignment=ALIGNMENT, entities=ENTITIES)
 
 
-def test_everything_comes_back_from_json(mixed):
+def test_results_round_trip_through_json(mixed):
     record = json.loads(mixed.to_json())
     assert result.result_of(record) == mixed
     assert record["families"]["retrieval"] == ["retrieval.r_precision"]
     assert list(record["families"]) == ["manifold", "retrieval"]
 
 
-def test_table_sets_families_apart(mixed):
+def test_table_separates_families(mixed):
     text = score_table(mixed)
     row = next(line for line in text.splitlines() if line.startswith("retrieval.r_precision"))
     assert row.split() == ["retrieval.r_precision", "0.5000", *row.split()[2:5], "0.0100", "100"]
@@ -229,7 +229,7 @@ def test_manifold_is_the_family_of_plain_names(mixed, rng):
 
 
 @pytest.mark.parametrize("name", ["label.gan_test", "retrieval.mrr", "entity.recall"])
-def test_features_alone_do_not_give_other_families(name):
+def test_metrics_of_other_families_need_more_than_features(name):
     features = np.ones((20, 4))
     with pytest.raises(UsageError, match=r"cannot be computed from features alone"):
         genpr.score(features, features, metrics=[name])

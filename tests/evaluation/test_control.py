@@ -1,4 +1,4 @@
-"""Real against real: what is scored, when, and where it stands in a result."""
+"""The control: one half of the reals scored against the other."""
 
 import json
 
@@ -26,7 +26,7 @@ def halves_of(features, seed=0):
 
 
 @pytest.mark.parametrize("n", [40, 41])
-def test_halves_are_random_disjoint_and_all_there_is(rng, n):
+def test_halves_are_a_random_partition(rng, n):
     features = rng.normal(size=(n, 3)).astype(np.float32)
     first, second = halves_of(features)
     assert (len(first), len(second)) == (n - n // 2, n // 2)
@@ -47,7 +47,7 @@ def test_the_control_is_the_score_of_one_half_against_the_other(rng):
     assert set(control.values) == set(SOME)
 
 
-def test_it_depends_on_the_reals_alone_and_is_found_once(rng, monkeypatch):
+def test_control_depends_only_on_the_reals_and_is_computed_once(rng, monkeypatch):
     real = rng.normal(size=(50, 4))
     found, control_of = [], reference.control_of
     monkeypatch.setattr(reference, "control_of", lambda *args: found.append(control_of(*args)) or found[-1])
@@ -80,7 +80,7 @@ LEAST = {  # reals and fakes without which a metric is undefined
 
 @pytest.mark.parametrize("name", LEAST)
 @pytest.mark.parametrize("side", [0, 1])
-def test_too_few_images_are_refused_before_anything_is_computed(rng, name, side, monkeypatch):
+def test_too_few_images_are_an_error_before_anything_is_computed(rng, name, side, monkeypatch):
     monkeypatch.setattr(reference, "FittedMetrics", lambda *_, **__: pytest.fail("computed"))
     sizes = [*LEAST[name]]
     sizes[side] -= 1
@@ -94,14 +94,14 @@ def everything():
     return genpr.score(real, np.concatenate([real[:50] + 0.3, real[:3]]), metrics="all")
 
 
-def test_the_control_is_the_null_of_metrics_without_another(everything):
+def test_control_is_the_null_of_metrics_without_another(everything):
     for name in ("fd", "kd", "vendi", "f8", "p_recall"):
         metric = everything.metrics[name]
         assert (metric.null, metric.null_source) == (everything.control.values[name], "real halves")
         assert metric.relative is None, "it is of other sizes"
 
 
-def test_a_result_survives_json(everything):
+def test_result_round_trips_through_json(everything):
     again = result_of(json.loads(everything.to_json()))
     assert again == everything
     assert isinstance(again.control, Control)
@@ -112,7 +112,7 @@ def test_a_result_survives_json(everything):
     assert again.fingerprint == everything.fingerprint
 
 
-def test_an_interval_holds_its_value(everything):
+def test_interval_contains_its_value(everything):
     with_one = {name: each for name, each in everything.metrics.items() if each.interval}
     assert set(with_one) == {name for name, each in everything.metrics.items() if each.replicates}
     witnessed = {name for name in everything.metrics if name.startswith("witnessed")}
@@ -126,7 +126,7 @@ def test_an_interval_holds_its_value(everything):
         assert low < high <= (np.inf if METRICS[name].upper is None else 1), name
 
 
-def test_every_metric_has_a_value_or_is_named(everything, rng):
+def test_every_metric_has_a_value_or_is_undefined(everything, rng):
     own = {name for name, info in METRICS.items() if info.extractor is None and info.kind != "held-out"}
     assert {*everything.metrics, *everything.undefined} == own
     real = rng.normal(size=(60, 4))

@@ -1,4 +1,4 @@
-"""Choices that change pixels reach every door, keep caches apart, and are part of what a result says of itself."""
+"""Decoding options apply to every kind of source, separate cached features, and are recorded in results."""
 
 import json
 
@@ -19,7 +19,7 @@ CHOSEN = {"alpha": "#ffffff", "exif": "apply", "prepare": "center-crop:8"}
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Images with transparent halves, all of them turned."""
+    """Images with transparent halves and an EXIF orientation."""
     root, rng = tmp_path_factory.mktemp("see-through"), np.random.default_rng(0)
     for side in ("real", "fake"):
         (root / side).mkdir()
@@ -34,7 +34,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(folders, tmp_path_factory):
-    """As stored, and as chosen; over one cache, and each of them twice."""
+    """Results with default and with chosen decoding options, twice each with one cache."""
     cache = tmp_path_factory.mktemp("cache")
 
     def both():
@@ -44,31 +44,33 @@ def results(folders, tmp_path_factory):
     return both(), both()
 
 
-def test_choices_never_share_features(results):
+def test_decoding_options_do_not_share_cached_features(results):
     first, second = results
     assert [result.fake.n_embedded for result in first] == [6, 6]
     assert [result.fake.n_cached for result in second] == [6, 6]
     assert [result.to_flat_dict() for result in first] == [result.to_flat_dict() for result in second]
 
 
-def test_results_say_what_was_chosen_and_notices_what_was_not(results):
+def test_results_record_decoding_options_and_notices_report_defaults(results):
     (plain, chosen), _ = results
-    told = {"alpha-dropped", "exif-orientation"}
-    assert told <= {notice.code for notice in plain.notices}
-    assert not told & {notice.code for notice in chosen.notices}
+    expected = {"alpha-dropped", "exif-orientation"}
+    assert expected <= {notice.code for notice in plain.notices}
+    assert not expected & {notice.code for notice in chosen.notices}
     assert not CHOSEN.keys() & plain.real.decoder.keys()
     assert "real, alpha #ffffff, exif apply, prepare center-crop:8\n" in score_table(chosen)
     for side in (chosen.real, chosen.fake):
         assert CHOSEN.items() <= side.decoder.items()
 
 
-def test_results_of_other_choices_do_not_compare(results):
+def test_results_of_different_decoding_options_are_not_compared(results):
     (plain, chosen), _ = results
     assert "decoding" not in recipe_of(plain)["recall"]
     assert recipe_of(chosen)["recall"]["decoding"] == {"real": CHOSEN, "fake": CHOSEN}
 
 
-def test_feature_files_say_it_too_and_sides_that_differ_are_told(folders, tmp_path, capsys, results):
+def test_feature_files_record_decoding_options_and_differences_are_reported(
+    folders, tmp_path, capsys, results
+):
     chosen = ("--alpha", "white", "--exif", "apply", "--prepare", "center-crop:8")
     embed = ("features", str(folders[0]), str(tmp_path / "real.safetensors"), "--extractor", "gabor", "-q")
     assert run([*embed, *chosen]) == 0
@@ -78,8 +80,8 @@ def test_feature_files_say_it_too_and_sides_that_differ_are_told(folders, tmp_pa
     assert run(["score", *sides, "--k", "1", "--no-control", "--no-intervals", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert CHOSEN.items() <= record["real"]["decoder"].items()
-    (told,) = [notice for notice in record["notices"] if notice["code"] == "decoded-differently"]
-    assert told["message"].endswith(
+    (item,) = [notice for notice in record["notices"] if notice["code"] == "decoded-differently"]
+    assert item["message"].endswith(
         "reals with alpha #ffffff, exif apply, prepare center-crop:8, fakes with the defaults"
     )
     (_, alike), _ = results
@@ -91,7 +93,7 @@ def test_feature_files_say_it_too_and_sides_that_differ_are_told(folders, tmp_pa
             genpr.score(*files, prepare=rule, k=1)
 
 
-def test_reference_statistics_of_other_choices_are_told(folders, tmp_path):
+def test_reference_statistics_of_other_decoding_options_are_reported(folders, tmp_path):
     record = {
         "format": "genpr.statistics/1",
         "source": "x",

@@ -1,4 +1,4 @@
-"""From sources to results: real images, roles that cannot be swapped unseen, records that say everything."""
+"""From sources to results: real images, roles of real and fake, and records."""
 
 import contextlib
 import gc
@@ -48,7 +48,7 @@ def test_two_halves_of_real_digits_agree(digit_scores):
     assert result["coverage"] > 0.85
 
 
-def test_a_missing_digit_costs_recall_and_not_precision(digit_scores):
+def test_missing_digit_reduces_recall_and_not_precision(digit_scores):
     whole, without, swapped = digit_scores.values()
     assert without["recall"] < whole["recall"] - 0.04
     assert without["precision"] > whole["precision"] - 0.02
@@ -60,7 +60,7 @@ def test_a_missing_digit_costs_recall_and_not_precision(digit_scores):
 # One evaluator, many fakes ----------------------------------------------------------------------------------
 
 
-def test_the_evaluator_gives_what_score_gives_and_embeds_reals_once(write_images, rng):
+def test_evaluator_equals_score_and_embeds_reals_once(write_images, rng):
     real = write_images("real", rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8))
     fakes = [write_images(f"fake{i}", rng.integers(0, 200, (20, 8, 8, 3), dtype=np.uint8)) for i in range(2)]
     stages = []
@@ -75,7 +75,7 @@ def test_the_evaluator_gives_what_score_gives_and_embeds_reals_once(write_images
         assert gabor(real, fake, cache=False).to_flat_dict() == result.to_flat_dict()
 
 
-def test_weights_that_change_after_the_reals_are_embedded_are_told(rng):
+def test_weights_that_change_after_embedding_the_reals_are_an_error(rng):
     network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(2), torch.nn.Flatten(), torch.nn.Linear(12, 4))
     network.dim, network.prepare = 4, lambda image: image.float()
     images = rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
@@ -90,7 +90,7 @@ def test_weights_that_change_after_the_reals_are_embedded_are_told(rng):
 # Sources ----------------------------------------------------------------------------------------------------
 
 
-def test_every_kind_of_source_gives_the_same_score(write_images, tmp_path, rng):
+def test_all_kinds_of_sources_give_the_same_score(write_images, tmp_path, rng):
     pixels = rng.integers(0, 256, (2, 25, 8, 8, 3), dtype=np.uint8)
     real, fake = write_images("real", pixels[0]), write_images("fake", pixels[1])
     quick = {"control": False, "intervals": False}
@@ -111,7 +111,7 @@ def test_every_kind_of_source_gives_the_same_score(write_images, tmp_path, rng):
         assert gabor(real, source, **quick).to_flat_dict() == expected, source
 
 
-def test_features_of_another_extractor_are_refused(tmp_path):
+def test_features_of_another_extractor_are_an_error(tmp_path):
     features, key = torch.randn(20, 4), {"cache_key": "1" * 64}
     a = save(tmp_path / "a.safetensors", features, **key)
     for changed in (
@@ -129,7 +129,7 @@ def test_features_of_another_extractor_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_features_against_images_are_refused_before_anything_is_embedded(write_images, rng, reverse):
+def test_features_against_images_are_an_error_before_anything_is_embedded(write_images, rng, reverse):
     images = write_images("a", rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
     pair, stages = (images, rng.normal(size=(20, 4))), []
     with raising(FeatureError, "features-against-images"):
@@ -137,7 +137,7 @@ def test_features_against_images_are_refused_before_anything_is_embedded(write_i
     assert not stages
 
 
-def test_too_few_images_are_refused_before_embedding(write_images, rng):
+def test_too_few_images_are_an_error_before_embedding(write_images, rng):
     stages = []
     folder = write_images("a", rng.integers(0, 256, (5, 8, 8, 3), dtype=np.uint8))
     with raising(DataError, "too-few-images", r"real has 5 images .* at least 6 are needed"):
@@ -165,7 +165,7 @@ def test_too_few_images_are_refused_before_embedding(write_images, rng):
         ({"max_pixels": 0}, "bad-option"),
     ],
 )
-def test_impossible_options_are_refused(rng, options, code):
+def test_invalid_options_are_errors(rng, options, code):
     with raising(UsageError, code):
         genpr.score(rng.normal(size=(20, 4)), rng.normal(size=(20, 4)), **options)
 
@@ -173,7 +173,7 @@ def test_impossible_options_are_refused(rng, options, code):
 # The record -------------------------------------------------------------------------------------------------
 
 
-def test_notices_name_duplicates_copies_and_sizes(write_images, rng):
+def test_notices_report_duplicates_copies_and_sizes(write_images, rng):
     pixels = rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
     real = write_images("real", pixels)
     copies = write_images("copies", np.concatenate([pixels[:5], pixels[:5], pixels[10:12]]))
@@ -186,7 +186,7 @@ def test_notices_name_duplicates_copies_and_sizes(write_images, rng):
     assert codes(gabor(real, real)) >= {"all-cached"}
 
 
-def test_the_same_images_are_known_under_any_path(write_images, rng, tmp_path, monkeypatch):
+def test_same_images_are_recognized_under_any_path(write_images, rng, tmp_path, monkeypatch):
     real = write_images("real", rng.integers(0, 256, (12, 8, 8, 3), dtype=np.uint8))
     (tmp_path / "link").symlink_to(real, target_is_directory=True)
     (tmp_path / "hard").mkdir()
@@ -200,7 +200,7 @@ def test_the_same_images_are_known_under_any_path(write_images, rng, tmp_path, m
 
 
 def open_files():
-    """What this process has open, by where it leads."""
+    """Targets of the open file descriptors of this process."""
     gc.collect()
     found = []
     for link in list(Path("/proc/self/fd").iterdir()):
@@ -215,7 +215,7 @@ def numbers(result):
 
 @pytest.fixture(scope="module")
 def sets(tmp_path_factory):
-    """A real set, and three that come nearer to it, as uint8 .npz files."""
+    """A real set and three sets of increasing similarity to it, as uint8 .npz files."""
     folder, rng = tmp_path_factory.mktemp("soak"), np.random.default_rng(0)
     tops = rng.integers(0, 256, (4, 60, 2, 2, 3)).astype(float)
     paths = []
@@ -228,7 +228,7 @@ def sets(tmp_path_factory):
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts what Linux lists")
-def test_files_and_threads_do_not_pile_up_and_numbers_are_those_of_a_fresh_evaluator(sets):
+def test_repeated_scores_leak_no_files_or_threads_and_equal_those_of_a_new_evaluator(sets):
     real, *fakes = sets
     options = {"extractor": "pixels", "device": "cpu", "intervals": False, "control": False}
     evaluator = genpr.Evaluator(real, **options)

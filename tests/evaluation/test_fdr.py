@@ -30,7 +30,7 @@ PUBLISHED = {name: recipe[0] for name, recipe in RECIPES.items()}
 DISTANCES = {"inception": 3.36, "convnext": 56.87, "dinov2": 28.38, "mae": 0.02, "siglip": 0.3, "clip": 0.0}
 
 
-def test_ratios_and_their_mean_are_those_computed_by_hand():
+def test_ratios_and_their_mean_equal_hand_computed_values():
     found = frechet_ratios(DISTANCES)
     expected = {"inception": 2, "convnext": 1, "dinov2": 2, "mae": 0.5, "siglip": 0.5, "clip": 0}
     assert found.ratios == pytest.approx(expected, rel=1e-12)
@@ -51,7 +51,7 @@ def test_fdr6_needs_six_distances(change):
 
 
 @pytest.mark.parametrize("found", FDR6, ids=lambda each: each.name)
-def test_representations_are_those_of_fd_loss(found):
+def test_representations_equal_those_of_fd_loss(found):
     import timm
 
     name, model = parse_name(found.extractor), found.extractor.partition("@")[0].removeprefix("timm:")
@@ -96,7 +96,7 @@ class Projection:
 
 @pytest.fixture
 def small_fdr6(monkeypatch, tmp_path):
-    """The protocol on six random projections; these by name, as (n, 4) float64 features of images."""
+    """The protocol with six random projections, and these by name, as functions to (n, 4) float64 features."""
     code = [FACTORY, *(f"def of_{seed}():\n    return Projection({seed})\n" for seed in range(6))]
     path = tmp_path / "six.py"
     path.write_text("\n".join(code))
@@ -138,25 +138,25 @@ def test_fdr6_of_a_file_of_moments(small_fdr6, write_images, rng, tmp_path, caps
     found = score_panel(path, fakes, protocol="fdr6", device="cpu")
     assert found.fdr6.ratios == pytest.approx(expected, rel=1e-6)
     assert found.to_dict()["fdr6"]["mean"] == pytest.approx(np.mean([*expected.values()]), rel=1e-6)
-    beside = write_images("real", sides[0])
+    real = write_images("real", sides[0])
     both = score_panel(
-        beside, fakes, protocol="fdr6", device="cpu", metrics=["fd", "mind"], reference_statistics=path
+        real, fakes, protocol="fdr6", device="cpu", metrics=["fd", "mind"], reference_statistics=path
     )
     assert f"FDr6 is between {found.fdr6.low:.2f} and {found.fdr6.high:.2f}" in " ".join(shown.split())
     assert both.fdr6 == found.fdr6
-    assert not any(both.ratios.values()), "halves of the images say nothing of the moments"
+    assert not any(both.ratios.values()), "halves of the images do not give intervals for the moments"
     assert all(each["mind"] > 0 for each in both.values())
-    own = score_panel(beside, fakes, protocol="fdr6", device="cpu", control=False)
+    own = score_panel(real, fakes, protocol="fdr6", device="cpu", control=False)
     assert own.fdr6.mean == pytest.approx(found.fdr6.mean, rel=1e-6)
     [unmet] = [each.message for each in own["mae"].notices if each.code == "protocol-not-met"]
     assert "published statistics" in unmet
     part = score_panel(path, fakes, extractors={"mae": panel["mae"]}, protocol="fdr6", device="cpu")
     assert part.fdr6 is None
-    other = score_panel(beside, fakes, extractors=panel, metrics=["fd"], device="cpu", control=False)
+    other = score_panel(real, fakes, extractors=panel, metrics=["fd"], device="cpu", control=False)
     assert (list(other), other.fdr6) == (list(panel), None)
 
 
-def test_fdr6_is_a_panel_of_its_own_extractors(rng):
+def test_fdr6_pins_its_extractors(rng):
     images = rng.integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
     with raising(UsageError, "protocol-panel"):
         score(images, images, protocol="fdr6")

@@ -1,4 +1,4 @@
-"""Labels as a part of every score: where they come from, what they add to a Result, and what is refused."""
+"""Label metrics as a part of every score: sources of labels, values in a Result, and errors."""
 
 import json
 
@@ -41,17 +41,17 @@ def options(real_labels, fake_labels, **more):
 
 @pytest.fixture(scope="module")
 def good(sides):
-    real, real_labels, fake, asked, _ = sides
-    return genpr.score(real, fake, labels=options(real_labels, asked), **QUICK)
+    real, real_labels, fake, fake_labels, _ = sides
+    return genpr.score(real, fake, labels=options(real_labels, fake_labels), **QUICK)
 
 
 @pytest.fixture(scope="module")
 def exchanged(sides):
-    real, real_labels, fake, _, asked = sides
-    return genpr.score(real, fake, labels=options(real_labels, asked), **QUICK)
+    real, real_labels, fake, _, fake_labels = sides
+    return genpr.score(real, fake, labels=options(real_labels, fake_labels), **QUICK)
 
 
-def test_two_exchanged_classes_are_caught_and_named_where_pooled_metrics_see_nothing(good, exchanged):
+def test_exchanged_classes_are_found_although_pooled_metrics_do_not_change(good, exchanged):
     for name in QUICK["metrics"]:
         assert exchanged[name] == good[name]
     assert good["label.gan_test"] > 0.9 > 0.6 > exchanged["label.gan_test"]
@@ -65,9 +65,9 @@ def test_two_exchanged_classes_are_caught_and_named_where_pooled_metrics_see_not
     assert confused == {("class 0", "class 1"), ("class 1", "class 0")}
 
 
-def test_values_are_those_of_the_pure_functions(sides, good):
-    real, real_labels, fake, asked, _ = sides
-    codes = [torch.tensor([int(label[-1]) for label in labels]) for labels in (real_labels, asked)]
+def test_values_equal_those_of_the_pure_functions(sides, good):
+    real, real_labels, fake, fake_labels, _ = sides
+    codes = [torch.tensor([int(label[-1]) for label in labels]) for labels in (real_labels, fake_labels)]
     reals = ConditionalReals(torch.from_numpy(real), codes[0], k=5)
     found = reals.score(torch.from_numpy(fake), codes[1], classes_of_reals=torch.arange(4), n_classes=4)
     assert tuple(name for name in good.metrics if name.startswith("label.")) == FIVE
@@ -81,7 +81,7 @@ def test_values_are_those_of_the_pure_functions(sides, good):
         end = interval_of(metric.value, torch.from_numpy(halves), n=direction.n)
         assert metric.interval == (end.low, end.high)
         assert (metric.k, metric.n_counted) == (5, direction.n)
-    plain = genpr.label_metrics(asked, [f"class {label}" for label in found.test.predicted.tolist()])
+    plain = genpr.label_metrics(fake_labels, [f"class {label}" for label in found.test.predicted.tolist()])
     assert good["label.macro_f1"] == pytest.approx(plain.macro.f)
     for row in good.labels.rows:
         counts = row.tp, row.fp, row.fn, row.tn, row.precision, row.recall, row.f1
@@ -95,15 +95,15 @@ def test_result_is_recorded_and_compared(good, exchanged):
     assert good.labels.origins == {"real": "real_labels", "fake": "fake_labels"}
 
 
-def test_every_way_of_scoring_has_labels(sides, good):
-    real, real_labels, fake, asked, other = sides
-    evaluator = genpr.Evaluator(real, labels=options(real_labels, asked), **QUICK)
+def test_all_scoring_functions_accept_labels(sides, good):
+    real, real_labels, fake, fake_labels, other = sides
+    evaluator = genpr.Evaluator(real, labels=options(real_labels, fake_labels), **QUICK)
     assert evaluator.metrics == ("precision", "recall", *FIVE)
     assert evaluator.score(fake).metrics == good.metrics
     assert evaluator.evidence(fake).result.labels == good.labels
-    again = evaluator.score_classes(fake, real_labels=real_labels, fake_labels=asked)
+    again = evaluator.score_classes(fake, real_labels=real_labels, fake_labels=fake_labels)
     assert again.overall.metrics == good.metrics
-    how = {"protocols": ["genpr", "prdc"], "labels": options(real_labels, asked), **QUICK}
+    how = {"protocols": ["genpr", "prdc"], "labels": options(real_labels, fake_labels), **QUICK}
     both = score_protocols(real, fake, **how)
     assert both["prdc"]["label.gan_test"] == good["label.gan_test"]
     sets = {"as it is": fake, "turned": fake[::-1].copy()}
@@ -115,8 +115,8 @@ def test_every_way_of_scoring_has_labels(sides, good):
 
 
 def test_linear_probe_and_vote_are_not_compared(sides, good):
-    real, real_labels, fake, asked, _ = sides
-    probe = genpr.score(real, fake, labels=options(real_labels, asked, classifier="linear"), **QUICK)
+    real, real_labels, fake, fake_labels, _ = sides
+    probe = genpr.score(real, fake, labels=options(real_labels, fake_labels, classifier="linear"), **QUICK)
     metric = probe.metrics["label.gan_test"]
     assert metric.value > 0.9
     assert (metric.k, metric.null_source, len(metric.replicates)) == (None, "cross-fitting", 10)
@@ -125,13 +125,13 @@ def test_linear_probe_and_vote_are_not_compared(sides, good):
     assert score_table(probe).count("by a linear probe") == 1
 
 
-def test_another_tool_may_recognize_single_labels(sides, tmp_path):
-    real, _, fake, asked, other = sides
+def test_predictions_may_be_read_from_a_file(sides, tmp_path):
+    real, _, fake, fake_labels, other = sides
     path = tmp_path / "seen.csv"
     path.write_text("".join(f"row {i},{label}\n" for i, label in enumerate(other)))
-    seen = genpr.LabelOptions(fake_labels=asked, classifier=path)
+    seen = genpr.LabelOptions(fake_labels=fake_labels, classifier=path)
     found = genpr.score(real, fake, labels=seen, **QUICK)
-    plain = genpr.label_metrics(asked, other)
+    plain = genpr.label_metrics(fake_labels, other)
     assert found["label.accuracy"] == plain.accuracy == 0.5
     assert found["label.macro_f1"] == plain.macro.f
     assert found.metrics["label.accuracy"].null is None
@@ -145,22 +145,22 @@ def test_another_tool_may_recognize_single_labels(sides, tmp_path):
     assert result_of(json.loads(found.to_json())) == found
     # Lines in another order are the same labels.
     (tmp_path / "turned.csv").write_text("\n".join(path.read_text().splitlines()[::-1]))
-    turned = genpr.LabelOptions(fake_labels=asked, classifier=tmp_path / "turned.csv")
+    turned = genpr.LabelOptions(fake_labels=fake_labels, classifier=tmp_path / "turned.csv")
     recipes = [genpr.Evaluator(real, labels=labels, **QUICK).recipe for labels in (seen, turned)]
     assert recipes[0] == recipes[1]
     path.write_text("row 0,a\n")
-    none = genpr.LabelOptions(fake_labels=[None, *asked[1:]], classifier=path)
+    none = genpr.LabelOptions(fake_labels=[None, *fake_labels[1:]], classifier=path)
     with raising(DataError, "no-labels"):
         genpr.score(real, fake, labels=none, on_bad="skip", max_bad=0.999, **QUICK)
 
 
-def test_classes_that_no_real_has_are_named(sides):
-    real, real_labels, fake, asked, _ = sides
-    strange = [label.replace("class 3", "class 9") for label in asked]
+def test_classes_without_reals_are_reported(sides):
+    real, real_labels, fake, fake_labels, _ = sides
+    strange = [label.replace("class 3", "class 9") for label in fake_labels]
     found = genpr.score(real, fake, labels=options(real_labels, strange), **QUICK)
-    said = next(item for item in found.notices if item.code == "classes-differ")
-    assert "50 fakes" in said.message
-    assert "class 9" in said.message
+    item = next(item for item in found.notices if item.code == "classes-differ")
+    assert "50 fakes" in item.message
+    assert "class 9" in item.message
     assert found.metrics["label.gan_test"].null < 0.75
 
 
@@ -168,22 +168,22 @@ WRONG = [*({"classifier": each} for each in ("forest", 5, "missing.csv")), {"k":
 
 
 @pytest.mark.parametrize("given", WRONG, ids=str)
-def test_impossible_options(sides, given):
-    real, real_labels, fake, asked, _ = sides
+def test_invalid_options_are_errors(sides, given):
+    real, real_labels, fake, fake_labels, _ = sides
     with pytest.raises(UsageError):
         genpr.score(real, fake, labels="knn", **QUICK)
     with pytest.raises(UsageError):
-        genpr.score(real, fake, labels=options(real_labels, asked, **given), **QUICK)
+        genpr.score(real, fake, labels=options(real_labels, fake_labels, **given), **QUICK)
 
 
-def test_labels_that_do_not_fit(sides):
-    real, known, fake, asked, _ = sides
+def test_mismatched_labels_are_errors(sides):
+    real, known_real, fake, known_fake, _ = sides
     for real_labels, fake_labels, code in (
-        (None, asked, "no-labels"),
-        (["class 1"] * len(real), asked, "one-class"),
-        (["a", "b"], asked, "label-count"),
-        (known, ["a", "b"], "label-count"),
-        (known, [{"a"}] * len(fake), "label-kind"),
+        (None, known_fake, "no-labels"),
+        (["class 1"] * len(real), known_fake, "one-class"),
+        (["a", "b"], known_fake, "label-count"),
+        (known_real, ["a", "b"], "label-count"),
+        (known_real, [{"a"}] * len(fake), "label-kind"),
     ):
         with raising(DataError, code):
             genpr.score(real, fake, labels=options(real_labels, fake_labels), **QUICK)
@@ -194,22 +194,22 @@ def row(label, **facts):
     return LabelRow(label, **{**plain, **facts})
 
 
-def test_worst_is_by_what_a_perfect_generator_scores():
+def test_worst_labels_are_relative_to_their_null():
     hard = row("hard", null_precision=0.5, null_recall=0.5)
     easy = row("easy", precision=0.9, recall=0.9, null_precision=1.0, null_recall=1.0)
     none = row("none", precision=None, recall=None, f1=None)
     rows = label_metrics.worst_labels_first([hard, none, easy])
-    said = label_metrics.undefined_values([hard, none])
+    undefined = label_metrics.undefined_values([hard, none])
     assert [each.label for each in rows] == ["easy", "hard", "none"]
-    assert [each.split()[0] for each in said] == ["precision", "recall", "f1"]
+    assert [each.split()[0] for each in undefined] == ["precision", "recall", "f1"]
     assert label_metrics.effective_size(np.array([100.0, 100.0, 0.0])) == 200
     assert label_metrics.effective_size(np.array([1000.0, 1.0])) == 3
 
 
-def test_each_fake_is_known_with_what_it_was_asked_to_be_and_seen_as(sides):
-    """Fakes without a label keep their place."""
-    real, real_labels, fake, asked, _ = sides
-    some = [None if row % 50 == 7 else label for row, label in enumerate(asked)]
+def test_each_fake_has_its_requested_and_its_recognized_label(sides):
+    """Fakes without a label keep their index."""
+    real, real_labels, fake, fake_labels, _ = sides
+    some = [None if row % 50 == 7 else label for row, label in enumerate(fake_labels)]
     evaluator = genpr.Evaluator(real, labels=options(real_labels, some), on_bad="skip", max_bad=0.1, **QUICK)
     seen = evaluator.evidence(fake).labels
     assert list(seen.requested) == some
@@ -221,15 +221,18 @@ def test_each_fake_is_known_with_what_it_was_asked_to_be_and_seen_as(sides):
     assert evaluator.evidence(fake).result.metrics == result.metrics
 
 
-def test_mistakes_are_grouped_by_what_was_asked_for_and_what_was_seen():
+def test_mistakes_are_grouped_by_requested_and_recognized_label():
     seen = label_metrics.RecognizedLabels(("a", "a", "b", None, "b"), ("b", "a", "a", "a", "a"))
     assert list(seen.mistakes().items()) == [(("b", "a"), [2, 4]), (("a", "b"), [0])]
 
 
-def test_a_null_of_far_fewer_reals_than_fakes_is_said_to_be_low():
+def test_null_of_far_fewer_reals_than_fakes_is_reported():
     random = np.random.default_rng(2)
     (x, x_labels), (y, y_labels) = blobs(random, [20, 20]), blobs(random, [60, 60])
-    for real, fake, is_said in (((x, x_labels), (y, y_labels), True), ((y, y_labels), (x, x_labels), False)):
+    for real, fake, is_reported in (
+        ((x, x_labels), (y, y_labels), True),
+        ((y, y_labels), (x, x_labels), False),
+    ):
         labels = options(named(real[1]), named(fake[1]))
         found = genpr.score(real[0], fake[0], labels=labels, **QUICK)
-        assert any(item.code == "few-reals-per-class" for item in found.notices) is is_said
+        assert any(item.code == "few-reals-per-class" for item in found.notices) is is_reported

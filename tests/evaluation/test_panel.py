@@ -1,4 +1,4 @@
-"""Panels: several extractors in one run find what each finds alone, and decode each image once."""
+"""Panels: several extractors in one run give the values of separate runs, and decode each image once."""
 
 import json
 from dataclasses import replace
@@ -18,7 +18,7 @@ METRICS = ["calibrated_precision", "calibrated_recall", "precision", "recall", "
 
 
 class RandomNetwork:
-    """A random projection of 3 x 3 pixels, which finds no memory for its first batches."""
+    """A random projection of 3 x 3 pixels that runs out of memory in its first batches."""
 
     name, dim, cache_key = "random", 5, "1"
 
@@ -44,7 +44,7 @@ def sides(write_images, rng):
 
 
 def record(result):
-    """Everything but times."""
+    """The result as a dictionary without times."""
     found = result.to_dict()
     for part in (found, *filter(None, map(found.get, ("real", "fake", "held_out")))):
         del part["seconds"]
@@ -52,7 +52,7 @@ def record(result):
 
 
 @pytest.mark.parametrize("is_held_out", [False, True])
-def test_each_result_is_that_of_its_extractor_alone(sides, decode, is_held_out, tmp_path):
+def test_each_result_equals_a_score_with_one_extractor(sides, decode, is_held_out, tmp_path):
     real, fake, kept = sides
     extractors = ["pixels", "gabor", RandomNetwork()]
     options = {"device": "cpu", "cache": False, "intervals": not is_held_out}
@@ -79,7 +79,7 @@ def test_each_result_is_that_of_its_extractor_alone(sides, decode, is_held_out, 
     assert json.loads(path.read_text())["ratios"] == panel.ratios
 
 
-def test_more_held_out_reals_than_fakes_are_cut(sides):
+def test_held_out_reals_are_reduced_to_the_number_of_fakes(sides):
     real, kept, fake = sides[0], sides[1], sides[2]
     few = {"metrics": ["fd"], "control": False, "device": "cpu"}
     (fake / "00007.png").unlink()
@@ -92,7 +92,7 @@ def test_more_held_out_reals_than_fakes_are_cut(sides):
     assert same.ratios == {"pixels": None, "random": None}
 
 
-def test_metrics_on_features_of_their_own_are_computed_once(sides, monkeypatch):
+def test_metrics_with_fixed_extractors_are_computed_once(sides, monkeypatch):
     real, fake, kept = sides
     changed = replace(find_protocol("genpr"), extractors={"fd": "gabor"})
     monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, "genpr": changed})
@@ -106,7 +106,7 @@ def test_metrics_on_features_of_their_own_are_computed_once(sides, monkeypatch):
         assert found["fd"] == genpr.score(real, fakes, metrics=["fd"], **options)["fd"]
 
 
-def test_networks_that_do_not_fit_together_take_turns(sides, decode):
+def test_networks_that_do_not_fit_in_memory_together_run_in_turn(sides, decode):
     real, fake, _ = sides
     options = {"metrics": ["precision"], "device": "cpu", "cache": False, "batch_size": 4}
     plain = genpr.score_panel(real, fake, extractors=["gabor", RandomNetwork()], **options)
@@ -137,12 +137,12 @@ def test_networks_that_do_not_fit_together_take_turns(sides, decode):
         (["gabor", "unheard-of"], {}, "unknown-extractor"),
     ],
 )
-def test_impossible_panels_are_refused_before_anything_is_opened(extractors, options, code):
+def test_invalid_panels_are_errors_before_sources_are_opened(extractors, options, code):
     with raising(UsageError, code):
         genpr.score_panel("no such folder", "neither", extractors=extractors, **options)
 
 
-def test_features_have_no_other_representation(rng):
+def test_features_cannot_be_scored_by_several_extractors(rng):
     features = rng.normal(size=(2, 20, 736))
     for extractors in (["gabor", "pixels"], [RandomNetwork(), "gabor"]):
         with raising(UsageError, "already-features"):

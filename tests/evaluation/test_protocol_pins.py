@@ -68,7 +68,7 @@ PR, COUNTS = "precision recall", "precision recall density coverage"
         ("coco30k", "fid", NONE, "inception@pil-bicubic-float", (40_504, 30_000), FREE, None, ""),
     ],
 )
-def test_protocols_stand_for_what_was_published(name, metrics, counted, extractor, needed, most, rows, free):
+def test_protocols_pin_the_published_settings(name, metrics, counted, extractor, needed, most, rows, free):
     protocol = find_protocol(name)
     ks = {protocol.k[metric] for metric in protocol.metrics if METRICS[metric].kind == "neighbors"}
     assert (ks, protocol.ties, protocol.distances) == counted
@@ -106,7 +106,7 @@ def test_protocols_stand_for_what_was_published(name, metrics, counted, extracto
         ("c_t", None, "at null"),
     ],
 )
-def test_metrics_stand_on_the_features_of_their_definition(metric, space, better):
+def test_metrics_use_the_features_of_their_definition(metric, space, better):
     assert (METRICS[metric].extractor, METRICS[metric].better) == (space, better)
     counts_neighbors = metric in (*DEFAULT_METRICS, "nn_accuracy", "rarity", "authenticity")
     assert (METRICS[metric].kind == "neighbors") == counts_neighbors
@@ -114,7 +114,7 @@ def test_metrics_stand_on_the_features_of_their_definition(metric, space, better
 
 @pytest.fixture
 def with_limits(monkeypatch):
-    """A protocol as it is but for its limits, which are too large for a test."""
+    """A protocol with smaller limits on the numbers of images."""
 
     def change(name, **limits):
         changed = replace(find_protocol(name), **limits)
@@ -123,7 +123,7 @@ def with_limits(monkeypatch):
     return change
 
 
-def test_the_seed_chooses_what_protocols_leave_out(with_limits, rng):
+def test_seed_selects_the_rows_that_a_protocol_uses(with_limits, rng):
     with_limits("dgm-eval", max_rows=30, max_real=50)
     real, fake = rng.normal(size=(60, 6)).astype(np.float32), rng.normal(size=(40, 6)).astype(np.float32)
     result = genpr.score(real, fake, protocol="dgm-eval", metrics=COUNTS.split(), seed=3)
@@ -133,7 +133,7 @@ def test_the_seed_chooses_what_protocols_leave_out(with_limits, rng):
     assert result.metrics["recall"].variant == "30 images of each side, drawn with seed 3"
 
 
-def test_the_seed_chooses_what_a_protocol_takes_of_what_another_embedded(with_limits, rng):
+def test_seed_selects_rows_of_features_that_protocols_share(with_limits, rng):
     with_limits("kynkaanniemi2019", n_real=40, n_fake=30)
     real, fake = rng.normal(size=(2, 70, 6)).astype(np.float32)
     options = {"protocols": ["genpr", "kynkaanniemi2019"], "metrics": ["precision"], "seed": 3}
@@ -142,7 +142,7 @@ def test_the_seed_chooses_what_a_protocol_takes_of_what_another_embedded(with_li
     assert found["precision"] == expected[0]
 
 
-def test_a_pinned_preparation_is_used_and_no_other(with_limits, pixels):
+def test_pinned_preparation_is_used(with_limits, pixels):
     with_limits("prdc", prepare="resize:6")
     options = {"extractor": "gabor", "device": "cpu", "control": False}
     free, pinned = (genpr.score(*pixels, protocol=name, **options) for name in ("genpr", "prdc"))
@@ -167,7 +167,7 @@ def kid_of_pixels(monkeypatch):
     monkeypatch.setattr(plan, "METRICS", {**METRICS, "kid": kid})
 
 
-def test_the_extractor_of_a_score_is_its_own_even_where_another_metric_comes_first(kid_of_pixels, pixels):
+def test_extractor_of_a_score_does_not_depend_on_the_order_of_metrics(kid_of_pixels, pixels):
     result = genpr.score(*pixels, extractor="gabor", metrics=["kid", "kd"], device="cpu")
     assert list(result.metrics) == ["kid", "kd"]
     assert [metric.extractor for metric in result.metrics.values()] == ["pixels", "gabor"]
@@ -177,7 +177,7 @@ def test_the_extractor_of_a_score_is_its_own_even_where_another_metric_comes_fir
     assert genpr.score(*pixels, metrics=["kid"], device="cpu").extractor.name == "pixels"
 
 
-def test_a_distance_to_given_statistics_says_so(rng):
+def test_distance_to_given_statistics_has_a_variant(rng):
     sides = torch.from_numpy(rng.normal(size=(2, 20, 3)).astype(np.float32))
     real, fake = (FeatureSet(side, "s") for side in sides)
     spaces = {"fd": "any", "kd": "any"}

@@ -1,4 +1,4 @@
-"""Protocols: what they pin, what is reported when they are not met, and several of them in one run."""
+"""Protocols: pinned options, reported deviations, and several protocols in one run."""
 
 import json
 import pickle
@@ -41,7 +41,7 @@ def pixels(rng):
 
 
 def moments_near(features):
-    """Those of no few images, with a covariance that Cholesky's method factors: eigenvalues of 2048 columns take seconds."""
+    """Moments with a covariance of full rank, which Cholesky factors; eigenvalues of 2048 columns take seconds."""
     x = features.double()
     directions = (x - x.mean(dim=0)) / 3
     return Gaussian.from_moments(
@@ -55,7 +55,7 @@ def features(rng):
     return rng.integers(0, 4, (60, 12)).astype(np.float32), rng.integers(0, 5, (50, 12)).astype(np.float32)
 
 
-# What protocols say ------------------------------------------------------------------------------------------
+# Pinned options ----------------------------------------------------------------------------------------------
 
 
 class Homonym:
@@ -76,12 +76,12 @@ class Homonym:
         ({"metrics": ["vendi"]}, "vendi is not part of protocol adm"),
     ],
 )
-def test_what_a_protocol_pins_cannot_be_changed(options, what, pixels):
+def test_pinned_options_cannot_be_changed(options, what, pixels):
     with raising(UsageError, "protocol-pinned", what):
         genpr.score(*pixels, protocol="adm", **options)
 
 
-def test_a_feature_file_of_another_extractor_is_refused(pixels, tmp_path):
+def test_feature_file_of_another_extractor_is_an_error(pixels, tmp_path):
     from genpr.features.feature_set import save_features
 
     extractor = genpr.load_extractor("gabor", device="cpu")
@@ -100,7 +100,7 @@ def test_a_feature_file_of_another_extractor_is_refused(pixels, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["kynkaanniemi2019", "torch-fidelity", "prdc", "genpr"])
-def test_exact_protocols_count_as_their_definition(name, features):
+def test_exact_protocols_equal_their_definition(name, features):
     protocol = find_protocol(name)
     metrics = [metric for metric in protocol.metrics if METRICS[metric].kind == "neighbors"]
     result = genpr.score(*features, protocol=name, metrics=metrics)
@@ -120,7 +120,7 @@ def test_exact_protocols_count_as_their_definition(name, features):
 
 
 @pytest.mark.parametrize("name", ["adm", "stylegan3"])
-def test_emulated_values_stand_beside_exact_ones(name, rng):
+def test_emulated_values_have_exact_ones_next_to_them(name, rng):
     real, fake = rng.gamma(0.5, size=(2, 200, 256)).astype(np.float32) * 1.5
     result = genpr.score(real, fake, protocol=name, metrics=["precision", "recall"], device="cpu")
     exact = genpr.score(real, fake, metrics=["precision", "recall"], k=3, device="cpu")
@@ -150,7 +150,7 @@ def test_too_few_images_are_reported(features):
 # Several in one run ------------------------------------------------------------------------------------------
 
 
-def test_a_panel_computes_once_what_is_on_features_of_its_own(weights, pixels, write_images):
+def test_panel_computes_metrics_with_fixed_extractors_once(weights, pixels, write_images):
     options = {"control": False, "k": 2, "weights": weights.parent, "batch_size": BATCH}
     sides = [write_images(*pair) for pair in zip("rf", (pixels[0][:5], pixels[1]), strict=True)]
     seen, metrics = [], ["precision", "is"]
@@ -205,7 +205,7 @@ def test_two_protocols_of_one_extractor_embed_once(weights, pixels, tmp_path):
     assert (seen.count("real"), seen.count("fake")) == (5, 10)
     assert list(results) == ["adm", "genpr"]
     alone = genpr.score(*sides, metrics=["precision", "recall"], **options)
-    assert alone.real.n_cached == 5, "pool3 was kept although it was embedded beside other layers"
+    assert alone.real.n_cached == 5, "pool3 was cached although it was embedded with other layers"
     adm, plain = results.values()
     for name in ("precision", "recall"):
         assert adm.metrics[name].exact_value == plain[name] == alone[name]
@@ -226,9 +226,13 @@ def test_two_protocols_of_one_extractor_embed_once(weights, pixels, tmp_path):
     np.savez(tmp_path / "moments.npz", **moments)
     given = genpr.score(tmp_path / "moments.npz", sides[1], protocol="adm", **options)
     assert given.to_flat_dict() == {f"genpr/{name}": adm[name] for name in ("fid", "sfid", "is")}
-    beside = {"reference_statistics": sides[0], "metrics": ["precision", "fid", "sfid"]}
-    both = genpr.score(*sides, **beside, **options)
-    assert [both[name] for name in beside["metrics"]] == [alone["precision"], adm["fid"], adm["sfid"]]
+    with_statistics = {"reference_statistics": sides[0], "metrics": ["precision", "fid", "sfid"]}
+    both = genpr.score(*sides, **with_statistics, **options)
+    assert [both[name] for name in with_statistics["metrics"]] == [
+        alone["precision"],
+        adm["fid"],
+        adm["sfid"],
+    ]
     given = {"extractor": ["inception-spatial", "inception"], "spatial": True, "weights": weights}
     own = genpr.reference_statistics(sides[0], **given, batch_size=BATCH)
     names = [("mu", "inception"), ("mu_s", "inception-spatial")]
@@ -289,7 +293,7 @@ def test_edm2_and_guidance_interval_read_the_same_moments_for_features_of_two_re
 # What is refused ----------------------------------------------------------------------------------------------
 
 
-def test_numbers_beyond_float64_are_an_error_and_not_infinite(rng):
+def test_overflow_of_float64_is_an_error(rng):
     real, fake = 1e37 * rng.normal(size=(2, 30, 4)).astype(np.float32)
     with raising(FeatureError, "overflow", "exceeds the range of float64"):
         genpr.score(real, np.concatenate([fake, real]) * 10, metrics=["kd"])

@@ -1,4 +1,4 @@
-"""Pairs of images and their reconstructions: pairing, what is refused, and values."""
+"""Pairs of images and their reconstructions: pairing, errors and values."""
 
 import shutil
 import tarfile
@@ -28,7 +28,7 @@ PIXELS = {"metrics": ["psnr", "reconstruction.ssim"], "device": "cpu"}
 
 @pytest.fixture
 def pairs(rng):
-    """30 images with reconstructions, the later the worse, and the first identical."""
+    """30 images with reconstructions of decreasing quality, the first of which is identical."""
     real = rng.integers(100, 140, (30, 16, 20, 3), dtype=np.uint8)
     noise = rng.normal(size=real.shape) * np.arange(30)[:, None, None, None] / 4
     return real, np.clip(real + np.rint(noise), 0, 255).astype(np.uint8)
@@ -57,7 +57,7 @@ def measured(real, fake, **options):
 
 
 def bad_in(real, fake, **options):
-    """Paths and codes of what a comparison refuses, and the code of the error."""
+    """Code of the error, and paths and codes of the images that it names."""
     with pytest.raises(BadImagesError) as refused:
         measured(real, fake, **options)
     return refused.value.code, {(bad.path, bad.code) for bad in refused.value.bad}
@@ -88,7 +88,7 @@ def test_an_interval_stays_within_the_bounds_of_its_metric():
     assert low == 0 < high
 
 
-def test_no_value_where_all_pairs_are_identical(pairs):
+def test_no_value_if_all_pairs_are_identical(pairs):
     result = genpr.reconstruct(pairs[0], pairs[0], **PIXELS)
     assert result.undefined == ("reconstruction.psnr",)
     assert result["reconstruction.ssim"] == 1
@@ -96,7 +96,7 @@ def test_no_value_where_all_pairs_are_identical(pairs):
     assert [item.code for item in same.notices] == ["identical-pairs"]
 
 
-def test_files_are_paired_by_name_whatever_their_order_and_suffix(tmp_path, pairs):
+def test_files_are_paired_by_name_regardless_of_order_and_suffix(tmp_path, pairs):
     # macOS decomposes characters, and other systems do not.
     real = save(tmp_path / "real", pairs[0], "cläss {0}/{0:03d}.png")
     decomposed = unicodedata.normalize("NFD", "cläss {0}/{0:03d}.webp")
@@ -127,7 +127,7 @@ def test_files_are_paired_by_name_whatever_their_order_and_suffix(tmp_path, pair
             np.testing.assert_array_equal(found.values[name], values[rows], name)
 
 
-def test_a_hundred_names_without_partner_are_listed(tmp_path):
+def test_names_without_a_partner_are_listed(tmp_path):
     pixels = np.zeros((120, 2, 2, 3), np.uint8)
     real, fake = save(tmp_path / "real", pixels), save(tmp_path / "fake", pixels)
     for row in range(50):
@@ -142,7 +142,7 @@ def test_a_hundred_names_without_partner_are_listed(tmp_path):
     )
 
 
-def test_images_that_cannot_be_compared_are_refused(pairs, folders):
+def test_images_that_cannot_be_compared_are_errors(pairs, folders):
     real, fake = pairs
     for sides in ((real, fake[1:]), (real[1:], fake)):
         with raising(DataError, "pair-count"):
@@ -166,7 +166,7 @@ def test_images_that_cannot_be_compared_are_refused(pairs, folders):
         assert found.result.reconstruction.n_pairs == 30
 
 
-def test_a_pair_with_an_image_that_cannot_be_used_is_left_out(pairs, folders):
+def test_pair_with_an_unusable_image_is_left_out(pairs, folders):
     real, fake = folders
     (fake / "007.png").write_bytes((fake / "007.png").read_bytes()[:60])
     save(fake, pairs[1][:, 1:], rows=[11])
@@ -183,7 +183,7 @@ def test_a_pair_with_an_image_that_cannot_be_used_is_left_out(pairs, folders):
 
 
 @pytest.mark.parametrize("shift", [1, -1])
-def test_an_order_that_is_off_by_one_is_noticed(pairs, shift):
+def test_order_that_is_off_by_one_is_reported(pairs, shift):
     options = {"metrics": "psnr", "device": "cpu"}
     sides = pairs[0], np.roll(pairs[1], shift, 0)
     whole, *parts = (genpr.reconstruct(*sides, batch_size=size, **options).notices for size in (64, 7, 1))
@@ -191,7 +191,7 @@ def test_an_order_that_is_off_by_one_is_noticed(pairs, shift):
     assert parts == [whole, whole]
 
 
-def test_sizes_may_differ_between_pairs_and_batches_do_not_matter(tmp_path, pairs):
+def test_sizes_may_differ_between_pairs_and_batch_size_changes_nothing(tmp_path, pairs):
     for row in range(30):
         for side, pixels in zip(("real", "fake"), pairs, strict=True):
             save(tmp_path / side, {row: pixels[row][: 12 + row // 7 % 3]}, rows=[row])
@@ -202,7 +202,7 @@ def test_sizes_may_differ_between_pairs_and_batches_do_not_matter(tmp_path, pair
         np.testing.assert_array_equal(found.values["ssim"], whole.values["ssim"])
 
 
-def test_a_part_is_of_pairs(pairs):
+def test_subset_is_of_pairs(pairs):
     found = measured(*pairs, max_images=11, metrics=["psnr", "clip_i"], clip="pixels")
     rows = [int(name[1:-1]) for name in found.sources[1].names]
     assert len(rows) == 11
@@ -255,7 +255,7 @@ def test_lpips_with_weights_from_a_folder_or_file(tmp_path, pairs, monkeypatch):
 
 
 @pytest.mark.parametrize("net", ["alex", "vgg"])
-def test_the_least_side_is_the_smallest_that_the_network_takes(net):
+def test_minimum_side_is_the_smallest_that_the_network_accepts(net):
     distance, side = distance_of(net), MIN_SIDE[net]
     assert distance(*torch.zeros(2, 1, 3, side, side, dtype=torch.uint8)) == 0
     with pytest.raises(RuntimeError):
@@ -282,6 +282,6 @@ def test_missing_weights_are_reported_before_any_image_is_read(folders, metrics)
         ({"metrics": ["lpips"], "weights": __file__}, "weights-unused"),
     ],
 )
-def test_impossible_options_are_refused(pairs, options, code):
+def test_invalid_options_are_errors(pairs, options, code):
     with raising(UsageError, code):
         genpr.reconstruct(*pairs, **options)

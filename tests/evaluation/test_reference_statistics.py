@@ -1,4 +1,4 @@
-"""Scores against reference statistics: alone, beside images, and refused where they are of other features."""
+"""Scores against reference statistics: with and without images, and errors for those of other features."""
 
 import json
 import pickle
@@ -55,7 +55,7 @@ def codes(result):
     return {item.code for item in result.notices}
 
 
-def test_distances_come_from_the_file_and_all_else_from_the_images(real, fake, whole):
+def test_distances_use_the_statistics_and_other_metrics_the_images(real, fake, whole):
     both = genpr.score(real, fake, metrics=MIXED, reference_statistics=whole)
     alone, images = genpr.score(whole, fake), genpr.score(real, fake, metrics=MIXED)
     assert list(alone.metrics) == ["fd"]
@@ -74,7 +74,7 @@ def test_distances_come_from_the_file_and_all_else_from_the_images(real, fake, w
     assert both.fingerprint != images.fingerprint
 
 
-def test_an_evaluator_and_a_ranking_take_statistics_once(real, fake, whole):
+def test_evaluator_and_ranking_accept_statistics(real, fake, whole):
     evaluator = genpr.Evaluator(whole, metrics=["fd", "fd_infinity", "vendi"])
     for samples in (fake, real):
         assert evaluator.score(samples)["fd"] == genpr.score(whole, samples)["fd"]
@@ -97,7 +97,7 @@ class Thumbnail:
         return images.flatten(1)[:, : self.dim].float()
 
 
-def test_one_file_may_hold_the_moments_of_several_extractors(rng, tmp_path, monkeypatch):
+def test_one_file_may_contain_moments_of_several_extractors(rng, tmp_path, monkeypatch):
     sides = rng.integers(0, 256, (2, 40, 8, 8, 3), dtype=np.uint8)
     several = [Thumbnail("third", 5), Thumbnail("second", 7), Thumbnail("fi\udcffrst", 6)]
     statistics = genpr.reference_statistics(sides[0], tmp_path / "s.npz", extractor=several)
@@ -120,7 +120,7 @@ def test_one_file_may_hold_the_moments_of_several_extractors(rng, tmp_path, monk
         assert not codes(found) & {"statistics-unlabeled", "statistics-alone"}
 
 
-def test_under_adm_moments_beside_images_stand_for_those_of_either_side(rng, tmp_path, monkeypatch):
+def test_adm_uses_moments_in_the_files_of_images(rng, tmp_path, monkeypatch):
     recipe = replace(find_protocol("adm"), metrics=("fd",), free=frozenset({"extractor"}))
     monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, "adm": recipe})
     given = []
@@ -136,13 +136,13 @@ def test_under_adm_moments_beside_images_stand_for_those_of_either_side(rng, tmp
 
 
 @pytest.mark.parametrize("name", ["precision", "kd", "c_t", "authenticity"])
-def test_without_images_only_distances_can_be_had(fake, whole, name):
+def test_without_images_only_distances_are_computed(fake, whole, name):
     held_out = {"held_out": fake} if name == "c_t" else {}
     with raising(UsageError, "no-images-in-statistics", "give images"):
         genpr.score(whole, fake, metrics=["fd", name], **held_out)
 
 
-def test_statistics_that_serve_nothing_are_refused(real, fake, whole):
+def test_unused_statistics_are_an_error(real, fake, whole):
     with raising(UsageError, "statistics-unused"):
         genpr.score(real, fake, reference_statistics=whole)
     with raising(UsageError, "no-images-in-statistics"):
@@ -153,7 +153,7 @@ def test_statistics_that_serve_nothing_are_refused(real, fake, whole):
         genpr.score(real, whole)
 
 
-def test_statistics_of_another_width_are_refused(rng, fake, tmp_path, write_images):
+def test_statistics_of_another_width_are_an_error(rng, fake, tmp_path, write_images):
     np.savez(tmp_path / "s.npz", mu=np.zeros(768), sigma=np.eye(768))
     folder = write_images("fake", rng.integers(0, 256, (3, 8, 8, 3), dtype=np.uint8))
     for extractor, metric in (("inception", "fid"), ("dinov2-vitl14", "fd"), ("gabor", "fd")):
@@ -165,7 +165,7 @@ def test_statistics_of_another_width_are_refused(rng, fake, tmp_path, write_imag
         genpr.score(tmp_path / "s.npz", folder)
 
 
-def test_statistics_of_other_features_are_refused(rng, tmp_path):
+def test_statistics_of_other_features_are_an_error(rng, tmp_path):
     rows = rng.normal(size=(100, 64)).astype(np.float32)
     fakes, layer = labeled(rows, tmp_path, "fake"), "inception-64"
     statistics = genpr.reference_statistics(labeled(rows, tmp_path, "real"), tmp_path / "s.npz")
@@ -184,7 +184,7 @@ def test_statistics_of_other_features_are_refused(rng, tmp_path):
             genpr.score(fakes, fakes, metrics=["fd", "precision"], reference_statistics=held)
 
 
-def test_moments_of_fewer_images_than_a_protocol_needs_do_not_meet_it(rng, tmp_path, monkeypatch):
+def test_moments_of_too_few_images_are_a_deviation_from_the_protocol(rng, tmp_path, monkeypatch):
     changes = {"extractor": "inception-64", "metrics": ("fd",), "prepare": None, "n_fake": 90}
     own = {name: replace(find_protocol(name), **changes) for name in ("coco30k", "mar")}
     monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, **own})
@@ -203,13 +203,13 @@ def test_moments_of_fewer_images_than_a_protocol_needs_do_not_meet_it(rng, tmp_p
         assert genpr.score(**sides, fake=images, protocol=name).deviations == (n,)
 
 
-def test_what_edm2_publishes_serves_the_metrics_that_it_is_of(rng, tmp_path):
+def test_published_statistics_of_edm2_are_used_by_their_metrics(rng, tmp_path):
     sizes = {"fid": 2048, "fd_dinov2": 1024}
     moments = {name: {"mu": np.zeros(d), "sigma": np.eye(d)} for name, d in sizes.items()}
     (tmp_path / "img.pkl").write_bytes(pickle.dumps({"num_images": 5000, **moments}))
     fakes = labeled(np.ones((3, 2048), np.float32), tmp_path, "fake", "inception")
     found = genpr.score(tmp_path / "img.pkl", fakes)
-    assert found["fid"] == pytest.approx(2048 + 2048)  # the means', and the trace beside a covariance of 0
+    assert found["fid"] == pytest.approx(2048 + 2048)  # of the means, and the trace with a covariance of 0
     assert found.reference_statistics.count == 5000
     converted = genpr.reference_statistics(tmp_path / "img.pkl", tmp_path / "img.npz")
     keys = ["mu", "dinov2-vitl14@torch-bicubic-antialias/mu"]
@@ -221,7 +221,7 @@ def test_what_edm2_publishes_serves_the_metrics_that_it_is_of(rng, tmp_path):
         genpr.reference_statistics(tmp_path / "img.pkl", extractor="vgg16")
 
 
-def test_moments_go_to_the_metrics_that_they_are_of():
+def test_moments_are_used_by_the_metrics_of_their_extractor():
     infos = [ExtractorInfo(name, 3, "x", None, comparable=True) for name in ("inception-64", "x:y", "z:a")]
     parts = zip(("mu", "mu_s", "z:a/mu"), infos, strict=True)
     held = ReferenceStatistics("s", tuple(FeatureMoments(key, np.ones(3), np.eye(3), i) for key, i in parts))
@@ -234,13 +234,13 @@ def test_moments_go_to_the_metrics_that_they_are_of():
     assert list(given_moments(unnamed, {"fd": "inception-64"}, "inception-64", protocol)) == ["fd"]
 
 
-def test_options_that_need_images_are_refused_with_statistics(whole):
+def test_options_that_need_images_are_errors_with_statistics(whole):
     for options in ({"prepare": "resize:8"}, {"max_images": 5}, {"spatial": True}):
         with raising(UsageError, "bad-option"):
             genpr.reference_statistics(whole, **options)
 
 
-def test_moments_beside_images_are_not_prepared(rng, tmp_path, monkeypatch):
+def test_moments_in_files_of_images_are_not_prepared(rng, tmp_path, monkeypatch):
     recipe = replace(find_protocol("adm"), extractor="gabor", metrics=("fd",), n_real=None, n_fake=None)
     monkeypatch.setattr(protocols, "PROTOCOLS", protocols.PROTOCOLS | {"adm": recipe})
     names = [f"{tmp_path}/{name}.npz" for name in ("real", "fake")]

@@ -1,4 +1,4 @@
-"""What is known of each image: equal to the definitions, and to the score whose rows it is."""
+"""Per-image values equal their definitions, and their means the metrics."""
 
 import numpy as np
 import pytest
@@ -16,13 +16,13 @@ ENGINES = {"23 x 64": Engine(23, 64), "any": None}
 
 
 def lattice(rng, n):
-    """Rows of which many are equally far from each other, or equal."""
+    """Rows with many equal distances and some copies."""
     return rng.integers(0, 5, (n, 3)).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
 def sides():
-    """On a lattice, beside rows in general position; some fakes are copies of reals, and some lie far outside."""
+    """Rows on a lattice and in general position; some fakes are copies of reals, and some lie far outside."""
     rng = np.random.default_rng(5)
     real = np.concatenate([lattice(rng, 70), rng.normal(2, 1.5, (43, 3)).astype(np.float32)])
     fake = np.concatenate([lattice(rng, 50), real[:9], rng.normal(2, 3, (61, 3)).astype(np.float32)])
@@ -66,7 +66,7 @@ def expected(real, fake, k, ties):
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 @pytest.mark.parametrize("ties", ["closed", "strict"])
 @pytest.mark.parametrize("metrics", [["precision"], ["recall"], ALL], ids=["precision", "recall", "all"])
-def test_every_row_is_what_the_definition_says(sides, ties, metrics, engine, monkeypatch):
+def test_every_row_equals_its_definition(sides, ties, metrics, engine, monkeypatch):
     if engine is not None:
         monkeypatch.setattr(real_manifold, "ENGINE", engine)
     found = genpr.Evaluator(sides[0], metrics=metrics, ties=ties, **OPTIONS).evidence(sides[1])
@@ -87,7 +87,7 @@ def test_every_row_is_what_the_definition_says(sides, ties, metrics, engine, mon
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 @pytest.mark.parametrize("ties", ["closed", "strict"])
 @pytest.mark.parametrize("k", [None, 4])
-def test_means_are_the_metrics_bit_for_bit(sides, ties, k, engine, monkeypatch):
+def test_means_equal_the_metrics_to_the_bit(sides, ties, k, engine, monkeypatch):
     if engine is not None:
         monkeypatch.setattr(real_manifold, "ENGINE", engine)
     evaluator = genpr.Evaluator(sides[0], metrics=ALL, ties=ties, k=k, **OPTIONS)
@@ -109,7 +109,7 @@ def test_means_are_the_metrics_bit_for_bit(sides, ties, k, engine, monkeypatch):
     assert alone.notices == result.notices
 
 
-def test_what_tells_nothing_of_single_images_is_refused(sides, rng):
+def test_metrics_without_per_image_values_are_an_error(sides, rng):
     real, fake = sides
     with raising(UsageError, "no-samples", "fd has no values of single images"):
         genpr.Evaluator(real, metrics=["fd"], **OPTIONS).evidence(fake)

@@ -14,7 +14,7 @@ def gabor(real, fake, **options):
     return genpr.score(real, fake, extractor="gabor", device="cpu", **options)
 
 
-EXPECTED_COMPANIONS = {
+EXPECTED = {
     "fid": frechet_distance,
     "sfid": frechet_distance,
     "kid": lambda real, fake: kernel_distance(real, fake).mean,
@@ -37,20 +37,20 @@ def test_a_misspelled_metric_of_a_result_is_refused_with_similar_names(rng):
         result["fid"]
 
 
-def test_every_metric_without_neighbors_is_expected_below():
+def test_every_metric_without_neighbors_has_an_expected_value():
     kinds = {"distance", "fakes-only"}
-    assert set(EXPECTED_COMPANIONS) == {name for name, info in METRICS.items() if info.kind in kinds}
+    assert set(EXPECTED) == {name for name, info in METRICS.items() if info.kind in kinds}
 
 
-@pytest.mark.parametrize("metric", EXPECTED_COMPANIONS)
-def test_each_metric_of_a_score_is_the_function_of_its_name(rng, metric, monkeypatch):
+@pytest.mark.parametrize("metric", EXPECTED)
+def test_each_metric_of_a_score_equals_its_function(rng, metric, monkeypatch):
     monkeypatch.setattr("genpr.features.source_features.dim_of", lambda _name: None)  # five columns will do
     real, fake = (rng.dirichlet([spread] * 5, n).astype(np.float32) for n, spread in ((40, 0.4), (45, 1.0)))
     result = genpr.score(real, fake, metrics=[metric], extractor=METRICS[metric].extractor, device="cpu")
-    assert result[metric] == pytest.approx(EXPECTED_COMPANIONS[metric](real, fake), rel=1e-9)
+    assert result[metric] == pytest.approx(EXPECTED[metric](real, fake), rel=1e-9)
 
 
-def test_the_seed_chooses_the_subset_of_images_and_of_features(write_images, rng):
+def test_seed_selects_the_subset_of_images_and_of_features(write_images, rng):
     images = write_images("real", rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8))
     features = rng.normal(size=(30, 3)).astype(np.float32)
     for source, options in ((images, {"extractor": "gabor", "device": "cpu"}), (features, {})):
@@ -77,7 +77,7 @@ def test_the_seed_chooses_the_subset_of_images_and_of_features(write_images, rng
     ],
     ids=str,
 )
-def test_the_evaluator_takes_every_option_of_score(options, rng, monkeypatch):
+def test_evaluator_accepts_every_option_of_score(options, rng, monkeypatch):
     monkeypatch.setattr("genpr.features.source_features.dim_of", lambda _name: None)
     real, fake = (rng.integers(0, n, (10 * n, 3)).astype(np.float32) for n in (4, 5))
     result = genpr.Evaluator(real, **options).score(fake)
@@ -88,7 +88,7 @@ def test_the_evaluator_takes_every_option_of_score(options, rng, monkeypatch):
     assert (result.seed, result.max_images) == (expected.seed, expected.max_images)
 
 
-def test_a_result_is_printed_as_a_line_per_metric():
+def test_str_of_a_result_has_a_line_per_metric():
     rng = np.random.default_rng(0)
     real, fake = rng.normal(size=(2, 60, 4))
     result = genpr.score(real, fake, metrics=["precision", "vendi"], control=False)

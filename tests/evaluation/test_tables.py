@@ -1,4 +1,4 @@
-"""Tables about images: one reader for all formats, and names of images in the form that a table has."""
+"""Tables of image values: one reader for all formats, and matching of names."""
 
 import json
 
@@ -29,13 +29,13 @@ FORM = TableFormat(
     ],
     ids=range(5),
 )
-def test_all_formats_are_read_alike(tmp_path, name, text):
+def test_all_formats_give_the_same_rows(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     rows = read_table(tmp_path / name, FORM)
     assert [(row.values["id"], row.values["score"]) for row in rows] == [("a", "1"), ("b", "2")]
 
 
-def test_texts_in_a_mapping_have_a_field_of_their_own(tmp_path):
+def test_texts_in_a_mapping_have_a_separate_field(tmp_path):
     path = tmp_path / "t.json"
     path.write_text(json.dumps({"a": 1, "b": "none"}))
     rows = [dict(row.values) for row in read_table(path, FORM)]
@@ -55,7 +55,7 @@ def test_texts_in_a_mapping_have_a_field_of_their_own(tmp_path):
     ],
     ids=range(7),
 )
-def test_damaged_tables_are_refused(tmp_path, name, text, code):
+def test_damaged_tables_are_errors(tmp_path, name, text, code):
     (tmp_path / name).write_text(text)
     with raising(DataError, code):
         list(read_table(tmp_path / name, FORM))
@@ -74,7 +74,7 @@ def test_damaged_tables_are_refused(tmp_path, name, text, code):
     ],
     ids=["paths", "stems", "files", "file stems", "a tie is of paths", "shared files", "shared stems"],
 )
-def test_names_take_the_form_that_a_table_knows(names, known, form):
+def test_names_are_matched_to_the_form_of_the_table(names, known, form):
     assert names_like(names, known) == form
 
 

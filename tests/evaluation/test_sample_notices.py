@@ -64,7 +64,7 @@ def inception_score_of(change_protocol):
     return score
 
 
-def test_samples_in_the_order_of_their_classes_are_reported_with_both_scores(inception_score_of, rng):
+def test_class_ordered_samples_are_reported_with_both_scores(inception_score_of, rng):
     p = probabilities(np.sort(np.arange(5 * CHUNK) % 20), rng)
     message = notice_of(inception_score_of(p), "class-ordered-samples")
     shuffled = score_in_parts(p[np.random.RandomState(2020).permutation(len(p))])
@@ -73,7 +73,7 @@ def test_samples_in_the_order_of_their_classes_are_reported_with_both_scores(inc
     assert shuffled > 3 * score_in_parts(p)
 
 
-def test_samples_in_random_order_and_those_of_one_part_are_not_reported(inception_score_of, rng):
+def test_randomly_ordered_samples_and_single_parts_are_not_reported(inception_score_of, rng):
     labels = np.arange(2 * CHUNK) % 20
     for _ in range(6):
         random = probabilities(rng.permutation(labels), rng)
@@ -106,7 +106,7 @@ def score_labeled(change_protocol, rng, tmp_path):
     return score
 
 
-def test_classes_of_unequal_size_are_reported_where_the_protocol_expects_equal_ones(score_labeled, tmp_path):
+def test_unequal_class_sizes_are_reported_if_the_protocol_expects_equal_ones(score_labeled, tmp_path):
     message = score_labeled(np.repeat([0, 1, 2], [10, 7, 13]))
     assert "prdc expects" in message
     assert "of 3 classes 1 has 7 and 2 has 13 fakes" in message
@@ -118,7 +118,7 @@ def test_classes_of_unequal_size_are_reported_where_the_protocol_expects_equal_o
     assert f"1 has {used[1]} and 0 has {used[0]} fakes" in score_labeled(np.arange(90) // 45)
 
 
-def test_balanced_unknown_or_unasked_classes_are_not_reported(score_labeled):
+def test_balanced_unknown_and_irrelevant_classes_are_not_reported(score_labeled):
     assert score_labeled(np.arange(31) % 3) is None, "11, 10 and 10 cannot be more equal"
     assert score_labeled(np.repeat([0, 1], [10, 20]), balanced=False) is None
     assert score_labeled(np.zeros((20, 2))) is None, "no labels, and no metric needs any"
@@ -129,7 +129,7 @@ def test_balanced_unknown_or_unasked_classes_are_not_reported(score_labeled):
 # Vendi -------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_reports_few_images_for_vendi(capsys, rng, tmp_path):
+def test_command_reports_few_images_for_vendi(capsys, rng, tmp_path):
     rows = rng.normal(size=(20_000, 3))
     for n in (19_999, 20_000):
         np.save(tmp_path / "f.npy", rows[:n])

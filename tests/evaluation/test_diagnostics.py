@@ -1,4 +1,4 @@
-"""Which warnings a set of fakes raises, and that it raises no other."""
+"""The warnings that a set of fakes raises, and no others."""
 
 import json
 from collections import Counter
@@ -23,7 +23,7 @@ SUSPICIONS = {
 
 @pytest.fixture(scope="module")
 def images():
-    """Features as of ten kinds of images: 2 x 1,500 x 24."""
+    """Features of ten clusters, as of ten kinds of images: 2 x 1,500 x 24."""
     rng = np.random.default_rng(3)
     centers = 2.5 * rng.normal(size=(10, 24))
     kinds = np.arange(3000) % 10
@@ -39,11 +39,11 @@ def message(result, code):
     return next(item.message for item in result.notices if item.code == code)
 
 
-def test_two_halves_of_one_set_raise_none(images):
+def test_two_halves_of_one_set_raise_no_warning(images):
     assert codes(*images)[0] == set()
 
 
-def test_noise_raises_none_for_low_numbers_say_enough(images, rng):
+def test_noise_raises_no_warning(images, rng):
     real, other = images
     found, result = codes(real, other + 2 * rng.normal(size=other.shape))
     assert found == set()
@@ -59,7 +59,7 @@ def test_sets_without_overlap_are_a_warning(images):
     assert "no-overlap" not in {item.code for item in fid_alone.notices}
 
 
-def test_shrinkage(images):
+def test_shrinkage_is_reported(images):
     real, other = images
     kinds = other.reshape(-1, 10, 24)
     shrunk = kinds.mean(axis=0) + 0.7 * (kinds - kinds.mean(axis=0))
@@ -68,7 +68,7 @@ def test_shrinkage(images):
     assert "0.70 times as large" in message(result, "shrinkage")
 
 
-def test_missing_kinds(images):
+def test_missing_modes_are_reported(images):
     real, other = images
     kept = np.arange(len(other)) % 10 >= 3
     found, result = codes(real, other[kept])
@@ -77,7 +77,7 @@ def test_missing_kinds(images):
     assert {int(row.removeprefix("row ")) % 10 for row in shown} <= {0, 1, 2}
 
 
-def test_memorized_images(images, rng):
+def test_memorized_images_are_reported(images, rng):
     real, other = images
     fake = other.copy()
     fake[:150] = real[200:350] + 0.01 * rng.normal(size=(150, 24))
@@ -90,7 +90,7 @@ def test_memorized_images(images, rng):
         assert copied == copy + 200
 
 
-def test_collapse_onto_few_images(images):
+def test_duplicates_are_reported_and_count_once(images):
     real, other = images
     assert codes(real, np.repeat(other[:150], 10, axis=0))[0] == {"duplicates"}
     fake = np.concatenate([other[:300], np.repeat(other[:1], 1200, axis=0)])
@@ -112,7 +112,7 @@ LAWS = {
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(("n", "m"), [(100, 100), (600, 150)])
-def test_independent_draws_raise_none(law, n, m, rng):
+def test_independent_draws_raise_no_warning(law, n, m, rng):
     found, _ = codes(LAWS[law](rng, n), LAWS[law](rng, m))
     assert "near-duplicates" not in found
 
@@ -123,7 +123,7 @@ def test_groups_of_almost_equal_images_are_near_duplicates(images, rng):
     assert "near-duplicates" in codes(groups, other)[0]
 
 
-def test_an_outlier_among_the_reals(images, rng):
+def test_outlier_among_the_reals_is_reported(images, rng):
     real, other = images
     real = real.copy()
     real[5] = 40
@@ -134,20 +134,20 @@ def test_an_outlier_among_the_reals(images, rng):
     assert message(result, "outlier-dominance").endswith("20.4% of all: row 5")
 
 
-def test_intervals_of_sets_that_are_too_small(rng):
-    """What is said where an interval was asked for and is not there."""
+def test_missing_intervals_of_small_sets_are_reported(rng):
+    """Notices about requested intervals that cannot be computed."""
 
-    def said(*sides, **options):
+    def notices_of(*sides, **options):
         result = genpr.score(*sides, device="cpu", control=False, **options)
         return [(item.level, item.message) for item in result.notices if item.code == "no-intervals"]
 
     real, fake = rng.normal(size=(30, 2)), rng.normal(size=(10, 2))
     needed = "no interval for density, coverage: intervals need halves, and half of 10 images is too few"
-    assert said(real, fake) == [("note", needed)]
-    assert said(real, fake, k=4) == said(real, rng.normal(size=(12, 2))) == []
+    assert notices_of(real, fake) == [("note", needed)]
+    assert notices_of(real, fake, k=4) == notices_of(real, rng.normal(size=(12, 2))) == []
 
 
-def test_held_out_reals_show_copying_that_no_fake_shows_alone(images, rng):
+def test_held_out_reals_show_copying(images, rng):
     real, other = images
     fake = real + 0.8 * rng.normal(size=real.shape)
     found, result = codes(real, fake, held_out=other)
@@ -156,7 +156,7 @@ def test_held_out_reals_show_copying_that_no_fake_shows_alone(images, rng):
     assert codes(real, other, held_out=images[1][::-1].copy())[1].metrics["c_t"].null == 0
 
 
-def test_the_record_says_which_reals_were_held_out(images):
+def test_record_names_the_held_out_reals(images):
     real, other = images
     first, second = (
         genpr.score(real[:500], other[:500], held_out=other[:n], metrics=["c_t", "precision"], control=False)
@@ -182,20 +182,22 @@ def write(folder, suffix, sizes, **options):
     return folder
 
 
-def told(result):
+def messages_of(result):
     return {item.code: item.message for item in result.notices}
 
 
 SIZES = [(40, 50)] * 6 + [(8, 50), (50, 8)]
 
 
-def test_codecs_and_sizes_are_told_and_still_known_when_all_is_cached(tmp_path):
+def test_codecs_and_sizes_are_reported_with_and_without_a_cache(tmp_path):
     real = write(tmp_path / "real", "png", SIZES)
     fake = write(tmp_path / "fake", "jpg", [(40, 50)] * 8)
     for run in ("embedded", "cached"):
         result = genpr.score(real, fake, **OPTIONS)
-        assert ("all-cached" in told(result)) == (run == "cached")
-        assert told(result)["codec-mismatch"].startswith("most reals are lossless, and most fakes are JPEG")
+        assert ("all-cached" in messages_of(result)) == (run == "cached")
+        assert messages_of(result)["codec-mismatch"].startswith(
+            "most reals are lossless, and most fakes are JPEG"
+        )
         (mixed,) = [item.message for item in result.notices if item.code == "size-mix"]
         assert mixed == "real images have 3 different sizes: 40 x 50 (6), 8 x 50 (1), 50 x 8 (1)"
 
@@ -205,7 +207,7 @@ def found(real, fake):
     return input_notices(real, fake, *ids, protocol="genpr", deviations=[])
 
 
-def test_small_images_are_told_where_a_trained_network_looks_at_them():
+def test_small_images_are_reported_for_trained_networks():
     facts = ImageFacts.from_counts(Counter(), Counter({(31, 200): 7, (32, 200): 1193}))
     fake = FeatureSet(torch.randn(1200, 3), "fakes/", INFO, facts=facts)
     real = replace(fake, features=torch.randn(1200, 3), facts=ImageFacts())
