@@ -1,4 +1,4 @@
-"""Disks that are full, read-only, far away or damaged: the score is the same, files are whole, and one line says why."""
+"""Full, read-only, remote and damaged disks: the score is the same, files are complete, and a notice gives the reason."""
 
 import errno
 import json
@@ -23,8 +23,8 @@ def codes(result):
     return {item.code for item in result.notices if item.code.startswith("cache")}
 
 
-def test_a_full_disk_costs_the_cache_and_the_page_but_not_the_score(sides, tmp_path, capsys):
-    """Files may have 10,000 bytes, as on a disk where no more is left."""
+def test_full_disk_loses_the_cache_and_the_page_but_not_the_score(sides, tmp_path, capsys):
+    """Files are limited to 10,000 bytes, as on a full disk."""
     plain = genpr.score(*sides, **OPTIONS | {"k": 3, "metrics": ["coverage"]}, cache=False)
     page = tmp_path / "page.html"
     page.write_text("old")
@@ -48,9 +48,7 @@ def test_a_full_disk_costs_the_cache_and_the_page_but_not_the_score(sides, tmp_p
 @pytest.mark.parametrize(
     "call", [(tempfile, "mkstemp"), (os, "replace"), (os, "fsync")], ids=lambda each: each[1]
 )
-def test_a_folder_that_cannot_be_written_costs_the_cache_but_not_the_score(
-    sides, tmp_path, monkeypatch, error, call
-):
+def test_unwritable_folder_loses_the_cache_but_not_the_score(sides, tmp_path, monkeypatch, error, call):
     root = tmp_path / "cache"
     plain = genpr.score(*sides, **OPTIONS, cache=False)
 
@@ -67,16 +65,16 @@ def test_a_folder_that_cannot_be_written_costs_the_cache_but_not_the_score(
 
 
 @pytest.mark.parametrize("error", [errno.ESTALE, errno.EACCES])
-def test_a_shard_that_cannot_be_read_for_a_moment_is_not_thrown_away(sides, tmp_path, monkeypatch, error):
+def test_temporarily_unreadable_shard_is_kept(sides, tmp_path, monkeypatch, error):
     root = tmp_path / "cache"
     plain = genpr.score(*sides, **OPTIONS, cache_dir=root)
     shards = {path: path.read_bytes() for path in root.rglob("*.safetensors")}
 
-    def ill(*_args, **_options):
+    def failing_read(*_args, **_options):
         raise OSError(error, os.strerror(error))
 
     with monkeypatch.context() as patch:
-        patch.setattr(safetensors, "safe_open", ill)
+        patch.setattr(safetensors, "safe_open", failing_read)
         found = genpr.score(*sides, **OPTIONS, cache_dir=root)
     assert found.to_flat_dict() == plain.to_flat_dict()
     assert codes(found) == {"cache-unreadable"}
@@ -86,7 +84,7 @@ def test_a_shard_that_cannot_be_read_for_a_moment_is_not_thrown_away(sides, tmp_
 
 
 @pytest.mark.parametrize("keep", [0, 7, 500, -1])
-def test_a_shard_that_was_cut_short_is_embedded_again(sides, tmp_path, keep):
+def test_truncated_shard_is_embedded_again(sides, tmp_path, keep):
     root = tmp_path / "cache"
     plain = genpr.score(*sides, **OPTIONS, cache_dir=root)
     for shard in root.rglob("*.safetensors"):
@@ -99,8 +97,8 @@ def test_a_shard_that_was_cut_short_is_embedded_again(sides, tmp_path, keep):
 @pytest.mark.parametrize(
     "error", [OSError(errno.ENOLCK, "No locks"), NotImplementedError("no flock here"), None]
 )
-def test_locks_that_cannot_be_had_are_told_in_one_line(tmp_path, monkeypatch, capsys, rng, error):
-    """By a file system without them, or by another process that holds one."""
+def test_unavailable_locks_are_errors_of_one_line(tmp_path, monkeypatch, capsys, rng, error):
+    """The file system has no locks, or another process holds one."""
     monkeypatch.chdir(tmp_path)
     Path("samples").mkdir()
     for name in ("real", "samples/1"):

@@ -1,4 +1,4 @@
-"""kill -9 of whole scores at random moments: what was finished is not embedded again, and the numbers are the same.
+"""Scores that are killed at random moments: finished images are not embedded again, and values are the same.
 
 `python test_killed_scores.py REAL FAKE FOLDER TRIALS` is the process whose forks are killed; it prints one JSON line.
 """
@@ -20,7 +20,7 @@ OPTIONS = "--extractor pixels --batch-size 4 --device cpu --no-control --no-inte
 
 
 def start(sides, root):
-    """Fork a process that scores, its result beside its cache."""
+    """Fork a process that scores and writes its result next to its cache."""
     from genpr.cli.main import run
 
     child = os.fork()
@@ -33,7 +33,7 @@ def start(sides, root):
 
 
 def finished(sides, root):
-    """Score to the end."""
+    """Score without interruption."""
     _, status = os.waitpid(start(sides, root), 0)
     record = json.loads(root.with_suffix(".json").read_text())
     return {
@@ -68,7 +68,7 @@ def main(sides, folder, trials):
     torch.set_num_threads(1)
     cache.SHARD_ROWS = 8
     run(["score", *sides, "--no-cache", *OPTIONS])  # imports what the forks need
-    gc.freeze()  # forks need neither look at what was imported nor copy it
+    gc.freeze()  # forks neither traverse nor copy imported objects
     started = time.monotonic()
     plain = finished(sides, folder / "plain")
     longest, draw = time.monotonic() - started, random.Random(0)
@@ -77,7 +77,7 @@ def main(sides, folder, trials):
 
 
 @pytest.mark.parametrize("trials", [3, pytest.param(50, marks=pytest.mark.slow)])
-def test_a_score_that_was_killed_goes_on_where_it_was(sides, tmp_path, trials):
+def test_killed_score_resumes(sides, tmp_path, trials):
     caches = tmp_path / "caches"
     caches.mkdir()
     command = [sys.executable, __file__, *map(str, sides), str(caches), str(trials)]

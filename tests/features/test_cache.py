@@ -1,4 +1,4 @@
-"""The feature cache: right or absent, also when others use it, own it, or remove files of it."""
+"""The feature cache is correct or unused, also with concurrent use, other owners and removed files."""
 
 import os
 import random
@@ -44,7 +44,7 @@ def numbered(numbers):
 
 
 def fill(root, identities, values, *, info=INFO, used=None) -> Path:
-    """One shard with these images, whose features are the values, last used then; its path."""
+    """Write one shard with the given identities, values and time of last use; returns its path."""
     cache = FeatureCache(root, info, "cpu")
     before = set(cache.folder.glob("*.safetensors"))
     cache.add(identities, rows(*values)[1])
@@ -72,7 +72,7 @@ def known(root, numbers):
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b"x"), lambda path: path.unlink()])
-def test_every_image_is_found_where_it_is_except_in_damaged_shards(rng, tmp_path, damage, monkeypatch):
+def test_every_image_is_found_except_in_damaged_shards(rng, tmp_path, damage, monkeypatch):
     monkeypatch.setattr(cache_module, "_OPEN_SHARDS", 2)
     identities = [each.tobytes() for each in rng.integers(0, 256, (60, 32), dtype=np.uint8)]
     shards = [
@@ -90,7 +90,7 @@ def test_every_image_is_found_where_it_is_except_in_damaged_shards(rng, tmp_path
     assert cache.get(b"\xff" * 32) is None
 
 
-def test_images_whose_hashes_end_alike_are_told_apart(tmp_path):
+def test_images_whose_hashes_share_a_suffix_are_distinguished(tmp_path):
     alike = [bytes([number]) * 24 + b"12345678" for number in range(4)]
     for number in (0, 1, 2):
         others = [bytes([9, number, row, *[0] * 29]) for row in range(number)]
@@ -121,7 +121,7 @@ def joined(root, *dims):
     return JoinedCache([FeatureCache(root, part, "cpu") for part in parts])
 
 
-def test_layers_are_kept_apart_and_known_where_all_of_them_are(tmp_path):
+def test_image_is_cached_if_all_layers_are(tmp_path):
     identities, flags = rows(*range(6))[0], [("alpha-dropped",), ("multi-frame",)] * 3
     images = [CachedImage(torch.tensor([n, n, -n]).float(), flags[n], (n + 1, 9)) for n in range(6)]
     only_first = joined(tmp_path, 2, 1).layers[0]
@@ -140,7 +140,7 @@ def test_layers_are_kept_apart_and_known_where_all_of_them_are(tmp_path):
 
 
 @pytest.mark.parametrize("is_open", [False, True])
-def test_a_damaged_file_of_any_layer_is_noticed_and_stored_again(tmp_path, is_open):
+def test_damaged_file_of_any_layer_is_replaced(tmp_path, is_open):
     def add(cache):
         cache.add([bytes(32)], [CachedImage(torch.ones(2))])
         cache.flush()
@@ -176,7 +176,7 @@ def embed_cached(folder, extractor, root):
     return embed_source(open_source(folder), [(extractor, cache)])[0], cache
 
 
-def test_only_new_and_changed_images_are_embedded_wherever_they_lie(write_images, pixels, gabor, tmp_path):
+def test_only_new_and_changed_images_are_embedded_at_any_path(write_images, pixels, gabor, tmp_path):
     folder = write_images("a", pixels)
     first, cache = embed_cached(folder, gabor, tmp_path / "cache")
     written = (cache.folder / "key.json").stat()
@@ -194,7 +194,7 @@ def test_only_new_and_changed_images_are_embedded_wherever_they_lie(write_images
     assert torch.equal(result.features, embed_source(open_source(moved), [(gabor, None)])[0].features)
 
 
-def test_decoding_flags_survive_the_cache(tmp_path, gabor):
+def test_decoding_flags_are_cached(tmp_path, gabor):
     folder = tmp_path / "a"
     folder.mkdir()
     Image.new("RGBA", (8, 8), (1, 2, 3, 4)).save(folder / "x.png")
@@ -205,7 +205,7 @@ def test_decoding_flags_survive_the_cache(tmp_path, gabor):
 
 
 @pytest.mark.parametrize("how", ["flip", "cut", "empty", "garbage"])
-def test_a_damaged_cache_file_is_noticed_and_replaced(write_images, pixels, gabor, tmp_path, how):
+def test_damaged_cache_file_is_reported_and_replaced(write_images, pixels, gabor, tmp_path, how):
     folder = write_images("a", pixels)
     first, cache = embed_cached(folder, gabor, tmp_path / "cache")
     (shard,) = cache.folder.glob("*.safetensors")
@@ -238,10 +238,10 @@ def test_usable_images_stay_cached_when_others_are_bad(write_images, pixels, gab
     assert (result.n_embedded, result.n_cached) == (1, 36)
 
 
-# Others who use it
+# Concurrent use
 
 
-def test_two_that_write_at_once_are_both_right(tmp_path):
+def test_concurrent_writers_do_not_conflict(tmp_path):
     one, other = opened(tmp_path), opened(tmp_path)
     one.add(*rows(1, 2, 3))
     other.add(*rows(3, 4))
@@ -255,17 +255,17 @@ def test_two_that_write_at_once_are_both_right(tmp_path):
     assert not list(one.folder.glob(".*"))
 
 
-only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can change the owner of a file")
 
 
-@pytest.mark.parametrize("whose", ["nobody's", "everyone's", pytest.param("another user's", marks=only_root)])
-def test_a_folder_that_cannot_be_used_costs_the_cache_but_not_the_score(sides, tmp_path, whose):
+@pytest.mark.parametrize("kind", ["file", "world-writable", pytest.param("of another user", marks=only_root)])
+def test_unusable_folder_loses_the_cache_but_not_the_score(sides, tmp_path, kind):
     folder = tmp_path / "cache"
-    if whose == "nobody's":
+    if kind == "file":
         folder.write_text("a file")
     else:
         folder.mkdir()
-        folder.chmod(0o777) if whose == "everyone's" else os.chown(folder, 12345, 12345)
+        folder.chmod(0o777) if kind == "world-writable" else os.chown(folder, 12345, 12345)
     result = genpr.score(*sides, **OPTIONS, cache_dir=folder)
     (unusable,) = {item for item in result.notices if item.code == "cache-unusable"}
     assert unusable.level == "warning"
@@ -275,7 +275,7 @@ def test_a_folder_that_cannot_be_used_costs_the_cache_but_not_the_score(sides, t
 
 @only_root
 @pytest.mark.parametrize("planted", ["file", "link"])
-def test_a_shard_of_another_user_is_not_believed(tmp_path, planted):
+def test_shard_of_another_user_is_not_used(tmp_path, planted):
     shard = fill(tmp_path, *(rows(1, 2, 3)[0], (1, 2, 3)))
     if planted == "link":
         shard.rename(tmp_path / "elsewhere")
@@ -289,7 +289,7 @@ def test_a_shard_of_another_user_is_not_believed(tmp_path, planted):
     assert known(tmp_path, [1, 2, 3]) == [1, 2, 3]
 
 
-def test_pipes_in_the_cache_are_not_waited_for(tmp_path):
+def test_pipes_in_the_cache_are_not_read(tmp_path):
     shard = fill(tmp_path, rows(1)[0], [1])
     for path in (shard, shard.parent / "key.json"):
         path.unlink()
@@ -305,12 +305,12 @@ def test_pipes_in_the_cache_are_not_waited_for(tmp_path):
 
 @pytest.fixture
 def shards(tmp_path):
-    """Three of 10, 20 and 30 images, used 300, 200 and 100 seconds ago."""
+    """Three shards of 10, 20 and 30 images, used 300, 200 and 100 seconds ago."""
     sizes = {10: 300, 20: 200, 30: 100}
     return [fill(tmp_path, *numbered(range(100 * n, 101 * n)), used=NOW - ago) for n, ago in sizes.items()]
 
 
-def test_folders_know_their_extractor_files_rows_and_bytes(tmp_path, shards):
+def test_folders_have_extractor_files_rows_and_bytes(tmp_path, shards):
     other = fill(tmp_path, *numbered([1]), info=replace(INFO, name="another:one"))
     (other.parent / "key.json").write_text("{")  # as a full disk left it once
     FeatureCache(tmp_path, replace(INFO, name="another:one"), "cpu")
@@ -324,25 +324,25 @@ def test_folders_know_their_extractor_files_rows_and_bytes(tmp_path, shards):
     assert second.key["device"] == "cpu"
 
 
-def test_the_longest_unused_go_first_and_no_more_than_needed(tmp_path, shards):
+def test_least_recently_used_files_are_removed_first(tmp_path, shards):
     folders = find_folders(tmp_path)
     sizes = [path.stat().st_size for path in shards]
 
-    def gone(**limits):
+    def chosen(**limits):
         return [file.path for file in choose_files(folders, **limits)]
 
-    assert gone(max_size=sum(sizes)) == []
-    assert gone(max_size=sum(sizes) - 1) == shards[:1]
-    assert gone(max_size=sum(sizes[1:])) == shards[:1]
-    assert gone(max_size=sizes[2]) == shards[:2]
-    assert gone(max_size=0) == shards
-    assert gone(used_before=NOW - 300) == []
-    assert gone(used_before=NOW - 299) == shards[:1]
-    assert gone(used_before=NOW - 150, max_size=sum(sizes)) == shards[:2]
-    assert gone(used_before=0, max_size=sizes[2]) == shards[:2]
+    assert chosen(max_size=sum(sizes)) == []
+    assert chosen(max_size=sum(sizes) - 1) == shards[:1]
+    assert chosen(max_size=sum(sizes[1:])) == shards[:1]
+    assert chosen(max_size=sizes[2]) == shards[:2]
+    assert chosen(max_size=0) == shards
+    assert chosen(used_before=NOW - 300) == []
+    assert chosen(used_before=NOW - 299) == shards[:1]
+    assert chosen(used_before=NOW - 150, max_size=sum(sizes)) == shards[:2]
+    assert chosen(used_before=0, max_size=sizes[2]) == shards[:2]
 
 
-def test_what_was_used_since_it_was_listed_stays(tmp_path, shards):
+def test_files_used_after_they_were_listed_are_kept(tmp_path, shards):
     files = choose_files(find_folders(tmp_path), max_size=0)
     os.utime(shards[1], (NOW, NOW))
     shards[2].unlink()  # another prune was faster
@@ -351,7 +351,7 @@ def test_what_was_used_since_it_was_listed_stays(tmp_path, shards):
 
 
 @pytest.mark.parametrize("is_indexed", [False, True], ids=["while it starts", "while it runs"])
-def test_a_shard_that_vanishes_is_a_miss(tmp_path, shards, is_indexed, monkeypatch):
+def test_removed_shard_is_a_miss(tmp_path, shards, is_indexed, monkeypatch):
     def prune():
         remove_files(choose_files(find_folders(tmp_path), max_size=0))
 
@@ -378,7 +378,7 @@ def test_a_shard_that_vanishes_is_a_miss(tmp_path, shards, is_indexed, monkeypat
     assert FeatureCache(tmp_path, INFO, "cpu").get(rows(1005)[0][0]).features.tolist() == [0.0] * 3
 
 
-def test_a_score_survives_a_prune_at_every_look(sides, monkeypatch, tmp_path):
+def test_score_is_correct_if_files_are_pruned_at_every_read(sides, monkeypatch, tmp_path):
     monkeypatch.setattr(cache_module, "SHARD_ROWS", 7)
     options = {"extractor": "gabor", "device": "cpu", "cache_dir": tmp_path / "cache"}
     expected = genpr.score(*sides, **options)
@@ -395,7 +395,7 @@ def test_a_score_survives_a_prune_at_every_look(sides, monkeypatch, tmp_path):
     assert not [item for item in result.notices if item.code.startswith("cache")]
 
 
-def test_only_files_of_genpr_are_seen(tmp_path, shards):
+def test_only_files_of_genpr_are_listed(tmp_path, shards):
     inside = shards[0].parent
     elsewhere = tmp_path / "elsewhere.safetensors"
     elsewhere.write_bytes(shards[0].read_bytes())
@@ -420,7 +420,7 @@ def test_only_files_of_genpr_are_seen(tmp_path, shards):
     assert elsewhere.exists()
 
 
-def test_a_folder_that_is_no_cache_is_refused(tmp_path):
+def test_folder_that_is_not_a_cache_is_an_error(tmp_path):
     assert find_folders(tmp_path / "missing") == []
     assert find_folders(tmp_path) == []  # to be one
     (tmp_path / "weights").mkdir()
@@ -433,7 +433,7 @@ def test_a_folder_that_is_no_cache_is_refused(tmp_path):
             find_folders(folder)
 
 
-def test_an_evaluator_may_leave_the_fakes_of_one_score_out_of_the_cache(sides, tmp_path):
+def test_score_may_exclude_its_fakes_from_the_cache(sides, tmp_path):
     def rows():
         return sum(folder.count_rows() for folder in find_folders(tmp_path / "cache"))
 

@@ -49,7 +49,7 @@ IMAGES = torch.arange(2 * 3 * 4 * 4).view(2, 3, 4, 4).to(torch.uint8)
 # Loading
 
 
-def test_a_factory_in_a_file_or_package_gives_an_extractor(write, tmp_path, monkeypatch):
+def test_factory_in_a_file_or_package_gives_an_extractor(write, tmp_path, monkeypatch):
     extractor = load(write("net.py", NET))
     assert torch.equal(extractor(IMAGES), IMAGES.float().mean((2, 3)) * 2)
     assert extractor.dim == 3
@@ -71,7 +71,7 @@ def test_a_factory_in_a_file_or_package_gives_an_extractor(write, tmp_path, monk
     assert load_extractor("some_pkg.nets:load", device="cpu").name == "some_pkg.nets:load"
 
 
-def test_an_object_that_prepares_is_a_preparing_extractor(write):
+def test_object_with_prepare_is_a_preparing_extractor(write):
     source = """
         import torch
         class Embed:
@@ -89,10 +89,10 @@ def test_an_object_that_prepares_is_a_preparing_extractor(write):
     assert torch.equal(extractor(IMAGES), IMAGES[:, :, :2, :2].float().mean((2, 3)))
 
 
-# Modules beside the file
+# Modules next to the file
 
 
-def test_modules_and_packages_beside_the_file_can_be_imported_and_leave_no_trace(write):
+def test_modules_next_to_the_file_can_be_imported_without_side_effects(write):
     write("helper.py", "FACTOR = 5")
     write("parts/__init__.py", "from .inner import BIAS")
     write("parts/inner.py", "from helper import FACTOR\nBIAS = FACTOR + 2")
@@ -106,7 +106,7 @@ def test_modules_and_packages_beside_the_file_can_be_imported_and_leave_no_trace
     assert set(sys.modules) - before == set()
 
 
-def test_recorded_sources_are_those_that_ran(write):
+def test_recorded_sources_are_the_executed_ones(write):
     write("helper.py", "VALUE = 1")
     path = write("main.py", "import helper\ndef load():\n    return helper.VALUE\n")
     with running_file(path) as (module, sources):
@@ -120,7 +120,7 @@ def test_recorded_sources_are_those_that_ran(write):
 
 
 @pytest.mark.parametrize(
-    ("source", "factory", "said"),
+    ("source", "factory", "message"),
     [
         (NET, "laod", "no 'laod'; it has Net, load"),
         (NET + "\ncount = 3", "count", "'count' is a int, but a factory must be callable"),
@@ -133,9 +133,9 @@ def test_recorded_sources_are_those_that_ran(write):
         (NET.replace("dim = 3", "dim = 0"), "load", "found 0"),
     ],
 )
-def test_what_is_wrong_with_a_custom_extractor_is_said_in_one_line(source, factory, said, write):
+def test_invalid_custom_extractors_are_errors_of_one_line(source, factory, message, write):
     path = write("net.py", source)
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         load(path, factory)
     assert caught.value.code == "custom-extractor"
     assert "net.py" in str(caught.value)
@@ -177,7 +177,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_another_text_or_other_weights_are_another_key(change):
+def test_cache_key_changes_with_source_and_weights(change):
     network = Declared()
     first = extractor_info(network)
     CHANGES[change](network)
@@ -186,7 +186,7 @@ def test_another_text_or_other_weights_are_another_key(change):
     assert (second.weights_sha256 == first.weights_sha256) is (change == "text")
 
 
-def test_weights_that_cannot_be_hashed_mean_no_key():
+def test_weights_that_cannot_be_hashed_have_no_key():
     network = nn.LazyLinear(4)
     network.dim, network.cache_key = 4, "lazy"
     info = extractor_info(network)
@@ -222,7 +222,7 @@ class Holder:
 
 @pytest.mark.parametrize("wrap", [lambda extractor: extractor, wrap_extractor], ids=["raw", "adopted"])
 @pytest.mark.parametrize("kind", [Normed, Holder])
-def test_networks_run_in_evaluation_mode_and_are_left_as_found(kind, wrap):
+def test_networks_run_in_evaluation_mode_and_are_restored(kind, wrap):
     extractor = kind()
     network = extractor if isinstance(extractor, nn.Module) else extractor.net
     wrapped = wrap(extractor)

@@ -1,4 +1,4 @@
-"""Embedding: order, blocks, bad images, memory, and a cache that is right or absent."""
+"""Embedding: order, blocks, bad images, memory and the cache."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=p
 
 
 class Counting(nn.Module):
-    """Channel means and standard deviations through a frozen layer; remembers its batches."""
+    """Channel means and standard deviations through a frozen layer; records its batches."""
 
     name = "counting"
     dim = 6
@@ -99,7 +99,7 @@ def test_out_of_memory_halves_the_batch_and_keeps_the_answer(folder, pixels, dev
 
 
 @devices
-def test_wrong_shape_and_nan_are_refused(folder, device):
+def test_wrong_shapes_and_nan_are_errors(folder, device):
 
     class Narrow(Counting):
         def forward(self, images):
@@ -123,7 +123,7 @@ def test_wrong_shape_and_nan_are_refused(folder, device):
 
 
 @devices
-def test_batches_before_one_that_fails_reach_the_cache(write_images, pixels, device):
+def test_batches_before_a_failing_one_are_cached(write_images, pixels, device):
     class Failing(Counting):
         def forward(self, images):
             if len(self.batches) == 3:
@@ -138,7 +138,7 @@ def test_batches_before_one_that_fails_reach_the_cache(write_images, pixels, dev
     np.testing.assert_allclose(rows, expected(pixels[:15]), rtol=1e-6)
 
 
-def test_skipping_leaves_out_exactly_the_bad_ones(folder, pixels):
+def test_only_bad_images_are_skipped(folder, pixels):
     for name in ("00002.png", "00035.png"):
         (folder / name).write_bytes((folder / name).read_bytes()[:60])
     policy = BadImagePolicy("skip", max_share=2 / 37)
@@ -162,7 +162,7 @@ def test_adding_files_never_changes_the_features_of_others(write_images, rng):
 
 
 class Parallel(Counting):
-    """Slow in a way that lets later blocks overtake earlier ones, and counts who is inside."""
+    """Delays earlier blocks more than later ones, and counts concurrent calls."""
 
     thread_safe = True
 
@@ -195,7 +195,7 @@ def test_thread_safe_extractors_run_in_parallel_with_the_same_rows(
     assert alone.threads == {threading.main_thread().ident}
 
 
-def test_the_autocast_of_a_training_loop_does_not_reach_the_features(folder):
+def test_autocast_of_the_caller_does_not_change_features(folder):
     plain = genpr.embed(folder, Counting())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = genpr.embed(folder, Counting())
@@ -203,7 +203,7 @@ def test_the_autocast_of_a_training_loop_does_not_reach_the_features(folder):
 
 
 class OnDevice:
-    """Prepares its images beside the network; several sizes share a batch."""
+    """Prepares its images on the device of the network; several sizes share a batch."""
 
     name, dim, prepares_on_device, thread_safe = "on-device", 3, True, True
 
@@ -223,7 +223,7 @@ class OnDevice:
 
 
 @devices
-def test_an_extractor_may_prepare_images_on_its_device(rng, device):
+def test_extractor_may_prepare_images_on_its_device(rng, device):
     extractor = OnDevice(device)
     images = [
         rng.integers(0, 256, (h, w, 3), dtype=np.uint8) for h, w in [(3, 4), (5, 2), (3, 4), (7, 7), (1, 9)]
@@ -241,7 +241,7 @@ def test_an_extractor_may_prepare_images_on_its_device(rng, device):
         genpr.embed(images, extractor, batch_size=5)
 
 
-def test_blocks_of_images_share_no_batch(write_images, rng, monkeypatch):
+def test_batches_do_not_cross_blocks(write_images, rng, monkeypatch):
     monkeypatch.setattr("genpr.features.embed.BLOCK", 8)
     folder = write_images("images", rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
     sizes = []
@@ -255,7 +255,7 @@ def test_blocks_of_images_share_no_batch(write_images, rng, monkeypatch):
     assert sizes == [6, 2, 6, 2, 4]
 
 
-def test_images_of_many_sizes_do_not_pile_up(tmp_path, rng):
+def test_number_of_waiting_images_is_bounded(tmp_path, rng):
     for index in range(30):
         pixels = rng.integers(0, 256, (index + 1, 3, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / f"{index:03d}.png")

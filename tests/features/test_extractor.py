@@ -8,13 +8,13 @@ from genpr.features.known_weights import INCEPTION_2015
 from genpr.features.registry import list_extractors, load_extractor
 
 
-def test_an_unknown_name_lists_the_known_ones():
+def test_unknown_name_is_an_error_that_lists_known_ones():
     with pytest.raises(UsageError, match=r"'incepton' \(similar: inception\).*vgg16") as caught:
         load_extractor("incepton")
     assert (caught.value.code, caught.value.exit_code) == ("unknown-extractor", 2)
 
 
-def test_the_list_says_what_each_needs(tmp_path, monkeypatch):
+def test_list_of_extractors_has_their_requirements(tmp_path, monkeypatch):
     monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "genpr"))
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     listed = {item.name: item for item in list_extractors()}
@@ -27,22 +27,22 @@ def test_the_list_says_what_each_needs(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["gabor", "some/file.py:load"])
-def test_weights_for_an_extractor_without_a_weights_file_are_refused(name):
+def test_weights_for_an_extractor_without_weights_are_an_error(name):
     with raising(UsageError, "weights-unused", "takes no weights file"):
         load_extractor(name, weights="vgg.pth")
 
 
-def test_weights_may_belong_to_a_network_of_the_fakes_alone(sides):
+def test_weights_may_belong_to_a_network_used_only_for_fakes(sides):
     import genpr
 
     options = {"extractor": "gabor", "weights": __file__, "control": False, "device": "cpu"}
-    with raising(WeightsError, "weights-hash"):  # the file is looked at as Inception's
+    with raising(WeightsError, "weights-hash"):  # the file is read as weights of Inception
         genpr.score(*sides, metrics=["is", "precision"], **options)
     with raising(UsageError, "weights-unused"):
         genpr.score(*sides, metrics=["precision"], **options)
 
 
-def test_without_torchvision_what_needs_none_works_and_the_rest_says_what_to_do(monkeypatch, sides):
+def test_missing_torchvision_is_an_error_only_where_it_is_needed(monkeypatch, sides):
     import genpr
 
     monkeypatch.setitem(sys.modules, "torchvision", None)  # its import fails from here on
@@ -55,14 +55,14 @@ def test_without_torchvision_what_needs_none_works_and_the_rest_says_what_to_do(
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("message", "kind"),
     [("operator torchvision::nms does not exist", ResourceError), ("a bug of ours", RuntimeError)],
 )
-def test_a_torchvision_of_another_torch_is_told_from_other_errors(monkeypatch, said, kind):
+def test_incompatible_torchvision_is_distinguished_from_other_errors(monkeypatch, message, kind):
     def importing(_name):
-        raise RuntimeError(said)
+        raise RuntimeError(message)
 
     monkeypatch.setattr("genpr.features.registry.import_module", importing)
-    with pytest.raises(kind, match=said) as caught:
+    with pytest.raises(kind, match=message) as caught:
         load_extractor("timm:resnet18", device="cpu")
     assert getattr(caught.value, "code", None) == ("broken-library" if kind is ResourceError else None)

@@ -1,4 +1,4 @@
-"""Feature files carry what made them, and arrays of other programs load too."""
+"""Feature files contain their provenance, and arrays of other programs can be loaded."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ INFO = ExtractorInfo(
 
 
 @pytest.mark.parametrize("as_path", [str, Path])
-def test_round_trip_keeps_everything(tmp_path, as_path):
+def test_feature_set_round_trips(tmp_path, as_path):
     original = FeatureSet(
         features=torch.randn(2, 3),
         source="reals/",
@@ -63,7 +63,7 @@ def test_numpy_files_load_as_float32(tmp_path, dtype):
         assert loaded.extractor is None
 
 
-def test_safetensors_of_other_programs(tmp_path):
+def test_safetensors_of_other_programs_can_be_loaded(tmp_path):
     save_file(
         {"features": torch.ones(2, 3, dtype=torch.float16), "more": torch.ones(4, 4)},
         tmp_path / "a.safetensors",
@@ -76,7 +76,7 @@ def test_safetensors_of_other_programs(tmp_path):
         load_features(tmp_path / "c.safetensors")
 
 
-def test_damaged_and_unsuitable_files_are_refused(tmp_path):
+def test_damaged_and_unsuitable_files_are_errors(tmp_path):
     np.save(tmp_path / "ints.npy", np.arange(6).reshape(3, 2))
     with pytest.raises(FeatureError, match="expected floats"):
         load_features(tmp_path / "ints.npy")

@@ -16,7 +16,7 @@ from genpr.features.registry import ExtractorName, canonical_name, group_by_netw
         ("timm:vit@clip@map@1@bfloat16", ExtractorName("timm:vit", "clip", "bfloat16", 1, "map")),
     ],
 )
-def test_names_are_taken_apart(text, name):
+def test_names_are_parsed(text, name):
     assert ExtractorName.parse(text) == name
     assert ExtractorName.parse(str(name)) == name
 
@@ -28,7 +28,7 @@ def test_names_are_taken_apart(text, name):
         f"timm:vit@0 timm:vit@4097 timm:vit@-8 timm:vit@² timm:vit@1@2 timm:vit@cls@mean timm:vit@{5000 * '1'}"
     ).split(),
 )
-def test_unknown_and_contradicting_variants_are_refused(text):
+def test_unknown_and_contradictory_variants_are_errors(text):
     with pytest.raises(UsageError) as caught:
         ExtractorName.parse(text)
     assert caught.value.code == "unknown-variant"
@@ -48,7 +48,7 @@ def test_one_extractor_has_one_canonical_name(text, canonical):
     assert canonical_name(text) == canonical
 
 
-def test_layers_of_one_network_are_put_together():
+def test_layers_of_one_network_are_grouped():
     names = (
         "inception vgg16 inception-softmax inception@bfloat16 gabor inception@clip vgg16 inception-64@clip"
     )
@@ -61,7 +61,7 @@ def test_layers_of_one_network_are_put_together():
     )
 
 
-def test_a_weights_file_goes_to_the_network_of_its_name(tmp_path):
+def test_weights_file_is_used_by_the_network_of_its_name(tmp_path):
     vgg, inception = tmp_path / "vgg16-397923af.pth", tmp_path / "pt_inception-2015-12-05-6726825d.pth"
     vgg.touch()
     assert weights_of("vgg16", vgg) == vgg

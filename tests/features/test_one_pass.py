@@ -1,4 +1,4 @@
-"""Several extractors in one pass: each image is read and decoded once, and features are those of each extractor alone."""
+"""Several extractors in one pass: each image is decoded once, and features equal those of separate passes."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ class RandomNetwork(nn.Module):
 
 
 class Darkening:
-    """Means of images, which it changes in place; of at most 40 rows, if it prepares them on the host."""
+    """Means of images, which it modifies in place; of at most 40 rows if it prepares them on the host."""
 
     name, dim, thread_safe = "darkening", 3, True
 
@@ -57,7 +57,7 @@ class Darkening:
 
 @pytest.fixture
 def folder(tmp_path, rng):
-    """41 images of three sizes, the last of which is cut short, and one is tall."""
+    """41 images of three sizes, the last of which is truncated, and one is tall."""
     path = tmp_path / "images"
     path.mkdir()
     for index in range(41):
@@ -82,7 +82,7 @@ def embedded(folder, chosen, caches=()):
 
 
 @pytest.mark.parametrize("cores", [1, 3])
-def test_features_and_bad_images_are_those_of_each_extractor_alone(folder, decode, monkeypatch, cores):
+def test_features_and_bad_images_equal_those_of_separate_passes(folder, decode, monkeypatch, cores):
     monkeypatch.setattr(embed, "usable_cores", lambda: cores)
     chosen = extractors()
     with torch_threads(2):
@@ -102,7 +102,7 @@ def test_features_and_bad_images_are_those_of_each_extractor_alone(folder, decod
     assert [len(found) for found in together] == [39, 40, 40, 40, 40], "the tall image is unusable for one"
 
 
-def test_images_that_one_cache_lacks_are_decoded_once(folder, decode, tmp_path):
+def test_images_missing_in_one_cache_are_decoded_once(folder, decode, tmp_path):
     chosen = extractors()[2:]
     (folder / "40.png").unlink()
 

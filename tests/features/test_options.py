@@ -1,4 +1,4 @@
-"""Options: one field in a record is all of them, in Python and on the command line."""
+"""Options: each field of a record is a keyword in Python and an option of the command line."""
 
 import inspect
 from dataclasses import fields
@@ -39,7 +39,7 @@ def keywords_of(typed_dict):
 
 
 @pytest.mark.parametrize(("record", "keywords"), RECORDS, ids=lambda each: each.__name__)
-def test_keywords_are_the_fields_of_their_record(record, keywords):
+def test_keywords_equal_the_fields_of_their_record(record, keywords):
     assert keywords_of(keywords) == {each.name: each.type for each in fields(record)}
 
 
@@ -69,7 +69,7 @@ def test_commands_have_every_field(module, record, without):
 
 
 @pytest.mark.parametrize("function", [genpr.score, genpr.find_modes, genpr.align, genpr.Evaluator])
-def test_an_unknown_keyword_is_a_type_error(function):
+def test_unknown_keyword_is_a_type_error(function):
     sides = np.zeros((1 if function is genpr.Evaluator else 2, 60, 4))
     with pytest.raises(TypeError, match="nonsense"):
         function(*sides, nonsense=1)
@@ -83,6 +83,6 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize(("name", "value"), IMPOSSIBLE)
-def test_impossible_options_are_refused_when_the_record_is_made(name, value):
+def test_invalid_options_are_errors_at_construction(name, value):
     with pytest.raises(UsageError):
         ScoreOptions(**{name: value})

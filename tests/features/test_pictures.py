@@ -1,4 +1,4 @@
-"""The pictures behind rows of a score: the same ones again, or none."""
+"""Reading the scored images again, for display."""
 
 import tarfile
 import zipfile
@@ -22,7 +22,7 @@ def pixels(rng):
 
 
 def sources_of(pixels, write_images):
-    """The same images in everything that holds some."""
+    """The same images in all kinds of sources."""
     folder = write_images("images", pixels)
     root = folder.parent
     with zipfile.ZipFile(root / "a.zip", "w") as archive, tarfile.open(root / "a.tar", "w") as tar:
@@ -36,22 +36,22 @@ def sources_of(pixels, write_images):
     return [folder, str(folder), *files, pixels, tensor, list(tensor), list(tensor.split(4))]
 
 
-def test_every_source_gives_the_scored_pictures_again(pixels, write_images):
+def test_scored_images_can_be_read_again_from_every_source(pixels, write_images):
     for source in sources_of(pixels, write_images):
-        # A part, so that rows are not places in the source.
+        # A subset, so that rows differ from indices in the source.
         found = genpr.Evaluator(source, max_images=7, **OPTIONS).evidence(source)
         pictures = pictures_of(source, found.fake.names, identities=found.fake.identities)
-        places = [int(name.strip("[]").removesuffix(".png")) for name in found.fake.names]
-        assert len(places) == 7
+        indices = [int(name.strip("[]").removesuffix(".png")) for name in found.fake.names]
+        assert len(indices) == 7
         got = pictures.read([6, 0, 3, 3])
         assert sorted(got) == [0, 3, 6]
         for row, image in got.items():
-            np.testing.assert_array_equal(image, pixels[places[row]])
+            np.testing.assert_array_equal(image, pixels[indices[row]])
         assert pictures.read([]) == {}
         assert sorted(pictures.read(range(7))) == list(range(7))  # and once more
 
 
-def test_what_changed_or_went_is_not_shown(pixels, write_images):
+def test_changed_and_missing_images_are_left_out(pixels, write_images):
     folder = write_images("images", pixels)
     found = genpr.Evaluator(folder, **OPTIONS).evidence(folder).real
     Image.fromarray(pixels[0]).save(folder / "00004.png")
@@ -64,7 +64,7 @@ def test_what_changed_or_went_is_not_shown(pixels, write_images):
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate")
-def test_equal_names_are_told_apart_by_content(pixels, tmp_path):
+def test_equal_names_are_distinguished_by_content(pixels, tmp_path):
     path = tmp_path / "twice.zip"
     with zipfile.ZipFile(path, "w") as archive:
         for image in pixels:
@@ -78,11 +78,11 @@ def test_equal_names_are_told_apart_by_content(pixels, tmp_path):
     assert rows == choose_rows(9, 7, 0)[[2, 5]].tolist()
 
 
-def test_features_and_what_is_read_once_have_no_pictures(pixels, tmp_path, rng):
+def test_features_and_iterators_have_no_images(pixels, tmp_path, rng):
     features = rng.normal(size=(9, 4))
     np.save(tmp_path / "features.npy", features)
     tensor = torch.from_numpy(pixels).permute(0, 3, 1, 2)
     for source in (features, torch.from_numpy(features), tmp_path / "features.npy", iter([tensor])):
         assert pictures_of(source, ["row 0"]) is None
     with pytest.raises(UsageError, match="does not exist"):
-        pictures_of(tmp_path / "gone", ["0.png"])
+        pictures_of(tmp_path / "missing", ["0.png"])

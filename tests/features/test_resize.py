@@ -49,7 +49,7 @@ def test_torch_bilinear_doubles_a_row_with_half_pixel_shift():
     assert torch_bilinear(image, 4)[0].tolist() == expected
 
 
-def test_clip_scales_the_shorter_side_and_cuts_the_middle_out_of_the_longer_one():
+def test_clip_scales_the_shorter_side_and_crops_the_center():
     stripes = torch.arange(9, dtype=torch.uint8).mul(20)
     for side in (4, 5):  # 9 - 4 is odd: the offset 2.5 is rounded to the even 2
         wide = stripes.expand(3, side, 9)
@@ -58,7 +58,7 @@ def test_clip_scales_the_shorter_side_and_cuts_the_middle_out_of_the_longer_one(
         assert torch.equal(FUNCTIONS["clip"](wide.mT, side), expected.mT)
 
 
-def test_the_middle_of_a_long_line_is_refused_where_the_whole_takes_much_memory():
+def test_image_whose_resized_size_takes_too_much_memory_is_an_error():
     """A PNG of 200 bytes has 65,535 pixels in a line, which clip makes 224 x 14,679,840: 13 gigabytes."""
     line = random_image(1, 65_535)
     for rule in (FUNCTIONS["clip"], pillow_rule("timm", "bicubic", crop=0.875).resize):
@@ -69,14 +69,14 @@ def test_the_middle_of_a_long_line_is_refused_where_the_whole_takes_much_memory(
 @every_rule
 @pytest.mark.parametrize(("h", "w"), [(1, 1), (1, 7), (19, 1), (2, 3), (31, 45), (299, 64), (150, 400)])
 @pytest.mark.parametrize("side", [1, 61])
-def test_a_uniform_image_of_any_size_stays_uniform(name, h, w, side):
+def test_uniform_image_of_any_size_stays_uniform(name, h, w, side):
     image = torch.tensor([0, 137, 255], dtype=torch.uint8)[:, None, None].expand(3, h, w)
     expected = image[:, :1, :1].float().expand(3, side, side)
     torch.testing.assert_close(FUNCTIONS[name](image, side), expected, rtol=0, atol=1e-3)
 
 
 @every_rule
-def test_output_is_float32_contiguous_of_its_own_range_and_input_is_untouched(name):
+def test_output_is_contiguous_float32_and_input_is_unchanged(name):
     fine, edge = FUNCTIONS[name](random_image(7, 7), 16), FUNCTIONS[name](bright_half(8), 32)
     assert torch.equal(fine, fine.round()) == (name in EIGHT_BIT)
     assert (edge.max() > 255, edge.min() < 0) == (name in OVERSHOOTING,) * 2
@@ -93,7 +93,7 @@ def test_output_is_float32_contiguous_of_its_own_range_and_input_is_untouched(na
 
 
 @every_rule
-def test_threads_get_what_one_thread_gets(name):
+def test_results_do_not_depend_on_threads(name):
     images = [random_image(20 + i % 5, 33 + i % 3, seed=i) for i in range(40)]
 
     def resized(image):

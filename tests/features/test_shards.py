@@ -1,4 +1,4 @@
-"""Features of shares, made apart and joined, are the features of one run: to the bit, and with all that is known of them."""
+"""Features of shards that are computed separately and joined equal those of one run, with all metadata."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ def small_blocks():
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    """46 images in two folders and of several sizes; one twice, one animated, one that is no image."""
+    """46 images in two folders and of several sizes: one twice, one animated, one not an image."""
     rng, root = np.random.default_rng(0), tmp_path_factory.mktemp("images")
     for number in range(46):
         folder = root / ("a" if number < 30 else "b")
@@ -51,7 +51,7 @@ def features(*arguments, cache, code=0):
 
 @pytest.fixture(scope="module")
 def files(images, tmp_path_factory):
-    """The features of one run, and of shares, of each of `CUTS`."""
+    """Features of one run, and of shards for each of `CUTS`."""
     root = tmp_path_factory.mktemp("files")
     skip = ["--on-bad", "skip", "--max-bad", "4%"]
     features(images, root / "whole.safetensors", *skip, cache=root / "cache")
@@ -69,7 +69,7 @@ def pattern(files, count):
 
 
 @pytest.mark.parametrize("count", CUTS)
-def test_joined_shards_are_the_file_and_the_set_of_one_run(files, tmp_path, count):
+def test_joined_shards_equal_the_file_of_one_run(files, tmp_path, count):
     features(pattern(files, count), tmp_path / "joined.safetensors", cache=tmp_path)
     assert (tmp_path / "joined.safetensors").read_bytes() == (files / "whole.safetensors").read_bytes()
     whole, joined = load_features(files / "whole.safetensors"), open_input(pattern(files, count), "real")
@@ -83,7 +83,7 @@ def test_joined_shards_are_the_file_and_the_set_of_one_run(files, tmp_path, coun
     assert joined.facts.n_sizes == 7
 
 
-def test_scores_of_shards_are_those_of_whole_files(files, tmp_path, capsys):
+def test_scores_of_shards_equal_those_of_whole_files(files, tmp_path, capsys):
     def score(real, fake):
         arguments = ["--k", "3", "--json", "--quiet", "--csv", tmp_path / "rows.csv"]
         assert run(["score", real, fake, *map(str, arguments)]) == 0
@@ -95,7 +95,7 @@ def test_scores_of_shards_are_those_of_whole_files(files, tmp_path, capsys):
     assert score(pattern(files, 3), str(files / "of-5" / part)) == whole
 
 
-def test_a_share_reads_its_own_images_only_and_takes_what_the_cache_has(images, files, tmp_path, capsys):
+def test_shard_reads_only_its_images_and_uses_the_cache(images, files, tmp_path, capsys):
     mine = tmp_path / "images"
     shutil.copytree(images, mine)
     for path in sorted(mine.rglob("*.png"))[8:]:
@@ -111,7 +111,7 @@ def test_a_share_reads_its_own_images_only_and_takes_what_the_cache_has(images, 
         }  # fmt: skip
 
 
-def test_missing_shards_are_named(files, tmp_path):
+def test_missing_shards_are_an_error(files, tmp_path):
     shutil.copytree(files / "of-20", tmp_path / "parts")
     for index in (1, 7, 20):
         (tmp_path / "parts" / f"part_{index}.safetensors").unlink()
@@ -121,7 +121,7 @@ def test_missing_shards_are_named(files, tmp_path):
         open_input(str(tmp_path / "parts" / "*.safetensors"), "real")
 
 
-def test_a_claim_of_very_many_shards_takes_no_memory(tmp_path):
+def test_declared_number_of_shards_takes_no_memory(tmp_path):
     count = 10**9
     mine = Shard(1, count).rows(8 * count)
     place = ShardInfo(1, count, mine.start, mine.stop, 8 * count, "x", 0.0)
@@ -130,7 +130,7 @@ def test_a_claim_of_very_many_shards_takes_no_memory(tmp_path):
         open_input(str(tmp_path / "?.safetensors"), "real")
 
 
-def test_what_does_not_belong_together_is_refused(images, files, tmp_path):
+def test_shards_of_different_runs_are_errors(images, files, tmp_path):
     def refused(code, *paths):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
@@ -157,8 +157,8 @@ def test_what_does_not_belong_together_is_refused(images, files, tmp_path):
     refused("other-extractor", first, second_of(extractor="gabor"))
 
 
-def test_the_limit_of_bad_images_is_one_of_all_images(images, tmp_path):
-    """1 of 46 is unusable, and one share of 6 has it: 1 of 8."""
+def test_limit_of_bad_images_applies_to_all_images(images, tmp_path):
+    """1 of 46 is unusable; in one of 6 shards it is 1 of 8."""
     for number, (policy, code) in enumerate([("0.02", 3), ("0.022", 0), (None, 3)]):
         out = tmp_path / f"{number}.safetensors"
         skip = ["--on-bad", "skip", "--max-bad", policy] if policy else []
@@ -166,7 +166,7 @@ def test_the_limit_of_bad_images_is_one_of_all_images(images, tmp_path):
         assert out.exists() == (code == 0)
 
 
-def test_many_shares_may_be_good_enough_each_and_too_bad_together(images, tmp_path):
+def test_joined_shards_may_exceed_the_limit_of_bad_images(images, tmp_path):
     source = tmp_path / "images"
     shutil.copytree(images, source)
     (source / "a" / "001.png").write_bytes(b"")
@@ -181,13 +181,13 @@ def test_many_shares_may_be_good_enough_each_and_too_bad_together(images, tmp_pa
 
 
 @pytest.mark.parametrize("text", ["0/16", "17/16", "-1/4"])
-def test_shards_that_cannot_be(images, tmp_path, text):
+def test_invalid_shard_numbers_are_usage_errors(images, tmp_path, text):
     out = tmp_path / "x.safetensors"
     assert run(["features", str(images), str(out), "--shard", text, *OPTIONS]) == 2
     assert not out.exists()
 
 
-def test_features_are_not_divided_and_one_file_is_not_joined(files, tmp_path):
+def test_features_cannot_be_divided_and_one_file_cannot_be_joined(files, tmp_path):
     out = str(tmp_path / "x.safetensors")
     assert run(["features", pattern(files, 3), out, "--shard", "1/2", *OPTIONS]) == 2
     assert run(["features", str(files / "whole.safetensors"), out, *OPTIONS]) == 2
@@ -205,7 +205,7 @@ def test_features_are_not_divided_and_one_file_is_not_joined(files, tmp_path):
     ],
     ids=str,
 )  # fmt: skip
-def test_what_a_shard_says_of_itself_is_not_trusted(files, tmp_path, edited):
+def test_metadata_of_a_shard_is_validated(files, tmp_path, edited):
     tensors, metadata = load_tensors(files / "of-3" / "part_1.safetensors")
     place = json.loads(metadata["shard"])
     known = {name: value for name, value in edited.items() if name in place}
@@ -219,7 +219,7 @@ def test_what_a_shard_says_of_itself_is_not_trusted(files, tmp_path, edited):
         open_input(str(tmp_path / "part_*.safetensors"), "real")
 
 
-def test_shards_of_other_blocks_or_with_rows_left_out_are_refused(files, tmp_path):
+def test_shards_of_other_blocks_or_with_missing_rows_are_errors(files, tmp_path):
     tensors, metadata = load_tensors(files / "of-3" / "part_1.safetensors")
     for index in (2, 3):
         shutil.copy(files / "of-3" / f"part_{index}.safetensors", tmp_path)
@@ -234,8 +234,8 @@ def test_shards_of_other_blocks_or_with_rows_left_out_are_refused(files, tmp_pat
             open_input(str(tmp_path / "part_*.safetensors"), "real")
 
 
-def test_a_join_holds_the_features_once(tmp_path, small_blocks):
-    """Measured in a process of its own, in pages that are not a file's."""
+def test_joining_holds_features_once_in_memory(tmp_path, small_blocks):
+    """Memory is measured in a separate process, without mapped files."""
     rows = torch.randn(16_384, 512)  # 32 MiB
     names = tuple(f"{row}" for row in range(len(rows)))
     for index in (1, 2):

@@ -1,4 +1,4 @@
-"""Files of reference statistics: what is read of those that repositories publish, and that no pickle is executed."""
+"""Files of reference statistics: published formats, and pickles that are never executed."""
 
 import datetime
 import hashlib
@@ -47,7 +47,7 @@ def moments(found):
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 @pytest.mark.parametrize("prefix", ["", "ref_"])
 @pytest.mark.parametrize("kind", ["<f8", "<f4", ">f8", ">f4", "F"])
-def test_moments_are_read_as_they_were_written(tmp_path, save, prefix, kind):
+def test_moments_round_trip(tmp_path, save, prefix, kind):
     mu, sigma = (np.asfortranarray(x) if kind == "F" else x.astype(kind) for x in (MU, SIGMA))
     extra = {"mu_clip": np.zeros(3), "labels": np.arange(4)}
     path = saved(tmp_path, save, **{f"{prefix}mu": mu, f"{prefix}sigma": sigma}, **extra)
@@ -61,7 +61,7 @@ def test_moments_are_read_as_they_were_written(tmp_path, save, prefix, kind):
     assert holds_statistics(path)
 
 
-def test_spatial_moments_and_images_may_stand_beside_others(tmp_path):
+def test_files_may_also_contain_spatial_moments_and_images(tmp_path):
     path = saved(tmp_path, arr_0=np.zeros((2, 4, 4, 3), np.uint8), **STATISTICS)
     found = read_statistics(path)
     assert not holds_statistics(path)
@@ -71,12 +71,12 @@ def test_spatial_moments_and_images_may_stand_beside_others(tmp_path):
     assert find_statistics(only_images) is None
     with raising(DataError, "no-statistics"):
         read_statistics(only_images)
-    with raising(DataError, "no-statistics"):  # nothing says which of them are meant
+    with raising(DataError, "no-statistics"):  # ambiguous
         read_statistics(saved(tmp_path, **{"a/mu": MU, "a/sigma": SIGMA, "b/mu": MU, "b/sigma": SIGMA}))
 
 
 def record(**changes):
-    """What `genpr stats` writes beside moments of unknown features."""
+    """The record that `genpr stats` writes for moments of unknown features."""
     facts = {"count": 50, "extractors": {"mu": None}, "decoder": {}, "images_sha256": None}
     return {"genpr": np.array(json.dumps({"format": "genpr.statistics/1"} | facts | changes))}
 
@@ -113,21 +113,21 @@ WRONG_ARRAYS = {
 
 
 @pytest.mark.parametrize("name", WRONG_ARRAYS)
-def test_wrong_statistics_are_refused(tmp_path, name):
+def test_invalid_statistics_are_errors(tmp_path, name):
     path = saved(tmp_path, np.savez_compressed, **(STATISTICS | WRONG_ARRAYS[name]))
     with raising(DataError, "statistics-damaged"):
         read_statistics(path)
 
 
-def test_a_record_of_unknown_features_is_read(tmp_path):
-    """What the wrong ones above are variants of."""
+def test_record_of_unknown_features_is_read(tmp_path):
+    """The valid record that the invalid ones above are variants of."""
     found = read_statistics(saved(tmp_path, **STATISTICS, **record()))
     assert (list(moments(found)), found.count) == (["mu"], 50)
     other = read_statistics(saved(tmp_path, mu=MU, sigma=2 * SIGMA))
     assert other.content != found.content == read_statistics(saved(tmp_path, mu=MU, sigma=SIGMA)).content
 
 
-def test_a_file_that_is_cut_short_is_refused_wherever(tmp_path):
+def test_file_truncated_at_any_position_is_an_error(tmp_path):
     path = saved(tmp_path, **STATISTICS)
     data = path.read_bytes()
     for end in range(0, len(data) - 1, 97):
@@ -136,7 +136,7 @@ def test_a_file_that_is_cut_short_is_refused_wherever(tmp_path):
             read_statistics(path)
 
 
-def test_what_is_no_file_of_statistics_is_a_wrong_call(tmp_path):
+def test_sources_that_are_not_statistics_are_usage_errors(tmp_path):
     np.save(tmp_path / "x.npy", MU)
     os.mkfifo(tmp_path / "pipe.npz")
     for source, code in (
@@ -150,7 +150,7 @@ def test_what_is_no_file_of_statistics_is_a_wrong_call(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["sha256", "git-sha1"])
-def test_published_files_are_known_by_either_digest(tmp_path, monkeypatch, kind):
+def test_published_files_are_recognized_by_either_digest(tmp_path, monkeypatch, kind):
     path = saved(tmp_path, mu=MU, sigma=SIGMA)
     digests = {  # of `git hash-object` and `sha256sum`
         "git-sha1": hashlib.sha1(b"blob %d\0" % path.stat().st_size + path.read_bytes()).hexdigest(),
@@ -168,7 +168,7 @@ def test_published_files_are_known_by_either_digest(tmp_path, monkeypatch, kind)
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_a_pickle_of_edm2_is_read_without_executing_it(tmp_path, protocol):
+def test_pickle_of_edm2_is_read_without_executing_it(tmp_path, protocol):
     path = pickled(tmp_path, pickle.dumps(EDM2, protocol=protocol))
     found = read_statistics(path)
     assert holds_statistics(path)
@@ -181,7 +181,7 @@ def test_a_pickle_of_edm2_is_read_without_executing_it(tmp_path, protocol):
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_a_plain_pickle_is_what_pickle_makes_of_it(protocol):
+def test_plain_pickle_equals_the_result_of_pickle(protocol):
     values = {
         "a": 1,
         "b": (1.5, None, True, "x", b"y"),
@@ -219,7 +219,7 @@ DTYPE = b"cnumpy\ndtype\n(X\2\0\0\0f8\x89\x88tR(K\3X\1\0\0\0<NNNK\1K\1K\0tb"
 
 
 def array_of(shape, dtype, data):
-    """An array's opcodes with a shape, dtype and bytes of choice."""
+    """Opcodes of an array with a given shape, dtype and bytes."""
     sides = b"(" + b"".join(b"J" + side.to_bytes(4, "little") for side in shape) + b"t"
     return b"\x80\3" + EMPTY + b"(K\1" + sides + dtype + b"\x89C" + bytes([len(data)]) + data + b"tb."
 
@@ -229,8 +229,8 @@ def laughs(depth=40):
     return b"\x80\3})" + b"q\0h\0\x86" * depth + b"K\1s."
 
 
-def test_the_opcodes_of_an_array_are_an_array():
-    """What the hostile ones below are variants of."""
+def test_opcodes_of_an_array_give_an_array():
+    """The valid opcodes that the hostile ones below are variants of."""
     np.testing.assert_array_equal(read_plain_pickle(array_of((2,), DTYPE, np.arange(2.0).tobytes())), [0, 1])
 
 
@@ -289,7 +289,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", HOSTILE | WRONG)
-def test_hostile_pickles_are_refused_and_nothing_runs(tmp_path, monkeypatch, name):
+def test_hostile_pickles_are_errors_and_execute_nothing(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     path = pickled(tmp_path, (HOSTILE | WRONG)[name])
     with raising(DataError, "statistics-damaged"):
@@ -300,7 +300,7 @@ def test_hostile_pickles_are_refused_and_nothing_runs(tmp_path, monkeypatch, nam
     assert [each.name for each in tmp_path.iterdir()] == ["x.pkl"]
 
 
-def test_moments_that_are_named_again_and_again_are_counted_each_time(tmp_path, monkeypatch):
+def test_moments_under_many_names_count_each_time(tmp_path, monkeypatch):
     """One array of a memo, converted to float64 for each of many names, would fill any memory."""
     shared = {key: value.astype(np.float32) for key, value in EDM2["fid"].items()}
     for count in (3, 4):
@@ -310,7 +310,7 @@ def test_moments_that_are_named_again_and_again_are_counted_each_time(tmp_path, 
             assert len(read_statistics(path).moments) == 3
 
 
-def test_arrays_of_one_text_are_counted_each_time():
+def test_arrays_of_one_text_count_each_time():
     """Encoded again and again, a kept text of a megabyte would fill any memory."""
     text = b"X" + (2**20).to_bytes(4, "little") + b"a" * 2**20 + b"q\1"
     again = b"0c_codecs\nencode\n(h\1X\6\0\0\0latin1tR"
@@ -319,7 +319,7 @@ def test_arrays_of_one_text_are_counted_each_time():
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_a_pickle_that_is_cut_short_is_refused_wherever(tmp_path, protocol):
+def test_pickle_truncated_at_any_position_is_an_error(tmp_path, protocol):
     data = pickle.dumps(EDM2, protocol=protocol)
     for end in range(0, len(data) - 1, 97):
         with raising(DataError, "statistics-damaged"):

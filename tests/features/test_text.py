@@ -1,4 +1,4 @@
-"""Which extractors have a text encoder, and encoders of the user's own."""
+"""Text encoders of built-in and custom extractors."""
 
 import pytest
 import torch
@@ -9,8 +9,8 @@ from genpr.features.custom import wrap_extractor
 from genpr.features.text import load_text_encoder, text_encoder_of
 
 
-class Own(nn.Module):
-    """A pair of which the result of `encode_text` can be chosen."""
+class Pair(nn.Module):
+    """A custom pair with a given function as `encode_text`."""
 
     dim = 3
 
@@ -31,13 +31,13 @@ class Own(nn.Module):
 @pytest.mark.parametrize(
     "name", ["inception", "dinov2-vits14", "gabor", "vgg16", "timm:resnet18.a1_in1k", "pixels@clip"]
 )
-def test_extractors_of_images_alone_are_refused(name):
+def test_extractors_without_a_text_encoder_are_errors(name):
     with pytest.raises(UsageError, match=r"embeds images only.*clip-vit-b-32") as caught:
         load_text_encoder(name, device="cpu")
     assert caught.value.code == "no-text-encoder"
 
 
-def test_a_pair_of_the_users_own_embeds_texts(tmp_path):
+def test_custom_pair_embeds_texts(tmp_path):
     path = tmp_path / "pair.py"
     path.write_text(
         "import torch\n"
@@ -55,14 +55,14 @@ def test_a_pair_of_the_users_own_embeds_texts(tmp_path):
     assert info.name.endswith("pair.py:Pair")
 
 
-def test_texts_come_in_batches_and_progress_is_told():
-    own, told = Own().train(), []
+def test_texts_are_embedded_in_batches_with_progress():
+    own, updates = Pair().train(), []
     encoder = text_encoder_of(wrap_extractor(own))
-    vectors = encoder.encode_text(["a"] * 130, progress=lambda *done: told.append(done))
+    vectors = encoder.encode_text(["a"] * 130, progress=lambda *done: updates.append(done))
     assert torch.equal(vectors, torch.ones(130, 3)), "without dropout"
     assert own.drop.training
     assert own.calls == [64, 64, 2]
-    assert told == [(64, 130), (128, 130), (130, 130)]
+    assert updates == [(64, 130), (128, 130), (130, 130)]
     assert encoder.truncated(["a"]) is None
     assert encoder.encode_text([]).shape == (0, 3)
 
@@ -76,6 +76,6 @@ def test_texts_come_in_batches_and_progress_is_told():
     ],
     ids=["width", "integers", "list"],
 )
-def test_what_is_no_vector_is_refused(given, needed):
+def test_outputs_that_are_not_vectors_are_errors(given, needed):
     with pytest.raises(FeatureError, match=needed):
-        text_encoder_of(wrap_extractor(Own(given))).encode_text(["a"])
+        text_encoder_of(wrap_extractor(Pair(given))).encode_text(["a"])

@@ -1,4 +1,4 @@
-"""Images on their way to a CUDA device: buffers that wait their turn, stacks of one size, few steps and waits."""
+"""Uploads of images to a CUDA device: reuse of buffers, stacks of one size, few kernels and synchronizations."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def resizing(rule, device):
 
 
 @pytest.mark.gpu
-def test_a_buffer_is_filled_again_after_an_event_behind_the_work_on_its_images(rng, monkeypatch):
+def test_buffer_is_reused_only_after_the_work_on_its_images(rng, monkeypatch):
     class Watched(torch.cuda.Event):
         covers = known = -1
 
@@ -66,7 +66,7 @@ def test_a_buffer_is_filled_again_after_an_event_behind_the_work_on_its_images(r
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("rule", EXACT, ids=lambda rule: rule.name)
-def test_batches_of_mixed_sizes_have_the_bits_of_single_images(rng, rule):
+def test_batches_of_mixed_sizes_equal_single_images_to_the_bit(rng, rule):
     images = random_images(rng, 33)
     expected = torch.cat([genpr.embed([image], resizing(rule, "cpu"), batch_size=1) for image in images])
     for batch_size in (1, 4, 33):
@@ -77,7 +77,7 @@ def test_batches_of_mixed_sizes_have_the_bits_of_single_images(rng, rule):
 
 
 @pytest.mark.gpu
-def test_filled_and_other_batches_have_one_layout(rng):
+def test_full_and_partial_batches_have_the_same_layout(rng):
     class Converting:
         dim, device, prepares_on_device, prepares_stacks = 3, "cuda", True, True
         prepare = staticmethod(torch.Tensor.float)
@@ -94,7 +94,7 @@ def test_filled_and_other_batches_have_one_layout(rng):
 
 
 @pytest.mark.gpu
-def test_a_batch_takes_few_kernels_and_waits_and_one_copy_each_way(rng, gpu, monkeypatch):
+def test_batch_takes_few_kernels_and_one_copy_in_each_direction(rng, gpu, monkeypatch):
     class Watched(torch.cuda.Event):
         def record(self, *stream):
             behind[self] = gpu.copies["to host"]

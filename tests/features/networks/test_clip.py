@@ -27,7 +27,7 @@ def build(model, state, name="clip-vit-b-32"):
 
 
 @pytest.mark.parametrize("name", OPENAI)
-def test_openais_networks_are_as_catalogd_and_use_quick_gelu(name):
+def test_networks_of_openai_equal_the_catalog_and_use_quick_gelu(name):
     from genpr.features.networks.timm_models import feature_dim
 
     model = clip.find_model(name)
@@ -45,7 +45,7 @@ def test_openais_networks_are_as_catalogd_and_use_quick_gelu(name):
     )
 
 
-def test_tables_that_are_not_published_are_computed_and_all_others_have_to_fit(images):
+def test_unpublished_buffers_are_computed_and_other_tensors_must_match(images):
     # EVA-02 has rotary positions, which a network that is only filled with published tensors lacks.
     name = "open_clip:PE-Core-T-16-384:meta"
     model = clip.find_model(name)
@@ -61,7 +61,7 @@ def test_tables_that_are_not_published_are_computed_and_all_others_have_to_fit(i
         assert raised(WeightsError, build, model, changed, name).code == "weights-mismatch"
 
 
-def test_every_pair_of_open_clip_has_a_rule_and_weights_that_are_no_program():
+def test_every_pair_of_open_clip_has_a_resize_rule_and_safe_weights():
     import open_clip
 
     for model, tag in open_clip.list_pretrained():
@@ -82,7 +82,7 @@ def test_every_pair_of_open_clip_has_a_rule_and_weights_that_are_no_program():
     ],
 )
 @pytest.mark.parametrize(("h", "w"), [(91, 70), (64, 301)])
-def test_the_rule_equals_open_clips_own_transform(mode, interpolation, name, h, w):
+def test_resize_rule_equals_the_transform_of_open_clip(mode, interpolation, name, h, w):
     from open_clip.transform import image_transform
     from PIL import Image
 
@@ -96,7 +96,7 @@ def test_the_rule_equals_open_clips_own_transform(mode, interpolation, name, h, 
     torch.testing.assert_close(rule.resize(image, 224), expected, rtol=0, atol=1e-4)
 
 
-def test_what_genpr_does_not_know_is_refused(monkeypatch):
+def test_unsupported_models_are_errors(monkeypatch):
     with pytest.raises(UsageError, match="'longest' with 'bicubic'"):
         clip.resize_rule({"resize_mode": "longest", "interpolation": "bicubic"})
     other = clip.ClipModel("x", {}, {"url": "https://example.org/x.pt"})
@@ -117,6 +117,6 @@ def test_what_genpr_does_not_know_is_refused(monkeypatch):
         ("timm:", "timm has no model"),
     ],
 )
-def test_unknown_pairs_are_refused_and_similar_ones_named(name, close):
+def test_unknown_pairs_are_errors_that_name_similar_ones(name, close):
     with raising(UsageError, "unknown-model", close):
         load_extractor(name, device="cpu")

@@ -1,4 +1,4 @@
-"""Text towers: their weights, tokens and truncation, on a small model with the machinery of the large ones."""
+"""Text towers: weights, tokens and truncation, with a small model of the same architecture."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ TINY = clip.ClipModel(
 
 @pytest.fixture(scope="module")
 def whole() -> nn.Module:
-    """open_clip's own model, both towers, with random weights."""
+    """Both towers of a model of open_clip with random weights."""
     import open_clip
 
     with torch.random.fork_rng():
@@ -58,14 +58,14 @@ def encoder(state):
     return build(state)
 
 
-def test_a_vector_depends_on_no_other_text(encoder):
+def test_vector_of_a_text_does_not_depend_on_the_batch(encoder):
     together = encoder.encode_text([*TEXTS, LONG] * 7)
     for row, text in enumerate([*TEXTS, LONG]):
         assert torch.equal(together[row], encoder.encode_text([text])[0])
     assert encoder.encode_text([]).shape == (0, 24)
 
 
-def test_what_does_not_fit_is_told(encoder):
+def test_truncated_texts_are_reported(encoder):
     fits = " ".join(["word"] * 75)
     assert encoder.truncated([fits, fits + " word", *TEXTS, LONG]) == [False, True, *[False] * 5, True]
     whole, cut = encoder.encode_text([fits, fits + " and what is never read"])
@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_told(encoder):
     assert (encoder.tokens([LONG])[0, 0], encoder.tokens([LONG])[0, -1]) == (49406, 49407)
 
 
-def test_what_it_is_described_as(encoder, state):
+def test_info_has_logit_scale_and_comparability(encoder, state):
     assert encoder.info.logit_scale == pytest.approx(100, abs=0.01)
     assert encoder.info.comparable
     without = {key: value for key, value in state.items() if key != "logit_scale"}
@@ -82,7 +82,7 @@ def test_what_it_is_described_as(encoder, state):
 
 
 @pytest.mark.parametrize("change", ["missing", "additional"])
-def test_weights_that_do_not_fit_exactly_are_refused(change, state):
+def test_mismatched_weights_are_an_error(change, state):
     changed = {**state, "ln_extra.bias": torch.zeros(1)}
     if change == "missing":
         del changed["ln_final.bias"], changed["ln_extra.bias"]
@@ -90,7 +90,7 @@ def test_weights_that_do_not_fit_exactly_are_refused(change, state):
         build(changed)
 
 
-def test_coca_reads_its_whole_context_and_its_tokens_are_left_aside():
+def test_coca_uses_its_whole_context_and_ignores_output_tokens():
     import open_clip
 
     text = {**TINY.architecture["text_cfg"], "context_length": 76, "embed_cls": True, "output_tokens": True}
@@ -107,6 +107,6 @@ def test_coca_reads_its_whole_context_and_its_tokens_are_left_aside():
 @pytest.mark.parametrize(
     "name", ["open_clip:ViT-B-16-SigLIP:webli", "open_clip:roberta-ViT-B-32:laion2b_s12b_b32k"]
 )
-def test_other_tokenizers_are_refused_before_any_weights(name):
+def test_unsupported_tokenizers_are_errors_before_weights_are_read(name):
     with raising(UsageError, "unsupported-tokenizer", "tokenizer of"):
         load_text_encoder(name, device="cpu")

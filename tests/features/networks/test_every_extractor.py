@@ -1,4 +1,4 @@
-"""What holds for every extractor that genpr has: how it is called, what it leaves alone, how it is described; and pixels."""
+"""Properties of every built-in extractor: calls, global state and description; and the pixels extractor."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ def extractor(request):
     return made
 
 
-def test_the_call_is_prepare_then_forward_and_leaves_everything_else(extractor, images):
+def test_call_is_prepare_and_forward_and_changes_no_global_state(extractor, images):
     assert isinstance(extractor, PreparingExtractor)
     assert extractor.thread_safe
     before, random = images.clone(), torch.get_rng_state()
@@ -70,7 +70,7 @@ def test_the_call_is_prepare_then_forward_and_leaves_everything_else(extractor, 
         extractor(torch.zeros(2, 3, 8, 8))
 
 
-def test_an_image_depends_neither_on_its_place_nor_on_the_others(extractor, images):
+def test_features_of_an_image_do_not_depend_on_the_batch(extractor, images):
     batch = torch.stack([extractor.prepare(image) for image in images])
     found = extractor.forward(batch)
     torch.testing.assert_close(extractor.forward(batch.flip(0)), found.flip(0), rtol=1e-5, atol=1e-6)
@@ -80,7 +80,7 @@ def test_an_image_depends_neither_on_its_place_nor_on_the_others(extractor, imag
     torch.testing.assert_close(found[:1], alone, rtol=1e-4, atol=1e-5)
 
 
-def test_it_is_described_as_it_is_listed(extractor):
+def test_description_equals_the_list_of_extractors(extractor):
     info = extractor_info(extractor)
     assert (extractor.name, extractor.dim) == (info.name, info.dim)
     assert len(info.cache_key) == 64
@@ -100,14 +100,14 @@ def test_it_is_described_as_it_is_listed(extractor):
         ("open_clip:ViT-B-16:laion2b_s34b_b88k", "open_clip_"),
     ],
 )
-def test_offline_the_missing_weights_are_named(name, file):
+def test_missing_weights_are_named_when_offline(name, file):
     with pytest.raises(WeightsError) as caught:
         load_extractor(name, device="cpu", offline=True)
     assert caught.value.code == "weights-missing"
     assert file in str(caught.value)
 
 
-def test_pixels_are_the_resized_image_plane_by_plane_and_have_variants(images):
+def test_pixels_are_the_resized_image_in_channels_first_order(images):
     plain, other, coarse = (
         load_extractor(f"pixels{variant}", device="cpu") for variant in ("", "@tf1-bilinear", "@bfloat16")
     )
@@ -118,7 +118,7 @@ def test_pixels_are_the_resized_image_plane_by_plane_and_have_variants(images):
     assert len({extractor_info(each).cache_key for each in (plain, other, coarse)}) == 3
 
 
-def test_anything_that_moves_features_moves_the_cache_key():
+def test_every_change_of_features_changes_the_cache_key():
     name, rule = ExtractorName("small"), InputRule(find_rule("clip"), 8)
 
     def key(name=name, rule=rule, sha256="a"):
@@ -137,7 +137,7 @@ def test_anything_that_moves_features_moves_the_cache_key():
     assert key() == key()
 
 
-def test_several_layers_are_one_record():
+def test_several_layers_have_one_info():
     (part,) = small().parts
     assert joint_info([part]) is part
     b, c = (replace(part, name=key, dim=8, comparable=False, cache_key=key) for key in "bc")

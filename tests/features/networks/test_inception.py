@@ -39,7 +39,7 @@ def layer(state):
 
 
 @pytest.mark.parametrize("change", ["missing", "additional"])
-def test_a_state_dict_that_does_not_fit_exactly_is_refused(change, state):
+def test_mismatched_state_dict_is_an_error(change, state):
     changed = {**state, "AuxLogits.fc.bias": torch.zeros(1)}
     if change == "missing":
         del changed["Mixed_7c.branch_pool.bn.bias"], changed["AuxLogits.fc.bias"]
@@ -47,7 +47,7 @@ def test_a_state_dict_that_does_not_fit_exactly_is_refused(change, state):
         load(changed, "inception")
 
 
-def test_one_pass_gives_several_layers_side_by_side(state, layer, images):
+def test_one_pass_gives_several_layers(state, layer, images):
     joint = load(state, *LAYERS)
     assert [part.name for part in joint.parts] == list(LAYERS)
     assert joint.dim == sum(LAYERS.values())
@@ -59,7 +59,7 @@ def test_one_pass_gives_several_layers_side_by_side(state, layer, images):
 
 
 @pytest.mark.parametrize(("variant", "closer"), [("inception@bfloat16", True), ("inception@clip", False)])
-def test_a_variant_is_another_extractor(variant, closer, state, layer, images):
+def test_variants_are_different_extractors(variant, closer, state, layer, images):
     other, inception = load(state, variant), layer("inception")
     assert inception.info.comparable
     assert (other.info.name, other.info.comparable) == (variant, False)

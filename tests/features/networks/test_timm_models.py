@@ -49,7 +49,7 @@ def weights(state, tmp_path):
     return save(state, tmp_path / "mine.safetensors")
 
 
-def test_it_gives_what_timm_gives_without_a_classifier(model, state, weights, images):
+def test_features_equal_timm_without_a_classifier(model, state, weights, images):
     import timm
     from PIL import Image
 
@@ -68,7 +68,7 @@ def test_it_gives_what_timm_gives_without_a_classifier(model, state, weights, im
     assert (info.name, info.dim) == (f"timm:{model}", features.shape[1])
     assert info.resize in {"timm-bicubic-0.95-160", "timm-bilinear-0.95-160"}
     assert info.weights_sha256 == hashlib.sha256(weights.read_bytes()).hexdigest()
-    assert not info.comparable, "nobody vouches for a file of the user's own"
+    assert not info.comparable, "weights of a user's file are not verified"
 
 
 def described(features: torch.Tensor, network, pooling: str) -> torch.Tensor:
@@ -91,7 +91,7 @@ def described(features: torch.Tensor, network, pooling: str) -> torch.Tensor:
         ("test_mambaout", "mean", 160),  # channels last
     ],
 )
-def test_size_and_pooling_are_those_of_fd_loss(model, poolings, side, tmp_path, rng, monkeypatch):
+def test_size_and_pooling_equal_those_of_fd_loss(model, poolings, side, tmp_path, rng, monkeypatch):
     import timm
 
     monkeypatch.setattr(timm_models, "published_weights", lambda _: FILES)
@@ -118,7 +118,7 @@ def test_size_and_pooling_are_those_of_fd_loss(model, poolings, side, tmp_path, 
     assert len(keys) == len(poolings.split())
 
 
-def test_a_vision_transformer_is_padded_to_whole_patches(tmp_path, rng):
+def test_vision_transformer_is_padded_to_whole_patches(tmp_path, rng):
     import timm
 
     state = state_of("test_vit")
@@ -144,7 +144,7 @@ def test_a_vision_transformer_is_padded_to_whole_patches(tmp_path, rng):
         ("convit_tiny", "160", "160 x 160 pixels"),
     ],
 )
-def test_a_pooling_or_size_that_a_model_lacks_is_refused(model, variant, has, tmp_path):
+def test_unsupported_pooling_and_size_are_errors(model, variant, has, tmp_path):
     weights = save(state_of(model), tmp_path / "w.safetensors")
     with pytest.raises(UsageError, match=has) as caught:
         load_extractor(f"timm:{model}@{variant}", weights=weights, device="cpu")
@@ -175,7 +175,7 @@ def test_weights_without_a_published_hash_are_reported(tmp_path, write_images, r
 
 
 @pytest.mark.parametrize("change", ["missing", "other"])
-def test_weights_that_do_not_fit_are_refused_whole(change, tmp_path):
+def test_mismatched_weights_are_an_error(change, tmp_path):
     state = state_of(MODEL if change == "missing" else "test_vit2.r160_in1k")
     state.pop("norm.bias" if change == "missing" else "head.bias")
     with raising(WeightsError, "weights-mismatch", r"not match timm:test_vit\.r160_in1k"):
@@ -193,7 +193,7 @@ def test_weights_that_do_not_fit_are_refused_whole(change, tmp_path):
     ],
 )
 @pytest.mark.parametrize(("h", "w"), [(91, 70), (1, 3)])
-def test_the_rule_equals_timms_own_transform(interpolation, crop, mode, h, w, rng):
+def test_resize_rule_equals_the_transform_of_timm(interpolation, crop, mode, h, w, rng):
     import timm
     from PIL import Image
 
@@ -207,7 +207,7 @@ def test_the_rule_equals_timms_own_transform(interpolation, crop, mode, h, w, rn
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
 
 
-def test_a_model_that_is_no_square_of_colors_or_no_vector_is_refused():
+def test_models_need_square_rgb_input_and_vector_output():
     import timm
 
     network = timm.create_model("test_vit", num_classes=0)
@@ -222,7 +222,7 @@ def test_a_model_that_is_no_square_of_colors_or_no_vector_is_refused():
 FILES = tuple(hub_file("org/x", file, license="MIT") for file in ("model.safetensors", "pytorch_model.bin"))
 
 
-def test_the_first_file_that_can_be_had_is_taken():
+def test_first_available_file_is_used():
     weights_folder().mkdir(mode=0o700)
     for file in reversed(FILES):
         path = weights_folder() / file.name
@@ -231,7 +231,7 @@ def test_the_first_file_that_can_be_had_is_taken():
         assert (list(tensors), is_published) == ([path.suffix], True)
 
 
-def test_a_wrong_file_is_not_replaced_by_another_one(tmp_path):
+def test_file_with_a_wrong_hash_is_not_replaced_by_another(tmp_path):
     weights_folder().mkdir(mode=0o700)
     (weights_folder() / FILES[0].name).write_bytes(b"a page")
     torch.save({"x": torch.zeros(2)}, weights_folder() / FILES[1].name)
@@ -239,7 +239,7 @@ def test_a_wrong_file_is_not_replaced_by_another_one(tmp_path):
 
 
 @pytest.mark.parametrize("letter", DINOV2)
-def test_networks_of_dinov2_are_as_catalogd(letter):
+def test_networks_of_dinov2_equal_the_catalog(letter):
     import timm
 
     name = f"dinov2-vit{letter}14"

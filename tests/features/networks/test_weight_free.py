@@ -42,8 +42,8 @@ def moved(extractor: GaborExtractor, images: Tensor, changed: Tensor) -> Tensor:
     return (extractor(images) - extractor(changed)).norm(dim=1)
 
 
-def test_features_are_those_of_the_version_in_the_cache_key(extractor):
-    """A change of either needs a change of both, or old caches would be believed."""
+def test_features_match_the_version_in_the_cache_key(extractor):
+    """A change of either requires a change of both; otherwise cached features would be wrong."""
     x, y, channel = torch.meshgrid(torch.arange(64), torch.arange(64), torch.arange(3), indexing="ij")
     image = ((x * x + 3 * x * y + 7 * y) * (channel + 1) // 32 % 256).to(torch.uint8).permute(2, 0, 1)
     groups = extractor(image[None])[0].split([64, 32, 128, 8, 32, 128, 8, 32, 128, 8, 32, 128, 8])
@@ -58,7 +58,7 @@ def test_prepare_resizes_by_the_named_rule(extractor, shape):
     torch.testing.assert_close(extractor.prepare(image), resized, rtol=0, atol=1e-4)
 
 
-def test_constant_images_have_no_texture_and_gratings_have_that_of_their_direction(extractor):
+def test_constant_images_have_no_texture_and_gratings_that_of_their_direction(extractor):
     shades = torch.tensor([0, 1, 128, 255], dtype=torch.uint8)[:, None, None, None].expand(-1, 3, 64, 64)
     assert extractor(shades)[:, 96:].abs().max() < 1e-5
     axis = torch.arange(64.0)
@@ -80,14 +80,14 @@ def test_constant_images_have_no_texture_and_gratings_have_that_of_their_directi
     ],
     ids=["rotation", "color lost", "contrast lost", "moved by a cell"],
 )
-def test_changes_that_matter_move_features_more_than_a_shift_by_a_pixel(extractor, change, times):
+def test_visible_changes_move_features_more_than_a_shift_by_one_pixel(extractor, change, times):
     wide = natural_noise(16, size=128)
     images, shifted = wide[..., :64, :64], wide[..., :64, 1:65]
     assert (moved(extractor, images, change(images)) > times * moved(extractor, images, shifted)).all()
 
 
 @pytest.mark.gpu
-def test_cuda_agrees(extractor):
+def test_cuda_equals_cpu(extractor):
     images = natural_noise(64)
     on_cuda = GaborExtractor("cuda")(images)  # torch allows TF32 in convolutions, 1e-3 off
     assert on_cuda.device.type == "cuda"

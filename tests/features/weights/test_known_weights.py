@@ -9,7 +9,7 @@ from genpr.features.known_weights import ALEXNET, CLIP, KNOWN_WEIGHTS, VGG16
 from genpr.features.weights import hub_file
 
 
-def test_every_entry_is_complete_and_its_digest_begins_as_the_published_name():
+def test_every_entry_is_complete_and_its_digest_matches_the_published_name():
     for entry in KNOWN_WEIGHTS:
         assert urlsplit(entry.url).scheme == "https"
         assert re.fullmatch(r"[0-9a-f]{64}", entry.sha256)
@@ -24,18 +24,18 @@ def test_every_entry_is_complete_and_its_digest_begins_as_the_published_name():
         )
 
 
-def test_clip_comes_from_where_open_clip_finds_it():
+def test_clip_has_the_addresses_of_open_clip():
     spec = find_spec("open_clip")  # read, since importing it takes seconds
     table = (Path(spec.submodule_search_locations[0]) / "pretrained.py").read_text()
     for entry in CLIP.values():
-        assert "@" not in entry.name  # the sha256 tells revisions apart
+        assert "@" not in entry.name  # the sha256 identifies the revision
         repository, revision, filename = entry.hub_address
         assert f'hf_hub="{repository}/"' in table
         assert filename == "open_clip_model.safetensors"
         assert re.fullmatch(r"[0-9a-f]{40}", revision)
 
 
-def test_torchvision_agrees_about_addresses_and_lengths():
+def test_addresses_and_lengths_equal_those_of_torchvision():
     models = pytest.importorskip("torchvision.models")
     for ours, theirs in ((VGG16, models.VGG16_Weights), (ALEXNET, models.AlexNet_Weights)):
         published = theirs.IMAGENET1K_V1
@@ -53,7 +53,7 @@ def test_torchvision_agrees_about_addresses_and_lengths():
         ("gpt2", "a.bin", "refs/pr/1", "gpt2@refs--pr--1--a.bin"),
     ],
 )
-def test_hub_files_have_names_of_their_own_and_addresses_that_read_back(repo_id, filename, revision, name):
+def test_hub_files_have_unique_names_and_parsable_addresses(repo_id, filename, revision, name):
     entry = hub_file(repo_id, filename, revision, license="MIT")
     assert entry.name == name
     assert entry.hub_address == (repo_id, revision, filename)

@@ -25,7 +25,7 @@ def torch_hub_file(entry) -> Path:
 # Files that are already here
 
 
-def test_an_explicit_file_with_other_content_is_refused_even_if_good_weights_are_cached(server, tmp_path):
+def test_given_file_with_a_wrong_hash_is_an_error_even_with_cached_weights(server, tmp_path):
     put(weights_folder() / "tiny.pth")
     path = put(tmp_path / "other.pth", b"other weights")
     with pytest.raises(WeightsError, match=hashlib.sha256(b"other weights").hexdigest()) as caught:
@@ -34,7 +34,7 @@ def test_an_explicit_file_with_other_content_is_refused_even_if_good_weights_are
     assert server.entry().sha256 in str(caught.value)
 
 
-def test_one_changed_byte_in_the_cached_file_is_found_at_every_load(server):
+def test_changed_byte_in_the_cached_file_is_detected_at_every_load(server):
     path = put(weights_folder() / "tiny.pth")
     assert find_or_fetch(server.entry()) == path
     put(path, CONTENT[:-1] + b"\0")
@@ -43,7 +43,7 @@ def test_one_changed_byte_in_the_cached_file_is_found_at_every_load(server):
     assert server.requests == []
 
 
-def test_a_file_on_this_machine_is_used_where_it_lies_if_it_is_the_same(server, tmp_path, monkeypatch):
+def test_file_with_the_right_hash_is_used_in_place(server, tmp_path, monkeypatch):
     entry, given = server.entry(), put(tmp_path / "elsewhere.pth")
     assert find_or_fetch(entry, weights=given) == given
     assert cached_path(entry) is None
@@ -65,7 +65,7 @@ def test_a_file_on_this_machine_is_used_where_it_lies_if_it_is_the_same(server, 
 
 
 @pytest.mark.parametrize("how", ["argument", "GENPR_OFFLINE", "HF_HUB_OFFLINE"])
-def test_offline_and_missing_says_everything_in_one_line_and_asks_nobody(how, server, monkeypatch):
+def test_missing_weights_offline_are_an_error_without_a_request(how, server, monkeypatch):
     if how != "argument":
         monkeypatch.setenv(how, "1")
     entry = server.entry()
@@ -78,7 +78,7 @@ def test_offline_and_missing_says_everything_in_one_line_and_asks_nobody(how, se
     assert not weights_folder().exists()
 
 
-def test_missing_weights_are_reported_fast_and_before_torch_is_imported():
+def test_missing_weights_are_reported_before_torch_is_imported():
     script = """
 import sys, time
 import genpr.features.known_weights
@@ -95,7 +95,7 @@ except WeightsError as error:
     assert done.stdout.split() == ["weights-missing", "False", "True"]
 
 
-def test_a_silent_server_is_given_up_soon(server, monkeypatch):
+def test_server_without_an_answer_times_out(server, monkeypatch):
     monkeypatch.setattr(weights_module, "_TIMEOUT_S", 0.2)
     server.delay = 1.0
     with raising(WeightsError, "weights-missing", r"timed out.*--weights PATH"):
@@ -106,7 +106,7 @@ def test_a_silent_server_is_given_up_soon(server, monkeypatch):
 # Downloads
 
 
-def test_a_download_is_kept_privately_and_used_again(server):
+def test_download_is_stored_in_a_private_folder_and_reused(server):
     seen = []
     path = find_or_fetch(server.entry(), progress=lambda done, total: seen.append((done, total)))
     assert path == weights_folder() / "tiny.pth"
@@ -125,7 +125,7 @@ def test_a_download_is_kept_privately_and_used_again(server):
     [CONTENT[:-1] + b"\0", b"<html>please log in</html>", CONTENT + b"more" * 100_000],
     ids=["one byte changed", "a page instead", "too long"],
 )
-def test_a_wrong_answer_is_refused_and_nothing_is_kept(answer, server):
+def test_download_with_a_wrong_hash_is_an_error_and_not_kept(answer, server):
     server.answer = answer
     received = [0]
     with raising(WeightsError, "weights-hash", server.entry().sha256):
@@ -147,7 +147,7 @@ def refused(entry, code, **how) -> None:
     assert raised(WeightsError, find_or_fetch, entry, **how).code == code
 
 
-def test_a_download_is_used_with_the_hash_that_it_has(entry, server):
+def test_hash_of_an_unpinned_download_is_recorded(entry, server):
     path = find_or_fetch(entry)
     assert left_behind() == ["tiny.pth"]
     tensors, sha256, _ = load_weights(entry, path)
@@ -158,7 +158,7 @@ def test_a_download_is_used_with_the_hash_that_it_has(entry, server):
 
 
 @pytest.mark.parametrize("answer", [b"<!doctype html>", GOOD[: len(GOOD) // 2], b""])
-def test_what_does_not_look_like_weights_is_not_used(answer, server):
+def test_download_that_is_not_a_weights_file_is_an_error(answer, server):
     server.answer = answer
     entry = server.entry(size=None, sha256=None)
     refused(entry, code="weights-format")
@@ -166,14 +166,14 @@ def test_what_does_not_look_like_weights_is_not_used(answer, server):
 
 
 @pytest.mark.parametrize("folder", [weights_folder, lambda: weights_folder().parent])
-def test_a_file_that_others_can_replace_is_refused(entry, folder):
+def test_file_that_others_can_replace_is_an_error(entry, folder):
     find_or_fetch(entry)
     folder().chmod(0o777)
     assert raised(ResourceError, find_or_fetch, entry, offline=True).code == "cache-unusable"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
-def test_a_file_of_another_user_is_refused(entry):
+def test_file_of_another_user_is_an_error(entry):
     os.chown(find_or_fetch(entry), 12345, 12345)
     with raising(ResourceError, "cache-unusable", "another user"):
         find_or_fetch(entry, offline=True)
@@ -184,7 +184,7 @@ def test_a_file_of_another_user_is_refused(entry):
 
 @pytest.fixture
 def hub(server):
-    """A hub that hands over to its file server, as huggingface.co does."""
+    """A hub that redirects to its file server, as huggingface.co does."""
     server.answer = GOOD
     address = "/org/model/resolve/main/weights.pth"
     server.redirects[address] = ("/files/123", {})
@@ -202,7 +202,7 @@ def in_hugging_face_cache(content: bytes, *, blob: str = DIGEST) -> Path:
     return link
 
 
-def test_the_file_in_hugging_faces_cache_is_used(hub):
+def test_file_in_the_cache_of_hugging_face_is_used(hub):
     server, entry = hub
     assert cached_path(entry) is None
     link = in_hugging_face_cache(GOOD)
@@ -213,7 +213,7 @@ def test_the_file_in_hugging_faces_cache_is_used(hub):
     assert server.requests == []
 
 
-def test_a_blob_that_does_not_have_its_own_hash_is_passed_over(hub):
+def test_blob_with_a_wrong_hash_is_ignored(hub):
     server, entry = hub
     in_hugging_face_cache(OTHER)
     assert find_or_fetch(entry) == weights_folder() / entry.name

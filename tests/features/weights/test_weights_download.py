@@ -1,4 +1,4 @@
-"""Servers and connections that misbehave, and processes that die or come at once."""
+"""Misbehaving servers and connections, and killed and concurrent processes."""
 
 import hashlib
 import signal
@@ -29,7 +29,7 @@ def refused(entry, code="weights-missing") -> None:
     assert (raised(WeightsError, find_or_fetch, entry).code, left_behind()) == (code, [])
 
 
-def test_redirects_are_followed_but_not_for_ever_and_never_out_of_the_web(server):
+def test_redirects_are_limited_in_number_and_to_http(server):
     server.redirects["/tiny.pth"] = ("/elsewhere", {})
     assert find_or_fetch(server.entry()).read_bytes() == CONTENT
     (weights_folder() / "tiny.pth").unlink()
@@ -39,30 +39,30 @@ def test_redirects_are_followed_but_not_for_ever_and_never_out_of_the_web(server
     assert len(server.requests) < 50
 
 
-def test_a_redirect_out_of_a_protected_connection_is_refused():
+def test_redirect_from_https_to_http_is_an_error():
     (redirects,) = (each for each in opener().handlers if isinstance(each, HTTPRedirectHandler))
-    asked = Request("https://example.org/a")
+    original = Request("https://example.org/a")
     with pytest.raises(URLError, match="redirect"):
-        redirects.redirect_request(asked, BytesIO(), 302, "Found", Message(), "http://example.org/b")
-    assert redirects.redirect_request(asked, BytesIO(), 302, "Found", Message(), "https://example.org/b")
+        redirects.redirect_request(original, BytesIO(), 302, "Found", Message(), "http://example.org/b")
+    assert redirects.redirect_request(original, BytesIO(), 302, "Found", Message(), "https://example.org/b")
 
 
 @pytest.mark.parametrize("status", [403, 404, 503])
-def test_a_server_that_does_not_have_it_is_asked_once(status, server):
+def test_not_found_is_not_retried(status, server):
     server.status = status
     refused(server.entry())
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(("is_pinned", "code"), [(True, "weights-hash"), (False, "weights-format")])
-def test_of_a_connection_that_breaks_in_the_middle_nothing_is_kept(is_pinned, code, server):
+def test_interrupted_download_is_not_kept(is_pinned, code, server):
     entry = server.entry() if is_pinned else unpinned(server)
     server.announced = 3_000_000
     server.answer = server.answer[: len(server.answer) // 2]
     refused(entry, code)
 
 
-def test_chunks_are_joined_and_a_missing_last_chunk_is_noticed(server):
+def test_missing_last_chunk_is_an_error(server):
     half = len(GOOD) // 2
     chunks = b"%x\r\n%s\r\n%x\r\n%s\r\n" % (half, GOOD[:half], len(GOOD) - half, GOOD[half:])
     server.headers = {"Transfer-Encoding": "chunked"}
@@ -78,7 +78,7 @@ def start(entry) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
 
 
-def test_processes_at_once_download_once(server):
+def test_concurrent_processes_download_once(server):
     entry, server.delay = server.entry(), 0.5
     processes = [start(entry) for _ in range(2)]
     answers = [process.communicate(timeout=60)[0].strip() for process in processes]
@@ -86,7 +86,7 @@ def test_processes_at_once_download_once(server):
     assert len(server.requests) == 1
 
 
-def test_what_a_killed_process_left_is_never_trusted_and_cleaned_up(server):
+def test_files_of_a_killed_process_are_not_used_and_removed(server):
     entry, server.pause = server.entry(), 30.0
     process = start(entry)
     deadline = time.monotonic() + 30

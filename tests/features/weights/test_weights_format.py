@@ -1,4 +1,4 @@
-"""What may be read as weights, and that nothing in a file is ever run."""
+"""Supported formats of weights, and that code in files is never executed."""
 
 import hashlib
 import io
@@ -55,13 +55,13 @@ def refused(entry: WeightsFile, path: Path, code: str) -> str:
         ("tiny.safetensors", save({"weight": torch.full((64, 64), 3.0)}, metadata={"format": "pt"})),
     ],
 )
-def test_checkpoints_of_both_ages_and_safetensors_are_read(name, content, make, tmp_path):
+def test_checkpoints_of_both_formats_and_safetensors_are_read(name, content, make, tmp_path):
     tensors = load_weights(make(name, content), put(tmp_path / "file", content)).tensors
     assert torch.equal(tensors["weight"], torch.full((64, 64), 3.0))
 
 
 @pytest.mark.parametrize("name", ["tiny.pkl", "tiny", "tiny.pth.tar"])
-def test_other_formats_are_refused_before_anything_is_fetched(name, server, tmp_path):
+def test_other_formats_are_errors_before_any_download(name, server, tmp_path):
     entry = server.entry(name=name, url=f"{server.url}/{name}")
     for weights in (None, put(tmp_path / name)):
         with raising(WeightsError, "unsafe-format", r"\.pth.*\.safetensors"):
@@ -71,7 +71,7 @@ def test_other_formats_are_refused_before_anything_is_fetched(name, server, tmp_
 
 @pytest.mark.parametrize("old", [False, True])
 @pytest.mark.parametrize("how", ["downloaded", "cached", "given"])
-def test_a_pickle_with_code_never_runs(how, old, server, tmp_path):
+def test_pickle_with_code_is_never_executed(how, old, server, tmp_path):
     marker = tmp_path / "marker"
     content = saved({"weight": CreatesFile(marker)}, _use_new_zipfile_serialization=not old)
     server.answer = content
@@ -86,8 +86,8 @@ def test_a_pickle_with_code_never_runs(how, old, server, tmp_path):
     assert marker.exists()
 
 
-@pytest.mark.filterwarnings("ignore")  # torch.jit tells its authors that it is old
-def test_programs_are_refused_by_name(server, tmp_path):
+@pytest.mark.filterwarnings("ignore")  # torch.jit is deprecated
+def test_torchscript_is_an_error(server, tmp_path):
     buffer = io.BytesIO()
     torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), buffer)
     server.answer = content = buffer.getvalue()
@@ -104,7 +104,7 @@ OTHERS = [b"", b"<html>please log in</html>", b"\xff" * 100, checkpoint(), (2).t
 
 
 @pytest.mark.parametrize("content", [*CHANGED, *OTHERS])
-def test_a_malformed_safetensors_file_is_refused(content, tmp_path):
+def test_malformed_safetensors_file_is_an_error(content, tmp_path):
     path = put(tmp_path / "given.safetensors", content)
     refused(unpinned("tiny.safetensors"), path, "weights-format")
 
@@ -112,13 +112,13 @@ def test_a_malformed_safetensors_file_is_refused(content, tmp_path):
 @pytest.mark.parametrize(
     "value", [[torch.zeros(1)], {"a": 1}, {"state_dict": {"a": torch.zeros(1)}}, torch.zeros(1)]
 )
-def test_something_else_than_named_tensors_is_refused(value, tmp_path):
+def test_files_without_named_tensors_are_errors(value, tmp_path):
     content = saved(value)
     path = put(tmp_path / "given.pth", content)
     assert "named tensors" in refused(published("tiny.pth", content), path, "weights-format")
 
 
-def test_the_bytes_that_were_hashed_are_the_bytes_that_are_read(tmp_path, monkeypatch):
+def test_hashed_bytes_are_the_bytes_that_are_read(tmp_path, monkeypatch):
     content, path = checkpoint(1.0), tmp_path / "given.pth"
     put(path, content)
     read = torch.load

@@ -1,4 +1,4 @@
-"""Memory that runs out, on a GPU or a CPU, at any step: less at a time, then the CPU, then one line; never other counts."""
+"""Out of memory on a GPU or CPU at any step: smaller steps, then the CPU, then an error; counts never change."""
 
 import numpy as np
 import pytest
@@ -33,8 +33,8 @@ ERRORS |= {text: RuntimeError(f"error: {text}") for text in LIBRARIES}
 OPTIONS = {"extractor": "pixels", "control": False, "intervals": False, "k": 3, "cache": False}
 
 
-class Hungry:
-    """Channel means, for as many images at once as `most`."""
+class LimitedExtractor:
+    """Channel means that fail for more than `most` images at once."""
 
     name, dim = "hungry", 3
 
@@ -51,31 +51,35 @@ class Hungry:
 
 @pytest.mark.parametrize("name", ERRORS)
 @pytest.mark.parametrize("thread_safe", [False, True])
-def test_batches_are_halved_whatever_says_that_memory_ran_out(sides, monkeypatch, name, thread_safe):
+def test_batches_are_halved_on_any_out_of_memory_error(sides, monkeypatch, name, thread_safe):
     monkeypatch.setattr("genpr.features.embed.usable_cores", lambda: 4)
-    extractor = Hungry(3, ERRORS[name], thread_safe=thread_safe)
-    with collect_notices() as told:
+    extractor = LimitedExtractor(3, ERRORS[name], thread_safe=thread_safe)
+    with collect_notices() as reported:
         (found,) = embed_source(open_source(sides[0]), [(wrap_extractor(extractor), None)], batch_size=16)
-    (plain,) = embed_source(open_source(sides[0]), [(wrap_extractor(Hungry(99, None)), None)], batch_size=2)
+    (plain,) = embed_source(
+        open_source(sides[0]), [(wrap_extractor(LimitedExtractor(99, None)), None)], batch_size=2
+    )
     assert torch.equal(found.features, plain.features)
     assert {2} <= set(extractor.sizes) <= {16, 8, 4, 2}
-    (notice,) = told
+    (notice,) = reported
     assert (notice.code, notice.message) == (
         "oom-smaller-batches",
         "cpu was low on memory; the batch size was reduced from 16 to 2",
     )
 
 
-def test_too_little_for_one_image_is_said_in_one_line(sides):
+def test_too_little_memory_for_one_image_is_an_error(sides):
     with raising(ResourceError, "oom", r"out of memory for one image of \(8, 8\) pixels"):
-        embed_source(open_source(sides[0]), [(wrap_extractor(Hungry(0, ERRORS["cpu"])), None)], batch_size=4)
+        embed_source(
+            open_source(sides[0]), [(wrap_extractor(LimitedExtractor(0, ERRORS["cpu"])), None)], batch_size=4
+        )
 
 
 def counts(result):
     return {name: metric.value for name, metric in result.metrics.items()}
 
 
-def test_a_search_that_runs_out_of_memory_at_any_step_counts_the_same(rng, monkeypatch):
+def test_search_that_runs_out_of_memory_at_any_step_gives_the_same_counts(rng, monkeypatch):
     real, fake = rng.normal(size=(2, 300, 6)).astype(np.float32)
     plain = genpr.score(real, fake, control=False, intervals=False, device="cpu")
     whole, steps = ViewSearch.above, 0
@@ -95,15 +99,15 @@ def test_a_search_that_runs_out_of_memory_at_any_step_counts_the_same(rng, monke
         monkeypatch.setattr(ViewSearch, "above", failing(at))
         found = genpr.score(real, fake, control=False, intervals=False, device="cpu")
         assert counts(found) == counts(plain)
-        told = [item.code for item in found.notices]
+        reported = [item.code for item in found.notices]
         if steps < at:
             break
-        assert told.count("oom-smaller-tiles") == 1
+        assert reported.count("oom-smaller-tiles") == 1
     assert at > 3, "several steps were tried"
-    assert "oom-smaller-tiles" not in told
+    assert "oom-smaller-tiles" not in reported
 
 
-def test_tiles_that_cannot_be_had_are_made_smaller(rng, monkeypatch):
+def test_tiles_are_reduced_if_memory_is_insufficient(rng, monkeypatch):
     most = 300
     real, fake = rng.normal(size=(2, 300, 6)).astype(np.float32)
     plain = genpr.score(real, fake, control=False, intervals=False, device="cpu")
@@ -124,7 +128,7 @@ def test_tiles_that_cannot_be_had_are_made_smaller(rng, monkeypatch):
 
 @pytest.fixture
 def full_gpu(gpu):
-    """Takes the memory of the GPU away."""
+    """Fill the memory of the GPU."""
     if gpu is None:
         pytest.skip("a real GPU has more memory than these features need")
     genpr.precision_recall(np.eye(5), np.eye(5), k=1, device="cuda")  # the GPU is tried before
@@ -134,7 +138,7 @@ def full_gpu(gpu):
 @pytest.mark.gpu
 @pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize("has_features", [False, True])
-def test_where_a_gpu_has_too_little_memory_the_cpu_goes_on(sides, full_gpu, is_late, has_features):
+def test_auto_device_falls_back_to_the_cpu(sides, full_gpu, is_late, has_features):
     given = np.random.default_rng(0).normal(size=(2, 200, 9)).astype(np.float32) if has_features else sides
     options = {**OPTIONS, "extractor": None} if has_features else OPTIONS
     plain = genpr.score(*given, device="cpu", **options)
@@ -146,13 +150,13 @@ def test_where_a_gpu_has_too_little_memory_the_cpu_goes_on(sides, full_gpu, is_l
         full_gpu()
     for result in [evaluator.score(given[1]) for _ in range(2)]:
         assert counts(result) == counts(plain)
-        told = [item.message for item in result.notices if item.code == "oom-cpu"]
+        reported = [item.message for item in result.notices if item.code == "oom-cpu"]
         what = "for the metrics" if has_features else f"for {'fake' if is_late else 'real'} images"
-        assert f"cuda ran out of memory {what}; the CPU was used instead" in told
+        assert f"cuda ran out of memory {what}; the CPU was used instead" in reported
 
 
 @pytest.mark.gpu
-def test_who_insists_on_a_gpu_gets_an_error(sides, full_gpu):
+def test_requested_gpu_without_memory_is_an_error(sides, full_gpu):
     full_gpu()
     for function in (genpr.score, genpr.precision_recall, genpr.frechet_distance):
         options = OPTIONS if function is genpr.score else {}
@@ -163,7 +167,7 @@ def test_who_insists_on_a_gpu_gets_an_error(sides, full_gpu):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", sorted({*PUBLIC} - {"callback", "generator", "torchmetrics"}))
-def test_public_functions_report_a_full_gpu_in_one_way(gpu, tmp_path, name):
+def test_public_functions_raise_the_same_error_on_a_full_gpu(gpu, tmp_path, name):
     if gpu is None:
         pytest.skip("a real GPU cannot be filled alone")
     gpu.limit = 2000
@@ -172,7 +176,7 @@ def test_public_functions_report_a_full_gpu_in_one_way(gpu, tmp_path, name):
 
 
 @pytest.mark.gpu
-def test_each_network_of_a_panel_goes_on_on_the_cpu(sides, full_gpu):
+def test_each_network_of_a_panel_falls_back_to_the_cpu(sides, full_gpu):
     options = {"extractors": ["pixels", "gabor"], "metrics": ["precision"], "k": 3, "cache": False}
     plain = genpr.score_panel(*sides, device="cpu", **options)
     full_gpu()
