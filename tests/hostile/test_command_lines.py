@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hostile.watched import watched
+from hostile.side_effects import record_side_effects
 from image_files import encode, gray_tiff, png, png_chunk
 from PIL import Image
 
@@ -44,7 +44,7 @@ def sides(tmp_path_factory):
 
 @pytest.fixture
 def at(sides, tmp_path, monkeypatch):
-    """The working folder, with real/ and fake/ in it."""
+    """The working directory with real/ and fake/."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("GENPR_OFFLINE", "1")
@@ -55,12 +55,12 @@ def at(sides, tmp_path, monkeypatch):
 
 @pytest.fixture
 def check(at, capfd):
-    """Run a command line and look at what all of them must keep."""
+    """Run a command line and check what holds for all of them."""
 
     def check(args: list[str], *codes: int) -> str:
         args = [*args, "--json"] if args[0] in {"score", "entities", "align", "pack"} else args
         before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-        with watched(at) as forbidden:
+        with record_side_effects(at) as forbidden:
             code = run(args)
         seconds = time.process_time() - started
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
@@ -133,7 +133,7 @@ IMAGES: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_hostile_images(at, check, name):
+def test_hostile_images_end_in_a_score_or_an_error(at, check, name):
     (at / "fake" / "hostile.png").write_bytes(IMAGES[name]())
     check(["score", "real", "fake", *SCORE], OK, DATA)
 
@@ -214,7 +214,7 @@ FAKES: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", FAKES)
-def test_hostile_files_of_images_and_features(at, check, name):
+def test_hostile_files_of_images_and_features_end_in_a_score_or_an_error(at, check, name):
     (at / name).write_bytes(FAKES[name]())
     real = name if name.endswith(".safetensors") else "real"
     check(["score", real, name, *SCORE], *((OK, USAGE, DATA) if real == name else (USAGE, DATA, RESOURCE)))
@@ -233,7 +233,7 @@ LABELS: dict[str, bytes | str] = {
 
 
 @pytest.mark.parametrize("name", LABELS)
-def test_hostile_labels(at, check, name):
+def test_hostile_labels_end_in_a_score_or_an_error(at, check, name):
     (at / name).parent.mkdir(exist_ok=True)
     (at / name).write_bytes(data if isinstance(data := LABELS[name], bytes) else data.encode())
     options = ("--per-class", "--real-labels", name, "--fake-labels", name)
@@ -253,13 +253,13 @@ def test_hostile_labels(at, check, name):
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_pipes_where_genpr_keeps_its_own_files(at, check, pipe, command):
+def test_pipes_in_place_of_files_of_genpr_are_not_read(at, check, pipe, command):
     (at / pipe).parent.mkdir(parents=True)
     os.mkfifo(at / pipe)
     check(command, OK, USAGE, DATA, RESOURCE)
 
 
-def test_images_of_hostile_names(at, check):
+def test_hostile_names_of_images_are_escaped(at, check):
     names = ["a\nerror: forged", "\x1b[2J", "-x", "{a,b}", "*", "\u202egnp", "=cmd|' C'!A0"]
     for name in (*names, "'\"><img src=x>", " "):
         (at / "fake" / f"{name}.png").write_bytes(b"no image" if name == "\x1b[2J" else GOOD)
@@ -269,7 +269,7 @@ def test_images_of_hostile_names(at, check):
     check(["score", "real", "fake", *SCORE], DATA)
 
 
-def test_links_that_go_round_and_folders_nested_beyond_the_longest_path(at, check, monkeypatch):
+def test_circular_links_and_deeply_nested_folders_end_in_a_score_or_an_error(at, check, monkeypatch):
     for number in range(20):
         (at / "fake" / f"d{number}").mkdir()
         for other in range(20):
@@ -304,13 +304,13 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_hostile_options(at, check, name):
+def test_hostile_options_are_errors(at, check, name):
     (at / ("a" * 200)).mkdir()
     check(COMMANDS[name], OK, USAGE, DATA, RESOURCE)
 
 
-@pytest.mark.parametrize("cache", ["/dev/null", "/proc/1/mem", "x/" * 5000, "", "~nobody-at-all/x"])
-def test_any_value_of_genpr_cache_costs_at_most_the_cache(at, monkeypatch, cache, capfd):
+@pytest.mark.parametrize("cache", ["/dev/null", "/proc/1/mem", "x/" * 5000, "", "~no-such-user/x"])
+def test_any_value_of_genpr_cache_loses_at_most_the_cache(at, monkeypatch, cache, capfd):
     monkeypatch.setenv("HOME", str(at))
     monkeypatch.setenv("GENPR_CACHE", cache)
     assert run(["score", "real", "fake", *SCORE]) in {OK, USAGE, RESOURCE}

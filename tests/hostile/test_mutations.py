@@ -1,4 +1,4 @@
-"""Damaged files of every kind end in a score or a `GenprError`, soon, in little memory, and without side effects.
+"""Damaged files of every kind end in a score or a `GenprError`, in bounded time and memory and without side effects.
 
 `GENPR_EXAMPLES=100000 python -m pytest tests/hostile/test_mutations.py` tries as many per kind, and new ones each time.
 """
@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 import torch
 from hostile import valid_files as valid
-from hostile.watched import watched
+from hostile.side_effects import record_side_effects
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -61,7 +61,7 @@ def read_image(path: Path) -> None:
 
 
 def read_source(path: Path) -> None:
-    """Every image that can be used, and the labels of the source."""
+    """Every usable image, and the labels of the source."""
     source = open_source(path)
     for item in islice(source, MOST_IMAGES):
         try:
@@ -79,7 +79,7 @@ def read_list(path: Path) -> None:
 
 
 def read_input(path: Path) -> None:
-    """Images, features or labels, whatever the file holds."""
+    """Images, features or labels, depending on the file."""
     header = peek_array(path)
     if path.suffix == ".npz":
         open_labels(None, path, "fake")
@@ -99,7 +99,7 @@ def read_input(path: Path) -> None:
 
 
 def read_shard(path: Path) -> None:
-    """A shard of the cache gives the features that were kept, or nothing."""
+    """A shard of the cache gives the stored features or nothing."""
     cached = FeatureCache(path.parent, valid.INFO, "cpu")
     path.rename(cached.folder / f"{'0' * 32}.safetensors")
     cached = FeatureCache(path.parent, valid.INFO, "cpu")
@@ -109,7 +109,7 @@ def read_shard(path: Path) -> None:
 
 
 def read_manifold(path: Path) -> None:
-    """A saved manifold counts as it did, or is refused."""
+    """A saved manifold gives the same counts, or is an error."""
     queries = valid.features(6)
     expected = KNNManifold.fit(valid.features(4, 12), k=3).count(queries)
     assert torch.equal(KNNManifold.load(path, device="cpu").count(queries), expected)
@@ -192,7 +192,7 @@ VALUES = st.sampled_from(
 
 @st.composite
 def damaged(draw: st.DrawFn, files: Sequence[bytes]) -> bytes:
-    """A valid file of which some bytes, lengths, stretches or JSON values are others."""
+    """A valid file with some changed bytes, lengths, ranges or JSON values."""
     data = draw(st.sampled_from(files))
     for _ in range(draw(st.integers(1, 3))):
         near_start = draw(st.booleans())
@@ -225,7 +225,7 @@ def damaged(draw: st.DrawFn, files: Sequence[bytes]) -> bytes:
 
 
 def with_other_value(draw: st.DrawFn, data: bytes) -> bytes:
-    """JSON, or a line of it, in which one value is another; any other data as it is."""
+    """JSON or JSON lines with one changed value; any other data unchanged."""
     lines = data.split(b"\n") if data.count(b"\n") > 1 else [data]
     at = draw(st.integers(0, len(lines) - 1))
     try:
@@ -242,7 +242,7 @@ def with_other_value(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 def check_message(error: GenprError) -> None:
-    """One line that no terminal obeys."""
+    """Assert that the message is one line without control characters."""
     text = str(error)
     assert text
     assert not {*"\n\r\x1b\0"} & {*text}, f"not one line: {text!r:.300}"
@@ -252,7 +252,7 @@ def outcome_of(kind: str, data: bytes) -> str:
     """Read a file as genpr does: "score", or the code of the error.
 
     Raises:
-        AssertionError: It took too long or too much memory, or did what is forbidden.
+        AssertionError: It took too long or too much memory, or had forbidden side effects.
     """
     name, _, read = kinds()[kind]
     with ExitStack() as stack:
@@ -261,7 +261,7 @@ def outcome_of(kind: str, data: bytes) -> str:
         path.write_bytes(data)
         before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
         os.environ["GENPR_CACHE"] = str(folder / "cache")  # the fixture `_private_cache` restores it
-        with watched(folder) as forbidden:
+        with record_side_effects(folder) as forbidden:
             try:
                 read(path)
             except GenprError as error:
@@ -308,7 +308,7 @@ def test_damaged_files_end_in_a_score_or_an_error(kind):
         lambda path: (path.parents[1] / "genpr-elsewhere").unlink(missing_ok=True),
     ],
 )
-def test_what_must_not_happen_is_seen(monkeypatch, act):
+def test_forbidden_side_effects_are_detected(monkeypatch, act):
     monkeypatch.setitem(kinds(), "ppm", ("x.ppm", [b""], act))
     with pytest.raises(AssertionError):
         outcome_of("ppm", b"")

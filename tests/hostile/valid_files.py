@@ -1,4 +1,4 @@
-"""Small valid files of every format that genpr reads, made on the spot by genpr and the libraries that write them."""
+"""Small valid files of every format that genpr reads, written by genpr and by other libraries."""
 
 import hashlib
 import io
@@ -30,7 +30,7 @@ EXPECTED = {str(n): ["cat"] if n % 2 else ["cat", "dog"] for n in range(4)}
 
 
 def zip_of(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
-    """A zip archive of these files, always the same."""
+    """A reproducible zip archive of these files."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as archive:
         for name, body in members.items():
@@ -49,7 +49,7 @@ def tar_of(members: dict[str, bytes]) -> bytes:
 
 
 def image_files() -> dict[str, list[bytes]]:
-    """The variants of each format whose reading differs."""
+    """Variants of each format that are read differently."""
     files: dict[str, list[bytes]] = {"ppm": [b"P3 2 1 255\n255 0 0 # red\n0 0 255\n"]}
     for name, data in SAMPLES.items():
         files.setdefault(name.split("-")[0], []).append(data)
@@ -95,7 +95,7 @@ def zipped_arrays() -> list[bytes]:
 
 
 def statistics(protocol: int) -> tuple[bytes, bytes]:
-    """Moments in an .npz file, and as EDM2 pickles them."""
+    """Moments in an .npz file, and in a pickle as of EDM2."""
     moments = {"mu": features(0).numpy().mean(0), "sigma": np.cov(features(0).numpy(), rowvar=False)}
     members = {f"{key}.npy": npy(value) for key, value in moments.items()}
     return zip_of(members), pickle.dumps({"num_images": 6, "fid": moments}, protocol=protocol)
@@ -133,7 +133,7 @@ def checkpoint() -> bytes:
 
 @cache
 def shard() -> bytes:
-    """The features of `images` as the cache keeps them."""
+    """Features of `images` in the format of the cache."""
     with tempfile.TemporaryDirectory() as folder:
         cached = FeatureCache(Path(folder) / "cache", INFO, "cpu")
         known = [hashlib.sha256(image).digest() for image in images()]
@@ -157,7 +157,7 @@ def result(seed: int = 5) -> genpr.Result:
 
 
 def results() -> list[bytes]:
-    """What `genpr score --json` prints for one and for several protocols, and a sweep."""
+    """Output of `genpr score --json` for one and for several protocols, and of a sweep."""
     record = result().to_dict()
     points = [{"setting": psi, "result": record} for psi in (0.5, 1.0)]
     every = (record, {"results": [record, record]}, {"axis": "psi", "points": points})

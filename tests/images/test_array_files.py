@@ -1,4 +1,4 @@
-"""Arrays in memory, and .npz and .npy files: read in parts, believed as far as they go, and never unpickled."""
+"""Arrays in memory, and .npz and .npy files: read in parts, validated, and never unpickled."""
 
 import io
 import os
@@ -67,7 +67,7 @@ def test_arrays_and_tensors_give_their_images():
         (torch.zeros(0, 3, 4, 5, dtype=torch.uint8), "no-images", "(0, 3, 4, 5)"),
     ],
 )
-def test_other_arrays_are_refused_with_the_fix(array, code, fix):
+def test_invalid_arrays_are_errors_that_name_the_fix(array, code, fix):
     error = refused_source(array)
     assert error.code == code
     assert fix in str(error)
@@ -78,7 +78,7 @@ def test_other_arrays_are_refused_with_the_fix(array, code, fix):
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 @pytest.mark.parametrize("per_batch", [1, 2, 22, 23, 24])
-def test_npz_gives_every_image_once_in_order_for_any_batch_size(tmp_path, monkeypatch, save, per_batch):
+def test_npz_yields_every_image_once_in_order_for_any_batch_size(tmp_path, monkeypatch, save, per_batch):
     save(tmp_path / "x.npz", IMAGES, np.arange(23))
     monkeypatch.setattr(arrays, "_BATCH_BYTES", per_batch * IMAGES[0].nbytes + 7)
     source = open_source(tmp_path / "x.npz")
@@ -87,7 +87,7 @@ def test_npz_gives_every_image_once_in_order_for_any_batch_size(tmp_path, monkey
     np.testing.assert_array_equal(stack(source), IMAGES)
 
 
-def test_npz_is_never_held_whole(tmp_path, monkeypatch):
+def test_npz_is_never_completely_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(arrays, "_BATCH_BYTES", 2**20)
     np.savez_compressed(tmp_path / "x.npz", np.zeros((400, 256, 256, 3), np.uint8))
     assert (tmp_path / "x.npz").stat().st_size < 2**20
@@ -108,7 +108,7 @@ def test_npz_without_arr_0_lists_its_keys(tmp_path):
 
 
 class Trap:
-    """Leaves a file behind when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path) -> None:
         self.path = path
@@ -118,7 +118,7 @@ class Trap:
 
 
 @pytest.mark.parametrize("suffix", ["npz", "npy"])
-def test_object_arrays_are_refused_and_their_code_never_runs(tmp_path, suffix):
+def test_object_arrays_are_errors_and_their_code_is_never_executed(tmp_path, suffix):
     data = npy_bytes(np.array([Trap(tmp_path / "sprung")], dtype=object))
     path = tmp_path / f"x.{suffix}"
     path.write_bytes(data) if suffix == "npy" else write_member(path, data)
@@ -137,7 +137,7 @@ def test_object_arrays_are_refused_and_their_code_never_runs(tmp_path, suffix):
         (np.asfortranarray(IMAGES), "shape", "Fortran"),
     ],
 )
-def test_array_files_of_other_layouts_are_refused(tmp_path, suffix, array, code, cause):
+def test_array_files_of_other_layouts_are_errors(tmp_path, suffix, array, code, cause):
     path = tmp_path / f"x.{suffix}"
     path.write_bytes(npy_bytes(array)) if suffix == "npy" else write_member(path, npy_bytes(array))
     error = refused_source(path)
@@ -167,7 +167,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
-def test_headers_that_claim_more_than_there_is_or_are_broken_are_refused_at_once(tmp_path, data):
+def test_wrong_and_broken_headers_are_errors_at_opening(tmp_path, data):
     path = write_member(tmp_path / "x.npz", data)
     (tmp_path / "x.npy").write_bytes(data)
     for each in (path, tmp_path / "x.npy"):
@@ -178,8 +178,8 @@ def test_headers_that_claim_more_than_there_is_or_are_broken_are_refused_at_once
 
 
 @pytest.mark.parametrize("kept", [0, 100, -1])
-def test_an_npy_that_is_cut_while_it_is_read_is_an_error(tmp_path, rng, kept):
-    """And not the end of the process, as of a file that is mapped."""
+def test_npy_that_is_truncated_while_it_is_read_is_an_error(tmp_path, rng, kept):
+    """A mapped file would end the process with a signal."""
     path = tmp_path / "x.npy"
     np.save(path, rng.integers(0, 256, (64, 128, 128, 3), dtype=np.uint8))
     items = iter(open_source(path))
@@ -191,8 +191,8 @@ def test_an_npy_that_is_cut_while_it_is_read_is_an_error(tmp_path, rng, kept):
 
 
 @pytest.mark.parametrize("suffix", ["npz", "npy"])
-def test_an_array_file_that_is_written_to_while_it_is_read_is_an_error(tmp_path, monkeypatch, suffix):
-    """As by a sampler that fills a mapped file, whose last images are zeros until then."""
+def test_array_file_that_is_written_while_it_is_read_is_an_error(tmp_path, monkeypatch, suffix):
+    """A sampler may fill a mapped file, whose last images are zeros until then."""
     monkeypatch.setattr(arrays, "_BATCH_BYTES", 1)
     path = tmp_path / f"x.{suffix}"
     np.save(path, IMAGES) if suffix == "npy" else np.savez(path, IMAGES)
@@ -205,7 +205,7 @@ def test_an_array_file_that_is_written_to_while_it_is_read_is_an_error(tmp_path,
     assert raised(DataError, next, items).code == "array-damaged"
 
 
-def test_chosen_images_of_an_npy_are_read_alone(tmp_path, monkeypatch):
+def test_only_selected_images_of_an_array_file_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(arrays, "_BATCH_BYTES", 2 * IMAGES[0].nbytes)
     for save, name in ((np.save, "x.npy"), (np.savez_compressed, "x.npz")):
         save(tmp_path / name, IMAGES)
@@ -217,7 +217,7 @@ def test_chosen_images_of_an_npy_are_read_alone(tmp_path, monkeypatch):
 # peek -------------------------------------------------------------------------------------------------------
 
 
-def test_peek_tells_features_from_images(tmp_path):
+def test_peek_distinguishes_features_from_images(tmp_path):
     features = np.zeros((7, 4), np.float32)
     np.save(tmp_path / "f.npy", features)
     np.save(tmp_path / "i.npy", IMAGES)

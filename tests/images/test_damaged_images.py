@@ -1,4 +1,4 @@
-"""Files that are no images, or no longer: each gives one line that says which, and nothing passes by mistake."""
+"""Files that are not images or are damaged: each is an error that names the file."""
 
 from io import BytesIO
 
@@ -18,7 +18,7 @@ POLICY = DecodePolicy()
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
-def test_every_cut_is_refused_or_costs_no_pixel(name):
+def test_truncated_images_are_errors_unless_no_pixel_is_lost(name):
     data = SAMPLES[name]
     whole = decode(data, name=name, policy=POLICY).pixels
     for length in range(len(data)):
@@ -29,7 +29,7 @@ def test_every_cut_is_refused_or_costs_no_pixel(name):
         np.testing.assert_array_equal(cut.pixels, whole, err_msg=f"first {length} of {len(data)} bytes")
 
 
-def test_the_lost_end_of_a_jpeg_that_pillow_does_not_miss_is_noticed():
+def test_missing_end_of_a_jpeg_that_pillow_accepts_is_an_error():
     picture = Image.fromarray(noise(24, 40)).convert("CMYK")
     data, preview = encode(picture, "JPEG"), b"JFXX\0\x10" + encode(SMALL[:2, :2], "JPEG")  # with its own end
     data = data[:2] + b"\xff\xe0" + (2 + len(preview)).to_bytes(2, "big") + preview + data[2:]
@@ -39,7 +39,7 @@ def test_the_lost_end_of_a_jpeg_that_pillow_does_not_miss_is_noticed():
     assert refused_image(data[:-2]).code == "image-corrupt"
 
 
-def test_every_flipped_bit_in_the_pixels_of_a_png_is_noticed():
+def test_every_flipped_bit_in_the_pixels_of_a_png_is_an_error():
     data = encode(PALETTE)
     start = data.index(b"IDAT")
     end = data.index(b"IEND") - 4
@@ -52,7 +52,7 @@ def test_every_flipped_bit_in_the_pixels_of_a_png_is_noticed():
             assert "damaged" in str(error)
 
 
-def test_running_out_of_memory_is_not_blamed_on_the_file(monkeypatch):
+def test_out_of_memory_is_not_reported_as_a_bad_image(monkeypatch):
     def exhausted(*_):
         raise MemoryError
 
@@ -79,7 +79,7 @@ def test_running_out_of_memory_is_not_blamed_on_the_file(monkeypatch):
         (b"RIFF\x24\0\0\0WAVEfmt ", "RIFF"),
     ],
 )
-def test_what_is_no_image_is_named(data, cause):
+def test_kind_of_a_file_that_is_not_an_image_is_named(data, cause):
     error = refused_image(data)
     assert error.code == "image-unreadable"
     assert cause in str(error)
@@ -88,7 +88,7 @@ def test_what_is_no_image_is_named(data, cause):
 # Silence ----------------------------------------------------------------------------------------------------
 
 
-def test_a_flipped_bit_in_a_jpeg_scan_goes_unnoticed_as_documented():
+def test_flipped_bit_in_a_jpeg_scan_is_not_detected():
     data = encode(noise(32, 32), "JPEG")
     at = data.index(b"\xff\xda") + 200
     flipped = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]

@@ -16,17 +16,17 @@ TENSOR = torch.from_numpy(IMAGES).permute(0, 3, 1, 2)
 
 
 class Listed:
-    """A map-style dataset that notes what it was asked for."""
+    """A map-style dataset that records requested indices."""
 
     def __init__(self, elements) -> None:
         self.elements = elements
-        self.asked = []
+        self.requested = []
 
     def __len__(self) -> int:
         return len(self.elements)
 
     def __getitem__(self, index):
-        self.asked.append(index)
+        self.requested.append(index)
         return self.elements[index]
 
 
@@ -45,7 +45,7 @@ class Listed:
     ],
 )
 @pytest.mark.parametrize("kind", [Listed, list])
-def test_datasets_of_every_kind_of_element_give_their_images(elements, kind):
+def test_datasets_may_have_any_kind_of_image_element(elements, kind):
     source = open_source(kind(elements))
     assert source.name == "<dataset>"
     assert len(source) == 11
@@ -53,15 +53,15 @@ def test_datasets_of_every_kind_of_element_give_their_images(elements, kind):
     np.testing.assert_array_equal(stack(source), IMAGES)
 
 
-def test_images_are_read_only_when_asked_for():
+def test_images_are_read_only_on_request():
     dataset = Listed(list(IMAGES))
     source = subset(open_source(dataset), 3, seed=0)
     items = list(source)
-    assert dataset.asked == [0]  # the look at the first element
+    assert dataset.requested == [0]  # the first element is checked at opening
     assert len(items) == 3
-    wanted = [int(item.name[1:-1]) for item in items]
-    np.testing.assert_array_equal(np.stack([item.read() for item in items]), IMAGES[wanted])
-    assert dataset.asked == [0, *wanted]
+    chosen = [int(item.name[1:-1]) for item in items]
+    np.testing.assert_array_equal(np.stack([item.read() for item in items]), IMAGES[chosen])
+    assert dataset.requested == [0, *chosen]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_images_are_read_only_when_asked_for():
         (None, "array-type", "NoneType"),
     ],
 )
-def test_elements_that_are_no_images_are_refused_when_the_dataset_is_opened(element, code, cause):
+def test_first_element_that_is_not_an_image_is_an_error_at_opening(element, code, cause):
     for elements in ([element], [(element, 1)]):
         error = raised(DataError, open_source, elements)
         assert error.code == code
@@ -83,7 +83,7 @@ def test_elements_that_are_no_images_are_refused_when_the_dataset_is_opened(elem
         assert "<dataset>[0]" in str(error)
 
 
-def test_a_later_element_that_is_no_image_costs_one_image():
+def test_later_element_that_is_not_an_image_is_one_bad_image():
     class Failing(Listed):
         def __getitem__(self, index):
             element = super().__getitem__(index)
@@ -101,7 +101,7 @@ def test_a_later_element_that_is_no_image_costs_one_image():
 
 
 class Again:
-    """An iterable that starts anew each time."""
+    """An iterable that restarts at each iteration."""
 
     def __init__(self, batches) -> None:
         self.batches = batches
@@ -122,13 +122,13 @@ class Again:
     ],
 )
 @pytest.mark.parametrize("kind", [Again, list])
-def test_iterables_give_the_images_of_their_batches(batches, kind):
+def test_iterables_yield_the_images_of_their_batches(batches, kind):
     source = open_source(kind(batches))
     np.testing.assert_array_equal(stack(source), IMAGES)
     np.testing.assert_array_equal(stack(source), IMAGES)
 
 
-def test_a_generator_is_read_once_and_only_as_far_as_needed():
+def test_generator_is_read_once_and_only_as_far_as_needed():
     made = []
 
     def batches():
@@ -150,7 +150,7 @@ def test_a_generator_is_read_once_and_only_as_far_as_needed():
         (3, "array-type", "int"),
     ],
 )
-def test_batches_that_are_no_images_stop_the_iteration(batch, code, cause):
+def test_batches_that_are_not_images_are_an_error(batch, code, cause):
     items = iter(open_source(Again([IMAGES[:2], batch])))
     assert [next(items).name, next(items).name] == ["[0]", "[1]"]
     error = raised(DataError, next, items)

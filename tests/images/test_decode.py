@@ -1,4 +1,4 @@
-"""Frames, orientation, size limits, pixels that pass through, and what identifies an image."""
+"""Frames, orientation, size limits, uint8 arrays, and identities of images."""
 
 import struct
 import tracemalloc
@@ -25,7 +25,7 @@ from genpr.images.decode import content_sha256
 
 
 @pytest.mark.parametrize("format_name", ["GIF", "PNG", "WEBP", "TIFF", "AVIF"])
-def test_the_first_frame_is_used_and_more_are_told(format_name):
+def test_first_frame_is_used_and_others_are_reported(format_name):
     red, blue = (np.full((16, 16, 3), color, np.uint8) for color in ((255, 0, 0), (0, 0, 255)))
     image = decoded(encode_frames([red, blue], format_name))
     assert image.flags == ("multi-frame",)
@@ -33,14 +33,14 @@ def test_the_first_frame_is_used_and_more_are_told(format_name):
     assert decoded(encode(red, format_name)).flags == ()
 
 
-def test_a_broken_second_frame_is_a_second_frame():
+def test_broken_second_frame_counts_as_a_frame():
     animation = SAMPLES["gif-animated"]
     assert decoded(animation[: len(animation) * 2 // 3]).flags == ("multi-frame",)
 
 
 @pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
 @pytest.mark.parametrize("orientation", [1, 3, 6])
-def test_orientation_is_left_alone_and_told(format_name, orientation):
+def test_orientation_is_reported_and_not_applied(format_name, orientation):
     tag = {"tiffinfo": {274: orientation}} if format_name == "TIFF" else {"exif": exif(orientation)}
     turned, plain = encode(SMALL, format_name, **tag), encode(SMALL, format_name)
     image = decoded(turned)
@@ -69,7 +69,7 @@ def test_orientation_is_read_in_both_byte_orders_and_from_long_integers(order, m
     ],
 )
 @pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP"])
-def test_broken_exif_is_no_orientation_and_no_error(block, format_name):
+def test_broken_exif_is_ignored(block, format_name):
     options = {"lossless": True} if format_name == "WEBP" else {}
     data = encode(SMALL, format_name, exif=b"Exif\0\0" + block, **options)
     if format_name == "JPEG":
@@ -77,7 +77,7 @@ def test_broken_exif_is_no_orientation_and_no_error(block, format_name):
     assert decoded(data).flags == ()
 
 
-def test_broken_xmp_and_color_profiles_do_not_matter():
+def test_broken_xmp_and_color_profiles_are_ignored():
     xmp = png_chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0\xff\xfe broken utf-8")
     profile = png_chunk(b"iCCP", b"profile\0\0not zlib")
     plain = encode(SMALL)
@@ -92,7 +92,7 @@ def test_broken_xmp_and_color_profiles_do_not_matter():
 
 
 @pytest.mark.parametrize(("side", "megapixels"), [(10_000, "100,000,000"), (20_000, "400,000,000")])
-def test_a_bomb_is_refused_before_its_pixels_are_decoded(side, megapixels, monkeypatch):
+def test_decompression_bomb_is_an_error_before_decoding(side, megapixels, monkeypatch):
     bomb = png(side, side, bits=8, color=2, rows=bytes(1 + 3 * side) * 64)
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda _: pytest.fail("pixels were decoded"))
     tracemalloc.start()
@@ -105,7 +105,7 @@ def test_a_bomb_is_refused_before_its_pixels_are_decoded(side, megapixels, monke
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
-def test_the_limit_is_the_policys_and_inclusive(name):
+def test_pixel_limit_is_inclusive(name):
     decoded(SAMPLES[name], max_pixels=9 * 12)
     assert refused_image(SAMPLES[name], max_pixels=9 * 12 - 1).code == "image-too-large"
 
@@ -113,7 +113,7 @@ def test_the_limit_is_the_policys_and_inclusive(name):
 @pytest.mark.parametrize(
     ("name", "is_read"), [("png", True), ("jpeg", True), ("tiff", False), ("webp", False)]
 )
-def test_a_limit_of_pillow_is_respected_or_an_image_error(name, is_read, monkeypatch):
+def test_pixel_limit_of_pillow_does_not_crash(name, is_read, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     assert decoded(SAMPLES[name]) if is_read else refused_image(SAMPLES[name]).code == "image-too-large"
     assert Image.MAX_IMAGE_PIXELS == 10
@@ -122,14 +122,14 @@ def test_a_limit_of_pillow_is_respected_or_an_image_error(name, is_read, monkeyp
 # Pixels, identity, versions ---------------------------------------------------------------------------------
 
 
-def test_pixels_pass_through_without_a_copy():
+def test_contiguous_pixels_are_not_copied():
     pixels = noise(6, 7)
     image = decoded(pixels)
     assert image.pixels is pixels
     assert image.flags == ()
 
 
-def test_pixels_are_copied_where_torch_would_stumble():
+def test_non_contiguous_and_read_only_pixels_are_copied():
     pixels = noise(6, 8)
     frozen = pixels.copy()
     frozen.flags.writeable = False
@@ -140,7 +140,7 @@ def test_pixels_are_copied_where_torch_would_stumble():
         assert image.pixels.flags.writeable
 
 
-def test_identity_depends_on_content_only():
+def test_identity_depends_only_on_content():
     pixels = noise(6, 8)
     assert content_sha256(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     assert content_sha256(pixels[:, ::2]) == content_sha256(pixels[:, ::2].copy())

@@ -1,4 +1,4 @@
-"""What the user may choose about transparency and orientation: which pixels come out, and that the choice is told."""
+"""Options for transparency and orientation: resulting pixels and flags."""
 
 import io
 
@@ -54,7 +54,7 @@ def palette() -> bytes:
     ],
     ids=["rgba-png", "rgba-tiff", "rgba-webp", "la", "palette", "color-key", "16-bit-key"],
 )
-def test_hidden_colors_show_or_give_way_to_the_chosen_one(data, shown, hidden, alpha, expected):
+def test_transparent_pixels_show_their_color_or_the_chosen_background(data, shown, hidden, alpha, expected):
     image = decoded(data, alpha=alpha)
     assert image.pixels.tolist() == [[list(shown), list(expected or hidden)]]
     assert ("alpha-dropped" in image.flags) == (expected is None)
@@ -72,12 +72,12 @@ def test_hidden_colors_show_or_give_way_to_the_chosen_one(data, shown, hidden, a
         encode(np.full((3, 3), 77 << 8, np.uint16), transparency=(77 << 8) + 1),
     ],
 )
-def test_transparency_that_no_pixel_has_is_not_told(data):
+def test_unused_transparency_is_not_reported(data):
     assert "alpha-dropped" not in decoded(data).flags
 
 
 @pytest.mark.parametrize("color", [0, 1, 100, 254, 255])
-def test_half_transparent_pixels_are_mixed_and_rounded_to_the_nearest(color):
+def test_half_transparent_pixels_are_blended_and_rounded_to_nearest(color):
     grid = np.zeros((256, 256, 4), np.uint8)
     grid[..., :3] = np.arange(256)[:, None, None]
     grid[..., 3] = np.arange(256)
@@ -92,7 +92,7 @@ def test_half_transparent_pixels_are_mixed_and_rounded_to_the_nearest(color):
 
 @pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_images_are_turned_as_pillow_turns_them(format_name, orientation):
+def test_orientation_is_applied_as_by_pillow(format_name, orientation):
     picture = noise(9, 12)
     tag = {"tiffinfo": {274: orientation}} if format_name == "TIFF" else {"exif": exif(orientation)}
     stored = decoded(encode(picture, format_name)).pixels
@@ -112,7 +112,7 @@ def opened(data: bytes) -> Image.Image:
 
 
 @pytest.mark.parametrize("format_name", ["PNG", "JPEG"])
-def test_images_of_a_dataset_obey_the_choices_and_tell_what_is_lost(format_name):
+def test_images_of_a_dataset_have_the_same_options_and_flags(format_name):
     turned = encode(SMALL, format_name, exif=exif(6))
     see_through = encode(rgba((200, 100, 0), 0))
     for data, flag in ((turned, "exif-orientation"), (see_through, "alpha-dropped")):
@@ -130,11 +130,11 @@ def test_images_of_a_dataset_obey_the_choices_and_tell_what_is_lost(format_name)
     "choices",
     [{"alpha": "red"}, {"alpha": "#fff"}, {"alpha": "#gggggg"}, {"alpha": None}, {"exif": "rotate"}],
 )
-def test_other_choices_are_refused(choices):
+def test_invalid_options_are_errors(choices):
     assert raised(UsageError, DecodePolicy, **choices).code == "bad-option"
 
 
-def test_only_what_is_chosen_is_recorded_and_equal_choices_alike():
+def test_only_changed_options_are_recorded_in_normal_form():
     assert DecodePolicy(max_pixels=5).choices == {}
     assert DecodePolicy(alpha="black", exif="apply").choices == {"alpha": "#000000", "exif": "apply"}
     assert DecodePolicy(alpha="white").choices == DecodePolicy(alpha="#FFFFFF").choices

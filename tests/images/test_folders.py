@@ -34,13 +34,13 @@ def put(tmp_path):
     return write
 
 
-def test_files_come_in_byte_order_of_their_relative_paths(put):
-    wanted = ["B.png", "a-b.png", "a.png", "a/b.png", "a/é.png", "a0.png", "b.PNG", "é.png"]
-    root = put(*reversed(wanted))
+def test_files_are_in_byte_order_of_their_relative_paths(put):
+    expected = ["B.png", "a-b.png", "a.png", "a/b.png", "a/é.png", "a0.png", "b.PNG", "é.png"]
+    root = put(*reversed(expected))
     source = open_source(root)
-    assert names(source) == sorted(wanted, key=lambda name: name.encode())
+    assert names(source) == sorted(expected, key=lambda name: name.encode())
     assert names(source) == names(source)
-    assert len(source) == len(wanted)
+    assert len(source) == len(expected)
     assert {item.read() for item in source} == {PNG}
 
 
@@ -49,19 +49,19 @@ HIDDEN = (".x.png", "._x.png", ".png", ".git/x.png", "a/.thumbs/x.png", "__MACOS
 OTHERS = ("x.txt", "x", "png", "x.png.part", "x.pkl", "x.npy", "x.heic")
 
 
-def test_visible_files_with_an_image_suffix_in_any_case_count(put):
+def test_visible_files_with_an_image_suffix_in_any_case_are_images(put):
     counted = [f"x.{suffix}" for suffix in (*SUFFIXES, "y z.png")]
     assert names(open_source(put(*counted, *HIDDEN, *OTHERS))) == sorted(counted)
 
 
-def test_a_folder_without_images_says_what_it_has(put):
+def test_error_of_a_folder_without_images_lists_its_suffixes(put):
     error = raised(DataError, open_source, put("a.txt", "b.txt", "c/d.NPY", "noext"))
     assert error.code == "no-images"
     assert ".txt (2), .npy (1), none (1)" in str(error)
 
 
 @pytest.mark.parametrize("target", ["nowhere.png", "loop.png"])
-def test_a_broken_link_is_told_and_not_passed_over(put, target):
+def test_broken_link_is_a_bad_image(put, target):
     root = put("a.png")
     (root / "loop.png").symlink_to(root / target)
     good, bad = open_source(root)
@@ -70,14 +70,14 @@ def test_a_broken_link_is_told_and_not_passed_over(put, target):
     assert (error.code, error.path) == ("unreadable", "loop.png")
 
 
-def test_pipes_are_passed_over_because_reading_them_would_never_end(put):
+def test_pipes_are_ignored(put):
     root = put("a.png")
     os.mkfifo(root / "pipe.png")
     (root / "link.png").symlink_to(root / "pipe.png")
     assert names(open_source(root)) == ["a.png"]
 
 
-def test_a_folder_that_cannot_be_listed_is_an_error_and_not_a_smaller_set(put, monkeypatch):
+def test_folder_that_cannot_be_listed_is_an_error(put, monkeypatch):
     root = put("a.png", "locked/b.png")
     scan = os.scandir
 
@@ -90,7 +90,7 @@ def test_a_folder_that_cannot_be_listed_is_an_error_and_not_a_smaller_set(put, m
     assert raised(DataError, open_source, root).code == "unreadable"
 
 
-def test_a_file_that_grows_while_it_is_read_is_a_bad_image(put, monkeypatch):
+def test_file_that_grows_while_it_is_read_is_a_bad_image(put, monkeypatch):
     root = put("a.png")
 
     def grow(*_):
@@ -106,7 +106,7 @@ def test_a_file_that_grows_while_it_is_read_is_a_bad_image(put, monkeypatch):
 
 
 def followed(path):
-    """What is found where links to folders are followed."""
+    """Open a source and follow links to folders."""
 
     def opened():
         follow_links()
@@ -139,8 +139,8 @@ def root(tmp_path):
 
 
 @pytest.mark.parametrize("order", [sorted, lambda entries, key: sorted(entries, key=key, reverse=True)])
-def test_every_folder_counts_once_by_the_path_without_links_or_the_first(root, monkeypatch, order):
-    """In whichever order the file system gives its entries."""
+def test_every_folder_counts_once_under_its_path_without_links_or_the_first_one(root, monkeypatch, order):
+    """For any order of the entries of the file system."""
     scan = os.scandir
 
     class Ordered:
@@ -159,8 +159,8 @@ def test_every_folder_counts_once_by_the_path_without_links_or_the_first(root, m
     assert names(followed(root)) == ["a/deep/x.png", "broken.png", "c/x.png", "d/z/x.png", "file.png"]
 
 
-def test_a_command_follows_links_if_told_to_and_only_then(tmp_path, monkeypatch, capsys):
-    """An option of one command is none of the next."""
+def test_command_follows_links_only_if_requested(tmp_path, monkeypatch, capsys):
+    """The option of one command does not apply to the next."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()
     for index in range(12):
@@ -181,7 +181,7 @@ def test_a_command_follows_links_if_told_to_and_only_then(tmp_path, monkeypatch,
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A working folder with images in it and in a folder below."""
+    """A working directory with images in it and in a subfolder."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()
     for name in ("a.png", "sub/b c.png", "sub/#1.jpg"):
@@ -204,7 +204,7 @@ def listed(path: Path, data: bytes):
     ],
     ids=["lines", "crlf", "mark", "nul"],
 )
-def test_a_list_gives_its_files_in_its_order(here, data):
+def test_list_yields_its_files_in_order(here, data):
     source = listed(here / "list.txt", data)
     assert source.name == str(here / "list.txt")
     assert names(source) == list(source.names()) == ["sub/b c.png", "a.png", "sub/#1.jpg"]
@@ -212,7 +212,7 @@ def test_a_list_gives_its_files_in_its_order(here, data):
     assert len(subset(source, 2, seed=0)) == 2
 
 
-def test_paths_are_relative_to_the_list_and_may_lead_anywhere(here, monkeypatch):
+def test_paths_are_relative_to_the_list_and_may_be_in_any_folder(here, monkeypatch):
     (here / "lists").mkdir()
     source = listed(here / "lists" / "l.txt", b"../a.png\n" + os.fsencode(here / "a.png") + b"\n../a.png\n")
     monkeypatch.chdir("/")
@@ -220,19 +220,19 @@ def test_paths_are_relative_to_the_list_and_may_lead_anywhere(here, monkeypatch)
     assert names(source) == ["../a.png", str(here / "a.png"), "../a.png"]
 
 
-def test_names_of_any_bytes_but_the_end_of_a_line(here):
+def test_names_may_contain_any_bytes_except_newlines(here):
     for name in (b"\xff.png", b" x ", b"tab\t.png", b"q\r.png"):
         Path(os.fsdecode(name)).write_bytes(PNG)
     source = listed(here / "l.txt", b"\xff.png\n x \ntab\t.png\nq\r.png\n")
     assert [item.read() for item in source] == [PNG] * 4
 
 
-def test_what_cannot_be_read_is_a_bad_image(here):
+def test_unreadable_entry_is_a_bad_image(here):
     os.mkfifo("pipe.png")
     Path("loop.png").symlink_to("loop.png")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("socket")
-    bad = ["gone.png", "sub", "pipe.png", "loop.png", "socket", "a.png/b.png", "https://x/a.png", "/dev/zero"]
+    bad = ["none.png", "sub", "pipe.png", "loop.png", "socket", "a.png/b.png", "https://x/a.png", "/dev/zero"]
     *items, good = listed(here / "l.txt", "\n".join([*bad, "x" * 5000, "a.png"]).encode())
     for item in items:
         error = raised(ImageError, item.read)
@@ -243,12 +243,12 @@ def test_what_cannot_be_read_is_a_bad_image(here):
 
 
 @pytest.mark.parametrize("first", [b"P1/a.png", b"P6.png", b"BM/a.png", b"BM0123456789abc.png"])
-def test_a_list_may_begin_as_an_image_does(here, first):
+def test_list_may_begin_with_the_signature_of_an_image(here, first):
     for end in (b"\n", b"\0"):
         assert names(listed(here / "l.txt", first + end + b"b.png" + end)) == [first.decode(), "b.png"]
 
 
-def test_what_is_no_list_is_refused(here):
+def test_files_that_are_not_lists_are_errors(here):
     path = here / "l.txt"
     assert raised(DataError, listed, path, b"\n\r\n\n").code == "no-images"
     assert raised(UsageError, listed, path, PNG).code == "source-kind"
@@ -256,7 +256,7 @@ def test_what_is_no_list_is_refused(here):
     assert raised(DataError, open_source, path).code == "list-damaged"
 
 
-def test_a_pattern_of_images_is_a_list(here):
+def test_pattern_of_images_is_a_list(here):
     source = open_source("{a.png,sub/*}")
     assert names(source) == ["a.png", "sub/#1.jpg", "sub/b c.png"]
     assert [item.read() for item in source] == [PNG + name.encode() for name in names(source)]

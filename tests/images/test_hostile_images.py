@@ -1,4 +1,4 @@
-"""Small files that would make a decoder work for long or fill the memory, and large ordinary ones that must not suffer."""
+"""Small files that would take a decoder much time or memory, and large ordinary files, which are accepted."""
 
 import io
 import struct
@@ -28,7 +28,7 @@ def _in_little_time():
 
 @pytest.fixture
 def no_pixels(monkeypatch):
-    """No pixel is decoded, at least by Pillow's own loaders."""
+    """Assert that loaders of Pillow decode no pixels."""
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda _: pytest.fail("pixels were decoded"))
     monkeypatch.setattr(
         "PIL.TiffImagePlugin.TiffImageFile._load_libtiff", lambda _: pytest.fail("pixels were decoded")
@@ -58,7 +58,7 @@ def tiled_tiff(size: tuple[int, int], tile: tuple[int, int], *, kind: str = "I",
 
 @pytest.mark.parametrize("kind", ["H", "I", "q"])
 @pytest.mark.parametrize("order", ["first", "last"])
-def test_a_tiff_tile_larger_than_the_limit_is_refused(kind, order, no_pixels):
+def test_tiff_tile_larger_than_the_limit_is_an_error(kind, order, no_pixels):
     data = tiled_tiff((1, 1), (26_000, 26_000), kind=kind)
     small = struct.pack("<HHII", 322, 4, 1, 16)
     at = struct.unpack_from("<I", data, 4)[0]
@@ -69,8 +69,8 @@ def test_a_tiff_tile_larger_than_the_limit_is_refused(kind, order, no_pixels):
         assert refused_image(each).code in {"image-too-large", "image-corrupt"}
 
 
-def test_a_gif_frame_larger_than_its_screen_is_refused_where_pillow_has_no_limit(monkeypatch):
-    """Pillow fills the place of such a frame while it opens the file."""
+def test_gif_frame_larger_than_its_screen_is_an_error(monkeypatch):
+    """Pillow allocates such a frame while it opens the file."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
     monkeypatch.setattr("PIL.Image.core.fill", lambda *_: pytest.fail("the frame was filled"))
     control = b"!\xf9\x04\x08\0\0\0\0"
@@ -81,7 +81,7 @@ def test_a_gif_frame_larger_than_its_screen_is_refused_where_pillow_has_no_limit
 
 
 @pytest.mark.parametrize("size", [(2**20 + 1, 1), (1, 2**20 + 1)])
-def test_sides_of_more_than_a_million_pixels_are_refused(size):
+def test_sides_of_more_than_a_million_pixels_are_errors(size):
     header = struct.pack("<IiiHHIIiiII", 40, *size, 1, 8, 1, 6, 0, 0, 0, 0)
     bmp = b"BM" + struct.pack("<IHHI", 1084, 0, 0, 1078) + header + bytes(range(256)) * 4 + b"\1\5\0\0\0\1"
     files = [bmp, png(*size, bits=8, color=0, rows=bytes(100)), b"P4\n%d %d\n" % size + bytes(2**18)]
@@ -94,7 +94,7 @@ def test_sides_of_more_than_a_million_pixels_are_refused(size):
 
 
 @pytest.mark.parametrize("fill", [b"", b"\xff", b"\xff\x01"], ids=["plain", "fill", "parameterless"])
-def test_a_jpeg_of_thousands_of_scans_is_refused(fill, no_pixels):
+def test_jpeg_of_thousands_of_scans_is_an_error(fill, no_pixels):
     data = encode(Image.new("RGB", (2000, 2000)), "JPEG", progressive=True)
     last = data[data.rindex(b"\xff\xda") : -2]
     data = data[:-2] + fill.join([last] * 2000) + data[-2:]
@@ -122,11 +122,11 @@ PIECES = {
 
 
 @pytest.mark.parametrize("data", PIECES.values(), ids=PIECES)
-def test_files_of_a_million_pieces_are_refused(data):
+def test_files_of_a_million_pieces_are_errors(data):
     assert refused_image(data).code == "image-too-large"
 
 
-def test_tiff_strips_that_are_the_same_bytes_are_refused():
+def test_tiff_strips_that_share_bytes_are_an_error():
     count = 20_000
     places = {273: [8] * count, 278: [1], 279: [1] * count}
     data = tiff(gray_tags((1, count), compression=1) | places, bytes(70_000), kinds=LONG)
@@ -137,13 +137,13 @@ def test_tiff_strips_that_are_the_same_bytes_are_refused():
 
 
 def tag_bomb(*, tags: int, size: int) -> bytes:
-    """An EXIF block whose tags all claim the same bytes."""
+    """An EXIF block whose tags all refer to the same bytes."""
     entries = b"".join(struct.pack("<HHII", 0x9000 + tag, 7, size, 8) for tag in range(tags))
     return b"II*\0" + struct.pack("<IH", 8, tags) + entries + bytes(4 + size)
 
 
 @pytest.mark.parametrize("name", ["jpeg", "avif", "png", "webp"])
-def test_exif_tags_that_claim_the_same_bytes_are_not_copied(name):
+def test_exif_tags_that_share_bytes_are_not_copied(name):
     bomb = tag_bomb(tags=4000, size=500_000)
     if name == "jpeg":
         parts = [bomb[at : at + 60_000] for at in range(0, len(bomb), 60_000)]
@@ -156,14 +156,14 @@ def test_exif_tags_that_claim_the_same_bytes_are_not_copied(name):
 
 
 @pytest.mark.parametrize("kind", [b"iCCP", b"zTXt", b"iTXt"])
-def test_very_many_profiles_and_texts_of_a_png_are_not_unfolded(kind):
+def test_profiles_and_texts_of_a_png_are_not_decompressed(kind):
     head = b"a\0\1\0\0\0" if kind == b"iTXt" else b"a\0\0"
     chunk = png_chunk(kind, head + zlib.compress(bytes(2**20), 9))
     for at in (33, len(PNG) - 12):
         refused_image(PNG[:at] + chunk * 3000 + PNG[at:])
 
 
-def test_orientation_and_colors_survive_without_the_metadata():
+def test_orientation_and_colors_do_not_need_other_metadata():
     turned = exif(6)
     camera = segment(0xE1, b"Exif\0\0" + turned.tobytes().removeprefix(b"Exif\0\0"))
     icc = segment(0xE2, b"ICC_PROFILE\0\1\1" + bytes(3000))
@@ -190,7 +190,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize("data", SLOW.values(), ids=SLOW)
-def test_what_pillow_decodes_in_python_is_limited(data, no_pixels):
+def test_formats_that_pillow_decodes_in_python_are_limited(data, no_pixels):
     assert refused_image(data).code == "image-too-large"
 
 
@@ -198,7 +198,7 @@ def test_what_pillow_decodes_in_python_is_limited(data, no_pixels):
 
 
 @pytest.mark.parametrize("way", ["folder", "list", "zip", "tar", "parquet"])
-def test_hostile_images_are_refused_wherever_they_lie(way, tmp_path, make_zip, make_tar):
+def test_hostile_images_are_errors_in_every_kind_of_source(way, tmp_path, make_zip, make_tar):
     images = {"large.png": png(2**16, 2**16, bits=8, color=0, rows=b""), "slow.ppm": SLOW["comments"]}
     fake = tmp_path / "fake"
     fake.mkdir()

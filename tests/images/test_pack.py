@@ -1,4 +1,4 @@
-"""Packing: the pixels of the source bit for bit, and either a whole file or none."""
+"""Packing: the pixels of the source to the bit, and a complete file or none."""
 
 import io
 import zipfile
@@ -21,7 +21,7 @@ FILES = {f"{index:03d}.png": encode(image) for index, image in enumerate(IMAGES)
 
 @pytest.fixture
 def out(tmp_path):
-    """A path in an empty folder, which must hold that file alone, or nothing, when the test ends."""
+    """A path in an empty folder, which contains only that file, or nothing, after the test."""
     folder = tmp_path / "out"
     folder.mkdir()
     yield folder / "x.npz"
@@ -34,7 +34,7 @@ def pack(source, path, on_bad="error", max_bad=0.01):
 
 
 def packed(path) -> np.ndarray:
-    """The array in a packed file, after a look at what all of them must be."""
+    """The array in a packed file, after checks that apply to all packed files."""
     with np.load(path, allow_pickle=False) as file:
         assert file.files == ["arr_0"]
         array = file["arr_0"]
@@ -69,7 +69,7 @@ def source(request, make_source):
     return others[request.param] if request.param in others else make_source(request.param, IMAGES)
 
 
-def test_every_source_is_packed_in_its_order_bit_for_bit(source, out):
+def test_every_source_is_packed_in_order_to_the_bit(source, out):
     assert pack(source, out).n == 123
     np.testing.assert_array_equal(packed(out), IMAGES)
     with zipfile.ZipFile(out) as archive:
@@ -82,7 +82,7 @@ def test_every_source_is_packed_in_its_order_bit_for_bit(source, out):
 
 
 @pytest.mark.parametrize("given", [IMAGES, "iterator"])
-def test_files_beyond_the_limit_of_old_zip_files(out, monkeypatch, given):
+def test_packed_file_may_exceed_the_limit_of_zip_without_extensions(out, monkeypatch, given):
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1000)
     assert pack(iter([IMAGES]) if given is not IMAGES else IMAGES, out).n == 123
     np.testing.assert_array_equal(packed(out), IMAGES)
@@ -95,7 +95,7 @@ def with_bad(*names):
     return FILES | {name: FILES[name][:40] for name in names}
 
 
-def test_mixed_sizes_name_the_first_odd_one(out, make_zip):
+def test_mixed_sizes_are_an_error_that_names_the_first_different_one(out, make_zip):
     odd = {"050.png": encode(noise(7, 9)), "060.png": encode(noise(2, 2))}
     error = refused(make_zip(FILES | odd), out)
     assert error.code == "mixed-sizes"
@@ -104,7 +104,7 @@ def test_mixed_sizes_name_the_first_odd_one(out, make_zip):
 
 
 @pytest.mark.parametrize("bad", [("000.png",), ("122.png",), ("000.png", "017.png", "122.png")])
-def test_skipping_leaves_the_others_and_the_right_count(out, make_zip, bad):
+def test_skipped_images_are_left_out(out, make_zip, bad):
     source = make_zip(with_bad(*bad))
     for options in ({}, {"on_bad": "skip", "max_bad": 0.005}):
         assert [each.path for each in refused(source, out, BadImagesError, **options).bad] == list(bad)
@@ -115,12 +115,12 @@ def test_skipping_leaves_the_others_and_the_right_count(out, make_zip, bad):
     np.testing.assert_array_equal(packed(out), IMAGES[kept])
 
 
-def test_nothing_left_is_no_file(out, make_zip):
+def test_without_usable_images_no_file_is_written(out, make_zip):
     error = refused(make_zip(with_bad(*FILES)), out, BadImagesError, on_bad="skip", max_bad=1)
     assert len(error.bad) == 123
 
 
-def test_damage_in_the_source_is_told_as_such(out, tmp_path):
+def test_damaged_source_is_reported_as_such(out, tmp_path):
     np.savez(tmp_path / "x.npz", IMAGES)
     data = bytearray((tmp_path / "x.npz").read_bytes())
     data[len(data) // 2] ^= 0x55
@@ -139,7 +139,7 @@ def test_damage_in_the_source_is_told_as_such(out, tmp_path):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), ZeroDivisionError()], ids=repr)
 @pytest.mark.parametrize("before", [None, b"old"])
-def test_an_interruption_leaves_what_was_there(out, monkeypatch, error, before):
+def test_interruption_keeps_the_previous_file(out, monkeypatch, error, before):
     def interrupted(*_, name, **__):
         if name == "[50]":
             raise error
@@ -153,7 +153,7 @@ def test_an_interruption_leaves_what_was_there(out, monkeypatch, error, before):
     assert (out.read_bytes() if out.exists() else None) == before
 
 
-def test_a_disk_that_fills_up_leaves_nothing(out, monkeypatch):
+def test_full_disk_leaves_no_file(out, monkeypatch):
     def full(*_args, **_options):
         raise OSError(28, "No space left on device")
 
@@ -163,7 +163,7 @@ def test_a_disk_that_fills_up_leaves_nothing(out, monkeypatch):
     assert "No space left on device" in str(error)
 
 
-def test_wrong_outputs_are_refused_before_anything_is_read(tmp_path):
+def test_invalid_outputs_are_errors_before_anything_is_read(tmp_path):
     (tmp_path / "d.npz").mkdir()
     (tmp_path / "old.npz").touch()
     (tmp_path / "link.npz").symlink_to("old.npz")

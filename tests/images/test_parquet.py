@@ -33,7 +33,7 @@ def dataset(rows=ROWS, **columns) -> datasets.Dataset:
 
 
 def write(path: Path, columns: dict, *, metadata: dict | None = None, **options) -> Path:
-    """A parquet file of columns, without what Hugging Face's tools say of them unless `metadata` does."""
+    """A Parquet file of columns, with metadata of Hugging Face only if `metadata` is given."""
     table = pa.table(columns)
     if metadata is not None:
         table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": metadata}})})
@@ -67,7 +67,7 @@ def labels_of(source) -> list:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_gives_the_bytes_as_they_are(hub, form):
+def test_every_form_gives_unchanged_bytes(hub, form):
     source = open_source(hub / form)
     assert source.name == str(hub / form)
     assert len(source) == 12
@@ -78,7 +78,7 @@ def test_every_form_gives_the_bytes_as_they_are(hub, form):
     assert labels_of(hub / form) == CLASSES * 6
 
 
-def test_objects_give_their_bytes_and_nothing_decodes_or_transforms_them(monkeypatch):
+def test_dataset_objects_give_raw_bytes_without_decoding_or_transforms(monkeypatch):
     monkeypatch.setattr(datasets.Image, "decode_example", lambda *_: 1 / 0)
     for given in (dataset().with_format("torch"), dataset(), dataset().with_transform(lambda _: 1 / 0)):
         source = open_source(given, name="<real images>")
@@ -87,7 +87,7 @@ def test_objects_give_their_bytes_and_nothing_decodes_or_transforms_them(monkeyp
         assert labels_of(given) == CLASSES * 6
 
 
-def test_row_groups_without_a_chosen_image_are_not_read(tmp_path):
+def test_row_groups_without_a_selected_image_are_not_read(tmp_path):
     path = write(
         tmp_path / "x.parquet", {"image": FILES}, row_group_size=3, compression="none", use_dictionary=False
     )
@@ -104,7 +104,7 @@ def test_row_groups_without_a_chosen_image_are_not_read(tmp_path):
 # Columns ----------------------------------------------------------------------------------------------------
 
 
-def test_a_column_of_bytes_alone_is_enough(tmp_path):
+def test_column_of_bytes_is_sufficient(tmp_path):
     path = write(tmp_path / "x.parquet", {"id": [1, 2], "png": FILES[:2], "label": ["b", "a"]})
     source = open_source(path)
     assert [item.read() for item in source] == FILES[:2]
@@ -113,16 +113,16 @@ def test_a_column_of_bytes_alone_is_enough(tmp_path):
     assert [item.read() for item in open_source(large)] == FILES[:2]
 
 
-def test_what_is_said_to_be_the_image_counts_before_what_may_be(tmp_path):
+def test_declared_image_column_has_priority(tmp_path):
     columns = {"mask": FILES, "image": ROWS, "other": ROWS}
-    said = {"other": {"_type": "Image"}, "mask": {"_type": "Value"}}
-    assert open_source(write(tmp_path / "x.parquet", columns, metadata=said)).columns.image == "other"
+    declared = {"other": {"_type": "Image"}, "mask": {"_type": "Value"}}
+    assert open_source(write(tmp_path / "x.parquet", columns, metadata=declared)).columns.image == "other"
     del columns["other"]
     for metadata in (None, [1]):
         assert open_source(write(tmp_path / "x.parquet", columns, metadata=metadata)).columns.image == "image"
 
 
-def test_several_columns_of_images_are_listed_and_one_may_be_named(tmp_path, monkeypatch):
+def test_one_of_several_image_columns_must_be_named(tmp_path, monkeypatch):
     path = write(tmp_path / "x.parquet", {"left": ROWS, "right": ROWS[::-1]})
     error = raised(UsageError, open_source, path)
     assert error.code == "several-columns"
@@ -145,12 +145,12 @@ def test_several_columns_of_images_are_listed_and_one_may_be_named(tmp_path, mon
     ],
     ids=["numbers", "lists", "paths", "no-bytes", "fixed-size"],
 )
-def test_files_without_images_list_their_columns(tmp_path, columns):
+def test_error_of_a_file_without_images_lists_its_columns(tmp_path, columns):
     path = write(tmp_path / "x.parquet", columns)
     assert raised(DataError, open_source, path).code == "no-images"
 
 
-def test_several_columns_of_classes_are_listed_and_one_may_be_named(tmp_path):
+def test_one_of_several_class_columns_must_be_named(tmp_path):
     names_of = {"_type": "ClassLabel", "names": CLASSES}
     columns = {"image": ROWS, "fine": [0, 1] * 6, "coarse": [1, 1, 0] * 4}
     path = write(tmp_path / "x.parquet", columns, metadata={"fine": names_of, "coarse": names_of})
@@ -161,12 +161,12 @@ def test_several_columns_of_classes_are_listed_and_one_may_be_named(tmp_path):
     assert labels_of(f"{path}#image,coarse") == ["dog", "dog", "cat"] * 4
 
 
-def test_unknown_classes_are_none_and_others_are_refused(tmp_path):
-    said = {"label": {"_type": "ClassLabel", "names": CLASSES}}
-    path = write(tmp_path / "x.parquet", {"image": ROWS, "label": [0, 1, None, -1] * 3}, metadata=said)
+def test_unknown_classes_are_none_and_invalid_ones_are_errors(tmp_path):
+    declared = {"label": {"_type": "ClassLabel", "names": CLASSES}}
+    path = write(tmp_path / "x.parquet", {"image": ROWS, "label": [0, 1, None, -1] * 3}, metadata=declared)
     assert labels_of(path) == ["cat", "dog", None, None] * 3
     for bad in (2, -2):
-        path = write(tmp_path / "x.parquet", {"image": ROWS, "label": [0] * 11 + [bad]}, metadata=said)
+        path = write(tmp_path / "x.parquet", {"image": ROWS, "label": [0] * 11 + [bad]}, metadata=declared)
         with raising(DataError, "labels-damaged", rf"{bad} in column label is not a class; needed is 0 to 1"):
             labels_of(path)
     path = write(tmp_path / "x.parquet", {"image": ROWS, "label": ["x" * 1001] * 12})
@@ -176,10 +176,10 @@ def test_unknown_classes_are_none_and_others_are_refused(tmp_path):
     assert open_source(path).source_labels() is None
 
 
-# What nobody should write -----------------------------------------------------------------------------------
+# Invalid files ---------------------------------------------------------------------------------------------
 
 
-def test_values_that_hold_no_bytes_are_bad_images(tmp_path):
+def test_values_without_bytes_are_bad_images(tmp_path):
     rows = [ROWS[0], {"bytes": None, "path": "/etc/passwd"}, None, {"bytes": None, "path": None}]
     source = open_source(write(tmp_path / "x.parquet", {"image": rows}))
     good, elsewhere, null, empty = source
@@ -192,7 +192,7 @@ def test_values_that_hold_no_bytes_are_bad_images(tmp_path):
         list(flat)[1].read()
 
 
-def test_one_large_value_that_stands_a_million_times_is_held_once(tmp_path):
+def test_large_value_of_many_rows_is_in_memory_once(tmp_path):
     path = tmp_path / "bomb.parquet"
     bomb = pa.DictionaryArray.from_arrays(pa.array(np.zeros(50_000, np.int32)), pa.array([bytes(2**22)]))
     pq.write_table(pa.table({"image": bomb}), path, store_schema=False)
@@ -206,13 +206,13 @@ def test_one_large_value_that_stands_a_million_times_is_held_once(tmp_path):
     assert peak < 2**26
 
 
-def test_more_rows_than_bytes_are_refused(tmp_path, monkeypatch):
+def test_more_rows_than_bytes_are_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("genpr.images.parquet._ROWS_OF_ANY_FILE", 1000)
     path = write(tmp_path / "x.parquet", {"image": pa.nulls(100_000, pa.binary())})
     assert raised(DataError, open_source, path).code == "parquet-damaged"
 
 
-def test_files_that_were_cut_are_refused(hub, tmp_path):
+def test_truncated_files_are_errors(hub, tmp_path):
     whole, path = (hub / "x.parquet").read_bytes(), tmp_path / "x.parquet"
     for keep in (0.0, 0.3, 0.6, 0.9, 0.99):
         path.write_bytes(whole[: int(keep * len(whole))])
@@ -221,7 +221,7 @@ def test_files_that_were_cut_are_refused(hub, tmp_path):
         assert caught.value.code == "parquet-damaged"
 
 
-def test_a_parquet_file_that_lost_rows_does_not_end_in_silence(tmp_path):
+def test_file_that_lost_rows_while_it_is_read_is_an_error(tmp_path):
     path = write(tmp_path / "x.parquet", {"image": FILES})
     items = iter(open_source(path))
     write(path, {"image": FILES[:7]})
@@ -230,12 +230,12 @@ def test_a_parquet_file_that_lost_rows_does_not_end_in_silence(tmp_path):
         next(items)
 
 
-def test_an_empty_one_is_no_source(tmp_path):
+def test_empty_file_is_an_error(tmp_path):
     for given in (write(tmp_path / "x.parquet", {"image": pa.array([], pa.binary())}), dataset().select([])):
         assert raised(DataError, open_source, given).code == "no-images"
 
 
-def test_a_saved_data_set_is_told_how_to_pass(tmp_path):
+def test_error_of_a_saved_dataset_names_load_from_disk(tmp_path):
     dataset().save_to_disk(tmp_path / "saved")
     with pytest.raises(DataError, match="load_from_disk"):
         open_source(tmp_path / "saved")
@@ -253,14 +253,14 @@ def test_splits_are_never_mixed(hub, tmp_path):
     assert len(open_source(f"{folder}/data/train-*.parquet")) == 12
 
 
-def test_without_pyarrow_the_way_to_get_it_is_told(hub, monkeypatch):
+def test_missing_pyarrow_is_a_resource_error(hub, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for form in ("x.parquet", "down"):
         error = raised(ResourceError, open_source, hub / form)
         assert (error.code, error.exit_code) == ("no-pyarrow", 4)
 
 
-def test_a_dataset_of_files_reads_them_and_nothing_far_away(tmp_path):
+def test_dataset_of_paths_reads_only_local_regular_files(tmp_path):
     (tmp_path / "a.png").write_bytes(FILES[0])
     paths = [
         *map(str, (tmp_path / "a.png", tmp_path / "b.png")),

@@ -1,4 +1,4 @@
-"""Pillow's process-wide switches: strict and silent inside, as they were outside, for any number of threads."""
+"""Global settings of Pillow: strict and silent inside the guard and unchanged outside, for any number of threads."""
 
 import warnings
 
@@ -20,7 +20,7 @@ def lenient(monkeypatch):
 
 
 @pytest.mark.usefixtures("lenient")
-def test_truncated_files_are_found_although_the_process_tolerates_them():
+def test_truncated_files_are_errors_although_the_process_tolerates_them():
     for name in ("png", "jpeg", "bmp", "gif", "tiff", "ppm"):
         data = SAMPLES[name]
         with pytest.raises(ImageError, match="cut short"):
@@ -28,7 +28,7 @@ def test_truncated_files_are_found_although_the_process_tolerates_them():
     assert ImageFile.LOAD_TRUNCATED_IMAGES is True
 
 
-def test_a_switch_thrown_while_decoding_is_thrown_back_by_the_next_decode_and_restored(monkeypatch):
+def test_setting_changed_while_decoding_is_reset_and_restored(monkeypatch):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", False)
     guard = PillowGuard()
     with guard:
@@ -53,7 +53,7 @@ def test_warnings_of_pillow_are_silent_and_others_are_not():
     assert [str(warning.message) for warning in heard] == ["from elsewhere"]
 
 
-def test_no_filter_stays_behind_however_contexts_interleave():
+def test_no_warning_filter_remains_after_interleaved_contexts():
     guard = PillowGuard()
     before = list(warnings.filters)
     outer = warnings.catch_warnings()

@@ -1,4 +1,4 @@
-"""What each mode, bit depth and kind of alpha becomes in 8-bit RGB."""
+"""Conversion of each mode, bit depth and kind of alpha to 8-bit RGB."""
 
 import io
 
@@ -20,7 +20,7 @@ RAMP = np.arange(0, 65536, 16, dtype=np.uint16).reshape(64, 64)
 
 
 @pytest.mark.parametrize("name", sorted(name for name in SAMPLES if "16bit" not in name))
-def test_files_of_8_bits_are_what_pillow_makes_of_them(name):
+def test_files_of_8_bits_equal_those_of_pillow(name):
     image = decoded(SAMPLES[name])
     with Image.open(io.BytesIO(SAMPLES[name])) as opened:
         expected = np.asarray((opened.convert("RGBA") if name == "png-palette" else opened).convert("RGB"))
@@ -40,7 +40,7 @@ def test_gray_bilevel_and_palette_equal_their_three_channel_copies(mode, format_
 
 
 @pytest.mark.parametrize("format_name", ["JPEG", "TIFF"])
-def test_cmyk_is_converted_and_told(format_name):
+def test_cmyk_is_converted_and_reported(format_name):
     data = encode(Image.fromarray(SMALL).convert("CMYK"), format_name)
     image = decoded(data)
     with Image.open(io.BytesIO(data)) as opened:
@@ -70,7 +70,7 @@ def test_16_bit_gray_keeps_its_256_levels(data):
     assert image.pixels.flags.c_contiguous
 
 
-def test_16_bit_color_keeps_its_high_byte_and_is_told():
+def test_16_bit_color_keeps_its_high_byte_and_is_reported():
     pixels = np.random.default_rng(0).integers(0, 65536, (8, 9, 3), dtype=np.uint16)
     chunky = tiff(TAGS | {273: [8], 279: [432]}, pixels.astype("<u2").tobytes())
     for data in (png_16bit_rgb(pixels), chunky):
@@ -79,7 +79,7 @@ def test_16_bit_color_keeps_its_high_byte_and_is_told():
         assert image.flags == ("16bit-scaled",)
 
 
-def test_16_bit_tiff_in_forms_which_pillow_misreads_is_refused():
+def test_16_bit_tiff_that_pillow_misreads_is_an_error():
     pixels = np.random.default_rng(0).integers(0, 65536, (8, 9, 3), dtype=np.uint16)
     planes = TAGS | {273: [8, 152, 296], 279: [144] * 3, 284: [2]}
     data = tiff(planes, np.moveaxis(pixels, -1, 0).astype("<u2").tobytes())
@@ -98,7 +98,7 @@ def test_16_bit_tiff_in_forms_which_pillow_misreads_is_refused():
     ],
     ids=["float-tiff", "int-tiff", "pfm"],
 )
-def test_pixels_of_unknown_range_are_refused(data, what):
+def test_pixels_of_unknown_range_are_errors(data, what):
     error = refused_image(data)
     assert error.code == "mode-unsupported"
     assert what in str(error)
@@ -111,7 +111,7 @@ def test_pixels_of_unknown_range_are_refused(data, what):
 @pytest.mark.parametrize("sample", [name for name in SAMPLES if name != "pgm-16bit"])
 @pytest.mark.parametrize("alpha", ["drop", "white"])
 def test_large_images_are_converted_in_parts_to_the_same_pixels(sample, alpha, monkeypatch):
-    """A part of two rows here, of which the last has one; transparency may be in any."""
+    """Parts have two rows here, the last one has one; transparency may be in any part."""
     policy = DecodePolicy(alpha=alpha)
     for data in (SAMPLES[sample], encode(HALF_CLEAR, "PNG"), encode(HALF_CLEAR, "WEBP", lossless=True)):
         whole = decode(data, name="x", policy=policy)

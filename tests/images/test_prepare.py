@@ -1,4 +1,4 @@
-"""Preparation: the pixels of ADM's and NVIDIA's data tools, bit for bit, from every kind of source."""
+"""Preparation: pixels equal those of the data tools of ADM and NVIDIA to the bit, for every kind of source."""
 
 import base64
 import io
@@ -40,7 +40,7 @@ def stored(number, size):
 
 
 def adm_crop(image, side):
-    """`center_crop_arr` as it is described: halves by box filter, then bicubic, then the middle."""
+    """`center_crop_arr` by its description: halving by box filter, then bicubic, then a center crop."""
     width, height = image.size
     if min(width, height) // side >= 2:
         return adm_crop(image.resize((width // 2, height // 2), Image.Resampling.BOX), side)
@@ -68,7 +68,7 @@ def nvidia_crop(image, side):
     ],
     ids=["center-crop", "square-crop", "resize"],
 )
-def test_pixels_are_those_of_the_tools(rule, reference, sizes):
+def test_pixels_equal_those_of_the_data_tools(rule, reference, sizes):
     for number, size in enumerate(sizes):
         data, image = stored(number, size)
         found = prepared(data, f"{rule}:{N}")
@@ -82,7 +82,7 @@ def test_pixels_are_those_of_the_tools(rule, reference, sizes):
     ("shape", "rule"),
     [((1, 1000), "center-crop:64"), ((1000, 1), "center-crop:64"), ((4000, 2), "resize:300")],
 )
-def test_what_grows_too_large_in_between_is_refused(shape, rule):
+def test_intermediate_images_that_are_too_large_are_errors(shape, rule):
     limit = {"max_pixels": 1_000_000}
     with raising(ImageError, "image-too-large", match="x.png: .* makes it "):
         prepared(noise(*shape), rule, **limit)
@@ -95,7 +95,7 @@ BAD = ("", "crop:8", "center-crop", "resize:0", "resize:08", "resize:-8", "resiz
 @pytest.mark.parametrize(
     "how", [*({"prepare": rule} for rule in BAD), {"prepare": "resize:9", "max_pixels": 80}]
 )
-def test_other_rules_and_sides_are_refused(how):
+def test_invalid_rules_and_sides_are_errors(how):
     with raising(UsageError, "bad-option"):
         genpr.score(noise(9, 9)[None], noise(9, 9)[None], **how)
 
@@ -110,7 +110,7 @@ def pixels():
 
 @pytest.fixture(scope="module")
 def expected(pixels, tmp_path_factory):
-    """The score of images that were prepared before, and stored."""
+    """The score of images that were prepared and stored before."""
     root = tmp_path_factory.mktemp("before")
     for side, images in (("real", np.roll(pixels, 7, 2)), ("fake", pixels)):
         (root / side).mkdir()
@@ -134,14 +134,14 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_preparing_equals_scoring_what_was_prepared_before(kind, pixels, expected, tmp_path):
+def test_preparation_equals_scoring_prepared_images(kind, pixels, expected, tmp_path):
     fake, rule = KINDS[kind](pixels, tmp_path), f"center-crop:{N}"
     found = genpr.score(np.roll(pixels, 7, 2), fake, **OPTIONS, cache=False, prepare=rule)
     assert found.to_flat_dict() == expected.to_flat_dict()
     assert (found.real.decoder["prepare"], found.fake.decoder["prepare"]) == (rule, rule)
 
 
-def test_images_side_by_side_are_prepared(pixels):
+def test_images_shown_side_by_side_are_prepared(pixels):
     how = {"b": policy_of({"pillow": "1", "prepare": "square-crop:8"})}
     gallery = side_by_side({"a": pixels, "b": pixels}, rows=1, policies=how)
     small = nvidia_crop(Image.fromarray(pixels[0]), 8)
@@ -150,7 +150,7 @@ def test_images_side_by_side_are_prepared(pixels):
         policy_of({"prepare": "crop"})
 
 
-def test_a_page_shows_what_was_scored(pixels):
+def test_page_shows_the_scored_pixels(pixels):
     reals = np.roll(pixels, 7, 2)
     found = genpr.Evaluator(reals, **OPTIONS, prepare="resize:8").evidence(pixels)
     page = evidence_report(found, reals, pixels, device="cpu")

@@ -1,4 +1,4 @@
-"""WebDataset's samples in tar shards, and archives of very many members."""
+"""Samples of WebDataset in tar shards, and archives with many members."""
 
 import json
 import tarfile
@@ -24,7 +24,7 @@ def labels_of(path) -> list:
     return labels.match(names, range(len(names)), len(names))
 
 
-def test_a_label_beside_an_image_is_its_class(make_tar):
+def test_label_of_a_sample_is_its_class(make_tar):
     members = {"b/1.png": PNG, "b/1.cls": b"7", "b/0.v2.jpg": PNG, "b/0.cls": b" 12\n", "b/0.txt": b"caption"}
     members |= {"a/0.png": PNG, "a/0.cls": b"tabby cat", "c.d/3.seg.png": PNG}
     path = make_tar(members | {"b/1.json": b'{"cls": 5}'})
@@ -33,20 +33,20 @@ def test_a_label_beside_an_image_is_its_class(make_tar):
 
 
 @pytest.mark.parametrize("data", [b"", b" \n", b"\xff\xfe", b"x" * 1001, b"\0" * 5000])
-def test_a_broken_label_is_named(make_tar, data):
+def test_broken_label_is_an_error_that_names_it(make_tar, data):
     path = make_tar({"0.png": PNG, "0.cls": data})
     error = raised(DataError, labels_of, path)
     assert (error.code, error.path) == ("labels-damaged", "0.cls")
 
 
-def test_a_note_too_large_for_a_label_is_not_read(make_tar, monkeypatch):
+def test_text_member_too_large_for_a_label_is_not_read(make_tar, monkeypatch):
     monkeypatch.setattr("genpr.images.archive.SMALL_TEXT_BYTES", 10)
     path = make_tar({"0.png": PNG, "0.cls": b" " * 11})
     with pytest.raises(DataError, match="11 bytes"):
         labels_of(path)
 
 
-def test_labels_of_shards_are_one_after_another(make_tar, tmp_path):
+def test_labels_of_shards_are_concatenated(make_tar, tmp_path):
     for shard in range(3):
         label = {} if shard == 1 else {"0.cls": b"%d" % shard}
         make_tar({"0.png": PNG, "1.png": PNG, **label}, name=f"s{shard}.tar")
@@ -59,7 +59,7 @@ def test_labels_of_shards_are_one_after_another(make_tar, tmp_path):
     assert side.rows == {"0": [0], "2": [4]}
 
 
-def test_a_shard_is_no_class_and_the_folders_within_are(make_tar, make_zip, tmp_path):
+def test_folders_in_shards_are_classes_and_shards_are_not(make_tar, make_zip, tmp_path):
     for shard in range(2):
         make_tar({"x/cat/0.png": PNG, "x/dog/1.png": PNG}, name=f"s{shard}.tar")
         make_zip({"cat/0.png": PNG, "dog/1.png": PNG}, name=f"s{shard}.zip")
@@ -72,7 +72,7 @@ def test_a_shard_is_no_class_and_the_folders_within_are(make_tar, make_zip, tmp_
     assert isinstance(open_labels(None, open_source(f"{tmp_path}/s?.tar"), "real"), FolderLabels)
 
 
-def test_zips_and_arrays_that_a_pattern_names_state_their_labels(make_zip, tmp_path):
+def test_zips_and_arrays_in_a_pattern_have_labels(make_zip, tmp_path):
     stated = json.dumps({"labels": [["a.png", 7]]}).encode()
     make_zip({"a.png": PNG, "dataset.json": stated}, name="p0.zip")
     make_zip({"b.png": PNG}, name="p1.zip")
@@ -85,20 +85,20 @@ def test_zips_and_arrays_that_a_pattern_names_state_their_labels(make_zip, tmp_p
 # Very many members ------------------------------------------------------------------------------------------
 
 
-def test_a_choice_of_shards_reads_and_opens_only_what_was_chosen(make_tar, tmp_path):
+def test_only_shards_with_selected_images_are_read(make_tar, tmp_path):
     for shard in range(8):
         make_tar({f"{n}.png": PNG for n in range(5)}, name=f"s{shard}.tar")
     source = open_source(f"{tmp_path}/s*.tar")
     part = subset(source, 3, seed=0)
-    wanted = [[item.name for item in source][place] for place in part.rows]
+    chosen = [[item.name for item in source][place] for place in part.rows]
     for shard in range(8):
-        if f"s{shard}.tar" not in {name[:6] for name in wanted}:
+        if f"s{shard}.tar" not in {name[:6] for name in chosen}:
             (tmp_path / f"s{shard}.tar").unlink()
-    assert [(item.name, item.read()) for item in part] == [(name, PNG) for name in wanted]
+    assert [(item.name, item.read()) for item in part] == [(name, PNG) for name in chosen]
 
 
 def test_many_members_are_listed_in_little_memory(tmp_path):
-    """In any order; a million take 200 MB in one archive."""
+    """In any order; a million members take 200 MB in one archive."""
     path, data = tmp_path / "x.tar", b"\x89PNG".ljust(512, b"\0")
     with path.open("wb") as file:
         for number in reversed(range(10_000)):

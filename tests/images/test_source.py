@@ -1,4 +1,4 @@
-"""The one door: what is accepted, what is refused and how, and samples that depend on their seed only."""
+"""`open_source`: accepted and rejected inputs, and random subsets that depend only on the seed."""
 
 import itertools
 import subprocess
@@ -24,7 +24,7 @@ def every_source(make_source):
 
 
 @pytest.mark.parametrize("path", ["", "missing", "missing/x.zip", "missing.pt", "x" * 5000, "nul\0byte"])
-def test_a_missing_path_is_an_error_of_usage(path):
+def test_missing_path_is_a_usage_error(path):
     error = raised(UsageError, open_source, path)
     assert error.code == "path-not-found"
     assert error.exit_code == 2
@@ -40,7 +40,7 @@ def test_a_missing_path_is_an_error_of_usage(path):
         ("x.tar.gz", "gzip -d"),
     ],
 )
-def test_other_files_are_refused_and_told_what_is_accepted(tmp_path, name, what):
+def test_error_of_an_unsupported_file_lists_accepted_kinds(tmp_path, name, what):
     (tmp_path / name).write_bytes(encode(SMALL))
     error = raised(UsageError, open_source, tmp_path / name)
     assert error.code == "source-kind"
@@ -58,7 +58,7 @@ def test_files_that_could_run_code_are_never_read(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("value", [None, 3, b"raw", {"a": IMAGES}, {1, 2}, object()])
-def test_objects_that_hold_no_images_are_an_error_of_usage(value):
+def test_objects_without_images_are_usage_errors(value):
     assert raised(UsageError, open_source, value).code == "source-kind"
 
 
@@ -70,14 +70,14 @@ def test_opening_files_needs_no_torch(every_source):
 
 
 @pytest.mark.parametrize("kind", ["folder", "zip", "tar"])
-def test_many_threads_read_each_its_own_image(make_source, kind):
+def test_many_threads_can_read_images(make_source, kind):
     images = np.random.default_rng(1).integers(0, 256, (1000, 4, 5, 3), dtype=np.uint8)
     found = read_in_threads(open_source(make_source(kind, images)))
     np.testing.assert_array_equal([decoded(data).pixels for data in found.values()], images)
 
 
 @pytest.mark.parametrize(
-    ("members", "told"),
+    ("members", "words"),
     [
         ([], "it is empty"),
         (["a.txt", "b.TXT", "c.md"], "3 other files, suffixes: .txt (2), .md (1)"),
@@ -85,11 +85,11 @@ def test_many_threads_read_each_its_own_image(make_source, kind):
         (["a.tar", "b.tar"], "add '*.tar' to the folder"),
     ],
 )
-def test_an_archive_without_images_says_what_it_has(make_zip, make_tar, members, told):
+def test_error_of_an_archive_without_images_lists_its_suffixes(make_zip, make_tar, members, words):
     for path in (make_zip(dict.fromkeys(members, b"")), make_tar(dict.fromkeys(members, b""))):
         error = refused_source(path)
         assert error.code == "no-images"
-        assert told in str(error)
+        assert words in str(error)
 
 
 # Samples ----------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def rows(source) -> list[int]:
     return [int("".join(filter(str.isdigit, item.name))) for item in source]
 
 
-def test_every_kind_of_source_gives_the_same_sample(every_source):
+def test_all_kinds_of_sources_give_the_same_subset(every_source):
     expected = choose_rows(40, 9, 5).tolist()
     for path in every_source:
         part = subset(open_source(path), 9, seed=5)
@@ -109,24 +109,24 @@ def test_every_kind_of_source_gives_the_same_sample(every_source):
         assert part.name == str(path)
 
 
-def test_the_choice_never_changes_between_versions():
+def test_random_subset_is_the_same_in_all_versions():
     assert choose_rows(20, 5, 0).tolist() == [2, 3, 11, 13, 15]
     assert choose_rows(20, 5, 1).tolist() == [2, 9, 16, 18, 19]
 
 
-def test_a_larger_choice_contains_the_smaller_one():
-    chosen = [set(choose_rows(100, wanted, seed=4).tolist()) for wanted in range(1, 101)]
+def test_larger_subset_contains_the_smaller_one():
+    chosen = [set(choose_rows(100, size, seed=4).tolist()) for size in range(1, 101)]
     assert all(small < large for small, large in itertools.pairwise(chosen))
 
 
-def test_images_that_were_not_chosen_are_not_read(every_source, monkeypatch):
+def test_images_that_were_not_selected_are_not_read(every_source, monkeypatch):
     folder = open_source(every_source[0])
     for index in set(range(40)) - set(choose_rows(40, 6, 2).tolist()):
         (every_source[0] / f"{index:05d}.png").unlink()
     assert len([item.read() for item in subset(folder, 6, seed=2)]) == 6
 
 
-def test_a_source_without_length_gives_its_first_images():
+def test_subset_of_a_source_without_length_is_its_first_images():
     part = subset(open_source(iter([IMAGES[:7], IMAGES[7:]])), 9, seed=3)
     with pytest.raises(TypeError):
         len(part)
@@ -136,7 +136,7 @@ def test_a_source_without_length_gives_its_first_images():
 # Files that are left out -------------------------------------------------------------------------------------
 
 
-def test_files_that_are_no_images_are_logged_and_nothing_more(tmp_path, make_zip, make_tar):
+def test_other_files_are_logged_and_ignored(tmp_path, make_zip, make_tar):
     members = dict.fromkeys(
         ["a.png", *(f"{index:02d}.txt" for index in range(21)), "\x1b[31mevil\nname"], b""
     )
@@ -152,7 +152,7 @@ def test_files_that_are_no_images_are_logged_and_nothing_more(tmp_path, make_zip
 
 
 @pytest.mark.parametrize("kind", ["folder", "zip", "tar", "parquet"])
-def test_files_too_large_to_be_images_are_not_read(tmp_path, make_zip, make_tar, monkeypatch, kind):
+def test_files_too_large_for_an_image_are_not_read(tmp_path, make_zip, make_tar, monkeypatch, kind):
     monkeypatch.setattr("genpr.images.item.MAX_ENCODED_BYTES", 10)
     members = {"a.png": bytes(11), "b.png": bytes(10)}
     path = tmp_path / ("x.parquet" if kind == "parquet" else "images")
@@ -171,7 +171,7 @@ def test_files_too_large_to_be_images_are_not_read(tmp_path, make_zip, make_tar,
 
 
 @pytest.mark.gpu
-def test_images_on_a_device_come_in_blocks(gpu, monkeypatch):
+def test_images_on_a_device_are_copied_in_blocks(gpu, monkeypatch):
     monkeypatch.setattr("genpr.images.arrays._BLOCK_BYTES", 500)
     copies = 0 if gpu is None else gpu.copies["to host"]
     source = open_source(torch.from_numpy(IMAGES).permute(0, 3, 1, 2).cuda())

@@ -1,4 +1,4 @@
-"""Files that claim, or unfold into, more than they hold: refused by their headers, in no time and no memory."""
+"""Files with wrong declared sizes or extreme compression: refused by their headers, in little time and memory."""
 
 import io
 import os
@@ -38,7 +38,7 @@ def _in_no_time():
 
 @contextmanager
 def little_memory(most=MAX_BYTES):
-    """Of what Python and numpy take; a bomb would take gigabytes."""
+    """Limit the memory of Python and numpy; a bomb would take gigabytes."""
     tracemalloc.start()
     try:
         yield
@@ -76,8 +76,8 @@ ZIP_READERS = {
 @pytest.mark.parametrize("name", ZIP_READERS)
 @pytest.mark.parametrize("forged", ["compressed", "unpacked"])
 @pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2], ids=["deflate", "bzip2"])
-def test_no_member_of_an_archive_unpacks_more_than_it_may(tmp_path, name, forged, compression):
-    """Whoever reads it, and whichever of its two sizes the directory forges: the compressed one up, or the other one down."""
+def test_archive_members_are_limited_in_unpacked_size(tmp_path, name, forged, compression):
+    """For all readers, and with either size forged in the directory: a larger compressed or a smaller uncompressed one."""
     heads = {
         "a.png": b"",
         "dataset.json": b"{",
@@ -99,7 +99,7 @@ def test_no_member_of_an_archive_unpacks_more_than_it_may(tmp_path, name, forged
         ZIP_READERS[name](path)
 
 
-def test_an_array_of_images_may_shrink_as_deflate_can_but_no_further(tmp_path):
+def test_arrays_may_be_compressed_as_far_as_deflate_can(tmp_path):
     path, header = tmp_path / "x.npz", npy_header("|u1", (27, 1024, 1024, 3))
     path.write_bytes(zip_of_zeros("arr_0.npy", header, 81))
     assert len(open_source(path)) == 27
@@ -119,7 +119,7 @@ def test_arrays_are_no_larger_than_their_files(tmp_path, shape, kind):
 
 
 @pytest.mark.parametrize("read", [open_source, load_features])
-def test_the_header_of_an_array_claims_no_gigabytes(tmp_path, read):
+def test_huge_header_length_of_an_array_takes_no_memory(tmp_path, read):
     path = tmp_path / "x.npy"
     path.write_bytes(b"\x93NUMPY\2\0" + b"\xff" * 4 + bytes(64))
     with little_memory(), pytest.raises(DataError):
@@ -131,7 +131,7 @@ def test_the_header_of_an_array_claims_no_gigabytes(tmp_path, read):
     ['{"a":' * 100_000, "[" * 100_000, "9" * 100_000, '{"a": ' + "9" * 5000 + "}"],
     ids=["deep", "lists", "digits", "value"],
 )
-def test_json_that_is_nested_without_end_or_has_endless_numbers(tmp_path, text):
+def test_deeply_nested_json_and_long_numbers_are_errors(tmp_path, text):
     path = tmp_path / "x.json"
     path.write_text(text)
     lines = tmp_path / "x.jsonl"
@@ -151,7 +151,7 @@ def test_json_that_is_nested_without_end_or_has_endless_numbers(tmp_path, text):
 
 @pytest.fixture(scope="module")
 def dense(tmp_path_factory):
-    """Files that are small beside the objects that they would become, by suffix."""
+    """Files that are small compared with their parsed objects, by suffix."""
     folder = tmp_path_factory.mktemp("dense")
     values = b"{[]" * 12_300_000  # the densest that parsers are spared
     (folder / "x.json").write_bytes(b'{"labels": [' + values + b"0]}")
@@ -181,7 +181,7 @@ DENSE_READERS = {
 
 
 @pytest.mark.parametrize("reader", DENSE_READERS)
-def test_what_would_take_gigabytes_once_it_is_parsed_is_refused_before(dense, reader, monkeypatch):
+def test_input_that_would_take_gigabytes_is_an_error_before_parsing(dense, reader, monkeypatch):
     name, read = DENSE_READERS[reader]
     monkeypatch.setattr("json.loads", lambda *_, **__: pytest.fail("it was parsed"))
     monkeypatch.setattr("csv.reader", lambda *_, **__: pytest.fail("it was parsed"))
@@ -191,7 +191,7 @@ def test_what_would_take_gigabytes_once_it_is_parsed_is_refused_before(dense, re
 
 
 @pytest.mark.parametrize("field", ["x" * 3_000_000, '"' + "x\n" * 1_000_000], ids=["long", "open"])
-def test_csv_with_an_endless_field(tmp_path, field):
+def test_csv_with_a_very_long_field_is_an_error(tmp_path, field):
     path = tmp_path / "x.csv"
     path.write_text(f"name,label\na.png,{field}\n")
     for read in (lambda path: open_labels(path, None, "real"), open_prompts):
@@ -204,7 +204,7 @@ POOLS = []  # what was allocated from one may outlive its test
 
 @contextmanager
 def little_arrow_memory(most):
-    """Of what pyarrow takes."""
+    """Limit the memory of pyarrow."""
     usual = pa.default_memory_pool()
     pool = pa.proxy_memory_pool(usual)
     POOLS.append(pool)
@@ -219,7 +219,7 @@ def little_arrow_memory(most):
 @pytest.mark.parametrize("codec", ["zstd", "gzip"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("dictionary", [False, True], ids=["plain", "dictionary"])
-def test_pages_of_a_parquet_file_are_refused_before_they_unfold(tmp_path, codec, version, dictionary):
+def test_parquet_pages_are_refused_before_decompression(tmp_path, codec, version, dictionary):
     images = pa.array([bytes(2**25), b"x"], pa.binary())
     structs = pa.StructArray.from_arrays([images, pa.array(["a", "b"])], ["bytes", "path"])
     options = {"compression": codec, "use_dictionary": dictionary, "data_page_version": version}
@@ -232,7 +232,7 @@ def test_pages_of_a_parquet_file_are_refused_before_they_unfold(tmp_path, codec,
         assert caught.value.code == "parquet-damaged"
 
 
-def test_a_long_label_that_many_rows_share_is_held_a_few_times(tmp_path):
+def test_long_label_of_many_rows_takes_little_memory(tmp_path):
     labels = pa.DictionaryArray.from_arrays(pa.array([0] * 8000, pa.int32()), pa.array(["x" * 50_000]))
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"image": [b"1"] * 8000, "label": labels}), path, store_schema=False)

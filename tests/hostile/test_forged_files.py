@@ -1,4 +1,4 @@
-"""Files with a right checksum and wrong content: anybody can make a checksum, so nothing is believed for it."""
+"""Files with a correct checksum and invalid content, which is validated regardless."""
 
 import functools
 import json
@@ -38,7 +38,7 @@ def one_at_a_time(changes):
 
 
 def changed(path, **others):
-    """The file at `path` with other tensors (None for none) or other facts, and its checksum right again."""
+    """The file at `path` with changed tensors (None removes one) or metadata, and a correct checksum."""
     tensors, facts = load_tensors(path)
     for name, value in others.items():
         held = tensors if name in tensors or isinstance(value, torch.Tensor) else facts
@@ -68,7 +68,7 @@ FEATURE_FILES = {
 
 
 @pytest.mark.parametrize("others", one_at_a_time(FEATURE_FILES), ids=lambda others: "-".join(others)[:20])
-def test_feature_files_of_another_form_are_refused(tmp_path, others):
+def test_feature_files_of_invalid_form_are_errors(tmp_path, others):
     path = changed(save(tmp_path / "x.safetensors", features()), **others)
     assert raised(FeatureError, load_features, path).code == "file-damaged"
 
@@ -83,7 +83,7 @@ SHARDS = {
 
 
 @pytest.mark.parametrize("others", one_at_a_time(SHARDS), ids=count())
-def test_shards_of_the_cache_of_another_form_are_discarded(tmp_path, others):
+def test_cache_shards_of_invalid_form_are_discarded(tmp_path, others):
     cached = FeatureCache(tmp_path, INFO, "cpu")
     cached.add(IDENTITIES, list(map(CachedImage, features(3))))
     cached.flush()
@@ -104,7 +104,7 @@ MANIFOLDS = {
 
 
 @pytest.mark.parametrize("others", one_at_a_time(MANIFOLDS), ids=count())
-def test_manifolds_of_another_form_are_refused(tmp_path, others):
+def test_manifolds_of_invalid_form_are_errors(tmp_path, others):
     path = tmp_path / "x.safetensors"
     KNNManifold.fit(features(), k=3).save(path)
     changed(path, **others)
@@ -132,7 +132,7 @@ def record(result):
     ],
     ids=str,
 )
-def test_numbers_of_a_log_that_no_score_can_have_are_refused(tmp_path, result, change):
+def test_impossible_numbers_in_a_log_are_errors(tmp_path, result, change):
     path = tmp_path / "genpr.jsonl"
     line = scored_record("a", "0" * 64, result, seconds=1.0, timestamp=1.0)
     path.write_text(json.dumps(line | change) + "\n")
@@ -165,8 +165,8 @@ IMPOSSIBLE = {
 
 
 @pytest.mark.parametrize("others", one_at_a_time(IMPOSSIBLE), ids=count())
-def test_results_that_no_score_can_give_are_refused(tmp_path, record, others):
-    """In every form in which results are read."""
+def test_impossible_results_are_errors(tmp_path, record, others):
+    """For all formats of results."""
     bad = json.loads(json.dumps(record))
     bad["metrics"]["precision"]["value"] = 0.5
     ((place, value),) = others.items()
@@ -180,14 +180,14 @@ def test_results_that_no_score_can_give_are_refused(tmp_path, record, others):
 
 
 @pytest.mark.parametrize("points", [[0.5, 0.5], [math.nan], ["0.5"], [True]], ids=str)
-def test_settings_of_a_sweep_are_different_finite_numbers(tmp_path, record, points):
+def test_settings_of_a_sweep_must_be_distinct_finite_numbers(tmp_path, record, points):
     content = {"axis": "psi", "points": [{"setting": each, "result": record} for each in points]}
     (tmp_path / "x.json").write_text(json.dumps(content))
     assert raised(DataError, load_results, tmp_path / "x.json").code == "not-a-result"
 
 
-def test_a_feature_file_names_no_code_to_run(tmp_path, write_images, rng):
-    """Its extractor may be called as a file with a factory; that is a name, and the file is never looked at."""
+def test_feature_file_cannot_name_code_to_run(tmp_path, write_images, rng):
+    """Its extractor may be named as a file with a factory; this is only a name, and the file is never read."""
     marker = tmp_path / "ran"
     (tmp_path / "evil.py").write_text(f"open({str(marker)!r}, 'w')\n\ndef make():\n    return None\n")
     images = write_images("fakes", rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))

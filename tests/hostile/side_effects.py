@@ -1,4 +1,4 @@
-"""What no input may make genpr do: start a program, open a connection, unpickle, or write a file elsewhere."""
+"""Detect forbidden side effects: starting a program, opening a connection, unpickling, or writing outside a folder."""
 
 import os
 import sys
@@ -45,7 +45,7 @@ class _Hook:
                 self.seen.append(f"{event} {args!r:.200}")
 
     def _is_inside(self, path: object) -> bool:
-        """Whether a path leads into the folder; a number is a file that was opened already."""
+        """Whether a path is in the folder; a number is a file descriptor, which was checked when it was opened."""
         if not isinstance(path, str | bytes | os.PathLike):
             return True
         real = os.path.realpath(os.fsdecode(path))
@@ -58,8 +58,8 @@ _HOOK = _Hook()
 
 
 @contextmanager
-def watched(folder: Path) -> Iterator[list[str]]:
-    """Watch this process; what it does that is forbidden, or writes outside `folder`, is in the list afterwards."""
+def record_side_effects(folder: Path) -> Iterator[list[str]]:
+    """Record forbidden events of this process and writes outside `folder` in a list."""
     if not _HOOK.is_installed:
         sys.addaudithook(_HOOK)
         _HOOK.is_installed = True

@@ -1,4 +1,4 @@
-"""Names and places that lead elsewhere, or pose as something else: nothing is written but what was asked for."""
+"""Hostile names and paths: only requested files are written, and special files are not read."""
 
 import json
 import os
@@ -23,7 +23,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar"])
-def test_names_in_archives_are_labels_in_every_output(tmp_path, sides, kind, capsys):
+def test_names_in_archives_are_only_labels_in_every_output(tmp_path, sides, kind, capsys):
     path, files = tmp_path / f"x.{kind}", {name: encode(noise(8, 8, n)) for n, name in enumerate(NAMES)}
     path.write_bytes((zip_of if kind == "zip" else tar_of)(files))
     before = {each for each in tmp_path.rglob("*") if "cache" not in str(each)}
@@ -41,7 +41,7 @@ def test_names_in_archives_are_labels_in_every_output(tmp_path, sides, kind, cap
     assert not any(line.startswith(("=", "+", "@", "-", "\t")) for line in rows.splitlines())
 
 
-def test_one_error_is_one_line_whatever_is_in_it(capsys):
+def test_one_error_is_one_line_with_any_content(capsys):
     forged = "x\nerror: nothing happened\x1b[2J\u202e"
     lines = "score X X;score X;compare X;watch X X --once;--no-suchX;entities X X;align X --prompts X"
     for line in f"{lines};rank --results X X;cache list --cache-dir X".split(";"):
