@@ -1,4 +1,4 @@
-"""A Lightning module whose samples are good in one epoch and too dark in others."""
+"""A Lightning module whose samples match the reals in one epoch and are darker in others."""
 
 import torch
 from torch import nn
@@ -10,7 +10,7 @@ DARKNESS = (0.6, 0.3, 0.0, 0.45)
 
 
 def module_of(base, *, validates=False):
-    """An instance, of Lightning under either name."""
+    """An instance of a module for either package of Lightning."""
 
     class Fading(base):
         def __init__(self):

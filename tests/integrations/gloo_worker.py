@@ -1,6 +1,6 @@
 """Two ranks: `python gloo_worker.py SCENARIO PORT OUT.json OUT.json` prints their exit codes; errors go to OUT.err.
 
-They are forked after the imports, which take longer than all else.
+They are forked after the imports, which take most of the time.
 """
 
 import datetime
@@ -25,7 +25,7 @@ import genpr
 from genpr.distributed import TrainingRanks
 from genpr.errors import GenprError, UsageError
 
-# torchmetrics without its own metrics, whose imports take longer than all else.
+# torchmetrics without its metrics, whose imports take most of the time.
 light = ModuleType("torchmetrics")
 light.__path__ = find_spec("torchmetrics").submodule_search_locations
 sys.modules["torchmetrics"] = light
@@ -37,7 +37,7 @@ warnings.simplefilter("error")
 
 
 def scored(rank, shards, **options):
-    """What rank `rank` computes, where it has the rows `shards[rank]` of reals and fakes."""
+    """Metric and values of rank `rank`, which has the rows `shards[rank]` of reals and fakes."""
     metric = ours.PrecisionRecallDensityCoverage(**{**OPTIONS, **options}, sync_timeout=60)
     for role, rows in zip((True, False), shards[rank], strict=True):
         for part in rows.split(64) if len(rows) else ():
@@ -46,7 +46,7 @@ def scored(rank, shards, **options):
 
 
 def error_of(action):
-    """Its code, message and seconds."""
+    """Code and message of the error, and seconds until it was raised."""
     started = time.monotonic()
     try:
         action()
@@ -56,7 +56,7 @@ def error_of(action):
 
 
 def metric_scenario(rank):
-    """Shards of all kinds; then meetings that fail."""
+    """Values of various shards; then collective operations that fail."""
     real, fake = (torch.arange(len(part)) for part in images())
     nothing = torch.arange(0)
     found = {}
@@ -76,10 +76,10 @@ def metric_scenario(rank):
 
     metric._sync_timeout = 1.0
     dist.barrier()
-    found["alone"] = error_of(metric.compute) if rank == 0 else None
+    found["missing_rank"] = error_of(metric.compute) if rank == 0 else None
     dist.barrier()
     metric._sync_timeout = 60.0
-    found["together_again"] = {name: value.item() for name, value in metric.compute().items()}
+    found["after_error"] = {name: value.item() for name, value in metric.compute().items()}
 
     few = ours.PrecisionRecallDensityCoverage(**OPTIONS, sync_timeout=60)
     few.update(images()[0][:1], real=True)
@@ -92,17 +92,17 @@ def metric_scenario(rank):
         return {"rank": rank}
 
     ranks = TrainingRanks.from_group()
-    found["told"] = ranks.broadcast_from_rank0("the answer", slow, timeout=60)
+    found["broadcast"] = ranks.broadcast_from_rank0("the value", slow, timeout=60)
 
     def fail():
-        raise UsageError("there is no such answer", code="bad-option")
+        raise UsageError("the computation failed", code="bad-option")
 
-    found["told_error"] = error_of(lambda: ranks.broadcast_from_rank0("the answer", fail, timeout=60))
+    found["broadcast_error"] = error_of(lambda: ranks.broadcast_from_rank0("the value", fail, timeout=60))
     return found
 
 
 def failing_scenario(rank, culprit):
-    """The culprit raises before it computes."""
+    """Rank `culprit` raises an error before it computes."""
     metric = ours.PrecisionRecallDensityCoverage(**OPTIONS, sync_timeout=2)
     metric.update(images()[0][:20], real=True)
     dist.barrier()
@@ -113,7 +113,7 @@ def failing_scenario(rank, culprit):
 
 
 def main(scenario, rank, port, out):
-    """Run a scenario and write what it found."""
+    """Run a scenario and write its results."""
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     dist.init_process_group("gloo", rank=rank, world_size=2, timeout=datetime.timedelta(seconds=60))
@@ -127,7 +127,7 @@ def main(scenario, rank, port, out):
 
 
 def rank_of(scenario, rank, port, out):
-    """A process of its own."""
+    """Run one rank in a forked process; its process id."""
     child = os.fork()
     if child:
         return child
@@ -145,6 +145,6 @@ def rank_of(scenario, rank, port, out):
 
 
 if __name__ == "__main__":
-    gc.freeze()  # forks need neither look at what was imported nor copy it
+    gc.freeze()  # forks neither traverse nor copy imported objects
     ranks = [rank_of(sys.argv[1], rank, sys.argv[2], out) for rank, out in enumerate(sys.argv[3:])]
     print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in ranks]))

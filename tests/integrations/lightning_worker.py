@@ -14,12 +14,12 @@ from genpr.integrations.lightning import GenprLightningCallback
 
 
 def main(folder):
-    """Train, and write what each rank knows."""
+    """Train, and write the results of each rank."""
     torch.set_num_threads(1)
-    places = []
+    sampling_ranks = []
 
     def counted(module):
-        places.append(module.global_rank)
+        sampling_ranks.append(module.global_rank)
         yield from generate(module)
 
     callback = GenprLightningCallback(images()[0], counted, extractor=OPTIONS["extractor"], timeout=60)
@@ -31,7 +31,7 @@ def main(folder):
         "best": callback.best.step,
         "kept": checkpoint.best_model_path,
         "logged": {name: value.item() for name, value in trainer.callback_metrics.items()},
-        "places": places,
+        "sampling_ranks": sampling_ranks,
     }
     (folder / f"{trainer.global_rank}.json").write_text(json.dumps(found))
 

@@ -25,7 +25,7 @@ def evaluator():
 
 
 class Fader(nn.Module):
-    """A generator: the fakes, darkened."""
+    """A generator that darkens the fakes."""
 
     def __init__(self, darkness=0.0):
         super().__init__()
@@ -42,9 +42,9 @@ def generate(model):
         yield model(part) if isinstance(model, nn.Module) else part
 
 
-def test_it_scores_every_so_many_steps_and_logs(evaluator):
+def test_callback_scores_and_logs_every_n_steps(evaluator):
     logged = []
-    callback = GenprCallback(evaluator, generate, every=3, n=25, log=lambda *told: logged.append(told))
+    callback = GenprCallback(evaluator, generate, every=3, n=25, log=lambda *scores: logged.append(scores))
     given = {step: callback(step, None) for step in range(7)}
     assert [step for step, scores in given.items() if scores] == [0, 3, 6]
     assert logged == [(given[step], step) for step in (0, 3, 6)]
@@ -64,14 +64,14 @@ def test_scores_of_zero_are_a_warning_with_the_notice():
     assert "no-overlap" in {item.code for item in callback.result.notices}
 
 
-def test_images_of_both_sides_are_prepared():
+def test_images_of_both_sets_are_prepared():
     callback = GenprCallback(images()[0], generate, extractor=OPTIONS["extractor"], prepare="resize:7")
     callback(0, None)
     sides = callback.result.real, callback.result.fake
     assert [side.decoder["prepare"] for side in sides] == ["resize:7"] * 2
 
 
-def test_the_real_side_is_embedded_once(monkeypatch):
+def test_reals_are_embedded_once(monkeypatch):
     seen = []
     callback = GenprCallback(
         genpr.Evaluator(images()[0], **OPTIONS, control=False, progress=lambda stage, *_: seen.append(stage)),
@@ -84,7 +84,7 @@ def test_the_real_side_is_embedded_once(monkeypatch):
     assert seen.count("fake") == 2 * N_FAKE
 
 
-def test_n_takes_the_first_images_and_draws_no_more(evaluator):
+def test_only_the_first_n_images_are_generated(evaluator):
     drawn = []
 
     def counted(_):
@@ -101,7 +101,7 @@ def test_n_takes_the_first_images_and_draws_no_more(evaluator):
     assert not callback.history.records
 
 
-def test_modes_gradients_and_random_numbers_are_as_before(evaluator):
+def test_modes_gradients_and_random_states_are_restored(evaluator):
     model, states = Fader().train(), []
     model.frozen.eval()
     seen = []
@@ -147,13 +147,13 @@ def test_modes_gradients_and_random_numbers_are_as_before(evaluator):
         ({"intervals": True}, "intervals=False"),
     ],
 )
-def test_options_that_are_refused(options, message, evaluator):
+def test_invalid_options_are_errors(options, message, evaluator):
     with pytest.raises(UsageError, match=message):
         GenprCallback(evaluator, generate, **options)
 
 
 @pytest.mark.filterwarnings("ignore:.*no-overlap:UserWarning")
-def test_a_history_goes_on(evaluator):
+def test_history_is_restored_from_a_state_dict(evaluator):
     first = GenprCallback(evaluator, generate)
     for step, darkness in zip(np.arange(2), [0.0, 0.6], strict=True):
         first(step, Fader(darkness))
@@ -166,11 +166,11 @@ def test_a_history_goes_on(evaluator):
 
 
 @pytest.mark.filterwarnings("ignore:.*no-overlap:UserWarning")
-def test_the_best_is_the_first_of_the_best_or_the_lowest(evaluator):
+def test_best_is_the_first_maximum_or_minimum(evaluator):
     callback = GenprCallback(evaluator, generate)
     options = {"extractor": OPTIONS["extractor"], "metrics": ["fd"], "monitor": "genpr/fd", "mode": "min"}
     distance = GenprCallback(images()[0], generate, **options)
-    callback.history.add(-1, {"genpr/precision": 1.0})  # where the monitor has no value, nothing is best
+    callback.history.add(-1, {"genpr/precision": 1.0})  # no record is best if the monitor has no value
     assert callback.best is None
     for step, darkness in enumerate([0.6, 0.0, 0.3, 0.0]):
         callback(step, Fader(darkness))
@@ -183,7 +183,7 @@ def test_the_best_is_the_first_of_the_best_or_the_lowest(evaluator):
 @pytest.mark.parametrize(
     "records", [None, 3, [{"step": 1}], *([{"step": 1, "scores": {"a": a}}] for a in ("b", float("nan")))]
 )
-def test_what_is_no_history_is_refused(records, evaluator):
+def test_invalid_history_is_an_error(records, evaluator):
     callback = GenprCallback(evaluator, generate)
     callback.history.add(0, {"genpr/f1": 0.5})
     with raising(DataError, "bad-history"):
@@ -191,7 +191,7 @@ def test_what_is_no_history_is_refused(records, evaluator):
     assert len(callback.history.records) == 1
 
 
-def test_batches_of_other_kinds(evaluator):
+def test_batches_may_be_arrays_or_floats_of_a_declared_range(evaluator):
     expected = GenprCallback(evaluator, generate)(0, None)
     as_array = images()[1].permute(0, 2, 3, 1).numpy()
     assert GenprCallback(evaluator, lambda _: [as_array])(0, None) == expected
@@ -210,7 +210,7 @@ def test_batches_of_other_kinds(evaluator):
 
 
 @pytest.mark.parametrize("image_range", [(-1.0, 1.0), (0.0, 1.0), (-0.3, 0.9)])
-def test_training_loops_round_and_cut_off_as_generators_do(image_range):
+def test_floats_are_rounded_and_clamped_as_those_of_generators(image_range):
     low, high = image_range
     steps = torch.linspace(0, 1, 3 * 64 * 64, dtype=torch.float64)
     halves = (torch.arange(256, dtype=torch.float64) + 0.5).repeat(48) / 255  # where rounding is decided
@@ -221,7 +221,7 @@ def test_training_loops_round_and_cut_off_as_generators_do(image_range):
     assert cut.unique().numel() == 256
 
 
-def test_values_out_of_range_are_told_once(recwarn):
+def test_values_out_of_range_are_reported_once(recwarn):
     warnings.simplefilter("default")
     reals, fakes = images()
     callback = GenprCallback(reals, lambda _: (fakes / 100).split(20), image_range=(0, 1), extractor="gabor")

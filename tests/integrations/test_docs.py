@@ -1,4 +1,4 @@
-"""What docs/integrations.md shows is what happens."""
+"""The code of docs/integrations.md gives the shown results."""
 
 import re
 from pathlib import Path
@@ -39,14 +39,14 @@ class Noise(torch.nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore:.*no-overlap:UserWarning")  # of noise
-def test_the_loop(run_code):
+def test_example_of_a_training_loop(run_code):
     changes = {'"inception"': '"gabor"', "2000": "40", "every=1000": "every=2"}
     names = run_code(LOOP, changes, steps=4, train_one_step=lambda model: None, model=Noise())
     assert [record.step for record in names["score"].history.records] == [0, 2]
     assert names["score"].result.fake.n == 40
 
 
-def test_the_metric(run_code):
+def test_example_of_the_metric(run_code):
     names = run_code(
         METRIC,
         {'"inception"': '"gabor"'},
@@ -58,7 +58,7 @@ def test_the_metric(run_code):
 
 
 @pytest.mark.filterwarnings("default")  # Lightning's advice about workers
-def test_lightning(run_code, tmp_path):
+def test_example_of_lightning(run_code, tmp_path):
     pl = pytest.importorskip("lightning.pytorch")
     changes = {'"inception"': '"gabor"', "=5": "=2", "Trainer(c": "Trainer(**options, c"}
     module = module_of(pl.LightningModule)

@@ -1,4 +1,4 @@
-"""The callback in real runs of Lightning: the checkpoint that is kept is the one with the best score."""
+"""The callback in runs of Lightning: the kept checkpoint has the best score."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from genpr.integrations.callback import GenprCallback
 
 pl, ours = Peer("lightning.pytorch"), Peer("genpr.integrations.lightning")
 
-pytestmark = pytest.mark.filterwarnings("default")  # Lightning's advice, and what its own imports warn of
+pytestmark = pytest.mark.filterwarnings("default")  # advice of Lightning, and warnings of its imports
 WORKER = Path(__file__).with_name("lightning_worker.py")
 
 
@@ -40,7 +40,7 @@ def darkness_of(checkpoint):
 
 
 @pytest.mark.parametrize("validates", [False, True])
-def test_the_checkpoint_kept_is_the_best(tmp_path, evaluator, validates):
+def test_kept_checkpoint_is_the_best(tmp_path, evaluator, validates):
     callback = ours.GenprLightningCallback(evaluator, generate)
     trainer, checkpoint = fit(tmp_path, callback, validates=validates)
     values = [record.scores["genpr/f1"] for record in callback.history.records]
@@ -56,7 +56,7 @@ def test_the_checkpoint_kept_is_the_best(tmp_path, evaluator, validates):
         assert trainer.callback_metrics[name].item() == pytest.approx(value, rel=1e-6)
 
 
-def test_a_run_goes_on_with_its_history(tmp_path, evaluator):
+def test_resumed_run_keeps_its_history(tmp_path, evaluator):
     first = ours.GenprLightningCallback(evaluator, generate)
     _, kept = fit(tmp_path, first, max_epochs=3)
     second = ours.GenprLightningCallback(evaluator, generate)
@@ -67,14 +67,14 @@ def test_a_run_goes_on_with_its_history(tmp_path, evaluator):
     assert second.best.step == BEST_EPOCH
 
 
-def test_under_its_other_name(tmp_path, evaluator):
+def test_callback_works_with_pytorch_lightning(tmp_path, evaluator):
     package = pytest.importorskip("pytorch_lightning")
     callback = ours.GenprLightningCallback(evaluator, generate)
     _, checkpoint = fit(tmp_path, callback, package=package)
     assert darkness_of(checkpoint) == pytest.approx(DARKNESS[BEST_EPOCH])
 
 
-def test_an_error_ends_the_run(tmp_path, evaluator):
+def test_error_of_the_callback_ends_the_run(tmp_path, evaluator):
     with pytest.raises(DataError, match="61 images, but n = 100"):
         fit(tmp_path, ours.GenprLightningCallback(evaluator, generate, n=100))
     with pytest.raises(UsageError, match="'genpr/fid' is not computed"):
@@ -85,19 +85,19 @@ def test_an_error_ends_the_run(tmp_path, evaluator):
 
 
 @pytest.mark.slow
-def test_two_ranks_know_the_same(tmp_path, evaluator):
+def test_two_ranks_have_the_same_history(tmp_path, evaluator):
     paths = os.pathsep.join([str(WORKER.parents[2]), str(WORKER.parent)])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(WORKER), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200)
     assert done.returncode == 0, done.stderr
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
-    assert first["places"] == [0] * len(DARKNESS)
-    assert second["places"] == []
-    alone = ours.GenprLightningCallback(evaluator, generate)
-    fit(tmp_path, alone)
+    assert first["sampling_ranks"] == [0] * len(DARKNESS)
+    assert second["sampling_ranks"] == []
+    single = ours.GenprLightningCallback(evaluator, generate)
+    fit(tmp_path, single)
     for each in (first, second):
-        assert each["history"] == alone.state_dict()
+        assert each["history"] == single.state_dict()
         assert each["best"] == BEST_EPOCH
         assert each["logged"] == first["logged"]
         assert each["kept"] == first["kept"]

@@ -1,4 +1,4 @@
-"""Two processes: the same numbers as one, and no hang where one of them does not come."""
+"""Two processes compute the same values as one, and do not hang if one of them is missing."""
 
 import json
 import os
@@ -57,12 +57,12 @@ def test_uneven_shards_equal_one_process(found, one_process):
     assert one_process.keys() > {"precision", "recall", "density", "coverage", "f1", "recall_low"}
     assert 0.1 < one_process["recall"] < one_process["precision"] < 1
     for each in found:
-        assert each["contiguous"] == each["again"] == each["together_again"] == one_process
+        assert each["contiguous"] == each["again"] == each["after_error"] == one_process
     assert [each["rows_after"] for each in found] == [[45, 13], [N_REAL - 45, N_FAKE - 13]]
-    assert [each["told"] for each in found] == [{"rank": 0}, {"rank": 0}]
+    assert [each["broadcast"] for each in found] == [{"rank": 0}, {"rank": 0}]
 
 
-def test_any_shards_give_equal_values(found, one_process):
+def test_values_do_not_depend_on_shards(found, one_process):
     values = {name: one_process[name] for name in ("precision", "recall", "density", "coverage", "f1")}
     for each in found:
         for shards in (each["interleaved"], each["given_real"]):
@@ -77,27 +77,27 @@ def test_distances_of_shards_in_order_equal_one_process(found):
     assert [each["distances"] for each in found] == 2 * [{"fd": one["fd"], "kd": one["kd"]}]
 
 
-def test_without_sync_each_rank_scores_its_own(found, one_process):
+def test_without_sync_each_rank_scores_its_shard(found, one_process):
     one, other = (each["own_shard"] for each in found)
     assert one != other
     assert one["density"] != one_process["density"] != other["density"]
 
 
-def test_a_rank_that_computes_alone_is_told(found):
-    alone = found[0]["alone"]
-    assert alone["code"] == "ranks-missing"
-    assert "rank 0 reached PrecisionRecallDensityCoverage.compute, but rank 1 did not" in alone["message"]
-    assert "sync_on_compute=False" in alone["message"]
-    assert 1 <= alone["seconds"] < 5
+def test_missing_rank_is_an_error(found):
+    error = found[0]["missing_rank"]
+    assert error["code"] == "ranks-missing"
+    assert "rank 0 reached PrecisionRecallDensityCoverage.compute, but rank 1 did not" in error["message"]
+    assert "sync_on_compute=False" in error["message"]
+    assert 1 <= error["seconds"] < 5
 
 
-def test_an_error_in_compute_comes_on_every_rank_and_leaves_the_metric_as_it_was(found):
+def test_error_in_compute_is_raised_on_every_rank_and_keeps_the_state(found):
     assert [each["too_few"]["code"] for each in found] == ["too-few-images", "too-few-images"]
     assert [each["rows_after_error"] for each in found] == [1, 1]
 
 
-def test_an_error_of_the_first_rank_is_known_to_all(found):
-    first, second = (each["told_error"] for each in found)
+def test_error_of_rank_zero_is_raised_on_all_ranks(found):
+    first, second = (each["broadcast_error"] for each in found)
     assert second["code"] == "rank-failed"
     assert first["message"] in second["message"]
     assert second["seconds"] < 30
@@ -105,7 +105,7 @@ def test_an_error_of_the_first_rank_is_known_to_all(found):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("culprit", [0, 1])
-def test_a_rank_that_raises_ends_the_job(culprit, tmp_path):
+def test_failing_rank_ends_the_job(culprit, tmp_path):
     codes, errors, _ = run_two(str(culprit), tmp_path, timeout=240)  # mostly imports, on a busy machine
     assert all(codes), errors
     assert "the generator diverged" in errors[culprit]
@@ -114,7 +114,7 @@ def test_a_rank_that_raises_ends_the_job(culprit, tmp_path):
     assert any(name in errors[1 - culprit] for name in resource_errors), errors[1 - culprit]
 
 
-def test_alone_nobody_waits():
+def test_single_process_does_not_wait():
     ranks = TrainingRanks.from_group()
     assert ranks.is_single_process
     ranks.barrier("nothing", timeout=0.01, hint="")

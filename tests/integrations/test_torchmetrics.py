@@ -1,4 +1,4 @@
-"""The metric of torchmetrics: its numbers are the evaluator's, and it keeps torchmetrics' contract."""
+"""The metric of torchmetrics: its values equal those of an evaluator, and it follows the interface of torchmetrics."""
 
 import doctest
 import importlib
@@ -48,22 +48,22 @@ def evaluator():
     return genpr.Evaluator(images()[0], **OPTIONS, control=False, intervals=False)
 
 
-def test_images_are_prepared_and_the_result_says_how():
+def test_images_are_prepared_and_the_result_records_how():
     chosen = {"prepare": "square-crop:16"}
     metric = fill(metric_of(**chosen))
     assert floats(metric.compute()) == expected(options=OPTIONS | chosen) != expected()
     assert chosen.items() <= metric.result.fake.decoder.items()
 
 
-def test_distances_come_from_statistics_alone_or_beside_images():
+def test_distances_use_statistics_with_or_without_images():
     moments = genpr.reference_statistics(images()[0] // 2, **OPTIONS)
-    beside = fill(metric_of(metrics=["precision", "fd"], reference_statistics=moments)).compute()
-    alone = fill(metric_of(moments), real=False).compute()
-    assert list(alone) == ["fd"]
-    assert (beside["fd"], beside["precision"].item()) == (alone["fd"], expected()["precision"])
+    both = fill(metric_of(metrics=["precision", "fd"], reference_statistics=moments)).compute()
+    only_moments = fill(metric_of(moments), real=False).compute()
+    assert list(only_moments) == ["fd"]
+    assert (both["fd"], both["precision"].item()) == (only_moments["fd"], expected()["precision"])
 
 
-def test_metric_callback_evaluator_and_command_line_give_the_same_numbers(write_images, capsys):
+def test_metric_callback_evaluator_and_command_line_give_the_same_values(write_images, capsys):
     numbers = expected(options=GABOR)
     values = fill(INTEGRATION.PrecisionRecallDensityCoverage(**GABOR), batch=64).compute()
     assert all(value.dtype == torch.float64 and value.shape == () for value in values.values())
@@ -83,11 +83,11 @@ def test_metric_callback_evaluator_and_command_line_give_the_same_numbers(write_
 
 
 @pytest.mark.parametrize("batch", [1, 64])
-def test_how_images_are_batched_changes_nothing(batch, numbers, evaluator):
+def test_batch_size_changes_nothing(batch, numbers, evaluator):
     assert floats(fill(metric_of(evaluator), real=False, batch=batch).compute()) == numbers
 
 
-def test_the_real_side_may_be_given_once(numbers, evaluator, write_images):
+def test_reals_may_be_given_as_an_evaluator(numbers, evaluator, write_images):
     folder = write_images("real", images()[0].permute(0, 2, 3, 1).numpy())
     for real in (evaluator, images()[0], folder):
         metric = metric_of(real)
@@ -96,7 +96,7 @@ def test_the_real_side_may_be_given_once(numbers, evaluator, write_images):
             metric.update(images()[0], real=True)
 
 
-def test_a_metric_without_value_is_nan():
+def test_undefined_metric_is_nan():
     metric = fill(metric_of(metrics=["precision", "fd_infinity"]))
     real, fake = images()
     metric.reset()
@@ -110,7 +110,7 @@ def test_a_metric_without_value_is_nan():
     assert values["precision"] == result["precision"]
 
 
-def test_reset_forgets_the_reals_unless_they_are_kept(numbers, monkeypatch):
+def test_reset_removes_reals_unless_they_are_kept(numbers, monkeypatch):
     fitted = []
     fit = genpr.Evaluator.from_options
     monkeypatch.setattr(genpr.Evaluator, "from_options", lambda *sides: fitted.append(0) or fit(*sides))
@@ -121,17 +121,17 @@ def test_reset_forgets_the_reals_unless_they_are_kept(numbers, monkeypatch):
     assert floats(metric.compute()) != numbers
     metric.reset()
     assert floats(fill(metric, real=False).compute()) == numbers
-    assert len(fitted) == 1  # the radii are not found again
+    assert len(fitted) == 1  # the radii are not computed again
     metric.update(images()[1][:20], real=True)
     metric.compute()
     assert len(fitted) == 2
-    forgetful = fill(metric_of())
-    forgetful.reset()
-    assert not forgetful.real_rows
-    assert floats(fill(forgetful).compute()) == numbers
+    resetting = fill(metric_of())
+    resetting.reset()
+    assert not resetting.real_rows
+    assert floats(fill(resetting).compute()) == numbers
 
 
-def test_float_images_of_a_declared_range(numbers):
+def test_float_images_have_a_declared_range(numbers):
     for low, high, options in [(0, 1, {"normalize": True}), (-1, 1, {"image_range": (-1, 1)})]:
         metric = metric_of(**options)
         for role, part in zip((True, False), images(), strict=True):
@@ -156,13 +156,13 @@ def test_float_images_of_a_declared_range(numbers):
         ({"real": genpr.Evaluator(np.eye(30))}, "extractor=NAME"),
     ],
 )
-def test_options_that_are_refused(options, message):
+def test_invalid_options_are_errors(options, message):
     with pytest.raises(UsageError, match=message):
         metric_of(**options)
 
 
 class Trained(nn.Module):
-    """An extractor that somebody trains."""
+    """An extractor that is trained."""
 
     dim = 12
     name = "trained"
@@ -175,7 +175,7 @@ class Trained(nn.Module):
         return self.linear(nn.functional.adaptive_avg_pool2d(batch.float() / 255, 2).flatten(1))
 
 
-def test_an_extractor_that_changes_between_updates_is_refused():
+def test_extractor_that_changes_between_updates_is_an_error():
     network = Trained()
     metric = INTEGRATION.PrecisionRecallDensityCoverage(extractor=network, device="cpu")
     metric.update(images()[0], real=True)
@@ -187,7 +187,7 @@ def test_an_extractor_that_changes_between_updates_is_refused():
         metric.update(images()[1], real=False)
 
 
-def test_the_network_is_not_part_of_the_module():
+def test_network_is_not_part_of_the_module():
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
@@ -202,7 +202,7 @@ def test_the_network_is_not_part_of_the_module():
     assert network.training  # its owner's business
 
 
-def test_casting_the_module_rounds_nothing(numbers):
+def test_casting_the_module_does_not_round_values(numbers):
     metric = fill(metric_of())
     nn.ModuleList([metric]).to(torch.bfloat16).half()
     assert metric.set_dtype(torch.float16) is metric
@@ -218,7 +218,7 @@ def test_casting_the_module_rounds_nothing(numbers):
         (torch.zeros(2, 3, 8, 8), "normalize=True for values in 0..1"),
     ],
 )
-def test_images_that_cannot_be_scored_are_refused(batch, message, evaluator):
+def test_invalid_images_are_errors(batch, message, evaluator):
     metric = metric_of()
     with pytest.raises(DataError, match=message):
         metric.update(batch, real=True)
@@ -236,7 +236,7 @@ def test_images_that_cannot_be_scored_are_refused(batch, message, evaluator):
             INTEGRATION.PrecisionRecallDensityCoverage(evaluator, **options)
 
 
-def test_copies_are_independent_and_can_be_sent_to_another_process(numbers, evaluator):
+def test_copies_are_independent_and_can_be_pickled(numbers, evaluator):
     given = fill(metric_of(evaluator), real=False)
     for metric in (fill(metric_of()), given):
         metric.compute()
@@ -252,7 +252,7 @@ def test_copies_are_independent_and_can_be_sent_to_another_process(numbers, eval
         pickle.dumps(given)
 
 
-def test_it_works_in_a_collection_and_states_merge(numbers):
+def test_metric_works_in_a_collection_and_states_merge(numbers):
     before = torch.get_rng_state()
     collection = Peer("torchmetrics").MetricCollection(
         {"near": metric_of(k=2), "usual": metric_of()}, prefix="val/"
@@ -274,6 +274,6 @@ def test_it_works_in_a_collection_and_states_merge(numbers):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_example_of_its_docstring_runs():
+def test_example_of_the_docstring_runs():
     module = importlib.import_module("genpr.integrations.torchmetrics")
     assert doctest.testmod(module) == (0, 6)

@@ -11,7 +11,7 @@ N_REAL, N_FAKE = 70, 61
 
 
 class Means:
-    """A quick extractor: mean colors of 16 parts of a picture."""
+    """A fast extractor: mean colors of 16 parts of an image."""
 
     name = "means"
     dim = 48
@@ -26,7 +26,7 @@ OPTIONS = {"extractor": Means(), "device": "cpu"}
 
 @cache
 def images() -> tuple[torch.Tensor, torch.Tensor]:
-    """Reals and fakes, uint8 (n, 3, 32, 32), that differ so that no metric is 0 or 1."""
+    """Reals and fakes, uint8 (n, 3, 32, 32), for which no metric is 0 or 1."""
     latents = draw_latents(N_REAL + N_FAKE, seed=3)
     real = ShapesGenerator()(latents[:N_REAL])
     fake = ShapesGenerator(kinds=("disc", "square", "star"), desaturation=0.1)(latents[N_REAL:], psi=0.9)
@@ -34,7 +34,7 @@ def images() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def expected(*, intervals: bool = False, options=OPTIONS) -> dict[str, float]:
-    """What an evaluator says of them, without "genpr/"."""
+    """Values of an evaluator for these images, without the prefix "genpr/"."""
     real, fake = images()
     evaluator = genpr.Evaluator(real, **options, control=False, intervals=intervals)
     flat = evaluator.score(fake).to_flat_dict(intervals=intervals)
