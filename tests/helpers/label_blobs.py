@@ -1,31 +1,31 @@
-"""Labeled Gaussian blobs, and votes by the definition."""
+"""Labeled Gaussian blobs, and a k-NN classifier by its definition."""
 
 import numpy as np
 import torch
 
-NOBODY = -1
+UNKNOWN = -1
 
 
 def blobs(random, counts, d=4, spread=1.5):
-    """(n, d) float32 and (n,) int64, so many of each class, classes one after the other; centers are always the same."""
+    """Features (n, d) float32 and labels (n,) int64 with given counts, sorted by class; centers are always the same."""
     labels = np.repeat(np.arange(len(counts)), counts)
     centers = np.random.default_rng(1).normal(size=(len(counts), d)) * spread
     features = centers[labels] + random.normal(size=(len(labels), d))
     return torch.tensor(features, dtype=torch.float32), torch.tensor(labels)
 
 
-def elected_by_definition(queries, points, labels, k, *, itself=None, may_vote=None, may_vote_on=None):
-    """One query at a time: order by distance, then class; count; the first of equal counts wins."""
+def predicted_by_definition(queries, points, labels, k, *, own_index=None, mask=None, mask_of_row=None):
+    """One query at a time: neighbors are sorted by distance and class; the nearest of equally frequent classes wins."""
     found = []
     for row, query in enumerate(queries.double()):
         sq = (query - points.double()).square().sum(dim=1).tolist()
-        voters = [
+        neighbors = [
             (sq[i], int(labels[i]))
             for i in range(len(points))
-            if (itself is None or itself[row] != i)
-            and (may_vote is None or may_vote[i])
-            and (may_vote_on is None or may_vote_on[row, i])
+            if (own_index is None or own_index[row] != i)
+            and (mask is None or mask[i])
+            and (mask_of_row is None or mask_of_row[row, i])
         ]
-        votes = [label for _, label in sorted(voters)[:k]]
-        found.append(max(votes, key=lambda label: (votes.count(label), -votes.index(label)), default=NOBODY))
+        votes = [label for _, label in sorted(neighbors)[:k]]
+        found.append(max(votes, key=lambda label: (votes.count(label), -votes.index(label)), default=UNKNOWN))
     return torch.tensor(found)

@@ -1,4 +1,4 @@
-"""Families of features on which searches differ, the forms they may come in, and how to count on them."""
+"""Families of features for which searches differ, their forms, and counts by brute force."""
 
 import functools
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def brute_force(sq: NDArray, real_sq_radii: NDArray, fake_sq_radii: NDArray, tie
 
 
 def assert_equal(counts: Counts, expected: Counts) -> None:
-    """Each table in `counts`, and there are some, is the one in `expected`."""
+    """Assert that each table in `counts` equals the one in `expected`, and that there are some."""
     assert counts
     for key, values in counts.items():
         assert values.tolist() == expected[key].tolist(), key
@@ -80,7 +80,7 @@ def measure(real: NDArray, fake: NDArray) -> tuple[NDArray, NDArray, NDArray]:
 
 
 def counts_of_two_threads() -> Counts:
-    """Of the hard large sets, with two threads of torch and of FAISS, which may have an OpenMP each."""
+    """Counts of the hard large sets with two threads of torch and of FAISS, each of which may have its own OpenMP."""
     import faiss
 
     torch.set_num_threads(2)

@@ -9,7 +9,7 @@ from genpr.validation import check_features
 
 @pytest.fixture
 def features(rng):
-    """Multiples of 1/8: every type below float32 holds them."""
+    """Multiples of 1/8, which all smaller types represent exactly."""
     return (rng.integers(-100, 100, (40, 6)) / 8).astype(np.float32)
 
 
@@ -57,7 +57,7 @@ def _numpy_copy(features):
 
 
 @pytest.mark.parametrize("form", _FORMS)
-def test_every_form_gives_the_answer_of_a_contiguous_float32_copy(features, form, tmp_path):
+def test_every_form_equals_a_contiguous_float32_copy(features, form, tmp_path):
     given = _FORMS[form](features, tmp_path)
     before = _numpy_copy(given)
     plain = before.astype(np.float32)
@@ -103,7 +103,7 @@ def test_float32_is_not_copied(features, tmp_path):
         (None, "a NoneType", "embed images first"),
     ],
 )
-def test_what_is_not_a_feature_array_is_named(given, came, cause):
+def test_invalid_feature_arrays_are_errors(given, came, cause):
     with pytest.raises(FeatureError, match=rf"fake must be a 2-D array .* but is {came}.*{cause}") as error:
         check_features(given, "fake")
     assert error.value.code == "feature-shape"
@@ -112,7 +112,7 @@ def test_what_is_not_a_feature_array_is_named(given, came, cause):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
-def test_the_first_value_that_is_not_finite_is_named(features, bad, convert):
+def test_first_non_finite_value_is_named(features, bad, convert):
     features[7, 4] = features[7, 5] = features[30, 0] = bad
     with pytest.raises(FeatureError, match=rf"{bad} in row 7, column 4") as error:
         check_features(convert(features), "real")

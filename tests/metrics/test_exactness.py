@@ -1,6 +1,6 @@
-"""Counts depend on the features and on nothing else: not on threads, types, layouts, order, sides or scale.
+"""Counts depend only on the features: not on threads, types, layouts, order, roles or scale.
 
-Everything goes through the public door, whatever searches behind it. Where brute force appears, it is the oracle's.
+All tests use public functions. Brute force is that of the oracle.
 """
 
 import functools
@@ -29,12 +29,12 @@ both_ties = pytest.mark.parametrize("ties", TIES)
 
 @families
 @both_ties
-def test_every_count_is_that_of_brute_force(family, ties):
+def test_every_count_equals_brute_force(family, ties):
     assert_equal(counts_of(*make(family), ties, fake_ks=KS), brute_force(*geometry(family), ties))
 
 
 @families
-def test_plus_1000_is_brute_force_on_the_same_shifted_features(family):
+def test_counts_after_a_shift_of_1000_equal_brute_force(family):
     real, fake = (features[:250] + np.float32(1000) for features in make(family))
     measured = measure(real, fake)
     for ties in TIES:
@@ -43,13 +43,13 @@ def test_plus_1000_is_brute_force_on_the_same_shifted_features(family):
 
 @families
 @pytest.mark.parametrize("exponent", [-20, 20])
-def test_the_unit_of_the_features_changes_no_count(family, exponent):
+def test_scale_of_the_features_changes_no_count(family, exponent):
     real, fake = (features * np.float32(2.0**exponent) for features in make(family))
     assert_equal(counts_of(real, fake), brute_force(*geometry(family), "closed"))
 
 
 class TestLarge:
-    """Sizes at which filters set in, on a grid: float64 adds exactly in any order, so a product is brute force."""
+    """Sizes at which filters are used, on a grid, where float64 sums are exact in any order and a product is brute force."""
 
     @staticmethod
     def sq_distances(x, y):
@@ -79,11 +79,11 @@ class TestLarge:
         return cls.sq_distances(real, fake), cls.sq_radii(real), cls.sq_radii(fake)
 
     @pytest.mark.parametrize(("name", "ties"), [("plain", "closed"), ("hard", "closed"), ("hard", "strict")])
-    def test_every_count_is_that_of_brute_force(self, name, ties):
+    def test_every_count_equals_brute_force(self, name, ties):
         assert_equal(counts_of(*make_large(name), ties), self.expected(name, ties))
 
     def test_two_threads_change_no_count(self, monkeypatch):
-        """In a process whose threads sleep while they wait: on a busy machine, spinning ones stall."""
+        """In a process whose waiting threads sleep, since spinning ones stall on a busy machine."""
         monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
             counts = process.submit(exactness_families.counts_of_two_threads).result()

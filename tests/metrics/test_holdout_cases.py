@@ -1,4 +1,4 @@
-"""The hold-out benchmark: its cases are the same in every run, and its targets can be missed."""
+"""The hold-out benchmark: reproducible cases, and targets that wrong values miss."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _case(cases: ModuleType, group: str, name: str):
     return next(case for case in cases.made_up_cases() if (case.group, case.name) == (group, name))
 
 
-def test_there_are_fifty_cases_of_each_kind_with_targets_in_range(cases) -> None:
+def test_each_kind_has_fifty_cases_with_targets_in_range(cases) -> None:
     every = list(cases.made_up_cases())
     assert max(Counter((case.group, case.name) for case in every).values()) == 1
     for kind in ("fidelity", "diversity"):
@@ -47,7 +47,7 @@ def test_there_are_fifty_cases_of_each_kind_with_targets_in_range(cases) -> None
         assert all(0 <= target <= 1 for target in targets)
 
 
-def test_a_draw_depends_on_its_name_seed_and_number_alone(cases) -> None:
+def test_draw_depends_only_on_name_seed_and_number(cases) -> None:
     for case in list(cases.made_up_cases())[::12]:
         first, again = (case.draw(case.rng(61, 3)) for _ in range(2))
         np.testing.assert_array_equal(first[0], again[0])
@@ -60,7 +60,7 @@ def test_a_draw_depends_on_its_name_seed_and_number_alone(cases) -> None:
     ("value", "target", "right"),
     [(0.951, 1, True), (0.949, 1, False), (1.051, 1, False), (0.051, 0, False), (float("nan"), 0, False)],
 )
-def test_a_value_is_right_within_the_tolerance(cases, value: float, target: float, right: bool) -> None:
+def test_value_is_correct_within_the_tolerance(cases, value: float, target: float, right: bool) -> None:
     assert cases.is_right(value, target) is right
 
 
@@ -75,7 +75,7 @@ def test_readings_separate_a_perfect_generator_from_wrong_fakes(cases, metrics) 
     assert not cases.is_right(metrics.measured(perfect.draw(perfect.rng(0, 0)))["plain"]["recall 3"].value, 1)
 
 
-def test_readings_are_those_of_genpr(cases, metrics) -> None:
+def test_readings_equal_those_of_genpr(cases, metrics) -> None:
     drawn = _case(cases, "perfect", "counts, d = 32")
     real, fake = (rows.astype(np.float32) for rows in drawn.draw(drawn.rng(0, 0)))
     fake = np.concatenate([fake[:400], real[:200]])  # ties at the radii

@@ -1,4 +1,4 @@
-"""Missed and invented modes: what is counted, that the test is valid, and that what is missing is found."""
+"""Missed and invented modes: counts, validity of the test, and detection of missing modes."""
 
 import sys
 from collections import Counter
@@ -39,7 +39,7 @@ def draw():
 
 @pytest.fixture(scope="module")
 def missed(draw):
-    """Kind 3, a tenth of the reals, is missing among the fakes; 5 % of these are noise instead."""
+    """Fakes without kind 3, a tenth of the reals, and with 5 % noise."""
     kinds = np.arange(400) % KINDS
     theirs = np.delete(np.arange(KINDS), 3)[np.arange(380) % 9]
     noise = 40 + np.random.default_rng(7).normal(size=(20, 12))
@@ -54,7 +54,7 @@ def joint_of(features, length=None):
 
 
 @pytest.mark.parametrize("kind", ["spread", "lattice", "repeats"])
-def test_flags_are_those_of_the_exact_counts_for_any_labeling(rng, kind):
+def test_flags_equal_exact_counts_for_any_labeling(rng, kind):
     features = {
         "spread": rng.normal(size=(90, 5)),
         "lattice": rng.integers(0, 3, (90, 3)),
@@ -74,7 +74,7 @@ def test_flags_are_those_of_the_exact_counts_for_any_labeling(rng, kind):
         assert not near.uncovered(is_real, k)[~is_real].any()
 
 
-def test_short_lists_change_hardly_anything(rng):
+def test_short_lists_change_little(rng):
     features = rng.normal(size=(400, 6)).astype(np.float32)
     is_real = rng.permutation(np.arange(400) < 200)
     short, full = joint_of(features, list_length(200, 200, 5)), joint_of(features)
@@ -90,8 +90,8 @@ def test_surprise_is_the_tail_of_a_negative_binomial():
     assert surprise(flagged, mean, spread) == pytest.approx(expected, abs=1e-9)
 
 
-def test_p_is_the_place_among_random_labelings():
-    """Independent flags: of 40 images called real, those of group 0 that are."""
+def test_p_value_is_the_rank_among_random_labelings():
+    """Independent flags: reals of each group among 40 images."""
     is_real, group = np.arange(80) < 40, (np.arange(80) % 4 == 0).astype(int)
 
     def count(real):
@@ -104,7 +104,7 @@ def test_p_is_the_place_among_random_labelings():
     assert excess_by_relabeling(group == 1, count, seed=0)[1].tolist() == [1, 1 / 500]
 
 
-def test_a_kind_that_is_left_out_comes_first_and_is_named(missed):
+def test_missing_kind_is_first_and_named(missed):
     kinds, real, _, found = missed
     worst = found.missed[0]
     assert worst.is_significant
@@ -121,7 +121,7 @@ def test_a_kind_that_is_left_out_comes_first_and_is_named(missed):
     assert sum(count for _, count in worst.classes) == worst.flagged
 
 
-def test_noise_is_what_was_invented(missed):
+def test_noise_is_an_invented_mode(missed):
     first = missed[3].invented[0]
     assert first.is_significant
     assert set(first.rows) == set(range(380, 400))
@@ -129,7 +129,7 @@ def test_noise_is_what_was_invented(missed):
 
 
 @pytest.mark.parametrize("case", ["kinds", "hubs", "lattice", "unequal"])
-def test_one_distribution_misses_and_invents_nothing(draw, case):
+def test_one_distribution_has_no_missed_or_invented_modes(draw, case):
     rng = np.random.default_rng(4)
     sets = {
         "kinds": lambda: (draw(np.arange(200) % KINDS, 11), draw(np.arange(200) % KINDS, 12)),
@@ -154,7 +154,7 @@ def test_false_alarms_are_at_most_one_in_twenty(draw):
     assert alarms <= 14
 
 
-def test_threads_change_nothing_and_are_left_as_they_were(rng, monkeypatch):
+def test_threads_change_nothing_and_are_restored(rng, monkeypatch):
     import faiss
 
     train, during = faiss.Kmeans.train, []
@@ -176,7 +176,7 @@ def test_threads_change_nothing_and_are_left_as_they_were(rng, monkeypatch):
 
 
 @pytest.mark.parametrize("copies", [1, 300])
-def test_without_faiss_centers_are_the_same_but_for_rounding(copies, rng, monkeypatch):
+def test_centers_without_faiss_are_equal_up_to_rounding(copies, rng, monkeypatch):
     part = torch.from_numpy(rng.normal(size=(3000 // copies, 20)).repeat(copies, axis=0))
     found = fitted_centers(part, 8, seed=3)
     monkeypatch.setitem(sys.modules, "faiss", None)
@@ -196,7 +196,7 @@ def test_centres_are_means_at_any_scale(rng, scale):
     )
 
 
-def test_at_most_so_many_of_each_set_are_used_and_rows_are_those_of_all(draw):
+def test_limited_subsets_report_rows_of_the_whole_set(draw):
     kinds, theirs = np.arange(600) % KINDS, np.delete(np.arange(KINDS), 3)[np.arange(300) % 9]
     real, fake = draw(kinds, 1), draw(theirs, 2)
     labels = [f"kind {kind}" for kind in kinds]
@@ -221,7 +221,7 @@ def test_at_most_so_many_of_each_set_are_used_and_rows_are_those_of_all(draw):
         (49, {}, "too-few"),
     ],
 )
-def test_what_cannot_be_searched_is_refused(n, options, code):
+def test_sets_that_cannot_be_searched_are_errors(n, options, code):
     with pytest.raises((UsageError, FeatureError)) as caught:
         modes_of(np.ones((n, 3)), np.ones((60, 3)), **options)
     assert caught.value.code == code
@@ -242,7 +242,7 @@ def modes(rng):
     return draw
 
 
-def test_a_mode_that_is_left_out_is_found_with_one_of_its_images(modes):
+def test_missing_mode_is_found_with_one_of_its_images(modes):
     real, fake = modes([200] * 5), modes([250, 250, 0, 250, 250])
     kinds = missing_kinds(real, fake)
     assert sum(kind.real_share for kind in kinds) == pytest.approx(0.2, abs=0.04)
@@ -251,18 +251,18 @@ def test_a_mode_that_is_left_out_is_found_with_one_of_its_images(modes):
     assert [kind.real_share for kind in kinds] == sorted((kind.real_share for kind in kinds), reverse=True)
 
 
-def test_a_starved_mode_counts_as_missing_and_a_rarer_one_does_not(modes):
+def test_almost_empty_mode_is_missing_and_a_rarer_one_is_not(modes):
     real = modes([200] * 5)
     assert missing_kinds(real, modes([240, 240, 25, 240, 240]))
     assert missing_kinds(real, modes([220, 220, 110, 220, 220])) == ()
 
 
-def test_equal_sets_miss_nothing_whatever_their_sizes(modes):
+def test_equal_sets_of_any_size_have_no_missing_modes(modes):
     for reals, fakes in ((200, 200), (400, 60), (60, 400)):
         assert missing_kinds(modes([reals] * 5), modes([fakes] * 5)) == ()
 
 
 @pytest.mark.parametrize("d", [64, 1024])
-def test_a_wide_cloud_has_no_missing_kinds(rng, d):
+def test_wide_cloud_has_no_missing_modes(rng, d):
     real, fake = (torch.from_numpy(rng.normal(size=(1000, d)).astype(np.float32)) for _ in range(2))
     assert missing_kinds(real, fake) == ()

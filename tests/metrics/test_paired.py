@@ -21,7 +21,7 @@ def ssim_by_definition(x, y):
 
 
 @pytest.mark.parametrize("size", [(11, 17), (220, 210)])  # the larger ones are filtered in several parts
-def test_values_of_a_pair(rng, size):
+def test_values_of_a_pair_equal_their_formulas(rng, size):
     """Gray, bright and flat, black against white."""
     real = rng.integers(0, 256, (3, 3, *size))
     real[0], real[1], real[2] = real[0, :1], 250 + real[1] % 3, 255
@@ -37,7 +37,7 @@ def test_values_of_a_pair(rng, size):
     np.testing.assert_allclose(found, 10 * np.log10(255**2 / mse), rtol=1e-14, atol=1e-14)
 
 
-def test_cosines_are_of_rows_far_from_the_origin_too(rng):
+def test_cosines_of_rows_far_from_the_origin_are_accurate(rng):
     left, right = rng.normal(1000, 1e-2, (2, 50, 8)).astype(np.float32)
     a, b = left.astype(float), right.astype(float)
     expected = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)

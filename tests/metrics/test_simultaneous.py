@@ -1,4 +1,4 @@
-"""Bounds for many scores at once: they agree with those of two, and do not crown luck."""
+"""Simultaneous bounds for many scores agree with those of two, and do not favor chance winners."""
 
 import math
 from dataclasses import replace
@@ -32,7 +32,7 @@ def left(found) -> list[int]:
 
 @pytest.mark.parametrize("lead", [0.0, 0.02, 0.2])
 @pytest.mark.parametrize("apart", [{}, {"real_identity": "other"}, {"seed": 1}, {"real_identity": None}])
-def test_two_scores_are_compared_as_ever(rng, lead, apart):
+def test_two_scores_are_compared_as_by_difference(rng, lead, apart):
     a, b = scores_of(rng, [0.7, 0.7 + lead])
     b = replace(b, **apart)
     found, usual = against_best([a, b]), difference(a, b)
@@ -45,8 +45,8 @@ def test_two_scores_are_compared_as_ever(rng, lead, apart):
     assert found.quantile == pytest.approx(stats.t.ppf(0.975, 25))
 
 
-def test_shares_of_few_images_stay_contenders_by_what_none_of_these_shows(rng):
-    """A kind of image that none of 100 is may have a share of 4 %."""
+def test_shares_of_few_images_account_for_unseen_kinds(rng):
+    """A kind of image that is absent in 100 images may have a share of 4 %."""
     common = rng.normal(size=HALVES)
     values = (0.98, 0.99, 1.0)
     for n, contenders in (
@@ -58,7 +58,7 @@ def test_shares_of_few_images_stay_contenders_by_what_none_of_these_shows(rng):
         assert found.contenders == contenders
 
 
-def test_one_score_is_the_best(rng):
+def test_single_score_is_the_winner(rng):
     (only,) = scores_of(rng, [0.7])
     found = against_best([only])
     assert (found.winner, found.contenders) == (0, (True,))
@@ -66,14 +66,14 @@ def test_one_score_is_the_best(rng):
 
 
 @pytest.mark.parametrize("count", [3, 8, 20])
-def test_the_quantile_of_unrelated_scores_is_that_of_the_studentised_range(rng, count):
+def test_quantile_of_independent_scores_is_that_of_the_studentized_range(rng, count):
     found = against_best(scores_of(rng, [0.7] * count))
     expected = stats.studentized_range.ppf(0.95, count, 25) / math.sqrt(2)
     assert found.quantile == pytest.approx(expected, rel=0.04)
 
 
 def test_correlated_errors_need_less_than_independent_ones(rng):
-    """Of three scores, two of which differ by next to nothing of their own, there is only one difference to bound."""
+    """Of three scores, two are almost equal, so there is only one difference to bound."""
     one, two = scores_of(rng, [0.7, 0.7])
     twin = replace(
         two, replicates=two.replicates + 1e-6 * torch.randn(HALVES, generator=torch.manual_seed(0))
@@ -84,7 +84,7 @@ def test_correlated_errors_need_less_than_independent_ones(rng):
     assert all(copies.contenders)
 
 
-def test_what_the_reals_do_to_all_cancels(rng):
+def test_variation_of_shared_reals_cancels(rng):
     values = [0.7, 0.7, 0.6, 0.69]
     noisy, calm = (scores_of(np.random.default_rng(3), values, shared=shared) for shared in (5.0, 0.0))
     for one, other in zip(against_best(noisy).intervals, against_best(calm).intervals, strict=True):
@@ -92,7 +92,7 @@ def test_what_the_reals_do_to_all_cancels(rng):
         assert one.high == pytest.approx(other.high, abs=1e-3)
 
 
-def test_who_is_far_below_is_out_and_who_is_near_is_not(rng):
+def test_scores_far_below_are_excluded_and_near_ones_are_contenders(rng):
     found = against_best(scores_of(rng, [0.5, 0.71, 0.7, 0.7, 0.3]))
     assert found.winner == 1
     assert left(found) == [1, 2, 3]
@@ -100,8 +100,8 @@ def test_who_is_far_below_is_out_and_who_is_near_is_not(rng):
     assert found.intervals[4].low < -0.41 < found.intervals[4].high
 
 
-def test_once_the_others_are_out_less_is_needed(rng):
-    """One rival, 3.4 standard errors behind: too little for the range of 20 scores, enough for what is left of them."""
+def test_excluded_scores_reduce_the_quantile(rng):
+    """One score is 3.4 standard errors below: not enough for 20 scores, but enough for the remaining ones."""
     scores = scores_of(rng, [0.7, 0.7, *[0.1] * 18], shared=0.0)
     found = against_best(scores)
     error = standard_error(scores[0].replicates - scores[1].replicates)
@@ -130,7 +130,7 @@ def test_once_the_others_are_out_less_is_needed(rng):
     ],
     ids=["none", "other k", "other count", "odd count", "no replicates", "no vector", "no value", "infinite"],
 )
-def test_what_cannot_be_compared_is_refused(scores, what):
+def test_scores_that_cannot_be_compared_are_errors(scores, what):
     with pytest.raises(UsageError, match=what) as caught:
         against_best(scores)
     assert caught.value.code == "bad-option"
@@ -144,7 +144,7 @@ def front_of(rng, pairs, **options):
     return on_front(scores_of(rng, first, **options), scores_of(rng, second, **options))
 
 
-def test_only_who_is_clearly_below_in_both_is_off_the_front(rng):
+def test_only_scores_clearly_below_in_both_are_off_the_front(rng):
     pairs = {
         "precise": (0.9, 0.3),
         "diverse": (0.3, 0.9),
@@ -170,15 +170,15 @@ def shares(rng, true, splits=50, n=400):
 
 
 def all_pairwise(scores):
-    """Who is left by ordinary intervals, one at a time."""
+    """The contenders by ordinary intervals, one at a time."""
     best = max(scores, key=lambda each: each.value)
     return [each is best or difference(best, each).verdict == "not distinguishable" for each in scores]
 
 
 @pytest.mark.parametrize(("count", "naive"), [(2, (0.85, 1.0)), (12, (0.0, 0.8))])
-def test_of_equal_generators_nobody_is_put_out(count, naive):
+def test_equal_generators_are_not_excluded(count, naive):
     rng = np.random.default_rng(count)
     draws = [shares(rng, np.full(count, 0.8)) for _ in range(40)]
     assert np.mean([all(against_best(scores).contenders) for scores in draws]) >= 0.9
     one_at_a_time = np.mean([all(all_pairwise(scores)) for scores in draws])
-    assert naive[0] <= one_at_a_time <= naive[1], "ordinary intervals crown luck"
+    assert naive[0] <= one_at_a_time <= naive[1], "ordinary intervals favor chance winners"

@@ -53,7 +53,7 @@ def pairs(*halves: float) -> torch.Tensor:
 
 def test_standard_error_is_half_the_difference_of_complementary_halves():
     assert standard_error(pairs(0.5, 0.7, 0.9, 0.9)) == pytest.approx(math.sqrt((0.1**2 + 0) / 2))
-    assert standard_error(pairs(0.2, 0.2, 0.8, 0.8)) == 0  # what differs between splits says nothing
+    assert standard_error(pairs(0.2, 0.2, 0.8, 0.8)) == 0  # differences between splits do not count
 
 
 def test_standard_error_of_pairwise_parts_is_not_inflated(rng):
@@ -69,14 +69,14 @@ def test_standard_error_of_pairwise_parts_is_not_inflated(rng):
     assert np.mean(plain) == pytest.approx(1.5 * 2 / 60, rel=0.15)  # what is inflated
 
 
-def test_the_smaller_of_two_metrics_varies_like_the_one_that_reaches_lower():
+def test_interval_of_a_minimum_uses_the_metric_with_the_lower_bound():
     steady, lower, restless = pairs(0.50, 0.52), pairs(0.48, 0.50), pairs(0.4, 0.7)
     assert lower_part(steady, lower) is lower_part(lower, steady) is lower
-    # Though it is higher on average.
+    # Although it is higher on average.
     assert lower_part(steady, restless) is lower_part(restless, steady) is restless
 
 
-def test_interval_is_centred_on_the_value_of_the_whole_sets():
+def test_interval_is_centered_on_the_value_of_the_whole_sets():
     replicates = pairs(*([0.3, 0.5] * 25))
     interval = interval_of(0.6, replicates, n=10**6)
     half = stats.t.ppf(0.975, 50 / 3) * 0.1  # 25 splits, and the 50 degrees of freedom of the data
@@ -87,7 +87,7 @@ def test_interval_is_centred_on_the_value_of_the_whole_sets():
 
 
 @pytest.mark.parametrize("n", [1, 20, 1000])
-def test_agreement_at_an_end_gives_the_exact_binomial_bound(n):
+def test_equal_replicates_at_0_or_1_give_the_exact_binomial_bound(n):
     bound = 1 - 0.025 ** (1 / n)
     ones, zeros = torch.ones(100), torch.zeros(100)
     assert interval_of(1.0, ones, n=n).low == pytest.approx(1 - bound)
@@ -97,7 +97,7 @@ def test_agreement_at_an_end_gives_the_exact_binomial_bound(n):
     assert interval_of(0.0, zeros, n=n, upper=None).high == pytest.approx(bound)
 
 
-def test_agreement_elsewhere_gives_the_binomial_interval():
+def test_equal_replicates_elsewhere_give_the_binomial_interval():
     interval = interval_of(0.3, torch.full((100,), 0.3), n=50)
     exact = stats.binomtest(15, 50).proportion_ci(0.95, "exact")
     assert (interval.low, interval.high) == pytest.approx((exact.low, exact.high))
@@ -109,7 +109,7 @@ def test_agreement_elsewhere_gives_the_binomial_interval():
 @pytest.mark.parametrize(
     ("ties", "engine"), [("closed", ONE_PROCESS), ("strict", ONE_PROCESS), ("closed", ENGINE)]
 )
-def test_replicates_on_a_gpu_are_those_of_the_cpu(rng, gpu, ties, engine):
+def test_replicates_on_a_gpu_equal_those_of_the_cpu(rng, gpu, ties, engine):
     if gpu is not None:
         gpu.by_shape = True
     real = rng.normal(5, 0.05, (70, 6)).astype(np.float32)
@@ -147,7 +147,7 @@ def test_scores_of_other_metrics_are_not_compared():
         difference(a, replace(a, k=5))
 
 
-def test_a_difference_that_no_half_shows_is_not_certain():
+def test_small_difference_without_variance_is_not_distinguishable():
     ones = torch.ones(100)
     found = difference(score(1.0, ones), score(0.999, ones))
     assert found.verdict == "not distinguishable"
@@ -165,7 +165,7 @@ def draw(d: int, shift: float, number: int, n: int = 150) -> tuple[NDArray, NDAr
 
 
 def usual_values(within_real: NDArray, within_fake: NDArray, cross: NDArray) -> list[float]:
-    """From distances, of which those within a set have a diagonal of zeros."""
+    """Values from distances; those within a set have a zero diagonal."""
 
     def radii(within: NDArray, k: int) -> NDArray:
         return np.partition(within, k, axis=1)[:, k]
@@ -181,7 +181,7 @@ def distances(real: NDArray, fake: NDArray) -> list[NDArray]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("d", "shift"), [(2, 0.0), (2, 1.5), (16, 0.0), (16, 2.0), (64, 0.0), (64, 3.0)])
-def test_intervals_hold_the_truth(d, shift):
+def test_intervals_contain_the_true_value(d, shift):
     truth = np.mean(
         [usual_values(*distances(*draw(d, shift, number, 400))) for number in range(1000, 1600)], axis=0
     )
@@ -207,7 +207,7 @@ def mean_of(values):
     return lambda weights: weights @ values / weights.sum(dim=1)
 
 
-def test_halves_are_of_half_the_units_and_complementary():
+def test_halves_have_half_of_the_units_and_are_complementary():
     seen = []
 
     def watch(weights):
@@ -221,13 +221,13 @@ def test_halves_are_of_half_the_units_and_complementary():
     assert len({tuple(row.tolist()) for row in weights}) > 90
 
 
-def test_standard_error_of_a_mean_is_the_usual_one():
+def test_standard_error_of_a_mean_equals_the_usual_formula():
     values = torch.randn(400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     usual = float(values.std()) / 20
     assert standard_error(halved(mean_of(values), 400)) == pytest.approx(usual, rel=0.15)
 
 
-def test_batches_of_halves_change_nothing(monkeypatch):
+def test_batch_size_of_halves_changes_nothing(monkeypatch):
     values = torch.arange(50.0, dtype=torch.float64)
     whole = halved(mean_of(values), 50, seed=3)
     monkeypatch.setattr(module, "_MAX_WEIGHTS", 120)
@@ -235,12 +235,12 @@ def test_batches_of_halves_change_nothing(monkeypatch):
     assert not torch.equal(halved(mean_of(values), 50, seed=4), whole)
 
 
-def test_too_few_units_are_refused():
+def test_too_few_units_are_an_error():
     with pytest.raises(UsageError, match="at least 10 units, not 9"):
         halved(mean_of(torch.ones(9, dtype=torch.float64)), 9)
 
 
-def test_families_are_told_by_name():
+def test_family_follows_from_the_name_of_a_metric():
     families = {"label", "retrieval", "alignment", "entity", "reconstruction"}
     assert {family_of(name) for name in CONDITIONAL} == families
     assert {family_of(name) for name in METRICS} == {"manifold"}
@@ -252,7 +252,7 @@ def test_families_are_told_by_name():
 @pytest.mark.parametrize(
     ("name", "beta"), [("f1", 1), ("f0.5", 0.5), ("f2", 2), ("f8.0", 8), ("f0.125", 0.125), ("f1000000", 1e6)]
 )
-def test_a_name_says_beta(name, beta):
+def test_beta_is_parsed_from_the_name(name, beta):
     assert beta_of(name) == beta
 
 
@@ -265,14 +265,14 @@ def test_other_names_are_no_f_scores(name):
 
 
 @pytest.mark.parametrize("name", ["f0", "f0.0", "f1000001", "f" + "9" * 400])
-def test_an_impossible_beta_is_refused(name):
+def test_invalid_beta_is_an_error(name):
     with pytest.raises(UsageError, match="beta must be positive") as caught:
         beta_of(name)
     assert caught.value.code == "bad-beta"
 
 
 @pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
-def test_it_is_what_scikit_learn_computes(beta):
+def test_f_beta_equals_scikit_learn(beta):
     true, predicted = [1] * 6 + [0] * 4, [1, 1, 0, 0, 0, 0, 1, 0, 0, 0]  # precision 2 / 3, recall 1 / 3
     assert f_beta(2 / 3, 1 / 3, beta) == pytest.approx(fbeta_score(true, predicted, beta=beta))
     nothing = fbeta_score([1, 0], [0, 1], beta=beta, zero_division=0)
@@ -284,7 +284,7 @@ def resampled(value, replicates, **changed):
     return Resampled(value, torch.tensor(replicates, dtype=torch.float64), **{**known, **changed})
 
 
-def test_each_replicate_is_of_the_pair_of_one_half():
+def test_replicates_of_an_f_score_combine_equal_halves():
     found = resampled_f_beta(
         resampled(0.5, [0.4, 0.6, 0.0, 1.0], n=70), resampled(0.25, [0.2, 0.3, 0.0, 0.5]), 2.0
     )
@@ -298,7 +298,7 @@ def test_each_replicate_is_of_the_pair_of_one_half():
 @pytest.mark.parametrize(
     "changed", [{"seed": 1}, {"n_real": 9}, {"real_identity": "x"}, {"replicates": torch.ones(4)}]
 )
-def test_replicates_of_other_halves_make_no_f_score(changed):
+def test_replicates_of_different_halves_give_no_f_score(changed):
     precision = resampled(0.5, [0.4, 0.6])
     with pytest.raises(UsageError, match="of the same halves"):
         resampled_f_beta(precision, replace(precision, **changed), 1.0)

@@ -43,7 +43,7 @@ def test_commuting_covariances(rng):
 
 
 @pytest.mark.parametrize("d", [2, 17, 120])
-def test_covariances_that_do_not_commute(d, rng):
+def test_noncommuting_covariances(d, rng):
     # Any definite T is the optimal transport from N(0, S) to N(0, TST), at a cost of Tr S + Tr TST - 2 Tr TS.
     start, transport = random_definite(d, rng), random_definite(d, rng)
     end = transport @ start @ transport
@@ -52,7 +52,7 @@ def test_covariances_that_do_not_commute(d, rng):
     assert frechet_distance(gaussian(start), gaussian(end)) == pytest.approx(expected, rel=1e-11)
 
 
-def test_repeated_and_dead_columns_leave_no_noise(rng):
+def test_repeated_and_constant_columns_add_no_noise(rng):
     # Five real dimensions in 60 columns: with 300 rows, neither set is short of rows, yet both are singular.
     basis = np.linalg.qr(rng.normal(size=(60, 5)))[0].T
     real, fake = rng.normal(size=(300, 5)), rng.normal(0.5, 2, (400, 5))
@@ -68,7 +68,7 @@ def test_repeated_and_dead_columns_leave_no_noise(rng):
 
 
 @pytest.mark.parametrize("n", [2, 30, 63, 64, 65, 66, 90, 300])
-def test_scaled_and_shifted_set_for_every_number_of_rows(n, rng):
+def test_distance_of_a_scaled_and_shifted_set_for_any_number_of_rows(n, rng):
     # Whatever the sample, fake = 2 real + 1/2 is at |mu + 1/2|^2 + Tr S, as S_f = 4 S_r; no sampling error.
     real = np.round(rng.normal(1, 1, (n, 64)) * 256) / 256  # float32 holds these and the fakes exactly
     shift = real.mean(axis=0) + 0.5
@@ -77,7 +77,7 @@ def test_scaled_and_shifted_set_for_every_number_of_rows(n, rng):
 
 
 @pytest.mark.parametrize(("n", "m"), [(20, 30), (20, 500), (500, 30), (48, 49)])
-def test_few_rows_equal_the_definition(n, m, rng):
+def test_distance_of_few_rows_equals_the_definition(n, m, rng):
     real, fake = rng.normal(size=(n, 48)).astype(np.float32), rng.normal(0.3, 2, (m, 48)).astype(np.float32)
     # Not by roots of eigenvalues: the zero ones come out as 1e-16, and their roots as 1e-8.
     a, b = (x - x.mean(0) for x in (real.astype(float), fake.astype(float)))
@@ -93,7 +93,7 @@ def test_few_rows_equal_the_definition(n, m, rng):
 @pytest.mark.parametrize(
     ("mean", "spread", "n"), [(5, 0.05, 400), (5, 0.05, 10), (1000, 0.01, 400), (-1000, 0.01, 10)]
 )
-def test_far_from_the_origin(mean, spread, n, rng):
+def test_distance_far_from_the_origin_is_accurate(mean, spread, n, rng):
     real = rng.normal(mean, spread, (n, 12)).astype(np.float32)
     fake = rng.normal(mean, 2 * spread, (n, 12)).astype(np.float32)
     moments = Gaussian.from_features(real)
@@ -118,7 +118,7 @@ def test_block_size_does_not_matter(elements, rng, monkeypatch):
 
 
 @pytest.mark.parametrize(("m", "low"), [(3, 2), (60, 6), (60_000, 5000)])
-def test_infinity_is_the_intercept(m, low, rng):
+def test_fd_infinity_is_the_intercept(m, low, rng):
     real, fake = (rng.normal(mean, 1, (count, 3)).astype(np.float32) for mean, count in ((0, 400), (0.4, m)))
     draws = np.random.default_rng(0)
     numbers = [int(low + (m - low) * i / 14) for i in range(15)]
@@ -143,11 +143,11 @@ def test_infinity_is_the_intercept(m, low, rng):
         (np.zeros(2), np.eye(2), 1),
     ],
 )
-def test_bad_gaussians(mean, covariance, n):
+def test_invalid_gaussians_are_errors(mean, covariance, n):
     with raising(FeatureError, "bad-gaussian"):
         Gaussian.from_moments(mean, covariance, n=n)
 
 
-def test_covariance_with_negative_eigenvalue():
+def test_covariance_with_a_negative_eigenvalue_is_an_error():
     with raising(FeatureError, "bad-gaussian"):
         frechet_distance(gaussian([[1.0, 2], [2, 1]]), gaussian(np.eye(2)))

@@ -1,4 +1,4 @@
-"""Distances on a GPU: the CPU's values, the same in every run, whether sets fit into its memory or not."""
+"""Distances on a GPU equal those of the CPU and are reproducible, for sets that fit in its memory or not."""
 
 from functools import partial
 from itertools import cycle
@@ -37,7 +37,7 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize(("d", "fits"), [(24, [True]), (150, [False]), (25, [True, False])])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_gpu_finds_the_values_of_the_cpu(name, d, fits, rng, monkeypatch):
+def test_gpu_values_equal_cpu_values(name, d, fits, rng, monkeypatch):
     function = FUNCTIONS[name]
     real, fake = (rng.normal(5, 0.05 + i / 50, (130 - 9 * i, d)).astype(np.float32) for i in range(2))
     expected = function(real, fake, device="cpu")
@@ -56,7 +56,7 @@ def test_gpu_finds_the_values_of_the_cpu(name, d, fits, rng, monkeypatch):
     ("name", "most_waits"),
     [("fd", 13), ("kid", 5), ("cmmd", 8), ("mind", 4), ("vendi", 5), ("inception_score", 12)],
 )
-def test_a_set_is_uploaded_once_and_awaited_seldom(name, most_waits, gpu, rng, monkeypatch):
+def test_set_is_uploaded_once_with_few_synchronizations(name, most_waits, gpu, rng, monkeypatch):
     if gpu is None:
         pytest.skip("only the practice GPU counts")
     monkeypatch.setattr(blocks, "_TILE_ROWS", 18)

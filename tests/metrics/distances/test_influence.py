@@ -45,7 +45,7 @@ FUNCTIONS = {
 
 
 def drawn(number, *, n=200, m=150, d=6, moved=0.0):
-    """Reals, and fakes that differ more the more they are `moved`: (n, d) and (m, d) float64, off center."""
+    """Reals, and fakes shifted by `moved`: (n, d) and (m, d) float64, off center."""
     rng = np.random.default_rng([number, n, m])
     real, fake = rng.normal(size=(n, d)), rng.normal(size=(m, d)) * (1 + moved * np.arange(d))
     fake[:, 0] += 2 * moved
@@ -208,7 +208,7 @@ def test_replicates_have_the_standard_error_of_the_interval(name, device):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_gpu_finds_the_influence_of_the_cpu(name):
+def test_gpu_influence_equals_cpu_influence(name):
     sides = drawn(2, n=300, m=310, d=24, moved=0.1)
     (value, ours), (expected, theirs) = (FUNCTIONS[name](*sides, device=each) for each in ("cuda", "cpu"))
     assert value == pytest.approx(expected, rel=1e-6)
@@ -235,8 +235,8 @@ def test_values_do_not_depend_on_intervals():
         assert genpr.Evaluator(real.numpy(), metrics=METRICS).score(fake.numpy())["fd"] == plain["fd"]
 
 
-def test_what_reals_do_to_two_models_cancels():
-    """One set of fakes is a slight change of the other."""
+def test_variation_of_the_reals_cancels_in_differences():
+    """One set of fakes is slightly wider than the other."""
     real, fake = drawn(0, moved=0.2)
     results = {"a": scored(real, fake), "b": scored(real, 5 + 1.03 * (fake - 5))}
     for name in METRICS:
@@ -264,7 +264,7 @@ def test_equal_generators_are_not_distinguishable_and_unequal_ones_are():
         assert ours.n is None  # of no share, so without a least width
 
 
-def test_reals_that_are_moments_do_not_vary():
+def test_reals_given_as_moments_have_no_variance():
     real, fake = drawn(0, n=100, m=1000, moved=0.1)
     value, both = frechet_influence(real, fake, device="cpu")
     found, alone = frechet_influence(Gaussian.from_features(real), fake, device="cpu")
@@ -288,7 +288,7 @@ def test_reals_that_are_moments_do_not_vary():
         (frechet_influence, 100, 80, 40, 0.17),  # .86 of it, and .78 without the factor of c
     ],
 )
-def test_bias_is_what_more_images_take_away(function, n, m, d, tolerance):
+def test_bias_is_the_mean_distance_of_equal_distributions(function, n, m, d, tolerance):
     values, biases = [], []
     for number in range(30):
         value, influence = function(*drawn(number, n=n, m=m, d=d), device="cpu")
@@ -309,7 +309,7 @@ def test_second_order_of_the_frechet_distance_in_one_dimension():
     assert np.mean(found, axis=0) == pytest.approx(expected, rel=0.05)
 
 
-def test_bias_of_cmmd_is_what_the_estimate_without_bias_lacks():
+def test_bias_of_cmmd_is_the_difference_to_the_unbiased_estimate():
     n, m = 80, 50
     real, fake = (side / side.norm(dim=1, keepdim=True) for side in drawn(0, n=n, m=m, moved=0.3))
     value, influence = cmmd_influence(real, fake, device="cpu")
@@ -371,7 +371,7 @@ def test_second_order_of_cmmd_is_the_mean_square_of_centered_kernels():
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_identical_sets_have_an_interval_of_some_width(name):
+def test_identical_sets_have_an_interval_of_positive_width(name):
     real = drawn(0)[0].float()
     value, influence = FUNCTIONS[name](real, real, device="cpu")
     found = with_interval(MetricValue(value, None), influence, seed=0)
@@ -381,7 +381,7 @@ def test_identical_sets_have_an_interval_of_some_width(name):
     assert np.std(found.replicates) > 0
 
 
-def test_images_that_are_all_alike_have_no_interval():
+def test_identical_images_have_no_interval():
     shares = torch.full((100, 4), 0.25, dtype=torch.float64)
     score, influence = inception_score_influence(shares, device="cpu")
     assert with_interval(MetricValue(score.mean, None), influence, seed=0).interval is None
@@ -391,7 +391,7 @@ def test_images_that_are_all_alike_have_no_interval():
         assert with_interval(MetricValue(value, None), influence, seed=0).interval is None
 
 
-def test_constant_features_do_no_harm():
+def test_constant_features_change_nothing():
     real, fake = drawn(0, moved=0.1)
     value, influence = frechet_influence(real, fake, device="cpu")
     padded = [torch.nn.functional.pad(side, (1, 2), value=3.0) for side in (real, fake)]
@@ -400,7 +400,7 @@ def test_constant_features_do_no_harm():
     assert ours.standard_error == pytest.approx(influence.standard_error, rel=1e-6)
 
 
-def test_error_without_a_first_order_is_that_of_the_second():
+def test_error_without_a_first_order_term_is_that_of_the_second_order():
     none = torch.zeros(40, dtype=torch.float64)
     influence = Influence(none, none, excess=0.25)
     assert influence.standard_error == 0.5
@@ -422,7 +422,7 @@ def test_heavy_tails_have_no_interval(name):
         assert (found.bias is not None) == (name == "fd")
 
 
-def test_effective_number_weights_images_by_what_they_add_to_the_variance():
+def test_effective_number_weights_images_by_their_share_of_the_variance():
     real, fake = (torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(count) for count in (50, 5))
     # Weights of 1 / 100^2 and 1 / 10^2.
     expected = (100 * 1e-4 + 10 * 1e-2) ** 2 / (100 * 1e-8 + 10 * 1e-4)
@@ -442,7 +442,7 @@ def test_interval_is_cut_at_the_smallest_possible_value():
 
 
 def test_intervals_of_scores_end_at_the_bounds_of_their_metrics():
-    """Of sets that differ as little as their numbers allow, only estimates without bias may be negative."""
+    """For sets of one distribution, only unbiased estimates may be negative."""
     real, fake = drawn(0)
     lows = {name: metric.interval[0] for name, metric in scored(real, fake).metrics.items()}
     assert lows["fd"] >= 0

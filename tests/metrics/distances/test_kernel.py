@@ -44,7 +44,7 @@ def cmmd_by_pairs(real, fake):
 
 
 @on_each_device
-def test_equals_the_sum_over_pairs(device, rng):
+def test_kid_equals_the_sum_over_pairs(device, rng):
     real, fake = float32(rng.normal(1, 1, (20, 5))), float32(rng.normal(1.3, 2, (20, 5)))
     # Every subset is the set, in another order.
     whole = kernel_distance(real, fake, subsets=3, subset_size=20, device=device)
@@ -68,7 +68,7 @@ def test_subsets_are_drawn_in_turn(at_once, device, rng, monkeypatch):
     assert distance.subset_size == 8
 
 
-def test_unbiased_for_equal_distributions(rng):
+def test_kid_is_unbiased_for_equal_distributions(rng):
     # 400 independent pairs of 10 rows each: the mean must vanish within its own standard error, the biased one (the
     # diagonal adds (E k(x, x) - E k(x, y)) 2 / n > 1) would be far off.
     values = [
@@ -123,7 +123,7 @@ NAN = np.where(np.arange(40).reshape(10, 4) == 17, np.nan, GOOD)
         (GOOD, GOOD[:1], "too-few", "fake.* at least 2 rows, found 1"),
     ],
 )
-def test_bad_features(function, real, fake, code, message):
+def test_invalid_features_are_errors(function, real, fake, code, message):
     with raising(FeatureError, code, message):
         function(real, fake)
 
@@ -137,7 +137,7 @@ def test_row_of_zeros_has_no_direction(monkeypatch):
 
 
 @pytest.mark.parametrize("options", [{"subsets": 0}, {"subset_size": 1}, {"seed": 2**32}])
-def test_bad_options(options):
+def test_invalid_options_are_errors(options):
     with raising(UsageError, "bad-option", f"{next(iter(options))} must be an integer"):
         kernel_distance(GOOD, GOOD, **options)
 
@@ -153,7 +153,7 @@ def by_definition(probabilities):
     return np.exp(np.mean(kl))
 
 
-def test_shuffled_parts(rng):
+def test_inception_score_of_shuffled_parts(rng):
     p = softmax(rng.normal(0, 2, (53, 7)))
     shuffled = p[np.random.RandomState(5).permutation(53)]
     scores = [by_definition(shuffled[i * 53 // 4 : (i + 1) * 53 // 4]) for i in range(4)]
@@ -161,7 +161,7 @@ def test_shuffled_parts(rng):
     assert score == pytest.approx((np.mean(scores), np.std(scores)), rel=1e-12)
 
 
-def test_consecutive_parts_of_a_size_with_a_short_last_one(rng):
+def test_inception_score_of_consecutive_parts_with_a_short_last_one(rng):
     p = softmax(rng.normal(0, 2, (53, 7)))
     scores = [by_definition(p[:20]), by_definition(p[20:40]), by_definition(p[40:])]
     score = inception_score(p, split_size=20, seed=None)
@@ -169,7 +169,7 @@ def test_consecutive_parts_of_a_size_with_a_short_last_one(rng):
     assert inception_score(p, split_size=5000, seed=None).mean == pytest.approx(by_definition(p), rel=1e-12)
 
 
-def test_alike_is_one(rng):
+def test_inception_score_of_equal_images_is_one(rng):
     same = softmax(rng.normal(size=(1, 9))).repeat(30, axis=0)
     assert inception_score(same).mean == pytest.approx(1, rel=1e-12)
     for classes in range(2, 40):  # for some, rounding alone would go below 1
@@ -178,7 +178,7 @@ def test_alike_is_one(rng):
     assert inception_score(np.eye(9)[[4] * 30]) == (1, 0)
 
 
-def test_float64_keeps_its_digits():
+def test_inception_score_of_float64_keeps_its_precision():
     # Rounded to float32, these rows would be off by 1e-8.
     p = np.array([[0.1, 0.2, 0.7], [0.3, 0.3, 0.4]])
     assert inception_score(p, splits=1).mean == pytest.approx(by_definition(p), rel=1e-15)
@@ -207,7 +207,7 @@ SHARES = np.full((12, 4), 0.25)
         (SHARES + np.eye(12, 4, -3), "not-probabilities", "row 3 "),
     ],
 )
-def test_bad_probabilities(bad, code, message, monkeypatch):
+def test_invalid_probabilities_are_errors(bad, code, message, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK_ELEMENTS", 8)
     with raising(FeatureError, code, message):
         inception_score(bad)
@@ -221,7 +221,7 @@ def test_bad_probabilities(bad, code, message, monkeypatch):
         ({"seed": 0.5}, "seed must be an integer"),
     ],
 )
-def test_bad_options_of_scores_of_fakes(options, message):
+def test_invalid_options_of_fakes_only_metrics_are_errors(options, message):
     with pytest.raises(UsageError, match=message):
         inception_score(SHARES, **options)
 
@@ -238,7 +238,7 @@ def rows_of(kernel):
     return vectors * np.sqrt(values.clip(min=0))
 
 
-def test_published_values():
+def test_vendi_score_of_published_examples():
     samples = np.array([0, 0, 10, 10, 20, 20])
     score = vendi_score(rows_of(np.exp(-np.abs(samples[:, None] - samples))))
     assert math.floor(score * 1e4) / 1e4 == 2.9999  # the authors cut it off
@@ -249,7 +249,7 @@ def test_published_values():
 
 
 @pytest.mark.parametrize(("n", "d"), [(2, 5), (20, 64), (64, 64), (65, 64), (300, 16), (50, 1)])
-def test_either_matrix_equals_the_definition(n, d, rng):
+def test_vendi_score_of_either_matrix_equals_the_definition(n, d, rng):
     features = rng.normal(0.3, 1, (n, d)).astype(np.float32)
     assert vendi_score(features) == pytest.approx(vendi_by_definition(features), rel=1e-9)
 
@@ -266,6 +266,6 @@ ROWS = np.random.default_rng(0).normal(size=(10, 4))
         (np.where(np.arange(10)[:, None] == 3, 0, ROWS), "zero-row"),
     ],
 )
-def test_bad_features_of_vendi(bad, code):
+def test_invalid_features_of_vendi_are_errors(bad, code):
     with raising(FeatureError, code, "features"):
         vendi_score(bad)

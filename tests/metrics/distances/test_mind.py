@@ -48,7 +48,7 @@ def test_mind_equals_its_formula(device, n, m, d, rng):
 
 
 @pytest.mark.parametrize("at_once", [1, 130, 999 * 64])
-def test_blocks_of_directions_change_nothing(at_once, rng, monkeypatch):
+def test_block_size_of_directions_changes_nothing(at_once, rng, monkeypatch):
     real, fake = drawn(rng, 64, 80, 6)
     expected = by_directions(real, fake)
     monkeypatch.setattr(mind, "_PROJECTIONS", at_once)
@@ -56,14 +56,14 @@ def test_blocks_of_directions_change_nothing(at_once, rng, monkeypatch):
     assert monge_inception_distance(real, fake, device="cpu") == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_shift_costs_three_times_its_square(rng):
+def test_shift_adds_three_times_its_square(rng):
     real, shift = rng.normal(8, 2, (50, 40)), rng.normal(size=40)
     found = monge_inception_distance(real, rng.permutation(real) + shift, directions=20_000)
     assert found == pytest.approx(3 * (shift**2).sum(), rel=0.03)  # standard error 1.4 / sqrt(20,000)
     assert monge_inception_distance(real, rng.permutation(real)) == pytest.approx(0, abs=1e-20)
 
 
-def test_a_score_says_how_many_images_were_compared(rng):
+def test_number_of_compared_images_is_recorded(rng):
     real, fake = drawn(rng, 60, 45, 4)
     found = score(real, fake, metrics=["mind"], device="cpu").metrics["mind"]
     assert found.value == pytest.approx(by_directions(real, fake), rel=1e-6)
@@ -73,7 +73,7 @@ def test_a_score_says_how_many_images_were_compared(rng):
     assert halves.metrics["mind"].null == halves.control.values["mind"] > 0
 
 
-def test_a_mean_and_a_covariance_do_not_suffice(rng, tmp_path):
+def test_mean_and_covariance_are_insufficient(rng, tmp_path):
     real, fake = drawn(rng, 60, 45, 4)
     np.savez(tmp_path / "real.npz", mu=real.mean(axis=0), sigma=np.cov(real, rowvar=False))
     with pytest.raises(UsageError) as caught:
@@ -92,6 +92,6 @@ def test_a_mean_and_a_covariance_do_not_suffice(rng, tmp_path):
         ((np.ones((3, 2)), np.ones((3, 2))), {"seed": -1}, UsageError),
     ],
 )
-def test_bad_input(sides, options, error):
+def test_invalid_input_is_an_error(sides, options, error):
     with pytest.raises(error):
         monge_inception_distance(*sides, **options)

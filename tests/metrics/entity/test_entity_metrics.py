@@ -1,4 +1,4 @@
-"""Recall and precision of sets of entities, by hand and by their definitions."""
+"""Recall and precision of sets of entities: worked examples and definitions."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ FOUND = [{"cat"}, {"cat", "bus"}, {"dog", "bus", "car", "tree"}, {"car"}]
 VOCABULARY = {"cat", "dog", "bus", "car"}
 
 
-def test_worked_example():
+def test_worked_example_of_all_metrics():
     found = entity_set_metrics(EXPECTED, FOUND, vocabulary=VOCABULARY)
     assert found["recall"] == pytest.approx((1 / 2 + 1 + 3 / 4) / 3)
     assert found["micro_recall"] == pytest.approx(5 / 7)
@@ -52,14 +52,14 @@ def test_excluded_entities_are_wrong():
     ],
     ids=range(4),
 )
-def test_no_value_is_not_zero(expected, found, vocabulary, undefined, reason):
+def test_undefined_metrics_have_no_value(expected, found, vocabulary, undefined, reason):
     metrics = entity_set_metrics(expected, found, vocabulary=vocabulary)
     assert reason in metrics.undefined[undefined]
     assert undefined not in metrics.scores
     assert metrics["failure_rate"] == (found == [None, None])
 
 
-def test_unreadable_answers_are_in_no_score():
+def test_unreadable_answers_are_left_out():
     found = entity_set_metrics(
         [{"cat", "dog"}, {"cat"}, {"dog"}], [{"cat", "dog"}, None, set()], vocabulary={"cat", "dog"}
     )
@@ -78,17 +78,17 @@ def test_unreadable_answers_are_in_no_score():
 
 
 def drawn(rng, n, images=1):
-    """Images of 8 entities, of which some are harder; `images` share a prompt and how hard it is."""
+    """Images of 8 entities of different difficulty; `images` share a prompt and its difficulty."""
     names = np.array([f"e{i}" for i in range(8)])
     shares = np.linspace(0.3, 0.95, 8)
     expected, found, groups = [], [], []
     for group in range(n // images):
-        wanted = rng.choice(8, rng.integers(1, 4), replace=False)
+        chosen = rng.choice(8, rng.integers(1, 4), replace=False)
         luck = rng.uniform(0.6, 1.2)
         for _ in range(images):
-            seen = wanted[rng.random(len(wanted)) < np.minimum(shares[wanted] * luck, 1)]
+            seen = chosen[rng.random(len(chosen)) < np.minimum(shares[chosen] * luck, 1)]
             extra = rng.choice(8, 1) if rng.random() < 0.2 else []
-            expected.append(set(names[wanted]))
+            expected.append(set(names[chosen]))
             found.append(None if rng.random() < 0.1 else {*names[seen], *names[extra]})
             groups.append(group)
     return expected, found, groups
@@ -98,7 +98,7 @@ def by_definition(expected, found, closed):
     pairs = [(e, f) for e, f in zip(expected, found, strict=True) if f is not None]
     entities = sorted(set().union(*(e for e, _ in pairs)))
     kept = [(e & f, (f & closed) - e) for e, f in pairs]
-    judged = sorted(set().union(*(hit | wrong for hit, wrong in kept)))
+    counted = sorted(set().union(*(hit | wrong for hit, wrong in kept)))
     return {
         "recall": np.mean([len(e & f) / len(e) for e, f in pairs if e]),
         "micro_recall": sum(len(e & f) for e, f in pairs) / sum(len(e) for e, _ in pairs),
@@ -107,14 +107,14 @@ def by_definition(expected, found, closed):
         "precision": np.mean([len(hit) / len(hit | wrong) for hit, wrong in kept if hit | wrong]),
         "micro_precision": sum(len(hit) for hit, _ in kept) / sum(len(hit | wrong) for hit, wrong in kept),
         "macro_precision": np.mean(
-            [np.mean([name in hit for hit, wrong in kept if name in hit | wrong]) for name in judged]
+            [np.mean([name in hit for hit, wrong in kept if name in hit | wrong]) for name in counted]
         ),
         "failure_rate": np.mean([f is None for f in found]),
     }
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_values_are_those_of_the_definitions(seed):
+def test_values_equal_their_definitions(seed):
     expected, found, groups = drawn(np.random.default_rng(seed), 120, images=1 + seed)
     closed = {f"e{i}" for i in range(7 + seed % 2)} | set().union(*expected)
     metrics = entity_set_metrics(expected, found, vocabulary=closed, groups=groups)
@@ -127,7 +127,7 @@ def test_values_are_those_of_the_definitions(seed):
         assert score.replicates.shape == (100,)
 
 
-def test_intervals_are_of_prompts_where_images_share_them():
+def test_intervals_resample_prompts_that_images_share():
     expected, found, groups = drawn(np.random.default_rng(0), 400, images=10)
     alone = entity_set_metrics(expected, found).scores["recall"]
     shared = entity_set_metrics(expected, found, groups=groups).scores["recall"]
@@ -137,7 +137,7 @@ def test_intervals_are_of_prompts_where_images_share_them():
     assert width[1] > 1.2 * width[0]
 
 
-def test_images_of_one_prompt_are_one_chance_to_fail():
+def test_images_of_one_prompt_count_as_one_trial():
     assert entity_set_metrics([{"a"}] * 9, [{"a"}] * 9).scores["recall"].interval is None
     expected = [{"a", "b"}] * 40
     scores = entity_set_metrics(expected, expected, groups=[i // 4 for i in range(40)]).scores
@@ -147,8 +147,8 @@ def test_images_of_one_prompt_are_one_chance_to_fail():
         assert interval.low == pytest.approx(0.692, abs=0.001)  # Clopper and Pearson of 10, not of 40 or 80
 
 
-def test_intervals_are_not_of_more_images_than_there_are():
-    """Groups that are nearly alike show little spread."""
+def test_effective_number_is_at_most_the_number_of_images():
+    """Nearly equal groups have little variance."""
     found = [{"a"} if i % 4 < 2 or i == 2 else set() for i in range(40)]
     scores = entity_set_metrics([{"a"}] * 40, found, groups=[i // 4 for i in range(40)]).scores
     interval = scores["recall"].interval
@@ -156,7 +156,7 @@ def test_intervals_are_not_of_more_images_than_there_are():
     assert (interval.low, interval.high) == pytest.approx((0.361, 0.685), abs=0.001)
 
 
-def test_intervals_hold_the_truth():
+def test_intervals_contain_the_true_value():
     """A small simulation; docs/entities.md has the large one."""
     rng = np.random.default_rng(1)
     truth = entity_set_metrics(*drawn(rng, 8000)[:2], vocabulary={f"e{i}" for i in range(8)})
@@ -169,8 +169,8 @@ def test_intervals_hold_the_truth():
     assert min(held.values()) >= 34, held
 
 
-def test_halves_do_not_depend_on_which_answers_are_read():
-    """So that two files of answers about the same prompts are compared in pairs."""
+def test_halves_do_not_depend_on_readable_answers():
+    """Two files of answers about the same prompts can thus be compared in pairs."""
     expected = [{"a"}] * 40
     one = entity_set_metrics(expected, [{"a"} if i % 2 else set() for i in range(40)])
     other = entity_set_metrics(expected, [None if i < 5 else {"a"} if i % 2 else set() for i in range(40)])
@@ -189,20 +189,20 @@ def test_halves_do_not_depend_on_which_answers_are_read():
     ],
     ids=range(5),
 )
-def test_impossible_input_is_refused(expected, options, code):
+def test_invalid_input_is_an_error(expected, options, code):
     with pytest.raises((DataError, UsageError)) as caught:
         entity_set_metrics(expected, [{"a"}] if expected else [], **options)
     assert caught.value.code == code
 
 
 def cases(rng, n=400, offsets=(0.0, 3.0, -5.0), gap=3.0):
-    """Cosine-like scores: each entity has a level of its own, and is `gap` higher where it is there."""
+    """Scores like cosines: each entity has its own offset, plus `gap` where it is present."""
     present = rng.random((n, len(offsets))) < 0.4
     scores = rng.normal(size=present.shape) + np.array(offsets) + gap * present
     return torch.tensor(scores), torch.tensor(present)
 
 
-def test_each_entity_gets_its_own_threshold(rng):
+def test_each_entity_has_its_own_threshold(rng):
     scores, present = cases(rng, n=2_000)
     found = calibrate(scores, present)
     assert found.is_own.all()
@@ -221,7 +221,7 @@ def balanced(scores, present, threshold):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_balanced_accuracy_is_the_largest(seed):
+def test_thresholds_maximize_balanced_accuracy(seed):
     rng = np.random.default_rng(seed)
     scores = torch.tensor(rng.integers(0, 12, size=(60, 1)).astype(float))  # with ties
     present = torch.tensor(rng.random((60, 1)) < 0.3)
@@ -243,13 +243,13 @@ def test_entities_with_few_examples_share_a_threshold(rng):
 
 @pytest.mark.parametrize("rare", [9, 10])
 @pytest.mark.parametrize("kind", [True, False])
-def test_ten_examples_of_each_kind_are_enough_for_an_own_threshold(rare, kind):
+def test_own_threshold_needs_ten_examples_of_each_kind(rare, kind):
     present = torch.stack([torch.arange(40) % 2 == 0, (torch.arange(40) < rare) == kind], dim=1)
     assert calibrate(present.double(), present).is_own.tolist() == [True, rare == 10]
 
 
-def test_rates_are_measured_on_other_images():
-    """Noise says nothing: in-sample thresholds would look better than guessing."""
+def test_rates_are_measured_on_held_out_images():
+    """For noise, thresholds would seem better than chance on the images that they were chosen on."""
     rng = np.random.default_rng(0)
     accuracies = []
     for _ in range(30):
@@ -259,7 +259,7 @@ def test_rates_are_measured_on_other_images():
 
 
 @pytest.mark.parametrize(("value", "code"), [(torch.nan, "bad-scores"), (0.0, "no-thresholds")])
-def test_impossible_answers_are_refused(value, code):
+def test_invalid_answers_are_errors(value, code):
     with pytest.raises(DataError) as caught:
         calibrate(torch.full((3, 2), value), torch.zeros(3, 2, dtype=torch.bool))
     assert caught.value.code == code

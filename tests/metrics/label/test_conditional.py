@@ -1,9 +1,9 @@
-"""Votes and probes, GAN-test and GAN-train: against the definition, nulls of perfect generators, intervals on known truth."""
+"""GAN-test and GAN-train by k-NN classifiers and linear probes: definitions, nulls of perfect generators, intervals."""
 
 import numpy as np
 import pytest
 import torch
-from label_blobs import blobs, elected_by_definition
+from label_blobs import blobs, predicted_by_definition
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
@@ -55,9 +55,12 @@ def found(sides):
         return score(*sides)
 
 
-def test_both_directions_are_the_definition(sides, found):
+def test_both_directions_equal_the_definition(sides, found):
     (x, x_labels), (y, y_labels) = sides
-    of_fakes, of_reals = elected_by_definition(y, x, x_labels, K), elected_by_definition(x, y, y_labels, K)
+    of_fakes, of_reals = (
+        predicted_by_definition(y, x, x_labels, K),
+        predicted_by_definition(x, y, y_labels, K),
+    )
     assert found.test.predicted.tolist() == of_fakes.tolist()
     assert found.train.predicted.tolist() == of_reals.tolist()
     assert accuracy(found.test.totals) == pytest.approx((of_fakes == y_labels).double().mean().item())
@@ -69,25 +72,25 @@ def test_both_directions_are_the_definition(sides, found):
         assert found.test.totals.predicted[label] == int((of_fakes == label).sum())
 
 
-def may_vote_on_each(labels, places):
-    """(m, n) bool: not the image itself, and of each other class as large a share less as it is of its own."""
+def masks_of_rows(labels, places):
+    """(m, n) bool: leaves out the image itself, and the same share of every other class."""
     at = {}
     for label in set(labels.tolist()):
         of_class = [row for row in by_class(labels, 0, 23).tolist() if labels[row] == label]
         at |= {row: ((rank + 0.5) / len(of_class), len(of_class)) for rank, row in enumerate(of_class)}
-    may = torch.ones(len(places), len(labels), dtype=torch.bool)
+    masks = torch.ones(len(places), len(labels), dtype=torch.bool)
     for query, place in enumerate(places.tolist()):
         if place >= 0:
             where, size = at[place]
-            may[query] = torch.tensor([abs(at[row][0] - where) >= 0.5 / size for row in range(len(labels))])
-            assert not may[query, place]
-    return may
+            masks[query] = torch.tensor([abs(at[row][0] - where) >= 0.5 / size for row in range(len(labels))])
+            assert not masks[query, place]
+    return masks
 
 
 def test_null_of_gan_test_is_leave_one_out_by_class_shares_of_the_fakes(sides, found):
     (x, x_labels), (_, y_labels) = sides
     every = torch.arange(100)
-    alone = elected_by_definition(x, x, x_labels, K, may_vote_on=may_vote_on_each(x_labels, every))
+    alone = predicted_by_definition(x, x, x_labels, K, mask_of_row=masks_of_rows(x_labels, every))
     shares = torch.bincount(y_labels) / 60
     recalls = torch.stack([(alone[x_labels == label] == label).double().mean() for label in range(3)])
     assert accuracy(found.test.null) == pytest.approx(float((shares * recalls).sum()))
@@ -95,36 +98,36 @@ def test_null_of_gan_test_is_leave_one_out_by_class_shares_of_the_fakes(sides, f
     assert found.test.null.requested == pytest.approx(torch.bincount(y_labels).numpy())
 
 
-def test_null_of_gan_train_lets_as_many_vote_as_there_are_fakes(sides, found):
+def test_null_of_gan_train_uses_as_many_reals_as_fakes(sides, found):
     (x, x_labels), (_, y_labels) = sides
     voters = sample_like(x_labels, torch.bincount(y_labels), 0)
     assert torch.bincount(x_labels[voters]).tolist() == torch.bincount(y_labels).tolist()
     place = torch.full((100,), -1)
     place[voters] = torch.arange(len(voters))
-    may = may_vote_on_each(x_labels[voters], place)
-    others = elected_by_definition(x, x[voters], x_labels[voters], K, may_vote_on=may)
+    masks = masks_of_rows(x_labels[voters], place)
+    others = predicted_by_definition(x, x[voters], x_labels[voters], K, mask_of_row=masks)
     assert accuracy(found.train.null) == pytest.approx((others == x_labels).double().mean().item())
 
 
 @pytest.mark.parametrize(
-    ("wanted", "there", "taken"),
+    ("requested", "available", "taken"),
     [
         ([15, 30, 15], [50, 30, 20], [15, 30, 15]),  # enough of all
         ([40, 60, 80], [100, 100, 40], [20, 30, 40]),  # half of each, since there is half of the last
         ([500] * 4, [50] * 4, [50] * 4),
-        ([45, 45, 10], [45, 45, 5], [45, 45, 5]),  # a tenth may fall short
-        ([50, 50, 5], [50, 50, 1], [50, 50, 1]),  # a rare class does not cost the others
+        ([45, 45, 10], [45, 45, 5], [45, 45, 5]),  # up to a tenth may be missing
+        ([50, 50, 5], [50, 50, 1], [50, 50, 1]),  # a rare class does not reduce the others
         ([30, 0, 30], [30, 30, 0], [30, 0, 0]),
         ([0, 0], [3, 3], [0, 0]),
     ],
     ids=str,
 )
-def test_classes_vote_in_proportion(wanted, there, taken):
-    assert class_sizes_like(torch.tensor(wanted), torch.tensor(there)).tolist() == taken
+def test_classes_are_sampled_in_proportion(requested, available, taken):
+    assert class_sizes_like(torch.tensor(requested), torch.tensor(available)).tolist() == taken
 
 
 @VOTE_AND_PROBE
-def test_a_perfect_generator_scores_the_null(k):
+def test_perfect_generator_scores_the_null(k):
     random, gaps = np.random.default_rng(4), []
     for _ in range(12 if k else 6):
         # Other sizes and other shares of classes on both sides.
@@ -138,7 +141,7 @@ def test_a_perfect_generator_scores_the_null(k):
 
 
 @VOTE_AND_PROBE
-def test_the_null_of_classes_of_few_images_does_not_lack_their_own(k):
+def test_null_of_small_classes_is_unbiased(k):
     # Of 5 images of a class 4 stood against 5 of every other: perfect generators scored .17 to .2 (a vote: .04) above it.
     random, gaps = np.random.default_rng(8), []
     for _ in range(6):
@@ -149,7 +152,7 @@ def test_the_null_of_classes_of_few_images_does_not_lack_their_own(k):
     assert abs(np.mean(gaps)) < 0.03
 
 
-def test_folds_hold_a_fifth_of_each_class_and_the_only_image_of_one_is_recognized_as_another():
+def test_folds_have_a_fifth_of_each_class_and_single_images_are_misclassified():
     labels = torch.tensor([0, 1, 2] * 10 + [0] * 23)
     folds = class_folds(labels, 3)
     for rows in (labels == 0, labels == 1, labels == 2, labels >= 0):
@@ -159,23 +162,23 @@ def test_folds_hold_a_fifth_of_each_class_and_the_only_image_of_one_is_recognize
     assert KNNReference(*real, K, seed=0).by_others(None)[20] in (0, 2)
 
 
-def test_halves_are_complementary_and_each_is_scored_by_itself(sides, found):
+def test_halves_are_complementary_and_scored_separately(sides, found):
     (x, x_labels), (y, y_labels) = sides
     in_reals, in_fakes = members(100, 0, 0, 100, x.device), members(60, 0, 1, 100, x.device)
     assert (in_reals[::2] ^ in_reals[1::2]).all()
     assert (in_fakes[::2] ^ in_fakes[1::2]).all()
     for half in (0, 1, 98):
         fakes = in_fakes[half].nonzero()[:, 0]
-        wanted = elected_by_definition(y[fakes], x, x_labels, K, may_vote=in_reals[half])
-        totals = ClassTotals.from_labels(y_labels[fakes], wanted, 3)
+        expected = predicted_by_definition(y[fakes], x, x_labels, K, mask=in_reals[half])
+        totals = ClassTotals.from_labels(y_labels[fakes], expected, 3)
         for name in ("right", "requested", "predicted"):
             assert getattr(found.test.halves, name)[half].tolist() == getattr(totals, name).tolist()
         reals = in_reals[half].nonzero()[:, 0]
-        wanted = elected_by_definition(x[reals], y, y_labels, K, may_vote=in_fakes[half])
-        assert found.train.halves.right[half].sum() == int((wanted == x_labels[reals]).sum())
+        expected = predicted_by_definition(x[reals], y, y_labels, K, mask=in_fakes[half])
+        assert found.train.halves.right[half].sum() == int((expected == x_labels[reals]).sum())
 
 
-def test_chance_is_the_largest_class_and_uniform_guesses(found):
+def test_chance_is_that_of_the_largest_class_or_of_uniform_guesses(found):
     assert found.test.chance["accuracy"] == 0.5 or found.test.chance["accuracy"] == pytest.approx(
         max(found.test.totals.requested) / 60
     )
@@ -187,7 +190,7 @@ def test_chance_is_the_largest_class_and_uniform_guesses(found):
 
 
 @VOTE_AND_PROBE
-def test_classes_of_one_side_alone(k):
+def test_classes_may_be_in_one_set_only(k):
     random = np.random.default_rng(5)
     # Of classes 0 to 3, reals have 0, 1 and 3, and fakes 0, 2 and 3.
     (x, x_labels), (y, y_labels) = blobs(random, [30] * 3, spread=4), blobs(random, [20] * 3, spread=4)
@@ -200,14 +203,15 @@ def test_classes_of_one_side_alone(k):
     assert accuracy(one.test.null) < 0.67  # a third of the fakes cannot be right
     assert one.test.chance["accuracy"] == pytest.approx(1 / 3)
     few = score((x, x_labels), (y[10:41], fakes[1][10:41]), **how)
-    assert few.test.chance["accuracy"] == pytest.approx(10 / 31)  # 20 are of class 2, which nobody can guess
+    # 20 fakes are of class 2, which no classifier can guess.
+    assert few.test.chance["accuracy"] == pytest.approx(10 / 31)
     assert one.train.totals.requested.tolist() == [30, 30, 0, 30]
     assert one.train.totals.right[1] == 0
-    assert one.train.null.right[1] == 0  # no fake of it, so no real of it votes
+    assert one.train.null.right[1] == 0  # there are no fakes of it, so its reals do not count for the null
     assert one.test.totals.right[[0, 3]].sum() > 35
 
 
-def test_a_probe_is_not_tested_on_what_it_was_fitted_on():
+def test_probe_is_tested_on_held_out_images():
     random = np.random.default_rng(6)
     noise = torch.tensor(random.normal(size=(60, 80)), dtype=torch.float32)
     labels = torch.arange(60) % 2  # nothing to learn, all to learn by heart
@@ -217,7 +221,7 @@ def test_a_probe_is_not_tested_on_what_it_was_fitted_on():
     assert accuracy(again.test.null) < 0.75
 
 
-def test_halves_of_a_probe_are_fits_of_their_own():
+def test_halves_of_a_probe_are_separate_fits():
     random = np.random.default_rng(7)
     real, fake = blobs(random, [30, 30], spread=0.5), blobs(random, [30, 30], spread=0.5)
     how = {"classes_of_reals": torch.arange(2), "n_classes": 2, "k": None}
@@ -240,65 +244,65 @@ def test_few_images_have_no_intervals():
 
 @pytest.fixture(scope="module")
 def tied():
-    """Rounded, so that many distances are equal and ties decide."""
+    """Rounded features, so that many distances are equal."""
     random = np.random.default_rng(0)
     both = blobs(random, [40, 25, 15], 2), blobs(random, [30, 30, 10], 2)
     return tuple((features.mul(2).round(), labels) for features, labels in both)
 
 
-def voters_of(queries, points, labels, k, **options):
+def classifier_of(queries, points, labels, k, **options):
     frame = Frame.around(points)
     return KNNClassifier.from_points(frame.place(queries), frame.place(points), labels, k, **options)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 8])
-def test_votes_are_the_definition_also_where_distances_tie(tied, k):
+def test_predictions_equal_the_definition_with_tied_distances(tied, k):
     (points, labels), (queries, _) = tied
-    found = voters_of(queries, points, labels, k).predict(k)
-    assert found.tolist() == elected_by_definition(queries, points, labels, k).tolist()
+    found = classifier_of(queries, points, labels, k).predict(k)
+    assert found.tolist() == predicted_by_definition(queries, points, labels, k).tolist()
 
 
 @pytest.mark.parametrize("k", [1, 4])
-def test_nobody_votes_on_itself(tied, k):
+def test_point_is_not_its_own_neighbor(tied, k):
     (points, labels), _ = tied
     every = torch.arange(len(points))
     for chosen in (every, every[3::2]):  # also where a query is among fewer points, or among none
         places = torch.full((len(points),), UNKNOWN)
         places[chosen] = torch.arange(len(chosen))
-        found = voters_of(points, points[chosen], labels[chosen], k, own_index=places).predict(k)
-        wanted = elected_by_definition(points, points[chosen], labels[chosen], k, itself=places)
-        assert found.tolist() == wanted.tolist()
+        found = classifier_of(points, points[chosen], labels[chosen], k, own_index=places).predict(k)
+        expected = predicted_by_definition(points, points[chosen], labels[chosen], k, own_index=places)
+        assert found.tolist() == expected.tolist()
     # A copy of another class decides, where the image itself would.
     twice = torch.cat([points[:1], points[:1], points[1:] + 100])
     classes = torch.tensor([0, 1] + [0] * (len(points) - 1))
-    alone = voters_of(twice, twice, classes, 1, own_index=torch.arange(len(twice)))
+    alone = classifier_of(twice, twice, classes, 1, own_index=torch.arange(len(twice)))
     assert alone.predict(1)[:2].tolist() == [1, 0]
 
 
-def test_halves_vote_as_if_the_others_were_not_there(tied):
+def test_masked_points_are_ignored(tied):
     (points, labels), (queries, _) = tied
-    voters, rows = voters_of(queries, points, labels, 3), torch.tensor([60, 3, 17])
+    voters, rows = classifier_of(queries, points, labels, 3), torch.tensor([60, 3, 17])
     for seed in range(5):
         mask = torch.tensor(np.random.default_rng(seed).permutation(len(points)) < len(points) // 2)
-        wanted = elected_by_definition(queries[rows], points, labels, 3, may_vote=mask)
-        assert voters.predict(3, rows=rows, mask=mask).tolist() == wanted.tolist()
-    nobody = torch.zeros(len(points), dtype=torch.bool)
-    assert voters.predict(3, rows=rows, mask=nobody).tolist() == [UNKNOWN] * 3
+        expected = predicted_by_definition(queries[rows], points, labels, 3, mask=mask)
+        assert voters.predict(3, rows=rows, mask=mask).tolist() == expected.tolist()
+    none = torch.zeros(len(points), dtype=torch.bool)
+    assert voters.predict(3, rows=rows, mask=none).tolist() == [UNKNOWN] * 3
     assert voters.predict(3, rows=rows[:0]).tolist() == []
 
 
-def test_the_nearest_class_wins_and_then_the_first_one():
+def test_ties_go_to_the_nearest_and_then_the_first_class():
     votes = [[2, 1, 1, 2], [0, 1, 2, 1], [3, 2, 1, 0], [UNKNOWN] * 4, [4, UNKNOWN, UNKNOWN, UNKNOWN]]
     assert plurality(torch.tensor(votes)).tolist() == [2, 1, 3, UNKNOWN, 4]
     points, query = torch.tensor([[1.0], [-1.0], [3.0]]), torch.tensor([[0.0]])
     for labels in ([2, 1, 0], [1, 2, 0]):
-        assert voters_of(query, points, torch.tensor(labels), 1).predict(1).tolist() == [1]
+        assert classifier_of(query, points, torch.tensor(labels), 1).predict(1).tolist() == [1]
 
 
-def test_fewer_points_than_voters_is_no_error():
+def test_fewer_points_than_k_is_not_an_error():
     points = torch.tensor([[0.0], [1.0]])
-    assert voters_of(points, points, torch.tensor([0, 1]), 5).predict(5).tolist() == [0, 1]
-    alone = voters_of(points[:1], points[:1], torch.tensor([3]), 5, own_index=torch.tensor([0]))
+    assert classifier_of(points, points, torch.tensor([0, 1]), 5).predict(5).tolist() == [0, 1]
+    alone = classifier_of(points[:1], points[:1], torch.tensor([3]), 5, own_index=torch.tensor([0]))
     assert alone.predict(5).tolist() == [UNKNOWN]
 
 
@@ -322,7 +326,7 @@ def test_probe_agrees_with_scikit_learn(monkeypatch):
     assert (again.weight - found.weight).abs().max() < 3e-3
 
 
-def test_probe_does_not_hang_on_chance_and_knows_only_what_it_saw():
+def test_probe_is_deterministic_and_predicts_only_classes_it_was_fitted_to():
     features, labels = blobs(np.random.default_rng(3), [30, 0, 30, 0], d=3)
     features = torch.cat([features, torch.full((60, 1), 7.0)], dim=1)  # a constant feature
     torch.manual_seed(1)

@@ -1,4 +1,4 @@
-"""Label metrics: worked examples, agreement with scikit-learn, undefined values, and what is refused."""
+"""Label metrics: worked examples, agreement with scikit-learn, undefined values and errors."""
 
 import time
 import warnings
@@ -49,8 +49,8 @@ def assert_agrees(found, expected, predicted, averages):
                 continue
             # Where all weights are 0, scikit-learn's weighted mean falls back to the plain one.
             weight = sum(row.support for row in found.per_class if getattr(row, name) is not None)
-            wanted = np.nan if average == "weighted" and not weight else value
-            assert equal(getattr(getattr(found, average), name), wanted), (name, average)
+            reference = np.nan if average == "weighted" and not weight else value
+            assert equal(getattr(getattr(found, average), name), reference), (name, average)
 
 
 @given(single_sides)
@@ -80,13 +80,13 @@ def test_sets_of_labels_agree_with_scikit_learn(sides):
     assert (np.array(counts) == multilabel_confusion_matrix(*rows, labels=range(5))).all()
 
 
-def test_an_accuracy_that_hides_a_low_recall_has_a_warning():
+def test_accuracy_that_hides_a_low_recall_has_a_warning():
     found = label_metrics([{3, 70}], [set()], classes=range(100))
     assert found.accuracy == found.accuracy_of_nothing == pytest.approx(0.98)
     assert (found.micro.recall, found.micro.precision, found.samples.precision) == (0, None, None)
     assert found.macro.left_out == (100, 98, 98)
-    (said,) = found.notices
-    assert (said.code, said.level) == ("true-negatives-dominate", "warning")
+    (item,) = found.notices
+    assert (item.code, item.level) == ("true-negatives-dominate", "warning")
     expected = [{row % 100} for row in range(1000)]
     for every, is_said in ((20, False), (5, True)):  # a recall of .95, and of .8
         seen = [labels if row % every else set() for row, labels in enumerate(expected)]
@@ -95,7 +95,7 @@ def test_an_accuracy_that_hides_a_low_recall_has_a_warning():
     assert label_metrics(list(range(100)), [0] * 100).notices == ()  # single labels: none
 
 
-def test_averages_leave_out_what_is_undefined_and_say_how_much():
+def test_averages_leave_out_undefined_values_and_count_them():
     found = label_metrics(["a", "a", "b"], ["a", "c", "a"], classes=["a", "b", "c", "d"])
     assert [row.precision for row in found.per_class] == [0.5, None, 0.0, None]
     assert [row.recall for row in found.per_class] == [0.5, 0.0, None, None]
@@ -114,14 +114,14 @@ def test_averages_leave_out_what_is_undefined_and_say_how_much():
 @pytest.mark.parametrize(
     "convert", [np.array, torch.tensor, tuple, partial(array, "i"), partial(np.array, dtype=object)]
 )
-def test_sides_may_be_any_list_of_integers(convert):
+def test_labels_may_be_any_list_of_integers(convert):
     found = label_metrics(convert([3, 1, 1, 200]), convert([3, 3, 1, 1]))
     assert found.classes == (1, 3, 200)
     assert all(type(label) is int for label in found.classes)
     assert found.accuracy == 0.5
 
 
-def test_one_side_may_be_sets_and_repeats_count_once():
+def test_one_argument_may_be_sets_and_repeats_count_once():
     found = label_metrics(["cat", "dog"], [["cat", "cat", "dog"], []])
     assert not found.single
     assert found.samples.recall == 0.5
@@ -147,14 +147,14 @@ def test_one_side_may_be_sets_and_repeats_count_once():
         (["a"], ["a"], {"classes": [["a"]]}, "label-kind"),
     ],
 )
-def test_bad_labels_are_one_clear_error(expected, predicted, options, code):
+def test_invalid_labels_are_errors(expected, predicted, options, code):
     with pytest.raises((DataError, UsageError)) as caught:
         label_metrics(expected, predicted, **options)
     assert caught.value.code == code
     assert len(str(caught.value)) < 400
 
 
-def test_many_images_of_a_thousand_classes_are_quick():
+def test_many_images_of_a_thousand_classes_are_fast():
     random = np.random.default_rng(0)
     expected, predicted = random.integers(0, 1000, (2, 200_000))
     started = time.process_time()  # a busy machine makes nothing slower

@@ -29,7 +29,7 @@ def precision_at(curve, slope):
     return np.interp(slope, curve.slopes[:-1], curve.precision[:-1])
 
 
-def test_equal_histograms_reach_both_ones():
+def test_curve_of_equal_histograms_reaches_1_in_both():
     curve = histogram_curve([0.2, 0.3, 0.5], [2, 3, 5])
     assert precision_at(curve, 1.0) == pytest.approx(1, abs=1e-12)
     assert (curve.max_precision, curve.max_recall) == pytest.approx((1, 1), abs=1e-12)
@@ -46,7 +46,7 @@ def test_published_f_scores():
 @pytest.mark.parametrize(
     ("kept", "f8", "f1_8"), [(5, 0.503876, 0.984848), (1, 0.101404, 0.878378), (9, 0.901387, 0.998294)]
 )
-def test_dropped_and_invented_modes(kept, f8, f1_8):
+def test_curves_of_dropped_and_invented_modes(kept, f8, f1_8):
     share = kept / 10
     all_modes, some = np.ones(10), (np.arange(10) < kept).astype(int)
     dropped, invented = histogram_curve(all_modes, some), histogram_curve(some, all_modes)
@@ -60,7 +60,7 @@ def test_dropped_and_invented_modes(kept, f8, f1_8):
     assert (invented.max_precision, invented.max_recall) == pytest.approx((share, 1), abs=1e-12)
 
 
-def test_curves_are_ordered_and_fixed(rng):
+def test_curves_are_monotone_and_reproducible(rng):
     curve = histogram_curve(rng.integers(0, 9, 30), rng.integers(0, 9, 30))
     assert curve.slopes[0] == 0
     assert curve.slopes[-1] == np.inf
@@ -95,7 +95,7 @@ def random_votes(rng, count, high):
 
 
 @pytest.mark.parametrize("high", [2, 4, 30])
-def test_every_weight_is_tried(high, rng):
+def test_curve_equals_minimum_over_all_weights(high, rng):
     slopes = np.geomspace(0.01, 100, 41)
     for _ in range(10):
         of_reals, of_fakes = random_votes(rng, 23, high), random_votes(rng, 37, high)
@@ -119,7 +119,7 @@ def test_swapping_the_sets_mirrors_the_curve(rng):
 
 @pytest.mark.parametrize("ties", ["closed", "strict"])
 @pytest.mark.parametrize("case", ["off_center", "binary_grid_full_of_ties", "near_duplicates"])
-def test_ends_are_manifold_metrics(case, ties):
+def test_ends_of_a_curve_are_manifold_metrics(case, ties):
     real, fake = feature_cases.make(case)
     ipr = pr_curve(real, fake, k=3, ties=ties)
     assert (ipr.max_precision, ipr.max_recall) == precision_recall(real, fake, k=3, ties=ties)
@@ -133,12 +133,12 @@ def test_ends_are_manifold_metrics(case, ties):
         ({"k": 20}, FeatureError, "too-few"),
     ],
 )
-def test_impossible_options_are_refused(change, error, code, rng):
+def test_invalid_options_are_errors(change, error, code, rng):
     with raising(error, code):
         pr_curve(*rng.normal(size=(2, 20, 3)), **{"k": 3, **change})
 
 
 @pytest.mark.parametrize("beta", [0, -1, math.nan, math.inf])
-def test_other_betas_are_refused(beta):
+def test_invalid_betas_are_errors(beta):
     with raising(UsageError, "bad-beta"):
         f_scores([1.0], [1.0], beta)

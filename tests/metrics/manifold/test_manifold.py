@@ -1,4 +1,4 @@
-"""Counts and the four metrics: by hand, against the oracle, of saved manifolds, told as they go on, and without a trace."""
+"""Counts and the four metrics: by hand, against an oracle, of saved manifolds, with progress, and without side effects."""
 
 import math
 
@@ -50,14 +50,14 @@ _SAME = np.full((8, 3), 0.1), np.full((6, 3), 0.1)
     ],
     ids=["A strict", "A closed", "B strict", "B closed", "identical strict", "identical closed"],
 )
-def test_values_that_follow_by_hand(sets, k, ties, expected):
+def test_values_equal_hand_computed_ones(sets, k, ties, expected):
     assert manifold_metrics(*sets, k=k, ties=ties) == expected
     assert precision_recall(*sets, k=k, ties=ties) == expected[:2]
 
 
 @pytest.mark.parametrize("case", feature_cases.names())
 @pytest.mark.parametrize("ties", ["closed", "strict"])
-def test_every_count_is_the_oracles(case, ties):
+def test_every_count_equals_the_oracle(case, ties):
     real, fake = feature_cases.make(case)
     for k in (3, 5):
         assert manifold_metrics(real, fake, k=k, ties=ties) == oracle.manifold_metrics(real, fake, k, ties)
@@ -73,21 +73,21 @@ def test_swapping_the_sets_swaps_precision_and_recall(case):
 
 
 @pytest.mark.parametrize("case", feature_cases.names())
-def test_counts_move_with_the_rows(case, rng):
+def test_counts_are_equivariant_to_permutations_of_rows(case, rng):
     real, fake = feature_cases.make(case)
     counts, order = KNNManifold.fit(real).count(fake), rng.permutation(len(fake))
     assert KNNManifold.fit(rng.permutation(real)).count(fake[order]).tolist() == counts[order].tolist()
 
 
-def test_collapsed_fakes_have_precision_and_no_recall_and_the_reverse(rng):
+def test_collapsed_fakes_have_precision_without_recall_and_vice_versa(rng):
     wide, narrow = rng.normal(0, 3, (500, 8)), rng.normal(0, 0.1, (500, 8))
     assert precision_recall(wide, narrow, k=3) == (1, 0)
     assert precision_recall(narrow, wide, k=3) == (0, 1)
 
 
 @pytest.mark.slow
-def test_perfect_generator_scores_what_theory_says():
-    """One draw at the size and width of the table in the README of prdc; coverage and density are closed forms."""
+def test_perfect_generator_scores_the_expected_values():
+    """One draw of the size in the README of prdc; coverage and density have closed forms."""
     rng = np.random.default_rng(3)
     real, fake = rng.standard_normal((2, 10_000, 1000), dtype=np.float32)
     metrics = manifold_metrics(real, fake, k=5)
@@ -111,7 +111,7 @@ def test_f_score_is_the_weighted_harmonic_mean():
 
 
 class TestKNNManifold:
-    def test_contains_and_counts_by_hand(self):
+    def test_contains_and_count_equal_hand_computed_values(self):
         queries = _column(-1, -1.5, 0.5, 2, 5, 11, 12)
         manifold = KNNManifold.fit(_HAND_A[0], k=1)
         assert manifold.radii.tolist() == [1, 1, 2, 4]
@@ -134,7 +134,7 @@ class TestKNNManifold:
         )
 
     @pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
-    def test_does_not_change_with_the_array_it_was_fitted_to(self, rng, convert):
+    def test_manifold_does_not_change_with_the_fitted_array(self, rng, convert):
         points = rng.normal(size=(50, 3)).astype(np.float32)
         queries = points.copy()  # ties: their answers rest on the features themselves
         manifold = KNNManifold.fit(convert(points))
@@ -147,7 +147,7 @@ class TestKNNManifold:
 
 
 class TestRealSide:
-    def test_unknown_metrics_and_unfitted_ks_are_refused(self, rng):
+    def test_unknown_metrics_and_unfitted_ks_are_errors(self, rng):
         side = RealManifold.fit(rng.normal(size=(20, 3)), balls=[Ball(3)])
         with raising(UsageError, "unknown-metric", "unknown metrics: f1; known: calibrated_precision"):
             ball_scores(side, rng.normal(size=(20, 3)), ks={"f1": 3})
@@ -166,7 +166,7 @@ GOOD = np.random.default_rng(0).normal(size=(20, 3))
         *(({"ties": ties}, "bad-ties", "ties must be 'closed'") for ties in ("open", None, 1)),
     ],
 )
-def test_impossible_options_are_refused(score, options, code, message):
+def test_invalid_options_are_errors(score, options, code, message):
     with raising(UsageError, code, message):
         score(GOOD, GOOD, **options)
 
@@ -181,14 +181,14 @@ def test_impossible_options_are_refused(score, options, code, message):
     ],
     ids=["few reals", "few fakes", "widths", "not finite"],
 )
-def test_impossible_sets_are_refused_before_anything_is_computed(real, fake, code, message, monkeypatch):
+def test_invalid_sets_are_errors_before_anything_is_computed(real, fake, code, message, monkeypatch):
     monkeypatch.setattr(real_manifold.Neighborhood, "from_points", lambda *_, **__: pytest.fail("computed"))
     for score in (manifold_metrics, precision_recall):
         with raising(FeatureError, code, message):
             score(real, fake, k=3)
 
 
-def test_one_row_more_than_k_is_enough():
+def test_k_plus_one_rows_are_sufficient():
     assert precision_recall(GOOD[:4], GOOD[:4]) == (1, 1)
 
 
@@ -210,7 +210,7 @@ def _state():
 
 
 @pytest.mark.parametrize("precision", ["highest", "high", "medium"])
-def test_flags_and_random_streams_are_left_as_they_were(precision, rng):
+def test_global_state_is_unchanged(precision, rng):
     real, fake = rng.normal(5, 0.05, (2, 80, 32))
     plain = manifold_metrics(real, fake)
     torch.set_float32_matmul_precision(precision)
@@ -228,7 +228,7 @@ def test_flags_and_random_streams_are_left_as_they_were(precision, rng):
         torch.use_deterministic_algorithms(False)
 
 
-def test_inference_mode_gives_the_same(rng):
+def test_inference_mode_gives_the_same_values(rng):
     real, fake = torch.from_numpy(rng.normal(size=(2, 60, 8)))
     with torch.inference_mode():
         inside = manifold_metrics(real, fake)
@@ -236,13 +236,13 @@ def test_inference_mode_gives_the_same(rng):
 
 
 def _learned(rng, n):
-    """Features whose search keeps directions and cells."""
+    """Features for which the search uses directions and cells."""
     spread = rng.normal(size=(12, 160)) * np.linspace(3, 1, 12)[:, None]
     return (rng.normal(size=(n, 12)) @ spread + 0.05 * rng.normal(size=(n, 160))).astype(np.float32)
 
 
 @pytest.mark.parametrize("with_directions", [False, True])
-def test_what_is_loaded_answers_as_what_was_saved(with_directions, tmp_path, rng, monkeypatch):
+def test_loaded_manifold_equals_the_saved_one(with_directions, tmp_path, rng, monkeypatch):
     monkeypatch.setattr(index, "_MIN_ROWS", 500)
     real, fake = (_learned(rng, n) if with_directions else rng.normal(size=(n, 40)) for n in (900, 700))
     saved = KNNManifold.fit(real, k=3, ties="strict")
@@ -260,13 +260,13 @@ def test_what_is_loaded_answers_as_what_was_saved(with_directions, tmp_path, rng
 
 
 @pytest.mark.parametrize(("k", "ties"), [(4, "closed"), (5, "strict")])
-def test_another_recipe_than_the_fitted_one_is_refused(k, ties, rng):
+def test_options_that_differ_from_the_fitted_ones_are_errors(k, ties, rng):
     manifold = KNNManifold.fit(rng.normal(size=(30, 5)), k=5)
     with raising(UsageError, "k-not-fitted", r"fitted with k = 5 and ties = 'closed'"):
         genpr.manifold_metrics(manifold, rng.normal(size=(30, 5)), k=k, ties=ties)
 
 
-def test_a_flipped_bit_is_noticed(tmp_path, rng):
+def test_flipped_bit_in_a_file_is_an_error(tmp_path, rng):
     path = tmp_path / "m"
     KNNManifold.fit(rng.normal(size=(30, 5))).save(path)
     data = bytearray(path.read_bytes())
@@ -276,7 +276,7 @@ def test_a_flipped_bit_is_noticed(tmp_path, rng):
         KNNManifold.load(path)
 
 
-def test_other_files_are_refused(tmp_path):
+def test_other_files_are_errors(tmp_path):
     save_tensors(tmp_path / "features.safetensors", {"features": torch.ones(3, 2)}, {"format": "other"})
     (tmp_path / "text").write_text("no tensors here")
     with raising(DataError, "not-a-manifold"):
@@ -288,7 +288,7 @@ def test_other_files_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_pairs_are_counted_as_they_are_done_with_and_add_up(threads, rng, monkeypatch):
+def test_progress_is_monotone_and_ends_at_the_total(threads, rng, monkeypatch):
     real, fake = rng.normal(size=(100, 5)), rng.normal(size=(70, 5))
     seen = []
     monkeypatch.setattr(real_manifold, "ENGINE", Engine(16, 16))
@@ -303,14 +303,14 @@ def test_pairs_are_counted_as_they_are_done_with_and_add_up(threads, rng, monkey
         assert done[-1] == total
 
 
-def told_by_score(real, fake, ks, *, intervals):
-    """What a fitted side tells while it scores."""
+def progress_of_score(real, fake, ks, *, intervals):
+    """Progress of a score by fitted reals: all updates, and the total."""
     options = {"ties": "closed", "intervals": intervals, "seed": 0, "device": torch.device("cpu")}
     side = NeighborMetrics(torch.from_numpy(real).float(), ks=ks, **options)
-    told = []
-    side.score(torch.from_numpy(fake).float(), lambda done, total: told.append((done, total)))
-    assert len({total for _, total in told}) == 1, "one bar for all searches"
-    return [done for done, _ in told], told[0][1]
+    updates = []
+    side.score(torch.from_numpy(fake).float(), lambda done, total: updates.append((done, total)))
+    assert len({total for _, total in updates}) == 1, "one bar for all searches"
+    return [done for done, _ in updates], updates[0][1]
 
 
 CROSS, WITHIN = 90 * 60, (90 * 89 + 60 * 59) // 2
@@ -329,9 +329,9 @@ PASSES = [
 
 
 @pytest.mark.parametrize(("ks", "intervals", "more"), PASSES, ids=lambda each: str(each))
-def test_every_search_behind_a_score_is_told_of(ks, intervals, more, rng):
+def test_progress_includes_every_search_of_a_score(ks, intervals, more, rng):
     real, fake = rng.normal(size=(90, 3)).astype(np.float32), rng.normal(size=(60, 3)).astype(np.float32)
-    done, total = told_by_score(real, fake, ks, intervals=intervals)
+    done, total = progress_of_score(real, fake, ks, intervals=intervals)
     counting = CROSS + (60 * 59 // 2 if "recall" in ks else 0)
     assert total == counting + more
     assert done[-1] == total

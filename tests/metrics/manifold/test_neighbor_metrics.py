@@ -1,12 +1,12 @@
 import math
 from typing import NamedTuple
 
-import counted_oracle
+import ball_metric_oracle
 import numpy as np
 import oracle
 import pytest
 import torch
-from counted_oracle import Pair
+from ball_metric_oracle import Pair
 
 from genpr.evaluation.protocols import find_protocol
 from genpr.metrics import neighbor_metrics
@@ -33,7 +33,7 @@ def fitted(real, ks, *, ties="closed", intervals=True, seed=0):
 
 
 class Found(NamedTuple):
-    """A value, the facts beside it, and what an interval lacks."""
+    """A value, its null and variant, and the reason for a missing interval."""
 
     value: float | None
     null: float | None = None
@@ -62,7 +62,7 @@ def score(real, fake, ks, **options):
 
 
 def plain(value):
-    """To be compared: tensors have no equality."""
+    """A comparable form of a value; tensors cannot be compared by ==."""
     replicates = None if value.replicates is None else value.replicates.tolist()
     return value.value, value.null, value.source, replicates, value.n
 
@@ -77,12 +77,12 @@ def off_center(rng):
 
 
 @pytest.mark.parametrize("name", KS)
-def test_a_metric_is_the_same_alone_as_among_all(name, off_center, together):
-    assert plain(score(*off_center, {name: KS[name]})[name]) == together[name]
+def test_values_do_not_depend_on_other_requested_metrics(name, off_center, all_values):
+    assert plain(score(*off_center, {name: KS[name]})[name]) == all_values[name]
 
 
 @pytest.fixture(scope="module")
-def together():
+def all_values():
     rng = np.random.default_rng(0)  # as off_center
     found = score(3 + rng.normal(0, 1, (62, 4)), 3.2 + rng.normal(0, 1.1, (51, 4)), KS)
     assert tuple(found) == tuple(KS)
@@ -90,12 +90,14 @@ def together():
 
 
 @pytest.mark.parametrize("ties", TIES)
-def test_the_rule_for_ties_and_each_k_reach_every_metric(rng, ties):
+def test_every_metric_uses_its_ties_and_k(rng, ties):
     real, fake = integers(rng, 44), integers(rng, 37, 1)
     ks = SMALL | {"precision": 4, "recall": 1, "density": 3, "coverage": 5, "clipped_density": 3, "f8": 4}
     found = score(real, fake, ks, ties=ties, intervals=False)
     pair = Pair.of(real, fake, ties)
-    expected = {k: (counted_oracle.values(pair, k), counted_oracle.nulls(pair, k)) for k in {*ks.values()}}
+    expected = {
+        k: (ball_metric_oracle.values(pair, k), ball_metric_oracle.nulls(pair, k)) for k in {*ks.values()}
+    }
     null = (
         found["calibrated_recall"].value
         and score(real, fake, {"recall": 2}, ties=ties, intervals=False)["recall"].null
@@ -112,34 +114,36 @@ def test_the_rule_for_ties_and_each_k_reach_every_metric(rng, ties):
 
 
 class TestNullOfRecall:
-    """It is that of a graph of as many reals as there are fakes."""
+    """The null of recall is that of a random part of as many reals as fakes."""
 
-    def test_as_many_or_more_fakes(self, rng):
+    def test_null_with_at_least_as_many_fakes_as_reals(self, rng):
         real = rng.normal(size=(50, 8))
-        reached = counted_oracle.reached(Pair.of(*[real.astype(np.float32)] * 2, "closed"), 2)
+        covered_by_others = ball_metric_oracle.covered_by_others(
+            Pair.of(*[real.astype(np.float32)] * 2, "closed"), 2
+        )
         for m in (50, 51, 90):
             found = score(real, rng.normal(size=(m, 8)), {"recall": 2}, intervals=False)["recall"]
-            assert (found.null, found.source) == (reached, "leave-one-out")
+            assert (found.null, found.source) == (covered_by_others, "leave-one-out")
 
-    def test_fewer_fakes(self, rng):
-        """Its mean over seeds is that over random parts of the reals."""
+    def test_null_with_fewer_fakes_than_reals(self, rng):
+        """Its mean over seeds equals the mean over random parts of the reals."""
         real, m, k = rng.normal(size=(50, 16)).astype(np.float32), 7, 3
         fake = rng.normal(size=(m, 16))
         nulls = [
             score(real, fake, {"recall": k}, intervals=False, seed=seed)["recall"].null for seed in range(25)
         ]
         parts = [rng.permutation(real)[:m] for _ in range(60)]
-        shares = [counted_oracle.reached(Pair.of(part, part, "closed"), k) for part in parts]
+        shares = [ball_metric_oracle.covered_by_others(Pair.of(part, part, "closed"), k) for part in parts]
         assert np.mean(nulls) == pytest.approx(np.mean(shares), abs=0.06)
         assert len(set(nulls)) > 1, "the seed chooses"
         everyone = score(real, real, {"recall": k}, intervals=False)["recall"].null
         assert abs(np.mean(nulls) - everyone) > 0.08, "a graph of all reals would be seen"
 
-    def test_strict_balls(self, rng):
+    def test_null_of_open_balls(self, rng):
         real = integers(rng, 30)
         for m, ties in ((30, "strict"), (40, "strict"), (30, "closed")):
             found = score(real, integers(rng, m), {"recall": 2}, ties=ties, intervals=False)["recall"]
-            assert found.null == counted_oracle.reached(Pair.of(real, real, ties), 2)
+            assert found.null == ball_metric_oracle.covered_by_others(Pair.of(real, real, ties), 2)
         equal = np.ones((30, 2))
         for m in (10, 30, 40):
             fake = rng.normal(size=(m, 2))
@@ -151,13 +155,13 @@ class TestNullOfRecall:
 
 
 class TestIntervals:
-    def test_exactly_the_metrics_that_can_be_resampled_have_replicates(self, together, off_center):
-        lengths = {name: len(value[3]) for name, value in together.items() if value[3] is not None}
+    def test_resampled_metrics_have_replicates(self, all_values, off_center):
+        lengths = {name: len(value[3]) for name, value in all_values.items() if value[3] is not None}
         assert lengths == dict.fromkeys(RESAMPLED, 100) | dict.fromkeys(WITNESSED, 20)
         without = score(*off_center, KS, intervals=False)
         assert {value.replicates for value in without.values()} == {None}
         for name, value in without.items():
-            assert plain(value)[:3] == together[name][:3]
+            assert plain(value)[:3] == all_values[name][:3]
 
     @pytest.mark.parametrize(("n", "m"), [(57, 44), (40, 66)])
     @pytest.mark.parametrize("ties", TIES)
@@ -169,7 +173,7 @@ class TestIntervals:
             "symmetric_precision": ("precision", "complement_precision"),
             "symmetric_recall": ("recall", "coverage"),
         }
-        # Not cut at 1; and those of open balls judge reals by closed ones, which differ where distances are equal.
+        # Not limited to 1; with open balls, reals are counted in closed ones, which differ if distances are equal.
         uncut = {"clipped_density", "clipped_coverage"} if ties == "closed" else {"clipped_coverage"}
         found = {
             name: value for name, value in every.items() if name not in {*lesser, "clipped_density"} | uncut
@@ -181,11 +185,11 @@ class TestIntervals:
         part = random_rows(n, min(n, m), 4).numpy()
         for half in (0, 1, 98):
             x, y = real[sides[0][:, half]], fake[sides[1][:, half]]
-            expected = counted_oracle.values(Pair.of(x, y, ties), 2, curves=False)
+            expected = ball_metric_oracle.values(Pair.of(x, y, ties), 2, curves=False)
             # Nulls count the reals of a half in closed balls of the others: in a part of the half if fakes are fewer.
             for name, rows in (("precision", x), ("recall", real[part][sides[0][part, half]])):
-                reached = counted_oracle.reached(Pair.of(rows, rows, "closed"), 2)
-                expected[f"calibrated_{name}"] = expected[name] / reached
+                covered_by_others = ball_metric_oracle.covered_by_others(Pair.of(rows, rows, "closed"), 2)
+                expected[f"calibrated_{name}"] = expected[name] / covered_by_others
             assert {name: float(value.replicates[half]) for name, value in found.items()} == pytest.approx(
                 {name: expected[name] for name in found}, abs=1e-12
             )
@@ -197,7 +201,7 @@ class TestIntervals:
             replicates = [every[each].replicates for each in pair]
             assert torch.equal(every[name].replicates, lower_part(*replicates))
 
-    def test_a_part_of_few_reals_is_divided_anew_where_a_half_has_too_few_of_them(self, rng):
+    def test_small_parts_of_reals_are_divided_again_if_a_half_is_too_small(self, rng):
         """A ball of k neighbors needs k + 1 rows. Metrics of larger k change nothing."""
         n, m, k, cases = 40, 14, 3, set()
         real, fake = (rng.normal(size=(rows, 3)).astype(np.float32) for rows in (n, m))
@@ -214,9 +218,9 @@ class TestIntervals:
                 of_part = Halves.drawn(m, seed=seed, stream=0, count=100, device=CPU).members().numpy()
             found = score(real, fake, {"calibrated_recall": k, "density": 5}, seed=seed)["calibrated_recall"]
             for half in (0, 1, 99):
-                recall = counted_oracle.precision(Pair.of(fake[y[half]], real[x[half]], "closed"), k)
+                recall = ball_metric_oracle.precision(Pair.of(fake[y[half]], real[x[half]], "closed"), k)
                 rows = real[part][of_part[half]]
-                null = counted_oracle.reached(Pair.of(rows, rows, "closed"), k)
+                null = ball_metric_oracle.covered_by_others(Pair.of(rows, rows, "closed"), k)
                 assert float(found.replicates[half]) == pytest.approx(recall / null, abs=1e-12)
         assert cases == {-1, 0, 1}
 
@@ -231,7 +235,7 @@ class TestIntervals:
             (30, 11, {"covers", 5}),
         ],
     )
-    def test_sets_whose_halves_have_too_few_neighbors_have_none(self, rng, n, m, none):
+    def test_sets_with_too_small_halves_have_no_intervals(self, rng, n, m, none):
         """A ball of k neighbors needs k + 1 images: halves of 10 for k = 9, of 6 for k = 5, of 4 for k = 3."""
         ks = {name: k for name, k in KS.items() if name in RESAMPLED}
         found = score(rng.normal(size=(n, 2)), rng.normal(size=(m, 2)), ks)
@@ -242,7 +246,7 @@ class TestIntervals:
         assert {name for name, value in found.items() if value.replicates is not None} == expected
         assert all(value.value is not None for value in found.values())
 
-    def test_density_of_concentrated_fakes_has_none(self, rng):
+    def test_density_of_concentrated_fakes_has_no_interval(self, rng):
         real, fake = rng.normal(size=(200, 16)), rng.normal(size=(150, 16))
         for scale, has_replicates in ((1.0, True), (0.6, False)):
             found = score(real, scale * fake, {"density": 5, "coverage": 5})
@@ -251,7 +255,7 @@ class TestIntervals:
             assert found["coverage"].replicates is not None
 
     @pytest.mark.parametrize(("n", "m", "lack"), [(42, 45, None), (41, 60, "images"), (60, 41, "images")])
-    def test_witnessed_metrics_have_halves_of_their_own(self, rng, n, m, lack):
+    def test_witnessed_metrics_have_separate_halves(self, rng, n, m, lack):
         real, fake = (torch.from_numpy(rng.normal(size=(size, 2)).astype(np.float32)) for size in (n, m))
         found = score(real, fake, dict.fromkeys(WITNESSED, 20), seed=3)
         assert {value.lack for value in found.values()} == {lack}
@@ -263,19 +267,19 @@ class TestIntervals:
             assert value.replicates.tolist() == halves[name.removeprefix("witnessed_")].tolist()
             assert value.n == (m if name == "witnessed_fidelity" else n)
 
-    def test_short_memory_costs_intervals_and_nothing_else(self, off_center, together, monkeypatch):
+    def test_insufficient_memory_loses_only_intervals(self, off_center, all_values, monkeypatch):
         monkeypatch.setattr(neighbor_metrics, "fits", lambda _size, _device: False)
         found = score(*off_center, {name: k for name, k in KS.items() if name not in WITNESSED})
         assert {value.replicates for value in found.values()} == {None}
         assert {name: value.value for name, value in found.items()} == {
-            name: value[0] for name, value in together.items() if name not in WITNESSED
+            name: value[0] for name, value in all_values.items() if name not in WITNESSED
         }
         assert {name for name, value in found.items() if value.lack == "memory"} == set(RESAMPLED)
         assert {value.lack for value in score(*off_center, KS, intervals=False).values()} == {None}
 
 
 class TestScans:
-    """What looks for something of its own."""
+    """Metrics with a separate search."""
 
     @pytest.fixture
     def sets(self, rng):
@@ -286,7 +290,7 @@ class TestScans:
         )
         return real.astype(np.float32), fake.astype(np.float32)
 
-    def test_authenticity(self, sets):
+    def test_authenticity_equals_its_definition(self, sets):
         real, fake = sets
         found = score(real, fake, {"authenticity": 1})["authenticity"]
         between, own = oracle.sq_distances(real, fake), oracle.sq_distances(real, real)
@@ -298,7 +302,7 @@ class TestScans:
         assert found.null == pytest.approx(1 - np.mean(partner[partner] == np.arange(48)))
         assert (found.source, found.replicates) == ("leave-one-out", None)
 
-    def test_no_value_where_there_is_none(self, rng):
+    def test_undefined_metrics_have_no_value(self, rng):
         real = rng.normal(size=(40, 3))
         assert score(real, real[:30] + 100, {"rarity": 3})["rarity"].value is None
         assert score(real, real, {"realism": 3})["realism"].value is None, "infinite for copies"
@@ -309,7 +313,7 @@ class TestScans:
 
 
 class CountingEngine:
-    """What a search costs, in products, whatever machine it runs on."""
+    """An engine that counts products, so that costs do not depend on the machine."""
 
     def __init__(self):
         self.engine, self.products = Engine(), 0
@@ -350,7 +354,7 @@ class TestWork:
         ],
         ids=lambda ks: " ".join(ks) if isinstance(ks, dict) else "",
     )
-    def test_nothing_is_searched_that_is_not_needed(self, ks, fit, count, rng, monkeypatch):
+    def test_only_required_searches_run(self, ks, fit, count, rng, monkeypatch):
         engine = CountingEngine()
         monkeypatch.setattr("genpr.metrics.real_manifold.ENGINE", engine)
         side = fitted(rng.normal(size=(self.N, 4)), ks, intervals=False)

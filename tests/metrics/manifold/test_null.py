@@ -27,7 +27,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row[0]}x{row[1]}")
-def test_tabulated_values(row):
+def test_nulls_equal_tabulated_values(row):
     n, m, at_1, at_3, at_5, at_10, least, clipped, cover = row
     found = [balls_hit(n, m, k) for k in (1, 3, 5, 10)]
     found += [*clipped_coverage_curve(n, m, 5), balls_hit(m, n, 9, at_least=3)]
@@ -36,7 +36,7 @@ def test_tabulated_values(row):
 
 
 @pytest.mark.parametrize(("n", "m"), [(20, 7), (7, 20), (300, 1000), (1000, 300), (2, 1), (9, 9)])
-def test_balls_are_hypergeometric(n, m):
+def test_counts_in_balls_are_hypergeometric(n, m):
     for k in {1, min(5, n - 1), n - 1}:
         for t in (1, 2, 4, m, m + 1):
             expected = hypergeom.sf(t - 1, n + m - 1, m, min(k + t - 1, n + m - 1)) if t <= m else 0.0
@@ -62,7 +62,7 @@ def _fakes_in_balls(rng, n, m, k):
 
 
 @pytest.mark.parametrize(("n", "m", "k"), [(60, 150, 3), (150, 60, 5)])
-def test_simulated_balls(n, m, k, rng):
+def test_nulls_equal_simulated_balls(n, m, k, rng):
     hits = np.array([_fakes_in_balls(rng, n, m, k) for _ in range(200)])
     values = {
         "one": ((hits >= 1).mean(axis=1), balls_hit(n, m, k)),
@@ -78,7 +78,7 @@ def test_simulated_balls(n, m, k, rng):
     assert abs(one.mean() - balls_hit(m, n, k)) > 20 * one.std() / math.sqrt(len(one))
 
 
-def test_simulated_classifier_accuracy(rng):
+def test_null_of_nn_accuracy_equals_a_simulation(rng):
     n, m = 120, 40
     seen = []
     for _ in range(200):
@@ -121,14 +121,14 @@ def _in_degrees(points, k):
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_on_a_circle_all_but_a_power_of_four_are_reached(k, rng):
+def test_null_of_recall_on_a_circle_has_a_closed_form(k, rng):
     angles = rng.uniform(0, 2 * np.pi, (30, 400))
     seen = [covered_share(_in_degrees(np.stack([np.cos(a), np.sin(a)], axis=1), k)) for a in angles]
     assert np.mean(seen) == pytest.approx(1 - 4.0**-k, abs=0.008)
 
 
 @pytest.mark.parametrize("k", [1, 3])
-def test_on_a_sphere_of_high_dimension_in_degrees_are_poisson(k, rng):
+def test_in_degrees_on_a_sphere_of_high_dimension_are_poisson(k, rng):
     draws = rng.normal(size=(10, 400, 64))
     draws /= np.linalg.norm(draws, axis=2, keepdims=True)
     seen = [covered_share(_in_degrees(points, k)) for points in draws]

@@ -1,4 +1,4 @@
-"""Realism, rarity, C_T and authenticity: hand computed, and against every pair by the definition."""
+"""Realism, rarity, C_T and authenticity: hand-computed values, and the definition on all pairs."""
 
 import math
 from dataclasses import replace
@@ -37,19 +37,19 @@ def by_definition(real: np.ndarray, fake: np.ndarray, k: int) -> np.ndarray:
     return ratios[kept].max(axis=0)
 
 
-def test_a_copy_of_a_real_is_infinitely_realistic():
+def test_realism_of_a_copy_is_infinite():
     real = np.array([[0.0], [0], [1], [1.5], [9]])  # the balls of the twins have radius 0
     assert realism(real, np.array([[0.0], [0.5]]), k=1).tolist() == [np.inf, 1]
     assert realism(np.zeros((3, 2)), np.array([[0.0, 0], [1, 0]]), k=1).tolist() == [np.inf, 0]
 
 
 @pytest.mark.parametrize("case", feature_cases.names())
-def test_every_case_is_the_definitions(case):
+def test_every_case_equals_the_definition(case):
     real, fake = feature_cases.make(case)
     np.testing.assert_allclose(realism(real, fake).numpy(), by_definition(real, fake, 3), rtol=1e-14)
 
 
-def test_its_roots_are_correctly_rounded(rng):
+def test_square_roots_are_correctly_rounded(rng):
     real, fake = rng.normal(5, 0.05, size=(2, 500, 8)).astype(np.float32)
     sq_radii = oracle.kth_sq_distances(real, [3])[0]
     kept = sq_radii <= np.median(sq_radii)
@@ -64,15 +64,15 @@ def in_three_directions(frame: Frame, features: torch.Tensor) -> Frame:
 
 @pytest.mark.parametrize("tiles", [(7, 5), (64, 9), (1000, 1000)])
 @pytest.mark.parametrize("case", ["near_duplicates", "outlier_in_both", "off_center", "as_wide_as_inception"])
-def test_tiles_and_frames_change_no_bit(case, tiles):
+def test_tiles_and_frames_do_not_change_results(case, tiles):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
     sq_radii = torch.from_numpy(oracle.kth_sq_distances(real.numpy(), [3])[0])
     for frame in (Frame.around(real), in_three_directions(Frame.around(real), real)):
-        told: list[int] = []
+        updates: list[int] = []
         sets = frame.place(real), frame.place(fake)
-        found = realism_of(sets[0], sq_radii, sets[1], engine=Engine(*tiles), advance=told.append)
+        found = realism_of(sets[0], sq_radii, sets[1], engine=Engine(*tiles), advance=updates.append)
         assert torch.equal(found, realism(real, fake))
-        assert sum(told) == len(real) * len(fake)
+        assert sum(updates) == len(real) * len(fake)
 
 
 def test_realism_is_at_least_1_exactly_inside_the_pruned_manifold(rng):
@@ -91,7 +91,7 @@ def test_rarity_is_undefined_outside_and_ranked_inside():
 
 
 @pytest.mark.parametrize("ties", ["closed", "strict"])
-def test_a_manifold_tells_realism_and_rarity_of_queries(ties):
+def test_manifold_gives_realism_and_rarity_of_queries(ties):
     manifold = KNNManifold.fit(np.array([[0.0], [1.0], [3.0], [7.0]]), k=1, ties=ties)
     queries = np.array([[0.5], [2.0], [10.0], [20.0]])
     assert manifold.realism(queries[:3]).tolist() == pytest.approx([2, 1, 1 / 9])
@@ -111,17 +111,17 @@ def z_by_scipy(fake: np.ndarray, held_out: np.ndarray) -> float:
 
 @pytest.mark.parametrize("levels", [3, 20, 10**6])
 @pytest.mark.parametrize("sizes", [(30, 30), (50, 20), (9, 40)])
-def test_z_is_the_statistic_of_scipy(sizes, levels, rng):
+def test_z_equals_the_statistic_of_scipy(sizes, levels, rng):
     fake, held_out = (rng.integers(0, levels, n).astype(float) for n in sizes)
     assert mann_whitney_z(fake, held_out) == pytest.approx(z_by_scipy(fake, held_out), rel=1e-9)
     assert mann_whitney_z(held_out, fake) == pytest.approx(-mann_whitney_z(fake, held_out), rel=1e-9)
 
 
-def test_all_tied_is_no_evidence():
+def test_z_of_tied_distances_is_zero():
     assert mann_whitney_z(np.ones(5), np.ones(4)) == 0
 
 
-def test_the_score_is_that_of_distances_to_the_nearest_training_row(rng):
+def test_c_t_compares_distances_to_the_nearest_training_row(rng):
     train, held_out, fake = (rng.normal(size=(n, 5)).astype(np.float32) for n in (120, 70, 90))
     to_train = [oracle.sq_distances(features, train).min(axis=1) for features in (fake, held_out)]
     found = ct_z(train, held_out, fake)
@@ -139,7 +139,7 @@ def test_under_the_null_z_is_standard_normal(draws):
     assert stats.kstest(z, "norm").pvalue > 0.01
 
 
-def test_copies_and_underfits_are_told_apart(rng):
+def test_sign_of_c_t_distinguishes_copying_from_underfitting(rng):
     train, held_out = rng.normal(size=(2, 300, 32)).astype(np.float32)
     noisy = train + 0.05 * rng.normal(size=train.shape)
     underfit = 1.6 * rng.normal(size=(300, 32))
@@ -147,7 +147,7 @@ def test_copies_and_underfits_are_told_apart(rng):
         assert side * ct_z(train, held_out, fake) > 8
 
 
-def test_authentic_looks_at_the_ball_of_the_nearest_real():
+def test_authenticity_uses_the_ball_of_the_nearest_real():
     # Reals 0, 1, 5: nearest other reals at 1, 1, 4. The fake 1.9 is .9 from its nearest, 2.5 is 1.5, 8 is 3.
     index, sq = torch.tensor([1, 1, 2, 1]), torch.tensor([0.9, 1.5, 3, 1]).square()
     assert authentic(index, sq, torch.tensor([1.0, 1, 16])).tolist() == [False, True, False, False]
@@ -160,7 +160,7 @@ TABLES = ("real_balls_per_fake", "fakes_per_real_ball", "fake_balls_per_real", "
 
 
 def _inception_like(n, spread, rng, sq_norm=400.0, d=512):
-    """Non-negative, curved, about 16 dimensions inside: squared distances reach from some tens to some hundreds."""
+    """Non-negative features on a curved manifold of about 16 dimensions; squared distances are 10 to 1,000."""
     w = np.random.default_rng(99).normal(size=(16, d)) / 4
     x = np.maximum(spread * rng.standard_t(6, (n, 16)) @ w + 0.25 * rng.normal(size=(n, d)), 0)
     return (x * np.sqrt(sq_norm / d * 3)).astype(np.float32)
@@ -168,7 +168,7 @@ def _inception_like(n, spread, rng, sq_norm=400.0, d=512):
 
 @pytest.mark.parametrize("emulation", NAMES)
 @pytest.mark.parametrize("case", ["integers", "binary_grid_full_of_ties"])
-def test_what_float16_can_hold_is_scored_exactly(emulation, case):
+def test_values_representable_in_float16_are_scored_exactly(emulation, case):
     real, fake = feature_cases.make(case)
     real, fake = np.minimum(real, 8), np.minimum(fake, 8)  # 16 squares of differences below 2048
     for k in (1, 3, 5):
@@ -183,7 +183,7 @@ def test_what_float16_can_hold_is_scored_exactly(emulation, case):
 
 
 @pytest.mark.parametrize("emulation", NAMES)
-def test_on_features_as_of_networks_rounding_moves_all_values_up_and_none_far(emulation, rng):
+def test_rounding_to_float16_increases_values_slightly(emulation, rng):
     # Published, with the same images in float16 and float32: precision +0.0010, recall +0.0024.
     real, fake = _inception_like(1500, 1, rng), _inception_like(1500, 0.85, rng)
     exact = memberships_of(RealManifold.fit(real, balls=[Ball(3)]), fake, ks=ALL)
@@ -205,10 +205,10 @@ def test_on_features_as_of_networks_rounding_moves_all_values_up_and_none_far(em
         (ALL, (900, 900), (20 * 20 + 30 * 20, 20 * 20 + 30 * 20)),
     ],
 )
-def test_only_what_is_asked_for_is_computed(ks, first, last, rng):
-    told, sets = [], (rng.normal(size=(30, 4)), rng.normal(size=(20, 4)))
-    emulated_memberships(*sets, ks=ks, emulation=NAMES[0], progress=lambda *pairs: told.append(pairs))
-    assert (told[0], told[-1]) == (first, last)
+def test_only_requested_metrics_are_computed(ks, first, last, rng):
+    updates, sets = [], (rng.normal(size=(30, 4)), rng.normal(size=(20, 4)))
+    emulated_memberships(*sets, ks=ks, emulation=NAMES[0], progress=lambda *pairs: updates.append(pairs))
+    assert (updates[0], updates[-1]) == (first, last)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_only_what_is_asked_for_is_computed(ks, first, last, rng):
         ({"device": "tpu"}, "unknown-device"),
     ],
 )
-def test_impossible_calls_are_refused(change, code, rng):
+def test_invalid_calls_are_errors(change, code, rng):
     options = {"ks": ALL, "emulation": NAMES[0], **change}
     with pytest.raises(UsageError) as caught:
         emulated_memberships(*rng.normal(size=(2, 9, 3)), **options)
@@ -230,7 +230,7 @@ def test_impossible_calls_are_refused(change, code, rng):
         assert all(name in str(caught.value) for name in NAMES)
 
 
-def test_a_k_that_was_not_fitted_is_refused(rng):
+def test_unfitted_k_is_an_error(rng):
     side = EmulatedSide.fit(rng.normal(size=(9, 3)), ks=[3], emulation=NAMES[0])
     with pytest.raises(UsageError, match="k = 5 was not fitted, only"):
         side.memberships(rng.normal(size=(9, 3)), ks={"density": 5})

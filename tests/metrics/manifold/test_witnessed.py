@@ -1,4 +1,4 @@
-"""Witnessed fidelity and diversity: against a plain account in numpy, and on data whose answer is known."""
+"""Witnessed fidelity and diversity: against a numpy implementation, and on data with known answers."""
 
 import math
 
@@ -81,7 +81,7 @@ SIZES = [(60, 60), (60, 90), (90, 50), (110, 21), (50, 120), (40, 120), (50, 51)
 
 @pytest.mark.parametrize(("n", "m"), SIZES)
 @pytest.mark.parametrize("shift", [0, 0.7])
-def test_equals_the_plain_account(n, m, shift, rng):
+def test_values_equal_the_numpy_implementation(n, m, shift, rng):
     real = rng.normal(size=(n, 6)).astype(np.float32)
     fake = (shift + rng.normal(0, 1.1, size=(m, 6))).astype(np.float32)
     found = witnessed(real, fake, seed=4)
@@ -92,7 +92,7 @@ def test_equals_the_plain_account(n, m, shift, rng):
 
 
 @pytest.mark.parametrize("case", ["off_center", "integers", "fakes_copy_reals", "tight_clumps"])
-def test_equals_the_plain_account_on_hard_cases(case):
+def test_values_equal_the_numpy_implementation_on_hard_cases(case):
     real, fake = feature_cases.make(case)
     found = witnessed(real, fake)
     support, coverage = plain_support(real, fake), plain_coverage(real, fake)
@@ -101,7 +101,7 @@ def test_equals_the_plain_account_on_hard_cases(case):
     )
 
 
-def test_local_dimension():
+def test_local_dimension_equals_its_definition():
     distances = torch.tensor(
         [[1.0, 2, 4], [1, 1, 1], [0, 1, 2], [0, 0, 0], [3, 3, 4], [0, 0, 3], [0, 2, 2]]
     ).double()
@@ -139,7 +139,7 @@ def test_support_and_coverage_of_counts():
 
 
 @pytest.mark.parametrize(("n", "m", "spread"), [(61, 130, 0.8), (90, 44, 1.5)])
-def test_halves_are_judged_as_sets_are(n, m, spread, rng):
+def test_halves_are_scored_as_sets(n, m, spread, rng):
     real, fake = (torch.from_numpy(rng.normal(size=(size, 3)).astype(np.float32)) for size in (n, m))
     fake *= spread
     found = witnessed_of_halves(real, fake, seed=3)
@@ -156,7 +156,7 @@ def test_halves_are_judged_as_sets_are(n, m, spread, rng):
 
 
 @pytest.mark.parametrize(("m", "count"), [(49, 1), (50, 1), (51, 1), (99, 1), (100, 2), (162, 3)])
-def test_blocks_are_random_and_of_as_many_fakes_as_reals(m, count):
+def test_blocks_are_random_and_have_as_many_fakes_as_reals(m, count):
     blocks, rest = blocks_of_fakes(50, m, 0)
     assert [len(rows) for rows in blocks] == [min(50, m)] * count
     assert torch.cat([*blocks, rest]).sort().values.tolist() == list(range(m)), "each fake once"
@@ -166,12 +166,12 @@ def test_blocks_are_random_and_of_as_many_fakes_as_reals(m, count):
     assert any(not a.equal(b) for a, b in zip(blocks, other, strict=True)) == (m > 50)
 
 
-def test_four_stray_reals_vouch_for_nothing(rng):
+def test_four_outlying_reals_do_not_support_fakes(rng):
     real, fake = rng.normal(size=(600, 64)), rng.normal(6, 1, size=(600, 64))
     real[:4] = 6
     assert witnessed(real, fake).fidelity == 0
     real[:6] = 6 + 0.01 * rng.normal(size=(6, 64))
-    assert witnessed(real, fake).fidelity > 0.5  # the price of five witnesses: a clump of as many is believed
+    assert witnessed(real, fake).fidelity > 0.5  # six reals in a cluster are enough support
 
 
 def gaussians(rng, spread, d, n=1000):
@@ -189,7 +189,7 @@ def test_shrunken_and_widened_fakes(d, spread, fidelity, diversity, rng):
     assert (found.support < found.coverage) == (spread < 1)
 
 
-def test_deep_inside_a_shell_is_not_real(rng):
+def test_points_inside_a_shell_are_not_real(rng):
     def shell(radius):
         points = rng.normal(size=(700, 16))
         return radius * points / np.linalg.norm(points, axis=1, keepdims=True)
@@ -198,7 +198,7 @@ def test_deep_inside_a_shell_is_not_real(rng):
     assert witnessed(shell(1), shell(1)).fidelity > 0.93
 
 
-def test_impossible_input_is_refused(rng):
+def test_invalid_input_is_an_error(rng):
     real = rng.normal(size=(21, 2))
     witnessed(real, real)
     with pytest.raises(FeatureError, match="real needs at least k \\+ 1 = 21 rows"):
@@ -227,7 +227,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_equals_the_double_loop(case, monkeypatch):
+def test_probabilistic_metrics_equal_a_double_loop(case, monkeypatch):
     monkeypatch.setattr(blocks, "_TILE_ROWS", 37)
     real, fake = (features[:70] for features in feature_cases.make(case))
     found = probabilistic_precision_recall(real, fake)
@@ -235,7 +235,7 @@ def test_equals_the_double_loop(case, monkeypatch):
     assert found == pytest.approx(expected, rel=1e-8, abs=1e-12)
 
 
-def test_options_are_used(rng):
+def test_probabilistic_metrics_use_their_options(rng):
     real, fake = rng.normal(size=(60, 3)).astype(np.float32), rng.normal(0.5, 1, (50, 3)).astype(np.float32)
     found = probabilistic_precision_recall(real, fake, k=2)
     assert found == pytest.approx((in_support(real, fake, 2, 1.2), in_support(fake, real, 2, 1.2)), rel=1e-12)
@@ -247,12 +247,12 @@ def test_options_are_used(rng):
 @pytest.mark.parametrize(
     ("d", "published"), [(1, 0.93), (8, 0.74), (64, 0.98)], ids=["1 column", "8 columns", "64 columns"]
 )
-def test_the_same_distribution_scores_below_1(d, published, rng):
+def test_probabilistic_metrics_of_one_distribution_are_below_1(d, published, rng):
     for value in probabilistic_precision_recall(*rng.normal(size=(2, 1000, d))):
         assert value == pytest.approx(published, abs=0.025)
 
 
-def test_impossible_probabilistic_input_is_refused(rng):
+def test_invalid_probabilistic_input_is_an_error(rng):
     real = rng.normal(size=(9, 2))
     with pytest.raises(UsageError, match="k must be"):
         probabilistic_precision_recall(real, real, k=0)

@@ -1,4 +1,4 @@
-"""Rankings by score: every metric against the textbook, over every order of equal scores."""
+"""Rankings by score: every metric against its textbook definition, averaged over all orders of equal scores."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def features():
 
 
 def defined_scores(queries, candidates):
-    """The definition, with numpy's float64; copies get the score of the first one, to the last bit."""
+    """Scores by definition in float64; copies have the score of the first one, to the last bit."""
     scores = queries.astype(float) @ candidates.astype(float).T
     norms = [np.linalg.norm(rows.astype(float), axis=1) for rows in (queries, candidates)]
     scores = scores / norms[0][:, None] / norms[1]
@@ -47,7 +47,7 @@ def defined_scores(queries, candidates):
     return scores
 
 
-def test_small_rankings_are_means_over_all_orders():
+def test_metrics_of_small_rankings_are_means_over_all_orders():
     rng = np.random.default_rng(1)
     for _ in range(45):
         c = int(rng.integers(2, 7))
@@ -55,15 +55,15 @@ def test_small_rankings_are_means_over_all_orders():
         relevant = rng.permutation(c)[: rng.integers(1, c + 1)].tolist()
         grades, k = rng.integers(1, 4, size=len(relevant)).tolist(), int(rng.integers(1, c + 1))
         found = ranking_metrics(scores[None], [relevant], ks=[k], relevance=[grades])
-        worth = dict(zip(relevant, grades, strict=True))
-        by_chance = ranking_oracle.expected([0] * len(scores), worth, k)
-        for name, value in ranking_oracle.expected(scores.tolist(), worth, k).items():
+        gains = dict(zip(relevant, grades, strict=True))
+        by_chance = ranking_oracle.expected([0] * len(scores), gains, k)
+        for name, value in ranking_oracle.expected(scores.tolist(), gains, k).items():
             ours = found[NAMES.get(name, name).format(k=k)]
             assert ours.value == pytest.approx(value, abs=1e-14), (name, scores, relevant, k)
             assert ours.chance == pytest.approx(by_chance[name], abs=1e-14), (name, scores, relevant, k)
 
 
-def test_rankings_without_ties_to_the_last_bit():
+def test_rankings_without_ties_are_exact_to_the_last_bit():
     rng = np.random.default_rng(5)
     scores = rng.permuted(np.tile(np.arange(300), (40, 1)), axis=1)
     relevant = rng.integers(0, 300, size=40)
@@ -93,7 +93,7 @@ def test_large_ties_keep_their_precision():
 
 @given(st.integers(2, 300), st.integers(0, 299), st.integers(0, 10**6))
 @settings(max_examples=40, deadline=None)
-def test_constant_scores_get_chance_to_the_last_bit(pool, relevant, score):
+def test_constant_scores_score_chance_to_the_last_bit(pool, relevant, score):
     found = ranking_metrics(np.full((2, pool), score), [relevant % pool] * 2, ks=[1, min(5, pool)])
     assert all(metric.value == metric.chance for metric in found.values())
 
@@ -118,7 +118,7 @@ def test_chance_has_closed_forms():
 
 
 def random_pools(relevant, seed=4):
-    """What is relevant to each query and 9 other candidates, -1 for none: (q, 11)."""
+    """The relevant candidate of each query and 9 others, -1 for none: (q, 11)."""
     rng, pools = np.random.default_rng(seed), np.full((len(relevant), 11), -1)
     for pool, own in zip(pools, relevant, strict=True):
         others = np.setdiff1d(np.arange(57), own)
@@ -126,7 +126,7 @@ def random_pools(relevant, seed=4):
     return pools
 
 
-def test_features_are_ranked_by_the_definition_in_blocks_of_any_size(features):
+def test_features_are_ranked_by_the_definition_for_any_block_size(features):
     queries, candidates, relevant = features
     scores = defined_scores(queries, candidates)
     whole = ranking_metrics((queries, candidates), relevant)
@@ -144,7 +144,7 @@ def test_features_are_ranked_by_the_definition_in_blocks_of_any_size(features):
         assert same(ranking_metrics((queries, candidates), several, pools=pools, **how), in_pools)
 
 
-def test_copies_of_a_candidate_tie_wherever_they_are_and_near_ties_do_not():
+def test_copies_of_a_candidate_tie_and_near_copies_do_not():
     """Float32 products of copies differ with their place in a tile, and hide differences far below their rounding."""
     rng = np.random.default_rng(2)
     one = rng.normal(size=(1, 512))
@@ -204,7 +204,7 @@ def test_order_does_not_matter_and_values_grow_with_k(seed):
         assert not (np.diff(by_k, axis=0) < -1e-12).any()
 
 
-def test_queries_without_anything_relevant_are_left_out():
+def test_queries_without_relevant_candidates_are_left_out():
     scores = np.array([[2, 1], [2, 1], [2, 1]])
     found = ranking_metrics(scores, [[1], [], [0, 1]], ks=[1])
     assert (found.n_queries, found.n_undefined, found["hit_1"].n, found["hit_1"].value) == (3, 1, 2, 0.5)
@@ -213,7 +213,7 @@ def test_queries_without_anything_relevant_are_left_out():
 
 
 @pytest.mark.filterwarnings("error")
-def test_scores_of_every_type_have_their_order():
+def test_scores_of_every_type_are_ordered():
     assert ranking_metrics(np.array([[-np.inf, 0.5, np.inf]]), [1], ks=[1])["mrr"].value == 0.5
     whole = np.array([[3, 1, 2]])
     whole.flags.writeable = False
@@ -242,8 +242,8 @@ def test_intervals_are_those_of_halves():
     assert ranking_metrics(np.eye(10), np.arange(10), ks=[1])["mrr"].interval is not None
 
 
-def test_groups_are_drawn_together():
-    """Queries that are copies of each other are worth one; the mean is over queries, however many a group has."""
+def test_groups_are_resampled_together():
+    """Copies of a query count as one unit; the mean is over queries, regardless of group sizes."""
     rng = np.random.default_rng(9)
     scores, relevant = rng.normal(size=(40, 10)), rng.integers(0, 10, size=40)
     groups = [f"prompt {at}" for at in range(40) for _ in range(5)]
@@ -293,21 +293,21 @@ BAD = [
 
 
 @pytest.mark.parametrize(("scores", "relevant", "options", "error"), BAD, ids=range(len(BAD)))
-def test_bad_rankings_are_one_clear_error(scores, relevant, options, error):
+def test_invalid_rankings_are_errors(scores, relevant, options, error):
     with pytest.raises(error) as caught:
         ranking_metrics(scores, relevant, **({"ks": [1]} | options))
     assert len(str(caught.value)) < 400
 
 
-def test_a_nan_score_is_named():
+def test_nan_score_is_an_error_that_names_it():
     scores = np.zeros((30, 4))
     scores[20, 3] = np.nan
     with pytest.raises(DataError, match="query 20 for candidate 3"):
         ranking_metrics(scores, [0] * 30, ks=[1])
 
 
-def test_values_are_those_of_scikit_learn_where_definitions_agree():
-    """Without ties, or with those that it averages over as we do."""
+def test_values_equal_scikit_learn_where_definitions_agree():
+    """Without ties, or with ties that scikit-learn averages over, too."""
     rng = np.random.default_rng(12)
     scores, grades = rng.integers(0, 6, size=(30, 15)), rng.integers(0, 4, size=(30, 15))
     given = {"relevance": [row[row > 0] for row in grades], "ks": [1, 5, 15]}

@@ -1,4 +1,4 @@
-"""Lists of ids: the worked example, the textbook, repeated ids, empty lists, and what is refused."""
+"""Lists of ids: worked examples, textbook definitions, repeated ids, empty lists and errors."""
 
 import itertools
 import math
@@ -22,14 +22,14 @@ WORKED |= {"hit_rate": 1, "mrr": 1, "granular_mrr": 0.75, "ndcg": 0.76536}
 def plainly(expected, retrieved, k=None, grades=None):
     """Every metric of one list, in loops; ids of `retrieved` may repeat."""
     length = len(retrieved) if k is None else k
-    worth = grades or dict.fromkeys(expected, 1)
+    gains = grades or dict.fromkeys(expected, 1)
     places, seen = {}, set()
     for place, one in enumerate(retrieved[:length], 1):
-        if one in worth and one not in seen:
+        if one in gains and one not in seen:
             places[place] = one
         seen.add(one)
     found, n = len(places), len(set(expected))
-    ideal = sorted(worth.values(), reverse=True)[: min(length, n)]
+    ideal = sorted(gains.values(), reverse=True)[: min(length, n)]
     ideal_dcg = sum(gain / math.log2(1 + i) for i, gain in enumerate(ideal, 1))
     return {
         "hit_rate": float(found > 0),
@@ -40,13 +40,13 @@ def plainly(expected, retrieved, k=None, grades=None):
         "recall": found / n,
         "r_precision": sum(place <= n for place in places) / n,
         "map": sum(i / place for i, place in enumerate(sorted(places), 1)) / n,
-        "ndcg": sum(worth[one] / math.log2(1 + place) for place, one in places.items()) / ideal_dcg
+        "ndcg": sum(gains[one] / math.log2(1 + place) for place, one in places.items()) / ideal_dcg
         if length
         else 0.0,
     }
 
 
-def test_the_worked_example_and_what_llama_index_tests():
+def test_worked_example_and_tests_of_llama_index():
     found = retrieval_metrics([1, 2, 3], [1, 3, 4])
     assert {name: metric.value for name, metric in found.items()} == pytest.approx(WORKED, abs=5e-6)
     ids = ["id1", "id2", "id3", "id4"]
@@ -58,7 +58,7 @@ def test_the_worked_example_and_what_llama_index_tests():
 
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
-def test_random_lists_are_the_textbook(seed):
+def test_random_lists_equal_the_textbook_definitions(seed):
     rng = np.random.default_rng(seed)
     expected = rng.permutation(8)[: rng.integers(1, 6)].tolist()
     retrieved = rng.integers(0, 8, size=rng.integers(0, 9)).tolist()
@@ -83,7 +83,7 @@ def test_chance_is_the_mean_over_all_lists(n_expected, k):
         assert whole[name].chance == pytest.approx(mean, rel=1e-13), name
 
 
-def test_a_repeated_id_counts_once_and_keeps_its_places():
+def test_repeated_id_counts_once_and_keeps_its_positions():
     found = retrieval_metrics(["a", "b"], ["a", "a", "b"])
     assert found["recall"].value == found["granular_hit_rate"].value == 1
     assert found["map"].value == pytest.approx((1 + 2 / 3) / 2)
@@ -92,7 +92,7 @@ def test_a_repeated_id_counts_once_and_keeps_its_places():
     assert retrieval_metrics([1, 1, 2], [1])["recall"].value == 0.5
 
 
-def test_nothing_expected_is_undefined_and_nothing_retrieved_is_0():
+def test_empty_expectation_is_undefined_and_empty_retrieval_is_0():
     found = retrieval_metrics([[1], [], [2]], [[1], [1], [3]], pool=4)
     assert (found.n_queries, found.n_undefined) == (3, 1)
     for name in WORKED:
@@ -108,7 +108,7 @@ def test_nothing_expected_is_undefined_and_nothing_retrieved_is_0():
     assert retrieval_metrics([[1], [2]], [[], [2]], k=2)["precision"].value == 0.25
 
 
-def test_intervals_leave_out_what_is_undefined_and_groups_are_drawn_together():
+def test_intervals_leave_out_undefined_queries_and_resample_groups():
     found = retrieval_metrics([[1], []] * 30, [[1], [1]] * 15 + [[2], [1]] * 15)
     alone = retrieval_metrics([[1]] * 30, [[1]] * 15 + [[2]] * 15)
     assert found["recall"].interval == alone["recall"].interval
@@ -119,7 +119,7 @@ def test_intervals_leave_out_what_is_undefined_and_groups_are_drawn_together():
     assert found.pool == (50, 50)
 
 
-def test_ids_of_any_kind_in_lists_of_any_kind():
+def test_ids_and_lists_may_be_of_any_type():
     for ids in ((1, 2, 3), ("a", "b", "c"), (b"a", b"b", b"c"), (1.5, 2, 3)):
         assert retrieval_metrics(list(ids), list(ids))["map"].value == 1
     for make in (np.array, torch.tensor, set, tuple):
@@ -146,7 +146,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("expected", "retrieved", "options"), BAD, ids=range(len(BAD)))
-def test_bad_lists_are_one_clear_error(expected, retrieved, options):
+def test_invalid_lists_are_errors(expected, retrieved, options):
     with pytest.raises(GenprError) as caught:
         retrieval_metrics(expected, retrieved, **options)
     assert len(str(caught.value)) < 300
@@ -175,7 +175,7 @@ def cosines(ours, theirs):
 
 
 @pytest.mark.parametrize("block_bytes", [700, 4000, 10**8])
-def test_nearest_and_rates(sets, block_bytes):
+def test_nearest_training_images_and_copy_rates(sets, block_bytes):
     table, heard = cosines(*sets), []
     options = {"block_bytes": block_bytes, "progress": lambda done, total: heard.append((done, total))}
     found = copy_detection(*sets, threshold=0.8, **options)
@@ -196,7 +196,7 @@ def test_nearest_and_rates(sets, block_bytes):
     assert np.array_equal(some.null_similarity, found.null_similarity[rows.numpy()])
 
 
-def test_a_threshold_itself_is_no_copy_and_of_equally_near_ones_the_first_counts():
+def test_threshold_is_exclusive_and_ties_go_to_the_first():
     pair = np.array([[1.0, 0], [1, 1]]), np.array([[1.0, 0], [0, 1]])
     assert copy_detection(*pair, threshold=1).rate.value == 0
     assert copy_detection(*pair, threshold=np.nextafter(1, 0)).rate.value == 0.5
@@ -228,6 +228,6 @@ BAD_COPIES = [
 
 
 @pytest.mark.parametrize("options", BAD_COPIES, ids=range(len(BAD_COPIES)))
-def test_bad_copies_are_one_clear_error(options):
+def test_invalid_options_of_copy_detection_are_errors(options):
     with pytest.raises(GenprError):
         copy_detection(**({"generated": np.eye(4), "train": np.eye(4)} | options))

@@ -1,4 +1,4 @@
-"""What the counts behind a score reveal: outliers, concentration, near copies, hubs."""
+"""Diagnostics from the counts of a score: outliers, concentration, near copies, hubs."""
 
 import math
 
@@ -19,7 +19,7 @@ def evidence(real, fake, *, k=3, keep=8, fake_balls=(3,)):
     return ManifoldDiagnostics.from_counts(side, side.count(fakes, [Ball(k)]))
 
 
-def test_halves_of_one_set_reveal_nothing(rng):
+def test_halves_of_one_set_have_no_findings(rng):
     found = evidence(*rng.normal(size=(2, 400, 16)))
     assert found.outliers == ()
     assert 0.9 < found.concentration < 1.1
@@ -27,7 +27,7 @@ def test_halves_of_one_set_reveal_nothing(rng):
     assert found.hubness.k == 3
 
 
-def test_an_outlier_that_vouches_for_many_is_named(rng):
+def test_outlier_whose_ball_contains_many_fakes_is_named(rng):
     real = rng.normal(size=(400, 16))
     real[7] = 6
     found = evidence(real, 6 + 0.5 * rng.normal(size=(300, 16)))
@@ -36,7 +36,7 @@ def test_an_outlier_that_vouches_for_many_is_named(rng):
     assert found.outliers[0].share == 1
 
 
-def test_many_fakes_in_usual_balls_are_no_dominance(rng):
+def test_many_fakes_in_ordinary_balls_are_not_dominance(rng):
     assert evidence(rng.normal(size=(400, 16)), 0.1 * rng.normal(size=(400, 16))).outliers == ()
 
 
@@ -46,7 +46,7 @@ def test_concentration_is_the_ratio_of_radii(rng, scale):
     assert evidence(real, scale * real).concentration == pytest.approx(scale, rel=1e-5)
 
 
-def test_near_copies_come_nearest_first_with_the_reals_they_copy(rng):
+def test_near_copies_are_sorted_by_distance_with_their_reals(rng):
     real = rng.normal(size=(300, 32))
     fake = rng.normal(size=(200, 32))
     fake[50:70] = real[100:120] + 0.01 * np.arange(1, 21)[:, None]
@@ -58,7 +58,7 @@ def test_near_copies_come_nearest_first_with_the_reals_they_copy(rng):
     assert copies.is_excess
 
 
-def test_reals_are_judged_as_if_they_were_not_there():
+def test_expected_near_copies_are_leave_one_out():
     # 0 and 1 are a pair, 0.4 away from each other, where the next is 10 away: both would be copies of the other.
     real = np.array([[0.0], [0.4], [10.4], [20.4], [30.4]])
     copies = evidence(real, np.array([[100.0], [101.0]]), k=1, fake_balls=(1,)).near_copies
@@ -66,7 +66,7 @@ def test_reals_are_judged_as_if_they_were_not_there():
     assert copies.share == 0
 
 
-def test_a_few_near_copies_in_a_large_set_are_chance(rng):
+def test_few_near_copies_in_a_large_set_are_not_excess(rng):
     real, fake = rng.normal(size=(2, 400, 16))
     fake[:4] = real[:4]
     assert not evidence(real, fake).near_copies.is_excess
@@ -74,7 +74,7 @@ def test_a_few_near_copies_in_a_large_set_are_chance(rng):
     assert evidence(real, fake).near_copies.is_excess
 
 
-def test_without_lists_or_balls_nothing_is_looked_for(rng):
+def test_diagnostics_need_lists_and_balls(rng):
     real, fake = torch.from_numpy(rng.normal(size=(2, 50, 4)).astype(np.float32))
     assert evidence(real, fake, keep=0).near_copies is None
     side = RealManifold.fit(real, balls=[], device="cpu")
@@ -98,7 +98,7 @@ def test_hubness_by_hand():
     assert equal.skewness == 0
 
 
-def test_a_gaussian_of_many_dimensions_has_hubs_and_a_sphere_has_none(rng):
+def test_gaussian_in_high_dimension_has_hubs_and_a_sphere_has_none(rng):
     gaussian = rng.normal(size=(1400, 128)).astype(np.float32)
     sphere = gaussian / np.linalg.norm(gaussian, axis=1, keepdims=True)
     ball, shell = (genpr.score(each[:700], each[700:], k=5, control=False) for each in (gaussian, sphere))

@@ -1,10 +1,10 @@
 import math
 
-import counted_oracle
+import ball_metric_oracle
 import numpy as np
 import pytest
 import torch
-from counted_oracle import Pair
+from ball_metric_oracle import Pair
 
 from genpr.metrics.manifold import memberships_of
 from genpr.metrics.neighbor_metrics import NeighborMetrics
@@ -60,13 +60,13 @@ SETS = {
 @pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize("k", [1, 2, 5])
 @pytest.mark.parametrize("case", SETS)
-def test_every_metric_and_every_null_is_the_definitions(case, k, ties):
+def test_every_metric_and_every_null_equals_its_definition(case, k, ties):
     real, fake = (features.astype(np.float32) for features in SETS[case](np.random.default_rng(4)))
     found, nulls = everything(real, fake, k, ties)
     pair = Pair.of(real, fake, ties)
-    assert found == pytest.approx(counted_oracle.values(pair, k), abs=1e-12, nan_ok=True)
+    assert found == pytest.approx(ball_metric_oracle.values(pair, k), abs=1e-12, nan_ok=True)
     assert set(found) == set(BALLS)
-    expected = counted_oracle.nulls(pair, k)
+    expected = ball_metric_oracle.nulls(pair, k)
     if len(fake) < len(real):  # of a part of the reals
         assert nulls["recall"] is nulls["symmetric_recall"] is None
     known = {name: null for name, null in nulls.items() if null is not None}
@@ -96,15 +96,15 @@ BOTH = ("symmetric_precision", "symmetric_recall")
     ],
     ids=["A strict", "A closed", "B strict", "B closed"],
 )
-def test_values_that_follow_by_hand(sets, ties, expected):
-    """Those of precision, recall, density and coverage are in test_manifold.py."""
+def test_values_equal_hand_computed_ones(sets, ties, expected):
+    """Precision, recall, density and coverage are tested in test_manifold.py."""
     expected = expected | {"complement_precision": float(sets is HAND_A)}
     found = counted(*sets, dict.fromkeys(expected, 1), ties)
     assert {name: BALLS[name](found, 1) for name in expected} == pytest.approx(expected, abs=1e-15)
 
 
 @pytest.mark.parametrize(("ties", "value"), [("closed", 1.0), ("strict", 0.0)])
-def test_points_that_are_all_equal_are_in_all_balls_or_in_none(ties, value):
+def test_equal_points_are_in_all_closed_and_no_open_balls(ties, value):
     found, _ = everything(np.full((16, 3), 0.1), np.full((17, 3), 0.1), 3, ties)
     shares = set(BALLS) - {"density", "nn_accuracy", "clipped_density", "f8", "f1_8", *CALIBRATED}
     for name in CALIBRATED:
@@ -121,8 +121,8 @@ def test_equal_sets_score_1_and_sets_far_apart_0(rng):
     same, _ = everything(points, points, 3)
     far, _ = everything(points, np.concatenate([points, points[:5]]) + 100, 3)
     shares = [name for name in BALLS if name not in {"density", "nn_accuracy", *CALIBRATED}]
-    reached = counted_oracle.reached(Pair.of(points, points, "closed"), 3)
-    assert {same[name] for name in CALIBRATED} == {1 / reached}
+    covered_by_others = ball_metric_oracle.covered_by_others(Pair.of(points, points, "closed"), 3)
+    assert {same[name] for name in CALIBRATED} == {1 / covered_by_others}
     assert {same[name] for name in shares} == {1.0}
     assert same["density"] == (1 + 3) / 3  # each fake in its double's ball, and in k others' on average
     assert same["nn_accuracy"] == 0
@@ -131,7 +131,7 @@ def test_equal_sets_score_1_and_sets_far_apart_0(rng):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_value_and_null_is_a_share(seed):
+def test_every_value_and_null_is_between_0_and_1(seed):
     rng, k, ties = np.random.default_rng(seed), 1 + seed % 3, TIES[seed % 2]
     d = rng.integers(1, 4)
     real, fake = (rng.integers(-3, 4, (rng.integers(3 * k + 1, 15), d)) for _ in range(2))
@@ -168,7 +168,7 @@ BELOW = {"symmetric_precision", "symmetric_recall", "clipped_density", "clipped_
 
 
 @pytest.mark.parametrize("name", [name for name in BALLS if name not in {"f8", "f1_8"}])
-def test_a_perfect_generator_scores_the_null_on_average(perfect, name):
+def test_perfect_generator_scores_the_null_on_average(perfect, name):
     values, nulls = perfect[name]
     excess = values - np.array(nulls)
     error = excess.std(ddof=1) / math.sqrt(len(excess))
@@ -180,7 +180,7 @@ def test_a_perfect_generator_scores_the_null_on_average(perfect, name):
 
 
 class TestClipped:
-    def test_an_outlier_does_not_count_for_fidelity(self, rng):
+    def test_outlier_does_not_increase_clipped_metrics(self, rng):
         real = np.concatenate([rng.normal(size=(300, 2)), np.full((1, 2), 25.0)])
         fake = 25 + rng.normal(size=(300, 2))
         found, _ = everything(real, fake, 5)
@@ -189,8 +189,8 @@ class TestClipped:
         assert found["clipped_density"] < 0.03
         assert found["clipped_coverage"] < 0.03
 
-    def test_coverage_says_how_many_fakes_are_good(self):
-        """Of 300 fakes, a share are draws of the reals' distribution and the rest is far."""
+    def test_clipped_coverage_is_the_share_of_good_fakes(self):
+        """A share of 300 fakes is drawn from the distribution of the reals, and the rest is far away."""
         rng = np.random.default_rng(5)
         for share in (0.2, 0.5, 0.8):
             scores = []
@@ -204,8 +204,8 @@ class TestClipped:
             assert density == pytest.approx(share, abs=0.06)
 
 
-def test_no_metric_looks_at_more_than_it_needs():
-    """A count that is missing would be a KeyError."""
+def test_every_metric_needs_only_its_declared_counts():
+    """A missing count would be a KeyError."""
     real, fake = integers(np.random.default_rng(0), 20), integers(np.random.default_rng(1), 21)
     for name, metric in BALLS.items():
         needed = needed_balls({name: 2})

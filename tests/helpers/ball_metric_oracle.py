@@ -1,4 +1,4 @@
-"""Every metric of memberships by its published formula: loops over float64 distances, and no code of genpr."""
+"""Every metric of ball memberships by its published formula: loops over float64 distances, and no code of genpr."""
 
 import math
 from dataclasses import dataclass
@@ -104,7 +104,7 @@ def clipped_coverage(pair: Pair, k: int) -> float:
 
 
 def nn_accuracy(pair: Pair, _k: int) -> float:
-    """Leave-one-out; a tie goes to the other set with closed balls, and to the own with open ones."""
+    """Leave-one-out accuracy; a tie goes to the other set with closed balls, and to the same set with open ones."""
 
     def right(one: Pair) -> int:
         own = one.radii(1)
@@ -133,7 +133,7 @@ def classifiers(pair: Pair, k: int) -> list[tuple[float, float]]:
 
 
 def f_beta(pair: Pair, k: int, beta: float) -> float:
-    """The largest F-score along the curve: where two classifiers are equally good, since between them it is monotone."""
+    """The largest F-score along the curve, at slopes where two classifiers have equal error; it is monotone between them."""
     lost, passed = np.array(classifiers(pair, k)).T
     with np.errstate(divide="ignore", invalid="ignore"):
         slopes = (np.subtract.outer(passed, passed) / np.subtract.outer(lost, lost) * -1).ravel()
@@ -145,9 +145,9 @@ def f_beta(pair: Pair, k: int, beta: float) -> float:
 
 
 def values(pair: Pair, k: int, *, curves: bool = True) -> dict[str, float]:
-    """Of every metric; NaN for recall over a null that needs a part of the reals."""
+    """Values of all metrics; NaN for calibrated recall if its null needs a part of the reals."""
     other = pair.swapped()
-    of_reals = reached(pair, k)
+    of_reals = covered_by_others(pair, k)
     calibrated = [
         each / of_reals if of_reals else math.nan for each in (precision(pair, k), precision(other, k))
     ]
@@ -171,7 +171,7 @@ def values(pair: Pair, k: int, *, curves: bool = True) -> dict[str, float]:
 
 
 def hit(n: int, m: int, k: int, at_least: int = 1) -> float:
-    """Chance that the k-NN ball of one of n holds so many of m others, as a sum over hypergeometric draws.
+    """Probability that the k-NN ball of one of n points contains at least `at_least` of m others, by hypergeometric sums.
 
     At least t of the first k + t - 1 of n - 1 + m others, in order of distance, are of the m.
     """
@@ -181,15 +181,15 @@ def hit(n: int, m: int, k: int, at_least: int = 1) -> float:
     return ways / math.comb(population, draws)
 
 
-def reached(pair: Pair, k: int) -> float:
-    """Share of reals in the ball of another, which is without them."""
+def covered_by_others(pair: Pair, k: int) -> float:
+    """Share of reals in the ball of another real whose radius is computed without them."""
     return float(pair.reals_in(k).any(axis=0).mean())
 
 
 def nulls(pair: Pair, k: int) -> dict[str, float]:
-    """Where a closed form or all reals give it; those of recall do not for fewer fakes than reals."""
+    """Nulls that have a closed form or follow from all reals; those of recall do not for fewer fakes than reals."""
     n, m = pair.sizes
-    of_reals = reached(pair, k)
+    of_reals = covered_by_others(pair, k)
     return {
         "calibrated_precision": 1.0,
         "calibrated_recall": 1.0,
