@@ -1,4 +1,4 @@
-"""What is asked of functions, noted on the way."""
+"""Fixtures that record calls and change sizes of pieces of work."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,8 +8,8 @@ import pytest
 
 
 @pytest.fixture
-def noted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
-    """The length of one argument of functions of genpr.neighbors, call by call."""
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
+    """Record the length of one argument of functions of genpr.neighbors for each call."""
 
     def note(argument: int, *names: str) -> list[int]:
         seen: list[int] = []
@@ -24,13 +24,13 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
 
 
 @pytest.fixture
-def sized(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Change sizes of the profile of CPUs."""
+def set_sizes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Change sizes of the device profile of CPUs."""
     target = "genpr.neighbors.device_profile.CPU"
     return lambda **sizes: monkeypatch.setattr(target, replace(resolve_name(target), **sizes))
 
 
 @pytest.fixture
-def verified(noted) -> list[int]:
-    """How many pairs the definition was asked for, call by call."""
-    return noted(2, *(f"{module}.sq_distances_at" for module in ("counts", "nearest", "search")))
+def verified(recorded) -> list[int]:
+    """Number of pairs computed by the definition, for each call."""
+    return recorded(2, *(f"{module}.sq_distances_at" for module in ("counts", "nearest", "search")))

@@ -4,7 +4,7 @@ import feature_cases
 import numpy as np
 import pytest
 import torch
-from placements import (
+from search_cases import (
     KINDS,
     all_pairs,
     frame_of,
@@ -101,7 +101,7 @@ def test_bounds_hold_on_adversarial_rows(d, family, kind, rng):
 
 
 def _in_span(d: int, width: int, exactly: bool, rng: np.random.Generator) -> tuple[Frame, Tensor]:
-    """Rows that `width` directions hold in full, as far as float32 allows, or exactly."""
+    """Rows in the span of `width` directions, exactly or up to float32 rounding."""
     latent = torch.from_numpy(rng.normal(size=(60, width)))
     basis = torch.eye(d, dtype=torch.float64)[:, :width] if exactly else random_directions(d, width)
     features = (latent @ basis.T).float()
@@ -111,7 +111,7 @@ def _in_span(d: int, width: int, exactly: bool, rng: np.random.Generator) -> tup
 
 @pytest.mark.parametrize(("d", "width"), [(1, 1), (2, 1), (5, 3), (64, 3), (64, 63), (64, 64), (1000, 2)])
 @pytest.mark.parametrize("exactly", [True, False])
-def test_bounds_hold_where_nothing_is_left_out(d, width, exactly, rng):
+def test_bounds_hold_for_rows_in_the_span_of_directions(d, width, exactly, rng):
     frame, features = _in_span(d, width, exactly, rng)
     points = frame.place(features)
     _assert_bounds_hold(points, points)
@@ -121,8 +121,8 @@ def test_bounds_hold_where_nothing_is_left_out(d, width, exactly, rng):
         assert points.view.residual.max() < 1e-5 * sq_norms_of(features).max().sqrt()
 
 
-def test_what_directions_leave_out_counts_in_full():
-    # Across the direction that is kept, opposite rows look the same, and their distance is 4 r r' to the end.
+def test_residual_of_directions_counts_fully():
+    # Orthogonal to the kept direction, opposite rows have equal coordinates; the squared distance is the full bound 4 r r'.
     frame = Frame(torch.zeros(2), 1.0, None, torch.empty(0, 2, dtype=torch.float64))
     points = with_basis(frame, torch.tensor([[1.0], [0.0]]).double()).place(
         torch.tensor([[0.0, 3], [0, -3], [0, 5]])
@@ -170,7 +170,7 @@ def test_slack_is_needed(d, width, rng):
     assert (d, width) == (64, None) or (upper < true).any()
 
 
-def test_the_error_that_slack_covers_is_real(rng):
+def test_errors_that_slack_covers_occur(rng):
     features = torch.from_numpy(rng.normal(size=(100, 1000))).float()
     points = frame_of(features).place(features)
     i, j = all_pairs(100, 100)
@@ -181,7 +181,7 @@ def test_the_error_that_slack_covers_is_real(rng):
 
 
 @pytest.mark.parametrize("kind", ["all coordinates", "principal directions"])
-def test_slack_is_of_the_size_of_rounding_errors(kind, rng):
+def test_slack_has_the_size_of_rounding_errors(kind, rng):
     features = torch.from_numpy(rng.normal(5, 0.05, (300, 1024))).float()
     points = frame_of(features, kind).place(features)
     sq_norms = sq_norms_of(points.view.coordinates)
@@ -189,7 +189,7 @@ def test_slack_is_of_the_size_of_rounding_errors(kind, rng):
 
 
 @kinds
-def test_one_outlier_widens_nobody_elses_slack(kind, rng):
+def test_outlier_does_not_increase_the_slack_of_other_rows(kind, rng):
     clean = torch.from_numpy(rng.normal(5, 0.05, (500, 64))).float()
     with_outlier = clean.clone()
     with_outlier[7] = 1e6
@@ -222,7 +222,7 @@ def test_copies_of_the_center_have_no_slack(value, kind):
 
 
 @pytest.mark.parametrize("kind", ["all coordinates", "one direction", "three directions"])
-def test_rows_that_vanish_in_the_frame_but_differ_from_its_center_have_slack(kind):
+def test_rows_that_underflow_in_the_frame_have_slack(kind):
     features = torch.zeros(300, 2)
     features[1:200] = 1e36
     features[::3] = torch.tensor([1e-44, 0.0])  # less than float32 holds at the scale of the others
@@ -235,7 +235,7 @@ def test_rows_that_vanish_in_the_frame_but_differ_from_its_center_have_slack(kin
 
 
 @kinds
-def test_rows_beyond_the_frame_are_left_to_verification(kind):
+def test_rows_beyond_the_frame_have_infinite_slack(kind):
     features = torch.ones(100, 4)
     features[:90] = torch.arange(360).view(90, 4) * 1e-10
     features[95:98] = torch.tensor([1e25, 3e38, -3e38])[:, None]
@@ -252,7 +252,7 @@ def test_rows_beyond_the_frame_are_left_to_verification(kind):
     _assert_bounds_hold(points, points)
 
 
-def test_a_basis_that_is_not_orthonormal_is_noticed_and_paid_for(rng):
+def test_nonorthonormal_basis_increases_slack(rng):
     features = torch.from_numpy(rng.normal(size=(60, 32))).float()
     frame = Frame.around(features)
     basis = random_directions(32, 32)
@@ -267,6 +267,6 @@ def test_a_basis_that_is_not_orthonormal_is_noticed_and_paid_for(rng):
     assert (_limits(points, points)[0] > true).any()
 
 
-def test_slack_is_infinite_where_nothing_is_proven():
+def test_slack_is_infinite_beyond_proven_dimensions():
     assert slack_factor(8) == pytest.approx(16 * 2.0**-24, rel=1e-5)
     assert slack_factor(2**23) == float("inf")

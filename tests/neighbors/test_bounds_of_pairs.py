@@ -1,7 +1,7 @@
 import feature_cases
 import pytest
 import torch
-from placements import all_pairs
+from search_cases import all_pairs
 
 from genpr.neighbors.bounds import bounds_by_product, bounds_of_differences
 from genpr.neighbors.distance import sq_distances_at
@@ -31,7 +31,7 @@ def test_bounds_of_differences_hold_and_are_tight(case):
     assert (upper - lower <= wide)[known].all()
 
 
-def test_differences_that_overflow_or_vanish_leave_nothing_known():
+def test_overflow_and_underflow_of_differences_give_infinite_bounds():
     lower, upper = bounds_of_differences(torch.tensor([torch.inf, torch.nan, 0.0]), 10)
     assert lower.tolist() == [0, 0, 0]
     assert upper[:2].isinf().all()
@@ -51,7 +51,7 @@ def test_bounds_by_product_hold_and_are_tight(case):
     assert (upper - lower).max() <= 1e-11 * largest
 
 
-def test_bounds_by_product_leave_scattered_pairs_alone():
+def test_bounds_by_product_do_not_apply_to_scattered_pairs():
     x = torch.arange(200.0).view(200, 1)
     i = torch.arange(200)
     assert bounds_by_product(x, x, i, i.flip(0)) is None

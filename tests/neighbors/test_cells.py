@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placements import KINDS, frame_of, sq_distances
+from search_cases import KINDS, frame_of, sq_distances
 from torch import Tensor
 
 from genpr.neighbors import index
@@ -23,7 +23,7 @@ def _column(*values: float) -> Tensor:
 
 
 def _blocks(cells: Cells, rng: np.random.Generator) -> list[Tensor]:
-    """All members of each cell, some of them, and one."""
+    """Blocks of all members of each cell, of some, and of one."""
     blocks = []
     for label in cells.label.unique():
         members = torch.from_numpy(rng.permutation((cells.label == label).nonzero()[:, 0].numpy()))
@@ -41,7 +41,7 @@ def _assert_nothing_in_reach_is_missed(x: Tensor, y: Tensor, cells_x: Cells, cel
 
 @st.composite
 def _clusters(draw):
-    """Two sets around the same few places, which lie far from each other or from the origin, or coincide."""
+    """Two sets around the same few centers, which are far from each other or from the origin, or coincide."""
     seed, width = draw(st.integers(0, 2**32)), draw(st.integers(1, 4))
     rng = np.random.default_rng(seed)
     places = rng.normal(size=(draw(st.integers(1, 5)), width)) * 10.0 ** draw(st.integers(-3, 3))
@@ -64,7 +64,7 @@ def _clusters(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(_clusters())
-def test_no_row_in_reach_of_a_block_is_missed(drawn):
+def test_no_row_within_reach_of_a_block_is_missed(drawn):
     (x, y), centers, loose, rng = drawn
     cells_x, cells_y = _cells(x, centers, loose[0]), _cells(y, centers, loose[1])
     _assert_nothing_in_reach_is_missed(x, y, cells_x, cells_y, rng)
@@ -73,7 +73,7 @@ def test_no_row_in_reach_of_a_block_is_missed(drawn):
 
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**32), offset=st.integers(0, 6))
-def test_rounding_on_a_line_where_every_bound_is_an_equality_misses_nothing(seed, offset):
+def test_rounding_on_a_line_with_tight_bounds_misses_nothing(seed, offset):
     rng = np.random.default_rng(seed)
     x, y = (torch.from_numpy(10.0**offset + rng.normal(size=(40, 1))).float() for _ in range(2))
     centers = torch.from_numpy(10.0**offset + rng.normal(size=(4, 1)))
@@ -82,7 +82,7 @@ def test_rounding_on_a_line_where_every_bound_is_an_equality_misses_nothing(seed
 
 @pytest.mark.parametrize("case", feature_cases.names())
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "cells" in kind])
-def test_nothing_whose_features_are_in_reach_is_missed(case, kind):
+def test_no_row_with_features_within_reach_is_missed(case, kind):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
     frame = frame_of(real, kind)
     x, y = frame.place(real), frame.place(fake)
@@ -91,7 +91,7 @@ def test_nothing_whose_features_are_in_reach_is_missed(case, kind):
         assert y.cells.within_reach(distances[block].amin(dim=0), x.cells, block).all()
 
 
-def test_most_of_what_is_far_is_left_out(rng):
+def test_most_distant_rows_are_left_out(rng):
     places = rng.normal(size=(20, 8)) * 10
     member_of = rng.integers(0, 20, 1000)
     x = torch.from_numpy(places[member_of] + rng.normal(size=(1000, 8)) / 4).float()
@@ -103,7 +103,7 @@ def test_most_of_what_is_far_is_left_out(rng):
         assert (within & (cells.label != cells.label[block[0]])).sum() < 20
 
 
-def test_a_plane_tells_rows_apart_that_a_ball_does_not():
+def test_planes_exclude_rows_that_balls_do_not():
     x = _column(0, -8, 7, 10)
     cells = _cells(x, _column(0, 10))
     block, reach = torch.tensor([0, 1]), torch.full((4,), 0.5).double()
@@ -112,14 +112,14 @@ def test_a_plane_tells_rows_apart_that_a_ball_does_not():
     assert cells.within_reach(reach + 6.51, cells, block).tolist() == [True, True, True, False]
 
 
-def test_a_ball_tells_rows_apart_that_a_plane_does_not():
+def test_balls_exclude_rows_that_planes_do_not():
     x = _column(0, 1, -100, 2)
     cells = _cells(x, _column(0, 1000))
     within = cells.within_reach(torch.full((4,), 1.5).double(), cells, torch.tensor([0, 1]))
     assert within.tolist() == [True, True, False, True]
 
 
-def test_rows_without_coordinates_are_in_reach_of_all_and_all_of_them():
+def test_rows_without_coordinates_are_within_reach_of_all_rows():
     x = _column(0, 100, 0, 200)
     cells = _cells(x, _column(0, 100, 200), loose=[2])
     assert cells.label.tolist() == [0, 1, 3, 2]
@@ -129,7 +129,7 @@ def test_rows_without_coordinates_are_in_reach_of_all_and_all_of_them():
     assert cells.within_reach(reach, cells, torch.tensor([2])).all()
 
 
-def test_cells_are_as_few_as_memory_allows_and_sets_with_different_ones_hide_nothing(monkeypatch):
+def test_number_of_cells_is_limited_by_memory_and_different_cells_exclude_nothing(monkeypatch):
     monkeypatch.setattr(index, "_MAX_DISTANCES", 12)
     few, many = _column(0, 100, 200), _column(0, 100, 200, 0, 100)
     centers = _column(0, 100, 200)

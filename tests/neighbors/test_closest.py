@@ -2,7 +2,7 @@ import feature_cases
 import numpy as np
 import pytest
 import torch
-from placements import all_pairs, sq_distances
+from search_cases import all_pairs, sq_distances
 from torch import Tensor
 
 from genpr.neighbors import search
@@ -25,7 +25,7 @@ def test_bounds_of_pairs_hold(case, rng):
         assert upper.isfinite().all()
 
 
-def test_what_float32_cannot_square_is_settled_by_the_definition(monkeypatch):
+def test_overflow_of_float32_squares_is_resolved_by_the_definition(monkeypatch):
     x = torch.tensor([[1e30, 0], [0, 0], [1, 1]])
     i, j = torch.tensor([0, 1, 0]), torch.tensor([1, 2, 0])
     monkeypatch.setattr(search, "bounds_by_product", lambda *_: None)
@@ -34,7 +34,7 @@ def test_what_float32_cannot_square_is_settled_by_the_definition(monkeypatch):
     assert lower[1] < 2 < upper[1]
 
 
-def test_pairs_in_reach_of_either_are_in_reach():
+def test_pairs_within_reach_of_either_row_are_kept():
     sq_reach = torch.tensor([4.0, 1, -torch.inf, -torch.inf]).double()
     i, j = torch.tensor([0, 0, 1, 1, 2, 2]), torch.tensor([1, 2, 2, 3, 0, 3])
     pairs = Pairs(i, j, torch.tensor([4.0, 5, 1, 2, 3, 0]).double(), torch.full((6,), 9.0).double())
@@ -46,7 +46,7 @@ def _bounded(i: Tensor, j: Tensor, true: Tensor) -> Pairs:
     return Pairs(i, j, true[i, j] * (1 - 1e-6), true[i, j] * (1 + 1e-6))
 
 
-def _meet_everything(kept: ClosestPairs, true: Tensor, rng: np.random.Generator, portions: int = 7) -> None:
+def _add_everything(kept: ClosestPairs, true: Tensor, rng: np.random.Generator, portions: int = 7) -> None:
     i, j = torch.triu_indices(len(true), len(true), offset=1)
     order = torch.from_numpy(rng.permutation(len(i)))
     for part in order.chunk(portions):
@@ -55,14 +55,14 @@ def _meet_everything(kept: ClosestPairs, true: Tensor, rng: np.random.Generator,
 
 @cases
 @pytest.mark.parametrize("portion", [2**17, 500])
-def test_all_that_is_among_the_closest_is_kept(case, portion, rng, sized):
-    sized(min_held=portion)
+def test_all_closest_pairs_are_kept(case, portion, rng, set_sizes):
+    set_sizes(min_held=portion)
     real, _ = feature_cases.make(case)
     true = sq_distances(real, real)
     k = min(4, len(real) - 1)
     sq_reach = torch.full((len(real),), torch.inf).double()
     kept = ClosestPairs.empty(sq_reach, k)
-    _meet_everything(kept, true, rng)
+    _add_everything(kept, true, rng)
     pairs = kept.pairs()
     kth = true.fill_diagonal_(torch.inf).kthvalue(k, dim=1).values
     is_kept = torch.zeros_like(true, dtype=torch.bool)
@@ -81,13 +81,13 @@ def _random(rng: np.random.Generator, n: int = 200) -> Tensor:
     return sq_distances(features, features)
 
 
-def test_the_reach_shrinks_to_the_kth_and_little_else_is_kept(rng, sized):
-    sized(min_held=1000)
+def test_reach_shrinks_to_the_kth_distance_and_few_other_pairs_are_kept(rng, set_sizes):
+    set_sizes(min_held=1000)
     true = _random(rng)
     sq_reach = torch.full((200,), torch.inf).double()
     kept = ClosestPairs.empty(sq_reach, 5)
-    _meet_everything(kept, true, rng, 20)
-    assert sq_reach.isfinite().all()  # before anything is asked for
+    _add_everything(kept, true, rng, 20)
+    assert sq_reach.isfinite().all()  # before pairs are requested
     pairs = kept.pairs()
     smallest = true.fill_diagonal_(torch.inf).sort(dim=1).values[:, :5]
     torch.testing.assert_close(kept.smallest, smallest * (1 + 1e-6), rtol=1e-12, atol=0)

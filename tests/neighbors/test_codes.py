@@ -1,4 +1,4 @@
-"""Codes of float16 and float32: bounds hold for the worst products allowed, and decisions are those of the oracle."""
+"""Codes of float16 and float32: bounds hold for the worst allowed products, and decisions equal those of the oracle."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,8 +8,8 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from placements import ENGINES, SEARCH_KINDS, all_pairs, frame_of, place, sq_distances, sq_radii
 from practice_cuda import practice_device
+from search_cases import ENGINES, SEARCH_KINDS, all_pairs, frame_of, place, sq_distances, sq_radii
 from torch import Tensor
 
 from genpr.errors import GenprError
@@ -25,7 +25,7 @@ codes = pytest.mark.parametrize("kind", CODES)
 
 
 class _Worst(Tiles):
-    """Tiles whose products of float16 err by nearly gamma, to one side."""
+    """Tiles whose float16 products have a one-sided error of almost gamma."""
 
     side = 1.0
 
@@ -106,11 +106,11 @@ def test_all_pairs_above_a_threshold_are_found(case, kind):
     keys = keys.view(len(every), -1)
     cut = len(every) // 3
     bands = every[cut:].flip(0), every[:cut]  # their own columns, in their own order
-    thresholds = torch.stack([keys[:, 0], keys[:, -1]])  # met exactly
+    thresholds = torch.stack([keys[:, 0], keys[:, -1]])  # equal to some keys
     i, j, found, _ = search.above(thresholds, points.view, *bands)
     columns = torch.cat(bands)
-    wanted = keys >= torch.where(every < cut, thresholds[1][:, None], thresholds[0][:, None])
-    assert wanted[i, columns[j]].sum() == wanted.sum() >= len(every)
+    required = keys >= torch.where(every < cut, thresholds[1][:, None], thresholds[0][:, None])
+    assert required[i, columns[j]].sum() == required.sum() >= len(every)
     assert torch.equal(found, keys[i, columns[j]])
     i, j, _, _ = search.above(thresholds[:1], points.view, every)
     assert torch.equal(torch.stack([i, j]), (keys >= thresholds[0][:, None]).nonzero().T)
@@ -118,7 +118,7 @@ def test_all_pairs_above_a_threshold_are_found(case, kind):
 
 @codes
 @pytest.mark.parametrize("case", ["far rows", "tiny", "huge"])
-def test_codes_that_are_not_kept_are_computed_again(case, kind):
+def test_codes_that_are_not_stored_are_recomputed(case, kind):
     (points,) = place(HARD[case], kind=kind)
     rows = torch.arange(len(points)).flip(0)
     again = replace(points.view, codes=points.view.codes[:0])
@@ -159,7 +159,7 @@ def _assert_equal(found: list[Tensor], expected: list[np.ndarray]) -> None:
 
 @codes
 @pytest.mark.parametrize("case", HARD)
-def test_decisions_are_those_of_the_oracle(case, kind):
+def test_decisions_equal_those_of_the_oracle(case, kind):
     real, fake = HARD[case][::2], np.concatenate([HARD[case][1::2], HARD[case][:9]])
     for engine in (_WorstEngine(), ENGINES["tiles of 7 x 64"]):
         _assert_equal(_counted(*place(real, fake, kind=kind), 4, engine), _expected(real, fake, 4))
@@ -175,7 +175,7 @@ def test_codes_decide_as_coordinates_do(case):
 
 
 @pytest.mark.parametrize("limit", [2**18, 2**19, 2**20, 2**23, 2**33])
-def test_a_gpu_decides_alike_however_little_memory_it_has(limit):
+def test_decisions_on_a_gpu_do_not_depend_on_its_memory(limit):
     rng = np.random.default_rng(1)
     real, fake = rng.normal(5, 1, (2, 600, 24)).astype(np.float32)
     expected = _expected(real, fake, 5)
@@ -192,7 +192,7 @@ def test_a_gpu_decides_alike_however_little_memory_it_has(limit):
     _assert_equal(found, expected)
 
 
-def test_rows_that_float16_cannot_tell_apart_are_searched_in_float32():
+def test_rows_that_float16_cannot_distinguish_are_searched_in_float32():
     rng = np.random.default_rng(2)
     clusters = rng.normal(size=(4, 24)).repeat(1000, axis=0) + 1e-5 * rng.normal(size=(4000, 24))
     with practice_device():
@@ -203,7 +203,7 @@ def test_rows_that_float16_cannot_tell_apart_are_searched_in_float32():
     assert [frame.codes for frame in frames] == [torch.float32, torch.float16]
 
 
-def test_sets_of_which_some_rows_are_beyond_float16_are_counted_in_float32():
+def test_sets_with_rows_beyond_float16_are_counted_in_float32():
     rng = np.random.default_rng(3)
     real = rng.normal(size=(60, 24)).astype(np.float32)
     fake = 1e6 * real
@@ -212,7 +212,7 @@ def test_sets_of_which_some_rows_are_beyond_float16_are_counted_in_float32():
     _assert_equal(_counted(x, y, 4, Engine(16, 16)), _expected(real, fake, 4))
 
 
-def test_rows_of_more_features_than_float16_sums_are_proven_for():
+def test_features_beyond_the_proven_length_of_float16_sums_are_exact():
     features = torch.ones(6, 2**20)
     features[3:, 0] = torch.arange(3)
     (points,) = place(features, kind="float16 codes")
@@ -220,7 +220,7 @@ def test_rows_of_more_features_than_float16_sums_are_proven_for():
 
 
 def _cutting(bits: int, least: float) -> Callable[..., Tensor]:
-    """Products as tensor cores add them: eight at a time, cut off below the largest; of halves from `least` on."""
+    """Products with sums like those of tensor cores: eight terms at a time, truncated below the largest; halves below `least` are zero."""
     matmul = torch.mm
 
     def mm(left: Tensor, right: Tensor, out_dtype: torch.dtype | None = None) -> Tensor:
@@ -241,13 +241,13 @@ def _cutting(bits: int, least: float) -> Callable[..., Tensor]:
     ("bits", "least", "expected"),
     [(23, 0, torch.float16), (22, 0, torch.float32), (25, 2.0**-14, torch.float32)],
 )
-def test_float16_is_taken_where_its_sums_are_as_precise_as_was_proven(bits, least, expected, monkeypatch):
+def test_float16_is_used_if_its_sums_are_sufficiently_precise(bits, least, expected, monkeypatch):
     with practice_device():
         monkeypatch.setattr(torch, "mm", _cutting(bits, least))
         assert code_dtype.__wrapped__(torch.device("cuda")) == expected
 
 
-def test_float32_of_less_than_its_precision_is_refused():
+def test_float32_products_of_reduced_precision_are_an_error():
     matmul = torch.backends.cuda.matmul
     before = matmul.allow_tf32
     with practice_device():

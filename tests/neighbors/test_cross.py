@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placements import ENGINES, SEARCH_KINDS, combinations, frame_of, place, sq_radii, truth
+from search_cases import ENGINES, SEARCH_KINDS, combinations, frame_of, place, sq_radii, truth
 
 from genpr.neighbors import counts as counts_module
 from genpr.neighbors.counts import CrossCounts, cross_counts
@@ -55,19 +55,19 @@ def _check(case: str, kind: str, engine) -> None:
 
 
 @pytest.mark.parametrize(("case", "kind", "engine"), combinations(1))
-def test_every_count_is_the_oracles(case, kind, engine):
+def test_every_count_equals_the_oracle(case, kind, engine):
     _check(case, kind, ENGINES[engine])
 
 
 @pytest.mark.parametrize("case", ["off_center", "near_duplicates", "fakes_copy_reals"])
-def test_threads_change_nothing(case):
+def test_number_of_threads_changes_nothing(case):
     torch.set_num_threads(3)  # the fixture for all tests puts the number back
     _check(case, "principal directions and cells", Engine(40, 64))
     assert torch.get_num_threads() == 3
 
 
 @cases
-def test_spheres_through_a_point_of_the_other_set_hold_it_only_if_closed(case, rng):
+def test_points_on_a_sphere_are_only_in_closed_balls(case, rng):
     kind = SEARCH_KINDS[feature_cases.names().index(case) % len(SEARCH_KINDS)]
     expected = truth(case)
     x, y = place(expected.real, expected.fake, kind=kind)
@@ -80,7 +80,7 @@ def test_spheres_through_a_point_of_the_other_set_hold_it_only_if_closed(case, r
 
 @engines
 @kinds
-def test_no_radii_give_nothing(engine, kind, rng):
+def test_without_radii_there_are_no_counts(engine, kind, rng):
     x, y = place(*rng.normal(size=(2, 30, 4)).astype(np.float32), kind=kind)
     counts = cross_counts(x, y, engine=engine)
     assert counts.real_balls_per_fake.shape == (0, 30)
@@ -91,7 +91,7 @@ def test_no_radii_give_nothing(engine, kind, rng):
 
 @kinds
 @pytest.mark.parametrize("ties", TIES)
-def test_radii_of_any_size(kind, ties, rng):
+def test_radii_may_have_any_size(kind, ties, rng):
     real, fake = rng.normal(size=(60, 5)).astype(np.float32), rng.normal(size=(50, 5)).astype(np.float32)
     fake[:10] = real[:10]
     of_real = (rng.choice([0, 1e-300, 1e-6, 1, 1e6, np.inf], (2, 60))).astype(np.float64)
@@ -102,7 +102,7 @@ def test_radii_of_any_size(kind, ties, rng):
 
 
 @kinds
-def test_halves_are_measured_as_the_floats_they_stand_for(kind, rng):
+def test_float16_features_equal_their_float32_values(kind, rng):
     real, fake = torch.from_numpy(rng.normal(5, 0.1, (2, 90, 40))).half()
     frame = frame_of(real.float(), kind)
     x, y = frame.place(real), frame.place(fake)
@@ -143,7 +143,7 @@ def test_few_pairs_are_verified(engine, rng, verified):
 
 
 @precise
-def test_masses_of_copies_are_counted_without_verification(kind, rng, verified):
+def test_many_copies_are_counted_without_verification(kind, rng, verified):
     features = np.full((600, 16), 2.5, dtype=np.float32)
     features[::3] += rng.normal(20, 1, size=(200, 16)).astype(np.float32)
     x, y = place(features, features, kind=kind)
@@ -156,7 +156,7 @@ def test_masses_of_copies_are_counted_without_verification(kind, rng, verified):
     assert sum(verified) < 3 * 600 * 2
 
 
-def test_dense_memberships_come_in_portions(rng, sized, monkeypatch):
+def test_dense_memberships_are_processed_in_portions(rng, set_sizes, monkeypatch):
     sizes, found, alive = [], [], []
     inside = counts_module._inside
 
@@ -167,7 +167,7 @@ def test_dense_memberships_come_in_portions(rng, sized, monkeypatch):
         return inside(x, y, pairs, *rest)
 
     monkeypatch.setattr(counts_module, "_inside", spy)
-    sized(max_pairs=10_000)
+    set_sizes(max_pairs=10_000)
     real, fake = rng.normal(size=(128, 8)).astype(np.float32), np.zeros((4000, 8), dtype=np.float32)
     x, y = place(real, fake)
     everything = torch.full((3, 128), 1e9, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""The GPU decides as the CPU does, to the last bit."""
+"""Decisions on a GPU equal those on the CPU, to the last bit."""
 
 from dataclasses import fields, replace
 from itertools import cycle
@@ -7,7 +7,7 @@ import feature_cases
 import numpy as np
 import pytest
 import torch
-from placements import SEARCH_KINDS, frame_of, sq_radii
+from search_cases import SEARCH_KINDS, frame_of, sq_radii
 
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import sq_distances
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("d", [1, 37, 2048])
-def test_distances_have_the_same_bits(d, rng):
+def test_distances_on_a_gpu_have_the_same_bits(d, rng):
     x, y = torch.from_numpy(rng.normal(5, 1, (2, 300, d))).float()
     assert torch.equal(sq_distances(x.cuda(), y.cuda()).cpu(), sq_distances(x, y))
 
@@ -56,7 +56,7 @@ def _assert_equal(on_cpu: list[torch.Tensor], on_cuda: list[torch.Tensor]) -> No
 
 @pytest.mark.filterwarnings("ignore:Please use the new API")  # of torch 2.9 and later, once in a process
 @pytest.mark.parametrize(("case", "kind"), [*zip(feature_cases.names()[::2], cycle(SEARCH_KINDS))])
-def test_radii_and_counts_are_equal(case, kind):
+def test_radii_and_counts_on_a_gpu_are_equal(case, kind):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
     frame = frame_of(real, kind)
     before = torch.get_float32_matmul_precision()
@@ -72,7 +72,7 @@ def test_radii_and_counts_are_equal(case, kind):
     _assert_equal(*results)
 
 
-def test_a_frame_chosen_on_the_gpu_serves_as_well(gpu, rng):
+def test_frame_chosen_on_the_gpu_gives_equal_results(gpu, rng):
     directions = rng.normal(size=(8, 128)) / np.sqrt(8)
     latent = [rng.normal(size=(n, 8)) @ directions for n in (3000, 3000)]
     sets = [torch.from_numpy(x + 3 + 0.01 * rng.normal(size=x.shape)).half() for x in latent]
@@ -89,7 +89,7 @@ def test_a_frame_chosen_on_the_gpu_serves_as_well(gpu, rng):
 
 
 @pytest.mark.parametrize("copies", [1, 9])
-def test_nothing_found_is_on_the_gpu_too(copies, rng):
+def test_empty_results_are_on_the_gpu(copies, rng):
     features = torch.from_numpy(rng.normal(size=(6, 5)).repeat(copies, axis=0)).float().cuda()
     points = Frame.around(features).place(features)
     k = min(5, copies)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from placements import SEARCH_KINDS, place, sq_radii
+from search_cases import SEARCH_KINDS, place, sq_radii
 from torch.overrides import TorchFunctionMode
 
 from genpr.neighbors.counts import cross_counts
@@ -9,8 +9,8 @@ from genpr.neighbors.engine import Engine
 from genpr.neighbors.nearest import nearest_between
 
 
-class _Homeless(TorchFunctionMode):
-    """Notes the tensors that are made without a word about their device."""
+class _DeviceCheck(TorchFunctionMode):
+    """Records tensors that are created without a device."""
 
     _MAKERS = frozenset(
         {torch.empty, torch.zeros, torch.ones, torch.full, torch.arange, torch.eye, torch.tensor}
@@ -29,21 +29,21 @@ class _Homeless(TorchFunctionMode):
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
 @pytest.mark.parametrize("copies", [1, 8])
-def test_whatever_is_made_is_made_where_the_data_is(kind, copies, rng, sized):
-    # What a CPU forgives, a GPU does not: portions that are empty must be there as well.
-    sized(portion=1)
+def test_all_tensors_are_created_on_the_device_of_the_data(kind, copies, rng, set_sizes):
+    # Empty portions, too, must be on the device of the data, which only a GPU would check.
+    set_sizes(portion=1)
     x, y = place(*rng.normal(size=(2, 6, 5)).astype(np.float32).repeat(copies, axis=1), kind=kind)
-    engine, homeless = Engine(16, 16), _Homeless()
-    with homeless:
+    engine, check = Engine(16, 16), _DeviceCheck()
+    with check:
         radii = sq_radii(x, [3], engine=engine)
         nearest_between(x, y, 3, engine=engine)
         cross_counts(x, y, real_sq_radii=radii, engine=engine)
         cross_counts(x, y, real_sq_radii=torch.full_like(radii, -torch.inf), engine=engine)
-    assert not homeless.seen
+    assert not check.seen
 
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
-def test_the_default_type_of_new_tensors_does_not_matter(kind, rng):
+def test_default_dtype_changes_nothing(kind, rng):
     real, fake = (torch.from_numpy(features) for features in rng.normal(5, 1, (2, 90, 12)).astype(np.float32))
 
     def search():

@@ -137,7 +137,7 @@ CASES = (small, copies, near_copies, some_overflow, far_apart, doubled_products_
 @pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
 @pytest.mark.parametrize("case", [*CASES, beyond_float16], ids=lambda case: case.__name__)
 @pytest.mark.parametrize("name", NAMES)
-def test_every_bit_is_that_of_a_plain_account(name, case):
+def test_every_bit_equals_a_plain_implementation(name, case):
     if case is beyond_float16 and name == "stylegan3-float16":
         pytest.skip("infinity or NaN, as the order of sums has it: stated not to be reproduced")
     real, fake, ks, block = case(40, 1), case(32, 2), [1, 3, 5], 19
@@ -150,7 +150,7 @@ def test_every_bit_is_that_of_a_plain_account(name, case):
 
 @pytest.mark.parametrize("case", [*CASES, beyond_float16], ids=lambda case: case.__name__)
 @pytest.mark.parametrize("name", NAMES)
-def test_the_size_of_tiles_changes_nothing(name, case):
+def test_tile_size_changes_nothing(name, case):
     real, fake = case(40, 1), case(32, 2)
     emulation = _blocks_of(name, 19)
     radii, counts = _tables(emulation, real, fake, [1, 3])
@@ -183,7 +183,7 @@ def test_small_integers_are_exact(name, kind, rng):
         assert found.tolist() == exact.tolist()
 
 
-def test_rounding_to_float16_is_seen():
+def test_rounding_to_float16_changes_counts():
     # 2048 + 1 is no float16: ties to even give 2048, and the neighbors of 0 at 2049 and 2050 differ by two.
     points = torch.tensor([[0.0, 0, 0], [45, 4, 3], [45, 5, 0]])
     assert emulated_radii(ADM, points, [1, 2])[:, 0].tolist() == [2050, 2050]  # 2025 + 16 + 9, 2025 + 25
@@ -193,7 +193,7 @@ def test_rounding_to_float16_is_seen():
     assert emulated_radii(STYLEGAN3, points, [1])[0, 0] == root == 45.25
 
 
-def test_a_doubled_product_that_overflows_makes_two_points_one():
+def test_overflow_of_a_doubled_product_gives_a_distance_of_zero():
     # Norms 40,000 and 39,400; their product 30,000 fits, doubled too.
     points = torch.tensor([[200.0, 0], [150, 130]])
     assert emulated_radii(ADM, points, [1]).tolist() == [[19392, 19392]]
@@ -203,7 +203,7 @@ def test_a_doubled_product_that_overflows_makes_two_points_one():
     assert emulated_radii(STYLEGAN3, points, [1])[0, 0] == np.sqrt(10912).astype(np.float16)
 
 
-def test_a_block_falls_back_as_a_whole_and_alone():
+def test_only_blocks_that_overflow_fall_back_to_float32():
     points = torch.tensor([[0.0], [45.3], [400], [0], [91]])
     rounded = float(np.float16(np.float16(45.3) ** 2))
     single = float(np.square(np.float32(45.3)))
@@ -219,7 +219,7 @@ def test_a_block_falls_back_as_a_whole_and_alone():
     assert emulated_radii(ADM, points, [2])[0, 0] == single
 
 
-def test_without_a_fallback_an_infinite_ball_holds_everything():
+def test_without_a_fallback_infinite_balls_contain_everything():
     real = torch.tensor([[0.0], [1], [300], [301]])
     radii = emulated_radii(STYLEGAN3, real, [1])
     assert radii[0].tolist() == [1, 1, torch.inf, torch.inf]
@@ -231,7 +231,7 @@ def test_without_a_fallback_an_infinite_ball_holds_everything():
     assert emulated_radii(STYLEGAN3, torch.tensor([[1e5], [1], [2]]), [1])[0, 0].isnan()  # holds nothing
 
 
-def test_the_row_itself_counts_wherever_it_ranks():
+def test_row_itself_counts_at_any_rank():
     # In float16 the distance of a row to itself is not 0, and some copies are nearer.
     points = inception_like(60, 3, sq_norm=3000.0)
     itself = np.array([_squared(x, x) for x in points.astype(np.float16)])
@@ -241,14 +241,14 @@ def test_the_row_itself_counts_wherever_it_ranks():
     assert emulated_radii(ADM, copies, [1, 3]).eq(float(itself[worst])).all()
 
 
-def test_float16_features_are_taken_as_they_are():
+def test_float16_features_are_used_unchanged():
     features = torch.from_numpy(inception_like(80, 4)).half()
     for emulation in EMULATIONS.values():
         expected = emulated_radii(emulation, features.float(), [3])
         assert torch.equal(emulated_radii(emulation, features, [3]), expected)
 
 
-def test_features_are_left_alone_and_autocast_and_the_default_type_do_not_matter():
+def test_features_are_unchanged_and_autocast_and_default_dtype_change_nothing():
     features = torch.from_numpy(inception_like(40, 5))
     before = features.clone()
     expected = emulated_radii(ADM, features, [3])
@@ -264,7 +264,7 @@ def test_features_are_left_alone_and_autocast_and_the_default_type_do_not_matter
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", [*CASES, beyond_float16], ids=lambda case: case.__name__)
 @pytest.mark.parametrize("name", NAMES)
-def test_the_gpu_finds_the_same_bits(name, case):
+def test_gpu_gives_the_same_bits(name, case):
     points, emulation = torch.from_numpy(case(130, 130)), _blocks_of(name, 60)
     found = emulated_radii(emulation, points.cuda(), [1, 3]).cpu()
     assert torch.equal(found.nan_to_num(-1), emulated_radii(emulation, points, [1, 3]).nan_to_num(-1))

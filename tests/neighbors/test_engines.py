@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from placements import ENGINES, place, sq_radii
+from search_cases import ENGINES, place, sq_radii
 from torch import Tensor
 
 from genpr.neighbors import engine as engine_module
@@ -30,7 +30,7 @@ def _expected(left: Tensor, right: Tensor) -> dict[tuple[int, int], float]:
 
 @engines
 @pytest.mark.parametrize("rows", [0, 1, 7, 15, 16, 17, 40])
-def test_exactly_the_products_that_are_not_negative_are_found(engine, rows, rng):
+def test_exactly_the_non_negative_products_are_found(engine, rows, rng):
     tiles = engine.tiles(6, CPU)
     rows = min(rows, tiles.rows)
     for columns in (0, 1, 7, min(50, tiles.columns)):
@@ -42,7 +42,7 @@ def test_exactly_the_products_that_are_not_negative_are_found(engine, rows, rng)
 
 
 @engines
-def test_what_was_found_outlives_the_next_tile(engine, rng):
+def test_results_are_not_overwritten_by_the_next_tile(engine, rng):
     tiles = engine.tiles(5, CPU)
     left, right = _integers(rng, 7, 5), _integers(rng, 7, 5)
     found = tiles.non_negative(left, right)
@@ -63,8 +63,8 @@ def _layouts(x: Tensor) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("form_of_x", _layouts(torch.ones(1, 1)))
 @pytest.mark.parametrize("d", [1, 37])
-def test_differences_are_good_to_float32(form_of_x, d, rng, sized):
-    sized(chunk=300)
+def test_differences_have_the_precision_of_float32(form_of_x, d, rng, set_sizes):
+    set_sizes(chunk=300)
     values = torch.from_numpy(rng.normal(5, 1, (2, 40, d))).half().float()
     i, j = torch.from_numpy(rng.integers(0, 40, (200, 2))).T  # not contiguous either
     true = (values[0][i].double() - values[1][j].double()).square().sum(dim=1)
@@ -90,7 +90,7 @@ def _state() -> tuple[bool, bool]:
     return torch.is_autocast_enabled("cpu"), torch.is_grad_enabled()
 
 
-def test_plain_arithmetic_holds_inside_and_leaves_no_trace():
+def test_plain_arithmetic_is_set_inside_and_restored():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         with plain_arithmetic(CPU):
             assert _state() == (False, False)
@@ -98,7 +98,7 @@ def test_plain_arithmetic_holds_inside_and_leaves_no_trace():
 
 
 @engines
-def test_users_fast_math_is_off_inside_and_on_again_afterwards(engine, rng):
+def test_reduced_precision_of_the_user_is_disabled_inside_and_restored(engine, rng):
     x, y = place(*rng.normal(5, 0.05, (2, 100, 64)).astype(np.float32))
     plain_radii = sq_radii(x, [3], engine=engine)
     plain = cross_counts(x, y, real_sq_radii=plain_radii, engine=engine)

@@ -2,7 +2,7 @@ import feature_cases
 import numpy as np
 import pytest
 import torch
-from placements import KINDS, frame_of, sq_distances
+from search_cases import KINDS, frame_of, sq_distances
 
 from genpr.neighbors.bounds import NO_FLOOR, represent
 from genpr.neighbors.index import Frame
@@ -11,7 +11,7 @@ TENSORS = ("coordinates", "half_floors", "slack", "residual")
 kinds = pytest.mark.parametrize("kind", [kind for kind in KINDS if "codes" not in kind])
 
 
-def test_the_frame_is_where_the_data_is(rng):
+def test_frame_is_centered_on_the_data(rng):
     frame = Frame.around(torch.from_numpy(rng.normal(1000, 1e-3, (300, 16))).float())
     assert (frame.center - 1000).abs().max() < 1e-3
     assert 2.0**6 < frame.scale < 2.0**10
@@ -20,7 +20,7 @@ def test_the_frame_is_where_the_data_is(rng):
     assert len(frame.centers) == 0
 
 
-def test_no_outlier_moves_the_frame_far(rng):
+def test_outliers_move_the_frame_little(rng):
     features = torch.from_numpy(rng.normal(5, 0.05, (500, 8))).float()
     before = Frame.around(features)
     features[::50] = 1e30
@@ -29,7 +29,7 @@ def test_no_outlier_moves_the_frame_far(rng):
     assert after.scale == before.scale
 
 
-def test_what_is_like_most_rows_shapes_the_frame_even_where_most_are_copies(rng):
+def test_frame_follows_most_distinct_rows_even_among_copies(rng):
     features = torch.full((300, 4), 2.5)
     features[::10] += torch.from_numpy(rng.normal(0, 1e-3, (30, 4))).float()
     assert 2.0**7 < Frame.around(features).scale < 2.0**11
@@ -37,7 +37,7 @@ def test_what_is_like_most_rows_shapes_the_frame_even_where_most_are_copies(rng)
 
 @pytest.mark.parametrize("case", feature_cases.names())
 @kinds
-def test_scales_are_powers_of_two_and_nothing_placed_is_infinite(case, kind):
+def test_scales_are_powers_of_two_and_coordinates_are_finite(case, kind):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
     frame = frame_of(real, kind)
     assert np.frexp(frame.scale)[0] == 0.5
@@ -56,12 +56,12 @@ def test_scales_are_powers_of_two_and_nothing_placed_is_infinite(case, kind):
 
 @kinds
 @pytest.mark.parametrize("elements", [1, 30])
-def test_rows_are_placed_alike_in_pieces(kind, elements, rng, sized):
+def test_rows_have_the_same_coordinates_in_pieces(kind, elements, rng, set_sizes):
     features = torch.from_numpy(rng.normal(5, 1, (50, 9))).float()
     features[7] = 1e30
     frame = frame_of(features, kind)
     whole = frame.place(features)
-    sized(piece=elements)
+    set_sizes(piece=elements)
     in_pieces = frame.place(features)
     for name in TENSORS:
         torch.testing.assert_close(
@@ -70,14 +70,14 @@ def test_rows_are_placed_alike_in_pieces(kind, elements, rng, sized):
 
 
 @pytest.mark.parametrize("value", [5, 1e-30, 1e30, 3e38])
-def test_coordinates_of_some_rows_are_those_that_slack_was_computed_for(value, rng, sized):
+def test_recomputed_coordinates_equal_those_that_slack_covers(value, rng, set_sizes):
     features = torch.from_numpy(rng.normal(5, 1e-3, (50, 9))).float()
     features[:, 3] = (
         value  # of every row: its moved value is zero, where that of the center overflows in the scale
     )
     features[7] = 1e30
     view = frame_of(features).place(features).view
-    sized(passed=40)
+    set_sizes(passed=40)
     rows = torch.tensor([7, 49, 0, 7, 12, 13, 14, 15, 16])
     expected = represent(features[rows], view.center, view.scale, None)
     assert torch.equal(view.left(rows)[:, :-2], expected.coordinates)
@@ -85,7 +85,7 @@ def test_coordinates_of_some_rows_are_those_that_slack_was_computed_for(value, r
 
 
 @kinds
-def test_left_and_right_make_keys_and_are_not_shared(kind, rng):
+def test_product_of_left_and_right_gives_keys(kind, rng):
     features = torch.from_numpy(rng.normal(5, 1, (30, 6))).float()
     points = frame_of(features, kind).place(features)
     rows = torch.arange(30)

@@ -3,7 +3,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from placements import ENGINES, SEARCH_KINDS, combinations, place, truth
+from search_cases import ENGINES, SEARCH_KINDS, combinations, place, truth
 
 from genpr.neighbors import nearest
 from genpr.neighbors.engine import ONE_PROCESS, Engine
@@ -29,7 +29,7 @@ def _check(queries, points, k: int, *, kind: str = "all coordinates", engine=ONE
 
 
 @pytest.mark.parametrize(("case", "kind", "engine"), combinations(0))
-def test_every_bit_and_index_is_the_oracles(case, kind, engine):
+def test_every_bit_and_index_equals_the_oracle(case, kind, engine):
     expected = truth(case)
     y, x = place(expected.real, expected.fake, kind=kind)
     _assert_nearest(x, y, 1 if kind == "cells" else 5, expected.sq.T, ENGINES[engine])
@@ -49,45 +49,45 @@ def test_ties_go_to_the_lowest_index(kind, k, rng):
 @pytest.mark.parametrize(
     "case", ["one_hot_all_tied", "binary_grid_full_of_ties", "near_duplicates", "off_center"]
 )
-def test_when_pairs_are_merged_changes_nothing(case, portion, crowd, sized, monkeypatch):
+def test_time_of_merging_changes_nothing(case, portion, crowd, set_sizes, monkeypatch):
     monkeypatch.setattr(nearest, "_PORTION", portion)
     monkeypatch.setattr(nearest, "_PER_QUERY", 0)
     monkeypatch.setattr(nearest, "_CROWD", crowd)
-    sized(portion=40)
+    set_sizes(portion=40)
     real, fake = (features[:60] for features in feature_cases.make(case))
     _check(fake, real, 3, engine=Engine(11, 13))
 
 
-def test_crowds_at_one_distance_are_settled_where_they_are_found(monkeypatch, noted):
-    met = noted(1, "nearest._Nearest.add")
+def test_many_points_at_one_distance_are_reduced_when_found(monkeypatch, recorded):
+    added = recorded(1, "nearest._Nearest.add")
     monkeypatch.setattr(nearest, "_CROWD", 100)
     points = 2 * np.eye(200, dtype=np.float32)  # all equally far from zero
     _check(np.zeros((30, 200), dtype=np.float32), points, 3)
-    assert sum(met) == 3 * 30
+    assert sum(added) == 3 * 30
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_copies_beyond_the_kth_are_left_out_of_the_search(seed, monkeypatch, noted):
+def test_copies_beyond_the_kth_are_not_searched(seed, monkeypatch, recorded):
     monkeypatch.setattr(nearest, "_SURPLUS", 1)
     rng = np.random.default_rng(seed)
     few = rng.normal(3, 1, (9, 5)).astype(np.float32)
     points = few[rng.integers(0, 9, 200)]
     queries = np.concatenate([few, rng.normal(3, 1, (20, 5)).astype(np.float32)])
-    looked_at = noted(1, "nearest._first_reach_between")
+    looked_at = recorded(1, "nearest._first_reach_between")
     for k in (1, 4, 30):
         _check(queries, points, k)
     counts = np.unique(points, axis=0, return_counts=True)[1]
     assert looked_at == [np.minimum(counts, k).sum() for k in (1, 4, 30)]
 
 
-def test_near_copies_with_the_same_projection_are_no_copies(monkeypatch):
+def test_near_copies_with_the_same_projection_are_not_copies(monkeypatch):
     monkeypatch.setattr(nearest, "_SURPLUS", 1)
     points = np.stack([np.ones(9), 1e-30 * np.arange(9)], axis=1).astype(np.float32)
     y, x = place(points, points)
     assert nearest_between(x, y, 1)[0][:, 0].tolist() == list(range(9))
 
 
-def test_masses_of_copies_cost_no_distances(verified):
+def test_many_copies_need_no_distances(verified):
     points = np.full((2000, 3), 0.5, dtype=np.float32)
     queries = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
     y, x = place(points, queries)
@@ -96,13 +96,13 @@ def test_masses_of_copies_cost_no_distances(verified):
     assert sum(verified) == 2 * 500
 
 
-def test_little_more_than_k_pairs_per_query_are_left_to_the_definition(rng, verified):
+def test_definition_computes_few_more_than_k_pairs_per_query(rng, verified):
     points, queries = (rng.normal(5, 0.05, (900, 32)).astype(np.float32) for _ in range(2))
     _check(queries, points, 3)
     assert 3 * 900 <= sum(verified) < 1.01 * 3 * 900
 
 
-def test_chosen_frames_of_thousands_of_rows(rng):
+def test_large_sets_with_chosen_frames_equal_the_oracle(rng):
     basis = rng.normal(size=(6, 256))
     points, queries = (
         (rng.normal(size=(n, 6)) @ basis + 0.01 * rng.normal(size=(n, 256))).astype(np.float32)
@@ -115,14 +115,14 @@ def test_chosen_frames_of_thousands_of_rows(rng):
     _assert_nearest(x, y, 5, oracle.sq_distances(queries, points))
 
 
-def test_progress_tells_of_all_pairs(rng):
+def test_progress_counts_all_pairs(rng):
     points, queries = (rng.normal(size=(n, 4)).astype(np.float32) for n in (70, 50))
     y, x = place(points, queries)
-    told: list[int] = []
-    nearest_between(x, y, 2, engine=Engine(9, 9), advance=told.append)
-    assert sum(told) == 70 * 50
-    assert len(told) > 3
+    updates: list[int] = []
+    nearest_between(x, y, 2, engine=Engine(9, 9), advance=updates.append)
+    assert sum(updates) == 70 * 50
+    assert len(updates) > 3
 
 
-def test_half_precision_features(rng):
+def test_half_precision_features_equal_their_float32_values(rng):
     _check(*(rng.normal(size=(60, 8)).astype(np.float16) for _ in range(2)), 3)

@@ -5,7 +5,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from placements import (
+from search_cases import (
     ENGINES,
     SEARCH_KINDS,
     combinations,
@@ -36,7 +36,7 @@ def clipped(radii: np.ndarray) -> np.ndarray:
 
 @oracle.once
 def in_degrees(sq: np.ndarray, largest: np.ndarray) -> dict[tuple[Ball, str], list[int]]:
-    """Each row left out in turn, the balls of the others drawn without it."""
+    """In-degrees with each row left out in turn: radii of the others are computed without it."""
     ks = [ball.k for ball in BALLS]
     degrees = {(ball, ties): [] for ball in BALLS for ties in TIES}
     for row in range(len(sq)):
@@ -77,7 +77,7 @@ def check_radii(features: np.ndarray, points, ks: list[int], engine=ONE_PROCESS)
 
 
 @pytest.mark.parametrize(("case", "kind", "engine"), combinations(2))
-def test_everything_is_the_oracles(case, kind, engine):
+def test_everything_equals_the_oracle(case, kind, engine):
     expected = truth(case)
     x, y = place(expected.real, expected.fake, kind=kind)  # the reals' frame may serve the fakes badly
     for features, points in ((expected.real, x), (expected.fake, y)):
@@ -85,13 +85,13 @@ def test_everything_is_the_oracles(case, kind, engine):
 
 
 @pytest.mark.parametrize("keep", [0, 1, 64, 1000])
-def test_any_number_of_neighbors_can_be_kept(keep):
+def test_any_number_of_neighbors_can_be_listed(keep):
     expected = truth("off_center")
     check(expected.real, place(expected.real)[0], keep=keep, engine=Engine(8, 8))
 
 
 @pytest.mark.parametrize(("n", "copies"), [(60, 4), (60, 6), (60, 7), (60, 40), (6, 6)])
-def test_copies_lie_in_the_balls_of_each_other(rng, n, copies):
+def test_copies_are_in_the_balls_of_each_other(rng, n, copies):
     features = rng.integers(0, 4, (n, 3)).astype(np.float32)
     features[rng.permutation(n)[:copies]] = features[0]
     features[0, features[0] == 0] = -0.0
@@ -105,7 +105,7 @@ def test_equal_distances_are_equal_in_the_lists(rng):
     assert sq.tolist() == np.sort(oracle.sq_distances(features, features), axis=1)[:, 1:].tolist()
 
 
-def test_a_median_radius_leaves_points_on_its_sphere():
+def test_median_radius_excludes_points_on_its_sphere():
     sq = torch.tensor([2.0, 3.0, 3.0, 5.0], dtype=torch.float64)
     assert sq_radii_of(Ball(1, clipped=True), sq).tolist() == [2.0, 3.0, 3.0, 3.0]
     sq = torch.tensor([1.0, 9.0, 4.0, 16.0], dtype=torch.float64)
@@ -115,7 +115,7 @@ def test_a_median_radius_leaves_points_on_its_sphere():
 
 @pytest.mark.parametrize("case", ["off_center", "near_duplicates", "duplicates"])
 @pytest.mark.parametrize("masses", [30, 10**9])
-def test_threads_change_no_radius(case, masses, monkeypatch):
+def test_number_of_threads_changes_no_radius(case, masses, monkeypatch):
     monkeypatch.setattr(nearest, "_MASSES", masses)
     torch.set_num_threads(3)  # the fixture for all tests puts the number back
     features = truth(case).real
@@ -123,7 +123,7 @@ def test_threads_change_no_radius(case, masses, monkeypatch):
     assert torch.get_num_threads() == 3
 
 
-def test_masses_of_pairs_in_reach_by_codes_change_no_radius(rng, monkeypatch):
+def test_many_pairs_within_reach_by_codes_change_no_radius(rng, monkeypatch):
     for name in ("_MASSES", "_MANY_PER_ROW", "_SPREAD_CODES"):
         monkeypatch.setattr(nearest, name, 0)
     features = rng.normal(size=(500, 4)).astype(np.float32)
@@ -131,7 +131,7 @@ def test_masses_of_pairs_in_reach_by_codes_change_no_radius(rng, monkeypatch):
 
 
 @kinds
-def test_ks_in_any_order_up_to_all_others(kind, rng):
+def test_k_may_be_in_any_order_up_to_all_other_rows(kind, rng):
     for features, ks in (
         (rng.integers(0, 4, (40, 3)), ([1], [5, 3, 5], [20], [39, 1])),
         (rng.normal(size=(2, 4)), ([1],)),
@@ -145,13 +145,13 @@ def test_ks_in_any_order_up_to_all_others(kind, rng):
 
 
 @kinds
-def test_float16_features_are_measured_as_the_floats_they_stand_for(kind, rng):
+def test_float16_features_equal_their_float32_radii(kind, rng):
     halves = torch.from_numpy(rng.normal(5, 0.1, (150, 40))).half()
     check_radii(halves.float().numpy(), frame_of(halves.float(), kind).place(halves), [1, 4])
 
 
 @precise
-def test_rows_at_the_edge_of_what_a_frame_holds(kind, rng):
+def test_rows_at_the_limit_of_a_frame_have_exact_radii(kind, rng):
     usual = torch.from_numpy(rng.normal(size=(110, 6))).float()
     frame = frame_of(usual, kind)
     far = 2.0**60 / frame.scale / np.sqrt(6) * (1 + 0.02 * torch.from_numpy(rng.normal(size=(40, 6)))).float()
@@ -192,7 +192,7 @@ def test_few_pairs_are_verified(kind, engine, rng, verified):
 
 
 @precise
-def test_copies_are_settled_without_verification(kind, rng, verified):
+def test_copies_are_resolved_without_verification(kind, rng, verified):
     features = np.full((900, 16), 2.5, dtype=np.float32)
     features[::3] += rng.normal(20, 1, size=(300, 16)).astype(np.float32)
     (x,) = place(features, kind=kind)

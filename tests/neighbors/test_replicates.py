@@ -5,8 +5,8 @@ import oracle
 import pytest
 import torch
 from numpy.typing import NDArray
-from placements import ENGINES, SEARCH_KINDS, all_pairs, place, sq_distances
 from scipy import stats
+from search_cases import ENGINES, SEARCH_KINDS, all_pairs, place, sq_distances
 from torch import Tensor
 
 from genpr.neighbors import nearest, resample
@@ -25,13 +25,13 @@ COUNT = 6
 BALLS = (Ball(1), Ball(3), Ball(5), Ball(3, clipped=True))
 
 
-def _asked(owners: int, others: int, rows: str) -> list[CountRequest]:
+def _requests(owners: int, others: int, rows: str) -> list[CountRequest]:
     counts = (("owners", owners), ("others", others), ("pairs", 1))
     kinds = itertools.product(("real", "fake"), BALLS, counts, ("closed", "strict"))
     return [CountRequest(side, ball, *count, ties, rows) for side, ball, count, ties in kinds]
 
 
-ASKED, OWN = _asked(3, 2, "other"), _asked(4, 3, "own")
+REQUESTS, OWN = _requests(3, 2, "other"), _requests(4, 3, "own")
 
 
 def whole_numbers(rng: np.random.Generator, n: int, d: int, spread: int = 6, center: int = 0) -> NDArray:
@@ -53,9 +53,9 @@ def both_sides(features, listed: int, count: int, device: str) -> list[Resampled
 
 
 def replicate_counts(
-    real: ResampledSet, fake: ResampledSet, asked, *, engine=ONE_PROCESS, advance=lambda _pairs: None
+    real: ResampledSet, fake: ResampledSet, requests, *, engine=ONE_PROCESS, advance=lambda _pairs: None
 ):
-    counter = ReplicateCounter(real, fake, asked, engine=engine)
+    counter = ReplicateCounter(real, fake, requests, engine=engine)
     scan_pairs(real.points, fake.points, [counter], engine=engine, advance=advance)
     return counter.counts()
 
@@ -65,7 +65,7 @@ def members(side: ResampledSet, half: int) -> NDArray:
 
 
 class HalfTruth:
-    """By the definition, for two halves alone."""
+    """Counts of two halves by the definition."""
 
     def __init__(self, real: NDArray, fake: NDArray) -> None:
         self._cross = oracle.sq_distances(real, fake)
@@ -105,7 +105,7 @@ def assert_counts(real: ResampledSet, fake: ResampledSet, found: dict[CountReque
 def check(
     real: NDArray,
     fake: NDArray,
-    asked=(),
+    requests=(),
     *,
     kind: str = "all coordinates",
     listed: int = 64,
@@ -113,22 +113,22 @@ def check(
 ) -> None:
     x, y = place(real, fake, kind=kind)
     sides = resampled(x, stream=0, listed=listed), resampled(y, stream=1, listed=listed)
-    asked = asked or [*ASKED, *OWN]
-    assert_counts(*sides, replicate_counts(*sides, asked, engine=engine))
-    of_others = [each for each in asked if each.rows == "other"]
+    requests = requests or [*REQUESTS, *OWN]
+    assert_counts(*sides, replicate_counts(*sides, requests, engine=engine))
+    of_others = [each for each in requests if each.rows == "other"]
     assert_counts(*sides, direct_replicate_counts(*sides, of_others, engine))
 
 
 @pytest.mark.parametrize(
     ("kind", "engine"), list(zip(SEARCH_KINDS, itertools.cycle(reversed(ENGINES)), strict=False))
 )
-def test_every_half_counts_as_if_it_were_alone(rng, kind, engine):
+def test_counts_of_every_half_equal_those_of_separate_sets(rng, kind, engine):
     check(whole_numbers(rng, 61, 4), whole_numbers(rng, 80, 4, 5), kind=kind, engine=ENGINES[engine])
 
 
 @pytest.mark.parametrize("listed", [1, 2, 6, 11])
-def test_lists_may_be_short(rng, listed):
-    check(whole_numbers(rng, 45, 3), whole_numbers(rng, 52, 3), ASKED, listed=listed)
+def test_lists_may_be_shorter_than_needed(rng, listed):
+    check(whole_numbers(rng, 45, 3), whole_numbers(rng, 52, 3), REQUESTS, listed=listed)
     # Of own rows at the very radius, the lists may end before the last: here no two distances of a row are equal.
     check(whole_numbers(rng, 45, 3, 1000), whole_numbers(rng, 52, 3, 1000), OWN, listed=listed)
 
@@ -137,29 +137,29 @@ def test_lists_may_be_short(rng, listed):
     ("n", "m", "d", "spread", "centers"),
     [(12, 13, 2, 6, (0, 0)), (13, 40, 2, 6, (0, 0)), (41, 12, 2, 6, (0, 0)), (50, 50, 6, 3, (2000, 2001))],
 )
-def test_small_and_unequal_sets_and_whole_numbers_far_from_zero(rng, n, m, d, spread, centers):
+def test_small_and_unequal_sets_and_large_integers(rng, n, m, d, spread, centers):
     check(whole_numbers(rng, n, d, spread, centers[0]), whole_numbers(rng, m, d, spread, centers[1]))
 
 
-def test_collapsed_and_copied_fakes(rng):
+def test_counts_of_collapsed_and_copied_fakes(rng):
     real = whole_numbers(rng, 60, 3)
     check(real, real[rng.integers(0, 60, 50)])
     check(real, np.zeros((30, 3), np.float32) + real[0])
     check(np.zeros((30, 3), np.float32), real)
 
 
-def test_fakes_in_the_middle_of_all_balls(rng):
+def test_counts_of_fakes_in_the_center_of_all_balls(rng):
     shell = rng.normal(size=(70, 40))
     real = np.round(50 * shell / np.linalg.norm(shell, axis=1, keepdims=True)).astype(np.float32)
     check(real, whole_numbers(rng, 60, 40, 1))
 
 
-def test_floats_off_center(rng):
-    """Distances of floats are not the definition's to the last bit, so only pairs of a clear verdict are compared."""
+def test_counts_of_floats_off_center(rng):
+    """Float32 distances differ from the definition in the last bits, so only pairs with a clear decision are compared."""
     real, fake = (1000 + rng.normal(size=(2, 80, 7))).astype(np.float32)
     x, y = place(real, fake, kind="principal directions and cells")
     sides = resampled(x, stream=0), resampled(y, stream=1)
-    found = replicate_counts(*sides, [*ASKED, *OWN])
+    found = replicate_counts(*sides, [*REQUESTS, *OWN])
     off = 0
     for half in range(COUNT):
         truth = truth_of(*sides, half)
@@ -167,40 +167,40 @@ def test_floats_off_center(rng):
     assert off <= 4
 
 
-def test_tiles_and_threads_change_nothing(rng, monkeypatch):
+def test_tile_size_and_number_of_threads_change_nothing(rng, monkeypatch):
     x, y = place(*rng.normal(size=(2, 60, 5)).astype(np.float32), kind="cells")
     sides = resampled(x, stream=0), resampled(y, stream=1)
-    before = replicate_counts(*sides, [*ASKED[::5], *OWN[::5]])
+    before = replicate_counts(*sides, [*REQUESTS[::5], *OWN[::5]])
     monkeypatch.setattr(resample, "_ROWS", 7)
     monkeypatch.setattr(resample, "_MASSES", 3)
     monkeypatch.setattr(resample, "_LISTED", 211)
     torch.set_num_threads(3)  # the fixture for all tests puts the number back
     for engine in (Engine(7, 64), Engine(40, 9)):
-        after = replicate_counts(*sides, [*ASKED[::5], *OWN[::5]], engine=engine)
+        after = replicate_counts(*sides, [*REQUESTS[::5], *OWN[::5]], engine=engine)
         assert all((before[each] == after[each]).all() for each in before)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("listed", "count", "budget"), [(64, COUNT, 2**28), (6, 70, 2**18)])
-def test_a_gpu_counts_every_half_as_a_cpu_does(rng, gpu, monkeypatch, listed, count, budget):
+def test_gpu_counts_of_every_half_equal_cpu_counts(rng, gpu, monkeypatch, listed, count, budget):
     if gpu is not None:
         gpu.by_shape = True
     monkeypatch.setattr(resample, "tile_budget", lambda _device: budget)
-    sets, asked = (whole_numbers(rng, 61, 4), whole_numbers(rng, 80, 4, 5)), [*ASKED[::5], *OWN[::7]]
+    sets, requests = (whole_numbers(rng, 61, 4), whole_numbers(rng, 80, 4, 5)), [*REQUESTS[::5], *OWN[::7]]
     found, expected = (
-        replicate_counts(*both_sides(sets, listed, count, device), asked) for device in ("cuda", "cpu")
+        replicate_counts(*both_sides(sets, listed, count, device), requests) for device in ("cuda", "cpu")
     )
-    assert all(expected[each].tolist() == found[each].tolist() for each in asked)
+    assert all(expected[each].tolist() == found[each].tolist() for each in requests)
 
 
 @pytest.mark.gpu
-def test_a_gpu_counts_many_portions_in_few_operations(rng, gpu):
+def test_gpu_counts_many_portions_in_few_operations(rng, gpu):
     sets = whole_numbers(rng, 300, 4), whole_numbers(rng, 90, 4)
     sides, sq = both_sides(sets, 290, 100, "cuda"), sq_distances(*sets).double().flatten()
     pairs = Pairs(*(part.cuda() for part in (*all_pairs(300, 90), sq, sq)))
     if gpu is not None:
         gpu.reset()
-    counter = ReplicateCounter(*sides, [ASKED[2], ASKED[14], ASKED[28], ASKED[-1]])
+    counter = ReplicateCounter(*sides, [REQUESTS[2], REQUESTS[14], REQUESTS[28], REQUESTS[-1]])
     for start in range(0, len(pairs), 900):
         counter.consume(pairs.part(slice(start, start + 900)))
     found = counter.counts()
@@ -211,7 +211,7 @@ def test_a_gpu_counts_many_portions_in_few_operations(rng, gpu):
 
 
 @pytest.mark.gpu
-def test_a_distance_on_a_gpu_is_the_same_among_few_and_among_many(rng, gpu):
+def test_distance_on_a_gpu_does_not_depend_on_the_number_of_pairs(rng, gpu):
     if gpu is not None:
         gpu.by_shape = True
     x = torch.from_numpy(rng.normal(5, 0.05, (60, 37)).astype(np.float32)).cuda()
@@ -221,19 +221,19 @@ def test_a_distance_on_a_gpu_is_the_same_among_few_and_among_many(rng, gpu):
     assert torch.equal(near_sq_distances(x, x, i[:9], j[:9], ONE_PROCESS), many[:9])
 
 
-def test_what_bounds_settle_needs_no_distance(rng, noted):
+def test_pairs_decided_by_bounds_need_no_distance(rng, recorded):
     shell = rng.normal(size=(300, 30))
     real = (shell / np.linalg.norm(shell, axis=1, keepdims=True)).astype(np.float32)
     x, y = place(real, (1e-3 * rng.normal(size=(300, 30))).astype(np.float32))
     sides = resampled(x, stream=0), resampled(y, stream=1)
-    looked_at = noted(2, "resample.near_sq_distances")
+    looked_at = recorded(2, "resample.near_sq_distances")
     found = replicate_counts(*sides, [CountRequest("real", Ball(5), "pairs")])
     assert found[CountRequest("real", Ball(5), "pairs")].tolist() == [[150 * 150] * COUNT]
     assert sum(looked_at) == 0
 
 
 class Everything:
-    """Wants to see all pairs."""
+    """A consumer of all pairs."""
 
     def __init__(self, n: int, m: int) -> None:
         self.reaches = torch.full((n,), torch.inf).double(), torch.full((m,), torch.inf).double()
@@ -243,11 +243,11 @@ class Everything:
         self.seen += len(pairs)
 
 
-def test_pairs_that_others_want_to_see_are_not_counted(rng):
+def test_pairs_of_other_consumers_are_not_counted(rng):
     x, y = place(*rng.normal(size=(2, 60, 3)).astype(np.float32))
     sides = resampled(x, stream=0), resampled(y, stream=1)
-    alone = replicate_counts(*sides, [*ASKED[::5], *OWN[::5]])
-    counter, other = ReplicateCounter(*sides, [*ASKED[::5], *OWN[::5]]), Everything(60, 60)
+    alone = replicate_counts(*sides, [*REQUESTS[::5], *OWN[::5]])
+    counter, other = ReplicateCounter(*sides, [*REQUESTS[::5], *OWN[::5]]), Everything(60, 60)
     scan_pairs(x, y, [other, counter])
     assert other.seen == 3600
     assert all((counter.counts()[each] == counts).all() for each, counts in alone.items())
@@ -262,7 +262,7 @@ def test_one_row_in_a_hundred_needs_more_than_is_listed(k):
 
 
 @pytest.mark.parametrize("n", [2, 9, 40])
-def test_halves_come_in_complementary_pairs(n):
+def test_halves_are_complementary_pairs(n):
     halves = Halves.drawn(n, seed=1, stream=0, count=70, device=CPU)
     inside = unpacked(halves.member)
     assert not inside[:, 70:].any()
@@ -271,7 +271,7 @@ def test_halves_come_in_complementary_pairs(n):
     assert halves.size == n // 2
 
 
-def test_halves_depend_on_seed_stream_and_size_alone():
+def test_halves_depend_only_on_seed_stream_and_size():
     def drawn(n: int = 30, seed: int = 0, stream: int = 0) -> list:
         return Halves.drawn(n, seed=seed, stream=stream, count=8, device=CPU).member.tolist()
 
@@ -279,12 +279,12 @@ def test_halves_depend_on_seed_stream_and_size_alone():
     assert all(drawn() != other for other in (drawn(seed=1), drawn(stream=1), drawn(n=31)[:30]))
 
 
-def test_halves_stay_what_they_were():
+def test_halves_are_the_same_in_all_versions():
     member = Halves.drawn(7, seed=3, stream=1, count=4, device=CPU).member
     assert member[:, 0].tolist() == [6, 9, 9, 6, 10, 0, 5]
 
 
-def test_every_row_is_as_often_in_a_half_as_any_other():
+def test_every_row_is_equally_often_in_a_half():
     inside = unpacked(Halves.drawn(11, seed=0, stream=0, count=2000, device=CPU).member)[:, :2000].double()
     assert (inside.mean(dim=1) - 5 / 11).abs().max() < 0.05
     together = (inside[:, ::2] @ inside[:, ::2].T / 1000)[~torch.eye(11, dtype=torch.bool)]
@@ -297,7 +297,7 @@ def test_bits_are_counted(p, rng):
     assert counted(bits).tolist() == unpacked(bits).sum(dim=0).tolist()
 
 
-def test_packing_and_unpacking(rng):
+def test_packing_round_trips(rng):
     inside = torch.from_numpy(rng.random((9, 100)) < 0.5)
     assert unpacked(packed(inside))[:, :100].tolist() == inside.tolist()
 
@@ -326,7 +326,7 @@ def test_settled_rows_are_skipped():
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
 @pytest.mark.parametrize("length", [1, 20, 99, 500])
-def test_longer_lists_hold_the_nearest(rng, kind, length, monkeypatch):
+def test_extended_lists_contain_the_nearest_rows(rng, kind, length, monkeypatch):
     monkeypatch.setattr(nearest, "_ROWS", 3)
     monkeypatch.setattr(nearest, "_COLUMNS", 17)
     features = whole_numbers(rng, 100, 4)
@@ -344,11 +344,11 @@ def test_longer_lists_hold_the_nearest(rng, kind, length, monkeypatch):
     )
 
 
-def test_lists_are_searched_again_only_where_they_are_too_short(rng, noted):
+def test_only_lists_that_are_too_short_are_extended(rng, recorded):
     (points,) = place(whole_numbers(rng, 60, 4))
-    asked = noted(1, "resample.extended_lists")
+    searched = recorded(1, "resample.extended_lists")
     for listed, least, most in ((59, 0, 0), (11, 1, 59)):
-        asked.clear()
+        searched.clear()
         side = resampled(points, stream=0, listed=listed)
         replicate_counts(side, side, [CountRequest("real", Ball(3), "owners")])
-        assert least <= sum(asked) <= most
+        assert least <= sum(searched) <= most

@@ -4,7 +4,7 @@ import feature_cases
 import numpy as np
 import pytest
 import torch
-from placements import ENGINES, SEARCH_KINDS, combinations, place, sq_distances
+from search_cases import ENGINES, SEARCH_KINDS, combinations, place, sq_distances
 from torch import Tensor
 
 from genpr.distributed import Communicator
@@ -20,10 +20,10 @@ tile_sizes = pytest.mark.parametrize("engine", TILES, ids=["7 x 64", "33 x 20", 
 
 
 def _pairs_within(
-    points: IndexedPoints, sq_reach: Tensor, engine: Engine, look=lambda pairs: pairs
+    points: IndexedPoints, sq_reach: Tensor, engine: Engine, consume=lambda pairs: pairs
 ) -> list[Pairs]:
     with Workers(CPU) as workers:
-        return list(sweep_within(points, sq_reach, engine, workers, look))
+        return list(sweep_within(points, sq_reach, engine, workers, consume))
 
 
 def _pairs_between(
@@ -34,7 +34,7 @@ def _pairs_between(
 
 
 def _collected(found: list[Pairs], n: int, m: int, true: Tensor) -> Tensor:
-    """Which pairs were found, (n, m) bool; none twice, and their bounds hold."""
+    """The pairs that were found, (n, m) bool; asserts that none is found twice and that bounds hold."""
     pairs = Pairs.joined(found)
     is_found = torch.zeros(n, m, dtype=torch.bool)
     is_found[pairs.i, pairs.j] = True
@@ -45,7 +45,7 @@ def _collected(found: list[Pairs], n: int, m: int, true: Tensor) -> Tensor:
 
 
 def _mixed_reaches(true: Tensor, rng: np.random.Generator) -> Tensor:
-    """For each row of (n, m) the exact distance to one of the columns, next to nothing, far too much, none or all."""
+    """Reach of each row of (n, m): the exact distance to one column, almost 0, far too large, none or infinite."""
     n, m = true.shape
     sq_reach = true[torch.arange(n), torch.from_numpy(rng.integers(0, m, n))]
     kind = torch.from_numpy(rng.integers(0, 8, n))
@@ -54,15 +54,15 @@ def _mixed_reaches(true: Tensor, rng: np.random.Generator) -> Tensor:
 
 
 def _assert_within(found: Tensor, true: Tensor, sq_reach: Tensor) -> None:
-    """Each unordered pair at most once, no row with itself, and nothing in reach missed."""
+    """Assert that each unordered pair within reach is found, at most once, and no row with itself."""
     assert not found.diagonal().any()
     assert not (found & found.T).any()
-    wanted = true <= torch.maximum(sq_reach[:, None], sq_reach)
-    assert (found | found.T)[wanted.fill_diagonal_(False)].all()
+    expected = true <= torch.maximum(sq_reach[:, None], sq_reach)
+    assert (found | found.T)[expected.fill_diagonal_(False)].all()
 
 
 @pytest.mark.parametrize(("case", "kind", "engine"), combinations(2))
-def test_pairs_within_are_all_found_once(case, kind, engine, rng):
+def test_all_pairs_within_a_set_are_found_once(case, kind, engine, rng):
     features, _ = feature_cases.make(case)
     (points,) = place(features, kind=kind)
     true = _true(case, "within")
@@ -72,7 +72,7 @@ def test_pairs_within_are_all_found_once(case, kind, engine, rng):
 
 
 @kinds
-def test_ranks_find_all_pairs_together(kind, rng):
+def test_ranks_together_find_all_pairs(kind, rng):
     torch.set_num_threads(1)  # as on a GPU, where what some tiles leave waits for the next
     x, y = place(*feature_cases.make("off_center"), kind=kind)
     true, between = _true("off_center", "within"), _true("off_center", "between")
@@ -90,7 +90,7 @@ def test_ranks_find_all_pairs_together(kind, rng):
 
 
 @pytest.mark.parametrize(("case", "kind", "engine"), combinations(2))
-def test_pairs_between_are_all_found_once(case, kind, engine, rng):
+def test_all_pairs_between_sets_are_found_once(case, kind, engine, rng):
     x, y = place(*feature_cases.make(case), kind=kind)
     true = _true(case, "between")
     reaches = _mixed_reaches(true, rng), _mixed_reaches(true.T, rng)
@@ -101,7 +101,7 @@ def test_pairs_between_are_all_found_once(case, kind, engine, rng):
 
 @kinds
 @tile_sizes
-def test_one_side_may_reach_nothing(kind, engine, rng):
+def test_reach_of_one_set_may_be_empty(kind, engine, rng):
     x, y = place(_clusters(rng), _clusters(rng, 150), kind=kind)
     true = sq_distances(x.features, y.features)
     reaches = true.kthvalue(3, dim=1).values, true.kthvalue(3, dim=0).values
@@ -125,20 +125,20 @@ def _clusters(rng: np.random.Generator, n: int = 200, d: int = 24) -> np.ndarray
 
 @kinds
 @tile_sizes
-def test_little_is_found_that_is_not_in_reach(kind, engine, rng):
+def test_few_pairs_beyond_reach_are_found(kind, engine, rng):
     features = _clusters(rng)
     (points,) = place(features, kind=kind)
     true = sq_distances(features, features)
     sq_reach = true.kthvalue(6, dim=1).values
     found = _collected(_pairs_within(points, sq_reach, engine), 200, 200, true)
-    wanted = (true <= torch.maximum(sq_reach[:, None], sq_reach)).triu(diagonal=1).sum()
+    expected = (true <= torch.maximum(sq_reach[:, None], sq_reach)).triu(diagonal=1).sum()
     in_all_coordinates = kind in ("all coordinates", "cells")
-    assert wanted <= found.sum() <= (1.02 if in_all_coordinates else 15) * wanted
+    assert expected <= found.sum() <= (1.02 if in_all_coordinates else 15) * expected
 
 
 @kinds
 @tile_sizes
-def test_infinite_reaches_find_everything(kind, engine, rng):
+def test_infinite_reach_finds_all_pairs(kind, engine, rng):
     features = _clusters(rng, n=90)
     features[5] = 1e30
     x, y = place(features, features[:40], kind=kind)
@@ -153,7 +153,7 @@ def test_infinite_reaches_find_everything(kind, engine, rng):
 @kinds
 @tile_sizes
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_the_fewest_rows(kind, engine, n, rng):
+def test_sets_of_one_to_three_rows(kind, engine, n, rng):
     features = rng.normal(size=(n, 4)).astype(np.float32)
     (points,) = place(features, kind=kind)
     true = sq_distances(features, features)
@@ -166,8 +166,8 @@ def test_the_fewest_rows(kind, engine, n, rng):
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
 @pytest.mark.parametrize("engine", TILES[:2], ids=["7 x 64", "33 x 20"])
-def test_the_reach_may_shrink_between_portions(kind, engine, rng, sized):
-    sized(portion=50)
+def test_reach_may_shrink_between_portions(kind, engine, rng, set_sizes):
+    set_sizes(portion=50)
     features = _clusters(rng)
     (points,) = place(features, kind=kind)
     true = sq_distances(features, features)
@@ -187,13 +187,13 @@ def test_the_reach_may_shrink_between_portions(kind, engine, rng, sized):
 
 
 @kinds
-def test_portions_change_nothing_and_are_as_small_as_tiles_allow(kind, rng, sized):
+def test_portions_change_nothing_and_are_as_small_as_tiles_allow(kind, rng, set_sizes):
     (points,) = place(_clusters(rng), kind=kind)
     sq_reach = torch.full((200,), 60.0).double()
     engine = Engine(16, 16)
 
     def run(portion):
-        sized(portion=portion)
+        set_sizes(portion=portion)
         portions = _pairs_within(points, sq_reach, engine)
         joined = Pairs.joined(portions)
         order = (joined.i * 200 + joined.j).argsort()
@@ -208,7 +208,7 @@ def test_portions_change_nothing_and_are_as_small_as_tiles_allow(kind, rng, size
 
 @kinds
 @pytest.mark.parametrize("limit", [1, 7, 64, 1000])
-def test_blocks_hold_every_row_once_each_of_one_cell(kind, limit, rng):
+def test_blocks_partition_rows_and_each_is_in_one_cell(kind, limit, rng):
     (points,) = place(_clusters(rng), kind=kind)
     sq_reach = torch.from_numpy(rng.gamma(1, size=200))
     blocks = blocks_of(points, sq_reach, limit)
@@ -219,7 +219,7 @@ def test_blocks_hold_every_row_once_each_of_one_cell(kind, limit, rng):
 
 
 class _LittleMemory:
-    """Tiles, and the engine that has them, on a device that holds few rows at a time."""
+    """Tiles and their engine on a device with memory for few rows at a time."""
 
     def __init__(self, most: int) -> None:
         self._tiles, self.most, self.refused = Engine(32, 50).tiles(100, torch.device("cpu")), most, 0
@@ -248,8 +248,8 @@ class _LittleMemory:
 
 @pytest.mark.parametrize("kind", ["all coordinates", "float16 codes"])
 @pytest.mark.parametrize("most", [1, 3, 20])
-def test_what_does_not_fit_into_memory_is_halved(kind, most, rng, monkeypatch, sized):
-    sized(max_pairs=33)
+def test_work_that_exceeds_memory_is_halved(kind, most, rng, monkeypatch, set_sizes):
+    set_sizes(max_pairs=33)
     (points,) = place(_clusters(rng, n=130), kind=kind)
     sq_reach, found = torch.linspace(20, 90, 130).double(), []
     for engine in (_LittleMemory(most), _LittleMemory(1000)):
@@ -263,7 +263,7 @@ def test_what_does_not_fit_into_memory_is_halved(kind, most, rng, monkeypatch, s
     torch.testing.assert_close(found[0].sq_lower, found[1].sq_lower, rtol=1e-4, atol=1e-2)
 
 
-def test_steps_that_do_not_fit_into_memory_are_made_again():
+def test_steps_that_exceed_memory_are_repeated():
     tiles, done = _LittleMemory(3), []
     in_steps(lambda part: (tiles.check(part.stop - part.start), done.extend(range(20)[part])), 20, 16, CPU)
     assert done == list(range(20))

@@ -11,13 +11,13 @@ counts = pytest.mark.parametrize("count", [1, 2, 5])
 
 @pytest.fixture
 def use_threads():
-    """The fixture for all tests puts the number back."""
+    """Set the number of threads, which a fixture of all tests restores."""
     return torch.set_num_threads
 
 
 @counts
 @pytest.mark.parametrize("items", [0, 1, 3, 40])
-def test_results_come_in_the_order_of_the_items(count, items, use_threads):
+def test_results_are_in_the_order_of_the_items(count, items, use_threads):
     use_threads(count)
     with Workers(CPU) as workers:
         assert list(workers.map(lambda item: item**2, range(items))) == [item**2 for item in range(items)]
@@ -25,7 +25,7 @@ def test_results_come_in_the_order_of_the_items(count, items, use_threads):
 
 
 @counts
-def test_work_is_done_beside_each_other_by_threads_that_have_one_each(count, use_threads):
+def test_work_runs_concurrently_in_single_threaded_workers(count, use_threads):
     use_threads(count)
     together = threading.Barrier(count, timeout=20)
 
@@ -42,7 +42,7 @@ def test_work_is_done_beside_each_other_by_threads_that_have_one_each(count, use
 
 
 @counts
-def test_errors_of_the_work_are_raised_and_threads_put_back(count, use_threads):
+def test_errors_of_the_work_are_raised_and_threads_restored(count, use_threads):
     use_threads(count)
 
     def work(item):
@@ -56,7 +56,7 @@ def test_errors_of_the_work_are_raised_and_threads_put_back(count, use_threads):
 
 
 @counts
-def test_work_is_done_without_gradients_and_in_plain_float32(count, use_threads):
+def test_work_runs_without_gradients_and_in_plain_float32(count, use_threads):
     use_threads(count)
     with torch.no_grad(), torch.autocast("cpu", enabled=False), Workers(CPU) as workers:
         state = workers.map(lambda _: (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")), range(9))

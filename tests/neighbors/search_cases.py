@@ -1,4 +1,4 @@
-"""Frames of every kind for small data (genpr takes directions and cells for thousands of rows only), and engines."""
+"""Frames of every kind for small data (genpr uses directions and cells for thousands of rows only), and engines."""
 
 import functools
 import itertools
@@ -34,13 +34,13 @@ def with_basis(frame: Frame, basis: Tensor | None) -> Frame:
 
 
 def with_cells(frame: Frame, features: Tensor, count: int = 5) -> Frame:
-    """Around some of the rows, whatever they are."""
+    """Add cells around evenly chosen rows."""
     some = frame.place(features[:: -(-len(features) // count)])
     return replace(frame, centers=some.view.coordinates.double())
 
 
 def is_beyond(view: View) -> Tensor:
-    """Which rows the frame cannot hold, (n,) bool."""
+    """Rows that the frame cannot represent, (n,) bool."""
     return view.slack.isinf()
 
 
@@ -100,7 +100,7 @@ def sq_radii(points: IndexedPoints, ks: list[int], *, engine: Engine = ONE_PROCE
 
 
 class Truth:
-    """What the oracle says about a case, each thing computed once."""
+    """Values of the oracle for a case, each computed once."""
 
     def __init__(self, case: str) -> None:
         self.real, self.fake = feature_cases.make(case)
@@ -127,7 +127,7 @@ SEARCH_KINDS = [
 
 
 def combinations(turn: int) -> list[tuple[str, str, str]]:
-    """Every case in two kinds of frame, the last and another by turns, with one engine after another."""
+    """Every case in two kinds of frame, the last one and another in rotation, with engines in rotation."""
     *others, last = SEARCH_KINDS
     engines = itertools.cycle(ENGINES)
     return [

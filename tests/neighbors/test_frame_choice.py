@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from placements import sq_radii
+from search_cases import sq_radii
 from torch import Tensor
 
 from genpr.neighbors.index import Frame, choose_frame, is_suitable, principal_directions
@@ -19,7 +19,7 @@ def _directions() -> NDArray:
 
 @functools.cache
 def _learned(seed: int, n: int = N) -> Tensor:
-    """8 intrinsic dimensions, far from the origin, and 1 % noise in all directions, as networks make them."""
+    """Features like those of networks: 8 intrinsic dimensions, far from the origin, and 1 % noise in all directions."""
     rng = np.random.default_rng(seed)
     return torch.from_numpy(
         rng.normal(size=(n, 8)) @ _directions() + 3 + 0.01 * rng.normal(size=(n, D))
@@ -42,7 +42,7 @@ def _share_within(basis: Tensor, rows: Tensor) -> float:
     return float((moved @ basis).square().sum() / moved.square().sum())
 
 
-def test_few_directions_and_cells_are_taken_where_they_hold_nearly_everything():
+def test_few_directions_and_cells_are_chosen_if_they_cover_most_variance():
     frame = _frame_of_learned()
     assert frame.basis.shape[0] == D
     assert 8 <= frame.basis.shape[1] <= D // 2
@@ -53,7 +53,7 @@ def test_few_directions_and_cells_are_taken_where_they_hold_nearly_everything():
     assert (frame.basis.T @ frame.basis - eye).abs().max() < 1e-12
 
 
-def test_cells_are_all_used_and_none_holds_nearly_all():
+def test_all_cells_are_used_and_none_has_almost_all_rows():
     cells = _frame_of_learned().place(_learned(1)).cells
     sizes = cells.label.bincount(minlength=len(cells.sq_distances))
     assert sizes.min() > 0
@@ -72,7 +72,7 @@ def test_cells_are_all_used_and_none_holds_nearly_all():
     ],
     ids=["isotropic", "isotropic, few columns", "few rows", "fewer rows", "few columns", "one row"],
 )
-def test_all_coordinates_are_taken_where_directions_do_not_pay(features):
+def test_all_coordinates_are_chosen_if_directions_do_not_reduce_cost(features):
     frame, plain = choose_frame(features, 5), Frame.around(features)
     assert frame.basis is None
     assert len(frame.centers) == 0
@@ -81,7 +81,7 @@ def test_all_coordinates_are_taken_where_directions_do_not_pay(features):
 
 
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e12, 1e36])
-def test_outliers_do_not_steer_directions(size, rng):
+def test_outliers_do_not_change_directions(size, rng):
     features = _learned(1).clone()
     features[::80] = torch.from_numpy(size * rng.normal(size=(N // 80, D))).float()
     frame = choose_frame(features, 5)
@@ -92,7 +92,7 @@ def test_outliers_do_not_steer_directions(size, rng):
 
 @pytest.mark.parametrize("value", [0.0, 3.7])
 @pytest.mark.parametrize("step", [2, 10, N])
-def test_rows_that_are_mostly_copies_have_a_frame(value, step):
+def test_frame_of_mostly_copies_is_valid(value, step):
     features = torch.full((N, D), value)
     features[::step] = _learned(1)[::step]
     points = choose_frame(features, 5).place(features)
@@ -102,7 +102,7 @@ def test_rows_that_are_mostly_copies_have_a_frame(value, step):
 
 
 @pytest.mark.parametrize("features", [_learned(1), _isotropic()], ids=["learned", "isotropic"])
-def test_a_choice_is_deterministic_and_touches_no_random_state(features):
+def test_choice_is_deterministic_and_uses_no_global_random_state(features):
     frame = choose_frame(features, 5)
     torch.manual_seed(12)
     before = torch.get_rng_state()
@@ -114,7 +114,7 @@ def test_a_choice_is_deterministic_and_touches_no_random_state(features):
         assert (one is None and other is None) or torch.equal(one, other)
 
 
-def test_a_choice_changes_no_radius():
+def test_chosen_frame_changes_no_radius():
     features = _learned(1)
     frame = _frame_of_learned()
     found = sq_radii(frame.place(features), [1, 5])
@@ -135,23 +135,23 @@ def _collapsed(place: float, spread: float) -> Tensor:
         (_learned(2), True),
         (_learned(2) + 0.01, True),
         (torch.cat([_learned(2)[: N // 2], _learned(1)[: N // 2]]), True),
-        (_collapsed(100, 1e-3), False),  # far away, where float32 coordinates tell nothing apart
-        (_collapsed(0, 1e-4), False),  # near copies, that differ only in what was left out
+        (_collapsed(100, 1e-3), False),  # far away, where float32 coordinates cannot distinguish rows
+        (_collapsed(0, 1e-4), False),  # near copies that differ only in the residual
         (_isotropic() * 3, False),
         (_learned(2)[:500], False),  # nothing to gain
     ],
     ids=["like the reals", "near the reals", "some of them", "far away", "near copies", "other", "few"],
 )
-def test_a_frame_of_other_data_serves_what_is_like_it(features, expected):
+def test_frame_of_other_data_is_suitable_for_similar_data(features, expected):
     assert is_suitable(_frame_of_learned().place(features), 5) is expected
 
 
-def test_a_frame_with_all_coordinates_is_better_chosen_anew():
+def test_frame_with_all_coordinates_is_not_reused():
     assert not is_suitable(Frame.around(_isotropic()).place(_isotropic()), 5)
 
 
 @pytest.mark.parametrize("count", [1, 8, 24])
-def test_principal_directions_are_those_of_the_svd(count):
+def test_principal_directions_equal_those_of_the_svd(count):
     rows = _learned(1)[:1000]
     rows = rows - rows.mean(dim=0)
     basis = principal_directions(rows, count)
