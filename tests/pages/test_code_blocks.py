@@ -1,4 +1,4 @@
-"""Code of README.md and docs/ runs, on small files under the names that it uses; what cannot run here is parsed."""
+"""Code of README.md and docs/ runs on small files with the names that it uses; code that cannot run here is parsed."""
 
 import json
 import re
@@ -137,7 +137,7 @@ def place(files, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_block_is_code_or_output(name):
+def test_every_block_has_a_known_language(name):
     for language, _, code in FENCE.findall(TEXTS[name]):
         assert language in CODE | OUTPUT, (language, code[:60])
     outside = FENCE.sub("", TEXTS[name])
@@ -179,7 +179,7 @@ def test_scripts_that_commands_name_exist(name):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_options_in_the_text_exist(name):
+def test_options_named_in_the_text_exist(name):
     known, commands = set(OTHERS_OPTIONS), [cli.get_command(click.Context(cli), each) for each in COMMANDS]
     while commands:
         command = commands.pop()
@@ -210,7 +210,7 @@ def test_python_runs(name, place, monkeypatch):
 
 
 def prepare_page(name, place):
-    """Files that have another content on this page."""
+    """Replace files that have other content on this page."""
     if name == "entities":
         for file in place.glob("*.json"):
             file.unlink()
@@ -233,7 +233,7 @@ def prepare_page(name, place):
 
 
 def names_of(name, monkeypatch):
-    """What the Python code of a page takes for granted."""
+    """Names that the Python code of a page assumes."""
     rng = np.random.default_rng(0)
     features = rng.normal(size=(2, N_PLAIN, 4))
     names = {"genpr": genpr, "Path": Path, "json": json}

@@ -1,4 +1,4 @@
-"""docs/protocols.md: every line of genpr runs, on stand-in files and with small random networks for the published ones."""
+"""docs/protocols.md: every command runs, on small files and with small random networks."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def _small(monkeypatch):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Everything that the lines name."""
+    """All files that the commands name."""
     folder, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(0)
     copies = {"real": "adm10k imagenet-val-prc train50k val2014 train val", "samples": "recon"}
     pixels = {}
@@ -50,30 +50,30 @@ def files(tmp_path_factory):
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_the_line_of_a_repository_runs(line, files, monkeypatch, capsys):
+def test_command_for_a_repository_runs(line, files, monkeypatch, capsys):
     monkeypatch.chdir(files)
-    asked = shlex.split(line)[1:]
-    assert run([*asked, "--json"]) == 0, capsys.readouterr().err
+    arguments = shlex.split(line)[1:]
+    assert run([*arguments, "--json"]) == 0, capsys.readouterr().err
     result = json.loads(capsys.readouterr().out)
-    if asked[0] == "stats":
+    if arguments[0] == "stats":
         assert {moments["dim"] for moments in result["moments"]} == {WIDTH}
         assert result["n"] == N
         return
     for found in result.get("results", {"": result}).values():  # of a panel, or the only one
         assert all(np.isfinite(metric["value"]) for metric in found["metrics"].values())
-        if "--protocol" in asked and "--metrics" not in asked and asked[0] == "score":
-            name = asked[asked.index("--protocol") + 1]
+        if "--protocol" in arguments and "--metrics" not in arguments and arguments[0] == "score":
+            name = arguments[arguments.index("--protocol") + 1]
             needed = set(protocols.find_protocol(name).metrics)
             assert needed == found["metrics"].keys()
 
 
-def test_every_repository_has_a_line_and_says_how_it_was_verified():
+def test_every_repository_has_a_command_and_a_verification():
     assert len(ROWS) >= 17
     for row in ROWS:
         assert re.match(r"\| [^|]+ \| `.+ \| `genpr .+ \| a", row), row
 
 
-def test_the_files_of_fdr6_are_those_that_its_page_lists():
+def test_files_of_fdr6_equal_those_on_its_page():
     page = (ROOT / "docs" / "representations.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| ([\d.]+) \| `([^`]+)` \|$", page, re.MULTILINE)
     assert [(name, of, float(fd), file) for name, of, fd, file in rows] == [

@@ -40,7 +40,7 @@ def test_every_row_is_filled_and_has_tests(page):
     assert all(ROWS[page].values())
 
 
-def test_promises_come_in_order_and_have_tests():
+def test_promises_are_numbered_and_have_tests():
     assert [row[0] for row in PROMISES] == [f"S{number}" for number in range(1, len(PROMISES) + 1)]
     assert all(re.search(TEST, tests) for _, _, tests in PROMISES)
 

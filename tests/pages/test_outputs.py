@@ -1,4 +1,4 @@
-"""Output that pages show below a command is what the command prints, up to rounding of features on other processors."""
+"""Output shown below a command equals the output of the command, up to rounding of features on other processors."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?!\w)")
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """A folder with the sets of the demo, and what `genpr demo` printed."""
+    """A folder with the sets of the demo, and the output of `genpr demo`."""
     folder = tmp_path_factory.mktemp("demo")
     saved = subprocess.run(
         [sys.executable, "-m", "genpr", "demo", "--device", "cpu", "--out", folder / "genpr-demo"],
@@ -50,7 +50,7 @@ def lines_of(text):
     ],
     ids=[f"{page}-{command.split()[0]}" for page, command, _ in SHOWN],
 )
-def test_shown_output_is_real(page, command, output, demo, monkeypatch, capsys):
+def test_shown_output_equals_the_output_of_the_command(page, command, output, demo, monkeypatch, capsys):
     folder, printed = demo
     monkeypatch.chdir(folder)
     if not command.startswith("demo"):

@@ -20,7 +20,7 @@ def read(path):
     return yaml.safe_load((ROOT / path).read_text())
 
 
-def test_the_citation_is_of_this_version():
+def test_citation_has_the_current_version():
     citation = read("CITATION.cff")
     assert citation["version"] == PROJECT["version"] == genpr.__version__
     assert citation["license"] == PROJECT["license"]
@@ -28,7 +28,7 @@ def test_the_citation_is_of_this_version():
     assert citation["repository-code"] == PROJECT["urls"]["Source"]
 
 
-def test_the_citation_names_the_papers_of_all_metrics_of_features():
+def test_citation_lists_the_papers_of_all_metrics_of_features():
     references = read("CITATION.cff")["references"]
     for each in references:
         assert {"type", "title", "authors", "year"} <= each.keys()
@@ -38,7 +38,7 @@ def test_the_citation_names_the_papers_of_all_metrics_of_features():
     assert set(ARXIV.findall(" ".join(metric.reference for metric in METRICS.values()))) <= set(cited)
 
 
-def test_the_workflow_runs_the_ci_script_on_the_oldest_python():
+def test_workflow_runs_the_ci_script_on_the_oldest_python():
     (job,) = read(".github/workflows/ci.yml")["jobs"].values()
     assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
     (python,) = (
@@ -78,6 +78,6 @@ def test_hooks_call_the_tools_of_scripts_check():
     }
 
 
-def test_contact_links_lead_to_the_project():
+def test_contact_links_are_of_the_project():
     links = {link["url"] for link in read(".github/ISSUE_TEMPLATE/config.yml")["contact_links"]}
     assert all(url.startswith((PROJECT["urls"]["Homepage"], PROJECT["urls"]["Source"])) for url in links)

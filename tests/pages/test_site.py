@@ -1,4 +1,4 @@
-"""The documentation site is built without warnings, its links lead somewhere, and it follows the code."""
+"""The documentation site is built without warnings, its links are valid, and it matches the code."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ README = (ROOT / "README.md").read_text()
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The built site, and what was printed."""
+    """The built site, and the output of the build."""
     folder = tmp_path_factory.mktemp("site")
     built = check_docs.build(folder)
     return folder, built.returncode, built.stdout + built.stderr
@@ -38,12 +38,12 @@ def text_of(page):
     return " ".join(plain.split())
 
 
-def test_it_is_built_without_warnings(site):
+def test_site_is_built_without_warnings(site):
     assert site[1] == 0, site[2]
     assert "WARNING" not in site[2]
 
 
-def test_its_links_lead_somewhere_and_nothing_is_fetched(site):
+def test_links_are_valid_and_no_resources_are_foreign(site):
     assert list(check_docs.problems(site[0], check_docs.SITE)) == []
 
 
@@ -79,14 +79,14 @@ def test_options_of_a_record_are_parameters_with_their_descriptions(site):
     assert " ".join(descriptions["max_images"].split()) in shown
 
 
-def test_the_readme_has_no_relative_links():
+def test_readme_has_no_relative_links():
     page = check_docs.Page(markdown.markdown(README, extensions=["tables", "fenced_code"]))
     addresses = [*page.links, *page.loaded]
     assert len(addresses) > 10
     assert [each for each in addresses if not each.startswith(("https://", "#"))] == []
 
 
-def test_links_of_the_readme_lead_to_pages_and_files(site):
+def test_links_of_the_readme_are_valid(site):
     for address in re.findall(r"\]\((https://[^)\s]+)\)", README):
         address, _, anchor = address.partition("#")
         if address.startswith(check_docs.SITE):
@@ -101,7 +101,7 @@ def test_links_of_the_readme_lead_to_pages_and_files(site):
                 assert (ROOT / inside[1]).exists(), address
 
 
-def test_the_readme_has_the_two_commands_that_ci_runs():
+def test_readme_has_the_two_commands_that_ci_runs():
     shell = re.findall(r"^```sh\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     assert shell == ["pip install . && genpr demo\n", 'pip install -e ".[dev]" && pytest\n']
 
@@ -119,7 +119,7 @@ def test_the_readme_has_the_two_commands_that_ci_runs():
         ("https://a.b/c.md", "docs/faq.md", "faq.md", "https://a.b/c.md"),
     ],
 )
-def test_links_of_files_are_those_of_pages(link, source, page, expected):
+def test_links_to_files_become_links_to_pages(link, source, page, expected):
     assert docs_pages.relinked(f"[a]({link})", source, page, "R") == f"[a]({expected})"
 
 
@@ -137,7 +137,7 @@ def test_broken_links_and_foreign_resources_are_found(tmp_path):
         assert any(name in line for line in found), name
 
 
-def test_the_script_ends_with_1_if_the_site_has_problems(tmp_path, monkeypatch):
+def test_script_exits_with_1_if_the_site_has_problems(tmp_path, monkeypatch):
     (tmp_path / "index.html").write_text("<a href='gone/'>x</a>")
     built = subprocess.CompletedProcess([sys.executable], 0, stdout="", stderr="")
     monkeypatch.setattr(check_docs, "build", lambda _: built)

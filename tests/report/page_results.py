@@ -1,4 +1,4 @@
-"""Results made up for pages: any values, intervals, nulls and notices, without scoring anything; and parsed pages."""
+"""Results with given values, intervals, nulls and notices, without scoring; and parsed pages."""
 
 import io
 from dataclasses import replace
@@ -36,7 +36,7 @@ def a_side(source="real", n=1000):
 
 
 def a_result(values=None, *, arm=0.03, codes=(), n=1000, nulls=NULLS, control=True, **changes):
-    """`values` are shares of the nulls; intervals reach `arm` of the null to both sides, or are unknown."""
+    """A result whose `values` are relative to the nulls; half widths of intervals are `arm` nulls, or unknown."""
     shares = {"precision": 1.0, "recall": 1.0, "density": 1.0, "coverage": 1.0} if values is None else values
     metrics = {}
     for name, share in shares.items():
@@ -69,7 +69,7 @@ def a_result(values=None, *, arm=0.03, codes=(), n=1000, nulls=NULLS, control=Tr
 
 
 def parsed(page):
-    """The document; anything that the HTML standard calls an error is one."""
+    """The parsed document; parse errors of the HTML standard are raised."""
     return html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page)
 
 
@@ -83,7 +83,7 @@ def text_of(element):
 
 
 def section(page, name):
-    """The text of one section; None if the page has none of that id."""
+    """The text of the section with an id, or None."""
     found = [each for each in elements(page, "section") if each.get("id") == name]
     return text_of(found[0]) if found else None
 
@@ -95,8 +95,8 @@ def picture(form="PNG", seed=0):
     return buffer.getvalue()
 
 
-def an_asked_result(name="cat", *, mixed=False):
-    """Compared with labels, prompts and entities; `name` is a class, a prompt, an entity and an image."""
+def a_conditional_result(name="cat", *, mixed=False):
+    """A result with labels, prompts and entities; `name` is the name of a class, a prompt, an entity and an image."""
     plain = a_result({"precision": 1.0, "recall": 0.6} if mixed else {})
     metrics = {
         "label.gan_test": MetricValue(0.7, 5, null=0.9, interval=(0.67, 0.73), chance=0.1),
@@ -131,11 +131,11 @@ def an_asked_result(name="cat", *, mixed=False):
     )
 
 
-SPREAD = 0.004  # of replicates beside what they share: differences from about 0.008 on can be told
+SPREAD = 0.004  # of independent replicates: differences of about 0.008 or more are distinguishable
 
 
 def a_scored(values, *, seed=1, nulls=NULLS, **changes):
-    """`values` are shares of the nulls, as of `a_result`; replicates of all results share what the reals do to them."""
+    """As `a_result`, with replicates, which share the variation of the reals among all results."""
     made = a_result(values, nulls=nulls, **changes)
     shared = np.random.default_rng(0).normal(0, 0.05, 50)
     own = np.random.default_rng(seed)
@@ -150,5 +150,5 @@ def a_scored(values, *, seed=1, nulls=NULLS, **changes):
 
 
 def pair(first, other, **changes):
-    """Two results by name: `first` and `other` are shares of the nulls."""
+    """Two results by name, with values `first` and `other` relative to the nulls."""
     return {"a.json": a_scored(first, **changes), "b.json": a_scored(other, seed=2, **changes)}

@@ -1,4 +1,4 @@
-"""The page of an alignment: words, numbers, and the images that fit another prompt better."""
+"""The page of an alignment: text, values, and images that match another prompt better."""
 
 from html import unescape
 
@@ -18,9 +18,9 @@ N = 120
 
 def made(wrong=0):
     scenes = chosen(N)
-    told = [words(scenes[(row + 1) % N if row < wrong else row]) for row in range(N)]
+    texts = [words(scenes[(row + 1) % N if row < wrong else row]) for row in range(N)]
     images = drawings(scenes)
-    return images, align_with(images, told, AlignOptions(extractor=ToyPair(), device="cpu"))
+    return images, align_with(images, texts, AlignOptions(extractor=ToyPair(), device="cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_failures_are_shown_with_an_image_of_the_prompt_that_they_rank_first(som
         assert f'<img src="{both[0]}" alt="">\n<img src="{both[1]}" alt="">' in page
 
 
-def test_where_all_is_right_there_are_no_failures():
+def test_perfect_alignment_shows_no_failures():
     images, found = made()
     assert "0 of 120 images do not rank their own prompt first" in unescape(align_report(found, images))
     assert interpret(found.result).summary.startswith(
@@ -60,7 +60,7 @@ def test_where_all_is_right_there_are_no_failures():
     assert "another prompt" not in result_text(found.result)
 
 
-def test_provenance_tells_how_it_was_done(some_wrong):
+def test_provenance_lists_the_options(some_wrong):
     page = " ".join(unescape(align_report(some_wrong[1])).split())
     for fact in ("letters", "<dd>91</dd>", "<dd>119</dd>", "the mean over all orders"):
         assert fact in page

@@ -1,4 +1,4 @@
-"""The page of several results: true to the intervals of the differences; plots are the same under any configuration."""
+"""The page of several results: intervals of differences, rankings and plots."""
 
 import re
 from dataclasses import replace
@@ -25,7 +25,7 @@ def interpreted(results):
     return interpret_comparison(comparison, rank_results(results) if has_plane else None)
 
 
-def test_the_table_is_true_to_the_intervals():
+def test_table_marks_distinguishable_differences():
     results = pair({"precision": 0.6, "recall": 0.8}, {"precision": 0.7, "recall": 0.8005})
     comparison = compare(results)
     numbers = section(compare_report(comparison), "numbers")
@@ -52,12 +52,12 @@ def test_the_table_is_true_to_the_intervals():
         ("fid", 0.8, 0.4, "lower", "better"),
     ],
 )
-def test_better_and_worse_follow_the_metric(metric, first, other, verdict, quality):
+def test_better_and_worse_follow_the_direction_of_the_metric(metric, first, other, verdict, quality):
     (cell,) = lines_of(compare(pair({metric: first}, {metric: other}, nulls={metric: 1.0})))[1]["cells"]
     assert (cell["verdict"], cell["quality"]) == (verdict, quality)
 
 
-def test_nulls_and_controls_are_shown_where_they_are_the_same():
+def test_nulls_and_controls_are_shown_if_they_are_equal():
     results = pair(EVEN, EVEN)
     titles = ("perfect generator", "real v. real")
     found = references_of(compare(results))
@@ -86,7 +86,7 @@ def test_every_result_has_a_row_a_summary_and_its_own_warnings():
     assert text_of(heading) == "b.json against a.json"
 
 
-def test_two_results_are_compared_in_a_sentence():
+def test_summary_compares_two_results():
     values = {"precision": 0.8, "recall": 0.8, "coverage": 0.9}
     found = interpreted(pair(values, values | {"precision": 0.9, "recall": 0.6}))
     parts = "precision higher; recall lower; coverage not distinguishable"
@@ -138,7 +138,7 @@ def test_copies_of_reals_come_first_in_the_headline(n):
     assert made.caveats[0].startswith("Not reliable: b")
 
 
-def test_of_three_the_ranking_is_by_bounds_for_all_at_once():
+def test_ranking_of_three_uses_simultaneous_bounds():
     results = {
         "a": a_scored({"precision": 0.5, "recall": 0.5}),
         "b": a_scored({"precision": 0.8, "recall": 0.8}, seed=2),
@@ -154,7 +154,7 @@ def test_of_three_the_ranking_is_by_bounds_for_all_at_once():
     assert "1 a 3" in ranking
 
 
-def test_the_ranking_is_by_the_requested_number():
+def test_ranking_is_by_the_requested_metric():
     results = pair({"precision": 0.9, "recall": 0.3}, {"precision": 0.5, "recall": 0.8})
     assert "1 a.json * 1 0.8100" in section(compare_report(compare(results), by="precision"), "ranking")
     assert "2 b.json * 1 0.5538" in section(compare_report(compare(results)), "ranking")
@@ -162,13 +162,13 @@ def test_the_ranking_is_by_the_requested_number():
         compare_report(compare(results), by="pareto")
 
 
-def test_without_intervals_no_difference_is_claimed():
+def test_without_intervals_no_difference_is_distinguishable():
     found = interpreted({"a": a_result(EVEN, arm=None), "b": a_result({"precision": 0.1, "recall": 0.1})})
     assert "No interval" in found.summary
     assert "b against a: precision and recall without an interval." in found.evidence
 
 
-def test_unlike_results_are_shown_with_what_differs_and_not_ranked():
+def test_results_of_different_recipes_are_shown_with_differences_and_not_ranked():
     results = pair(EVEN, {"precision": 0.4, "recall": 0.4})
     other = replace(a_side("other"), content="e" * 64, order="f" * 64)
     results["b.json"] = replace(results["b.json"], real=other)
@@ -179,7 +179,7 @@ def test_unlike_results_are_shown_with_what_differs_and_not_ranked():
     assert page.index('id="unlike"') < page.index('id="summary"')
 
 
-def test_metrics_computed_in_another_way_are_not_subtracted():
+def test_metrics_of_different_variants_are_not_subtracted():
     results = pair(EVEN, {"precision": 0.4, "recall": 0.4})
     recall = replace(results["b.json"].metrics["recall"], k=7)
     results["b.json"] = replace(results["b.json"], metrics={**results["b.json"].metrics, "recall": recall})
@@ -202,12 +202,12 @@ def test_metrics_computed_in_another_way_are_not_subtracted():
     ],
     ids=str,
 )
-def test_an_axis_is_found_in_the_names(names, label, positions):
+def test_numeric_axis_is_found_in_the_names(names, label, positions):
     found = axis_of(names)
     assert (found.label, found.positions, found.is_ordered) == (label, positions, label != "result")
 
 
-def test_the_plane_numbers_the_results_and_draws_the_front():
+def test_precision_recall_plot_numbers_the_results_and_draws_the_front():
     results = [(1, a_result(EVEN)), (3, a_result({"precision": 0.9, "recall": 0.3}))]
     svg = plane(results)
     assert "1: precision 0.720, recall 0.720; 3: precision 0.810, recall 0.270" in svg
@@ -239,7 +239,7 @@ PLOTS = {
 
 
 @pytest.mark.parametrize("name", PLOTS)
-def test_a_plot_is_the_same_under_any_configuration_which_stays_as_it_was(name):
+def test_plots_do_not_depend_on_or_change_the_configuration(name):
     expected = PLOTS[name]()
     with mpl.rc_context(CONFIGURED):
         before = {key: mpl.rcParams[key] for key in mpl.rcParams if key != "backend"}

@@ -1,4 +1,4 @@
-"""The page with the images behind a score: the right pictures under the right names, in the right order, or none."""
+"""The page with images of a score: correct images with correct names and order."""
 
 import base64
 import io
@@ -22,7 +22,7 @@ from genpr.report.score_page import evidence_report
 
 
 class Pooled:
-    """Colors of 8 x 8 parts of an image: all noise is one gray to it."""
+    """Mean colors of 8 x 8 parts of an image, which are gray for all noise."""
 
     name, dim = "pooled", 192
 
@@ -44,7 +44,7 @@ NOISE = list(range(0, N, 20))
 
 
 def drawings(kinds, seed):
-    """(n, 32, 32, 3) uint8, much alike within a kind."""
+    """Images (n, 32, 32, 3) uint8, similar within a kind."""
     latents = draw_latents(len(kinds), seed=seed)
     latents[:, : len(KINDS)] = torch.tensor(
         [[9.0 if kind == each else -9.0 for each in KINDS] for kind in kinds]
@@ -56,7 +56,7 @@ def drawings(kinds, seed):
 
 @pytest.fixture(scope="module")
 def sides():
-    """Kinds of the reals, their pixels, and those of fakes without rings: of these one in twenty is noise, and some are copies."""
+    """Kinds and pixels of the reals, and pixels of fakes without rings, with 5 % noise and some copies."""
     kinds = [KINDS[row % 5] for row in range(N)]
     real = drawings(kinds, seed=1)
     fake = drawings([KINDS[row % 4] for row in range(N)], seed=2)
@@ -70,7 +70,7 @@ def sides():
 
 @pytest.fixture(scope="module")
 def folders(sides, tmp_path_factory):
-    """The same in files, reals in a folder for each kind."""
+    """The same images in files, with a folder for each kind of reals."""
     kinds, real, fake = sides
     root = tmp_path_factory.mktemp("page")
     for row, (kind, pixels) in enumerate(zip(kinds, real, strict=True)):
@@ -94,7 +94,7 @@ def page(evidence, folders):
 
 @pytest.fixture
 def given(monkeypatch):
-    """`evidence_report` gives the galleries that it would make the page of, by title."""
+    """Make `evidence_report` return its galleries by title, without a page."""
     monkeypatch.setattr(
         score_page, "html_report", lambda _, galleries, **rest: {each.title: each for each in galleries}
     )
@@ -105,7 +105,7 @@ def pixels_of(uri):
 
 
 def galleries_of(page):
-    """By title: the sentence, whether more are said to be there, and the pictures as (group, caption, addresses)."""
+    """By title: the sentence, whether further images are counted, and the images as (group, caption, addresses)."""
     found = {}
     for gallery in [each for each in elements(page, "section") if each.get("class") == "gallery"]:
         group, pictures, notes = "", [], []
@@ -128,7 +128,7 @@ def names_in(pictures):
     return [re.match(r"[^: ]*", caption)[0] for _, caption, _ in pictures]
 
 
-def test_all_galleries_show_what_they_say(shown, page, sides):
+def test_galleries_show_the_images_that_their_titles_name(shown, page, sides):
     assert list(shown) == TITLES
     assert len(page) < 2_000_000
     sentence, _, pictures = shown[TITLES[0]]
@@ -153,7 +153,7 @@ def test_without_images_there_are_no_galleries(evidence, rng):
     assert section(evidence_report(found, real, fake), "galleries") is None
 
 
-def test_every_picture_is_of_the_image_that_its_caption_names(shown, sides):
+def test_every_image_is_the_one_that_its_caption_names(shown, sides):
     kinds, real, fake = sides
     pixels = {f"{kind}/{row:03d}.png": real[row] for row, kind in enumerate(kinds)}
     pixels |= {f"{row:03d}.png": image for row, image in enumerate(fake)}
@@ -168,7 +168,7 @@ def test_every_picture_is_of_the_image_that_its_caption_names(shown, sides):
 
 
 @pytest.mark.parametrize("role", ["real", "fake"])
-def test_one_set_alone_is_shown(evidence, folders, given, role):
+def test_galleries_of_one_set_are_shown_without_the_other(evidence, folders, given, role):
     found = evidence_report(evidence, **{role: folders[role == "fake"]}, device="cpu")
     assert list(found) == TITLES
     pictures = [picture for gallery in found.values() for picture in gallery.pictures]
@@ -176,7 +176,7 @@ def test_one_set_alone_is_shown(evidence, folders, given, role):
     assert [bool(found[title].pictures) for title in TITLES[:2]] == [role == "real", role == "fake"]
 
 
-def test_every_kind_of_source_is_shown_alike(sides, folders, given):
+def test_all_kinds_of_sources_give_the_same_page(sides, folders, given):
     _, real, fake = sides
     archive = folders[0].parent / "fake.zip"
     with zipfile.ZipFile(archive, "w") as opened:
@@ -212,7 +212,7 @@ def test_changed_and_missing_images_are_left_out_and_counted(sides, tmp_path, gi
         evidence_report(found, real, folder, device="cpu")
 
 
-def test_given_labels_name_the_modes(evidence, folders, given):
+def test_modes_are_named_by_given_labels(evidence, folders, given):
     made = ["junk" if row in NOISE else "fine" for row in range(N)]
     # Labels are in the order of the source, here that of folders.
     labels = ["hollow" if name.startswith("ring/") else "solid" for name in evidence.real.names]
@@ -224,7 +224,7 @@ def test_given_labels_name_the_modes(evidence, folders, given):
 
 
 def test_mislabeled_fakes_are_shown_by_confusion(evidence, folders, given):
-    """Fakes of which every fifth is taken for another class, rings more often than stars; some have no class."""
+    """Every fifth fake is classified as another class, rings more often than stars; some have no class."""
     requested = ["star" if row % 2 else "ring" for row in range(N)]
     found = ["ring" if label == "star" and row < 8 else label for row, label in enumerate(requested)]
     found[100:140:2] = ["disc"] * 20

@@ -1,16 +1,16 @@
-"""Sentences about a score: true, by rule, and without blame where nothing is certain."""
+"""Sentences about a score follow from its values and intervals, and claim no defect without evidence."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from page_results import NULLS, a_result, an_asked_result
+from page_results import NULLS, a_conditional_result, a_result
 
 from genpr.metrics import ball_metrics
 from genpr.metrics.value import MetricValue
 from genpr.report.interpretation import Grade, interpret, share_of
 
-BLAME = ("misses", "not look like any", "lmost none", "leaves out", "contradicts")
+DEFECTS = ("misses", "not look like any", "lmost none", "leaves out", "contradicts")
 PRDC = ("precision", "recall", "density", "coverage")
 
 
@@ -20,19 +20,19 @@ def found(precision, recall, *, coverage=None, density=1.0, arm=0.03, **changes)
     return interpret(a_result(values, arm=arm, **changes))
 
 
-def test_a_perfect_generator_is_not_blamed():
-    assert not any(word in found(1.0, 1.0).summary for word in BLAME)
+def test_perfect_generator_has_no_reported_defects():
+    assert not any(word in found(1.0, 1.0).summary for word in DEFECTS)
     assert found(1.0, 1.0).caveats == ()
 
 
 @pytest.mark.parametrize("n", [60, 300, 3000])
-def test_chance_seldom_gets_a_perfect_generator_blamed(n):
+def test_random_draws_of_a_perfect_generator_rarely_have_reported_defects(n):
     rng, blamed, repeats = np.random.default_rng(n), 0, 400
     error = 1.4 * np.sqrt(0.1 / 0.9 / n)  # of metrics of neighbors, relative to a null of .9
     for _ in range(repeats):
         shares = 1 + error * rng.normal(size=4)
         made = found(*shares[:2], coverage=1.0, arm=2 * error)
-        blamed += any(word in " ".join([made.summary, *made.caveats]) for word in BLAME)
+        blamed += any(word in " ".join([made.summary, *made.caveats]) for word in DEFECTS)
     assert blamed <= 0.05 * repeats
 
 
@@ -63,7 +63,7 @@ def test_losses_are_given_in_percent():
     assert found(0.01, 0.01, arm=0.01).summary.count("lmost none") == 2
 
 
-def test_every_combination_is_a_sentence_of_its_own_kind():
+def test_every_combination_has_a_distinct_summary():
     cases = ((1.0, 0.03), (0.97, 0.2), (0.5, 0.03), (0.01, 0.01))
     parts = {case: a_result({"precision": case[0], "recall": case[0]}, arm=case[1]).metrics for case in cases}
     summaries = set()
@@ -75,10 +75,10 @@ def test_every_combination_is_a_sentence_of_its_own_kind():
             assert summary.endswith(".")
             assert not [wrong for wrong in ("..", "  ", "{", ";;") if wrong in summary]
             summaries.add(summary)
-    assert len(summaries) >= 13  # where no image looks real, diversity is not judged
+    assert len(summaries) >= 13  # if no image looks real, diversity is not assessed
 
 
-def test_a_wide_interval_gives_no_false_precision():
+def test_wide_intervals_are_given_as_ranges():
     made = found(1.0, 0.6, arm=0.2)
     assert "between 20 % and 60 % of the variety" in made.summary
     assert any("wide" in text and "recall" in text for text in made.caveats)
@@ -86,16 +86,16 @@ def test_a_wide_interval_gives_no_false_precision():
     assert "up to 30 %" in found(0.95, 0.95, arm=0.25).summary
 
 
-def test_recall_is_not_believed_where_coverage_contradicts_it():
-    """Scattered noise has balls that contain every real."""
+def test_coverage_overrides_contradictory_recall():
+    """Balls of scattered noise contain every real."""
     made = found(0.9, 1.05, coverage=0.3, arm=0.02)
     assert "misses about" in made.summary
     assert any("coverage contradicts it" in text for text in made.caveats)
     assert "all of the variety" not in found(0.0, 1.0, coverage=0.0, arm=0.01).summary
 
 
-def test_bad_images_that_cover_nothing_are_not_counted_as_missing_variety():
-    """A fifth as many good fakes cover (1 - 1.2^-5) / (1 - 2^-5) of what all would, not all of it."""
+def test_coverage_is_relative_to_the_share_of_good_images():
+    """A fifth of the good fakes covers (1 - 1.2^-5) / (1 - 2^-5) of the reals that all would cover."""
     summary = found(0.2, 1.0, coverage=(1 - 1.2**-5) / (1 - 2**-5), arm=0.01).summary
     assert "covers all of the variety" in summary
     covered = (1 - 1.05**-5) / (1 - 1.25**-5)  # by a fifth of a quarter as many fakes
@@ -130,40 +130,40 @@ def test_copies_of_reals_come_first_in_the_summary(code, copied, words):
 
 
 @pytest.mark.parametrize("code", ["same-input", "missing-modes"])
-def test_some_warnings_change_the_summary(code):
+def test_certain_warnings_change_the_summary(code):
     assert found(1.0, 1.0, codes=[code]).summary != found(1.0, 1.0).summary
 
 
-def test_without_intervals_chance_is_still_allowed_for():
-    assert not any(word in found(0.96, 0.96, arm=None, n=300).summary for word in BLAME)
+def test_without_intervals_sampling_error_is_estimated():
+    assert not any(word in found(0.96, 0.96, arm=None, n=300).summary for word in DEFECTS)
     bad = found(0.5, 1.0, coverage=1.0, arm=None, n=1000)
     assert "not look like any real image" in bad.summary
     assert any("standard errors" in text for text in bad.caveats)
 
 
-def test_what_was_not_scored_is_not_judged():
+def test_summary_names_what_was_not_scored():
     assert "diversity was not scored" in interpret(a_result({"precision": 1.0})).summary
     assert "fidelity was not scored" in interpret(a_result({"recall": 0.5})).summary
     assert interpret(a_result({"coverage": 0.5})).summary.startswith("The generator misses about 50 %")
-    assert not any(word in interpret(a_result({"density": 1.0})).summary for word in BLAME)
+    assert not any(word in interpret(a_result({"density": 1.0})).summary for word in DEFECTS)
 
 
-def test_without_intervals_the_images_of_the_side_that_is_averaged_count():
+def test_without_intervals_the_error_follows_from_the_averaged_set():
     result = a_result({"precision": 0.5, "recall": 0.5}, arm=None)
     few = replace(result, fake=replace(result.fake, n=50))
     of_fakes, of_reals = (share_of(few, each) for each in (ball_metrics.precision, ball_metrics.recall))
     assert of_fakes.high - of_fakes.low > 3 * (of_reals.high - of_reals.low)
 
 
-def test_conditional_scores_are_the_summary_where_that_is_all():
-    made = interpret(an_asked_result())
+def test_conditional_metrics_are_the_summary_without_others():
+    made = interpret(a_conditional_result())
     assert [text for text in ("70 %", "90 %", "worst: cat (10 %)") if text not in made.summary] == []
     assert "first among 100 (chance: 1 %)" in made.evidence[0]
     assert any(text.startswith("1 of 100 answers") for text in made.evidence)
 
 
-def test_good_images_with_wrong_labels_are_contradicted():
-    mixed = an_asked_result(mixed=True)
+def test_wrong_labels_qualify_the_summary():
+    mixed = a_conditional_result(mixed=True)
     made = interpret(mixed)
     assert "of the variety. But a classifier" in made.summary
     assert not [text for text in made.evidence if "classifier" in text]
@@ -174,14 +174,14 @@ def test_good_images_with_wrong_labels_are_contradicted():
 
 
 @pytest.mark.parametrize(("interval", "is_worse"), [((0.84, 0.87), True), ((0.84, 0.90), False)])
-def test_labels_are_compared_with_reals(interval, is_worse):
+def test_label_metrics_are_compared_with_those_of_reals(interval, is_worse):
     metric = MetricValue(0.85, 5, interval=interval, null=0.9)
-    result = replace(an_asked_result(), metrics={"label.gan_test": metric})
+    result = replace(a_conditional_result(), metrics={"label.gan_test": metric})
     assert ("worst: cat" in interpret(result).summary) == is_worse
 
 
-def test_a_class_that_is_hard_for_the_classifier_is_not_blamed():
-    made = an_asked_result()
+def test_class_that_is_hard_for_the_classifier_is_not_reported():
+    made = a_conditional_result()
     for null, is_blamed in ((0.11, False), (0.8, True)):
         rows = (replace(made.labels.rows[0], null_recall=null), *made.labels.rows[1:])
         summary = interpret(replace(made, labels=replace(made.labels, rows=rows))).summary
@@ -197,7 +197,7 @@ def calibrated(precision, recall, *, arm=0.03):
     return a_result(shares, nulls={**NULLS, **CALIBRATED}, arm=arm)
 
 
-def test_calibrated_metrics_lead_and_raw_ones_follow():
+def test_calibrated_metrics_precede_raw_ones():
     made = interpret(calibrated(0.5, 1.0))
     assert made.summary.startswith("About 50 % of the generated images do not")
     assert made.fidelity[0].startswith("Calibrated precision is 0.50 (95 % interval 0.47 to 0.53;")
@@ -213,7 +213,7 @@ def test_grades_follow_the_interval_of_the_calibrated_metric():
     assert "do not look like" not in made.summary
 
 
-def test_without_intervals_raw_metrics_decide_where_they_are_known():
+def test_without_intervals_raw_metrics_decide_if_available():
     result = calibrated(0.5, 0.5, arm=None)
     assert interpret(result).fidelity[0].startswith("Precision is 0.450")
     alone = {name: result.metrics[name] for name in CALIBRATED}

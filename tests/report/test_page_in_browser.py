@@ -1,12 +1,12 @@
-"""The page in a real browser: nothing fetched, nothing complained of, usable by keyboard, on a phone and in the dark.
+"""Pages in a browser: no requests, no errors, usable by keyboard, on a phone and in dark mode.
 
-Needs Debian's `chromium` (or Google's) and the dev extra; skipped, visibly, without them.
+Needs Debian's `chromium` (or Google's) and the dev extra; the tests are skipped without them.
 """
 
 import shutil
 
 import pytest
-from page_results import HOSTILE, a_result, a_scored, an_asked_result, picture
+from page_results import HOSTILE, a_conditional_result, a_result, a_scored, picture
 
 from genpr.evaluation.compare import compare
 from genpr.report.compare_page import compare_report
@@ -46,25 +46,25 @@ def browser():
 
 
 class Opened:
-    """A page with everything that it asked for and said."""
+    """An open page with its requests and messages."""
 
     def __init__(self, browser, address, viewport, scheme, **options):
         self.page = browser.new_context(viewport=viewport, color_scheme=scheme, **options).new_page()
         self.page.set_default_timeout(120_000)
-        self.said, self.asked = [], []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.said.append(dialog.message), dialog.dismiss()))
-        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.messages, self.requests = [], []
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.messages.append(dialog.message), dialog.dismiss()))
+        self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(address)
 
     @property
     def fetched(self):
-        return [url for url in self.asked if not url.startswith("data:")]
+        return [url for url in self.requests if not url.startswith("data:")]
 
 
 def violations(page):
-    """What axe finds by WCAG 2.1 AA; it must have checked the contrast.
+    """Violations of WCAG 2.1 AA that axe finds; asserts that it checked the contrast.
 
     The page's policy forbids other scripts, so axe is evaluated by the debugger and not put into the page.
     """
@@ -77,14 +77,14 @@ def violations(page):
 def check_view(view, *, has_axe=True):
     """Nothing is fetched, reported or too wide, every image is drawn, and axe finds nothing."""
     assert len(view.fetched) == 1
-    assert view.said == []
+    assert view.messages == []
     assert view.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert view.page.evaluate("[...document.images].every((image) => image.naturalWidth > 0)")
     assert not has_axe or violations(view.page) == []
 
 
 def wait_until(page, condition):
-    """Playwright's own waiting evaluates text within the page, which its policy may forbid."""
+    """Poll a condition; waiting of Playwright evaluates text in the page, which its policy may forbid."""
     for _ in range(200):
         if page.evaluate(condition):
             break
@@ -93,7 +93,7 @@ def wait_until(page, condition):
 
 
 def two_views(browser, address):
-    """On a desktop in the dark, and on a phone."""
+    """Views on a desktop in dark mode, and on a phone."""
     views = {
         "dark": Opened(browser, address, DESKTOP, "dark"),
         "phone": Opened(browser, address, PHONE, "light", has_touch=True),
@@ -109,20 +109,20 @@ def opened(browser, address):
 
 
 @pytest.mark.parametrize("name", ["dark", "phone"])
-def test_a_score_fetches_nothing_fits_and_passes_axe(opened, name):
+def test_page_of_a_score_fetches_nothing_fits_and_passes_axe(opened, name):
     check_view(opened[name])
 
 
-def test_everything_is_reached_and_worked_by_keyboard(opened):
+def test_everything_can_be_used_by_keyboard(opened):
     page = opened["dark"].page
     everything = "[...document.querySelectorAll('a[href], button.enlarge, summary')]"
-    wanted = page.evaluate(f"{everything}.length")
+    count = page.evaluate(f"{everything}.length")
     page.evaluate("document.activeElement.blur()")
-    reached = set()
-    for _ in range(wanted + 3):
+    focused = set()
+    for _ in range(count + 3):
         page.keyboard.press("Tab")
-        reached.add(page.evaluate(f"{everything}.indexOf(document.activeElement)"))
-    assert reached - {-1} == set(range(wanted))
+        focused.add(page.evaluate(f"{everything}.indexOf(document.activeElement)"))
+    assert focused - {-1} == set(range(count))
 
     page.locator("button.enlarge").first.focus()
     page.keyboard.press("Enter")
@@ -148,8 +148,8 @@ def test_print_unfolds_everything_in_light_colors(opened):
     assert page.evaluate(folded) > 0
 
 
-def test_strange_scripts_would_be_stopped(opened):
-    """The policy is at work, were escaping ever to fail."""
+def test_foreign_scripts_are_blocked(opened):
+    """The content security policy is effective if escaping fails."""
     page = opened["phone"].page
     page.evaluate(
         "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.harm = 1'}))"
@@ -159,7 +159,7 @@ def test_strange_scripts_would_be_stopped(opened):
 
 @pytest.fixture(scope="module")
 def compared(browser, tmp_path_factory):
-    """The page of three results and six metrics, some better, some worse, some not told apart, with pictures."""
+    """The page of three results and six metrics, some better, some worse, some not distinguishable, with images."""
     names = ["precision", "recall", "density", "coverage", "clipped_density", "f8"]
     labels = [*HOSTILE[:2], HOSTILE[-1]]
     levels = [(0.5, 0.5), (0.4, 0.5), (0.6, 0.6)]
@@ -181,25 +181,25 @@ def compared(browser, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["dark", "phone"])
-def test_a_comparison_fetches_nothing_fits_and_passes_axe(compared, name):
+def test_page_of_a_comparison_fetches_nothing_fits_and_passes_axe(compared, name):
     check_view(compared[name], has_axe=name == "dark")
     verdicts = set(compared[name].page.locator(".verdict").all_inner_texts())
     assert {"higher (better)", "lower (worse)", "not distinguishable"} <= verdicts
 
 
-@pytest.mark.parametrize("name", [HOSTILE[0], HOSTILE[-1]], ids=["markup beside pictures", "long"])
+@pytest.mark.parametrize("name", [HOSTILE[0], HOSTILE[-1]], ids=["markup with images", "long"])
 def test_labels_and_prompts_fit_and_pass_axe(browser, tmp_path, name):
-    path, is_long = tmp_path / "asked.html", len(name) > 100
+    path, is_long = tmp_path / "conditional.html", len(name) > 100
     pictures = tuple(Picture(picture(seed=i), name, picture("JPEG"), name) for i in range(3))
     gallery = Gallery("Images that match another prompt better", "The worst first.", pictures, is_wide=True)
-    page = html_report(an_asked_result(name, mixed=True), [] if is_long else [gallery])
+    page = html_report(a_conditional_result(name, mixed=True), [] if is_long else [gallery])
     path.write_text(page, encoding="utf-8")
     view = Opened(browser, path.as_uri(), DESKTOP if is_long else PHONE, "light")
     check_view(view, has_axe=not is_long)
     view.page.context.close()
 
 
-def test_a_comparison_is_worked_by_keyboard(compared):
+def test_comparison_can_be_used_by_keyboard(compared):
     page = compared["dark"].page
     page.set_viewport_size({"width": 800, "height": 900})  # too narrow for six metrics
     page.locator(".wide").focus()

@@ -1,4 +1,4 @@
-"""Pages of every kind: valid, self-contained, true to their results, below their limit, and safe with hostile names."""
+"""Pages of every kind: valid, self-contained, limited in size, and safe with hostile names."""
 
 import base64
 import hashlib
@@ -11,10 +11,10 @@ from html import unescape
 import pytest
 from page_results import (
     HOSTILE,
+    a_conditional_result,
     a_result,
     a_scored,
     a_side,
-    an_asked_result,
     elements,
     pair,
     parsed,
@@ -37,7 +37,7 @@ from genpr.report.score_page import html_report, metric_rows
 
 @cache
 def full_score():
-    """With everything that a page may hold."""
+    """The page of a score with every section."""
     values = {"precision": 1.0, "recall": 0.6, "density": 1.0, "coverage": 0.7}
     result = a_result(
         values,
@@ -74,8 +74,8 @@ def full_comparison():
 PAGES = {
     "score": full_score,
     "comparison": full_comparison,
-    "labels": lambda: html_report(an_asked_result(HOSTILE[0])),
-    "labels beside images": lambda: html_report(an_asked_result(HOSTILE[7], mixed=True)),
+    "labels": lambda: html_report(a_conditional_result(HOSTILE[0])),
+    "labels with images": lambda: html_report(a_conditional_result(HOSTILE[7], mixed=True)),
     "bare": lambda: html_report(a_result({"coverage": 1.0}, arm=None, control=False)),
 }
 
@@ -95,14 +95,14 @@ def test_the_page_is_valid_html_whose_references_exist(page):
     assert used <= set(ids)
 
 
-def test_the_page_needs_no_other_file(page):
+def test_page_is_self_contained(page):
     addresses = re.findall(r"(?:src|href|action|data)=\"([^\"]*)\"", page)
     assert all(each.startswith(("data:", "#")) for each in addresses)
     assert "@import" not in page
     assert not re.search(r"url\((?!#)", page)
 
 
-def test_hostile_names_do_no_harm(page):
+def test_hostile_names_are_escaped(page):
     nodes = [each for each in parsed(page).iter() if isinstance(each.tag, str)]
     assert not [each for each in nodes if any(name.startswith("on") for name in each.attrib)]
     assert not set(page) & {"\x1b", "\x07", "\u202e"}
@@ -110,7 +110,7 @@ def test_hostile_names_do_no_harm(page):
     page.encode()
 
 
-def test_only_the_pages_own_script_may_run(page):
+def test_only_the_script_of_the_page_may_run(page):
     (script,) = elements(page, "script")
     (policy,) = [each.get("content") for each in elements(page, "meta") if each.get("http-equiv")]
     digest = base64.b64encode(hashlib.sha256(script.text.encode()).digest()).decode()
@@ -118,7 +118,7 @@ def test_only_the_pages_own_script_may_run(page):
     assert "default-src 'none'" in policy
 
 
-def test_the_result_can_be_taken_back_out_of_the_page(tmp_path):
+def test_result_can_be_extracted_from_the_page(tmp_path):
     score, comparison = full_score(), full_comparison()
     (record,) = re.findall(r"data:application/json;base64,([A-Za-z0-9+/=]+)", score)
     assert result_of(json.loads(base64.b64decode(record)))["recall"] == pytest.approx(0.54)
@@ -132,14 +132,14 @@ def test_the_result_can_be_taken_back_out_of_the_page(tmp_path):
 
 
 @pytest.mark.parametrize("files", [(b"<svg onload=alert(1)>", None), (picture(), b"GIF89a")])
-def test_a_picture_is_a_file_and_not_pixels(files):
+def test_images_are_embedded_as_encoded_files(files):
     with pytest.raises(UsageError) as caught:
         html_report(a_result(), [Gallery("x", "x", (Picture(files[0], "x", partner=files[1]),))])
     assert caught.value.code == "not-a-picture"
 
 
-def test_details_are_given_the_worst_first():
-    tables = {table.title: table for table in detail_tables(an_asked_result(), on_page=True)}
+def test_details_are_sorted_worst_first():
+    tables = {table.title: table for table in detail_tables(a_conditional_result(), on_page=True)}
     assert len(tables) == 5
     assert tables["Classes, worst first"].rows[0][:4] == ("cat", "100", "5", "0.67")
     misranked = tables["Images that match another prompt better"]
@@ -148,7 +148,7 @@ def test_details_are_given_the_worst_first():
     assert detail_tables(a_result()) == []
 
 
-def test_of_many_classes_the_worst_and_the_best_are_shown(rng):
+def test_worst_and_best_of_many_classes_are_shown(rng):
     labels = [f"class {number % 7}" for number in range(84)]
     real, fake = rng.normal(size=(2, 84, 3))
     known = {"real_labels": labels, "fake_labels": labels, "min_per_class": 12}
@@ -165,13 +165,13 @@ def test_of_many_classes_the_worst_and_the_best_are_shown(rng):
 
 @pytest.mark.parametrize("name", [*HOSTILE[:-1], "猫" * 100], ids=range(len(HOSTILE)))
 def test_text_of_hostile_names_fits_80_columns(name):
-    text = result_text(an_asked_result(name, mixed=True))
+    text = result_text(a_conditional_result(name, mixed=True))
     assert text.replace("\n", "").isprintable()
     assert max(map(cell_len, text.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("kind", ["score", "comparison"])
-def test_a_page_shows_every_picture_and_counts_the_others(kind):
+def test_page_shows_all_given_images_and_counts_the_others(kind):
     many = tuple(Picture(picture(seed=i), str(i)) for i in range(20))
     galleries = [Gallery("Many", "Similar.", many, more=1200), Gallery("Few", "One.", many[:1])]
     if kind == "score":
@@ -182,11 +182,11 @@ def test_a_page_shows_every_picture_and_counts_the_others(kind):
     assert section(made, "galleries").count("more are not shown") == 1
 
 
-def test_metrics_of_other_families_have_a_table_of_their_own():
-    heads = [text_of(each) for each in elements(html_report(an_asked_result(mixed=True)), "th")]
+def test_metrics_of_other_families_have_a_separate_table():
+    heads = [text_of(each) for each in elements(html_report(a_conditional_result(mixed=True)), "th")]
     places = [heads.index(each) for each in ("metric", "labels, prompts, entities", "class, worst first")]
     assert places == sorted(places)
-    result = an_asked_result()
+    result = a_conditional_result()
     rows = {row["name"]: row for row in metric_rows(result, result.metrics)}
     ranked, test = rows["retrieval.r_precision"], rows["label.gan_test"]
     assert (ranked["pool"], ranked["chance"], ranked["null"]) == ("100", "0.0100", "–")

@@ -15,7 +15,7 @@ VALUES_OF_A = {"precision": MetricValue(0.5, 3)}
 
 
 def a_row(fd, *, half=None, **changes):
-    """A result with precision, recall and FD, and this FD of one half of the reals to the other."""
+    """A result with precision, recall and FD, whose control has the given FD."""
     result = a_result(VALUES, **changes)
     control = None if half is None else Control(500, 499, {"precision": 0.9, "fd": half}, {})
     distance = MetricValue(fd, None, null=half, null_source=None if half is None else "real halves")
@@ -26,7 +26,7 @@ def words(panel):
     return [line.split() for line in panel_text(panel).splitlines()]
 
 
-def test_rows_of_a_panel_are_followed_by_what_they_are_compared_with():
+def test_rows_of_a_panel_are_followed_by_their_references():
     panel = PanelResult({"a": a_row(3.0, half=2.0), "b": a_row(5.0, half=0.0)}, {})
     found = words(panel)
     assert "real v. real: 500 of the reals against the other 499" in panel_text(panel)
@@ -41,7 +41,7 @@ def test_rows_of_a_panel_are_followed_by_what_they_are_compared_with():
     ]
 
 
-def test_held_out_reals_have_a_row_and_divide_fd():
+def test_held_out_reals_have_a_row_and_normalize_fd():
     kept = {"a": replace(a_row(1.5), fake=a_side("kept", 700), n_shared=3)}
     fid, fid_kept = (replace(a_row(1.0), metrics={"fid": MetricValue(each, None)}) for each in (7.0, 6.0))
     panel = PanelResult({"a": a_row(3.0, half=2.0)}, kept, fid, fid_kept)
@@ -54,7 +54,7 @@ def test_held_out_reals_have_a_row_and_divide_fd():
     assert "fewer held-out reals than fakes" in text
 
 
-def test_what_differs_between_representations_names_them():
+def test_differences_between_representations_name_them():
     rows = {name: a_row(3.0, half=2.0) for name in "abc"}
     rows["a"] = replace(rows["a"], metrics=VALUES_OF_A, undefined=("fd",))
     rows["b"].metrics["kd"] = MetricValue(1.0, None, variant="one subset")
@@ -68,7 +68,7 @@ def test_what_differs_between_representations_names_them():
 
 
 @pytest.mark.parametrize("names", [("pixels", "gabor"), HOSTILE])
-def test_the_page_shows_the_tables_and_hides_what_names_may_hold(names):
+def test_page_shows_the_tables_and_escapes_names(names):
     panel = PanelResult({name: a_row(3.0, half=2.0, codes=["small-sample"]) for name in names}, {})
     page = panel_report(panel)
     rows = [text_of(row).split() for row in elements(page, "tr")]

@@ -1,4 +1,4 @@
-"""What `genpr score` prints: one line per metric that can be read, and paragraphs, on 80 columns."""
+"""Output of `genpr score`: one line per metric, and paragraphs, in 80 columns."""
 
 import builtins
 import re
@@ -41,7 +41,7 @@ def test_all_metrics_fit_80_columns(result):
         assert (row.split()[2] == "-") == (metric.interval is None)
 
 
-def test_each_column_holds_what_it_says(result):
+def test_columns_match_their_headings(result):
     text = score_table(result)
     rows = rows_of(text, result.metrics)
     precision = result.metrics["precision"]
@@ -60,14 +60,14 @@ def test_each_column_holds_what_it_says(result):
     assert "value of a perfect generator" in text
 
 
-def test_values_of_another_arithmetic_are_marked(result):
+def test_emulated_values_are_marked(result):
     metrics = {"precision": replace(result.metrics["precision"], exact=False, exact_value=0.5)}
     row = rows_of(score_table(replace(result, metrics=metrics)), metrics)["precision"]
     assert row.split()[1] == f"~{result['precision']:.4f}"
 
 
-def test_a_gate_on_a_metric_without_a_value_is_missed(rng, tmp_path, capsys):
-    """Otherwise the worst fakes, that lie in no ball at all, would pass."""
+def test_threshold_on_an_undefined_metric_is_missed(rng, tmp_path, capsys):
+    """Otherwise the worst fakes, which are in no ball, would pass."""
     real, far = str(tmp_path / "real.npy"), str(tmp_path / "far.npy")
     np.save(real, rng.normal(size=(50, 3)))
     np.save(far, 100 + np.zeros((50, 3)) + np.arange(50)[:, None])
@@ -80,7 +80,7 @@ def test_a_gate_on_a_metric_without_a_value_is_missed(rng, tmp_path, capsys):
 @pytest.mark.parametrize(
     "name", ["文" * 200, "a" + "文" * 200, "文 " * 100, "a文" * 100, "e\u0301" * 200], ids=range(5)
 )
-def test_columns_count_and_not_characters(name):
+def test_width_is_counted_in_terminal_columns(name):
     lines = wrapped(name).splitlines()
     assert max(map(cell_len, lines)) <= 80
     assert max(map(cell_len, lines)) >= 39
@@ -89,7 +89,7 @@ def test_columns_count_and_not_characters(name):
 
 @pytest.mark.parametrize("name", ["文" * 30, "n" * 31, "文n" * 20, "a\nb" * 20, "e\u0301" * 31], ids=range(5))
 @pytest.mark.parametrize("width", [6, 7, 30], ids=str)
-def test_a_cut_name_fits_and_keeps_both_ends(name, width):
+def test_truncated_name_fits_and_keeps_both_ends(name, width):
     found = cut(name, width)
     assert cell_len(found) <= width
     assert found[0] == name[0]
@@ -97,7 +97,7 @@ def test_a_cut_name_fits_and_keeps_both_ends(name, width):
     assert found.isprintable()
 
 
-def test_numbers_of_a_table_stay_whole_and_names_are_folded():
+def test_numbers_are_not_truncated_and_names_are_wrapped():
     rows = [["n" * 200, "0.1234 ±0.0123"], ["\x1b[31m", "1"]]
     lines = table(["name", "value"], rows).splitlines()
     assert max(map(cell_len, lines)) <= 80
@@ -106,7 +106,7 @@ def test_numbers_of_a_table_stay_whole_and_names_are_folded():
     assert "\\x1b[31m" in lines[-1]
 
 
-def test_tables_are_text_in_a_notebook_too(monkeypatch):
+def test_tables_are_text_in_a_notebook(monkeypatch):
     class ZMQInteractiveShell: ...  # what Jupyter runs, by whose name rich knows it
 
     monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)

@@ -1,4 +1,4 @@
-"""Which images a page shows: by hand-made scores, in order, with ties, captions and counts."""
+"""Selection of images for a page: order, ties, captions and counts, with constructed scores."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ OPTIONS = {"control": False, "intervals": False, "device": "cpu"}
 
 
 def made(n, m, *, k=5, sides=None, fake=None, real=None):
-    """Scores of n reals r0, r1, ... and m fakes f0, f1, ...: all alike but for what is given."""
+    """Scores of n reals r0, r1, ... and m fakes f0, f1, ...: equal except for given values."""
     fakes = FakeSamples(
         tuple(f"f{row}" for row in range(m)),
         inside=np.ones(m, bool),
@@ -81,7 +81,7 @@ def test_fakes_by_realism_with_their_nearest_reals():
 
 
 @pytest.mark.parametrize(("count", "least", "most"), [(3, 2, 1), (12, 6, 6), (13, 7, 6), (70, 24, 24)])
-def test_no_fake_is_at_both_ends_of_realism(count, least, most):
+def test_no_fake_is_in_both_selections_by_realism(count, least, most):
     values = np.random.default_rng(0).permutation(count) + 1.0
     found = [rows(each) for each in select_by_realism(made(4, count, fake={"realism": values}))]
     order = np.argsort(values).tolist()
@@ -91,7 +91,7 @@ def test_no_fake_is_at_both_ends_of_realism(count, least, most):
 ROWS = [[1, 2], [0, 0], [3, 3], [1, 2], [-0.0, 0], [3, 3], [0, -0.0], [9, 9], [2, 1]]
 
 
-def test_equal_rows_are_found_whatever_the_sign_of_zero():
+def test_equal_rows_are_found_regardless_of_the_sign_of_zero():
     tensor = torch.tensor(ROWS, dtype=torch.float32)
     assert repeats(tensor) == repeats(tensor.double()) == [[1, 4, 6], [0, 3], [2, 5]]
     assert repeats(tensor[-3:]) == []
@@ -99,7 +99,7 @@ def test_equal_rows_are_found_whatever_the_sign_of_zero():
     assert repeats(many) == [[0, 19_997], [1, 19_998], [2, 19_999]]  # over several blocks
 
 
-def test_repeats_of_both_sets_stand_below_their_headings():
+def test_repeats_of_both_sets_are_below_their_headings():
     real = [[1, 2], [5, 5], [5, 5], [8, 8]]
     found = select_repeats(made(4, 9, sides=(real, ROWS)))
     assert found.pictures == (
@@ -116,7 +116,7 @@ def test_repeats_of_both_sets_stand_below_their_headings():
     assert (len(many.pictures), many.more) == (24, 1 + 3)
 
 
-def test_the_likeliest_copies_come_first():
+def test_most_likely_copies_are_first():
     scores = made(
         5,
         8,
@@ -135,7 +135,7 @@ def test_the_likeliest_copies_come_first():
 
 @pytest.fixture(scope="module")
 def modes():
-    """Labels and scores of reals of three modes and fakes of the first two; a few fakes are somewhere else."""
+    """Labels and scores of reals of three modes and fakes of the first two; a few fakes are elsewhere."""
     rng = np.random.default_rng(3)
     centers = np.array([[0, 0, 0, 0], [30, 0, 0, 0], [0, 30, 0, 0], [0, 0, 300, 0]])
     theirs, ours = np.arange(120) % 3, np.where(np.arange(120) % 10, np.arange(120) % 2, 3)
@@ -144,11 +144,11 @@ def modes():
     return labels, genpr.Evaluator(real, **OPTIONS).evidence(fake)
 
 
-def test_a_mode_without_fakes_is_missed_and_one_without_reals_invented(modes):
+def test_mode_without_fakes_is_missed_and_one_without_reals_invented(modes):
     labels, scores = modes
-    told = []
+    updates = []
     missed, invented = select_modes(
-        scores, labels=labels, device="cpu", progress=lambda *each: told.append(each)
+        scores, labels=labels, device="cpu", progress=lambda *each: updates.append(each)
     )
     for found, role, name in ((missed, "real", "mode 2"), (invented, "fake", "made 3")):
         assert {picture.data[0] for picture in found.pictures} == {role}
@@ -159,14 +159,14 @@ def test_a_mode_without_fakes_is_missed_and_one_without_reals_invented(modes):
     assert captions(missed)[0] == f"row {rows(missed)[0]}"
     assert missed.sentence.startswith(f"{1 - scores.real.covered.mean():.1%} of the reals")
     assert invented.sentence.startswith(f"{1 - scores.fake.inside.mean():.1%} of the fakes")
-    assert {(stage, total) for stage, _, total in told} == {("kinds", 100)}
-    assert max(done for _, done, _ in told) == 100
+    assert {(stage, total) for stage, _, total in updates} == {("kinds", 100)}
+    assert max(done for _, done, _ in updates) == 100
     without = select_modes(scores, device="cpu")
     assert without[0].pictures[0].group.endswith(" expected)")
     assert [rows(each) for each in without] == [rows(missed), rows(invented)]
 
 
-def test_where_no_mode_is_missed_the_farthest_reals_are_shown():
+def test_without_missed_modes_the_farthest_reals_are_shown():
     radius, distance = np.full(60, 2.0), np.arange(60) + 0.0
     radius[[50, 0]] = 0.0
     real = {"radius": radius, "nearest_fake_distance": distance, "nearest_fake": np.arange(60)[::-1]}

@@ -1,4 +1,4 @@
-"""Pictures beside each other: equal latents are claimed only where genpr drew them, and files are what was scored or not."""
+"""Images side by side: equal latents are stated only if genpr sampled them, and files are checked to be the scored ones."""
 
 import io
 
@@ -30,7 +30,7 @@ def gray(data):
     return int(np.asarray(Image.open(io.BytesIO(data)))[..., 0].mean().round())
 
 
-def test_rows_are_of_the_same_latents():
+def test_rows_have_the_same_latents():
     drawn = sampler()
     gallery = side_by_side({"half": drawn.images(0.5), "whole": drawn.images(1.0)}, rows=3)
     assert (gallery.title, gallery.sentence) == ("The same latents", SAME)
@@ -38,8 +38,8 @@ def test_rows_are_of_the_same_latents():
     for row, (_, pictures) in enumerate(gallery.groups):
         assert [each.caption for each in pictures] == ["1 half", "2 whole"]
         for psi, picture in zip((0.5, 1.0), pictures, strict=True):
-            wanted = int(levels(drawn.latents[row : row + 1], psi=psi)[0, 0, 0, 0])
-            assert abs(gray(picture.data) - wanted) <= 2
+            level = int(levels(drawn.latents[row : row + 1], psi=psi)[0, 0, 0, 0])
+            assert abs(gray(picture.data) - level) <= 2
     noisy = side_by_side({"a": drawn.images(0.5), "b": sampler(batch_size=5).images(0.5)}, rows=1)
     assert noisy.sentence == "Each row shares one latent, with different noise."
 
@@ -47,7 +47,7 @@ def test_rows_are_of_the_same_latents():
 @pytest.mark.parametrize(
     "other", [{"seed": 1}, {"latent_dim": 5}, {"n": 21}, {"labels": list(range(20))}], ids=str
 )
-def test_other_latents_are_not_called_the_same(other):
+def test_different_latents_are_not_stated_as_the_same(other):
     def labeled(latents, *, psi, labels=None):
         return levels(latents, psi=psi)
 
@@ -57,7 +57,7 @@ def test_other_latents_are_not_called_the_same(other):
     assert "not the same latent" in gallery.sentence
 
 
-def test_of_files_no_latents_are_claimed(write_images, rng):
+def test_files_have_no_stated_latents(write_images, rng):
     pixels = rng.integers(0, 256, (9, 8, 8, 3), dtype=np.uint8)
     folders = {"a": str(write_images("a", pixels)), "b": str(write_images("b", pixels[:7]))}
     gallery = side_by_side(folders, rows=3)
@@ -68,7 +68,7 @@ def test_of_files_no_latents_are_claimed(write_images, rng):
     assert [each.data for each in gallery.pictures[:2]] == [thumbnail(pixels[0])] * 2
 
 
-def test_rows_that_cannot_be_read_everywhere_are_left_out(write_images, rng):
+def test_rows_that_are_not_readable_in_all_sources_are_left_out(write_images, rng):
     folder = write_images("a", rng.integers(0, 256, (4, 8, 8, 3), dtype=np.uint8))
     (folder / "00002.png").write_bytes(b"no picture")
     gallery = side_by_side({"a": str(folder), "b": str(folder)}, rows=4)
@@ -86,7 +86,7 @@ def test_rows_that_cannot_be_read_everywhere_are_left_out(write_images, rng):
     ],
     ids=["features", "feature set", "iterator", "names"],
 )
-def test_what_cannot_be_shown_is_refused(other, error, code, write_images):
+def test_sources_without_images_are_errors(other, error, code, write_images):
     if isinstance(other, str):
         other = str(write_images("other", np.zeros((3, 8, 8, 3), np.uint8)))
     with pytest.raises(error) as caught:

@@ -1,4 +1,4 @@
-"""The check of a GPU: it reports whatever happens to its steps, and finds what differs from the CPU."""
+"""The check of a GPU reports the outcome of every step, and finds differences to the CPU."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ import genpr
 SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 
 
-def test_steps_that_get_no_time_are_reported(tmp_path, monkeypatch):
+def test_steps_without_time_are_reported(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(SCRIPTS)
     import gpu_check
 
@@ -23,7 +23,7 @@ def test_steps_that_get_no_time_are_reported(tmp_path, monkeypatch):
 
 
 @pytest.mark.gpu
-def test_what_differs_on_a_gpu_is_named(tmp_path, monkeypatch):
+def test_differences_on_a_gpu_are_named(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(SCRIPTS)
     import gpu_steps
 
@@ -38,7 +38,7 @@ def test_what_differs_on_a_gpu_is_named(tmp_path, monkeypatch):
 
 
 @pytest.mark.gpu
-def test_little_memory_is_no_failure(gpu, tmp_path, monkeypatch):
+def test_little_memory_is_not_a_failure(gpu, tmp_path, monkeypatch):
     if gpu is None:
         pytest.skip("on a real GPU it would take the memory of tests that run in parallel")
     monkeypatch.syspath_prepend(SCRIPTS)

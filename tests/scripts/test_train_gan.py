@@ -1,4 +1,4 @@
-"""The training example: what it reads, logs, flags, keeps and chooses."""
+"""The training example: images, logs, loss spikes, checkpoints and their selection."""
 
 import json
 import sys
@@ -37,7 +37,7 @@ def network(script) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Thirty plain images of each of two kinds, and a file that is no image."""
+    """Thirty plain images of each of two kinds, and a file that is not an image."""
     root = tmp_path_factory.mktemp("kinds")
     rng = np.random.default_rng(0)
     for kind, color in (("red", (200, 40, 40)), ("blue", (40, 40, 200))):
@@ -63,7 +63,7 @@ def trained(script, folder, tmp_path_factory) -> Path:
     return out
 
 
-def test_a_folder_and_a_zip_of_it_are_one(script, folder, tmp_path):
+def test_folder_and_zip_give_the_same_images(script, folder, tmp_path):
     archive = tmp_path / "kinds.zip"
     with ZipFile(archive, "w") as file:
         for path in sorted(folder.rglob("*")):
@@ -76,20 +76,20 @@ def test_a_folder_and_a_zip_of_it_are_one(script, folder, tmp_path):
     assert red.float().mean(dim=(0, 2, 3)).argmax() == 0
 
 
-def test_no_images_is_an_error(script, folder, tmp_path):
+def test_folder_without_images_is_an_error(script, folder, tmp_path):
     done = CliRunner().invoke(script.main, [str(folder), "--only", "green", "--out", str(tmp_path / "gan")])
     assert done.exit_code == 2
     assert "no images" in done.output
     assert "green" in done.output
 
 
-def test_a_run_is_never_written_over(script, folder, trained):
+def test_existing_run_is_not_overwritten(script, folder, trained):
     done = CliRunner().invoke(script.main, [str(folder), "--out", str(trained)])
     assert done.exit_code == 2
     assert "another --out" in done.output
 
 
-def test_every_image_comes_once_per_epoch(script):
+def test_every_image_is_used_once_per_epoch(script):
     images = torch.arange(10, dtype=torch.uint8).view(10, 1, 1, 1).expand(10, 3, 32, 32)
     flow = script.batches(images, 4)
     seen = [next(flow) for _ in range(6)]
@@ -107,7 +107,7 @@ def test_half_of_the_images_are_mirrored(script):
     assert 70 < (batch[:, 0, 0, -1] == 1).sum() < 130
 
 
-def test_a_gradient_far_above_the_usual_is_a_spike(script):
+def test_gradient_far_above_recent_ones_is_a_spike(script):
     recent = script.Recent()
     flags = [recent.add({"loss_g": 1.0, "grad_g": norm}) for norm in [50.0] + [1.0] * 99 + [4.9, 5.1]]
     assert flags == [{}] * 101 + [{"grad_g": 5.1}]
@@ -115,7 +115,7 @@ def test_a_gradient_far_above_the_usual_is_a_spike(script):
     assert recent.means()["loss_g"] == pytest.approx(1.99)
 
 
-def test_the_log_has_training_and_scores_side_by_side(trained):
+def test_log_has_losses_and_scores(trained):
     lines = [json.loads(line) for line in (trained / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3]
     facts = {"step", "epoch", "lr", "loss_g", "loss_d", "grad_g", "grad_d", "spikes"}
@@ -124,7 +124,7 @@ def test_the_log_has_training_and_scores_side_by_side(trained):
     assert lines[0]["lr"] > lines[1]["lr"]
 
 
-def test_checkpoints_pictures_and_the_sweep_are_there(trained):
+def test_checkpoints_samples_and_sweep_are_written(trained):
     assert sorted(path.name for path in trained.glob("*.pt")) == [f"step-00000{n}.pt" for n in (1, 2, 3)]
     for name in ("samples.png", "training.png", "sweep/sweep.png"):
         with Image.open(trained / name) as picture:
@@ -134,7 +134,7 @@ def test_checkpoints_pictures_and_the_sweep_are_there(trained):
     assert len(json.loads((trained / "sweep" / "sweep.json").read_text())["points"]) == 2
 
 
-def test_the_second_look_is_at_the_chosen_the_last_and_the_lowest_loss(script, trained, monkeypatch):
+def test_chosen_last_and_lowest_loss_checkpoints_are_rescored(script, trained, monkeypatch):
     lines = [
         {"step": step, "loss_g": loss, "genpr/f1": 0.5} for step, loss in ((1, 3.0), (2, 1.0), (3, 2.0))
     ] + [{"step": 4, "loss_g": 0.0}]  # not scored
@@ -145,8 +145,8 @@ def test_the_second_look_is_at_the_chosen_the_last_and_the_lowest_loss(script, t
     assert names == ["step 1 (chosen, any)", "step 3 (last)", "step 2 (lowest loss)"]
 
 
-def test_the_scores_are_those_of_the_kept_checkpoint(script, network, folder, trained):
-    """What chose the checkpoint is the average network, which was saved: its images score as the log says."""
+def test_logged_scores_are_those_of_the_kept_checkpoint(script, network, folder, trained):
+    """The checkpoint is chosen by the average network, which was saved: its images have the logged scores."""
     torch.manual_seed(0)
     images = script.read_images(folder, None)
     network.Training(3, torch.device("cpu"))
@@ -161,7 +161,7 @@ def test_the_scores_are_those_of_the_kept_checkpoint(script, network, folder, tr
     assert found == {name: line[name] for name in found}
 
 
-def test_psi_0_draws_one_image_and_psi_1_many(network, trained):
+def test_psi_0_gives_one_image_and_psi_1_many(network, trained):
     generator = genpr.load_generator(f"{SCRIPTS / 'small_gan.py'}:load", trained / "step-000002.pt")
     sampler = genpr.Sampler.of(generator, n=8, image_range=(-1, 1))
     assert sampler.rule == "w-interpolate"
@@ -171,7 +171,7 @@ def test_psi_0_draws_one_image_and_psi_1_many(network, trained):
 
 
 def test_both_networks_learn(network):
-    """On one color, forty steps bring the generator's color towards it."""
+    """With images of one color, forty steps move the color of the generator towards it."""
     torch.manual_seed(0)
     training = network.Training(40, torch.device("cpu"))
     real = torch.full((8, 3, 32, 32), 0.8)
@@ -189,7 +189,7 @@ def test_both_networks_learn(network):
     assert training.rate == pytest.approx(1e-3 * 0.05)
 
 
-def test_an_average_follows_its_network_slowly(network):
+def test_moving_average_follows_its_network_slowly(network):
     torch.manual_seed(0)
     training = network.Training(10, torch.device("cpu"))
     before = training.average.synthesis.last.bias.clone()
@@ -201,6 +201,8 @@ def test_an_average_follows_its_network_slowly(network):
 
 
 def test_the_penalty_is_the_squared_slope(network):
-    judge = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 1))
-    slope = judge[1].weight.square().sum()
-    assert network.r1_penalty(judge, torch.randn(5, 3, 2, 2)).item() == pytest.approx(0.005 * slope.item())
+    discriminator = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 1))
+    slope = discriminator[1].weight.square().sum()
+    assert network.r1_penalty(discriminator, torch.randn(5, 3, 2, 2)).item() == pytest.approx(
+        0.005 * slope.item()
+    )
