@@ -32,7 +32,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.fixture(scope="session")
 def _caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """New folders without end: `mktemp` looks through all there are, which takes long after thousands of tests."""
+    """An endless sequence of new folders; `mktemp` lists all existing ones, which is slow after thousands of tests."""
     root = tmp_path_factory.mktemp("caches")
     return (root / str(number) for number in count())
 
@@ -59,7 +59,7 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def _has_gpu() -> bool:
-    """Whether this machine has a GPU; asked once, since the driver reads CUDA_VISIBLE_DEVICES when it is asked first."""
+    """Whether this machine has a GPU; checked once, since the driver reads CUDA_VISIBLE_DEVICES at its first use."""
     import torch
 
     return torch.cuda.is_available()
@@ -132,12 +132,12 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def pytest_collection_finish() -> None:
-    """Whatever was imported stays: `gc.collect()`, which genpr calls, need not look at it."""
+    """Exclude imported objects from `gc.collect()`, which genpr calls."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file() -> Iterator[None]:
-    """No doctest is in a test, and looking for some imports what `Peer` stands for."""
+    """Collect no doctests from tests; searching for them would import the packages of `Peer`."""
     return [collector for collector in (yield) if type(collector) is pytest.Module]

@@ -85,7 +85,7 @@ def test_imports_point_downwards():
             assert parts <= ALLOWED[row] | BASE | {part}, path
 
 
-# Files that parse or read only what genpr itself wrote a moment ago, or what the machine says.
+# Files that read only files that genpr wrote itself, or properties of the machine.
 UNLIMITED = {
     "limits.py",
     "memory.py",  # control groups
@@ -99,7 +99,7 @@ READERS = {"json.load", "json.loads", "csv.reader", "csv.DictReader", "np.loadtx
 WHOLE_READERS = {"read_bytes", "read_text"}
 
 
-def test_files_of_strangers_are_read_through_the_limits():
+def test_untrusted_files_are_read_with_limits():
     for path in FILES:
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -108,11 +108,11 @@ def test_files_of_strangers_are_read_through_the_limits():
 
 
 @pytest.mark.parametrize("depth", [2, 3, None])
-def test_no_part_imports_another_in_a_circle(depth):
-    """Modules, or packages so far down."""
+def test_imports_have_no_cycles(depth):
+    """Modules, or packages up to some depth."""
     graph = defaultdict(set)
     for path in FILES:
-        if module_of(path) != "genpr":  # the facade loads what it names when asked
+        if module_of(path) != "genpr":  # the facade imports names on access
             above = ".".join(module_of(path).split(".")[:depth])
             graph[above] |= {".".join(name.split(".")[:depth]) for name in imported_modules(path)} - {above}
     TopologicalSorter(graph).prepare()
@@ -172,7 +172,7 @@ def test_import_is_light():
     assert {*loaded_after(f"{light}; {is_light}; {heavier}")} <= {"torch", "PIL"}
 
 
-def test_typed_marker_and_license_are_there():
+def test_typed_marker_and_license_exist():
     assert (PACKAGE / "py.typed").exists()
     assert "Apache License" in (PACKAGE.parent / "LICENSE").read_text()
 
@@ -194,7 +194,7 @@ LIGHT = """
 
 
 def test_commands_without_tensors_import_no_torch(tmp_path, write_images):
-    """All in one process, since what one of them imports stays."""
+    """All commands run in one process, since imported modules stay."""
     for name in ("real", "fake"):
         write_images(name, np.zeros((12, 8, 8, 3), dtype=np.uint8))
     options = {"extractor": "pixels", "intervals": False, "control": False, "k": 1, "cache": False}

@@ -1,6 +1,6 @@
 """Public functions under `torch.set_default_device` and autocast: results are the same, and code of the user sees the device.
 
-"meta" stands for a GPU that the user chose: what genpr made there by mistake has no values or meets tensors of the CPU.
+"meta" represents a GPU that the user chose: tensors that genpr creates there by mistake have no values or another device.
 """
 
 import pytest
@@ -14,7 +14,7 @@ from genpr.integrations.callback import GenprCallback
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_the_default_device_and_autocast_change_no_result(name, tmp_path):
+def test_default_device_and_autocast_change_no_result(name, tmp_path):
     plain = PUBLIC[name]({"device": "cpu"}, tmp_path)
     # "meta" as `torch.set_default_device` does, with an end.
     with torch.device("meta"), torch.autocast("cpu", dtype=torch.bfloat16):
@@ -23,8 +23,8 @@ def test_the_default_device_and_autocast_change_no_result(name, tmp_path):
     assert repr(found) == repr(plain)
 
 
-class Seeing:
-    """An extractor and a generator that tell where their own tensors are."""
+class DeviceRecorder:
+    """An extractor and a generator that record the device of their tensors."""
 
     dim = 1
 
@@ -41,8 +41,8 @@ class Seeing:
             yield IMAGES
 
 
-def test_code_of_the_user_sees_the_default_device():
-    user = Seeing()
+def test_code_of_the_user_has_the_default_device():
+    user = DeviceRecorder()
     with torch.device("meta"):
         genpr.embed(user.draw(), user)
         GenprCallback(IMAGES, lambda _model: user.draw(), extractor="pixels")(0, None)
@@ -55,7 +55,7 @@ def test_code_of_the_user_sees_the_default_device():
     assert {*user.seen} == {"cpu"}
 
 
-def test_the_default_type_changes_no_copy(request, tmp_path):
+def test_default_dtype_changes_no_copy(request, tmp_path):
     plain = repr(PUBLIC["copies"]({"device": "cpu"}, tmp_path))
     request.addfinalizer(lambda: torch.set_default_dtype(torch.float32))
     torch.set_default_dtype(torch.bfloat16)

@@ -1,4 +1,4 @@
-"""Limits on input: what is parsed takes no more memory than estimated, and large honest inputs are within the limits."""
+"""Limits on input: parsed text takes no more memory than estimated, and large ordinary inputs are within the limits."""
 
 import io
 import json
@@ -25,7 +25,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("text", ["a,b\n" + "\0" * 2**25, "x" * 2**25, 'a,"' + "b" * 2**25 + '"\r\n'])
-def test_endless_lines_of_a_csv_are_refused_before_they_are_parsed(text):
+def test_very_long_lines_of_a_csv_are_errors_before_parsing(text):
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match="line"):
@@ -61,13 +61,13 @@ def test_parsed_json_takes_no_more_memory_than_estimated(name):
 
 
 @pytest.mark.parametrize("escape", ["", "\\\\", '\\"', '\\\\\\"', '\\"[', "[{,:"])
-def test_what_stands_in_strings_does_not_count(escape):
-    """Also where a string is long enough to be looked at in pieces, one of which ends within an escape."""
+def test_contents_of_strings_do_not_count(escape):
+    """Also for strings that are scanned in pieces, one of which ends within an escape."""
     text = json.dumps(["x" * 999_998 + "[" * 1_000_000]) if not escape else f'["x{escape * 400_000}", []]'
     assert least_limit(text) < 2 * sys.getsizeof(text) + 1000
 
 
-def test_parse_json_parses_as_json_does():
+def test_parse_json_equals_json_loads():
     value = {"a": [1, 2.5, None, True, "é\n"], "b": {}}
     for text in (json.dumps(value), json.dumps(value).encode(), json.dumps(value).encode("utf-16")):
         assert parse_json(text) == value
@@ -77,7 +77,7 @@ def test_parse_json_parses_as_json_does():
             parse_json(text)
 
 
-def test_a_stream_is_read_as_far_as_the_limit(tmp_path):
+def test_stream_is_read_up_to_the_limit(tmp_path):
     class Stream(io.BytesIO):
         def fileno(self):
             raise OSError

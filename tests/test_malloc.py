@@ -41,7 +41,7 @@ libc.fflush(file)
 
 
 @pytest.mark.parametrize(
-    ("args", "chosen", "said", "least", "most"),
+    ("args", "chosen", "output", "least", "most"),
     [
         (["limit"], {}, "True", 1, 1),
         ([], {}, "None", 2, 99),
@@ -49,11 +49,11 @@ libc.fflush(file)
     ],
     ids=["limited", "not", "as the user chose"],
 )
-def test_threads_share_one_heap_unless_the_user_set_malloc_up(args, chosen, said, least, most):
+def test_threads_share_one_arena_unless_the_user_configured_malloc(args, chosen, output, least, most):
     unset = {
         name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUN"))
     }
     command = [sys.executable, "-c", COUNT, *args]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**unset, **chosen})
-    assert done.stdout.strip() == said
+    assert done.stdout.strip() == output
     assert least <= done.stderr.count("<heap nr=") <= most

@@ -14,7 +14,7 @@ from genpr.memory import cgroup_memory_left, empty_rows, float_rows, free_memory
 
 @pytest.fixture
 def scratch(tmp_path, monkeypatch):
-    """No memory is free, so that everything is mapped; yields the folder of the files."""
+    """Simulate a machine without free memory, so that arrays are mapped; yields the folder of the files."""
     monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(memory, "free_memory", lambda: 0)
     monkeypatch.setattr(memory, "ALWAYS_HELD", 0)
@@ -25,17 +25,17 @@ def scratch(tmp_path, monkeypatch):
     ("text", "expected"),
     [("8GiB", 2**33), ("8 gib", 2**33), ("1.5g", 1_500_000_000), ("500 MB", 5 * 10**8), (10**9, 10**9)],
 )
-def test_sizes(text, expected):
+def test_sizes_are_parsed(text, expected):
     assert parse_size(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "8 apples", "-8G", "1e9", True, 0, "255MiB", 2.5, "9" * 400, "１GiB"])
-def test_what_is_no_size_is_refused(text):
+def test_invalid_sizes_are_errors(text):
     with raising(UsageError, "bad-option", "MiB|8GiB"):
         parse_size(text)
 
 
-def test_a_limit_holds_for_a_while_and_the_least_counts():
+def test_limits_are_temporary_and_the_smallest_applies():
     before = free_memory()
     with memory_limit("100TiB"):
         assert free_memory() > 0.5 * before
@@ -50,7 +50,7 @@ def test_a_limit_holds_for_a_while_and_the_least_counts():
     assert free_memory() > 0.5 * before
 
 
-def test_what_lives_on_a_gpu_is_judged_by_the_memory_there(monkeypatch):
+def test_size_of_gpu_arrays_is_compared_with_gpu_memory(monkeypatch):
     gpu = torch.device("cuda", 1)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000 if device == gpu else 0, 5000))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 700 if device == gpu else 0)
@@ -64,7 +64,7 @@ def test_what_lives_on_a_gpu_is_judged_by_the_memory_there(monkeypatch):
     assert memory.fits(601, torch.device("cpu"))
 
 
-def test_rows_are_held_while_there_is_memory_and_then_mapped(scratch, monkeypatch):
+def test_rows_are_in_memory_if_possible_and_otherwise_mapped(scratch, monkeypatch):
     mapped = empty_rows(100, 7, torch.float32)
     mapped[:] = torch.arange(700).view(100, 7)
     assert mapped.sum() == 700 * 699 / 2
@@ -77,14 +77,14 @@ def test_rows_are_held_while_there_is_memory_and_then_mapped(scratch, monkeypatc
     empty_rows(100, 7, torch.float32)
 
 
-def test_a_full_disk_is_said_before_anything_is_written(scratch):
+def test_full_disk_is_an_error_before_anything_is_written(scratch):
     with raising(ResourceError, "no-scratch", r"need 4000000\.0 GB, .* GENPR_CACHE"):
         empty_rows(10**12, 1000, torch.float32)
     assert not list(scratch.iterdir())
 
 
 @pytest.mark.parametrize("broken", ["TemporaryFile", "posix_fallocate"])
-def test_a_folder_that_cannot_be_written_is_said(broken, scratch, monkeypatch):
+def test_unwritable_folder_is_an_error(broken, scratch, monkeypatch):
     def refuse(*_args, **_options):
         raise OSError(errno.EROFS, "Read-only file system")
 
@@ -109,7 +109,7 @@ _FORMS = {
 
 @pytest.mark.parametrize("form", _FORMS)
 @pytest.mark.parametrize("free", [0, 10**9])
-def test_rows_keep_their_values_wherever_they_are_kept(form, free, scratch, rng, monkeypatch):
+def test_rows_have_the_same_values_in_memory_and_in_files(form, free, scratch, rng, monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: free)
     monkeypatch.setattr(memory, "_CHUNK_ELEMENTS", 20)
     values = rng.integers(-20, 20, (50, 6)).astype(np.float32)
@@ -120,7 +120,7 @@ def test_rows_keep_their_values_wherever_they_are_kept(form, free, scratch, rng,
     assert np.array_equal(rows.numpy(), values)
 
 
-def test_embeddings_larger_than_memory_are_the_same(scratch, rng):
+def test_embeddings_larger_than_memory_are_equal(scratch, rng):
     images = rng.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
     extractor = genpr.load_extractor("gabor")
     mapped = embed(images, extractor)
@@ -145,7 +145,7 @@ def group(folder, *, limit, usage, inactive=0):
     (folder / "memory.stat").write_text(f"anon 5\ninactive_file {inactive}\nactive_file 7\n")
 
 
-def test_the_group_and_those_around_it_limit_memory(tmp_path):
+def test_memory_is_limited_by_the_cgroup_and_its_parents(tmp_path):
     own = tmp_path / "own"
     assert cgroup_memory_left(tmp_path, own) is None
     own.write_text("0::/job/step\n")
@@ -161,7 +161,7 @@ def test_the_group_and_those_around_it_limit_memory(tmp_path):
     assert cgroup_memory_left(tmp_path, own) == 7 * GB
 
 
-def test_free_memory_is_what_the_groups_leave(monkeypatch):
+def test_free_memory_is_limited_by_cgroups(monkeypatch):
     monkeypatch.setattr(memory, "cgroup_memory_left", lambda: 2**30)
     assert free_memory() == 2**30
     monkeypatch.setitem(runtime.machine_shares, "memory", 4)

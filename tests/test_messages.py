@@ -28,7 +28,7 @@ def questions(source):
             yield node.lineno, node.value
 
 
-def test_no_message_asks_a_question():
+def test_no_message_is_a_question():
     files = {str(path): path.read_text() for path in PACKAGE.rglob("*.py")}
     suspects = {name: text for name, text in files.items() if QUESTION.search(text)}  # parsing takes seconds
     assert [(name, *each) for name, text in suspects.items() for each in questions(text)] == []
@@ -45,5 +45,5 @@ def test_no_message_asks_a_question():
         ('URL = "https://example.org/?q=a b"', 0),
     ],
 )
-def test_questions_are_found(source, count):
+def test_questions_are_detected(source, count):
     assert len(list(questions(source))) == count

@@ -1,4 +1,4 @@
-"""No regular expression in genpr takes more than linear time on a long text.
+"""No regular expression in genpr takes more than linear time.
 
 Parts of texts that an expression matches, and pairs of characters, are repeated behind a prefix of such a text. What takes
 long is measured at other lengths. They grow in small steps, so that an exponential expression is noticed before it hangs.
@@ -24,7 +24,7 @@ QUICK = 0.0004  # seconds for the longest: linear expressions take less, and qua
 
 
 def expressions():
-    """Each expression in genpr with its place and the methods that it is used with."""
+    """Each expression in genpr with its location and the methods that it is used with."""
     for path in sorted(Path(genpr.__file__).parent.rglob("*.py")):
         code = path.read_text(encoding="utf-8")
         nodes = list(ast.walk(ast.parse(code))) if "import re\n" in code else []
@@ -46,7 +46,7 @@ def expressions():
 
 
 def example(parsed, times):
-    """A text that an expression matches but for assertions: one of its choices, and `times` of what is repeated."""
+    """A text that an expression matches, ignoring assertions, with one of its alternatives and `times` repetitions."""
     text = ""
     for kind, value in parsed:
         kind, value = value[0] if str(kind) == "IN" else (kind, value)
@@ -122,7 +122,7 @@ LINEAR = {"match": (r"(?>a+)b",), "fullmatch": (r"[^()]+[(][^()]+[)]", r"\w+(?: 
 
 
 @pytest.mark.parametrize("cases", [SUPERLINEAR, LINEAR], ids=["superlinear", "linear"])
-def test_superlinear_expressions_are_found(cases):
+def test_superlinear_expressions_are_detected(cases):
     pairs = [(method, text) for method, texts in cases.items() for text in texts]
     slow = [(method, text) for method, text in pairs if slow_text(re.compile(text), {method}) is not None]
     assert slow == (pairs if cases is SUPERLINEAR else [])

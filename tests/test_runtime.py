@@ -1,4 +1,4 @@
-"""Devices, folders, and global state left as found."""
+"""Devices, folders, and restored global state."""
 
 import itertools
 import operator
@@ -30,7 +30,7 @@ HAS_PRECISIONS = hasattr(torch.backends.cudnn, "conv")  # from torch 2.9 on
 
 
 def value_of(name):
-    """A setting of torch, or how torch refuses to tell it."""
+    """A setting of torch, or the error of reading it."""
     try:
         return operator.attrgetter(name)(torch.backends)
     except (AttributeError, RuntimeError) as error:
@@ -43,7 +43,7 @@ def change(name, value):
 
 
 def global_state():
-    """All settings as they act, and those of single operations as they are without those of all operations."""
+    """All effective settings, and those of single operations without the global ones."""
     found = [value_of(name) for name in (*SWITCHES, *REDUCTIONS, SPLIT_K, *FAMILIES, *PRECISIONS)]
     for name in FAMILIES if HAS_PRECISIONS else ():
         change(name, "none")
@@ -67,7 +67,7 @@ USERS = {
 
 @pytest.fixture
 def choose():
-    """Set torch up as a user does, from a state that is always the same."""
+    """Change settings of torch as a user does, from a fixed initial state."""
 
     def choose(user):
         for name in (*FAMILIES, *PRECISIONS) if HAS_PRECISIONS else ():
@@ -84,8 +84,8 @@ def choose():
     choose("nothing")
 
 
-class Meddling:
-    """An extractor that looks at the settings of torch, and changes them, as StyleGAN's code does."""
+class ChangingExtractor:
+    """An extractor that records the settings of torch and changes them, as the code of StyleGAN does."""
 
     dim = 3
 
@@ -104,7 +104,7 @@ class Meddling:
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_networks_compute_in_float32_and_settings_are_as_before(choose, user):
+def test_networks_compute_in_float32_and_settings_are_restored(choose, user):
     if ("fp32" in str(USERS[user]) and not HAS_PRECISIONS) or (
         user == "split sums" and value_of(SPLIT_K) is AttributeError
     ):
@@ -112,11 +112,11 @@ def test_networks_compute_in_float32_and_settings_are_as_before(choose, user):
     choose(user)
     before = global_state()
     choose(user)
-    genpr.embed(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), Meddling())
+    genpr.embed(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), ChangingExtractor())
     assert global_state() == before
 
 
-def test_settings_stay_plain_until_the_last_of_overlapping_guards_ends(choose):
+def test_settings_are_restored_after_the_last_of_overlapping_guards(choose):
     choose("high")
     before = global_state()
     choose("high")
@@ -129,7 +129,7 @@ def test_settings_stay_plain_until_the_last_of_overlapping_guards_ends(choose):
     assert global_state() == before
 
 
-def test_devices():
+def test_devices_are_resolved():
     assert resolve_device("cpu") == torch.device("cpu")
     assert resolve_device("auto").type in {"cpu", "cuda"}
     for name in ("gpu", "mps", "cuda:x"):
@@ -138,12 +138,12 @@ def test_devices():
 
 
 @pytest.mark.parametrize("number", [torch.cuda.device_count(), 127, 128, 256, 99_999])
-def test_absent_cuda_device_is_refused(number):
+def test_absent_cuda_device_is_an_error(number):
     with raising(ResourceError, "no-cuda"):
         resolve_device(f"cuda:{number}")
 
 
-def test_why_a_gpu_cannot_be_used_is_told(monkeypatch):
+def test_error_names_why_a_gpu_cannot_be_used(monkeypatch):
     def init():
         raise RuntimeError("The NVIDIA driver on your system is too old (found version 11040).")
 
@@ -156,8 +156,8 @@ def test_why_a_gpu_cannot_be_used_is_told(monkeypatch):
 
 
 @pytest.fixture
-def planted(monkeypatch):
-    """A GPU, whose number no other test has, on which kernels raise the errors in a list, one each, and then compute."""
+def failing_gpu(monkeypatch):
+    """A GPU with a unique index whose kernels raise the errors in a list, in order, and then compute."""
     errors, tried, make = [], [], torch.arange
     number = next(GPUS)
 
@@ -179,28 +179,28 @@ GPUS = itertools.count(100)
 NO_KERNEL = RuntimeError("CUDA error: no kernel image is available for execution on the device\nCompile with")
 
 
-def test_a_gpu_is_tried_once(planted):
+def test_gpu_is_tested_once(failing_gpu):
     with torch.autocast("cpu", dtype=torch.bfloat16):  # the planted GPU computes on the CPU
-        for name in ("auto", planted.name, "cuda", "auto"):
+        for name in ("auto", failing_gpu.name, "cuda", "auto"):
             assert resolve_device(name).type == "cuda"
-    assert len(planted.tried) == 1
+    assert len(failing_gpu.tried) == 1
 
 
-def test_a_gpu_without_kernels_is_not_used(planted):
-    planted.errors += [torch.OutOfMemoryError("CUDA out of memory."), NO_KERNEL]
-    assert resolve_device("auto").type == "cuda", "memory that ran out says nothing"
+def test_gpu_without_kernels_is_not_used(failing_gpu):
+    failing_gpu.errors += [torch.OutOfMemoryError("CUDA out of memory."), NO_KERNEL]
+    assert resolve_device("auto").type == "cuda", "running out of memory does not make a GPU unusable"
     real = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
     result = genpr.score(real, real[::-1] + 1, k=3)
-    (told,) = (item for item in result.notices if item.code == "gpu-unusable")
-    assert "no kernel image is available" in told.message
+    (notice,) = (item for item in result.notices if item.code == "gpu-unusable")
+    assert "no kernel image is available" in notice.message
     assert resolve_device("auto").type == "cpu"
-    for name in (planted.name, "cuda"):
+    for name in (failing_gpu.name, "cuda"):
         with raising(ResourceError, "gpu-unusable"):
             resolve_device(name)
-    assert len(planted.tried) == 2
+    assert len(failing_gpu.tried) == 2
 
 
-def test_a_gpu_that_rounds_factors_is_not_used(planted, monkeypatch):
+def test_gpu_that_rounds_factors_is_not_used(failing_gpu, monkeypatch):
     product = torch.Tensor.__matmul__
 
     def rough(x, y):
@@ -209,7 +209,7 @@ def test_a_gpu_that_rounds_factors_is_not_used(planted, monkeypatch):
     monkeypatch.setattr(torch.Tensor, "__matmul__", rough)
     assert resolve_device("auto").type == "cpu"
     with raising(ResourceError, "gpu-unusable"):
-        resolve_device(planted.name)
+        resolve_device(failing_gpu.name)
 
 
 def test_private_folder_is_private(tmp_path):
@@ -222,7 +222,7 @@ def test_private_folder_is_private(tmp_path):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_a_folder_of_another_user_is_refused(tmp_path):
+def test_folder_of_another_user_is_an_error(tmp_path):
     (tmp_path / "theirs").mkdir()
     os.chown(tmp_path / "theirs", 12345, 12345)
     (tmp_path / "theirs" / "ours").mkdir()
@@ -238,7 +238,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path):
     ("mode", "parts"),
     [(0o770, ("cache",)), (0o702, ("cache", "features")), (0o1777, ("cache", "features", "toy"))],
 )
-def test_a_folder_that_others_can_write_to_is_refused(tmp_path, mode, parts):
+def test_folder_that_others_can_write_to_is_an_error(tmp_path, mode, parts):
     tmp_path.joinpath(*parts).mkdir(parents=True)
     tmp_path.joinpath(*parts).chmod(mode)
     with pytest.raises(ResourceError) as caught:
@@ -249,7 +249,7 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path, mode, parts):
     assert private_folder(tmp_path / "cache", "features", "toy").is_dir()
 
 
-def test_a_folder_that_others_can_exchange_is_refused(tmp_path):
+def test_folder_that_others_can_replace_is_an_error(tmp_path):
     everyones, cache = tmp_path / "everyones", tmp_path / "everyones" / "mine" / "cache"
     everyones.mkdir()
     everyones.chmod(0o777)

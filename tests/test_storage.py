@@ -1,4 +1,4 @@
-"""Files arrive whole or not at all, and damage is noticed."""
+"""Files are written completely or not at all, and damage is detected."""
 
 import json
 import os
@@ -17,7 +17,7 @@ TENSORS = {
 }
 
 
-def test_every_flipped_data_bit_is_noticed(tmp_path):
+def test_every_flipped_data_bit_is_an_error(tmp_path):
     path = tmp_path / "x.safetensors"
     save_tensors(path, TENSORS, {"extractor": "vgg16"})
     whole = path.read_bytes()
@@ -27,7 +27,7 @@ def test_every_flipped_data_bit_is_noticed(tmp_path):
             load_tensors(path)
 
 
-def test_cut_files_are_refused_and_those_of_other_programs_load_only_when_allowed(tmp_path):
+def test_truncated_files_are_errors_and_files_of_other_programs_load_only_if_allowed(tmp_path):
     path = tmp_path / "x.safetensors"
     save_tensors(path, TENSORS, {})
     whole = path.read_bytes()
@@ -41,7 +41,7 @@ def test_cut_files_are_refused_and_those_of_other_programs_load_only_when_allowe
     assert torch.equal(load_tensors(path, require_checksum=False)[0]["a"], TENSORS["a"])
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+def test_failed_write_keeps_the_old_file(tmp_path):
     path = tmp_path / "x.bin"
     path.write_text("old")
     with pytest.raises(KeyError), atomic_path(path) as temporary:  # noqa: PT012
@@ -51,7 +51,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_pipe_is_not_replaced_and_a_link_to_one_neither(tmp_path):
+def test_pipes_and_links_to_pipes_are_not_replaced(tmp_path):
     pipe, link = tmp_path / "pipe", tmp_path / "link"
     os.mkfifo(pipe)
     link.symlink_to(pipe)
@@ -62,7 +62,7 @@ def test_a_pipe_is_not_replaced_and_a_link_to_one_neither(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe"]
 
 
-def test_the_same_content_gives_the_same_bytes_which_other_programs_read(tmp_path):
+def test_files_are_reproducible_and_readable_by_other_programs(tmp_path):
     tensors = {
         "wide": torch.arange(3, dtype=torch.float64),
         "half": torch.arange(5, dtype=torch.float16),
@@ -88,7 +88,7 @@ def test_the_same_content_gives_the_same_bytes_which_other_programs_read(tmp_pat
             assert torch.equal(read[name], tensor)
 
 
-def test_tensors_are_read_to_where_they_belong(tmp_path, monkeypatch):
+def test_tensors_are_loaded_to_the_requested_device(tmp_path, monkeypatch):
     monkeypatch.setattr("genpr.storage._PART_BYTES", 20)  # a row and a bit
     path, whole = tmp_path / "x.safetensors", torch.full((5, 4), -1.0)
     save_tensors(path, TENSORS, {})
@@ -102,8 +102,8 @@ def test_tensors_are_read_to_where_they_belong(tmp_path, monkeypatch):
     assert read_header(path)[1] == {"a": (3, 4), "b": (2,)}
 
 
-def test_tensors_stay_whole_when_their_file_is_cut_short(tmp_path):
-    """A file that is mapped would end the process when it is looked at."""
+def test_loaded_tensors_do_not_depend_on_their_file(tmp_path):
+    """Reading a truncated mapped file would end the process."""
     path = tmp_path / "x.safetensors"
     tensors = TENSORS | {"large": torch.randn(4096, 64), "none": torch.zeros(0, 3)}
     save_tensors(path, tensors, {})
@@ -114,7 +114,7 @@ def test_tensors_stay_whole_when_their_file_is_cut_short(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])
-def test_a_file_that_is_replaced_keeps_its_mode(tmp_path, mode):
+def test_replaced_file_keeps_its_mode(tmp_path, mode):
     path = tmp_path / "page.html"
     path.write_text("before")
     path.chmod(mode)

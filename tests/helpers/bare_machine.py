@@ -1,4 +1,4 @@
-"""Hides what a machine with torch, timm, scikit-learn and pytest may lack: `pytest -p bare_machine`, or run it as `genpr`."""
+"""Hide packages beyond torch, timm, scikit-learn and pytest: `pytest -p bare_machine`, or run it as `genpr`."""
 
 import importlib.metadata
 from importlib.machinery import PathFinder
@@ -27,7 +27,7 @@ def _installed(name):
 
 
 def pytest_configure() -> None:
-    """Hide them; not on import, since pytest imports this file for doctests, too."""
+    """Hide the packages; not on import, since pytest also imports this file for doctests."""
     PathFinder.find_spec = staticmethod(_found)
     importlib.metadata.distribution = _installed
 

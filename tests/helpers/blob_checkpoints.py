@@ -1,4 +1,4 @@
-"""A generator in a file, and checkpoints of it that are better the nearer their spread is to 1."""
+"""A generator in a file, and checkpoints of it that are best for a spread of 1."""
 
 import textwrap
 

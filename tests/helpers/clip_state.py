@@ -26,5 +26,5 @@ def published_blocks(theirs: dict[str, torch.Tensor], tower: str, prefix: str) -
 def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
     """Largest difference over the range of the values; the rows of `expected` (n, d) must differ."""
     spread = float(expected.max() - expected.min())
-    assert expected.std(dim=0).median() > 0.01 * spread, "the random network tells its inputs apart"
+    assert expected.std(dim=0).median() > 0.01 * spread, "the random network distinguishes its inputs"
     return float((found - expected).abs().max()) / spread

@@ -1,4 +1,4 @@
-"""Image files, by Pillow where it can write them and by hand where not, and what to ask genpr of them."""
+"""Image files, by Pillow or byte by byte, and assertions about reading them."""
 
 import io
 import struct
@@ -24,7 +24,7 @@ def noise(height: int, width: int, seed: int = 0) -> np.ndarray:
 
 
 def encode(image: Image.Image | np.ndarray, format_name: str = "PNG", **options) -> bytes:
-    """A file with `image`; the image itself is not touched (saving leaves traces on it)."""
+    """Encode `image` as a file, without changing the image (saving modifies it)."""
     copy = Image.fromarray(image) if isinstance(image, np.ndarray) else image.copy()
     file = io.BytesIO()
     copy.save(file, format_name, **options)
@@ -48,7 +48,7 @@ def png_chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def png(width: int, height: int, *, bits: int, color: int, rows: bytes, extra: bytes = b"") -> bytes:
-    """A PNG by hand; `rows` are the scan lines with their filter bytes, `extra` chunks before them."""
+    """A PNG from raw parts; `rows` are the scan lines with their filter bytes, `extra` chunks before them."""
     header = struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, 0)
     return (
         b"\x89PNG\r\n\x1a\n"
@@ -68,7 +68,7 @@ def png_16bit_rgb(pixels: np.ndarray, extra: bytes = b"") -> bytes:
 def tiff(
     tags: dict[int, list[int]], data: bytes, *, order: str = "<", kinds: dict[int, str] | None = None
 ) -> bytes:
-    """A TIFF by hand with `data` at byte 8; `kinds` are the `struct` letters of tags whose values are no shorts."""
+    """A TIFF from raw parts with `data` at byte 8; `kinds` are the `struct` letters of tags whose values are no shorts."""
     body, entries = (b"II*\0" if order == "<" else b"MM\0*") + bytes(4) + data, b""
     for tag, values in sorted(tags.items()):
         letter = (kinds or {}).get(tag, "H")
@@ -134,7 +134,7 @@ def decoded(data: bytes | np.ndarray, max_pixels: int = MAX_PIXELS) -> Decoded:
 
 
 def refused_image(data: bytes | np.ndarray, max_pixels: int = MAX_PIXELS) -> ImageError:
-    """The error that `data` gives, after a look at what all of them must have."""
+    """The error that decoding `data` raises, with checks that apply to all of them."""
     error = raised(ImageError, decoded, data, max_pixels)
     assert error.path == "x.png"
     assert str(error).startswith("x.png: ")
@@ -143,7 +143,7 @@ def refused_image(data: bytes | np.ndarray, max_pixels: int = MAX_PIXELS) -> Ima
 
 
 def refused_source(source: object) -> DataError:
-    """The error that opening `source` gives, after a look at what all of them must have."""
+    """The error that opening `source` raises, with checks that apply to all of them."""
     error = raised(DataError, open_source, source)
     assert "\n" not in str(error)
     if isinstance(source, Path):

@@ -1,4 +1,4 @@
-"""Work that is killed: in a process of its own, which gets SIGKILL before a line of genpr of its choice."""
+"""Run work in a separate process that is killed before a chosen line of genpr."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 
 
 def run_killed(work: Callable[[], None], lines: Iterable[int | None], files: Collection[str]) -> int:
-    """Do the work once for each of `lines`, killed before it executes so many lines of `files`; for None, to its end.
+    """Run the work once per entry of `lines`, killed after so many lines of `files`, or to its end for None.
 
     Forked after the imports, which would take most of the time. Only the files that write should be among `files`;
     tracing makes them slow.

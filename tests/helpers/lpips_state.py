@@ -29,7 +29,7 @@ def lpips_state(net):
 
 
 def replaced_lpips(folder, patch: pytest.MonkeyPatch, net="alex"):
-    """The catalog knows files with random weights, in a folder."""
+    """Replace the files of the catalog by ones with random weights, in a folder."""
     entries = []
     for entry, tensors in zip(known_weights.LPIPS[net], lpips_state(net), strict=True):
         torch.save(tensors, folder / entry.name)

@@ -1,4 +1,4 @@
-"""An independent numpy account of the definitions: slow, obvious, and without any code of genpr."""
+"""An independent numpy implementation of the definitions, without any code of genpr."""
 
 import functools
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of arrays, computed once for equal ones: many tests ask the same of a case."""
+    """Cache a function of arrays by their contents, since many tests use the same case."""
 
     @functools.lru_cache(maxsize=256)
     def of_bytes(*given: tuple[bytes, tuple[int, ...], str]) -> Any:
@@ -43,7 +43,7 @@ def _sq_distances(x: NDArray, y: NDArray) -> NDArray:
 
 
 def sq_distance(x: NDArray, y: NDArray) -> float:
-    """Of two rows."""
+    """The squared distance of two rows."""
     return float(sq_distances(x[None], y[None])[0, 0])
 
 

@@ -1,4 +1,4 @@
-"""Packages that a few tests need, imported when a test uses them: every worker imports all files of tests."""
+"""Packages that a few tests need, imported on first use, since every worker imports all test files."""
 
 import pytest
 import torch

@@ -1,6 +1,6 @@
-"""Metrics of rankings as textbooks write them, in exact fractions, over every order of equal scores.
+"""Metrics of rankings by their textbook definitions, in exact fractions, over every order of equal scores.
 
-Nothing here is shared with genpr: loops over places, one query at a time.
+It shares no code with genpr: loops over ranks, one query at a time.
 """
 
 import itertools

@@ -19,19 +19,19 @@ def painted(*names, strength=255) -> np.ndarray:
     return image
 
 
-def write_expected(path, wanted, names=None, prompts=False):
-    """A .csv of what each image should hold."""
-    names = names or [f"{row:05d}.png" for row in range(len(wanted))]
+def write_expected(path, expected, names=None, prompts=False):
+    """Write a .csv of the expected entities of each image."""
+    names = names or [f"{row:05d}.png" for row in range(len(expected))]
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["image", "prompt" if prompts else "expected"])
-        for name, each in zip(names, wanted, strict=True):
+        for name, each in zip(names, expected, strict=True):
             rows.writerow([name, f"a picture of {' and '.join(each)}" if prompts else ";".join(each)])
     return path
 
 
 class Pair:
-    """Embeds an image as what it has of each color beside a constant, and a text as the colors that it names."""
+    """Embeds an image as its amount of each color and a constant, and a text as the colors that it names."""
 
     dim = 4
     name = "toy-colors"
@@ -46,7 +46,7 @@ class Pair:
 
 
 class Detector:
-    """Sees a color as surely as its stripe is strong."""
+    """Detects each color with a score equal to the strength of its stripe."""
 
     names = ("red", "green", "blue")
 
@@ -61,7 +61,7 @@ class Detector:
 
 
 class Network(nn.Module):
-    """The same as a network, so that its scores can be cached."""
+    """The detector as a network, so that its scores can be cached."""
 
     names, cache_key = ("red", "green", "blue"), "1"
 
@@ -75,7 +75,7 @@ class Network(nn.Module):
 
 
 class Misshapen(Detector):
-    """Gives a score too few."""
+    """Returns too few scores."""
 
     def __call__(self, images):
         return super().__call__(images)[:, :2]
@@ -93,10 +93,10 @@ def detector():
 
 
 def blind():
-    """One that never sees blue."""
+    """A detector that never detects blue."""
     return Detector(("blue",))
 
 
 def neither():
-    """For what recognizes nothing."""
+    """An object that is not a classifier."""
     return object()

@@ -1,4 +1,4 @@
-"""Small random networks in place of the published ones, so that commands of pages run as they are written."""
+"""Small random networks in place of the published ones, so that commands on pages run unchanged."""
 
 import pickle
 import sys

@@ -49,7 +49,7 @@ def drawings(scenes) -> np.ndarray:
 
 
 class ToyPair:
-    """Embeds an image as the mean colors of its 9 cells, and a prompt as what these would be; it reads 91 letters."""
+    """Embeds an image as the mean colors of its 9 cells, and a prompt as those that it describes; it reads 91 letters."""
 
     dim = 27
     context = 91

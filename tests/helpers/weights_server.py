@@ -1,4 +1,4 @@
-"""A web server on this machine that serves one weights file, well or badly, and remembers what it was asked."""
+"""A local web server that serves one weights file, correctly or not, and records its requests."""
 
 import hashlib
 import io
@@ -76,7 +76,7 @@ def serving() -> Iterator[Server]:
 
 
 def use_own_folders(tmp_path, monkeypatch):
-    """Caches and settings of this test alone; the network is allowed, as far as the server above."""
+    """Use private caches and settings; only connections to the server above are allowed."""
     monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "genpr"))
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))

@@ -1,6 +1,6 @@
 """Published numbers, for machines that can fetch weights and images: `pytest -m network tests/network`.
 
-Nothing here has run yet where genpr was built. GENPR_NETWORK_DATA names a folder for the downloads (2 GB for ADM); for
+These tests have not run yet. GENPR_NETWORK_DATA names a folder for the downloads (2 GB for ADM); for
 StyleGAN it must hold what no link gives: `ffhq` (the 1024 x 1024 images) and `stylegan-psi-1.0`, `-0.7` and `-0.3`
 (50,000 samples each of the FFHQ generator of 2018).
 """
@@ -31,7 +31,7 @@ def folder() -> Path:
     return Path(os.environ["GENPR_NETWORK_DATA"])
 
 
-def test_adm_on_its_own_sample_batch(folder):
+def test_values_of_adm_equal_published_ones(folder):
     """The example of guided-diffusion/evaluations/README.md: ADM-G + ADM-U on ImageNet 256 x 256."""
     sides = [
         folder / name
@@ -55,7 +55,7 @@ def test_adm_on_its_own_sample_batch(folder):
 @pytest.mark.parametrize(
     ("psi", "precision", "recall"), [("1.0", 0.720, 0.393), ("0.7", 0.811, 0.223), ("0.3", 0.892, 0.015)]
 )
-def test_stylegan_truncation_of_the_first_paper(folder, psi, precision, recall):
+def test_values_of_truncated_stylegan_equal_published_ones(folder, psi, precision, recall):
     """kynkaat/improved-precision-and-recall-metric, README; within what another VGG16 file and resize may move."""
     real, fake = folder / "ffhq", folder / f"stylegan-psi-{psi}"
     if not (real.is_dir() and fake.is_dir()):

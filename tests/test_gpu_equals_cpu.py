@@ -24,7 +24,7 @@ ROUNDED |= {"probabilistic", "reconstruct", "score", "vendi"}
 
 
 def plain(value):
-    """Nested lists of numbers and texts."""
+    """Nested lists of numbers and strings."""
     if isinstance(value, torch.Tensor | np.ndarray):
         return value.tolist()
     if dataclasses.is_dataclass(value):
@@ -40,7 +40,7 @@ def numbers(value):
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_a_gpu_finds_what_the_cpu_finds(name, tmp_path):
+def test_gpu_results_equal_cpu_results(name, tmp_path):
     on_cpu = plain(PUBLIC[name]({"device": "cpu"}, tmp_path))
     with torch.autocast("cuda", dtype=torch.bfloat16):  # as in a training step
         on_gpu = plain(PUBLIC[name]({"device": "cuda"}, tmp_path))
@@ -55,7 +55,7 @@ def test_a_gpu_finds_what_the_cpu_finds(name, tmp_path):
             assert one == other
 
 
-def test_sums_that_depend_on_the_shape_change_no_interval(gpu, tmp_path):
+def test_intervals_do_not_depend_on_shape_dependent_sums(gpu, tmp_path):
     if gpu is not None:
         gpu.by_shape = True
     call = of_score(REAL, FAKE, metrics=["precision", "recall", "density", "coverage"])
