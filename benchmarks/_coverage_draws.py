@@ -73,11 +73,11 @@ class Cell:
 
     @property
     def ranks(self) -> bool:
-        """Whether many equal generators are compared with the best of them."""
+        """Whether many equal generators are ranked."""
         return self.data.startswith("rank-")
 
     def scaled(self, scale: float) -> Cell:
-        """The same with a part of the rows."""
+        """The cell with a fraction of its rows."""
         return replace(self, n_real=round(scale * self.n_real), n_fake=round(scale * self.n_fake))
 
 
@@ -143,7 +143,7 @@ def run_draw(
             sets = replace(sets, fakes={name: sets.fakes[name] for name in EQUAL})
         values: dict[str, dict[str, MetricValue]] = {name: {} for name in sets.fakes}
         spaces = {_FEATURES: (sets.real, sets.fakes)}
-        if sets.probabilities is not None:  # the Inception Score does not look at reals
+        if sets.probabilities is not None:  # the Inception Score does not use reals
             of_fakes = {name: sets.probabilities[name] for name in sets.fakes}
             spaces[INCEPTION_SCORE.extractor or ""] = of_fakes["A"], of_fakes
         for space, (real, fakes) in spaces.items():
@@ -226,7 +226,7 @@ def _drawn(cell: Cell, number: int, device: torch.device, population: Population
 
 
 def _plain(value: MetricValue) -> dict[str, Any]:
-    """What a summary needs of one value."""
+    """The parts of a value that a summary needs."""
     found: dict[str, Any] = {"value": _short(value.value)}
     if value.interval is not None:
         found["interval"] = [_short(value.interval[0]), _short(value.interval[1])]
@@ -240,7 +240,7 @@ def _plain(value: MetricValue) -> dict[str, Any]:
 
 
 def _short(value: float) -> float:
-    """With as many digits as tables may need: records are many."""
+    """Rounded to the digits that tables need, since there are many records."""
     return float(f"{value:.7g}")
 
 
@@ -254,7 +254,7 @@ def _resampled(value: MetricValue, cell: Cell, number: int) -> Resampled | None:
 
 
 def _difference(a: Resampled | None, b: Resampled | None) -> list[float | bool]:
-    """Value and interval of a difference, and whether the two are said to be distinguishable."""
+    """Value and interval of a difference, and whether the two are distinguishable."""
     assert a is not None
     assert b is not None
     found = difference(a, b)
@@ -263,7 +263,7 @@ def _difference(a: Resampled | None, b: Resampled | None) -> list[float | bool]:
 
 
 def _oriented(name: str, scored: Sequence[Resampled | None]) -> list[Resampled]:
-    """Scores of which more is better."""
+    """Scores oriented so that higher is better."""
     sign = -1 if METRICS[name].better == "lower" else 1
     return [
         replace(each, value=sign * each.value, replicates=sign * each.replicates)

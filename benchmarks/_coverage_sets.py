@@ -90,8 +90,8 @@ def _spectrum(d: int, *, scale: float = 1.0, shift: float = 0.0, difference: flo
         real = _normal(rng, size.real, d).mul_(deviations)
         fakes = {}
         for name in (*EQUAL, "C"):
-            wanted = scale * (difference if name == "C" else 1.0)
-            fakes[name] = _normal(rng, size.fake, d).mul_(deviations * wanted)
+            factor = scale * (difference if name == "C" else 1.0)
+            fakes[name] = _normal(rng, size.fake, d).mul_(deviations * factor)
             fakes[name][:, :8] += shift
         return Sets(real, fakes)
 

@@ -49,7 +49,7 @@ def read_records(path: Path) -> tuple[list[Record], list[Record]]:
 
 
 def complete_lines(path: Path) -> list[str]:
-    """Lines that end: the last one may have been cut off."""
+    """Complete lines; the last one may be truncated."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return text[: text.rfind("\n") + 1].splitlines()
 
@@ -78,14 +78,14 @@ class Coverage:
 
     @property
     def mark(self) -> str:
-        """How sure that is."""
+        """A mark for the significance of the deviation."""
         slack = 2 * self.covered_error
         is_sure = self.covered + slack < _LOW or self.covered - slack > _HIGH
         return "" if not self.leaves else "!" if is_sure else "(!)"
 
 
 def coverages(draws: Sequence[Record]) -> list[Coverage]:
-    """Of every cell and metric with intervals."""
+    """The coverage of every cell and metric with intervals."""
     found = []
     for cell, metric, values in _of_equal(draws):
         if not all("interval" in each for pair in values for each in pair):
@@ -96,7 +96,7 @@ def coverages(draws: Sequence[Record]) -> list[Coverage]:
         truth = float(scores.mean())
         held = ((low <= truth) & (truth <= high)).mean(axis=1)
         count = len(held)
-        # Where all or almost all are covered, the deviation over draws would say that this is exact.
+        # Where all or almost all are covered, the deviation over draws would suggest that this is exact.
         error = max(float(held.std()), (1 / (count + 2)) ** 0.5 * 0.5) / count**0.5
         rms = float(np.sqrt(np.mean(np.square(errors))))
         width = float((high - low).mean())
@@ -180,7 +180,7 @@ def _coverage_table(found: Sequence[Coverage]) -> str:
 
 
 def _null_table(draws: Sequence[Record]) -> str:
-    """Of perfect generators: what they score, and what was printed as their null."""
+    """Mean scores of perfect generators, and their reported nulls."""
     rows = []
     cells = [
         (cell, metric, values)
@@ -209,7 +209,7 @@ def _null_table(draws: Sequence[Record]) -> str:
 
 
 def _comparison_table(draws: Sequence[Record]) -> str:
-    """How often two equal generators are said to differ, and two that differ, by metric over all cells."""
+    """How often two equal and two different generators are distinguished, by metric over all cells."""
     verdicts: dict[str, dict[str, dict[str, list[bool]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
@@ -254,14 +254,14 @@ def _unpaired(draws: Sequence[Record]) -> dict[str, list[bool]]:
 
 
 def _alone(value: Mapping[str, Any]) -> Resampled:
-    """A score of reals that no other score shares: replicates that have the recorded standard error."""
+    """A score with reals of its own, whose replicates have the recorded standard error."""
     replicates: NDArray[np.float64] = np.tile([value["error"], -value["error"]], value["replicates"] // 2)
     fields = {"n": value["n"], "seed": 0, "n_real": 0, "k": None, "real_identity": None}
     return Resampled(value=value["value"], replicates=replicates, **fields)
 
 
 def _rank_table(draws: Sequence[Record]) -> str:
-    """How often an equal generator is ruled out as the best."""
+    """How often an equal generator is excluded as the best."""
     outs: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for draw in draws:
         for metric, contenders in draw.get("contenders", {}).items():
@@ -277,7 +277,7 @@ def _rank_table(draws: Sequence[Record]) -> str:
 
 
 def _draw_table(draws: Sequence[Record]) -> str:
-    """What was drawn, and how long it took."""
+    """The number and the duration of the draws."""
     of: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for draw in draws:
         of[draw["cell"], draw["device"]].append(draw)

@@ -29,7 +29,7 @@ class Workplace:
         device: "cpu" or "cuda".
         batch_size: Of genpr.
         rounds: Number of timed rounds.
-        say: Called with progress messages.
+        log: Called with progress messages.
     """
 
     folder: Path
@@ -38,7 +38,7 @@ class Workplace:
     device: str
     batch_size: int
     rounds: int
-    say: Callable[[str], None]
+    log: Callable[[str], None]
 
     @property
     def images(self) -> int:
@@ -64,7 +64,7 @@ def run(comparison: Comparison, place: Workplace) -> Record:
             if not side.failure and (found := _found(side, job, place, mode="time")):
                 side.seconds.append(found.seconds)
                 rate = place.images / found.seconds
-                place.say(f"{job.extractor}: {side.tool}, round {number + 1}: {rate:.1f} images/s")
+                place.log(f"{job.extractor}: {side.tool}, round {number + 1}: {rate:.1f} images/s")
     sides = [side for side, _ in tools]
     return Record(comparison.extractor, place.images, sides, difference, spread)
 
@@ -92,12 +92,12 @@ def _tools(comparison: Comparison, place: Workplace, weights: Path | None) -> li
         for tool, function, batch_size in named
     ]
     if peer is not None and not peer.installed:
-        place.say(f"{peer.name} is left out: {peer.module} cannot be imported")
+        place.log(f"{peer.name} is left out: {peer.module} cannot be imported")
     return tools
 
 
 def _check(side: Side, job: Job, place: Workplace) -> None:
-    place.say(f"{job.extractor}: {side.tool}, features and memory")
+    place.log(f"{job.extractor}: {side.tool}, features and memory")
     found = _found(side, job, place, mode="check")
     if found is not None:
         side.peak_bytes, side.level_bytes = found.peak_bytes, found.level_bytes
@@ -111,7 +111,7 @@ def _found(side: Side, job: Job, place: Workplace, *, mode: Mode) -> Found | Non
         )
     except CaseFailedError as error:
         side.failure = str(error).replace(str(place.scratch.parent), "...")
-        place.say(f"{job.extractor}: {side.tool} failed: {side.failure}")
+        place.log(f"{job.extractor}: {side.tool} failed: {side.failure}")
         return None
     return Found(**json.loads(answer))
 

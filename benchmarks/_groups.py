@@ -55,21 +55,21 @@ class GroupRun:
     gemm_gflops: float
 
     def records(
-        self, tools: list[Tool], *, earlier: list[Record], say: Callable[[str], None]
+        self, tools: list[Tool], *, earlier: list[Record], log: Callable[[str], None]
     ) -> list[Record]:
         """Run or scale every tool; genpr must be the first of `tools` for the others to be compared with it.
 
         Args:
             tools: Tools in the order in which they run.
             earlier: Records of this run so far, to scale from.
-            say: Called with progress messages.
+            log: Called with progress messages.
         """
         decisions = [decide(t, self.group, earlier=earlier, limits=self.settings.limits) for t in tools]
         tie_rules = {t.ties for t, decision in zip(tools, decisions, strict=True) if decision.action == "run"}
         records: list[Record] = []
         reference: Measurement | None = None
         for tool, decision in zip(tools, decisions, strict=True):
-            say(f"{self.group}: {tool.name} {'...' if decision.action == 'run' else decision.reason}")
+            log(f"{self.group}: {tool.name} {'...' if decision.action == 'run' else decision.reason}")
             if decision.action != "run":
                 records.append(self._without_running(tool, decision, reference))
                 continue
@@ -81,7 +81,7 @@ class GroupRun:
                 lacks_memory = tool.name != "genpr" and "out of memory" in str(error)
                 status: Status = "skipped" if lacks_memory else "failed"
                 records.append(Record(self.group, tool.name, tool.ties, status, note=str(error)))
-                say(f"{self.group}: {tool.name} failed: {error}")
+                log(f"{self.group}: {tool.name} failed: {error}")
                 continue
             reference = found if tool.name == "genpr" else reference
             records.append(self._measured(tool, found, reference))

@@ -109,7 +109,7 @@ def _share(share: float, fault: Change) -> Change:
 
 
 def shuffled(rng: np.random.Generator, rows: Rows) -> Rows:
-    """Each coordinate in an order of its own: the marginals stay, their dependence is lost."""
+    """Permute each coordinate separately: marginals stay, dependence is lost."""
     return rng.permuted(rows, axis=0)
 
 
@@ -136,7 +136,7 @@ def scaled(factor: float, _rng: np.random.Generator, rows: Rows) -> Rows:
 
 
 def strewn(factor: float, rng: np.random.Generator, rows: Rows) -> Rows:
-    """Outliers: in a wide cloud around the mean, each in a direction of its own."""
+    """Outliers: in a wide cloud around the mean, each in a different direction."""
     length = factor * _radius(rows) * rng.uniform(0.5, 1.5, (len(rows), 1))
     outliers: Rows = rows.mean(axis=0) + length * _directions(rng, *rows.shape)
     return outliers

@@ -36,7 +36,7 @@ METRICS = tuple(KS)
 BOOTSTRAPPED = ("precision", "recall", "density", "coverage")
 _LISTED = 64
 _MOST_K = 9
-_VALUES, _RUNS = 0, 1  # independent draws for what is true, and for what intervals say of it
+_VALUES, _RUNS = 0, 1  # independent draws for true values and for intervals
 
 
 @dataclass(frozen=True, slots=True)

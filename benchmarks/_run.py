@@ -26,7 +26,7 @@ class Run:
         facts: Facts for the report.
         out: The .jsonl file that records are appended to.
         temp_dir: Folder for features; None for that of the system.
-        say: Called with progress messages.
+        log: Called with progress messages.
     """
 
     selection: Selection
@@ -34,7 +34,7 @@ class Run:
     facts: RunFacts
     out: Path
     temp_dir: Path | None
-    say: Callable[[str], None]
+    log: Callable[[str], None]
 
     def records(self) -> list[Record]:
         """Run all groups; the records of each group are written before the next starts."""
@@ -47,12 +47,12 @@ class Run:
     def _run_groups(self, groups: list[Group], folder: Path, records: list[Record]) -> None:
         """The sizes of one family and d, smallest first, added to `records`."""
         family, d = groups[0].family, groups[0].d
-        self.say(f"{family}, d = {d:,}: writing features")
+        self.log(f"{family}, d = {d:,}: writing features")
         files = write_features(family, d=d, rows=groups[-1].n, folder=folder, learned=self.selection.learned)
         gemm_gflops = gemm_in_process(device=self.settings.device, threads=self.settings.threads)
         for group in groups:
             run = GroupRun(group, files, self.settings, gemm_gflops)
-            found = run.records(self.selection.tools, earlier=records, say=self.say)
+            found = run.records(self.selection.tools, earlier=records, log=self.log)
             append_json_lines(self.out, found, self.facts)
             records += found
         files.delete()

@@ -18,7 +18,7 @@ _DIMS, _FULL_DIMS = (2048,), (512, 2048, 4096)
 class Options:
     """The command line of bench_manifold.py; each field is an option, described there.
 
-    Empty tuples and None stand for the default.
+    Empty tuples and None mean the default.
     """
 
     real_features: Path | None
@@ -57,7 +57,7 @@ class Selection:
     left_out: tuple[str, ...]
 
     def by_features(self) -> list[list[Group]]:
-        """Groups that are cut from the same features stand together."""
+        """Groups that use parts of the same features are adjacent."""
         return [list(groups) for _, groups in groupby(self.groups, key=lambda group: (group.family, group.d))]
 
 

@@ -26,7 +26,7 @@ class Held:
 
     Attributes:
         resident: Bytes of its memory that are in RAM.
-        anonymous: Bytes of these that do not belong to files: heaps and stacks, without libraries and mapped files.
+        anonymous: Bytes of these that do not belong to files: heap and stacks, without libraries and mapped files.
         files: Open files.
         threads: Threads.
     """

@@ -1,7 +1,7 @@
 """Held-out cases of the witnessed pair: known faults in draws that were not used to design any metric, and requirements.
 
 All demands were written down before any of these draws was measured, and are held against means over draws, of raw
-values (no null is divided out). A value that should be 0 or 1 may miss it by .05, a share in between by .1 unless said;
+values (no null is divided out). A value of 0 or 1 may be missed by .05, other shares by .1 unless noted;
 a curve that should fall may rise by .05. Where fakes are wider than reals, diversity may stay 1 or fall. Values of
 diversity that can be argued about are not demanded: with modes re-weighted, and with fakes from a Gaussian that matches
 features.
@@ -98,9 +98,9 @@ def near(*targets: float, tolerance: float = _SHARE_TOLERANCE) -> Demand:
     """Each value is its target; with one target, each value is this."""
 
     def holds(values: Values) -> bool:
-        wanted = np.broadcast_to(targets, values.shape)
-        allowed = np.where((wanted == 0) | (wanted == 1), _TOLERANCE, tolerance)
-        return bool((np.abs(values - wanted) <= allowed).all())
+        expected = np.broadcast_to(targets, values.shape)
+        allowed = np.where((expected == 0) | (expected == 1), _TOLERANCE, tolerance)
+        return bool((np.abs(values - expected) <= allowed).all())
 
     loosely = f" ± {tolerance:g}" if tolerance != _SHARE_TOLERANCE else ""
     return Demand(_words(targets) + loosely, holds)

@@ -133,8 +133,8 @@ def main(
         for cell in cells:
             print(f"{cell.name:32} {DATA_SETS[cell.data].meaning}{', small' if cell.is_small else ''}")
         return
-    wanted = None if metrics is None else tuple(metrics.split(","))
-    if unknown := set(wanted or ()) - METRICS.keys():
+    requested = None if metrics is None else tuple(metrics.split(","))
+    if unknown := set(requested or ()) - METRICS.keys():
         raise click.BadParameter(f"unknown metrics: {', '.join(sorted(unknown))}", param_hint="--metrics")
     out = out or _RESULTS / f"coverage-{started[:10]}.jsonl"
     if cpu_jobs and device == "cpu":
@@ -148,7 +148,7 @@ def main(
         _append(out, {"format": FORMAT, "started": started, "machine": machine})
         if population is None:
             cells = [cell for cell in cells if not cell.is_of_images]
-        failed = _run(out, cells, range(first, draws), wanted, where, jobs, cpu_jobs, population, end)
+        failed = _run(out, cells, range(first, draws), requested, where, jobs, cpu_jobs, population, end)
     out.with_suffix(".md").write_text(markdown(*read_records(out)), encoding="utf-8")
     raise SystemExit(failed > 0)
 
@@ -192,7 +192,7 @@ def _run(
     out: Path,
     cells: Sequence[Cell],
     draws: range,
-    wanted: tuple[str, ...] | None,
+    requested: tuple[str, ...] | None,
     device: str,
     jobs: int,
     cpu_jobs: int,
@@ -202,7 +202,7 @@ def _run(
     """Make the draws that the file lacks, and return how many failed."""
     small = [cell for cell in cells if cell.is_small]
     groups = [
-        Workers(where, count, _tasks(out, of, draws, wanted, where))
+        Workers(where, count, _tasks(out, of, draws, requested, where))
         for where, count, of in ((device, jobs, cells), ("cpu", cpu_jobs, small))
         if count and of
     ]
@@ -226,7 +226,7 @@ def _run(
 
 
 def _tasks(
-    out: Path, cells: Sequence[Cell], draws: range, wanted: tuple[str, ...] | None, device: str
+    out: Path, cells: Sequence[Cell], draws: range, requested: tuple[str, ...] | None, device: str
 ) -> Iterator[Task]:
     """The draws that the file lacks: one of each cell, then the next one, so that all have equally many at any time."""
     known = {
@@ -238,7 +238,7 @@ def _tasks(
         for cell in cells:
             has = known.get((cell.name, number), ())
             missing = tuple(
-                name for name in cell.metrics if (wanted is None or name in wanted) and name not in has
+                name for name in cell.metrics if (requested is None or name in requested) and name not in has
             )
             if missing:
                 yield Task(cell, number, missing)

@@ -27,7 +27,7 @@ _UNREADABLE, _WRONG = 0.1, 0.15
 def main(draws: int, truth: int) -> None:
     """Draw answers about images of 15 entities with different frequencies and difficulties, repeatedly.
 
-    One in ten answers is unreadable. Of each image, two other entities are found where they are not, each in 15 % of all.
+    One in ten answers is unreadable. For each image, two absent entities are found with a probability of 15 % each.
     """
     rng = np.random.default_rng(0)
     ease = rng.uniform(0.2, 0.95, len(_ENTITIES))
@@ -61,17 +61,17 @@ def main(draws: int, truth: int) -> None:
 
 
 def _draw(rng: np.random.Generator, ease: np.ndarray, n: int, images: int, seed: int = 0) -> EntityMetrics:
-    """Metrics of n images, of which as many as `images` share a prompt, and how hard it is."""
+    """Metrics of n images in groups of `images`, which share a prompt and its difficulty."""
     names, odds = np.array(_ENTITIES), np.log(ease / (1 - ease))
     often = 1 / np.arange(1, len(names) + 1)
     expected, found, groups = [], [], []
     for prompt in range(n // images):
-        wanted = rng.choice(len(names), rng.integers(1, 4), replace=False, p=often / often.sum())
-        others = rng.choice(np.setdiff1d(np.arange(len(names)), wanted), 2, replace=False)
-        chances = 1 / (1 + np.exp(-odds[wanted] - rng.normal(0, 0.8)))
+        chosen = rng.choice(len(names), rng.integers(1, 4), replace=False, p=often / often.sum())
+        others = rng.choice(np.setdiff1d(np.arange(len(names)), chosen), 2, replace=False)
+        chances = 1 / (1 + np.exp(-odds[chosen] - rng.normal(0, 0.8)))
         for _ in range(images):
-            seen = np.concatenate([wanted[rng.random(len(wanted)) < chances], others[rng.random(2) < _WRONG]])
-            expected.append(set(names[wanted].tolist()))
+            seen = np.concatenate([chosen[rng.random(len(chosen)) < chances], others[rng.random(2) < _WRONG]])
+            expected.append(set(names[chosen].tolist()))
             found.append(None if rng.random() < _UNREADABLE else set(names[seen].tolist()))
             groups.append(prompt)
     return entity_set_metrics(expected, found, vocabulary=_ENTITIES, groups=groups, seed=seed)

@@ -50,7 +50,7 @@ _PACKAGES = ("torchvision", "pillow", "pytorch-fid", "open_clip_torch", "timm")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File for JSON lines, appended to; the table is written beside it.  "
+    help="File for JSON lines, appended to; a table is written next to it.  "
     "[default: benchmarks/results/extractors-<date>-<machine>.jsonl]",
 )
 @click.pass_context
@@ -89,7 +89,7 @@ def _benchmark(options: dict[str, Any]) -> int:
     table = markdown(records, facts)
     out.with_suffix(".md").write_text(table, encoding="utf-8")
     click.echo(table)
-    _say(f"wrote {out} and {out.with_suffix('.md').name}")
+    _log(f"wrote {out} and {out.with_suffix('.md').name}")
     return int(any(record.agrees is False or record.has_failure for record in records))
 
 
@@ -116,7 +116,7 @@ def _prepare(scratch: Path, options: dict[str, Any]) -> tuple[Workplace, str]:
         device=options["device"],
         batch_size=options["batch_size"],
         rounds=options["rounds"],
-        say=_say,
+        log=_log,
     )
     return place, words
 
@@ -131,7 +131,7 @@ def _run_all(place: Workplace, facts: RunFacts, out: Path, *, only: tuple[str, .
     return records
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     click.echo(line, err=True)
 
 

@@ -1,4 +1,4 @@
-"""Which metrics read what they should on hold-out cases, raw and over their nulls: values, tables and a rule against near-duplicates."""
+"""Metrics with correct values on hold-out cases, raw and over their nulls: values, tables and a rule against near-duplicates."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _cases(features: Path | None) -> Iterator[Case]:
 
 
 def _recorded(name: tuple[str, str], *, draws: int, seed: int, features: Path | None) -> Record:
-    """What was found for the case of this group and name."""
+    """The record of the case of this group and name."""
     source = features if name[0] == FEATURES else None
     case = next(case for case in _cases(source) if (case.group, case.name) == name)
     with torch_threads(1):
@@ -103,7 +103,7 @@ def _recorded(name: tuple[str, str], *, draws: int, seed: int, features: Path | 
 
 
 def _listed(values: list[float]) -> list[float]:
-    """Rounded; one number where all are equal, as nulls of a closed form are."""
+    """Rounded values; one number if all are equal, as for nulls with a closed form."""
     rounded: Rows = np.round(values, _DIGITS)
     return [float(rounded[0])] if (rounded == rounded[0]).all() else rounded.tolist()
 

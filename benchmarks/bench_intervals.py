@@ -111,7 +111,7 @@ class Record:
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="JSON lines file to append to; Markdown goes beside it.  [default: benchmarks/results/intervals-<date>.jsonl]",
+    help="JSON lines file to append to; Markdown is written next to it.  [default: benchmarks/results/intervals-<date>.jsonl]",
 )
 def main(
     runs: int,

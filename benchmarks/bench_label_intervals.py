@@ -120,7 +120,7 @@ def _of_probe(
 def _drawn(
     random: np.random.Generator, sizes: Sequence[int], shift: float, wrong: float, *, is_random: bool
 ) -> Labeled:
-    """Features and labels asked for, some of whose images are of the next class."""
+    """Features and requested labels; some images are of the next class."""
     shares = np.array(sizes) / sum(sizes)
     labels = (
         random.choice(len(sizes), sum(sizes), p=shares)
@@ -129,8 +129,8 @@ def _drawn(
     )
     centers = np.random.default_rng(5).normal(size=(len(sizes), _D))
     centers *= np.linspace(0.5, 1.5, len(sizes))[:, None] * shift / np.linalg.norm(centers, axis=1)[:, None]
-    look = np.where(random.random(len(labels)) < wrong, (labels + 1) % len(sizes), labels)
-    features = centers[look] + random.normal(size=(len(labels), _D))
+    shown = np.where(random.random(len(labels)) < wrong, (labels + 1) % len(sizes), labels)
+    features = centers[shown] + random.normal(size=(len(labels), _D))
     return torch.tensor(features, dtype=torch.float32), torch.tensor(labels)
 
 

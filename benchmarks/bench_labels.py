@@ -42,9 +42,9 @@ def main() -> None:
     reals = np.concatenate([each[:_REALS] for each in of.values()])
     fakes = np.concatenate([each[_REALS : _REALS + _FAKES] for each in of.values()])
     for classifier in options.classifier:
-        for name, images, asked in _generators(of, labels, fakes, options.exchanged, options.replaced):
+        for name, images, requested in _generators(of, labels, fakes, options.exchanged, options.replaced):
             chosen = genpr.LabelOptions(
-                real_labels=labels[reals].tolist(), fake_labels=asked.tolist(), classifier=classifier
+                real_labels=labels[reals].tolist(), fake_labels=requested.tolist(), classifier=classifier
             )
             result = genpr.score(rows[reals], rows[images], labels=chosen, control=False)
             _show(f"{name}, {classifier}", result)
@@ -57,24 +57,24 @@ def _generators(
     exchanged: list[str],
     replaced: list[str],
 ) -> list[tuple[str, Rows, NDArray[np.str_]]]:
-    """Name, images and labels asked for of each."""
-    asked = labels[fakes]
+    """Name, images and requested labels of each generator."""
+    requested = labels[fakes]
     first, second = exchanged
-    swapped = np.where(asked == first, second, np.where(asked == second, first, asked))
-    wanted, given = replaced
+    swapped = np.where(requested == first, second, np.where(requested == second, first, requested))
+    original, given = replaced
     spare = of[given][_REALS + _FAKES :][: _FAKES // 2]
     mixed = fakes.copy()
-    mixed[np.flatnonzero(asked == wanted)[: len(spare)]] = spare
+    mixed[np.flatnonzero(requested == original)[: len(spare)]] = spare
     random = np.random.default_rng(1)
-    others = random.choice(list(of), len(asked))
-    noisy = np.where(random.random(len(asked)) < _NOISE, others, asked)
+    others = random.choice(list(of), len(requested))
+    noisy = np.where(random.random(len(requested)) < _NOISE, others, requested)
     repeated = np.concatenate([each[_REALS : _REALS + 1].repeat(_FAKES) for each in of.values()])
     return [
-        ("faithful", fakes, asked),
+        ("faithful", fakes, requested),
         (f"{first} and {second} exchanged", fakes, swapped),
-        (f"half of {wanted} is {given}", mixed, asked),
+        (f"half of {original} is {given}", mixed, requested),
         ("a fifth of the labels wrong", fakes, noisy),
-        ("one image per class", repeated, asked),
+        ("one image per class", repeated, requested),
     ]
 
 

@@ -1,9 +1,9 @@
-"""What listing a million images costs, in tar shards and elsewhere, beside the standard library's `tarfile`.
+"""Cost of listing a million images in tar shards and other sources, compared with `tarfile` of the standard library.
 
     python benchmarks/bench_listing.py                     # 100 shards of 10,000 images 8 x 8; 2 GB of disk
     python benchmarks/bench_listing.py --images 100000 --shards 10 --only genpr
 
-Each way has a process of its own, which says how many seconds it took, how many of them it computed (the rest waited, for
+Each method runs in a separate process, which reports how many seconds it took, how many of them it computed (the rest waited, for
 the disk or for others on the machine), and by how much its memory grew. The files are in the page cache.
 """
 
@@ -107,7 +107,7 @@ def _genpr(folder: Path) -> tuple[int, object]:
 
 
 def _genpr_labels(folder: Path) -> tuple[int, object]:
-    """The same with the class of each image, which lies beside it."""
+    """All shards as one source, with the class of each image in the next member."""
     from genpr.images.source import open_source
 
     source = open_source(f"{folder}/*.tar")

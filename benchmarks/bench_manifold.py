@@ -68,7 +68,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File for JSON lines, appended to; the table is written beside it.  "
+    help="File for JSON lines, appended to; a table is written next to it.  "
     "[default: benchmarks/results/manifold-<date>-<machine>.jsonl]",
 )
 @click.pass_context
@@ -111,16 +111,16 @@ def _benchmark(options: Options) -> int:
     out.parent.mkdir(parents=True, exist_ok=True)
     settings = settings_of(options, threads=threads)
     try:
-        records = Run(selection, settings, facts, out, options.temp_dir, say=_say).records()
+        records = Run(selection, settings, facts, out, options.temp_dir, log=_log).records()
     except CaseFailedError as error:
         raise click.ClickException(f"the matrix product rate could not be measured: {error}") from error
     out.with_suffix(".md").write_text(markdown(records, facts), encoding="utf-8")
     show(records, facts, Console())
-    _say(f"wrote {out} and {out.with_suffix('.md').name}")
+    _log(f"wrote {out} and {out.with_suffix('.md').name}")
     return int(any(record.agrees is False or record.status == "failed" for record in records))
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     click.echo(line, err=True)
 
 

@@ -111,7 +111,7 @@ class _Run:
             if not (self.tars / side).exists():
                 write_shards(self.tars / side, images=n, shards=files, spread=spread, seed=seed)
         self.record["tar_bytes"] = sum(path.stat().st_size for path in self.tars.glob("real/*.tar"))
-        self._say("written", bytes=self.record["tar_bytes"])
+        self._log("written", bytes=self.record["tar_bytes"])
 
     def list_images(self) -> None:
         nothing, listed = watch(["-c", _NOTHING]), watch(["-c", _LIST, self.reals])
@@ -143,7 +143,7 @@ class _Run:
                 "lost": self._taken() - cached,
             }
             self.record["kills"].append(facts | {"seconds": killed.seconds})
-            self._say("killed", **facts)
+            self._log("killed", **facts)
         resumed = self.embed("resumed", "--cache-dir", str(self.cache))
         assert self.record["resumed"]["n_cached"] == cached, "all that is in the cache is used"
         shutil.rmtree(self.cache)
@@ -175,14 +175,14 @@ class _Run:
             name: value for name, value in asdict(done).items() if name not in {"output", "killed"}
         }
         self.record[title] |= facts
-        self._say(title, **self.record[title])
+        self._log(title, **self.record[title])
 
-    def _say(self, title: str, **facts: Any) -> None:  # noqa: ANN401 - JSON
+    def _log(self, title: str, **facts: Any) -> None:  # noqa: ANN401 - JSON
         click.echo(f"{datetime.now(UTC):%H:%M:%S} {title}: {json.dumps(facts)}", err=True)
 
 
 def _facts(output: str) -> dict[str, Any]:
-    """What `genpr features --json` says, but for where it wrote."""
+    """Output of `genpr features --json` without paths."""
     return {name: value for name, value in json.loads(output).items() if name != "out"}
 
 

@@ -41,8 +41,11 @@ def main(real: str, fake: str, extractor: str, device: str, repeats: int, out: P
     Each score runs in its own process, and both alternate.
     """
     options: Options = {"extractor": extractor, "device": device}
-    _alone(_score, real, fake, options)  # features enter the cache
-    runs = [(_alone(_score, real, fake, options), _alone(_page, real, fake, options)) for _ in range(repeats)]
+    _in_new_process(_score, real, fake, options)  # features enter the cache
+    runs = [
+        (_in_new_process(_score, real, fake, options), _in_new_process(_page, real, fake, options))
+        for _ in range(repeats)
+    ]
     machine = describe_machine(threads=torch.get_num_threads(), device=device)
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     out = out or _RESULTS / f"page-{ended[:10]}-{machine.slug}.jsonl"
@@ -85,8 +88,8 @@ def _page(real: str, fake: str, options: Options) -> Figures:
     }
 
 
-def _alone(work: Callable[..., Figures], *arguments: object) -> Figures:
-    """In a process of its own, with its peak memory."""
+def _in_new_process(work: Callable[..., Figures], *arguments: object) -> Figures:
+    """Run in a separate process, and return its peak memory, too."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_measured, (work, *arguments))
 

@@ -41,7 +41,7 @@ _KINDS = "embed", "score", "gather", "one-by-one", "manifold", "sharded"
 
 
 def features(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Reals and fakes as networks give them: not negative, of 64 leading directions and noise."""
+    """Reals and fakes like features of networks: non-negative, with 64 leading directions and noise."""
     rng = np.random.default_rng(0)
     directions = 0.3 * rng.normal(size=(64, dim))
     sides = [
@@ -114,22 +114,22 @@ def work(kind: str, args: argparse.Namespace) -> dict[str, object]:
         own: dict[str, float | str] = {"seconds": seconds, "processor": processor, "peak_kb": after.ru_maxrss}
         own |= {"sha256": hashlib.sha256(found).hexdigest(), "threads": torch.get_num_threads()}
         own |= {"before_kb": before.ru_maxrss}
-        told = communicator.all_gather_object(own)
-    assert len({each["sha256"] for each in told}) == 1
+        results = communicator.all_gather_object(own)
+    assert len({each["sha256"] for each in results}) == 1
     return {
         "kind": kind,
-        "ranks": len(told),
+        "ranks": len(results),
         "threads_per_rank": own["threads"],
-        "seconds": max(each["seconds"] for each in told),
-        "processor_seconds": sum(each["processor"] for each in told),
-        "gb_before": max(each["before_kb"] for each in told) / 2**20,
-        "peak_gb_of_one": max(each["peak_kb"] for each in told) / 2**20,
+        "seconds": max(each["seconds"] for each in results),
+        "processor_seconds": sum(each["processor"] for each in results),
+        "gb_before": max(each["before_kb"] for each in results) / 2**20,
+        "peak_gb_of_one": max(each["peak_kb"] for each in results) / 2**20,
         "sha256": own["sha256"],
     }
 
 
 def run(kind: str, ranks: int, argv: list[str]) -> dict[str, object]:
-    """All ranks of one case."""
+    """Run all ranks of one case."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
@@ -139,9 +139,9 @@ def run(kind: str, ranks: int, argv: list[str]) -> dict[str, object]:
         for rank in range(ranks):
             launched = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
             launched |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-            told = ["--as-rank", kind, "--told", str(out)] if rank == 0 else ["--as-rank", kind]
+            own_argv = ["--as-rank", kind, "--result", str(out)] if rank == 0 else ["--as-rank", kind]
             processes.append(
-                subprocess.Popen([sys.executable, __file__, *argv, *told], env=os.environ | launched)
+                subprocess.Popen([sys.executable, __file__, *argv, *own_argv], env=os.environ | launched)
             )
         codes = [process.wait() for process in processes]  # of all, before any is checked
         if any(codes):
@@ -164,12 +164,12 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=["embed", "score"], choices=_KINDS)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--as-rank", choices=_KINDS, help=argparse.SUPPRESS)
-    parser.add_argument("--told", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--result", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.as_rank:
         found = work(args.as_rank, args)
-        if args.told:
-            args.told.write_text(json.dumps(found))
+        if args.result:
+            args.result.write_text(json.dumps(found))
         return
     machine = asdict(describe_machine(threads=os.cpu_count() or 1, device=args.device))
     for kind in args.kinds:

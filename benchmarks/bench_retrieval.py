@@ -88,7 +88,7 @@ class Task:
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="JSON lines file to write, with a table beside it.  [default: benchmarks/results/retrieval-<date>-cpu.jsonl]",
+    help="JSON lines file to write, with a table next to it.  [default: benchmarks/results/retrieval-<date>-cpu.jsonl]",
 )
 def main(
     queries: int, candidates: int, d: int, depth: int, whole: int, threads: int, out: Path | None
@@ -100,7 +100,7 @@ def main(
     """
     task = Task(queries, candidates, d, depth, whole, threads)
     lines = [
-        {"part": work.__name__.strip("_"), **_alone(work, task)}
+        {"part": work.__name__.strip("_"), **_in_new_process(work, task)}
         for work in (_scored, _products, _lists, _whole)
     ]
     machine = describe_machine(threads=threads, device="cpu", also=("ranx", "numba"))
@@ -216,7 +216,7 @@ def _first(table: dict[str, Any], count: int) -> dict[str, Any]:
 
 
 def _timed_ranx(qrels: dict[str, Any], run: dict[str, Any], names: list[str]) -> Facts:
-    """Its objects from dictionaries, its own arrays from these, and the metrics of these arrays alone."""
+    """Seconds of ranx for its objects from dictionaries, for its arrays from these, and for the metrics of the arrays."""
     ranx: Any = import_module("ranx")
     start = perf_counter()
     ours, theirs = ranx.Qrels(qrels), ranx.Run(run)
@@ -251,8 +251,8 @@ def _agreement(pairs: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
     return {"largest_difference": worst, "ranx_means": means, "agree": max(worst.values()) <= _TOLERANCE}
 
 
-def _alone(work: Callable[[Task], Facts], task: Task) -> Facts:
-    """In a process of its own."""
+def _in_new_process(work: Callable[[Task], Facts], task: Task) -> Facts:
+    """Run in a separate process."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_with_threads, (work, task))
 
@@ -293,7 +293,7 @@ def _table(task: Task, machine: Machine, lines: Sequence[Facts], ended: str) -> 
             f"{machine}, {machine.system}.  ",
             f"{versions}; genpr at {machine.commit[:12]}.",
             "",
-            "## Answers, genpr beside ranx on the same rankings",
+            "## Lists, genpr and ranx on the same rankings",
             "",
             *answers,
             "",
@@ -316,7 +316,7 @@ def _table(task: Task, machine: Machine, lines: Sequence[Facts], ended: str) -> 
 def _ranx_rows(line: Facts, what: str) -> list[str]:
     seconds = line["ranx_seconds"]
     return [
-        f"| ranx, metrics alone, of its own sorted arrays | {what} | {seconds['metrics']:.2f} | |",
+        f"| ranx, only the metrics, from its sorted arrays | {what} | {seconds['metrics']:.2f} | |",
         f"| ranx, with Qrels and Run from dictionaries | {what} | {sum(seconds.values()):.1f} | |",
     ]
 

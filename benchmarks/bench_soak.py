@@ -77,7 +77,7 @@ def main(
         folder = Path(name)
         painter = multiprocessing.get_context("spawn").Process(
             target=write_checkpoints, args=(folder,), kwargs={"checkpoints": checkpoints, "images": images}
-        )  # in a process of its own, so that nothing of it counts
+        )  # in a separate process, so that its memory does not count
         painter.start()
         painter.join()
         if painter.exitcode:
@@ -146,7 +146,7 @@ def _with_evaluator(folder: Path, *, extractor: str) -> Iterator[Scored]:
 
 
 def _with_watch(folder: Path, *, extractor: str) -> Iterator[Scored]:
-    """Looked at from outside, as soon as each line is written."""
+    """Measured from outside, as soon as each line is written."""
     log = folder / "scores.jsonl"
     command = [
         sys.executable,
@@ -175,7 +175,7 @@ def _with_watch(folder: Path, *, extractor: str) -> Iterator[Scored]:
 
 
 def _spread(scored: Sequence[Scored], count: int) -> list[Scored]:
-    """So many, evenly from the first to the last."""
+    """`count` scores, evenly from the first to the last."""
     last = len(scored) - 1
     return [scored[round(number * last / max(1, count - 1))] for number in range(min(count, last + 1))]
 

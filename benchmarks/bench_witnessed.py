@@ -103,7 +103,7 @@ class Record:
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="JSON lines file to append to; Markdown goes beside it.  [default: benchmarks/results/witnessed-<date>.jsonl]",
+    help="JSON lines file to append to; Markdown is written next to it.  [default: benchmarks/results/witnessed-<date>.jsonl]",
 )
 def main(
     draws: int, seed: int, features: Path | None, rows: int, groups: tuple[str, ...], out: Path | None
@@ -212,9 +212,9 @@ def _shortfall(record: Record) -> str:
 
 def _row(record: Record, names: Sequence[str], kind: Kind | None = None) -> str:
     cells = (_numbers(record.means[name]) + ("" if record.met.get(name, True) else " !") for name in names)
-    said = () if kind is None else (record.demands.get(kind, "-"),)
+    demand_cells = () if kind is None else (record.demands.get(kind, "-"),)
     varied = " ".join(f"{x:g}" for x in record.xs) if len(record.xs) > 1 else ""
-    return _line((record.group, record.case, varied, *said, *cells))
+    return _line((record.group, record.case, varied, *demand_cells, *cells))
 
 
 def _numbers(values: Sequence[float]) -> str:

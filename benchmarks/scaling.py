@@ -19,7 +19,7 @@ class Rates:
 
     images_per_core: float = 112  # measured: `pixels`, 256 x 256 PNG, read, hashed, decoded
     cores: int = 16  # assumed: per GPU
-    images_per_gpu: float = 2000  # assumed: 67 TFLOP/s stated, 11.4 GFLOP per image, a third reached
+    images_per_gpu: float = 2000  # assumed: 67 TFLOP/s stated, 11.4 GFLOP per image, a third achieved
     flop_per_second: float = 47e12  # assumed: 70 % of the stated 67 TFLOP/s in float32
     bytes_per_second: float = 2.0e12  # assumed: 60 % of the stated 3.35 TB/s
     scan_bytes: float = 16  # of a pair: its product is written, compared, and read again where it counts
@@ -78,14 +78,14 @@ def memory(case: Case, gpus: int) -> tuple[float, float, float]:
 
 
 def shown(seconds: float) -> str:
-    """Short."""
+    """A duration as short text."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def table(case: Case, rates: Rates) -> str:
-    """Markdown."""
+    """The table in Markdown."""
     lines = ["| GPUs | decode | embed | gather | pairs | of each rank | in all | of one GPU | limit |"]
     lines.append("|--:|--:|--:|--:|--:|--:|--:|--:|---|")
     alone = total(stages(case, 1, rates))
