@@ -25,10 +25,10 @@ SECONDS = {
     "engine": 240,
     "embedding": 150,
 }
-"""The most that each step may take; what a first run on a GPU should tell comes first."""
+"""Maximum seconds of each step; the most informative steps for a first run on a GPU are first."""
 
 PRACTICE = """import atexit, sys
-if "pytest" not in sys.orig_argv:  # tests have a practice GPU of their own
+if "pytest" not in sys.orig_argv:  # tests create a practice GPU themselves
     from practice_cuda import practice_device
     practice = practice_device()
     practice.__enter__()
@@ -48,7 +48,7 @@ EXTRACTORS = ("pixels", "inception", "inception@bfloat16", "dinov2-vitb14", "din
 @click.option("--extractor", "extractors", multiple=True, default=EXTRACTORS, show_default=True)
 @click.option("--workers", default=8, show_default=True, help="Processes that run tests.")
 @click.option("--step", "only", multiple=True, type=click.Choice(list(SECONDS)), help="Default: all.")
-@click.option("--minutes", default=8.75, show_default=True, help="No step goes on after so many.")
+@click.option("--minutes", default=8.75, show_default=True, help="Time limit of all steps together.")
 @click.option("--wheels", type=click.Path(path_type=Path), default=ROOT / ".whl", help="Default: .whl")
 @click.option("--practice", is_flag=True, help="Try this script on the practice device of the tests.")
 def main(
@@ -71,7 +71,7 @@ def main(
                 steps[name] = _run(name, command, limit, environment, out / "log.txt")
                 steps[name]["rows"] = _rows(Path(folder) / f"{name}.json")
                 click.echo(
-                    f"{name}: {steps[name]['result']} in {steps[name]['seconds']} s: {steps[name]['said']}"
+                    f"{name}: {steps[name]['result']} in {steps[name]['seconds']} s: {steps[name]['last_line']}"
                 )
     facts = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "practice": practice, "steps": steps}
     (out / "facts.json").write_text(json.dumps(facts, indent=1) + "\n")
@@ -102,7 +102,7 @@ def _commands(out: Path, folder: Path, **plan: Any) -> dict[str, list[str]]:  # 
 
 
 def _environment(folder: Path, wheels: Path, *, practice: bool) -> dict[str, str]:
-    """For all steps: no network, a cache of their own, and the modules of `wheels`."""
+    """The environment of all steps: no network, a private cache, and the modules of `wheels`."""
     paths = [ROOT]
     if found := sorted(wheels.glob("*.whl")):
         paths.append(folder / "wheels")
@@ -139,11 +139,11 @@ def _run(
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             result = "out of time"
-    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1]
+    last_line = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1]
     return {
         "result": result,
         "seconds": round(perf_counter() - start),
-        "said": said.replace(f"{log.parent}/", ""),
+        "last_line": last_line.replace(f"{log.parent}/", ""),
     }
 
 

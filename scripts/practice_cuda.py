@@ -436,8 +436,8 @@ def _dispatch(func: Any, args: Any, kwargs: Any) -> Any:
     leaves = [*_leaves(args), *_leaves(list(kwargs.values()))]
     tensors = [x for x in leaves if isinstance(x, Tensor)]
     is_there = any(isinstance(x, PracticeTensor) for x in tensors)
-    wanted = next((torch.device(x) for x in leaves if isinstance(x, torch.device)), None)
-    to_device = is_there if wanted is None else wanted.type == "cuda"
+    target_device = next((torch.device(x) for x in leaves if isinstance(x, torch.device)), None)
+    to_device = is_there if target_device is None else target_device.type == "cuda"
     if (is_there or to_device) and _is_composite(func):  # in inference mode torch does not take them apart
         with PracticeMode():
             return func.decompose(*args, **kwargs)

@@ -45,15 +45,15 @@ PSIS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 def read_images(source: Path, only: str | None) -> Tensor:
     """Read images as uint8 (n, 3, 32, 32); with `only`, those in folders of that name."""
-    wanted = [
+    crops = [
         ImageOps.fit(Image.open(io.BytesIO(data)).convert("RGB"), (SIZE, SIZE), Image.Resampling.BICUBIC)
         for name, data in files_in(source)
         if name.lower().endswith(IMAGES) and (only is None or f"/{only}/" in f"/{name}")
     ]
-    if not wanted:
+    if not crops:
         where = "" if only is None else f" in a folder {only}"
         raise click.UsageError(f"{source} contains no images ({', '.join(IMAGES)}){where}")
-    return torch.from_numpy(np.stack([np.asarray(image) for image in wanted])).permute(0, 3, 1, 2)
+    return torch.from_numpy(np.stack([np.asarray(image) for image in crops])).permute(0, 3, 1, 2)
 
 
 def files_in(source: Path) -> Iterator[tuple[str, bytes]]:

@@ -257,9 +257,9 @@ def _write_answers(folder: Path) -> None:
         lambda names: "\n".join(f"- {name}" for name in names),
     )
     for index in range(40):
-        wanted = [objects[index % 5], objects[(index + 1 + index % 3) % 5]]
-        found = wanted if index % 4 else [wanted[0], objects[(index + 4) % 5]]
-        expected.append(f"{index}.png,{';'.join(wanted)}")
+        expected_objects = [objects[index % 5], objects[(index + 1 + index % 3) % 5]]
+        found = expected_objects if index % 4 else [expected_objects[0], objects[(index + 4) % 5]]
+        expected.append(f"{index}.png,{';'.join(expected_objects)}")
         answer = "I cannot help with that." if index % 13 == 12 else forms[index % 3](found)
         answers.append(json.dumps({"id": f"{index}.png", "answer": answer}))
     (folder / "expected.csv").write_text("\n".join(expected) + "\n")
