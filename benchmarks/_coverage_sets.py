@@ -33,7 +33,7 @@ class Sets:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much to draw."""
+    """Numbers of rows to draw."""
 
     real: int
     fake: int

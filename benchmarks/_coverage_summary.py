@@ -70,7 +70,7 @@ class Coverage:
 
     @property
     def leaves(self) -> bool:
-        """Whether less than 90 % are covered, or more than 99 % of a truth that is no extreme of its range."""
+        """Whether less than 90 % are covered, or more than 99 % of a true value that is not at the end of its range."""
         metric = METRICS[self.metric]
         is_share = metric.lower == 0 and metric.upper == 1
         is_inner = not is_share or _INNER[0] <= self.truth <= _INNER[1]
@@ -254,7 +254,7 @@ def _unpaired(draws: Sequence[Record]) -> dict[str, list[bool]]:
 
 
 def _alone(value: Mapping[str, Any]) -> Resampled:
-    """A score with reals of its own, whose replicates have the recorded standard error."""
+    """A score with separate reals, whose replicates have the recorded standard error."""
     replicates: NDArray[np.float64] = np.tile([value["error"], -value["error"]], value["replicates"] // 2)
     fields = {"n": value["n"], "seed": 0, "n_real": 0, "k": None, "real_identity": None}
     return Resampled(value=value["value"], replicates=replicates, **fields)

@@ -75,7 +75,7 @@ def markdown(records: list[Record], facts: RunFacts) -> str:
 
 
 def agreement_lines(records: list[Record]) -> list[str]:
-    """Which features are not those of the peer, and which tools failed; then one sentence on all that were compared."""
+    """Extractors whose features differ from the peer, and tools that failed; then a summary of all comparisons."""
     lines = [
         f"DISAGREES: {record.extractor}: features differ by {record.difference:.1e} of their range, and between "
         f"images by {record.spread:.1e}"

@@ -24,7 +24,7 @@ from genpr.storage import sha256_of_file
 
 Rows: TypeAlias = NDArray[np.floating[Any]]
 Embed: TypeAlias = Callable[[Path], Rows]
-"""From a folder of images to features (n, d), rows in the order of the file names."""
+"""Computes features (n, d) of a folder of images, in the order of file names."""
 
 _IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
@@ -36,7 +36,7 @@ def genpr_embed(extractor: str, weights: Path | None, *, device: str, batch_size
 
 
 def load_genpr(extractor: str, weights: Path | None, device: str) -> FeatureExtractor:
-    """As `genpr.load_extractor`, which would refuse weights that are not the published ones."""
+    """Load an extractor with any weights; `genpr.load_extractor` accepts only the published ones."""
     if weights is None:
         return genpr.load_extractor(extractor, device=device)
     name = ExtractorName.parse(extractor)
@@ -115,7 +115,7 @@ def dgm_eval(extractor: str, weights: Path, *, device: str, batch_size: int) -> 
 
 
 def _hub_dinov2(architecture: str, weights: Path) -> nn.Module:
-    """With the position embeddings resampled as `interpolate_pos_encoding` of the authors' code does."""
+    """Load the model with position embeddings resampled as by `interpolate_pos_encoding` of its authors."""
     import timm
     from timm.models.vision_transformer import checkpoint_filter_fn
 

@@ -25,7 +25,7 @@ Draw = Callable[[np.random.Generator], Pair]
 Change = Callable[[np.random.Generator, Rows], Rows]
 
 TOLERANCE = 0.05
-"""Of means over draws."""
+"""Tolerance of means over draws."""
 FEATURES = "features"
 """The group of the cases that need a file."""
 SIZE = 600
@@ -53,13 +53,13 @@ class Case:
     diversity: float | None
 
     def rng(self, seed: int, draw: int) -> np.random.Generator:
-        """Of a draw's own name, so that a part of the cases is drawn as in the whole."""
+        """A generator seeded by the name of the draw, so that a subset of the cases gives the same draws."""
         digest = hashlib.sha256(f"{seed}|{self.group}|{self.name}|{draw}".encode()).digest()
         return np.random.default_rng(int.from_bytes(digest[:16], "little"))
 
 
 def is_right(value: float, target: float) -> bool:
-    """Whether a mean over draws is what it should be; NaN is not."""
+    """Whether a mean over draws equals its target; false for NaN."""
     return abs(value - target) <= TOLERANCE + 1e-9
 
 

@@ -1,4 +1,4 @@
-"""What the hold-out benchmark measures of one pair of sets, and the metrics that it derives from this."""
+"""Measurements of the hold-out benchmark for one pair of sets, and the metrics derived from them."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _readings(
 
 
 def _witnessed_of(counts: Memberships, within: Tensor, between: Tensor) -> tuple[float, float]:
-    """What `witnessed` returns for equally many reals and fakes."""
+    """The result of `witnessed` for equal numbers of reals and fakes."""
     ball = Ball(BALL_K, clipped=True)
     others = within.topk(BALL_K + 1, largest=False, sorted=True).values[:, 1:]
     fidelity = witnessed_fidelity(

@@ -44,7 +44,7 @@ reals; "weighted": without them in both sets, but with shares of all rows. Won a
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What was found for one case; a list of one number holds for all draws.
+    """The result of one case; a list of one number applies to all draws.
 
     Attributes:
         group: The kind of fault.
@@ -72,11 +72,11 @@ class Record:
         return float(metric.compute(Columns(self.values[used], self.nulls[used]), k).mean())
 
     def target(self, kind: Kind) -> float | None:
-        """What metrics of this kind should read."""
+        """The target of metrics of this kind."""
         return self.fidelity if kind == "fidelity" else self.diversity
 
     def is_right(self, metric: Metric, k: int, variant: str = "plain") -> bool | None:
-        """Whether a metric is right; None where there is no target."""
+        """Whether a metric meets its target; None without a target."""
         target = self.target(metric.kind)
         return None if target is None else is_right(self.mean(metric, k, variant), target)
 
@@ -171,7 +171,7 @@ def _ks(metric: Metric) -> tuple[int, ...]:
 def _hits(
     records: Sequence[Record], groups: Sequence[str], metrics: Sequence[Metric], k: int
 ) -> dict[str, list[bool]]:
-    """By group, whether all metrics are right on each case that has a target for all of them."""
+    """For each group, whether all metrics meet their targets on each case that has a target for all of them."""
     found: dict[str, list[bool]] = {group: [] for group in groups}
     for record in records:
         right = [record.is_right(metric, k) for metric in metrics]

@@ -82,7 +82,7 @@ class Distances:
         return values_of(self.real, self.fake, self.cross)
 
     def sides(self) -> Iterator[tuple[IndexedPoints, NeighborLists]]:
-        """What replicates are computed from, for either set."""
+        """Data that replicates are computed from, for both sets."""
         frame = Frame.around(self._points[0])
         for points, own in zip(self._points, (self.real, self.fake), strict=True):
             near = own.topk(_LISTED, largest=False)
@@ -164,7 +164,7 @@ def true_values(case: IntervalCase, draws: int) -> NDArray[np.float64]:
 
 
 def interval_for(case: IntervalCase, metric: str, value: float, replicates: NDArray[np.float64]) -> Interval:
-    """What genpr prints."""
+    """The interval of genpr."""
     n = 2 * case.n if metric == "nn_accuracy" else case.n
     upper = None if metric == "density" else 1.0
     return interval_of(value, torch.from_numpy(replicates), n=n, upper=upper)

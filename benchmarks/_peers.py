@@ -32,7 +32,7 @@ def prdc(real: Tensor, fake: Tensor, k: int) -> Outcome:
 
 
 def torch_fidelity(real: Tensor, fake: Tensor, k: int) -> Outcome:
-    """What `torch_fidelity.calculate_metrics(prc=True)` does with its features, in its default settings."""
+    """Compute metrics as `torch_fidelity.calculate_metrics(prc=True)` does with its default settings."""
     return _torch_fidelity(real, fake, k, save_cpu_ram=False)
 
 

@@ -1,4 +1,4 @@
-"""Which cases are run, which are scaled from a smaller n, and which are left out."""
+"""Plan of the cases to run, to scale from a smaller n, and to leave out."""
 
 from __future__ import annotations
 

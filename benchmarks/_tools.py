@@ -86,4 +86,4 @@ TOOLS = {
         Tool("prdc", "prdc", "prdc", _peers.prdc, ties="strict", bytes_per_pair=12, slow=True),
     )
 }
-"""By name, in the order they run: genpr first, because the others are compared with it."""
+"""Tools by name, in the order in which they run: genpr first, because the others are compared with it."""

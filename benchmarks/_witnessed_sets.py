@@ -18,7 +18,7 @@ Surface = Callable[[np.random.Generator], Rows]
 
 SIZE = 1000
 WEIGHTS = np.array([0.35, 0.25, 0.15, 0.1, 0.1, 0.05])
-"""Of the modes of the mixtures."""
+"""Weights of the modes of the mixtures."""
 _SPREADS = np.array([0.5, 1.0, 2.0, 0.7, 1.5, 1.0])
 _AMBIENT = 64  # dimensions in which curved surfaces lie
 

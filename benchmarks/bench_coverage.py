@@ -1,4 +1,4 @@
-"""How often 95 % intervals hold the truth on learned, heavy-tailed and clustered features, and whether nulls are right.
+"""Coverage of 95 % intervals on learned, heavy-tailed and clustered features, and accuracy of nulls.
 
     python benchmarks/bench_coverage.py --list
     python benchmarks/bench_coverage.py --cell gaussian-64-2000-2000 --jobs 2

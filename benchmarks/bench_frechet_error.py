@@ -18,7 +18,7 @@ _FACTOR = 0.2  # standard deviation of the logarithms of the factors by which va
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What was found for one pair of distributions."""
+    """The result for one pair of distributions."""
 
     n: int  # images of each set
     d: int  # features

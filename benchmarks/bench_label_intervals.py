@@ -148,7 +148,7 @@ def _halved(
 
 
 def _members(labels: Tensor, stream: int, *, by_class: bool) -> Tensor:
-    """Which images are in each half: (B, n) bool."""
+    """Membership of images in each half, (B, n) bool."""
     inside = torch.zeros(_HALVES, len(labels), dtype=torch.bool)
     groups = sorted(set(labels.tolist())) if by_class else [None]
     for group in groups:

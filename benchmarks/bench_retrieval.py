@@ -38,7 +38,7 @@ Values = dict[str, NDArray[np.float64]]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is ranked.
+    """The data to rank.
 
     Attributes:
         queries: Number of queries; each has one to three relevant candidates, of grade 1 to 3, whose mean it is near.

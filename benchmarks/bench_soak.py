@@ -115,7 +115,7 @@ def _report(scored: Sequence[Scored], **facts: object) -> dict[str, Any]:
 
 
 def _is_other(each: Scored, folder: Path, extractor: str) -> bool:
-    """Whether a fresh process has another number, in any bit."""
+    """Whether a new process gives a different value in any bit."""
     fake = folder / "samples" / each.name
     fresh = fresh_score(folder / "real", fake, extractor=extractor, cache=folder / "fresh")
     return numbers_of(fresh) != each.numbers

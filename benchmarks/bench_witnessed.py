@@ -46,9 +46,9 @@ _PAIR = ("witnessed_fidelity", "witnessed_diversity")
 _POOL = 20_000  # rows of the feature file that are used
 _LEGEND = """\
 Cases met of those with a demand; k = 3 for precision and recall, 5 for density, coverage and the clipped pair. Witnessed
-diversity is the lesser of support and coverage, which stand beside it. The demands were written down before any of these
-draws was measured; they are held against means over draws, of raw values. `!`: not met. Heavy tails, Swiss roll, torus,
-mixtures and repeated reals are new kinds of cases; relatives of all others had been looked at in the design of the pair."""
+diversity is the lesser of support and coverage, which are listed, too. The demands were fixed before any of these
+draws was measured; they are compared with means over draws of raw values. `!`: not met. Heavy tails, Swiss roll, torus,
+mixtures and repeated reals are new kinds of cases; similar cases of all others were used in the design of the pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ def main(
 
 
 def _cases(features: Path | None, rows: int, groups: tuple[str, ...]) -> Iterator[Case]:
-    wanted = set(groups)
-    yield from (case for case in made_up_cases() if not wanted or case.group in wanted)
-    if features is not None and (not wanted or FEATURES in wanted):
+    requested = set(groups)
+    yield from (case for case in made_up_cases() if not requested or case.group in requested)
+    if features is not None and (not requested or FEATURES in requested):
         every = load_features(features).features
         chosen = np.sort(np.random.default_rng(0).permutation(len(every))[:_POOL])
         yield from feature_cases(FeaturePool(every[chosen].numpy(), rows))
@@ -155,7 +155,7 @@ def _recorded(case: Case, draws: int, seed: int) -> Record:
 
 
 def _rng(case: Case, x: float, seed: int, draw: int) -> np.random.Generator:
-    """Of a draw's own name, so that a part of the cases is drawn as in the whole."""
+    """A generator seeded by the name of the draw, so that a subset of the cases gives the same draws."""
     digest = hashlib.sha256(f"{seed}|{case.group}|{case.name}|{x:g}|{draw}".encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "little"))
 

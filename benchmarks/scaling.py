@@ -46,7 +46,7 @@ class Case:
 
     @property
     def bytes(self) -> float:
-        """Of all features, float32."""
+        """Bytes of all features in float32."""
         return 4.0 * DIM * (self.n + self.m)
 
 

@@ -80,7 +80,7 @@ def main(
 
 
 def _commands(out: Path, folder: Path, **plan: Any) -> dict[str, list[str]]:  # noqa: ANN401 - options of `main`
-    """What is run for each step, after `python`."""
+    """The arguments of `python` for each step."""
     d, rows = plan["d"], plan["rows"]
 
     def measured(name: str, rows: int) -> list[str]:
@@ -148,7 +148,7 @@ def _run(
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    """What a step of gpu_steps.py found, a table."""
+    """The table that a step of gpu_steps.py wrote."""
     rows: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
     return rows
 

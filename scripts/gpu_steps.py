@@ -29,7 +29,7 @@ from bench_embedding import rates
 
 CUDA = torch.device("cuda")
 Rows: TypeAlias = Iterator[tuple[bool, dict[str, Any]]]
-"""Whether a row of the table is as it should be, and the row."""
+"""Whether a row of the table is correct, and the row."""
 
 
 def timed(work: Callable[[], object], *, repeats: int = 5) -> float:
@@ -79,7 +79,7 @@ def _single_error() -> float:
 
 
 def _half_error(d: int, rows: int) -> float | str:
-    """Of float32 sums of float16 products, with terms of both signs and of one; torch before 2.8 has none."""
+    """Errors of float32 sums of float16 products, with mixed and equal signs; not available before torch 2.8."""
     gamma = d * 2.0**-22 / (1 - d * 2.0**-22)
     worst = 0.0
     for shift in (0.0, 3.0):
@@ -94,7 +94,7 @@ def _half_error(d: int, rows: int) -> float | str:
 
 
 def _rates(d: int, rows: int) -> dict[str, float]:
-    """Of products and copies, and the milliseconds of what may be slow on a GPU."""
+    """Rates of products and copies, and milliseconds of operations that may be slow on a GPU."""
     x, y, there = (torch.randn(rows, d, device=CUDA) for _ in range(3))
     half, double, square = (x.half(), y.half()), (x.double(), y.double()), torch.randn(d, d).double()
     pageable, on_gpu, flags = x.cpu(), square.cuda(), torch.rand(rows, rows, device=CUDA) > 0.9999

@@ -158,7 +158,7 @@ HEAVY = [
 
 
 def loaded_after(statement: str) -> list[str]:
-    """Which heavy packages are loaded after `statement` ran in a new interpreter: the last line of its output."""
+    """Heavy packages that are loaded after `statement` ran in a new interpreter."""
     code = f"import sys\n{statement}\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()[-1].split()

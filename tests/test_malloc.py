@@ -1,4 +1,4 @@
-"""How many malloc arenas a process has and what they keep, with and without `limit_malloc_arenas`."""
+"""Malloc arenas of a process and the memory that they keep, with and without `limit_malloc_arenas`."""
 
 import ctypes
 import os

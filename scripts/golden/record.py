@@ -156,7 +156,7 @@ SAVED = {"score": "score.json", "score-other-fakes": "score-other-fakes.json"}
 """Output of a run that later runs read as a file."""
 
 EXIT_CODES = {"score-refused": 3, "score-threshold": 5}
-"""Of the runs that are meant to fail."""
+"""Expected exit codes of runs that fail."""
 
 FILES = {
     "score-csv": ["samples.csv"],

@@ -203,7 +203,7 @@ def make_images():
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", ["student-2000-2000", "clusters-missing-4000-1000", "gaussian-64-1000-4000"])
 def test_intervals_contain_the_true_value_in_90_to_99_percent(name):
-    """By 60 draws of a fourth of the rows: within two Monte Carlo errors of 90 %, with standard errors near the deviation."""
+    """60 draws of a quarter of the rows: coverage is at most two Monte Carlo errors below 90 %, and standard errors are near the deviation."""
     from _coverage_draws import CELLS, run_draw
     from _coverage_summary import coverages
 

@@ -107,7 +107,7 @@ def test_detector_on_the_command_line(genpr, stripes):
 
 
 def test_encoder_needs_thresholds_of_labeled_images(genpr, stripes):
-    """What a user's factory prints is not in the result; thresholds need labeled images."""
+    """Output of a custom factory is not in the result; thresholds need labeled images."""
     options = ("--vocabulary", stripes["vocabulary"], "--classifier", by("pair"))
     code, _, err = genpr("entities", stripes["prompts"], stripes["images"], *options, "--json")
     assert (code, "--calibrate-on" in err) == (2, True)
@@ -130,7 +130,7 @@ def folder(write_images):
 
 @pytest.fixture
 def prompts(tmp_path):
-    """Of the first four, each has the prompt of the next."""
+    """Each of the first four images has the prompt of the next."""
     scenes = chosen(N)
     texts = [words(scenes[row + 1 if row < WRONG else row]) for row in range(N)]
     path = tmp_path / "prompts.csv"

@@ -1,4 +1,4 @@
-"""What every command shares: which mistake ends with which code, in one line of error, with nothing written."""
+"""Behavior of all commands: each mistake gives one line of error with a known code, and writes nothing."""
 
 import json
 import shutil

@@ -166,7 +166,7 @@ COMPLETIONS = [
 
 
 def completed(line, last, shell="bash"):
-    """What the shell is offered for `last`, the last word of a line, and the modules that this imports."""
+    """Completions for `last`, the last word of a line, and the modules that completion imports."""
     position = len(line.split(" ")) - 1
     variables = {"_GENPR_COMPLETE": f"{shell}_complete", "COMP_WORDS": line, "COMP_CWORD": str(position)}
     script = (

@@ -97,7 +97,7 @@ def test_modules_of_the_working_directory_are_not_imported(tmp_path):
 
 
 def test_light_commands_import_no_torch(files, tmp_path):
-    """As is reported of weights that are missing, with all that helps."""
+    """The message about missing weights, with all instructions."""
     np.savez(tmp_path / "images.npz", arr_0=np.zeros((20, 8, 8, 3), np.uint8))
     images, packed = str(tmp_path / "images.npz"), str(tmp_path / "packed.npz")
     commands = [

@@ -27,7 +27,7 @@ class Identity(torch.nn.Module):
 
 
 def correlated(n, d, mean, rng):
-    """Like pooled ReLU features: never negative, correlated, of a spread that falls from column to column; float64 as
+    """Like pooled ReLU features: non-negative, correlated, with a deviation that decreases from column to column; float64 as
     the peers want for full precision, holding float32 values, as genpr casts features to it.
     """
     mixed = rng.normal(size=(n, d)) @ (np.eye(d) + rng.normal(size=(d, d)) / d**0.5)

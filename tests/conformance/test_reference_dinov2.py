@@ -59,7 +59,7 @@ def live_tensor(name: str, shape: tuple[int, ...], generator: torch.Generator) -
 
 
 def authors_positions(positions: torch.Tensor, grid: int) -> torch.Tensor:
-    """What torch's bicubic interpolation does with a factor of (grid + 0.1) / 37, in float64 and by definition."""
+    """Bicubic interpolation as in torch with a factor of (grid + 0.1) / 37, in float64 and by definition."""
     table = positions[0, 1:].double().numpy().reshape(37, 37, -1)
     weights = np.zeros((grid, 37))
     for i in range(grid):

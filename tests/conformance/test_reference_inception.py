@@ -70,7 +70,7 @@ def fid_network(state):
 
 
 def test_all_four_layers_equal_pytorch_fid(fid_network, entry, path, images):
-    """With its own resize, torch's bilinear, on which its published numbers rest."""
+    """With its bilinear resize of torch, which its published values use."""
     names = [f"inception{layer}@torch-bilinear" for layer in ("-64", "-192", "-768", "")]
     features = load(entry, path, *names)(images).split([64, 192, 768, 2048], dim=1)
     with torch.inference_mode():

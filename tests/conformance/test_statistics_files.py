@@ -1,4 +1,4 @@
-"""What `genpr stats` writes is read by pytorch-fid and torch-fidelity, and what they write by genpr, with one FID."""
+"""Files of `genpr stats` are read by pytorch-fid and torch-fidelity, and theirs by genpr, with equal FID."""
 
 import numpy as np
 import pytest

@@ -58,7 +58,7 @@ def kth_sq_distances(x: NDArray, ks: list[int]) -> NDArray:
 
 
 def memberships(sq: NDArray, sq_radii: NDArray, ties: str) -> NDArray:
-    """Which balls around the n rows contain which of the m columns, (n, m) bool."""
+    """Membership of the m columns in the balls around the n rows, (n, m) bool."""
     return sq <= sq_radii[:, None] if ties == "closed" else sq < sq_radii[:, None]
 
 

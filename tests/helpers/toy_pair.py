@@ -15,7 +15,7 @@ COLORS = {
     "cyan": (48, 247, 255),
 }
 GRAYS = tuple(range(8, 80, 8))
-"""Of the empty places: no two are alike, so that hardly any two cosines are."""
+"""Gray levels of the empty cells: all are different, so that hardly any two cosines are equal."""
 SCENES = [
     tuple(zip(colors, places, strict=True))
     for places in combinations(range(9), 2)

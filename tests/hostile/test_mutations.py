@@ -147,7 +147,7 @@ def json_lines(*values: object) -> bytes:
 
 @cache
 def kinds() -> dict[str, tuple[str, Sequence[bytes], Read]]:
-    """By kind: the name of the file, valid files, and what genpr does with one."""
+    """For each kind: the name of the file, valid files, and the function that reads one."""
     members, methods = valid.members(), (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
     names = [[name, int("b" in name)] for name in valid.NAMES]
     table = b"name,label\n" + b"".join(f"{n},{c}\n".encode() for n, c in names)

@@ -25,7 +25,7 @@ FAMILIES = (
     *("integers", "off_center", "fakes_copy_reals", "outlier_in_both", "collapsed_fakes", "near_duplicates"),
     *("tight_clumps", "one_column", "six_rows"),
 )
-"""Of `feature_cases`."""
+"""Names of cases of `feature_cases`."""
 
 
 def counts_of(

@@ -35,7 +35,7 @@ def _assert_counts(counts: CrossCounts, sq, real_sq_radii, fake_sq_radii, ties: 
 
 
 def _counts(x, y, of_real, of_fake, sq, ties: str, **options) -> CrossCounts:
-    """What is found, after a comparison with squared distances."""
+    """Counts of a search, after an assertion that they match squared distances."""
     radii = {"real_sq_radii": torch.from_numpy(of_real), "fake_sq_radii": torch.from_numpy(of_fake)}
     counts = cross_counts(x, y, **radii, ties=ties, **options)
     _assert_counts(counts, sq, of_real, of_fake, ties)

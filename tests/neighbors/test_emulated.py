@@ -99,7 +99,7 @@ def copies(n, seed):
 
 
 def near_copies(n, seed):
-    """Where rounding decides whether a row or its near copy is nearer to it."""
+    """Features for which rounding decides whether a row or its near copy is nearer."""
     x = inception_like(n // 4, seed, sq_norm=3000.0).repeat(4, axis=0)
     return (x * (1 + 3e-4 * np.random.default_rng(seed).normal(size=x.shape))).astype(np.float32)
 

@@ -37,7 +37,7 @@ def _frame_of_learned() -> Frame:
 
 
 def _share_within(basis: Tensor, rows: Tensor) -> float:
-    """Of the variance."""
+    """Share of the variance within a basis."""
     moved = rows.double() - rows.double().mean(dim=0)
     return float((moved @ basis).square().sum() / moved.square().sum())
 

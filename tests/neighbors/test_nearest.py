@@ -14,7 +14,7 @@ kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
 
 
 def _assert_nearest(x, y, k: int, sq: np.ndarray, engine=ONE_PROCESS) -> None:
-    """By distances (m, n), and then by index."""
+    """Assert that the nearest rows are sorted by distances (m, n), then by index."""
     index, found = nearest_between(x, y, k, engine=engine)
     assert (index.dtype, found.dtype) == (torch.int64, torch.float64)
     expected = np.argsort(sq, axis=1, kind="stable")[:, :k]

@@ -50,7 +50,7 @@ SMALLER = {
     "genpr watch": "genpr watch --once --settle 0",  # would run until it is interrupted
     "0.2:1:0.1": "0.2:1:0.4",
 }
-"""What is made smaller in commands that run."""
+"""Replacements that make commands smaller."""
 SMALLER_IN_PYTHON = {"n=5000": "n=20", "n=2000": "n=20", "until=100": "until=1", "settle=30": "settle=0"}
 COMPILED = {
     "generators": "runs in tests/checkpoints/test_generators_page.py",

@@ -135,7 +135,7 @@ def weighted_inception(weights, shares, _):
 
 
 def derivatives(function, real, fake, rows, step=1e-5):
-    """By the weight of single rows, for a sum of weights of 1."""
+    """Derivatives by the weight of single rows, for weights that sum to 1."""
     n = len(real)
     start = torch.full((n,), 1 / n, dtype=torch.float64)
     found = []

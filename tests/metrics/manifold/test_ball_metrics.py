@@ -90,8 +90,8 @@ BOTH = ("symmetric_precision", "symmetric_recall")
             dict.fromkeys((*BOTH, "clipped_density", "clipped_coverage", "f8", "f1_8"), 0)
             | {"nn_accuracy": 1},
         ),
-        # One of three fakes against all three reals; of the six only 2, with 1 and 3 equally near, is not sure to be
-        # of its own.
+        # One of three fakes against all three reals; of the six only 2, with 1 and 3 equally near, is not
+        # always classified correctly.
         (HAND_B, "closed", dict.fromkeys(BOTH, 0) | {"clipped_density": 1 / 3, "nn_accuracy": 5 / 6}),
     ],
     ids=["A strict", "A closed", "B strict", "B closed"],

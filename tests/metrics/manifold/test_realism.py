@@ -103,7 +103,7 @@ def test_manifold_gives_realism_and_rarity_of_queries(ties):
 
 
 def z_by_scipy(fake: np.ndarray, held_out: np.ndarray) -> float:
-    """From the two-sided p value, and the side from the statistic."""
+    """z from the two-sided p value, with the sign from the statistic."""
     test = stats.mannwhitneyu(fake, held_out, use_continuity=False, method="asymptotic")
     z = -stats.norm.ppf(test.pvalue / 2)
     return z if test.statistic > len(fake) * len(held_out) / 2 else -z

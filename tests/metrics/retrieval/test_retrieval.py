@@ -16,7 +16,7 @@ from genpr.metrics.similarity import FeaturePairs
 
 WORKED = dict.fromkeys(("granular_hit_rate", "precision", "recall", "r_precision", "map"), 2 / 3)
 WORKED |= {"hit_rate": 1, "mrr": 1, "granular_mrr": 0.75, "ndcg": 0.76536}
-"""Of expected 1, 2, 3 and retrieved 1, 3, 4."""
+"""Metrics of expected ids 1, 2, 3 and retrieved ids 1, 3, 4."""
 
 
 def plainly(expected, retrieved, k=None, grades=None):
@@ -164,7 +164,7 @@ def sets():
 
 
 def cosines(ours, theirs):
-    """By the definition; copies of a row have the same, to the last bit."""
+    """Cosines by definition; copies of a row have equal ones, to the last bit."""
     pairs = FeaturePairs(torch.from_numpy(ours), torch.from_numpy(theirs))
     grid = torch.cartesian_prod(torch.arange(len(ours)), torch.arange(len(theirs)))
     table = pairs.exact(grid[:, 0], grid[:, 1]).view(len(ours), len(theirs)).numpy()
