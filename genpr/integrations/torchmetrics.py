@@ -69,7 +69,9 @@ _OF_EVALUATOR = (
 )
 
 
-@takes_options(ScoreOptions, without={each.name for each in fields(ScoreOptions)} - {*_OF_EVALUATOR})
+@takes_options(
+    ScoreOptions, without={each.name for each in fields(ScoreOptions)} - {*_OF_EVALUATOR}, others=True
+)
 class PrecisionRecallDensityCoverage(Metric):
     """Precision, recall, density and coverage as a `torchmetrics.Metric`.
 

@@ -1,6 +1,7 @@
 """Options: each field of a record is a keyword in Python and an option of the command line."""
 
 import inspect
+from collections.abc import Callable
 from dataclasses import fields
 
 import numpy as np
@@ -86,3 +87,13 @@ IMPOSSIBLE = [
 def test_invalid_options_are_errors_at_construction(name, value):
     with pytest.raises(UsageError):
         ScoreOptions(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("function", "sets"), [(genpr.score, 2), (genpr.Evaluator, 1), (genpr.find_modes, 2)]
+)
+def test_error_of_unknown_keyword_names_function_and_similar_option(
+    function: Callable[..., object], sets: int
+) -> None:
+    with pytest.raises(TypeError, match=rf"^{function.__name__}\(\).*'extracter'.*\bextractor\b"):
+        function(*["images"] * sets, extracter="gabor")
