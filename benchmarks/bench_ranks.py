@@ -98,7 +98,16 @@ def prepared(kind: str, args: argparse.Namespace, communicator: Communicator) ->
         return found
 
     gather = one_by_one if kind == "one-by-one" else lambda: communicator.all_gather(rows)
-    return lambda: b"".join(bytes(part[::1000].cpu().numpy()) for part in gather())
+
+    def sample() -> bytes:
+        """Every 1,000th row of all parts together, whatever their sizes."""
+        found, start = [], 0
+        for part in gather():
+            found.append(bytes(part[-start % 1000 :: 1000].cpu().numpy()))
+            start += len(part)
+        return b"".join(found)
+
+    return sample
 
 
 def work(kind: str, args: argparse.Namespace) -> dict[str, object]:
