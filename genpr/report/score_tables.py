@@ -111,7 +111,7 @@ def _manifold_table(result: Result) -> str:
         lines.append("null: the value of a perfect generator with these numbers of images")
     if control is not None:
         sizes = f"{control.n_real:,} of the reals against the other {control.n_fake:,}"
-        lines.append(f"real v. real: {sizes} (in brackets: null)")
+        lines.append(f"real v. real: {sizes} (in parentheses: null)")
     if any(metric.null_source == "real halves" for metric in result.metrics.values()):
         lines.append("without a null (-), compare the value with real v. real")
     return "\n".join(lines)

@@ -259,7 +259,7 @@ def select_by_prompt(aligned: Aligned) -> Gallery:
     ]
     sentence = (
         f"{len(failed):,} of {len(aligned.ranks):,} images do not rank their own prompt first. They are sorted by rank, the "
-        "worst first, and each is next to an image of the prompt that it ranks first. In brackets: cosine similarity."
+        "worst first, and each is next to an image of the prompt that it ranks first. In parentheses: cosine similarity."
     )
     more = len(failed) - len(failures)
     return Gallery("Images that match another prompt better", sentence, tuple(failures), more, is_wide=True)

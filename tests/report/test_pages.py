@@ -31,6 +31,7 @@ from genpr.evaluation.result import result_of
 from genpr.notices import Notice
 from genpr.report.compare_page import compare_report
 from genpr.report.detail_tables import class_table, detail_tables, result_text
+from genpr.report.glossary import GLOSSARY
 from genpr.report.page import Gallery, Picture
 from genpr.report.score_page import html_report, metric_rows
 
@@ -83,6 +84,17 @@ PAGES = {
 @pytest.fixture(scope="module", params=PAGES)
 def page(request):
     return PAGES[request.param]()
+
+
+def test_keys_of_definitions_exist_in_the_json_of_a_result():
+    record = json.loads(a_result().to_json())
+    keys = re.findall(r"In JSON: ([\w.]+)\.", " ".join(GLOSSARY.values()))
+    assert keys
+    for key in keys:
+        found = record
+        for part in key.replace("NAME", "precision").split("."):
+            found = found[part]
+        assert found is not None, key
 
 
 def test_the_page_is_valid_html_whose_references_exist(page):
