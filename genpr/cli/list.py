@@ -48,7 +48,7 @@ def _extractor_row(record: Record) -> Record:
 def _protocols() -> list[Record]:
     from genpr.evaluation.protocols import PROTOCOLS
 
-    names = ("name", "extractor", "ties", "distances", "equals", "reference")
+    names = ("name", "extractor", "ties", "distances", "equals", "measured", "reference")
     return [
         {name: getattr(item, name) for name in names}
         | {
@@ -75,7 +75,7 @@ def _protocol_row(record: Record) -> Record:
         "k": "/".join(str(k) for k in sorted(set(record["k"].values()))),
         "images": f"{record['reals']} reals, {record['fakes']} fakes{rows}{moments}",
         "metrics": ", ".join(record["metrics"]) + others,
-        "equals": f"equals {record['equals']}",
+        "equals": f"{'equals' if record['measured'] else 'is expected to equal'} {record['equals']}",
     }
 
 

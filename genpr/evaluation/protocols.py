@@ -63,6 +63,7 @@ class EvaluationProtocol:
     # choices that may be changed: "extractor", "metrics", "k", "ties", "sizes"
     free: frozenset[str] = field(default_factory=frozenset)
     equals: str = ""  # the reproduced values, and known differences
+    measured: bool = True  # whether values were compared with those of `equals`
     reference: str = ""  # the reproduced paper or code
 
     @cached_property
@@ -199,6 +200,7 @@ _ALL = (
         reference_statistics="with images",
         inception_score_chunk=5_000,
         equals="guided-diffusion's evaluator to about 3 decimals: its float16 distances depend on the GPU",
+        measured=False,
         reference="Dhariwal and Nichol 2021, arXiv:2105.05233; openai/guided-diffusion/evaluations",
     ),
     EvaluationProtocol(
@@ -209,6 +211,7 @@ _ALL = (
         reference_statistics="published",
         balanced_labels=True,
         equals="LTH14's fork of torch-fidelity (input1 = real, Inception features) up to its float32 distances",
+        measured=False,
         reference="Li et al. 2024, arXiv:2406.11838; LTH14/mar, precision and recall as in its issue 91",
     ),
     EvaluationProtocol(
@@ -218,6 +221,7 @@ _ALL = (
         reference_statistics="published",
         balanced_labels=True,
         equals="LTH14's fork of torch-fidelity, by the statistics of the same file",
+        measured=False,
         reference="Li and He 2025, arXiv:2511.13720; LTH14/JiT",
     ),
     EvaluationProtocol(
@@ -227,6 +231,7 @@ _ALL = (
         reference_statistics="published",
         extractors=MappingProxyType({"fd_dinov2": _EDM2_DINO}),
         equals="calculate_metrics.py by its img64.pkl or img512.pkl; papers state the least of three sets of 50,000",
+        measured=False,
         reference="Karras et al. 2024, arXiv:2312.02696; NVlabs/edm2",
     ),
     EvaluationProtocol(
@@ -239,6 +244,7 @@ _ALL = (
         statistics_of=MappingProxyType({"fd_dinov2": _EDM2_DINO}),
         equals="the distances of calculate_metrics.py; precision and recall as its first author describes them, of which no "
         "code was published",
+        measured=False,
         reference="Kynkäänniemi et al. 2024, arXiv:2404.07724; kynkaat/guidance-interval and its issue 4",
     ),
     EvaluationProtocol(
@@ -249,6 +255,7 @@ _ALL = (
         max_real=200_000,
         n_fake=50_000,
         equals="pr50k3_full with its float16 features and radii, to about 2 decimals: its VGG16 is NVIDIA's own file",
+        measured=False,
         reference="Karras et al. 2021, arXiv:2106.12423; NVlabs/stylegan3",
     ),
     EvaluationProtocol(
@@ -290,6 +297,7 @@ _ALL = (
         clip="clip-vit-b-32",
         equals="GigaGAN's FID and CLIP score on COCO 2014 (the latter is alignment.clip_score / 2.5), up to one pixel where the "
         "middle of an image is cropped; no other definition of COCO-30k",
+        measured=False,
         reference="Kang et al. 2023, arXiv:2303.05511; mingukkang/GigaGAN/evaluation",
     ),
     EvaluationProtocol(
@@ -300,6 +308,7 @@ _ALL = (
         reference_statistics="published",
         prepare="center-crop:256",
         equals="FDr6 of FD-loss and DiffusionBench to about 3 digits: they compute in bfloat16; FD-loss' Inception differs",
+        measured=False,
         reference="Yang et al. 2026, arXiv:2604.28190; Jiawei-Yang/FD-loss",
     ),
 )
