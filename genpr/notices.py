@@ -37,11 +37,11 @@ statistics-alone note
     {source} has no images, so only distances to its mean and covariance are computed
     for precision and recall, give real images as REAL and this file with --reference-statistics
 small-sample note
-    only {n} images in one set; below 1,000 images, values depend strongly on the number
+    only {sets}; with fewer than 1,000 images in a set, values depend strongly on the number
     compare only scores of equal numbers of images
 unequal-n note
     {n_real} reals against {n_fake} fakes: coverage falls with fewer fakes, recall depends on their number
-    compare each value with its null, compare only scores of equal sizes, or set --max-images; with more fakes than reals, calibrated_recall of a perfect generator is below 1
+    compare each value with its null, compare only scores of equal sizes, or set --max-images{calibrated}
 same-input warning
     real and fake contain the same images
     check the paths; a score needs two different sets

@@ -197,10 +197,16 @@ def input_notices(
         notices.append(notice("not-comparable", extractor=info.name))
     notices += _decoded_unlike(real.decoder, fake.decoder)
     n_real, n_fake = len(real) or len(fake), len(fake)  # reals may be statistics without images
-    if min(n_real, n_fake) < SMALL:
-        notices.append(notice("small-sample", n=min(n_real, n_fake)))
+    if few := [f"{n} {role}s" for role, n in (("real", len(real)), ("fake", n_fake)) if 0 < n < SMALL]:
+        notices.append(notice("small-sample", sets=" and ".join(few)))
     if max(n_real, n_fake) > _UNEQUAL * min(n_real, n_fake):
-        notices.append(notice("unequal-n", n_real=f"{n_real:,}", n_fake=f"{n_fake:,}"))
+        calibrated = "; with more fakes than reals, calibrated_recall of a perfect generator is below 1"
+        sizes = {
+            "n_real": f"{n_real:,}",
+            "n_fake": f"{n_fake:,}",
+            "calibrated": calibrated * (n_fake > n_real),
+        }
+        notices.append(notice("unequal-n", **sizes))
     notices += _identical(real_ids, fake_ids)
     codecs = real.facts.codec, fake.facts.codec
     if None not in codecs and codecs[0] != codecs[1]:

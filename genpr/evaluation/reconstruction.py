@@ -306,7 +306,7 @@ def _result(
     if unlike := list(compress(names[1], found.is_unlike)):
         own.append(notice("mismatched-pairs", count=f"{len(unlike):,}", shown=some(unlike), total=total))
     if "rfid" in found.values and summary.n_pairs < SMALL:
-        own.append(notice("small-sample", n=summary.n_pairs))
+        own.append(notice("small-sample", sets=f"{total} pairs"))
     for seen, part, shown, role in zip(found.seen, found.parts, names, _ROLES, strict=True):
         decoder = decoder_versions() | options.decoding.choices
         sources.append(replace(seen.feature_set(part.name, (), None), names=shown, decoder=decoder))

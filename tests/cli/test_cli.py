@@ -20,7 +20,7 @@ def test_score_prints_a_table_with_values_k_and_descriptions(genpr, folders):
     for part in ("fidelity", "diversity", "not comparable with published numbers"):
         assert part in out
     assert "\x1b" not in out
-    assert "note [small-sample]: only 20 images" in err
+    assert "note [small-sample]: only 20 reals and 20 fakes" in err
 
 
 def test_several_sets_of_fakes_are_referred_to_rank_and_compare(genpr, folders):

@@ -186,6 +186,20 @@ def test_notices_report_duplicates_copies_and_sizes(write_images, rng):
     assert codes(gabor(real, real)) >= {"all-cached"}
 
 
+def test_notices_of_sizes_name_the_smaller_sets_and_apply_to_them(rng):
+    few, many = rng.normal(size=(300, 4)), rng.normal(size=(1100, 4))
+    found = {}
+    for name, sides in {"few fakes": (many, few), "few reals": (few, many), "few": (few, few[:290])}.items():
+        result = genpr.score(*sides, device="cpu", control=False, intervals=False)
+        found[name] = {item.code: item for item in result.notices}
+    small = [found[name]["small-sample"].message for name in ("few fakes", "few reals", "few")]
+    assert ["300 fakes" in text for text in small] == [True, False, False]
+    assert ["300 reals" in text for text in small] == [False, True, True]
+    assert "290 fakes" in small[2]
+    assert "calibrated_recall" in found["few reals"]["unequal-n"].hint
+    assert "calibrated_recall" not in found["few fakes"]["unequal-n"].hint
+
+
 def test_same_images_are_recognized_under_any_path(write_images, rng, tmp_path, monkeypatch):
     real = write_images("real", rng.integers(0, 256, (12, 8, 8, 3), dtype=np.uint8))
     (tmp_path / "link").symlink_to(real, target_is_directory=True)

@@ -44,7 +44,7 @@ def a_result(values=None, *, arm=0.03, codes=(), n=1000, nulls=NULLS, control=Tr
         known = {"null": nulls[name], "null_source": "leave-one-out", "interval": ends, "n_counted": n}
         metrics[name] = MetricValue(share * nulls[name], 5, extractor="gabor", **known)
     facts = dict.fromkeys(("shown", "real", "fake", "sign", "z", "share", "expected", "largest"), "1%")
-    facts |= {"n": n, "count": 3, "total": 9}
+    facts |= {"sets": f"{n} fakes", "count": 3, "total": 9}
     halves = Control(n // 2, n // 2, dict.fromkeys(metrics, 0.88), dict.fromkeys(metrics, 0.87))
     made = Result(
         metrics=metrics,
