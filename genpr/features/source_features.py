@@ -319,7 +319,7 @@ class SourceFeatures:
     def _check_number(self, source: str, n: int, minimum: int) -> None:
         if n < minimum:
             advice = ", or choose a smaller k" * (minimum > 2)  # a covariance needs two images
-            text = f"{self.role} has {n} images in {source}, but at least {minimum} are needed; use more images{advice}"
+            text = f"{self.role} ({source}) has {n} images, but at least {minimum} are needed; use more images{advice}"
             raise DataError(text, code="too-few-images", path=source)
 
 

@@ -140,7 +140,7 @@ def test_features_against_images_are_an_error_before_anything_is_embedded(write_
 def test_too_few_images_are_an_error_before_embedding(write_images, rng):
     stages = []
     folder = write_images("a", rng.integers(0, 256, (5, 8, 8, 3), dtype=np.uint8))
-    with raising(DataError, "too-few-images", r"real has 5 images .* at least 6 are needed"):
+    with raising(DataError, "too-few-images", r"real \(.*\) has 5 images, but at least 6 are needed"):
         gabor(folder, folder, progress=lambda *args: stages.append(args))
     assert not stages
     assert gabor(folder, folder, k=4)["precision"] == 1, "n = k + 1 is enough"
