@@ -85,9 +85,10 @@ class ScorePlan:
             is_needed = options.reference_statistics is not None or not has_reals
             _check_given(statistics, extractors, given, is_needed=is_needed, has_reals=has_reals)
         if options.extractor is not None and own not in extractors.values():
+            used = " and ".join(f"{name} always uses {_name(each)}" for name, each in extractors.items())
             raise UsageError(
-                f"{', '.join(names)} would not use {_name(own)}, but {', '.join(map(_name, extractors.values()))}; leave the "
-                "extractor out, or add a metric on its features, such as fd",
+                f"--extractor {_name(own)} would have no effect, because {used} features; leave the extractor out, or use fd, "
+                "which uses the features of the extractor",
                 code="extractor-unused",
             )
         return cls(
