@@ -171,8 +171,12 @@ def _facts_of(error: Exception) -> tuple[str, str, int, str | None]:
     """Message, code, exit code and path."""
     if isinstance(error, click.UsageError):
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        # click lists choices on several lines
-        return " ".join(error.format_message().split()) + hint, "usage", _USAGE, None
+        if isinstance(error, click.NoSuchOption):
+            name, known = error.option_name, error.possibilities or ()
+            message = f"No such option {name!r}{similar(name, known)}."
+        else:
+            message = " ".join(error.format_message().split())  # click lists choices on several lines
+        return message + hint, "usage", _USAGE, None
     if isinstance(error, GenprError):
         return str(error), error.code, error.exit_code, error.path
     for is_cause, code, text in _MISSING_RESOURCES:

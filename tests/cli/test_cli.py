@@ -48,6 +48,7 @@ def test_feature_files_score_as_their_images(genpr, folders, tmp_path):
     ("line", "meant"),
     [
         ("scroe a b", "score"),
+        ("score a b --metric fid", "--metrics"),
         ("score a b --protocol amd", "adm"),
         ("score a b --metrics precison", "precision"),
         ("score a b --extractor inceptoin", "inception"),
