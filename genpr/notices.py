@@ -95,8 +95,8 @@ outlier-dominance warning
     the balls of {count} outliers among the reals contain many fakes that few other balls contain, one of them {share} of all: {shown}
     inspect these reals; clipped_density and witnessed_fidelity are robust to them
 missing-modes warning
-    modes with {real} of the reals have {fake} of the fakes, such as: {shown}
-    `genpr modes` shows the modes that the generator misses
+    {real} of the reals are in modes with hardly any fake, which have {fake} of the fakes; reals in these modes: {shown}
+    `genpr modes` shows the missed modes; it counts reals that no fake covers, also in modes with more fakes, so its shares differ
 clamped warning
     {share} of the values that the generator returned are outside its declared range {low} to {high} and were clamped
     check image_range; a generator may also overshoot early in training

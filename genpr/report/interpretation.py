@@ -137,7 +137,7 @@ _FIDELITY = {
 _DIVERSITY = {
     Grade.WHOLE: "the generator covers all of the variety",
     Grade.UNCERTAIN: "no loss of variety is certain, but up to {most_lost} of it may be missing",
-    Grade.PART: "the generator misses {lost} of the variety",
+    Grade.PART: "the generator misses {lost} of the variety (by {metric})",
     Grade.NONE: "the generator covers almost none of the variety",
 }
 
@@ -221,7 +221,11 @@ def _summary(fidelity: Share | None, diversity: Share | None, codes: set[str]) -
     if fidelity is None and diversity is None:
         return "These metrics measure the distance between the two sets. Precision and recall would separate fidelity and diversity."
     images, variety = (
-        "" if share is None else texts[share.grade].format(most_lost=percent(1 - share.low), lost=share.lost)
+        ""
+        if share is None
+        else texts[share.grade].format(
+            most_lost=percent(1 - share.low), lost=share.lost, metric=plain(share.metric)
+        )
         for share, texts in ((fidelity, _FIDELITY), (diversity, _DIVERSITY))
     )
     images = capital(images)

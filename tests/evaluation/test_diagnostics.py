@@ -73,7 +73,7 @@ def test_missing_modes_are_reported(images):
     kept = np.arange(len(other)) % 10 >= 3
     found, result = codes(real, other[kept])
     assert found == {"missing-modes"}
-    shown = message(result, "missing-modes").split("as: ")[1].split(", ")
+    shown = message(result, "missing-modes").split("modes: ")[1].split(", ")
     assert {int(row.removeprefix("row ")) % 10 for row in shown} <= {0, 1, 2}
 
 
