@@ -235,6 +235,8 @@ _PAIRINGS = {"paired": "the same {what}, whose effect cancels", "unpaired": "dif
 
 def _contrasts(comparison: Comparison) -> list[str]:
     """A table per other result of its differences from the first, with intervals."""
+    from genpr.report.interpretation import quality_of
+
     first, *others = comparison.results
     what = comparison.results[first].real.what
     blocks = []
@@ -248,7 +250,9 @@ def _contrasts(comparison: Comparison) -> list[str]:
             explained = _PAIRINGS[contrast.pairing].format(what="reals" if what == "images" else what)
             pairing = f" ({contrast.pairing}: {explained})"
             ends = f"{contrast.interval.low:+.4f} to {contrast.interval.high:+.4f}"
-            rows.append([metric, f"{contrast.value:+.4f}", ends, contrast.verdict])
+            values = (comparison.results[each].metrics[metric] for each in (name, first))
+            verdict = ": ".join(filter(None, [contrast.verdict, quality_of(metric, contrast, *values)]))
+            rows.append([metric, f"{contrast.value:+.4f}", ends, verdict])
         heads = ["metric", "difference", "95 % interval", "verdict"]
         blocks += ["", wrapped(f"{name} against {first}{pairing}"), table(heads, rows, texts=(0, -1))]
     return blocks
