@@ -67,6 +67,16 @@ class Criterion:
             return None
         return resampled_f_beta(precision, recall, self.beta)
 
+    def null(self, result: Result) -> float | None:
+        """The value from the nulls of the metrics that it needs; None if one is unknown or only estimated from halves."""
+        nulls = {}
+        for name in self.needs:
+            metric = result.metrics[name]
+            if metric.null is None or metric.null_source == "real halves":
+                return None
+            nulls[name] = metric.null
+        return self.value_in(nulls)
+
     def interval(self, result: Result) -> Interval | None:
         """The 95 % interval in this result alone; None if it is not known."""
         from genpr.metrics.uncertainty import Interval, interval_of

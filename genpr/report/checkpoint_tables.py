@@ -25,7 +25,8 @@ def ranking_table(ranking: Ranking) -> str:
     if ranking.by == PARETO:
         title, rows = "their Pareto front of precision and recall", _front_rows(ranking)
     else:
-        title, rows = f"{ranking.by}, {ranking.better} is better", _rows(ranking)
+        title = f"{ranking.by}, {ranking.better} is better"
+        rows = "\n".join([_rows(ranking), *map(wrapped, _legend(ranking))])
     outcome = "\n".join(map(wrapped, [ranking.summary, *ranking.remarks]))
     return "\n\n".join([wrapped(f"{len(ranking.entries)} checkpoints by {title}"), rows, outcome])
 
@@ -53,6 +54,19 @@ def _rows(ranking: Ranking) -> str:
         rows.append(row)
     value = ranking.by if len(ranking.by) <= _LONG else "value"
     return table(["", "checkpoint", *shown, value, "95 % interval", "to the winner"], rows, texts=(1,))
+
+
+def _legend(ranking: Ranking) -> list[str]:
+    """The meaning of the last column, and the value of a perfect generator, if it is the same for all checkpoints."""
+    bounds = ", ± its simultaneous 95 % bound" * ranking.has_bounds
+    difference = f"to the winner: {ranking.by} minus that of {ranking.winner}{bounds}"
+    lines = [difference] * (len(ranking.entries) > 1)
+    criterion = number_of(ranking.by)
+    valued = [ranking.results[entry.name] for entry in ranking.entries if entry.value is not None]
+    nulls = {number(criterion.null(result)) for result in valued}
+    if len(nulls) == 1 and nulls != {number(None)}:
+        lines.append(f"{ranking.by} of a perfect generator: {nulls.pop()}")
+    return lines
 
 
 def _front_rows(ranking: Ranking) -> str:

@@ -12,9 +12,11 @@ from genpr.checkpoints.sweep import Sweep, SweepPoint
 from genpr.errors import UsageError
 from genpr.evaluation.compare import compare
 from genpr.metrics.value import Control
+from genpr.report.checkpoint_tables import ranking_table
 from genpr.report.compare_page import compare_report, lines_of, references_of
 from genpr.report.interpretation import interpret_comparison
 from genpr.report.plots import axis_of, metric_curve, plane, sweep_plot
+from genpr.report.score_tables import side_by_side_table
 
 EVEN = {"precision": 0.8, "recall": 0.8}
 
@@ -55,6 +57,30 @@ def test_table_marks_distinguishable_differences():
 def test_better_and_worse_follow_the_direction_of_the_metric(metric, first, other, verdict, quality):
     (cell,) = lines_of(compare(pair({metric: first}, {metric: other}, nulls={metric: 1.0})))[1]["cells"]
     assert (cell["verdict"], cell["quality"]) == (verdict, quality)
+
+
+def test_verdicts_of_the_table_state_which_result_is_better():
+    results = pair({"precision": 0.5, "recall": 0.5}, {"precision": 0.7, "recall": 0.4})
+    table = side_by_side_table(compare(results))
+    rows = {line.split()[0]: line for line in table.partition("verdict")[2].splitlines() if line.strip()}
+    assert [rows[name].split()[-1] for name in ("precision", "recall")] == ["better", "worse"]
+    equal = side_by_side_table(compare(pair(EVEN, EVEN))).partition("verdict")[2]
+    assert not {"better", "worse"} & {*equal.split()}
+
+
+def test_ranking_shows_the_null_of_its_criterion_if_all_checkpoints_have_the_same():
+    results = pair({"precision": 0.5, "recall": 0.5}, {"precision": 0.7, "recall": 0.4})
+    values = {"f1": 0.9, "recall": 0.9, "precision": 0.9}
+    for by, null in values.items():
+        assert f"{by} of a perfect generator: {null:.4f}" in ranking_table(rank_results(results, by=by))
+    other = a_scored(EVEN, nulls={"precision": 0.9, "recall": 0.8})
+    table = ranking_table(rank_results({**results, "b.json": other}))
+    assert "perfect generator" not in table
+    unknown = {
+        name: replace(result, metrics={key: replace(each, null=None) for key, each in result.metrics.items()})
+        for name, result in results.items()
+    }
+    assert "perfect generator" not in ranking_table(rank_results(unknown))
 
 
 def test_nulls_and_controls_are_shown_if_they_are_equal():
