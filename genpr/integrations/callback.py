@@ -41,7 +41,7 @@ class Record:
 
 @dataclass
 class History:
-    """Scores in order of time; `best` is the first record with the best value of `monitor`."""
+    """A sequence of scores in order of time; `best` is the first record with the best value of `monitor`."""
 
     monitor: str
     mode: Mode = "max"
@@ -50,6 +50,16 @@ class History:
     def __post_init__(self) -> None:
         if self.mode not in ("max", "min"):
             raise UsageError(f"mode must be 'max' or 'min', not {self.mode!r}", code="bad-option")
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    def __getitem__(self, index: int) -> Record:
+        """The record at `index`, such as `history[-1]` for the last one."""
+        return self.records[index]
 
     @property
     def best(self) -> Record | None:

@@ -51,6 +51,8 @@ _FORMAT = "genpr.manifold.3"
 class KNNManifold:
     """The k-NN manifold of a set of features: fitted once, queried many times, immutable.
 
+    Queries may be tensors or NumPy arrays. All results are tensors on the device of the manifold.
+
     Attributes:
         side: Centers, radii and their search data.
 
@@ -116,7 +118,7 @@ class KNNManifold:
         return counts.real_balls_per_fake[0]
 
     def contains(self, queries: Features) -> Tensor:
-        """Which of the (m, d) `queries` lie in at least one ball: (m,) bool."""
+        """Which of the (m, d) `queries` lie in at least one ball: an (m,) bool tensor, also for NumPy queries."""
         return self.count(queries) > 0
 
     @entry_point

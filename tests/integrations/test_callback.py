@@ -165,6 +165,18 @@ def test_history_is_restored_from_a_state_dict(evaluator):
     assert second.best.step == 0
 
 
+def test_history_is_a_sequence_of_its_records(evaluator):
+    history = GenprCallback(evaluator, generate).history
+    assert (len(history), list(history)) == (0, [])
+    for step in (10, 20, 30):
+        history.add(step, {"genpr/f1": step / 100})
+    assert len(history) == 3
+    assert [record.step for record in history] == [10, 20, 30]
+    assert (history[0].step, history[-1].scores["genpr/f1"]) == (10, 0.3)
+    with pytest.raises(IndexError):
+        history[3]
+
+
 @pytest.mark.filterwarnings("ignore:.*no-overlap:UserWarning")
 def test_best_is_the_first_maximum_or_minimum(evaluator):
     callback = GenprCallback(evaluator, generate)
