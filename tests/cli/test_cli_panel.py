@@ -11,7 +11,7 @@ def test_several_extractors_give_a_panel(genpr, folders, tmp_path):
     lines = out.splitlines()
     assert code == 0, err
     assert "note [not-comparable]: gabor: values from gabor features" in err
-    assert err.count("images in one set") == 1
+    assert err.count("[small-sample]") == 1
     assert lines[1].split()[:3] == ["representation", "precision", "recall"]
     assert [line.split()[0] for line in lines[3::3][:2]] == ["pixels", "gabor"]
     assert page.read_text().startswith("<!doctype html>")

@@ -9,7 +9,7 @@ from genpr.features.registry import list_extractors, load_extractor
 
 
 def test_unknown_name_is_an_error_that_lists_known_ones():
-    with pytest.raises(UsageError, match=r"'incepton' \(similar: inception\).*vgg16") as caught:
+    with pytest.raises(UsageError, match=r"'incepton' \(similar: inception\b.*vgg16") as caught:
         load_extractor("incepton")
     assert (caught.value.code, caught.value.exit_code) == ("unknown-extractor", 2)
 
