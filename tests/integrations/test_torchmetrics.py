@@ -228,7 +228,7 @@ def test_invalid_images_are_errors(batch, message, evaluator):
         metric(images()[0], real=True)
     assert not metric.real_rows
     metric.update(images()[0], real=True)
-    with pytest.raises(DataError, match="^fake .*has 0 images"):
+    with pytest.raises(DataError, match=r"^fake .*has 0 images"):
         metric.compute()
     wrong = ({"extractor": "gabor", "k": 4}, "^extractor, k "), ({"intervals": True}, "intervals=False")
     for options, message in wrong:
