@@ -181,7 +181,7 @@ codec-mismatch warning
     store both sets in the same format, preferably a lossless one
 size-mix note
     {role} images have {count} different sizes: {shown}
-    each image is resized separately, by the rule of the extractor
+    built-in extractors resize each image separately; a custom extractor must resize its batches
 upscaled warning
     {count} of {total} {role} images have a side below 32 pixels; most of the input of {extractor} is interpolated
     compare only with images of the same size

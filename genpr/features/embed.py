@@ -569,7 +569,8 @@ class ForwardPass:
             output = self._run(batch)
         except Exception as error:
             if not is_out_of_memory(error):
-                error.add_note(f"extractor {self.extractor.name} failed")
+                shape = f"{batch.dtype} {tuple(batch.shape)}".removeprefix("torch.")
+                error.add_note(f"extractor {self.extractor.name} failed on a batch {shape}")
             raise
         expected = (size, self.extractor.dim)
         if not isinstance(output, Tensor) or output.shape != expected or output.is_complex():

@@ -344,8 +344,8 @@ def _missing(entry: WeightsFile, reason: str) -> WeightsError:
             fetch = f"run `genpr weights fetch {entry.used_by[0]}` or {fetch}"
     return WeightsError(
         f"the weights{owner} are missing: expected {target}, but there is no such file and {reason}; {fetch} on a machine with "
-        "a network and copy the file to this path, or use --weights PATH. A trial run needs no weights with --extractor gabor "
-        "and without --protocol",
+        "a network and copy the file to this path, or use --weights PATH. A trial run needs no weights with --extractor gabor, "
+        "without --protocol, and with metrics on any features, such as precision and fd",
         code="weights-missing",
         path=str(target),
     )

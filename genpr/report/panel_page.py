@@ -136,7 +136,7 @@ def _legend(panel: PanelResult, titles: Collection[str], heads: Sequence[str]) -
     """Explanations of the rows with these titles and of the columns with these heads."""
     first, lines = next(iter(panel.values())), []
     if _NULL in titles:
-        lines.append("null: the value of a perfect generator with the same numbers of images")
+        lines.append("null: the mean value of a perfect generator with the same numbers of images")
     if _CONTROL in titles and first.control is not None:
         sizes = f"{first.control.n_real:,} of the reals against the other {first.control.n_fake:,}"
         lines.append(f"{_CONTROL}: {sizes}")

@@ -108,7 +108,7 @@ def _manifold_table(result: Result) -> str:
     ]
     lines += [wrapped("; ".join(purposes))] * bool(purposes)
     if any(result.metrics[name].null is not None for name in names):
-        lines.append("null: the value of a perfect generator with these numbers of images")
+        lines.append("null: the mean value of a perfect generator with these numbers of images")
     if control is not None:
         sizes = f"{control.n_real:,} of the reals against the other {control.n_fake:,}"
         lines.append(f"real v. real: {sizes} (in parentheses: null)")

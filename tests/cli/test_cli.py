@@ -109,7 +109,8 @@ def test_output_of_a_custom_extractor_is_on_stderr_and_its_failure_is_a_usage_er
     assert "resize not recorded" in " ".join(text.split())
     code, out, err = genpr("score", *folders, "--extractor", f"{file}:broken", "--device", "cpu")
     assert (code, out) == (2, "")
-    assert "failed: ZeroDivisionError: division by zero" in err
+    assert "failed on a batch uint8 (" in err
+    assert "ZeroDivisionError: division by zero" in err
     assert "bug" not in err
 
 
