@@ -79,8 +79,11 @@ def interval(
     *,
     as_values: bool = False,
 ) -> str:
-    """Both ends with three decimals, or in the format of `number`."""
-    return missing if ends is None else between.join(map(number if as_values else "{:.3f}".format, ends))
+    """Both ends with three decimals, or in the format of `number`, also where three decimals would show little of them."""
+    if ends is None:
+        return missing
+    is_tiny = ends[0] != 0 and max(map(abs, ends)) < 0.01
+    return between.join(map(number if as_values or is_tiny else "{:.3f}".format, ends))
 
 
 def plus_minus(value: float | None, ends: tuple[float, float] | None, digits: int = 2) -> str:

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 import genpr
 from genpr.cli.main import run
 from genpr.report.score_tables import score_table
-from genpr.report.text import cut, table, wrapped
+from genpr.report.text import cut, interval, table, wrapped
 
 INTERVAL = re.compile(r"\d\.\d+ (?:to|-) \d\.\d+")
 
@@ -111,3 +111,16 @@ def test_tables_are_text_in_a_notebook(monkeypatch):
 
     monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
     assert table(["name", "value"], [["precision", "0.5"]]).splitlines()[-1].split() == ["precision", "0.5"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [
+        ((0.00129, 0.00179), "0.0013 - 0.0018"),
+        ((-0.0004, 0.0009), "-4.0e-04 - 9.0e-04"),
+        ((0.0, 0.0047), "0.000 - 0.005"),
+        ((0.0091, 0.0123), "0.009 - 0.012"),
+    ],
+)
+def test_interval_of_a_small_value_keeps_two_digits(ends: tuple[float, float], text: str) -> None:
+    assert interval(ends) == text
