@@ -80,7 +80,7 @@ def takes_options(
         is_class = isinstance(target, type)
         function: Any = vars(target)["__init__"] if is_class else target
         if not others:
-            passed = {each.name for each in option_fields(record)}  # one of `without` has an error of its own
+            passed = {each.name for each in option_fields(record)}  # a name in `without` raises its own error
             function = _checking_keywords(function, target.__qualname__, passed)
         signature = inspect.signature(function)
         own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
