@@ -15,8 +15,12 @@ result and not an error; 130 means interrupted, and 143 terminated.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 LONGEST_MESSAGE = 1500  # bytes of UTF-8; the whole line stays below 2 kB
 
@@ -54,9 +58,12 @@ def similar(name: object, known: Iterable[str]) -> str:
     return f" (similar: {some(found)})" if found else ""
 
 
-def unknown_key(what: str, key: object, known: Collection[str]) -> KeyError:
-    """The error for `result[key]` without such an entry."""
-    return KeyError(f"no {what} {short(repr(key))}{similar(key, known)}; found {some(known, 20) or 'none'}")
+def get_named(entries: Mapping[K, V], key: K, what: str) -> V:
+    """`entries[key]`; the KeyError without such an entry names similar keys."""
+    if key in entries:
+        return entries[key]
+    known = list(map(str, entries))
+    raise KeyError(f"no {what} {short(repr(key))}{similar(key, known)}; found {some(known, 20) or 'none'}")
 
 
 def limited(text: str, most: int = LONGEST_MESSAGE) -> str:

@@ -69,13 +69,10 @@ class Criterion:
 
     def null(self, result: Result) -> float | None:
         """The value from the nulls of the metrics that it needs; None if one is unknown or only estimated from halves."""
-        nulls = {}
-        for name in self.needs:
-            metric = result.metrics[name]
-            if metric.null is None or metric.null_source == "real halves":
-                return None
-            nulls[name] = metric.null
-        return self.value_in(nulls)
+        found = ((name, result.metrics[name]) for name in self.needs)
+        return self.value_in(
+            {name: each.null for name, each in found if each.null is not None and each.relative is not None}
+        )
 
     def interval(self, result: Result) -> Interval | None:
         """The 95 % interval in this result alone; None if it is not known."""

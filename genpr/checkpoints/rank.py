@@ -19,7 +19,7 @@ from genpr.checkpoints.criterion import (
     pareto_front,
     resampled_in_all,
 )
-from genpr.errors import DataError, GenprError, UsageError, unknown_key
+from genpr.errors import DataError, GenprError, UsageError, get_named
 from genpr.evaluation.compare import compare, short_labels
 from genpr.evaluation.result import Result, recipe_of
 from genpr.images.datasets import CountedBatches
@@ -103,10 +103,7 @@ class Ranking:
 
     def __getitem__(self, name: str) -> RankEntry:
         """The entry of the checkpoint `name`."""
-        found = {each.name: each for each in self.entries}
-        if name not in found:
-            raise unknown_key("checkpoint", name, found)
-        return found[name]
+        return get_named({each.name: each for each in self.entries}, name, "checkpoint")
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain JSON types."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from genpr.errors import UsageError, unknown_key
+from genpr.errors import UsageError, get_named
 from genpr.evaluation.options import ScoreKeywords, ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
@@ -47,9 +47,7 @@ class PanelResult(Mapping[str, Result]):
 
     def __getitem__(self, name: str) -> Result:
         """The result of one representation."""
-        if name not in self.results:
-            raise unknown_key("representation", name, self.results)
-        return self.results[name]
+        return get_named(self.results, name, "representation")
 
     def __iter__(self) -> Iterator[str]:
         """The names of the representations."""

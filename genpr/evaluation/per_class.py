@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 
 import torch
 
-from genpr.errors import DataError, UsageError, short, unknown_key
+from genpr.errors import DataError, UsageError, get_named, short
 from genpr.evaluation.fitted_metrics import FittedNeighbors
 from genpr.evaluation.labels import (
     LABELS_HINT,
@@ -49,9 +49,7 @@ class ClassScore:
 
     def __getitem__(self, metric: str) -> float:
         """The value of one metric."""
-        if metric not in self.metrics:
-            raise unknown_key("metric", metric, self.metrics)
-        return self.metrics[metric].value
+        return get_named(self.metrics, metric, "metric").value
 
     @property
     def mean_relative(self) -> float:
@@ -98,10 +96,7 @@ class ClassScores:
 
     def __getitem__(self, label: str) -> ClassScore:
         """The score of one class."""
-        for found in self.classes:
-            if found.label == label:
-                return found
-        raise unknown_key("class", label, [found.label for found in self.classes])
+        return get_named({found.label: found for found in self.classes}, label, "class")
 
     def to_dict(self) -> dict[str, Any]:
         """The record of `overall`, and the classes under "per_class", as plain JSON types; classes have no replicates."""

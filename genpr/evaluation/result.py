@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from genpr.errors import unknown_key
+from genpr.errors import get_named
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.policy import choices_in
 from genpr.metrics.f_beta import F_SCORE_METRICS, f1_of
@@ -395,10 +395,7 @@ class Result:
 
     def __getitem__(self, metric: str) -> float:
         """The value of one metric, such as `result["precision"]` or equivalently `result["manifold.precision"]`."""
-        found = self.metrics.get(plain_name(metric))
-        if found is None:
-            raise unknown_key("metric", metric, self.metrics)
-        return found.value
+        return get_named(self.metrics, plain_name(metric), "metric").value
 
     @property
     def families(self) -> dict[str, tuple[str, ...]]:

@@ -35,6 +35,7 @@ from genpr.storage import (
 
 _FORMAT = "genpr.features/1"
 _SHOWN = 5
+_EMBED_AGAIN = "embed all shards again with the same source and options"
 _SMALL = 32  # pixels; the smallest training images of networks
 _LOSSLESS = {"PNG", "BMP", "PPM", "TIFF", "WEBP lossless"}
 
@@ -385,9 +386,6 @@ def _merge(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSet:
         sizes=sizes,
         facts=ImageFacts.from_counts(formats, sizes),
     )
-
-
-_EMBED_AGAIN = "embed all shards again with the same source and options"
 
 
 def _mismatch(name: str, difference: str) -> FeatureError:

@@ -148,9 +148,8 @@ class PrecisionRecallDensityCoverage(Metric):
             (self._given.plan, self._given.embedder) if self._given else planned(self._options)
         )
         self._names = tuple(plan.extractors)
-        self._extractors = [
-            _extractor_of(plan)
-        ]  # in a list, since a network would otherwise become a submodule
+        # In a list, since a network would otherwise become a submodule.
+        self._extractors = [_extractor_of(plan)]
         self._fitted: tuple[bytes, Evaluator] | None = None
         self._info: ExtractorInfo | None = None
         self.result: Result | None = None

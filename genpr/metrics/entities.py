@@ -30,7 +30,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from genpr.errors import DataError, UsageError, short, unknown_key
+from genpr.errors import DataError, UsageError, get_named, short
 from genpr.metrics.ranking_values import MIN_UNITS, halved
 from genpr.metrics.uncertainty import Interval, effective_size, interval_of, standard_error
 
@@ -87,9 +87,7 @@ class EntityMetrics:
 
     def __getitem__(self, name: str) -> float:
         """The value of one metric; metrics without a value are absent and have a reason in `undefined`."""
-        if name not in self.scores:
-            raise unknown_key("metric", name, self.scores)
-        return self.scores[name].value
+        return get_named(self.scores, name, "metric").value
 
 
 @dataclass(frozen=True)

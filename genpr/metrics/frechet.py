@@ -61,7 +61,7 @@ _SYMMETRY = (
 _NEGATIVE = 1e-4  # of the largest eigenvalue; float32 covariances have such negative ones
 _LEAST_FAKES, _SIZES = 5000, 15  # FD-infinity's smallest subset, and how many there are
 _COLUMNS, _ROUNDING = 48, 1e-10  # of the matrix c, and of its eigenvalues
-_COV = "np.cov(features, rowvar=False)"
+_COV = "np.cov(features, rowvar=False)"  # for messages
 _ROWS = 4096  # of each set, from which the second order is computed
 
 

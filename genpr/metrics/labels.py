@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.errors import DataError, UsageError, some, unknown_key
+from genpr.errors import DataError, UsageError, get_named, some
 from genpr.notices import Notice, notice
 
 Label = str | int
@@ -88,10 +88,7 @@ class LabelMetrics:
 
     def __getitem__(self, label: Label) -> ClassCounts:
         """The counts of one class."""
-        for found in self.per_class:
-            if found.label == label:
-                return found
-        raise unknown_key("class", label, [str(found.label) for found in self.per_class])
+        return get_named({found.label: found for found in self.per_class}, label, "class")
 
     @property
     def classes(self) -> tuple[Label, ...]:

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.errors import UsageError, unknown_key
+from genpr.errors import UsageError, get_named
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.halves import Halves
 
@@ -290,9 +290,7 @@ class QueryMetrics(Mapping[str, QueryMetric]):
     pool: tuple[int, int] | None
 
     def __getitem__(self, name: str) -> QueryMetric:
-        if name not in self.metrics:
-            raise unknown_key("metric", name, self.metrics)
-        return self.metrics[name]
+        return get_named(self.metrics, name, "metric")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.metrics)

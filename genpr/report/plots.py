@@ -182,7 +182,7 @@ def _finish_plane(axes: Axes, result: Result) -> None:
         axes.plot(recalls, level * recalls / (2 * recalls - level), color=GRID, linewidth=0.8, zorder=0)
         quiet: dict[str, Any] = {"ha": "right", "fontsize": 8, "color": QUIET}
         axes.annotate(f"F1 {level:g}", (1, level / (2 - level)), (-2, 3), textcoords="offset points", **quiet)
-    looks: dict[str, dict[str, Any]] = {
+    markers: dict[str, dict[str, Any]] = {
         "perfect generator": {
             "marker": "+",
             "markersize": 13,
@@ -199,7 +199,7 @@ def _finish_plane(axes: Axes, result: Result) -> None:
         },
     }
     for label, (recall, precision) in _references(result).items():
-        axes.plot([recall], [precision], linestyle="none", label=label, **looks[label])
+        axes.plot([recall], [precision], linestyle="none", label=label, **markers[label])
     axes.set(
         xlabel="recall (diversity)", ylabel="precision (fidelity)", xlim=(-0.02, 1.04), ylim=(-0.02, 1.04)
     )

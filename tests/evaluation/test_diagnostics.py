@@ -59,6 +59,16 @@ def test_sets_without_overlap_are_a_warning(images):
     assert "no-overlap" not in {item.code for item in fid_alone.notices}
 
 
+def test_near_duplicates_explain_zeros_instead_of_missing_overlap():
+    rng = np.random.default_rng(5)
+    real, fake = (np.repeat(rng.normal(size=(60, 64)), 10, axis=0) for _ in range(2))
+    real, fake = (rows + 1e-4 * rng.normal(size=rows.shape) for rows in (real, fake))
+    found, result = codes(real, fake)
+    assert result["precision"] == result["coverage"] == 0
+    assert "near-duplicates" in found
+    assert "no-overlap" not in {item.code for item in result.notices}
+
+
 def test_shrinkage_is_reported(images):
     real, other = images
     kinds = other.reshape(-1, 10, 24)
