@@ -44,7 +44,7 @@ from torch import Tensor
 
 from genpr.errors import FeatureError
 from genpr.metrics.blocks import Blocks, held_on, mean_of, random_rows
-from genpr.metrics.influence import Influence
+from genpr.metrics.influence import Influence, SquaredDistance
 from genpr.validation import (
     Features,
     check_features,
@@ -183,7 +183,7 @@ def frechet_influence(
     enough = all(rows is None or len(rows) > rows.shape[1] for rows in (reals, fakes))
     if fakes is None or not enough or not min(len(half.factor) for half in halves):
         return value, None
-    return value, _influence((halves[0], reals), (halves[1], fakes), where)
+    return value, _influence(value, (halves[0], reals), (halves[1], fakes), where)
 
 
 @entry_point
@@ -235,7 +235,7 @@ class _Whitened(NamedTuple):
 
 
 def _influence(
-    real: tuple[_Half, Tensor | None], fake: tuple[_Half, Tensor], device: torch.device
+    value: float, real: tuple[_Half, Tensor | None], fake: tuple[_Half, Tensor], device: torch.device
 ) -> Influence | None:
     (real_half, reals), (fake_half, fakes) = real, fake
     both = real_half.factor @ fake_half.factor.T
@@ -261,9 +261,9 @@ def _influence(
     of_means = sum(float(half.trace) / side.n for half, side in zip(halves, sides, strict=True))
     excess = scale**2 * _variance_of_covariances(sides, c) + _variance_of_means(halves, sides, s)
     phis = [side.phi for side in sides]
-    return Influence(
-        None if reals is None else phis[1], phis[0], excess=excess, bias=of_means + scale * of_covariances
-    )
+    bias = of_means + scale * of_covariances
+    squared = SquaredDistance(value, value - bias)
+    return Influence(None if reals is None else phis[1], phis[0], excess=excess, bias=bias, squared=squared)
 
 
 def _whitened(

@@ -9,6 +9,15 @@ With the variance V1 of the first order and V2 of the second, the variance of th
 contain the noise of the second order, and the mean of their squares has the expectation V1 + 2 V2. So V2 is estimated and
 subtracted; it is also the least variance (Efron and Stein 1981, "The Jackknife Estimate of Variance").
 
+**Score intervals.** A squared distance varies more the larger it is, so an estimate that is too large by chance has an error that is
+too large, and value +- error contains a true value near equality almost always, and a larger one too seldom. As in the interval of a
+proportion (Wilson 1927, "Probable Inference, the Law of Succession, and Statistical Inference"), the variance is therefore taken at
+each candidate T for the true value: V(T) = max(V2, V + slope (T - value)) with V = V1 + V2 as estimated. The interval is all T with
+(value - T)^2 <= q^2 V(T). For sum_i l_i (z_i + m_i)^2 of normal z, the distance is sum_i l_i m_i^2, V1 = 4 sum_i l_i^2 m_i^2 and
+V2 = 2 sum_i l_i^2. So the slope is V1 over the distance, and at most 4 max l_i <= sqrt(8 V2). Near equality this quotient is noise,
+and the mean square of the influences over the total estimates it: their expectations are 4 sum_i l_i^2 (m_i^2 + 1) and
+sum_i l_i (m_i^2 + 1).
+
 **Replicates.** Comparisons of two scores take replicates of halves. Those of a metric of distributions are linear: the value
 plus the sum of 2 phi / n over the half, on the halves that metrics of neighbors use. Half of the difference of complementary
 halves has the variance of the first order exactly; it is scaled to the standard error. Models that were scored on the same
@@ -20,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,6 +44,13 @@ of freedom, where 53 % of the intervals of MIND covered the true value, and 480 
 heavy tails (60 to 100 images) have 16 to 40. The limit was chosen from these figures and not validated on others."""
 
 
+class SquaredDistance(NamedTuple):
+    """Estimates of a squared distance between two distributions, which its interval needs."""
+
+    total: float  # with the pairs of a row with itself: like a sum of squares, at least 0
+    unbiased: float | None  # None if its bias is not known
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Influence:
     """How much each image moves a metric."""
@@ -42,6 +59,7 @@ class Influence:
     fake: Tensor  # (m,) float64, of mean 0
     excess: float = 0.0  # V2
     bias: float | None = None  # bias: expectation less the value for infinitely many images
+    squared: SquaredDistance | None = None  # None if the metric is not a squared distance
 
     @property
     def first_order(self) -> float:
@@ -59,6 +77,32 @@ class Influence:
     def standard_error(self) -> float:
         """Root of V1 + V2."""
         return math.sqrt(max(self.first_order - self.excess, self.excess))
+
+    def interval(self, value: float) -> tuple[float, float]:
+        """The 95 % interval around a value of the metric."""
+        quantile = student_quantile(REPLICATES)
+        if self.squared is None:
+            half = quantile * self.standard_error
+            return value - half, value + half
+        second = max(self.excess, 0.0)
+        least, shift = quantile * math.sqrt(second), quantile**2 * self._slope(self.squared, second) / 2
+        ends = [value - least, value + least]
+        square = shift**2 + quantile**2 * (self.first_order - second)
+        if square > 0:  # the roots of (value - T)^2 = quantile^2 (V + slope (T - value))
+            ends += [value + shift - math.sqrt(square), value + shift + math.sqrt(square)]
+        return min(ends), max(ends)
+
+    def _slope(self, squared: SquaredDistance, second: float) -> float:
+        """How much the variance grows with the true value: near equality from the total, far from it from V1."""
+        first = self.first_order
+        if not (squared.total > 0 and second > 0):
+            return 0.0
+        slope = first / squared.total
+        if squared.unbiased is not None:
+            slope = (squared.unbiased * (first - 2 * second) + second * slope) / (
+                squared.unbiased**2 + second
+            )
+        return min(max(slope, 0.0), math.sqrt(8 * second))
 
     def replicates(self, value: float, *, seed: int) -> Tensor:
         """The metric (REPLICATES,) of halves, linearized and scaled to the standard error."""
@@ -91,11 +135,10 @@ def with_interval(
     if influence.effective_number < MIN_EFFECTIVE:
         return replace(found, bias=influence.bias)
     replicates = influence.replicates(found.value, seed=seed)
-    half = student_quantile(REPLICATES) * influence.standard_error
-    low = found.value - half if lower is None else max(found.value - half, lower)
+    low, high = influence.interval(found.value)
     return replace(
         found,
-        interval=(low, found.value + half),
+        interval=(low if lower is None else max(low, lower), high),
         replicates=tuple(replicates.tolist()),
         bias=influence.bias,
     )

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from genpr.metrics.blocks import Blocks, check_no_zero_rows, held_on
-from genpr.metrics.influence import Influence
+from genpr.metrics.influence import Influence, SquaredDistance
 from genpr.metrics.real_manifold import checked_pair
 from genpr.validation import Features, check_count, choose_device, entry_point
 
@@ -98,7 +98,7 @@ def kernel_influence(
     """`kernel_distance` with the influence of each image on the mean over these subsets."""
     sums: list[_SubsetMarginals] = []
     found = _kernel_distance(real, fake, (subsets, subset_size, seed), device, sums)
-    return found, _influence_over_subsets(sums, (len(real), len(fake)))
+    return found, _influence_over_subsets(found.mean, sums, (len(real), len(fake)))
 
 
 def _kernel_distance(
@@ -155,8 +155,9 @@ def cmmd_influence(
     excess = 2 * among_reals / n**2 + 2 * among_fakes / m**2 + 4 * across / (n * m)
     phis = [_CMMD_SCALE * (side - side.mean()) for side in (reals, fakes)]
     # A row with itself has a kernel of 1, other pairs have less.
-    bias = -(seen.real.sum() / (n * n * (n - 1)) + seen.fake.sum() / (m * m * (m - 1)))
-    return value, Influence(phis[0], phis[1], excess=_CMMD_SCALE**2 * excess, bias=_CMMD_SCALE * float(bias))
+    bias = -_CMMD_SCALE * float(seen.real.sum() / (n * n * (n - 1)) + seen.fake.sum() / (m * m * (m - 1)))
+    squared = SquaredDistance(value, value - bias)
+    return value, Influence(phis[0], phis[1], excess=_CMMD_SCALE**2 * excess, bias=bias, squared=squared)
 
 
 def _cmmd(real: Features, fake: Features, device: str | torch.device, seen: _Marginals | None) -> float:
@@ -173,7 +174,7 @@ def _cmmd(real: Features, fake: Features, device: str | torch.device, seen: _Mar
 
 
 class _Marginals:
-    """Sums over the rows and columns of the three kernel matrices, and of their squares, without the diagonals.
+    """Sums over the rows and columns of the three kernel matrices, and of their squares, without the diagonals, and sums of these.
 
     For double-centered matrices: of a matrix K, K_ij less the average contributions of i and j.
     """
@@ -182,6 +183,7 @@ class _Marginals:
         self.real, self.fake, self.across_real, self.across_fake = (
             torch.zeros(rows, dtype=torch.float64, device=device) for rows in (n, m, n, m)
         )
+        self.diagonals = torch.zeros(2, dtype=torch.float64, device=device)
         self._squares = torch.zeros(3, dtype=torch.float64, device=device)
 
     def add_reals(self, i: int, j: int, tile: Tensor) -> None:
@@ -203,6 +205,7 @@ class _Marginals:
         if i == j:
             own = tile.diagonal()
             sums[i : i + len(tile)] -= own
+            self.diagonals[which] += own.sum()
             self._squares[which] += _square_sum(tile) - own.square().sum()
         else:
             sums[j : j + tile.shape[1]] += tile.sum(dim=0)
@@ -237,25 +240,29 @@ class _SubsetMarginals(NamedTuple):
     seen: _Marginals
 
 
-def _influence_over_subsets(subsets: list[_SubsetMarginals], sizes: tuple[int, int]) -> Influence:
+def _influence_over_subsets(
+    value: float, subsets: list[_SubsetMarginals], sizes: tuple[int, int]
+) -> Influence:
     """Influence on the mean over subsets, whose rows are part of the definition: an image counts as often as it was drawn."""
     (n, m), count, size = sizes, len(subsets), len(subsets[0].real_rows)
     device = subsets[0].seen.real.device
     phis = [torch.zeros(rows, dtype=torch.float64, device=device) for rows in sizes]
-    own = torch.zeros(3, dtype=torch.float64)
+    own, less = torch.zeros(3, dtype=torch.float64), torch.zeros((), dtype=torch.float64, device=device)
     for real_rows, fake_rows, seen in subsets:
         sides = (real_rows, seen.real, seen.across_real), (fake_rows, seen.fake, seen.across_fake)
         for phi, (rows, within, across) in zip(phis, sides, strict=True):
             # What a row adds to all of its pairs is a part (size - 2) / (size - 1) of its mean over the others, centered.
             moves = 2 * (within / max(size - 2, 1) - across / size)
             phi[rows] += (moves - moves.mean()) * (len(phi) / (count * size))
+        for total, diagonal, within in zip(sizes, seen.diagonals, (seen.real, seen.fake), strict=True):
+            less += (diagonal / size - within.mean() / (size - 1)) / (total * count)
         own += torch.tensor(seen.second_order(), dtype=torch.float64) / count
     pairs = size * (size - 1)
     shares = pairs / (n * (n - 1)), pairs / (m * (m - 1)), size**2 / (n * m)
     weights = 2 / pairs, 2 / pairs, 4 / size**2
     parts = zip(own.tolist(), shares, weights, strict=True)
     excess = sum(each * weight * ((1 - share) / count + share) for each, share, weight in parts)
-    return Influence(phis[0], phis[1], excess=excess)
+    return Influence(phis[0], phis[1], excess=excess, squared=SquaredDistance(value + float(less), value))
 
 
 def _square_sum(tile: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from genpr.metrics.blocks import Blocks, held_on
-from genpr.metrics.influence import Influence
+from genpr.metrics.influence import Influence, SquaredDistance
 from genpr.metrics.real_manifold import checked_pair
 from genpr.validation import Features, check_count, choose_device, entry_point
 
@@ -82,7 +82,7 @@ def mind_influence(
     """
     seen: list[_Potentials] = []
     value = _distance(real, fake, (directions, seed), device, seen)
-    return value, seen[0].influence() if seen else None
+    return value, seen[0].influence(value) if seen else None
 
 
 def _distance(
@@ -148,8 +148,8 @@ class _Potentials:
                 )
                 moved.neg_()
 
-    def influence(self) -> Influence:
-        """The influence of each image, scaled as the metric is."""
+    def influence(self, value: float) -> Influence:
+        """The influence of each image on the metric, whose value is given."""
         phis, first, crossed = [], 0.0, 0.0
         for at, (size, rows) in enumerate(zip(self._sizes, self._rows, strict=True)):
             a, b = self._scale * (self._sums[:, at] - self._sums[:, at].mean(dim=1, keepdim=True))
@@ -159,7 +159,8 @@ class _Potentials:
             phi = torch.zeros(size, dtype=torch.float64, device=mean.device)
             phi[slice(None) if rows is None else rows.to(mean.device)] = mean * (size / len(mean))
             phis.append(phi)
-        return Influence(phis[0], phis[1], excess=(first - max(crossed, 0.0)) / 2)
+        excess, squared = (first - max(crossed, 0.0)) / 2, SquaredDistance(value, None)
+        return Influence(phis[0], phis[1], excess=excess, squared=squared)
 
 
 def _potentials(values: Tensor, mask: Tensor, part: Tensor, moved: Tensor) -> Tensor:

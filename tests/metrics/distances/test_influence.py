@@ -13,7 +13,7 @@ import genpr
 from genpr.evaluation.compare import compare, resampled
 from genpr.metrics.fakes_only import inception_score_influence
 from genpr.metrics.frechet import Gaussian, frechet_influence
-from genpr.metrics.influence import Influence, with_interval
+from genpr.metrics.influence import Influence, SquaredDistance, with_interval
 from genpr.metrics.kernel import cmmd_influence, kernel_influence
 from genpr.metrics.metric import DistributionOptions
 from genpr.metrics.mind import mind_influence
@@ -405,6 +405,80 @@ def test_error_without_a_first_order_term_is_that_of_the_second_order():
     influence = Influence(none, none, excess=0.25)
     assert influence.standard_error == 0.5
     assert standard_error(influence.replicates(1.0, seed=0)) == pytest.approx(0.5)
+
+
+def of_squares(draw, eigenvalues, means, *, knows_bias):
+    """A value sum l (z + m)^2 of normal z, and an influence with its exact variances of both orders."""
+    z = np.random.default_rng(draw).normal(size=len(eigenvalues)) + means
+    value = float(eigenvalues @ z**2)
+    phi = math.sqrt(4 * float(eigenvalues**2 @ z**2) * 50)
+    signs = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(25)
+    unbiased = value - float(eigenvalues.sum()) if knows_bias else None
+    return value, Influence(
+        None,
+        phi * signs,
+        excess=2 * float(eigenvalues @ eigenvalues),
+        squared=SquaredDistance(value, unbiased),
+    )
+
+
+@pytest.mark.parametrize("knows_bias", [True, False])
+@pytest.mark.parametrize("distance", [0.0, 2.0, 8.0, 200.0])
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_intervals_of_squared_distances_hold_the_expectation(count, distance, knows_bias):
+    """Also near equality, where value +- error would contain it in over 99 % for one eigenvalue."""
+    eigenvalues, means = np.ones(count), np.sqrt(np.full(count, distance / count))
+    expectation, missed_below, missed_above, draws = count + distance, 0, 0, 2000
+    for draw in range(draws):
+        value, influence = of_squares(draw, eigenvalues, means, knows_bias=knows_bias)
+        low, high = influence.interval(value)
+        assert low < value < high
+        missed_below += high < expectation
+        missed_above += low > expectation
+    assert 0.01 < (missed_below + missed_above) / draws < 0.07
+    assert missed_below / draws < 0.05
+    assert missed_above / draws < 0.05
+
+
+def test_ends_of_an_interval_are_the_values_whose_own_variance_explains_the_estimate():
+    """Far from equality, where the variance is proportional to the distance, and where the second order is the floor."""
+    quantile = stats.t.ppf(0.975, 1 / (2 / 100 + 1 / 50))
+    value, influence = of_squares(0, np.ones(1), np.array([40.0]), knows_bias=True)
+    for end in influence.interval(value):
+        assert (end - value) ** 2 == pytest.approx(quantile**2 * (4 * (end - 1) + 2), rel=1e-9)
+    phi = torch.tensor([1e-6, -1e-6], dtype=torch.float64).repeat(25)
+    influence = Influence(None, phi, excess=0.09, squared=SquaredDistance(5.0, 0.0))
+    assert influence.interval(5.0) == pytest.approx((5 - quantile * 0.3, 5 + quantile * 0.3), rel=1e-5)
+    # A total that is small by chance: the slope is no more than that of a single eigenvalue.
+    phi = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(25)  # of a mean square of 1 / 50
+    influence = Influence(None, phi, excess=0.01, squared=SquaredDistance(1e-9, None))
+    high = influence.interval(0.0)[1]
+    assert high**2 == pytest.approx(quantile**2 * (0.02 - 0.01 + math.sqrt(0.08) * high), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["fd", "kd", "cmmd", "mind"])
+def test_squared_distances_have_longer_intervals_above_the_value(name):
+    value, influence = FUNCTIONS[name](*drawn(0, moved=0.15), device="cpu")
+    low, high = influence.interval(value)
+    assert high - value > 1.01 * (value - low)
+    total, unbiased = influence.squared
+    assert total > value if name == "kd" else total == value
+    expected = {"kd": value, "mind": None}.get(name, value - (influence.bias or 0.0))
+    assert unbiased == (None if expected is None else pytest.approx(expected))
+    assert unbiased is None or unbiased < total
+
+
+def test_the_total_of_the_kernel_distance_contains_pairs_of_a_row_with_itself():
+    """With one subset of all rows it is the biased estimate (Gretton et al. 2012, eq. 5) but for n / (n - 1)."""
+    real, fake = drawn(0, n=30, m=30, moved=0.15)
+    found, influence = kernel_influence(real, fake, subsets=1, subset_size=30, device="cpu")
+    among_reals, among_fakes, across = (
+        ((a @ b.T / 6 + 1) ** 3).double() for a, b in ((real, real), (fake, fake), (real, fake))
+    )
+    biased = float(among_reals.mean() + among_fakes.mean() - 2 * across.mean())
+    assert influence.squared.total == pytest.approx(biased, rel=1e-6)
+    assert influence.squared.unbiased == found.mean
+    assert influence.squared.total > found.mean
 
 
 @pytest.mark.parametrize("name", ["fd", "mind"])
