@@ -24,9 +24,9 @@ _FALSE_POSITIVES = 0.06
 _LEGEND = """\
 Truth is the mean of a metric over all draws of the generators A and B, which have one distribution. SD: deviation over draws.
 Error: root mean square of the standard errors behind intervals. Width: mean width of intervals. Covered: share of the intervals
-of A and B that hold the truth, with its Monte Carlo error, which takes the two of a draw as dependent. An exclamation mark is
-put at less than 90 %, and at more than 99 % where the truth of a share is within [.05, .95]; (!) where this is within two Monte
-Carlo errors."""
+of A and B that hold the truth, with its Monte Carlo error, which takes the two of a draw as dependent. Shown: share of the draws
+in which both have an interval; the columns from error to covered are of these. An exclamation mark is put at less than 90 %, and at
+more than 99 % where the truth of a share is within [.05, .95]; (!) where this is within two Monte Carlo errors."""
 
 
 def read_records(path: Path) -> tuple[list[Record], list[Record]]:
@@ -60,7 +60,8 @@ class Coverage:
 
     cell: str
     metric: str
-    draws: int
+    draws: int  # with and without intervals
+    shown: float  # share of the draws with intervals
     truth: float
     deviation: float
     error: float
@@ -88,11 +89,12 @@ def coverages(draws: Sequence[Record]) -> list[Coverage]:
     """The coverage of every cell and metric with intervals."""
     found = []
     for cell, metric, values in _of_equal(draws):
-        if not all("interval" in each for pair in values for each in pair):
-            continue
         scores = np.array([[each["value"] for each in pair] for pair in values])
-        low, high = np.moveaxis(np.array([[each["interval"] for each in pair] for pair in values]), 2, 0)
-        errors = np.array([[each.get("error", np.nan) for each in pair] for pair in values])
+        shown = [pair for pair in values if all("interval" in each for each in pair)]
+        if len(shown) < 2:
+            continue
+        low, high = np.moveaxis(np.array([[each["interval"] for each in pair] for pair in shown]), 2, 0)
+        errors = np.array([[each.get("error", np.nan) for each in pair] for pair in shown])
         truth = float(scores.mean())
         held = ((low <= truth) & (truth <= high)).mean(axis=1)
         count = len(held)
@@ -101,7 +103,8 @@ def coverages(draws: Sequence[Record]) -> list[Coverage]:
         rms = float(np.sqrt(np.mean(np.square(errors))))
         width = float((high - low).mean())
         deviation = float(scores.std(axis=0, ddof=1).mean())
-        found.append(Coverage(cell, metric, count, truth, deviation, rms, width, float(held.mean()), error))
+        part = (len(values), count / len(values))
+        found.append(Coverage(cell, metric, *part, truth, deviation, rms, width, float(held.mean()), error))
     return found
 
 
@@ -161,7 +164,7 @@ def _coverage_grid(found: Sequence[Coverage]) -> str:
 
 
 def _coverage_table(found: Sequence[Coverage]) -> str:
-    head = ["cell", "metric", "truth", "SD", "error", "error / SD", "width", "covered", "draws"]
+    head = ["cell", "metric", "truth", "SD", "error", "error / SD", "width", "covered", "shown", "draws"]
     rows = [
         [
             each.cell,
@@ -172,6 +175,7 @@ def _coverage_table(found: Sequence[Coverage]) -> str:
             f"{each.error / each.deviation:.2f}" if each.deviation else "",
             f"{each.width:.3g}",
             f"{100 * each.covered:.1f} ± {100 * each.covered_error:.1f} % {each.mark}".strip(),
+            f"{each.shown:.0%}",
             str(each.draws),
         ]
         for each in found

@@ -40,7 +40,7 @@ from genpr.report.page import (
 from genpr.report.plots import axis_of, metric_curve, short_names
 from genpr.report.score_page import plane_of, provenance_of
 from genpr.report.score_tables import ends_text, features_of, known_null, value_text
-from genpr.report.text import number, shown
+from genpr.report.text import interval, number, shown
 
 _DASH = "–"
 _SMALL = 0.001  # values below it are shown with an exponent
@@ -152,15 +152,18 @@ def lines_of(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def _cell(comparison: Comparison, name: str, metric: str, *, is_first: bool) -> dict[str, str]:
-    """A value with half of its interval, and its difference from the first result.
+    """A value with its interval, and its difference from the first result.
 
     "verdict" is a direction, or "not the same metric" if the two were computed differently; "quality" is "better", "worse" or
     empty. "difference", "verdict" and "quality" are empty for the first result.
     """
     result, first = comparison.results[name], next(iter(comparison.results.values()))
     found, reference = result.metrics[metric], first.metrics[metric]
-    half = "" if found.interval is None else number((found.interval[1] - found.interval[0]) / 2)
-    cell = {"metric": metric, "value": value_text(found), "half": half}
+    cell = {
+        "metric": metric,
+        "value": value_text(found),
+        "interval": interval(found.interval, ", ", missing=""),
+    }
     cell |= {"difference": "", "verdict": "", "quality": ""}
     if is_first:
         return cell
