@@ -9,6 +9,7 @@ References:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial, reduce
 from typing import NamedTuple, TypeAlias
 
@@ -22,6 +23,7 @@ from genpr.metrics.real_manifold import checked_pair
 from genpr.validation import Features, check_count, choose_device, entry_point
 
 _DRAWN_AT_ONCE = 2**14  # indices; a GPU computes while the next are drawn
+_ELEMENTWISE = 100  # columns of features whose products take as long as a kernel of them
 _CMMD_SIGMA = 10.0
 SUBSET_SIZE = 1000  # as in Bińkowski et al. 2018 and later work
 _CMMD_SCALE = 1000.0
@@ -116,14 +118,11 @@ def _kernel_distance(
     size = min(size, len(real), len(fake))
     drawn = _drawn_rows((len(real), len(fake)), size, count, seed, where)
     kernel = partial(_cubic, d=real.shape[1])
-    sums = torch.empty(count, 4, dtype=torch.float64, device=where)
-    for i, (real_rows, fake_rows) in enumerate(drawn):
-        reals = Blocks(real, where, real_rows.to(real.device), is_tile=True).kept()
-        fakes = Blocks(fake, where, fake_rows.to(fake.device), is_tile=True).kept()
-        seen = None if marginals is None else _Marginals(size, size, where)
-        sums[i] = _subset_sums(reals, fakes, kernel, seen)
-        if marginals is not None and seen is not None:
-            marginals.append(_SubsetMarginals(real_rows, fake_rows, seen))
+    sides = Blocks(real, where, is_tile=True), Blocks(fake, where, is_tile=True)
+    if _is_cheaper_at_once(len(real), len(fake), real.shape[1], size=size, count=count):
+        sums = _sums_at_once(sides, torch.stack(list(drawn), dim=1), kernel, marginals)
+    else:
+        sums = _sums_by_subset(sides, drawn, kernel, marginals)
     among_reals, among_fakes, diagonals, across = sums.cpu().unbind(dim=1)
     within = among_reals + among_fakes - diagonals
     values = within / (size * (size - 1)) - 2 * across / size**2
@@ -184,7 +183,7 @@ class _Marginals:
             torch.zeros(rows, dtype=torch.float64, device=device) for rows in (n, m, n, m)
         )
         self.diagonals = torch.zeros(2, dtype=torch.float64, device=device)
-        self._squares = torch.zeros(3, dtype=torch.float64, device=device)
+        self.squares = torch.zeros(3, dtype=torch.float64, device=device)
 
     def add_reals(self, i: int, j: int, tile: Tensor) -> None:
         """The tile (a, b) of reals from `i` and reals from `j`, which stands for (b, a) too."""
@@ -198,7 +197,7 @@ class _Marginals:
         """The tile (a, b) of reals from `i` and fakes from `j`."""
         self.across_real[i : i + len(tile)] += tile.sum(dim=1)
         self.across_fake[j : j + tile.shape[1]] += tile.sum(dim=0)
-        self._squares[2] += _square_sum(tile)
+        self.squares[2] += _square_sum(tile)
 
     def _add_own(self, which: int, sums: Tensor, i: int, j: int, tile: Tensor) -> None:
         sums[i : i + len(tile)] += tile.sum(dim=1)
@@ -206,15 +205,15 @@ class _Marginals:
             own = tile.diagonal()
             sums[i : i + len(tile)] -= own
             self.diagonals[which] += own.sum()
-            self._squares[which] += _square_sum(tile) - own.square().sum()
+            self.squares[which] += _square_sum(tile) - own.square().sum()
         else:
             sums[j : j + tile.shape[1]] += tile.sum(dim=0)
-            self._squares[which] += 2 * _square_sum(tile)
+            self.squares[which] += 2 * _square_sum(tile)
 
     def second_order(self) -> tuple[float, float, float]:
         """Mean squares of the double-centered kernels: of two reals, of two fakes, and of a real and a fake."""
         found = []
-        for sums, squares in ((self.real, self._squares[0]), (self.fake, self._squares[1])):
+        for sums, squares in ((self.real, self.squares[0]), (self.fake, self.squares[1])):
             n = len(sums)
             means = sums / max(n - 1, 1)
             mean = means.mean()
@@ -225,7 +224,7 @@ class _Marginals:
         n, m = len(self.across_real), len(self.across_fake)
         rows, columns = self.across_real / m, self.across_fake / n
         mean = rows.mean()
-        rest = self._squares[2] - n * m * mean**2
+        rest = self.squares[2] - n * m * mean**2
         rest = rest - m * (rows - mean).square().sum() - n * (columns - mean).square().sum()
         found.append(float(rest) / max((n - 1) * (m - 1), 1))
         among_reals, among_fakes, across = (max(each, 0.0) for each in found)
@@ -263,6 +262,110 @@ def _influence_over_subsets(
     parts = zip(own.tolist(), shares, weights, strict=True)
     excess = sum(each * weight * ((1 - share) / count + share) for each, share, weight in parts)
     return Influence(phis[0], phis[1], excess=excess, squared=SquaredDistance(value + float(less), value))
+
+
+def _is_cheaper_at_once(n: int, m: int, d: int, *, size: int, count: int) -> bool:
+    """Whether all pairs of rows, summed by subset, take less time than the pairs of each subset."""
+    pairs = n * (n + 1) / 2 + m * (m + 1) / 2 + n * m
+    return pairs * (d + _ELEMENTWISE + 3 * count) < count * size * (2 * size + 1) * (d + _ELEMENTWISE)
+
+
+def _sums_by_subset(
+    sides: tuple[Blocks, Blocks],
+    drawn: Iterator[Tensor],
+    kernel: _Kernel,
+    marginals: list[_SubsetMarginals] | None,
+) -> Tensor:
+    """`_subset_sums` (count, 4) of the subsets (2, size) of reals and fakes, from one subset after the other."""
+    sums = []
+    for subset in drawn:
+        reals, fakes = (
+            replace(side, rows=rows.to(side.features.device)).kept()
+            for side, rows in zip(sides, subset, strict=True)
+        )
+        seen = None if marginals is None else _Marginals(len(subset[0]), len(subset[1]), subset.device)
+        sums.append(_subset_sums(reals, fakes, kernel, seen))
+        if marginals is not None and seen is not None:
+            marginals.append(_SubsetMarginals(subset[0], subset[1], seen))
+    return torch.stack(sums)
+
+
+def _sums_at_once(
+    sides: tuple[Blocks, Blocks], drawn: Tensor, kernel: _Kernel, marginals: list[_SubsetMarginals] | None
+) -> Tensor:
+    """`_subset_sums` (count, 4) of the subsets (2, count, size), from the kernel of each pair of rows once."""
+    reals, fakes = (side.kept() for side in sides)
+    diagonals = [torch.cat([kernel(block.square().sum(dim=1)) for block in side]) for side in (reals, fakes)]
+    seen = _SumsBySubset(drawn, diagonals, has_rows=marginals is not None)
+    _own_pair_sum(reals, kernel, partial(seen.add, 0))
+    _own_pair_sum(fakes, kernel, partial(seen.add, 1))
+    _pair_sum(reals, fakes, kernel, partial(seen.add, 2))
+    if marginals is not None:
+        marginals.extend(seen.marginals())
+    return seen.sums()
+
+
+class _SumsBySubset:
+    """Sums over the pairs within each of many subsets, from tiles of the kernel matrices of all rows."""
+
+    def __init__(self, drawn: Tensor, diagonals: list[Tensor], *, has_rows: bool) -> None:
+        self._drawn, self._diagonals = drawn, diagonals
+        zeros = partial(torch.zeros, dtype=torch.float64, device=drawn.device)
+        count = drawn.shape[1]
+        # (rows, count): 1 where a row is in a subset.
+        self._members = [
+            zeros(count, len(diagonal)).scatter_(1, rows, 1.0).T.contiguous()
+            for diagonal, rows in zip(diagonals, drawn, strict=True)
+        ]
+        self._totals, self._squares = zeros(3, count), zeros(3, count)
+        self._rows: list[tuple[Tensor, Tensor]] = []
+        if (
+            has_rows
+        ):  # (rows, count): sums of each row over the subset of its own side, and over that of the other side
+            within, across = ([torch.zeros_like(side) for side in self._members] for _ in range(2))
+            self._rows = [(within[0], within[0]), (within[1], within[1]), (across[0], across[1])]
+
+    def add(self, which: int, i: int, j: int, tile: Tensor) -> None:
+        """A tile of the kernel of reals (0), of fakes (1), or of reals and fakes (2), as for `_Marginals`; it is overwritten."""
+        sides = (0, 0), (1, 1), (0, 1)
+        at_left, at_right = slice(i, i + tile.shape[0]), slice(j, j + tile.shape[1])
+        left = self._members[sides[which][0]][at_left]
+        right = self._members[sides[which][1]][at_right]
+        times = 2 if which < 2 and i != j else 1
+        of_left = tile @ right
+        self._totals[which] += times * (of_left * left).sum(dim=0)
+        if not self._rows:
+            return
+        to_left, to_right = self._rows[which]
+        to_left[at_left] += of_left
+        if which == 2 or i != j:
+            to_right[at_right] += tile.T @ left
+        self._squares[which] += times * ((tile.square_() @ right) * left).sum(dim=0)
+
+    def sums(self) -> Tensor:
+        """As `_subset_sums`, for each subset: (count, 4)."""
+        diagonals = [
+            diagonal @ members for diagonal, members in zip(self._diagonals, self._members, strict=True)
+        ]
+        return torch.stack([*self._totals[:2], diagonals[0] + diagonals[1], self._totals[2]], dim=1)
+
+    def marginals(self) -> Iterator[_SubsetMarginals]:
+        """The sums of one subset after the other."""
+        for at, (real_rows, fake_rows) in enumerate(self._drawn.unbind(dim=1)):
+            seen = _Marginals(0, 0, real_rows.device)
+            own = [
+                diagonal[rows] for diagonal, rows in zip(self._diagonals, (real_rows, fake_rows), strict=True)
+            ]
+            seen.real = self._rows[0][0][real_rows, at] - own[0]
+            seen.fake = self._rows[1][0][fake_rows, at] - own[1]
+            seen.across_real, seen.across_fake = (
+                self._rows[2][0][real_rows, at],
+                self._rows[2][1][fake_rows, at],
+            )
+            seen.diagonals = torch.stack([each.sum() for each in own])
+            seen.squares = self._squares[:, at].clone()
+            seen.squares[:2] -= torch.stack([each.square().sum() for each in own])
+            yield _SubsetMarginals(real_rows, fake_rows, seen)
 
 
 def _square_sum(tile: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from raising import raising
 
 from genpr.errors import FeatureError, UsageError
@@ -11,7 +12,7 @@ from genpr.metrics import blocks, kernel
 from genpr.metrics import fakes_only as module
 from genpr.metrics.fakes_only import inception_score, vendi_score
 from genpr.metrics.frechet import frechet_distance
-from genpr.metrics.kernel import cmmd, kernel_distance
+from genpr.metrics.kernel import cmmd, kernel_distance, kernel_influence
 
 on_each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 
@@ -66,6 +67,45 @@ def test_subsets_are_drawn_in_turn(at_once, device, rng, monkeypatch):
     assert distance.mean == pytest.approx(np.mean(values), rel=1e-12)
     assert distance.std == pytest.approx(np.std(values), rel=1e-12)
     assert distance.subset_size == 8
+
+
+@on_each_device
+@pytest.mark.parametrize("tile", [1, 7, 24, 1024])
+def test_many_subsets_of_few_rows_equal_the_sums_over_pairs(tile, device, rng, monkeypatch):
+    """So many subsets are summed from the kernel of all rows, in tiles."""
+    monkeypatch.setattr(blocks, "_TILE_ROWS", tile)
+    real, fake = float32(rng.normal(1, 1, (30, 4))), float32(rng.normal(1.4, 1, (25, 4)))
+    draws = np.random.RandomState(2020)
+    values = []
+    for _ in range(80):
+        real_rows, fake_rows = draws.choice(30, 8, replace=False), draws.choice(25, 8, replace=False)
+        values.append(unbiased_by_pairs(real[real_rows], fake[fake_rows]))
+    distance = kernel_distance(real, fake, subsets=80, subset_size=8, device=device)
+    assert distance.mean == pytest.approx(np.mean(values), rel=1e-12)
+    assert distance.std == pytest.approx(np.std(values), rel=1e-12)
+
+
+@on_each_device
+def test_sums_at_once_equal_those_by_subset(device, rng):
+    """Columns of zeros change what is faster; with scaled features, they do not change the kernel."""
+    real, fake = float32(rng.normal(1, 1, (30, 4))), float32(rng.normal(1.4, 1, (25, 4)))
+    options = {"subsets": 12, "subset_size": 8, "device": device}
+    (by_subset, influence), (at_once, other) = (
+        kernel_influence(real, fake, **options),
+        kernel_influence(*(np.pad(16 * side, ((0, 0), (0, 1020))) for side in (real, fake)), **options),
+    )
+    assert at_once == pytest.approx(by_subset, rel=1e-11)
+    for side in ("real", "fake"):
+        torch.testing.assert_close(getattr(other, side), getattr(influence, side), rtol=1e-9, atol=1e-11)
+    assert other.excess == pytest.approx(influence.excess, rel=1e-9)
+    assert other.squared == pytest.approx(influence.squared, rel=1e-9)
+
+
+def test_values_with_influence_are_those_without(rng):
+    real, fake = rng.normal(1, 1, (60, 4)), rng.normal(1.4, 1, (50, 4))
+    for subsets in (2, 80):
+        plain = kernel_distance(real, fake, subsets=subsets, subset_size=8)
+        assert kernel_influence(real, fake, subsets=subsets, subset_size=8)[0] == plain
 
 
 def test_kid_is_unbiased_for_equal_distributions(rng):
