@@ -86,8 +86,10 @@ def test_many_subsets_of_few_rows_equal_the_sums_over_pairs(tile, device, rng, m
 
 
 @on_each_device
-def test_sums_at_once_equal_those_by_subset(device, rng):
+@pytest.mark.parametrize("tile", [7, 1024])
+def test_sums_at_once_equal_those_by_subset(tile, device, rng, monkeypatch):
     """Columns of zeros change what is faster; with scaled features, they do not change the kernel."""
+    monkeypatch.setattr(blocks, "_TILE_ROWS", tile)
     real, fake = float32(rng.normal(1, 1, (30, 4))), float32(rng.normal(1.4, 1, (25, 4)))
     options = {"subsets": 12, "subset_size": 8, "device": device}
     (by_subset, influence), (at_once, other) = (
