@@ -47,7 +47,7 @@ heavy tails (60 to 100 images) have 16 to 40. The limit was chosen from these fi
 class SquaredDistance(NamedTuple):
     """Estimates of a squared distance between two distributions, which its interval needs."""
 
-    total: float  # with the pairs of a row with itself: like a sum of squares, at least 0
+    total: float  # with the pairs of a row with itself, like a sum of squares
     unbiased: float | None  # None if its bias is not known
 
 

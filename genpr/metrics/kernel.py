@@ -246,22 +246,32 @@ def _influence_over_subsets(
     (n, m), count, size = sizes, len(subsets), len(subsets[0].real_rows)
     device = subsets[0].seen.real.device
     phis = [torch.zeros(rows, dtype=torch.float64, device=device) for rows in sizes]
-    own, less = torch.zeros(3, dtype=torch.float64), torch.zeros((), dtype=torch.float64, device=device)
+    own = torch.zeros(3, dtype=torch.float64)
+    with_itself = torch.zeros((), dtype=torch.float64, device=device)
+    # What pairs of a row with itself would add, times the increase of V2 over that of V1 by the choice of subsets. The slope of V
+    # is then that of V1, and not one of the noise of this choice, which does not grow with the distance.
+    first = [(1 / size - 1 / rows) / count + 1 / rows for rows in sizes]
+    across_sets = (1 / size**2 - 1 / (n * m)) / count + 1 / (n * m)
+    factors = [
+        ((1 / size**2 - 1 / rows**2) / count + 1 / rows**2 + across_sets) / sum(first) for rows in sizes
+    ]
     for real_rows, fake_rows, seen in subsets:
         sides = (real_rows, seen.real, seen.across_real), (fake_rows, seen.fake, seen.across_fake)
         for phi, (rows, within, across) in zip(phis, sides, strict=True):
             # What a row adds to all of its pairs is a part (size - 2) / (size - 1) of its mean over the others, centered.
             moves = 2 * (within / max(size - 2, 1) - across / size)
             phi[rows] += (moves - moves.mean()) * (len(phi) / (count * size))
-        for total, diagonal, within in zip(sizes, seen.diagonals, (seen.real, seen.fake), strict=True):
-            less += (diagonal / size - within.mean() / (size - 1)) / (total * count)
+        for factor, diagonal, within in zip(factors, seen.diagonals, (seen.real, seen.fake), strict=True):
+            with_itself += factor * (diagonal / size - within.mean() / (size - 1)) / count
         own += torch.tensor(seen.second_order(), dtype=torch.float64) / count
     pairs = size * (size - 1)
     shares = pairs / (n * (n - 1)), pairs / (m * (m - 1)), size**2 / (n * m)
     weights = 2 / pairs, 2 / pairs, 4 / size**2
     parts = zip(own.tolist(), shares, weights, strict=True)
     excess = sum(each * weight * ((1 - share) / count + share) for each, share, weight in parts)
-    return Influence(phis[0], phis[1], excess=excess, squared=SquaredDistance(value + float(less), value))
+    return Influence(
+        phis[0], phis[1], excess=excess, squared=SquaredDistance(value + float(with_itself), value)
+    )
 
 
 def _is_cheaper_at_once(n: int, m: int, d: int, *, size: int, count: int) -> bool:

@@ -449,8 +449,12 @@ def test_ends_of_an_interval_are_the_values_whose_own_variance_explains_the_esti
     phi = torch.tensor([1e-6, -1e-6], dtype=torch.float64).repeat(25)
     influence = Influence(None, phi, excess=0.09, squared=SquaredDistance(5.0, 0.0))
     assert influence.interval(5.0) == pytest.approx((5 - quantile * 0.3, 5 + quantile * 0.3), rel=1e-5)
-    # A total that is small by chance: the slope is no more than that of a single eigenvalue.
+    # Estimates of V1 and of the distance with different signs: the variance does not fall with the distance.
     phi = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(25)  # of a mean square of 1 / 50
+    influence = Influence(None, phi, excess=0.005, squared=SquaredDistance(1.0, -0.5))
+    half = quantile * math.sqrt(0.02 - 0.005)
+    assert influence.interval(1.0) == pytest.approx((1 - half, 1 + half), rel=1e-9)
+    # A total that is small by chance: the slope is no more than that of a single eigenvalue.
     influence = Influence(None, phi, excess=0.01, squared=SquaredDistance(1e-9, None))
     high = influence.interval(0.0)[1]
     assert high**2 == pytest.approx(quantile**2 * (0.02 - 0.01 + math.sqrt(0.08) * high), rel=1e-9)
@@ -468,17 +472,52 @@ def test_squared_distances_have_longer_intervals_above_the_value(name):
     assert unbiased is None or unbiased < total
 
 
-def test_the_total_of_the_kernel_distance_contains_pairs_of_a_row_with_itself():
-    """With one subset of all rows it is the biased estimate (Gretton et al. 2012, eq. 5) but for n / (n - 1)."""
-    real, fake = drawn(0, n=30, m=30, moved=0.15)
-    found, influence = kernel_influence(real, fake, subsets=1, subset_size=30, device="cpu")
+def biased_kernel_distance(real, fake):
+    """Gretton et al. 2012, eq. 5."""
     among_reals, among_fakes, across = (
         ((a @ b.T / 6 + 1) ** 3).double() for a, b in ((real, real), (fake, fake), (real, fake))
     )
-    biased = float(among_reals.mean() + among_fakes.mean() - 2 * across.mean())
+    return float(among_reals.mean() + among_fakes.mean() - 2 * across.mean())
+
+
+@pytest.mark.parametrize(("n", "m"), [(30, 30), (90, 60)])
+def test_the_total_of_the_kernel_distance_contains_pairs_of_a_row_with_itself(n, m):
+    """With one subset it is the biased estimate of the rows of this subset."""
+    real, fake = drawn(0, n=n, m=m, moved=0.15)
+    found, influence = kernel_influence(real, fake, subsets=1, subset_size=30, seed=1, device="cpu")
+    rng = np.random.RandomState(1)
+    biased = biased_kernel_distance(
+        *(side[rng.choice(len(side), 30, replace=False)] for side in (real, fake))
+    )
     assert influence.squared.total == pytest.approx(biased, rel=1e-6)
     assert influence.squared.unbiased == found.mean
     assert influence.squared.total > found.mean
+
+
+def test_what_pairs_of_a_row_with_itself_add_to_the_kernel_distance_is_that_of_all_rows_with_many_subsets():
+    sides = drawn(0, n=60, m=30, moved=3.0)  # more for fakes
+    found, influence = kernel_influence(*sides, subsets=2000, subset_size=20, device="cpu")
+    expected = 0.0
+    for side in sides:
+        kernels, n = (side @ side.T / 6 + 1) ** 3, len(side)
+        own, among = float(kernels.trace()), float(kernels.sum())
+        expected += (own / n - (among - own) / (n * (n - 1))) / n
+    assert influence.squared.total - found.mean == pytest.approx(expected, rel=0.02)
+
+
+def test_intervals_of_equal_distributions_are_nearly_symmetric_where_subsets_hold_few_of_the_pairs():
+    """The noise is mostly that of the choice of pairs, which does not grow with the distance."""
+    above, below = 0.0, 0.0
+    for number in range(20):
+        found, influence = kernel_influence(
+            *(20 * (side - 5) for side in drawn(number, n=500, m=500)),
+            subsets=5,
+            subset_size=30,
+            device="cpu",
+        )
+        low, high = influence.interval(found.mean)
+        above, below = above + high - found.mean, below + found.mean - low
+    assert 1 < above / below < 1.5
 
 
 @pytest.mark.parametrize("name", ["fd", "mind"])
