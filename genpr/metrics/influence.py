@@ -70,6 +70,7 @@ class Influence:
     def effective_number(self) -> float:
         """Images that carry the variance of the first order: (sum w)^2 / sum w^2 of w = phi^2 / n^2 over both sets."""
         weights = torch.cat([(phi / len(phi)).square().cpu() for phi, _ in self._sides()])
+        weights /= weights.max()  # squares of weights may overflow
         squares = float(weights.square().sum())
         return float(weights.sum()) ** 2 / squares if squares > 0 else math.inf
 

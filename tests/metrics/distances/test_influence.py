@@ -541,6 +541,7 @@ def test_effective_number_weights_images_by_their_share_of_the_variance():
     expected = (100 * 1e-4 + 10 * 1e-2) ** 2 / (100 * 1e-8 + 10 * 1e-4)
     assert Influence(real, fake).effective_number == pytest.approx(expected)
     assert Influence(None, fake).effective_number == pytest.approx(10)
+    assert Influence(None, 1e100 * fake).effective_number == pytest.approx(10)
 
 
 def test_interval_is_cut_at_the_smallest_possible_value():
