@@ -82,7 +82,7 @@ def interval(
     """Both ends with three decimals, or in the format of `number`, also where three decimals would show little of them."""
     if ends is None:
         return missing
-    is_tiny = ends[0] != 0 and max(map(abs, ends)) < 0.01
+    is_tiny = 0 < max(map(abs, ends)) < (0.001 if ends[0] == 0 else 0.01)
     return between.join(map(number if as_values or is_tiny else "{:.3f}".format, ends))
 
 
