@@ -32,7 +32,7 @@ class Record:
     error: float  # mean of the standard errors
     ratio: float  # error over spread, which is known to 1 / sqrt(2 draws)
     first_order: float  # root of the mean of first_order, over spread: without the correction
-    held: float  # share of intervals value +- 2.06 errors that hold the mean
+    held: float  # share of intervals that hold the mean
     seconds: float
 
 
@@ -82,10 +82,12 @@ def compared(
         rows = torch.randn(n, d, generator=generator, dtype=torch.float64, device=device)
         return rows * deviations + at
 
-    values, errors, biases, first = (np.empty(draws) for _ in range(4))
+    values, errors, biases, first, low, high = np.empty((6, draws))
     for i in range(draws):
         if i > 1 and minutes is not None and time.perf_counter() - started > 60 * minutes:
-            values, errors, biases, first = (each[:i] for each in (values, errors, biases, first))
+            values, errors, biases, first, low, high = (
+                each[:i] for each in (values, errors, biases, first, low, high)
+            )
             break
         real = drawn(variances.sqrt(), torch.zeros_like(mean))
         fake = drawn((variances * factors).sqrt(), mean)
@@ -93,6 +95,7 @@ def compared(
         if influence is None:
             raise click.UsageError(f"{n} rows of {d} features have no interval")
         errors[i], first[i] = influence.standard_error, influence.first_order
+        low[i], high[i] = influence.interval(values[i])
         biases[i] = np.nan if influence.bias is None else influence.bias
     spread, error = float(values.std(ddof=1)), float(errors.mean())
     return Record(
@@ -108,7 +111,7 @@ def compared(
         error=error,
         ratio=error / spread,
         first_order=float(first.mean()) ** 0.5 / spread,
-        held=float(np.mean(abs(values - values.mean()) <= 2.06 * errors)),
+        held=float(np.mean((low <= values.mean()) & (values.mean() <= high))),
         seconds=time.perf_counter() - started,
     )
 

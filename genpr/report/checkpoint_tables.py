@@ -9,6 +9,7 @@ from genpr.checkpoints.criterion import PARETO, number_of
 from genpr.checkpoints.rank import Objective, Ranking
 from genpr.errors import printable
 from genpr.metrics.f_beta import F_SCORE_METRICS
+from genpr.metrics.registry import ALL_METRICS
 from genpr.report.score_tables import blocks_of, ends_text
 from genpr.report.text import WIDTH, and_more, cut, head_width, interval, number, plus_minus, table, wrapped
 
@@ -109,7 +110,11 @@ def _sweep_cell(point: SweepPoint, name: str) -> str:
     metric = point.result.metrics.get(name)
     if metric is None or metric.interval is None:
         return number(None if metric is None else metric.value)
-    return plus_minus(metric.value, metric.interval, digits=3)
+    if ALL_METRICS[name].kind == "neighbors":
+        return plus_minus(metric.value, metric.interval, digits=3)
+    return (
+        f"{number(metric.value)} [{interval(metric.interval, ', ', as_values=True)}]"  # no symmetric interval
+    )
 
 
 def _sweep_legend(

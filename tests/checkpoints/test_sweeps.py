@@ -97,6 +97,18 @@ def test_record_table_and_plot_name_all_contenders(found):
     assert "tied" not in sweep_table(found, out_of_reach)
 
 
+def test_table_has_both_ends_of_intervals_that_are_not_symmetric(reals, fakes):
+    evaluator = genpr.Evaluator(reals, metrics=("precision", "recall", "fd"), device="cpu", control=False)
+    found = sweep(evaluator, {psi: fakes[psi] for psi in (0.5, 1.0)})
+    table = " ".join(sweep_table(found, Objective()).split())
+    for point in found.points:
+        low, high = point.result.metrics["fd"].interval
+        assert f"{point.result['fd']:.4f} [{low:.4f}, {high:.4f}]" in table
+        recall = point.result.metrics["recall"]
+        half = (recall.interval[1] - recall.interval[0]) / 2
+        assert f"{recall.value:.3f} ±{half:.3f}" in table
+
+
 def test_differences_between_settings_are_reported(reals, fakes, found):
     assert found.differences == ()
     assert json.loads(found.to_json())["differences"] == []
