@@ -9,14 +9,17 @@ With the variance V1 of the first order and V2 of the second, the variance of th
 contain the noise of the second order, and the mean of their squares has the expectation V1 + 2 V2. So V2 is estimated and
 subtracted; it is also the least variance (Efron and Stein 1981, "The Jackknife Estimate of Variance").
 
-**Score intervals.** A squared distance varies more the larger it is, so an estimate that is too large by chance has an error that is
-too large, and value +- error contains a true value near equality almost always, and a larger one too seldom. As in the interval of a
-proportion (Wilson 1927, "Probable Inference, the Law of Succession, and Statistical Inference"), the variance is therefore taken at
-each candidate T for the true value: V(T) = max(V2, V + slope (T - value)) with V = V1 + V2 as estimated. The interval is all T with
-(value - T)^2 <= q^2 V(T). For sum_i l_i (z_i + m_i)^2 of normal z, the distance is sum_i l_i m_i^2, V1 = 4 sum_i l_i^2 m_i^2 and
-V2 = 2 sum_i l_i^2. So the slope is V1 over the distance, and at most 4 max l_i <= sqrt(8 V2). Near equality this quotient is noise,
-and the mean square of the influences over the total estimates it: their expectations are 4 sum_i l_i^2 (m_i^2 + 1) and
-sum_i l_i (m_i^2 + 1).
+**Score intervals.** A squared distance varies more the larger it is: an estimate that is too large by chance has an error that is too
+large, so value +- error contains nearly every true value near equality, and too few at somewhat larger distances. As in the interval of
+a proportion (Wilson 1927, "Probable Inference, the Law of Succession, and Statistical Inference"), the variance is therefore taken at
+each candidate T for the expectation of the metric: V(T) = max(V2, V + slope (T - value)), where V is the estimate of V1 + V2. The
+interval is all T with (value - T)^2 <= q^2 V(T).
+
+For sum_i l_i (z_i + m_i)^2 with normal z, the distance is D = sum_i l_i m_i^2, and V1 = 4 sum_i l_i^2 m_i^2 and V2 = 2 sum_i l_i^2. If
+the distance grows in its own direction, the slope is V1 / D, which is at most 4 max l_i <= sqrt(8 V2). Near equality the estimate of this
+quotient is noise. The mean square of the influences over the value with the pairs of a row with itself is stable there: the
+expectations of both are 4 sum_i l_i^2 (m_i^2 + 1) and sum_i l_i (m_i^2 + 1). The slope is the mean of both quotients with the weights
+D^2 and V2, or the second one alone where no estimate of D is known (MIND).
 
 **Replicates.** Comparisons of two scores take replicates of halves. Those of a metric of distributions are linear: the value
 plus the sum of 2 phi / n over the half, on the halves that metrics of neighbors use. Half of the difference of complementary
