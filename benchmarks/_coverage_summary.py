@@ -236,7 +236,7 @@ def _comparison_table(draws: Sequence[Record]) -> str:
                 f"{sum(equal)} of {len(equal)} ({share:.1%}{' !' if share > _FALSE_POSITIVES else ''})",
                 f"{np.mean(worst[1]):.1%} of {len(worst[1])} ({worst[0]})",
                 f"{sum(alone)} of {len(alone)} ({np.mean(alone):.1%})" if alone else "",
-                f"{np.mean(power):.0%} ({min(power):.0%} to {max(power):.0%})",
+                f"{np.mean(power):.0%} ({min(power):.0%} to {max(power):.0%})" if power else "",
             ]
         )
     note = (
