@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial, reduce
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from genpr.metrics.real_manifold import checked_pair
 from genpr.validation import Features, check_count, choose_device, entry_point
 
 _DRAWN_AT_ONCE = 2**14  # indices; a GPU computes while the next are drawn
+_SUMMED_AT_ONCE = 1000  # subsets, whose sums take this many columns for each row
 _ELEMENTWISE = 100  # columns of features whose products take as long as a kernel of them
 _CMMD_SIGMA = 10.0
 SUBSET_SIZE = 1000  # as in Bińkowski et al. 2018 and later work
@@ -119,8 +121,12 @@ def _kernel_distance(
     drawn = _drawn_rows((len(real), len(fake)), size, count, seed, where)
     kernel = partial(_cubic, d=real.shape[1])
     sides = Blocks(real, where, is_tile=True), Blocks(fake, where, is_tile=True)
-    if _is_cheaper_at_once(len(real), len(fake), real.shape[1], size=size, count=count):
-        sums = _sums_at_once(sides, torch.stack(list(drawn), dim=1), kernel, marginals)
+    part = -(-count // -(-count // _SUMMED_AT_ONCE))
+    if _is_cheaper_at_once(len(real), len(fake), real.shape[1], size=size, count=part):
+        parts = iter(lambda: list(islice(drawn, part)), [])
+        sums = torch.cat(
+            [_sums_at_once(sides, torch.stack(some, dim=1), kernel, marginals) for some in parts]
+        )
     else:
         sums = _sums_by_subset(sides, drawn, kernel, marginals)
     among_reals, among_fakes, diagonals, across = sums.cpu().unbind(dim=1)

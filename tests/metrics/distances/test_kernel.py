@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from raising import raising
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics import blocks, kernel
@@ -70,10 +71,11 @@ def test_subsets_are_drawn_in_turn(at_once, device, rng, monkeypatch):
 
 
 @on_each_device
-@pytest.mark.parametrize("tile", [1, 7, 24, 1024])
-def test_many_subsets_of_few_rows_equal_the_sums_over_pairs(tile, device, rng, monkeypatch):
+@pytest.mark.parametrize(("tile", "at_once"), [(1, 100), (7, 100), (24, 100), (1024, 100), (7, 30)])
+def test_many_subsets_of_few_rows_equal_the_sums_over_pairs(tile, at_once, device, rng, monkeypatch):
     """So many subsets are summed from the kernel of all rows, in tiles."""
     monkeypatch.setattr(blocks, "_TILE_ROWS", tile)
+    monkeypatch.setattr(kernel, "_SUMMED_AT_ONCE", at_once)
     real, fake = float32(rng.normal(1, 1, (30, 4))), float32(rng.normal(1.4, 1, (25, 4)))
     draws = np.random.RandomState(2020)
     values = []
@@ -101,6 +103,24 @@ def test_sums_at_once_equal_those_by_subset(tile, device, rng, monkeypatch):
         torch.testing.assert_close(getattr(other, side), getattr(influence, side), rtol=1e-9, atol=1e-11)
     assert other.excess == pytest.approx(influence.excess, rel=1e-9)
     assert other.squared == pytest.approx(influence.squared, rel=1e-9)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Elements of the largest result of an operation."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        if isinstance(found, torch.Tensor):
+            self.elements = max(self.elements, found.numel())
+        return found
+
+
+def test_arrays_do_not_grow_with_the_number_of_subsets(rng):
+    with LargestTensor() as largest:
+        kernel_distance(*rng.normal(size=(2, 40, 4)), subsets=5000, subset_size=8, device="cpu")
+    assert largest.elements == 40 * 1000
 
 
 def test_values_with_influence_are_those_without(rng):
