@@ -335,9 +335,8 @@ class _SumsBySubset:
         ]
         self._totals, self._squares = zeros(3, count), zeros(3, count)
         self._rows: list[tuple[Tensor, Tensor]] = []
-        if (
-            has_rows
-        ):  # (rows, count): sums of each row over the subset of its own side, and over that of the other side
+        if has_rows:
+            # (rows, count): sums of each row over the subset of its own side, and over that of the other side.
             within, across = ([torch.zeros_like(side) for side in self._members] for _ in range(2))
             self._rows = [(within[0], within[0]), (within[1], within[1]), (across[0], across[1])]
 
