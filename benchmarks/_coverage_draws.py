@@ -82,8 +82,6 @@ class Cell:
 
 
 _ALL, _NO_KD, _PLAIN = ("fd", "kd", "cmmd", "mind"), ("fd", "cmmd", "mind"), ("cmmd", "mind")
-# The kernel distance takes longer than all others: 100 subsets of 1,000. For the Fréchet distance of 2,048 features, singular
-# values take seconds on the CPU. Each data set has two cells that a CPU scores in less than a minute; the others need a GPU.
 _RARE = (
     "symmetric_precision",
     "symmetric_recall",
@@ -96,6 +94,8 @@ _RARE = (
     "witnessed_coverage",
     "nn_accuracy",
 )
+# For the Fréchet distance of 2,048 features, singular values take seconds on the CPU, so small cells have none. Each data set has
+# two cells that a CPU scores in less than a minute; the others need a GPU.
 CELLS = (
     Cell("cifar", 4_000, 4_000, _ALL),
     Cell("cifar", 1_000, 10_000, _PLAIN),

@@ -24,8 +24,8 @@ from genpr.metrics.real_manifold import checked_pair
 from genpr.validation import Features, check_count, choose_device, entry_point
 
 _DRAWN_AT_ONCE = 2**14  # indices; a GPU computes while the next are drawn
-_SUMMED_AT_ONCE = 1000  # subsets, whose sums take this many columns for each row
-_ELEMENTWISE = 100  # columns of features whose products take as long as a kernel of them
+_SUMMED_AT_ONCE = 1000  # subsets, which bounds the arrays of (rows, subsets)
+_ELEMENTWISE = 100  # the cubic kernel of a dot product takes as long as this many of its columns
 _CMMD_SIGMA = 10.0
 SUBSET_SIZE = 1000  # as in Bińkowski et al. 2018 and later work
 _CMMD_SCALE = 1000.0
@@ -121,7 +121,7 @@ def _kernel_distance(
     drawn = _drawn_rows((len(real), len(fake)), size, count, seed, where)
     kernel = partial(_cubic, d=real.shape[1])
     sides = Blocks(real, where, is_tile=True), Blocks(fake, where, is_tile=True)
-    part = -(-count // -(-count // _SUMMED_AT_ONCE))
+    part = min(count, _SUMMED_AT_ONCE)
     if _is_cheaper_at_once(len(real), len(fake), real.shape[1], size=size, count=part):
         parts = iter(lambda: list(islice(drawn, part)), [])
         sums = torch.cat(
@@ -179,7 +179,7 @@ def _cmmd(real: Features, fake: Features, device: str | torch.device, seen: _Mar
 
 
 class _Marginals:
-    """Sums over the rows and columns of the three kernel matrices, and of their squares, without the diagonals, and sums of these.
+    """Row and column sums of the three kernel matrices and sums of their squares, without the diagonals; sums of the diagonals.
 
     For double-centered matrices: of a matrix K, K_ij less the average contributions of i and j.
     """

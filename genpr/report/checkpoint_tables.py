@@ -112,9 +112,8 @@ def _sweep_cell(point: SweepPoint, name: str) -> str:
         return number(None if metric is None else metric.value)
     if ALL_METRICS[name].kind == "neighbors":
         return plus_minus(metric.value, metric.interval, digits=3)
-    return (
-        f"{number(metric.value)} [{interval(metric.interval, ', ', as_values=True)}]"  # no symmetric interval
-    )
+    # Intervals of distances are not symmetric.
+    return f"{number(metric.value)} [{interval(metric.interval, ', ', as_values=True)}]"
 
 
 def _sweep_legend(

@@ -162,7 +162,7 @@ def _cell(comparison: Comparison, name: str, metric: str, *, is_first: bool) -> 
     cell = {
         "metric": metric,
         "value": value_text(found),
-        "interval": interval(found.interval, ", ", missing=""),
+        "interval": interval(found.interval, ", ", missing="", as_values=True),
     }
     cell |= {"difference": "", "verdict": "", "quality": ""}
     if is_first:

@@ -39,7 +39,7 @@ def test_table_marks_distinguishable_differences():
     assert {cell["difference"] for cell in first["cells"]} == {""}
     assert [cell["verdict"] for cell in other["cells"]] == ["higher", "not distinguishable"]
     low, high = results["b.json"].metrics["precision"].interval
-    assert other["cells"][0]["interval"] == f"{low:.3f}, {high:.3f}"
+    assert other["cells"][0]["interval"] == f"{low:.4f}, {high:.4f}"
 
 
 @pytest.mark.parametrize(
