@@ -123,6 +123,12 @@ def test_arrays_do_not_grow_with_the_number_of_subsets(rng):
     assert largest.elements == 40 * 1000
 
 
+def test_small_subsets_of_large_sets_do_not_take_all_pairs(rng):
+    with LargestTensor() as largest:
+        kernel_distance(*rng.normal(size=(2, 3000, 4)), subsets=2, subset_size=8, device="cpu")
+    assert largest.elements <= 3000 * 4
+
+
 def test_values_with_influence_are_those_without(rng):
     real, fake = rng.normal(1, 1, (60, 4)), rng.normal(1.4, 1, (50, 4))
     for subsets in (2, 80):
