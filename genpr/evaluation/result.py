@@ -388,8 +388,7 @@ class Result:
         lines = []
         for name, metric in self.metrics.items():
             ends = "" if metric.interval is None else "  [{:.4f}, {:.4f}]".format(*metric.interval)
-            is_known = metric.null is not None and metric.null_source != "real halves"
-            null = f"  null {metric.null:.4f}" if is_known else ""
+            null = "" if metric.known_null is None else f"  null {metric.known_null:.4f}"
             lines.append(f"{name:<22} {metric.value:.4f}{ends}{null}")
         return "\n".join(lines)
 

@@ -28,11 +28,14 @@ class MetricValue:
     pool: int | None = None  # number of candidates in a ranking; None without ranking
 
     @property
+    def known_null(self) -> float | None:
+        """The null; None where it is only the score of one half of the reals against the other."""
+        return None if self.null_source == "real halves" else self.null
+
+    @property
     def relative(self) -> float | None:
         """Value over null, where the null is what can be reached; None for distances and nulls of another size."""
-        if self.null_source in (None, "real halves") or not self.null:
-            return None
-        return self.value / self.null
+        return self.value / self.known_null if self.null_source and self.known_null else None
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,8 @@ def _sweep_legend(
     from genpr.checkpoints.sweep import warnings_of
 
     axis, metrics = sweep.axis, sweep.points[0].result.metrics
-    nulls = [f"{name} {number(metrics[name].null)}" for name in names if metrics[name].null is not None]
+    known = [name for name in names if metrics[name].known_null is not None]
+    nulls = [f"{name} {number(metrics[name].known_null)}" for name in known]
     reached = "no setting meets the constraint" if best is None else f"{axis} = {best.setting:g}"
     lines = [*[f"null: {', '.join(nulls)}"] * bool(nulls), f"best ({objective}): {reached}"]
     contenders = sweep.contenders(objective)

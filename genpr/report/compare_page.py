@@ -39,7 +39,7 @@ from genpr.report.page import (
 )
 from genpr.report.plots import axis_of, metric_curve, short_names
 from genpr.report.score_page import plane_of, provenance_of
-from genpr.report.score_tables import ends_text, features_of, known_null, value_text
+from genpr.report.score_tables import ends_text, features_of, value_text
 from genpr.report.text import interval, number, shown
 
 _DASH = "–"
@@ -126,7 +126,7 @@ def references_of(comparison: Comparison) -> list[tuple[str, list[str]]]:
     """Reference values: a title and a text per metric, with a dash if it is not the same for all results."""
     results = list(comparison.results.values())
     values: dict[str, Callable[[Result, str], float | None]] = {
-        "perfect generator": lambda result, name: known_null(result.metrics[name]),
+        "perfect generator": lambda result, name: result.metrics[name].known_null,
         "real v. real": lambda result, name: (
             None if result.control is None else result.control.values.get(name)
         ),

@@ -16,7 +16,6 @@ from genpr.report.interpretation import interpret
 from genpr.report.page import Answer, look_at, reliability, render_page
 from genpr.report.score_tables import (
     blocks_of,
-    known_null,
     remarks_of,
     sides_text,
     statistics_lines,
@@ -120,7 +119,7 @@ def _answers(panel: PanelResult) -> tuple[str, list[Answer]]:
 
 def _lines_of(result: Result, held_out: Result | None) -> dict[str, dict[str, str]]:
     """Texts by metric: the values, and the known reference values under a title each."""
-    nulls = {name: known_null(metric) for name, metric in result.metrics.items()}
+    nulls = {name: metric.known_null for name, metric in result.metrics.items()}
     control = {} if result.control is None else result.control.values
     kept = {} if held_out is None else held_out.metrics
     lines = {

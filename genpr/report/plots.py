@@ -283,7 +283,7 @@ def draw_metric(
     arms = list(zip(*map(_arms_of, found.values()), strict=True))
     look: dict[str, Any] = {"color": color, "fmt": "o-" if is_ordered else "o", "markersize": 3}
     axes.errorbar(list(found), values, yerr=arms, linewidth=1.4, elinewidth=0.9, label=name, **look)
-    nulls = {position: metric.null for position, metric in found.items() if metric.null is not None}
+    nulls = {at: metric.known_null for at, metric in found.items() if metric.known_null is not None}
     axes.plot(list(nulls), list(nulls.values()), ":" if is_ordered else "_", color=color, linewidth=0.9)
 
 

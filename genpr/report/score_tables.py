@@ -58,11 +58,6 @@ def ends_text(ends: Interval | None, between: str = " - ", missing: str = "-") -
     return interval(None if ends is None else (ends.low, ends.high), between, missing)
 
 
-def known_null(metric: MetricValue) -> float | None:
-    """The value of a perfect generator; None if it is only estimated from halves of the reals."""
-    return None if metric.null_source == "real halves" else metric.null
-
-
 def metric_texts(result: Result, name: str, *, between: str = " - ") -> dict[str, str]:
     """The texts of a metric by column; a hyphen for unknown ones."""
     metric, control = result.metrics[name], result.control
@@ -71,7 +66,7 @@ def metric_texts(result: Result, name: str, *, between: str = " - ") -> dict[str
     return {
         "value": value_text(metric),
         "interval": interval(metric.interval, between, as_values=result.reconstruction is not None),
-        "null": number(known_null(metric)),
+        "null": number(metric.known_null),
         "relative": f"{metric.relative:.0%}" if is_share else "-",
         "k": "-" if metric.k is None else str(metric.k),
         "control": number(value) if value is None or null is None else f"{value:.3f} ({null:.3f})",
@@ -107,7 +102,7 @@ def _manifold_table(result: Result) -> str:
         if (found := [name for name in names if f"({purpose})" in ALL_METRICS[name].meaning])
     ]
     lines += [wrapped("; ".join(purposes))] * bool(purposes)
-    if any(result.metrics[name].null is not None for name in names):
+    if any(result.metrics[name].known_null is not None for name in names):
         lines.append("null: the mean value of a perfect generator with these numbers of images")
     if control is not None:
         sizes = f"{control.n_real:,} of the reals against the other {control.n_fake:,}"
@@ -187,8 +182,8 @@ def comparison_table(results: Mapping[str, Result]) -> str:
     metrics = next(iter(results.values())).metrics
     rows = []
     for name, metric in metrics.items():
-        null = "-" if metric.null is None else f"{metric.null:.2f}"
-        rows.append([name, *(f"{result[name]:.2f}" for result in results.values()), null])
+        perfect = "-" if metric.known_null is None else f"{metric.known_null:.2f}"
+        rows.append([name, *(f"{result[name]:.2f}" for result in results.values()), perfect])
     return table(["metric", *results, "perfect"], rows)
 
 

@@ -97,9 +97,11 @@ def test_record_table_and_plot_name_all_contenders(found):
     assert "tied" not in sweep_table(found, out_of_reach)
 
 
-def test_table_has_both_ends_of_intervals_that_are_not_symmetric(reals, fakes):
-    evaluator = genpr.Evaluator(reals, metrics=("precision", "recall", "fd"), device="cpu", control=False)
+def test_table_has_both_ends_of_intervals_of_distances_and_no_nulls_of_halves(reals, fakes):
+    evaluator = genpr.Evaluator(reals, metrics=("precision", "recall", "fd"), device="cpu")
     found = sweep(evaluator, {psi: fakes[psi] for psi in (0.5, 1.0)})
+    nulls = [found.points[0].result.metrics[name].null for name in ("precision", "recall")]
+    assert found.points[0].result.metrics["fd"].null_source == "real halves"
     table = " ".join(sweep_table(found, Objective()).split())
     for point in found.points:
         low, high = point.result.metrics["fd"].interval
@@ -107,6 +109,7 @@ def test_table_has_both_ends_of_intervals_that_are_not_symmetric(reals, fakes):
         recall = point.result.metrics["recall"]
         half = (recall.interval[1] - recall.interval[0]) / 2
         assert f"{recall.value:.3f} ±{half:.3f}" in table
+    assert "null: precision {:.4f}, recall {:.4f} best".format(*nulls) in table
 
 
 def test_differences_between_settings_are_reported(reals, fakes, found):
