@@ -516,6 +516,8 @@ def result_of(record: Mapping[str, Any]) -> Result:
 
     Every number is checked here, so that whatever takes a result may compute with it.
     """
+    if "error" in record:
+        raise ValueError(f"it is the record of a run that failed with {record['error']['code']}")
     if record["schema"] != SCHEMA:
         raise ValueError(f"schema {record['schema']} instead of {SCHEMA}")
     result: Result = from_dict(Result, record)

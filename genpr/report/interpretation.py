@@ -135,7 +135,7 @@ _FIDELITY = {
     Grade.NONE: "almost none of the generated images look like real ones",
 }
 _DIVERSITY = {
-    Grade.WHOLE: "the generator covers all of the variety",
+    Grade.WHOLE: "no missing variety was found",
     Grade.UNCERTAIN: "no loss of variety is certain, but up to {most_lost} of it may be missing",
     Grade.PART: "the generator misses {lost} of the variety (by {metric})",
     Grade.NONE: "the generator covers almost none of the variety",
@@ -235,9 +235,11 @@ def _summary(fidelity: Share | None, diversity: Share | None, codes: set[str]) -
     if fidelity.grade is Grade.NONE and diversity.grade is not Grade.NONE:
         return f"{images}; diversity therefore cannot be assessed."
     if diversity.grade in (Grade.WHOLE, Grade.UNCERTAIN) and "missing-modes" in codes:
-        return f"{images}; {variety}, except for some kinds of images that it leaves out."
+        return f"{images}; {variety}, except for some kinds of images that the generator leaves out."
     if fidelity.grade is diversity.grade is Grade.WHOLE and not codes & {*_COPIES}:
-        return f"{images}; {variety}. Precision and recall do not distinguish it from a perfect generator."
+        return (
+            f"{images}; {variety}. Precision and recall do not distinguish the generator from a perfect one."
+        )
     return f"{images}; {variety}."
 
 

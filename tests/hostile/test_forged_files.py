@@ -179,6 +179,12 @@ def test_impossible_results_are_errors(tmp_path, record, others):
             load_results(tmp_path / "x.json")
 
 
+def test_record_of_a_failed_run_is_no_result(tmp_path):
+    record = {"error": {"code": "weights-missing", "message": "the weights are missing"}}
+    (tmp_path / "x.json").write_text(json.dumps(record))
+    assert "weights-missing" in str(raised(DataError, load_results, tmp_path / "x.json"))
+
+
 @pytest.mark.parametrize("points", [[0.5, 0.5], [math.nan], ["0.5"], [True]], ids=str)
 def test_settings_of_a_sweep_must_be_distinct_finite_numbers(tmp_path, record, points):
     content = {"axis": "psi", "points": [{"setting": each, "result": record} for each in points]}
