@@ -9,7 +9,7 @@ References:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import islice
 from typing import NamedTuple, TypeAlias
@@ -35,7 +35,7 @@ _Kernel = Callable[[Tensor], Tensor]
 """Elementwise, of dot products that it may overwrite: a tile is large, and a new one costs as much as the sums."""
 
 _Show = Callable[[int, int, Tensor], None]
-"""Called with a tile of a kernel matrix, its first row and its first column."""
+"""Called with a first row, a first column, and the tile of a kernel matrix that begins there, which it may overwrite."""
 
 
 class KernelDistance(NamedTuple):
@@ -143,7 +143,7 @@ def cmmd(real: Features, fake: Features, *, device: str | torch.device = "auto")
     if the extractor has done so. All pairs count, also a row with itself, as in the authors' code; no (n,
     m) array is made. Returns at least 0.
     """
-    return _cmmd(real, fake, device, None)
+    return _cmmd(real, fake, device, has_marginals=False)[0]
 
 
 @entry_point
@@ -151,9 +151,9 @@ def cmmd_influence(
     real: Features, fake: Features, *, device: str | torch.device = "auto"
 ) -> tuple[float, Influence]:
     """`cmmd` with the influence of each image."""
-    n, m = len(real), len(fake)
-    seen = _Marginals(n, m, choose_device(real, device))
-    value = _cmmd(real, fake, device, seen)
+    value, seen = _cmmd(real, fake, device, has_marginals=True)
+    assert seen is not None
+    n, m = len(seen.real), len(seen.fake)
     reals = 2 * (seen.real / n - seen.across_real / m)
     fakes = 2 * (seen.fake / m - seen.across_fake / n)
     among_reals, among_fakes, across = seen.second_order()
@@ -165,45 +165,58 @@ def cmmd_influence(
     return value, Influence(phis[0], phis[1], excess=_CMMD_SCALE**2 * excess, bias=bias, squared=squared)
 
 
-def _cmmd(real: Features, fake: Features, device: str | torch.device, seen: _Marginals | None) -> float:
+def _cmmd(
+    real: Features, fake: Features, device: str | torch.device, *, has_marginals: bool
+) -> tuple[float, _Marginals | None]:
     real, fake, where = _checked_pair(real, fake, device)
     check_no_zero_rows(real, "real")
     check_no_zero_rows(fake, "fake")
     n, m = len(real), len(fake)
+    seen = _Marginals.zeros(n, m, where) if has_marginals else None
     reals = Blocks(real, where, is_tile=True, is_unit=True).kept()
     fakes = Blocks(fake, where, is_tile=True, is_unit=True).kept()
     among_reals = float(_own_pair_sum(reals, _gaussian_less_one, seen.add_reals if seen else None)) / n**2
     among_fakes = float(_own_pair_sum(fakes, _gaussian_less_one, seen.add_fakes if seen else None)) / m**2
     across = float(_pair_sum(reals, fakes, _gaussian_less_one, seen.add_across if seen else None)) / (n * m)
-    return max(0.0, _CMMD_SCALE * (among_reals + among_fakes - 2 * across))
+    return max(0.0, _CMMD_SCALE * (among_reals + among_fakes - 2 * across)), seen
 
 
+@dataclass(slots=True, eq=False)
 class _Marginals:
     """Row and column sums of the three kernel matrices and sums of their squares, without the diagonals; sums of the diagonals.
 
-    For double-centered matrices: of a matrix K, K_ij less the average contributions of i and j.
+    For double-centered matrices: of a matrix K, K_ij less the average contributions of i and j. A constant is subtracted
+    from each matrix before it is squared. Centering removes it, and without it the squares of an uncentered kernel, which may be
+    10^6 times as large, would leave no digits.
     """
 
-    def __init__(self, n: int, m: int, device: torch.device) -> None:
-        self.real, self.fake, self.across_real, self.across_fake = (
-            torch.zeros(rows, dtype=torch.float64, device=device) for rows in (n, m, n, m)
-        )
-        self.diagonals = torch.zeros(2, dtype=torch.float64, device=device)
-        self.squares = torch.zeros(3, dtype=torch.float64, device=device)
+    real: Tensor  # (n,) sums over the other reals
+    fake: Tensor  # (m,) sums over the other fakes
+    across_real: Tensor  # (n,) sums over the fakes
+    across_fake: Tensor  # (m,) sums over the reals
+    diagonals: Tensor  # (2,) of reals and of fakes
+    squares: Tensor  # (3,) among reals, among fakes, and across, less `constants`
+    constants: dict[int, Tensor]  # of the same three, by number
+
+    @classmethod
+    def zeros(cls, n: int, m: int, device: torch.device) -> _Marginals:
+        """Before the first tile."""
+        zeros = partial(torch.zeros, dtype=torch.float64, device=device)
+        return cls(zeros(n), zeros(m), zeros(n), zeros(m), zeros(2), zeros(3), {})
 
     def add_reals(self, i: int, j: int, tile: Tensor) -> None:
-        """The tile (a, b) of reals from `i` and reals from `j`, which stands for (b, a) too."""
+        """The tile (a, b) of reals from `i` and reals from `j`, which stands for (b, a) too; it is overwritten."""
         self._add_own(0, self.real, i, j, tile)
 
     def add_fakes(self, i: int, j: int, tile: Tensor) -> None:
-        """The tile (a, b) of fakes from `i` and fakes from `j`, which stands for (b, a) too."""
+        """The tile (a, b) of fakes from `i` and fakes from `j`, which stands for (b, a) too; it is overwritten."""
         self._add_own(1, self.fake, i, j, tile)
 
     def add_across(self, i: int, j: int, tile: Tensor) -> None:
-        """The tile (a, b) of reals from `i` and fakes from `j`."""
+        """The tile (a, b) of reals from `i` and fakes from `j`; it is overwritten."""
         self.across_real[i : i + len(tile)] += tile.sum(dim=1)
         self.across_fake[j : j + tile.shape[1]] += tile.sum(dim=0)
-        self.squares[2] += _square_sum(tile)
+        self.squares[2] += _square_sum(_less_constant(tile, self.constants, 2))
 
     def _add_own(self, which: int, sums: Tensor, i: int, j: int, tile: Tensor) -> None:
         sums[i : i + len(tile)] += tile.sum(dim=1)
@@ -211,26 +224,27 @@ class _Marginals:
             own = tile.diagonal()
             sums[i : i + len(tile)] -= own
             self.diagonals[which] += own.sum()
+            _less_constant(tile, self.constants, which)
             self.squares[which] += _square_sum(tile) - own.square().sum()
         else:
             sums[j : j + tile.shape[1]] += tile.sum(dim=0)
-            self.squares[which] += 2 * _square_sum(tile)
+            self.squares[which] += 2 * _square_sum(_less_constant(tile, self.constants, which))
 
     def second_order(self) -> tuple[float, float, float]:
         """Mean squares of the double-centered kernels: of two reals, of two fakes, and of a real and a fake."""
         found = []
-        for sums, squares in ((self.real, self.squares[0]), (self.fake, self.squares[1])):
+        for which, sums in enumerate((self.real, self.fake)):
             n = len(sums)
             means = sums / max(n - 1, 1)
             mean = means.mean()
             # Of a mean over n - 1 others, a row's own part is (n - 2) / (n - 1).
             of_rows = 2 * (n - 1) ** 2 / max(n - 2, 1) * (means - mean).square().sum()
-            rest = squares - n * (n - 1) * mean**2 - of_rows
+            rest = self.squares[which] - n * (n - 1) * (mean - self.constants[which]) ** 2 - of_rows
             found.append(float(rest) / max(n * (n - 3), 1))
         n, m = len(self.across_real), len(self.across_fake)
         rows, columns = self.across_real / m, self.across_fake / n
         mean = rows.mean()
-        rest = self.squares[2] - n * m * mean**2
+        rest = self.squares[2] - n * m * (mean - self.constants[2]) ** 2
         rest = rest - m * (rows - mean).square().sum() - n * (columns - mean).square().sum()
         found.append(float(rest) / max((n - 1) * (m - 1), 1))
         among_reals, among_fakes, across = (max(each, 0.0) for each in found)
@@ -299,7 +313,7 @@ def _sums_by_subset(
             replace(side, rows=rows.to(side.features.device)).kept()
             for side, rows in zip(sides, subset, strict=True)
         )
-        seen = None if marginals is None else _Marginals(len(subset[0]), len(subset[1]), subset.device)
+        seen = None if marginals is None else _Marginals.zeros(len(subset[0]), len(subset[1]), subset.device)
         sums.append(_subset_sums(reals, fakes, kernel, seen))
         if marginals is not None and seen is not None:
             marginals.append(_SubsetMarginals(subset[0], subset[1], seen))
@@ -334,6 +348,7 @@ class _SumsBySubset:
             for diagonal, rows in zip(diagonals, drawn, strict=True)
         ]
         self._totals, self._squares = zeros(3, count), zeros(3, count)
+        self._constants = dict[int, Tensor]()
         self._rows: list[tuple[Tensor, Tensor]] = []
         if has_rows:
             # (rows, count): sums of each row over the subset of its own side, and over that of the other side.
@@ -355,7 +370,8 @@ class _SumsBySubset:
         to_left[at_left] += of_left
         if which == 2 or i != j:
             to_right[at_right] += tile.T @ left
-        self._squares[which] += times * ((tile.square_() @ right) * left).sum(dim=0)
+        squares = _less_constant(tile, self._constants, which).square_()
+        self._squares[which] += times * ((squares @ right) * left).sum(dim=0)
 
     def sums(self) -> Tensor:
         """As `_subset_sums`, for each subset: (count, 4)."""
@@ -367,20 +383,29 @@ class _SumsBySubset:
     def marginals(self) -> Iterator[_SubsetMarginals]:
         """The sums of one subset after the other."""
         for at, (real_rows, fake_rows) in enumerate(self._drawn.unbind(dim=1)):
-            seen = _Marginals(0, 0, real_rows.device)
             own = [
                 diagonal[rows] for diagonal, rows in zip(self._diagonals, (real_rows, fake_rows), strict=True)
             ]
-            seen.real = self._rows[0][0][real_rows, at] - own[0]
-            seen.fake = self._rows[1][0][fake_rows, at] - own[1]
-            seen.across_real, seen.across_fake = (
-                self._rows[2][0][real_rows, at],
-                self._rows[2][1][fake_rows, at],
+            squares = self._squares[:, at].clone()
+            for which, each in enumerate(own):
+                squares[which] -= (each - self._constants[which]).square().sum()
+            seen = _Marginals(
+                real=self._rows[0][0][real_rows, at] - own[0],
+                fake=self._rows[1][0][fake_rows, at] - own[1],
+                across_real=self._rows[2][0][real_rows, at],
+                across_fake=self._rows[2][1][fake_rows, at],
+                diagonals=torch.stack([each.sum() for each in own]),
+                squares=squares,
+                constants=self._constants,
             )
-            seen.diagonals = torch.stack([each.sum() for each in own])
-            seen.squares = self._squares[:, at].clone()
-            seen.squares[:2] -= torch.stack([each.square().sum() for each in own])
             yield _SubsetMarginals(real_rows, fake_rows, seen)
+
+
+def _less_constant(tile: Tensor, constants: dict[int, Tensor], which: int) -> Tensor:
+    """The tile less the constant of its matrix, in place: an entry of the first tile, off the diagonal if there is one."""
+    if which not in constants:
+        constants[which] = tile[0, -1].clone()
+    return tile.sub_(constants[which])
 
 
 def _square_sum(tile: Tensor) -> Tensor:
