@@ -143,9 +143,9 @@ class _Potentials:
             ]
             moved = parts[0] - parts[1]
             for at, ((side, _), mask) in enumerate(zip(sides, masks, strict=True)):
-                self._sums[half, at].index_add_(
-                    0, side.indices.flatten(), _potentials(side.values, mask, parts[at], moved).flatten()
-                )
+                found = _potentials(side.values, mask, parts[at], moved)
+                # `index_add_` would add in a random order on a GPU.
+                self._sums[half, at] += torch.empty_like(found).scatter_(1, side.indices, found).sum(dim=0)
                 moved.neg_()
 
     def influence(self, value: float) -> Influence:
