@@ -17,7 +17,7 @@ the square roots of 1 + w. With K_ij the mean of z_i^2 z_j^2 over the rows of a 
 bias) is that of sum_ij c_ij (K_ij - d_ij) / (2 n), summed over the sets, and its variance (1/n^2 for both sets, and 2 / (n m)
 with K of either)
 
-    1/2 sum_ij c_ij^2 2 K_ij K_ij' [i != j] + c_ii c_jj (K_ij - 1) (K_ij' - 1),
+    1/2 sum_ij (2 c_ij^2 K_ij K_ij' [i != j] + c_ii c_jj (K_ij - 1) (K_ij' - 1)),
 
 but for moments of z of three and four different coordinates. The second order also has terms of a row with itself, which
 are part of the contribution of each row: it moves the distance by half of h = sum_ij c_ij z_i^2 z_j^2 - 2 sum_i c_ii z_i^2
@@ -33,6 +33,7 @@ References:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
@@ -333,7 +334,10 @@ def _distance(real: _Half, fake: _Half) -> float:
     # to copy 2048 x 2048 numbers takes milliseconds. A choice by measured time would change the last bits between runs.
     fidelity = torch.linalg.svdvals((real.factor @ fake.factor.T).cpu()).sum()
     rest = (real.mean - fake.mean).square().sum() + real.trace + fake.trace
-    return float(rest) - 2 * float(fidelity)
+    value = float(rest) - 2 * float(fidelity)
+    if not math.isfinite(value):
+        raise _gaussian_error("the distance overflows float64; divide the features by a constant")
+    return value
 
 
 def _checked(side: Features | Gaussian, name: str) -> Tensor | Gaussian:

@@ -151,3 +151,9 @@ def test_invalid_gaussians_are_errors(mean, covariance, n):
 def test_covariance_with_a_negative_eigenvalue_is_an_error():
     with raising(FeatureError, "bad-gaussian"):
         frechet_distance(gaussian([[1.0, 2], [2, 1]]), gaussian(np.eye(2)))
+
+
+def test_distance_that_overflows_is_an_error_and_not_0():
+    wide = Gaussian.from_moments(np.zeros(4), np.eye(4) * 1e308)
+    with raising(FeatureError, "bad-gaussian"):
+        frechet_distance(wide, Gaussian.from_moments(np.zeros(4), np.eye(4) * 4e307))
