@@ -7,7 +7,7 @@ Other Resampling Plans"; Hampel 1974, "The Influence Curve and Its Role in Robus
 **Second order.** Where both distributions are nearly equal, phi nearly vanishes and terms of pairs of images dominate.
 With the variance V1 of the first order and V2 of the second, the variance of the metric is V1 + V2, but the estimated phi
 contain the noise of the second order, and the mean of their squares has the expectation V1 + 2 V2. So V2 is estimated and
-subtracted; it is also the least variance (Efron and Stein 1981, "The Jackknife Estimate of Variance").
+subtracted, and the variance is never below it (Efron and Stein 1981, "The Jackknife Estimate of Variance").
 
 **Score intervals.** A squared distance varies more the larger it is: an estimate that is too large by chance has an error that is too
 large, so value +- error contains nearly every true value near equality, and too few at somewhat larger distances. As in the interval of
@@ -23,7 +23,7 @@ D^2 and V2, or the second one alone where no estimate of D is known (MIND).
 
 **Replicates.** Comparisons of two scores take replicates of halves. Those of a metric of distributions are linear: the value
 plus the sum of 2 phi / n over the half, on the halves that metrics of neighbors use. Half of the difference of complementary
-halves has the variance of the first order exactly; it is scaled to the standard error. Models that were scored on the same
+halves has n / (n - 1) times the variance of the first order (even n); it is scaled to the standard error. Models that were scored on the same
 reals have replicates that move together as far as the reals have the same influence on both.
 """
 
@@ -44,7 +44,11 @@ from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves
 MIN_EFFECTIVE = 12
 """Least `Influence.effective_number` for an interval. In benchmarks/bench_coverage.py it is 1 to 8 for Student's t with 4 degrees
 of freedom, where 53 % of the intervals of MIND covered the true value, and 480 to 1,380 for Gaussians and clusters. Small sets without
-heavy tails (60 to 100 images) have 16 to 40. The limit was chosen from these figures and not validated on others."""
+heavy tails (60 to 100 images) have 16 to 40, and 12 to 25 if the distributions are equal, so that some have no interval. The
+limit was chosen from these figures and not validated on others."""
+
+_ROUNDING = 1e-12
+"""A standard error below this part of the value is rounding."""
 
 
 class SquaredDistance(NamedTuple):
@@ -61,7 +65,7 @@ class Influence:
     real: Tensor | None  # (n,) float64, of mean 0; None where no reals vary
     fake: Tensor  # (m,) float64, of mean 0
     excess: float = 0.0  # V2
-    bias: float | None = None  # bias: expectation less the value for infinitely many images
+    bias: float | None = None  # expectation less the value for infinitely many images; None if it is unknown
     squared: SquaredDistance | None = None  # None if the metric is not a squared distance
 
     @property
@@ -73,9 +77,10 @@ class Influence:
     def effective_number(self) -> float:
         """Images that carry the variance of the first order: (sum w)^2 / sum w^2 of w = phi^2 / n^2 over both sets."""
         weights = torch.cat([(phi / len(phi)).square().cpu() for phi, _ in self._sides()])
+        if not weights.any():
+            return math.inf
         weights /= weights.max()  # squares of weights may overflow
-        squares = float(weights.square().sum())
-        return float(weights.sum()) ** 2 / squares if squares > 0 else math.inf
+        return float(weights.sum()) ** 2 / float(weights.square().sum())
 
     @property
     def standard_error(self) -> float:
@@ -134,7 +139,7 @@ def with_interval(
     Unchanged where no influence is known, where no image has any (an interval of zero width is meaningless), and where fewer than
     `MIN_EFFECTIVE` images carry the variance: with heavy tails, the sample then lacks values that other draws contain.
     """
-    if influence is None or not 0 < influence.standard_error < math.inf:
+    if influence is None or not _ROUNDING * abs(found.value) < influence.standard_error < math.inf:
         return found
     if influence.effective_number < MIN_EFFECTIVE:
         return replace(found, bias=influence.bias)

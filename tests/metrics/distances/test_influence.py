@@ -385,10 +385,58 @@ def test_identical_images_have_no_interval():
     shares = torch.full((100, 4), 0.25, dtype=torch.float64)
     score, influence = inception_score_influence(shares, device="cpu")
     assert with_interval(MetricValue(score.mean, None), influence, seed=0).interval is None
-    same = torch.ones(50, 3)
+    same, others = (
+        torch.tensor(row, dtype=torch.float64).expand(n, 4)
+        for row, n in (([1.3, 1.0, 1.0, 1.0], 100), ([2.0, 3.4, 2.0, 2.0], 80))
+    )
     for name in ("fd", "cmmd", "kd", "mind"):
-        value, influence = FUNCTIONS[name](same, same, device="cpu")
-        assert with_interval(MetricValue(value, None), influence, seed=0).interval is None
+        for other in (same, others):
+            value, influence = FUNCTIONS[name](same, other, device="cpu")
+            assert with_interval(MetricValue(value, None), influence, seed=0).interval is None
+
+
+@pytest.mark.parametrize(("offset", "tolerance"), [(0.0, 1e-6), (1e3, 1e-4), (1e5, 0.05)])
+@pytest.mark.parametrize("subsets", [1, 200])  # by subset, and from all pairs at once
+def test_second_order_of_the_kernel_distance_is_the_mean_square_of_centered_kernels(
+    subsets, offset, tolerance
+):
+    """Each subset has all rows. Far from the origin, kernels have nearly the same value."""
+    n = 100
+    sides = [20 * side + offset for side in drawn(0, n=n, m=n, moved=0.3)]
+    _, influence = kernel_influence(*sides, subsets=subsets, subset_size=n, device="cpu")
+    precise = [side.numpy().astype(np.longdouble) for side in sides]
+    squares = []
+    for a, b in ((0, 0), (1, 1), (0, 1)):
+        kernels = (precise[a] @ precise[b].T / 6 + 1) ** 3
+        if a == b:  # the diagonal is not part of the distance: U-centering (Szekely and Rizzo 2014)
+            np.fill_diagonal(kernels, 0)
+            rows = kernels.sum(axis=0) / (n - 2)
+            kernels = kernels - rows - rows[:, None] + rows.sum() / (n - 1)
+            np.fill_diagonal(kernels, 0)
+            squares.append(float(np.square(kernels).sum() / (n * (n - 3))))
+        else:
+            kernels = kernels - kernels.mean(axis=0) - kernels.mean(axis=1, keepdims=True) + kernels.mean()
+            squares.append(float(np.square(kernels).sum() / (n - 1) ** 2))
+    expected = 2 * (squares[0] + squares[1]) / (n * (n - 1)) + 4 * squares[2] / n**2
+    assert influence.excess == pytest.approx(expected, rel=tolerance)
+
+
+def test_influence_on_the_sliced_distance_takes_all_directions():
+    """6,000 rows and 1,000 directions are sorted in two parts; a shift by v moves a row x by 6 v x."""
+    real = torch.randn(6000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    _, influence = mind_influence(real, real + 3.0, device="cpu")
+    along = (real - real.mean(dim=0)) @ torch.full((2,), 3.0, dtype=torch.float64)
+    slope = float(influence.fake @ along / along.square().sum())
+    assert slope == pytest.approx(6, rel=0.02)
+
+
+def test_bias_of_the_frechet_distance_of_many_rows():
+    """The second order is computed from a part of the rows."""
+    found = [frechet_influence(*drawn(number, n=9000, m=6000), device="cpu") for number in range(40)]
+    values, biases = [value for value, _ in found], [influence.bias for _, influence in found]
+    error = np.std(values) / 40**0.5
+    assert np.mean(biases) == pytest.approx(np.mean(values), abs=4 * error)
+    assert np.mean(biases) == pytest.approx(np.mean(values), rel=0.15)
 
 
 def test_constant_features_change_nothing():
