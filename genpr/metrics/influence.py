@@ -122,7 +122,8 @@ class Influence:
         moves = torch.zeros(REPLICATES, dtype=torch.float64)
         for phi, stream in self._sides():
             halves = Halves.drawn(len(phi), seed=seed, stream=stream, count=REPLICATES, device=phi.device)
-            moves += (halves.members().double() @ phi).cpu() * (2 / len(phi))
+            # Row by row: the last bits of a matrix product would depend on the number of threads.
+            moves += (halves.members() * phi).sum(dim=1).cpu() * (2 / len(phi))
         return value + error / plain * moves
 
     def _sides(self) -> Iterator[tuple[Tensor, int]]:
