@@ -31,7 +31,7 @@ class Record:
     spread: float  # standard deviation of the distance over draws
     error: float  # mean of the standard errors
     ratio: float  # error over spread, which is known to 1 / sqrt(2 draws)
-    first_order: float  # root of the mean of first_order, over spread: without the correction
+    first_order: float  # root of the mean jackknife variance, over spread: without the correction
     held: float  # share of intervals that hold the mean
     seconds: float
 
@@ -94,7 +94,7 @@ def compared(
         values[i], influence = frechet_influence(real, fake, device=device)
         if influence is None:
             raise click.UsageError(f"{n} rows of {d} features have no interval")
-        errors[i], first[i] = influence.standard_error, influence.first_order
+        errors[i], first[i] = influence.standard_error, influence.jackknife_variance
         low[i], high[i] = influence.interval(values[i])
         biases[i] = np.nan if influence.bias is None else influence.bias
     spread, error = float(values.std(ddof=1)), float(errors.mean())

@@ -95,12 +95,12 @@ def inception_score_influence(
     n, count = len(probabilities), len(seen)
     if min(len(part.rows) for part in seen) < 2:
         return score, None
-    phi, excess = torch.zeros(n, dtype=torch.float64, device=seen[0].moves.device), 0.0
+    phi, second_order = torch.zeros(n, dtype=torch.float64, device=seen[0].moves.device), 0.0
     for part in seen:
         size, value = len(part.rows), float(part.divergence.exp())
         phi[part.rows.to(phi.device)] = part.moves * (value * n / (count * size))
-        excess += (value / (count * size)) ** 2 * float(part.square) / 2
-    return score, Influence(None, phi, excess=excess)
+        second_order += (value / (count * size)) ** 2 * float(part.square) / 2
+    return score, Influence(None, phi, second_order=second_order)
 
 
 class _PartInfluence(NamedTuple):

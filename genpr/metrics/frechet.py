@@ -73,6 +73,7 @@ class Gaussian:
     mean: Tensor  # (d,) float64
     covariance: Tensor  # (d, d) float64, symmetric
     n: int | None = None  # rows they were computed from, which bounds the rank of the covariance by n - 1
+    features: Tensor | None = None  # (n, d) these rows, for the influence of each
 
     def __post_init__(self) -> None:
         d = len(self.mean) if self.mean.ndim == 1 else 0
@@ -117,19 +118,6 @@ class Gaussian:
     ) -> Gaussian:
         """Moments computed elsewhere, such as `mu` and `sigma` of the .npz files of pytorch-fid."""
         return cls(_float64(mean), _float64(covariance), n)
-
-
-@dataclass(frozen=True, eq=False)
-class SampleGaussian(Gaussian):
-    """The moments together with the features, for the influence of each."""
-
-    features: Tensor | None = None  # (n, d)
-
-    @classmethod
-    def fitted(cls, features: Tensor, *, device: torch.device) -> SampleGaussian:
-        """The moments of checked features."""
-        found = Gaussian.from_features(features, device=device)
-        return cls(found.mean, found.covariance, found.n, features)
 
 
 @entry_point
@@ -260,11 +248,13 @@ def _influence(
     of_covariances = sum(float((c * side.squares).sum() - c.trace()) / (2 * side.n) for side in sides)
     scale = 1 / (1 - min(of_covariances / (2 * float(s.sum())), 0.5))
     of_means = sum(float(half.trace) / side.n for half, side in zip(halves, sides, strict=True))
-    excess = scale**2 * _variance_of_covariances(sides, c) + _variance_of_means(halves, sides, s)
+    second_order = scale**2 * _variance_of_covariances(sides, c) + _variance_of_means(halves, sides, s)
     phis = [side.phi for side in sides]
     bias = of_means + scale * of_covariances
     squared = SquaredDistance(value, value - bias)
-    return Influence(None if reals is None else phis[1], phis[0], excess=excess, bias=bias, squared=squared)
+    return Influence(
+        None if reals is None else phis[1], phis[0], second_order=second_order, bias=bias, squared=squared
+    )
 
 
 def _whitened(
@@ -294,7 +284,7 @@ def _whitened(
 
 
 def _rows_of(side: Tensor | Gaussian) -> Tensor | None:
-    return side.features if isinstance(side, SampleGaussian) else None if isinstance(side, Gaussian) else side
+    return side.features if isinstance(side, Gaussian) else side
 
 
 def _root(s: Tensor) -> Tensor:

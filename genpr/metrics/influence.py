@@ -64,12 +64,12 @@ class Influence:
 
     real: Tensor | None  # (n,) float64, of mean 0; None where no reals vary
     fake: Tensor  # (m,) float64, of mean 0
-    excess: float = 0.0  # V2
+    second_order: float = 0.0  # V2, the variance that pairs of images cause
     bias: float | None = None  # expectation less the value for infinitely many images; None if it is unknown
     squared: SquaredDistance | None = None  # None if the metric is not a squared distance
 
     @property
-    def first_order(self) -> float:
+    def jackknife_variance(self) -> float:
         """The mean square of the influence over the number of images, summed over both sets: V1 + 2 V2."""
         return sum(float(phi.square().sum()) / len(phi) ** 2 for phi, _ in self._sides())
 
@@ -85,7 +85,7 @@ class Influence:
     @property
     def standard_error(self) -> float:
         """Root of V1 + V2."""
-        return math.sqrt(max(self.first_order - self.excess, self.excess))
+        return math.sqrt(max(self.jackknife_variance - self.second_order, self.second_order))
 
     def interval(self, value: float) -> tuple[float, float]:
         """The 95 % interval around a value of the metric."""
@@ -93,29 +93,27 @@ class Influence:
         if self.squared is None:
             half = quantile * self.standard_error
             return value - half, value + half
-        second = max(self.excess, 0.0)
+        second = max(self.second_order, 0.0)
         least, shift = quantile * math.sqrt(second), quantile**2 * self._slope(self.squared, second) / 2
         ends = [value - least, value + least]
-        square = shift**2 + quantile**2 * (self.first_order - second)
+        square = shift**2 + quantile**2 * (self.jackknife_variance - second)
         if square > 0:  # the roots of (value - T)^2 = quantile^2 (V + slope (T - value))
             ends += [value + shift - math.sqrt(square), value + shift + math.sqrt(square)]
         return min(ends), max(ends)
 
     def _slope(self, squared: SquaredDistance, second: float) -> float:
         """How much the variance grows with the true value: near equality from the total, far from it from V1."""
-        first = self.first_order
         if not (squared.total > 0 and second > 0):
             return 0.0
-        slope = first / squared.total
+        slope = self.jackknife_variance / squared.total
         if squared.unbiased is not None:
-            slope = (squared.unbiased * (first - 2 * second) + second * slope) / (
-                squared.unbiased**2 + second
-            )
+            first = self.jackknife_variance - 2 * second
+            slope = (squared.unbiased * first + second * slope) / (squared.unbiased**2 + second)
         return min(max(slope, 0.0), math.sqrt(8 * second))
 
     def replicates(self, value: float, *, seed: int) -> Tensor:
         """The metric (REPLICATES,) of halves, linearized and scaled to the standard error."""
-        error, plain = self.standard_error, math.sqrt(self.first_order)
+        error, plain = self.standard_error, math.sqrt(self.jackknife_variance)
         if not plain > 0:  # identical sets; any signs will do, since no other set has the same
             signs = torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.float64)
             return value + error * signs.repeat(REPLICATES // 4)

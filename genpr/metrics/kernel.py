@@ -157,12 +157,14 @@ def cmmd_influence(
     reals = 2 * (seen.real / n - seen.across_real / m)
     fakes = 2 * (seen.fake / m - seen.across_fake / n)
     among_reals, among_fakes, across = seen.second_order()
-    excess = 2 * among_reals / n**2 + 2 * among_fakes / m**2 + 4 * across / (n * m)
+    second_order = 2 * among_reals / n**2 + 2 * among_fakes / m**2 + 4 * across / (n * m)
     phis = [_CMMD_SCALE * (side - side.mean()) for side in (reals, fakes)]
     # A row with itself has a kernel of 1, other pairs have less.
     bias = -_CMMD_SCALE * float(seen.real.sum() / (n * n * (n - 1)) + seen.fake.sum() / (m * m * (m - 1)))
     squared = SquaredDistance(value, value - bias)
-    return value, Influence(phis[0], phis[1], excess=_CMMD_SCALE**2 * excess, bias=bias, squared=squared)
+    return value, Influence(
+        phis[0], phis[1], second_order=_CMMD_SCALE**2 * second_order, bias=bias, squared=squared
+    )
 
 
 def _cmmd(
@@ -288,9 +290,12 @@ def _influence_over_subsets(
     shares = pairs / (n * (n - 1)), pairs / (m * (m - 1)), size**2 / (n * m)
     weights = 2 / pairs, 2 / pairs, 4 / size**2
     parts = zip(own.tolist(), shares, weights, strict=True)
-    excess = sum(each * weight * ((1 - share) / count + share) for each, share, weight in parts)
+    second_order = sum(each * weight * ((1 - share) / count + share) for each, share, weight in parts)
     return Influence(
-        phis[0], phis[1], excess=excess, squared=SquaredDistance(value + float(with_itself), value)
+        phis[0],
+        phis[1],
+        second_order=second_order,
+        squared=SquaredDistance(value + float(with_itself), value),
     )
 
 

@@ -7,7 +7,7 @@ module does not import torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from genpr.metrics.value import MetricValue
@@ -182,9 +182,9 @@ class DistributionMetric(Metric):
 
         # The moments of fewer rows than columns cost more than the rows.
         if self.uses_moments and isinstance(real, Tensor) and len(real) > real.shape[1]:
-            from genpr.metrics.frechet import SampleGaussian
+            from genpr.metrics.frechet import Gaussian
 
-            return SampleGaussian.fitted(real, device=options.device)
+            return replace(Gaussian.from_features(real, device=options.device), features=real)
         return real
 
 

@@ -159,8 +159,8 @@ class _Potentials:
             phi = torch.zeros(size, dtype=torch.float64, device=mean.device)
             phi[slice(None) if rows is None else rows.to(mean.device)] = mean * (size / len(mean))
             phis.append(phi)
-        excess, squared = (first - max(crossed, 0.0)) / 2, SquaredDistance(value, None)
-        return Influence(phis[0], phis[1], excess=excess, squared=squared)
+        second_order, squared = (first - max(crossed, 0.0)) / 2, SquaredDistance(value, None)
+        return Influence(phis[0], phis[1], second_order=second_order, squared=squared)
 
 
 def _potentials(values: Tensor, mask: Tensor, part: Tensor, moved: Tensor) -> Tensor:

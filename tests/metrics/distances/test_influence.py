@@ -202,7 +202,7 @@ def test_replicates_have_the_standard_error_of_the_interval(name, device):
         if phi is not None:
             drawn_halves = Halves.drawn(len(phi), seed=3, stream=stream, count=100, device=phi.device)
             moves = moves + 2 * (drawn_halves.members().double() @ phi).cpu() / len(phi)
-    scale = influence.standard_error / math.sqrt(influence.first_order)
+    scale = influence.standard_error / math.sqrt(influence.jackknife_variance)
     assert halves.numpy() == pytest.approx((value + scale * moves).numpy(), rel=1e-9)
 
 
@@ -213,7 +213,7 @@ def test_gpu_influence_equals_cpu_influence(name):
     (value, ours), (expected, theirs) = (FUNCTIONS[name](*sides, device=each) for each in ("cuda", "cpu"))
     assert value == pytest.approx(expected, rel=1e-6)
     assert ours.standard_error == pytest.approx(theirs.standard_error, rel=1e-6)
-    assert ours.excess == pytest.approx(theirs.excess, rel=1e-6)
+    assert ours.second_order == pytest.approx(theirs.second_order, rel=1e-6)
     assert ours.fake.cpu().numpy() == pytest.approx(theirs.fake.numpy(), abs=1e-6 * float(theirs.fake.std()))
 
 
@@ -303,7 +303,7 @@ def test_second_order_of_the_frechet_distance_in_one_dimension():
     rng, n, m, found = np.random.default_rng(0), 2000, 500, []
     for _ in range(20):
         _, influence = frechet_influence(rng.normal(size=(n, 1)), rng.normal(1, 2, (m, 1)), device="cpu")
-        found.append((influence.bias, influence.excess))
+        found.append((influence.bias, influence.second_order))
     of_means, of_deviations = 1 / n + 4 / m, 1 / n + 1 / m  # times the product of the deviations over 2
     expected = of_means + of_deviations, 2 * of_means**2 + 2 * of_deviations**2
     assert np.mean(found, axis=0) == pytest.approx(expected, rel=0.05)
@@ -333,7 +333,9 @@ def test_few_rows_in_each_subset_have_the_influence_of_all_on_average():
 def test_estimated_influence_on_equal_distributions_is_mostly_noise_of_the_second_order(name, least):
     """Its mean square is V1 + 2 V2, and V1 is 0."""
     found = [FUNCTIONS[name](*drawn(number), device="cpu")[1] for number in range(30)]
-    share = np.mean([each.excess for each in found]) / np.mean([each.first_order for each in found])
+    share = np.mean([each.second_order for each in found]) / np.mean(
+        [each.jackknife_variance for each in found]
+    )
     assert least < share < 0.6
 
 
@@ -344,7 +346,9 @@ def test_second_order_of_the_inception_score_of_certain_images():
         classes = np.random.default_rng(number).integers(0, 10, 2000)
         shares = torch.from_numpy(0.001 + 0.99 * np.eye(10)[classes])
         found.append(inception_score_influence(shares, device="cpu")[1])
-    share = np.mean([each.excess for each in found]) / np.mean([each.first_order for each in found])
+    share = np.mean([each.second_order for each in found]) / np.mean(
+        [each.jackknife_variance for each in found]
+    )
     assert share == pytest.approx(0.5, abs=0.1)
 
 
@@ -367,7 +371,7 @@ def test_second_order_of_cmmd_is_the_mean_square_of_centered_kernels():
         apart = kernels[~torch.eye(len(a), dtype=torch.bool)] if a is b else kernels
         squares.append(float(apart.square().mean()))
     expected = 2 * squares[0] / n**2 + 2 * squares[1] / m**2 + 4 * squares[2] / (n * m)
-    assert influence.excess == pytest.approx(1e6 * expected, rel=0.05)
+    assert influence.second_order == pytest.approx(1e6 * expected, rel=0.05)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -418,7 +422,7 @@ def test_second_order_of_the_kernel_distance_is_the_mean_square_of_centered_kern
             kernels = kernels - kernels.mean(axis=0) - kernels.mean(axis=1, keepdims=True) + kernels.mean()
             squares.append(float(np.square(kernels).sum() / (n - 1) ** 2))
     expected = 2 * (squares[0] + squares[1]) / (n * (n - 1)) + 4 * squares[2] / n**2
-    assert influence.excess == pytest.approx(expected, rel=tolerance)
+    assert influence.second_order == pytest.approx(expected, rel=tolerance)
 
 
 def test_influence_on_the_sliced_distance_takes_all_directions():
@@ -450,7 +454,7 @@ def test_constant_features_change_nothing():
 
 def test_error_without_a_first_order_term_is_that_of_the_second_order():
     none = torch.zeros(40, dtype=torch.float64)
-    influence = Influence(none, none, excess=0.25)
+    influence = Influence(none, none, second_order=0.25)
     assert influence.standard_error == 0.5
     assert standard_error(influence.replicates(1.0, seed=0)) == pytest.approx(0.5)
 
@@ -465,7 +469,7 @@ def of_squares(draw, eigenvalues, means, *, knows_bias):
     return value, Influence(
         None,
         phi * signs,
-        excess=2 * float(eigenvalues @ eigenvalues),
+        second_order=2 * float(eigenvalues @ eigenvalues),
         squared=SquaredDistance(value, unbiased),
     )
 
@@ -495,15 +499,15 @@ def test_ends_of_an_interval_are_the_values_whose_own_variance_explains_the_esti
     for end in influence.interval(value):
         assert (end - value) ** 2 == pytest.approx(quantile**2 * (4 * (end - 1) + 2), rel=1e-9)
     phi = torch.tensor([1e-6, -1e-6], dtype=torch.float64).repeat(25)
-    influence = Influence(None, phi, excess=0.09, squared=SquaredDistance(5.0, 0.0))
+    influence = Influence(None, phi, second_order=0.09, squared=SquaredDistance(5.0, 0.0))
     assert influence.interval(5.0) == pytest.approx((5 - quantile * 0.3, 5 + quantile * 0.3), rel=1e-5)
     # Estimates of V1 and of the distance with different signs: the variance does not fall with the distance.
     phi = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(25)  # of a mean square of 1 / 50
-    influence = Influence(None, phi, excess=0.005, squared=SquaredDistance(1.0, -0.5))
+    influence = Influence(None, phi, second_order=0.005, squared=SquaredDistance(1.0, -0.5))
     half = quantile * math.sqrt(0.02 - 0.005)
     assert influence.interval(1.0) == pytest.approx((1 - half, 1 + half), rel=1e-9)
     # A total that is small by chance: the slope is no more than that of a single eigenvalue.
-    influence = Influence(None, phi, excess=0.01, squared=SquaredDistance(1e-9, None))
+    influence = Influence(None, phi, second_order=0.01, squared=SquaredDistance(1e-9, None))
     high = influence.interval(0.0)[1]
     assert high**2 == pytest.approx(quantile**2 * (0.02 - 0.01 + math.sqrt(0.08) * high), rel=1e-9)
 

@@ -101,7 +101,7 @@ def test_sums_at_once_equal_those_by_subset(tile, device, rng, monkeypatch):
     assert at_once == pytest.approx(by_subset, rel=1e-11)
     for side in ("real", "fake"):
         torch.testing.assert_close(getattr(other, side), getattr(influence, side), rtol=1e-9, atol=1e-11)
-    assert other.excess == pytest.approx(influence.excess, rel=1e-9)
+    assert other.second_order == pytest.approx(influence.second_order, rel=1e-9)
     assert other.squared == pytest.approx(influence.squared, rel=1e-9)
 
 
