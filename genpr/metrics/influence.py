@@ -23,8 +23,8 @@ D^2 and V2, or the second one alone where no estimate of D is known (MIND).
 
 **Replicates.** Comparisons of two scores take replicates of halves. Those of a metric of distributions are linear: the value
 plus the sum of 2 phi / n over the half, on the halves that metrics of neighbors use. Half of the difference of complementary
-halves has n / (n - 1) times the variance of the first order (even n); it is scaled to the standard error. Models that were scored on the same
-reals have replicates that move together as far as the reals have the same influence on both.
+halves has n / (n - 1) times the variance of the first order (even n); it is scaled to the standard error. Models that were
+scored on the same reals have replicates that move together as far as the reals have the same influence on both.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Influence:
     def replicates(self, value: float, *, seed: int) -> Tensor:
         """The metric (REPLICATES,) of halves, linearized and scaled to the standard error."""
         error, plain = self.standard_error, math.sqrt(self.jackknife_variance)
-        if not plain > 0:  # identical sets; any signs will do, since no other set has the same
+        if not plain > 0:  # as of identical sets: no image has an influence, so any signs will do
             signs = torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.float64)
             return value + error * signs.repeat(REPLICATES // 4)
         moves = torch.zeros(REPLICATES, dtype=torch.float64)

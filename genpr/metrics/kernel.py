@@ -177,10 +177,9 @@ def _cmmd(
     seen = _Marginals.zeros(n, m, where) if has_marginals else None
     reals = Blocks(real, where, is_tile=True, is_unit=True).kept()
     fakes = Blocks(fake, where, is_tile=True, is_unit=True).kept()
-    among_reals = float(_own_pair_sum(reals, _gaussian_less_one, seen.add_reals if seen else None)) / n**2
-    among_fakes = float(_own_pair_sum(fakes, _gaussian_less_one, seen.add_fakes if seen else None)) / m**2
-    across = float(_pair_sum(reals, fakes, _gaussian_less_one, seen.add_across if seen else None)) / (n * m)
-    return max(0.0, _CMMD_SCALE * (among_reals + among_fakes - 2 * across)), seen
+    among_reals, among_fakes, across = map(float, _three_sums(reals, fakes, _gaussian_less_one, seen))
+    value = among_reals / n**2 + among_fakes / m**2 - 2 * (across / (n * m))
+    return max(0.0, _CMMD_SCALE * value), seen
 
 
 @dataclass(slots=True, eq=False)
@@ -226,11 +225,10 @@ class _Marginals:
             own = tile.diagonal()
             sums[i : i + len(tile)] -= own
             self.diagonals[which] += own.sum()
-            _less_constant(tile, self.constants, which)
-            self.squares[which] += _square_sum(tile) - own.square().sum()
         else:
             sums[j : j + tile.shape[1]] += tile.sum(dim=0)
-            self.squares[which] += 2 * _square_sum(_less_constant(tile, self.constants, which))
+        total = _square_sum(_less_constant(tile, self.constants, which))
+        self.squares[which] += total - tile.diagonal().square().sum() if i == j else 2 * total
 
     def second_order(self) -> tuple[float, float, float]:
         """Mean squares of the double-centered kernels: of two reals, of two fakes, and of a real and a fake."""
@@ -414,7 +412,9 @@ def _less_constant(tile: Tensor, constants: dict[int, Tensor], which: int) -> Te
 
 
 def _square_sum(tile: Tensor) -> Tensor:
-    return tile.flatten().dot(tile.flatten())
+    """The sum of squares, row by row as in `_total`."""
+    norms: Tensor = torch.linalg.vector_norm(tile, dim=1)
+    return norms.square().sum()
 
 
 def _checked_pair(
@@ -438,12 +438,19 @@ def _drawn_rows(
 def _subset_sums(reals: _Rows, fakes: _Rows, kernel: _Kernel, seen: _Marginals | None) -> Tensor:
     """Sums (4,) over pairs of reals, pairs of fakes, each row with itself, and pairs of a real and a fake."""
     diagonals = (kernel(block.square().sum(dim=1)).sum() for side in (reals, fakes) for block in side)
-    own = (
+    among_reals, among_fakes, across = _three_sums(reals, fakes, kernel, seen)
+    return torch.stack([among_reals, among_fakes, reduce(torch.add, diagonals), across])
+
+
+def _three_sums(
+    reals: _Rows, fakes: _Rows, kernel: _Kernel, seen: _Marginals | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sums over pairs of reals, pairs of fakes, and pairs of a real and a fake."""
+    return (
         _own_pair_sum(reals, kernel, seen.add_reals if seen else None),
         _own_pair_sum(fakes, kernel, seen.add_fakes if seen else None),
+        _pair_sum(reals, fakes, kernel, seen.add_across if seen else None),
     )
-    across = _pair_sum(reals, fakes, kernel, seen.add_across if seen else None)
-    return torch.stack([*own, reduce(torch.add, diagonals), across])
 
 
 def _pair_sum(left: _Rows, right: _Rows, kernel: _Kernel, show: _Show | None) -> Tensor:

@@ -143,7 +143,7 @@ def _unseen(value: float, n: int) -> Interval:
 def effective_size(sizes: Floats) -> int:
     """Images whose plain mean varies as much as one over classes of (classes,) sizes (Kish 1965, "Survey Sampling")."""
     sizes = sizes[sizes > 0]
-    return max(1, int(len(sizes) ** 2 / (1 / sizes).sum())) if len(sizes) else 1
+    return max(1, int(len(sizes) ** 2 / (1 / sizes).sum()))
 
 
 def unseen_share(n: int, *, tail: float = (1 - _LEVEL) / 2) -> float:

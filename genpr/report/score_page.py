@@ -137,7 +137,7 @@ def metric_rows(result: Result, names: Iterable[str]) -> list[dict[str, Any]]:
     for name in names:
         metric, info = result.metrics[name], ALL_METRICS[name]
         texts = metric_texts(result, name, between=" to ")
-        mark = metric.chance if metric.known_null is None else metric.known_null
+        mark = metric.chance if metric.null is None else metric.null
         low, high = metric.interval or (metric.value, metric.value)
         line = [None if each is None else _position(each) for each in (metric.value, low, high, mark)]
         is_manifold = name in result.families.get(MANIFOLD, ())
@@ -149,7 +149,7 @@ def metric_rows(result: Result, names: Iterable[str]) -> list[dict[str, Any]]:
             "relative": _DASH if texts["relative"] == "-" else texts["relative"].replace("%", " %"),
             "better": _BETTER[info.better],
             "mark": f"chance {texts['chance']}"
-            if metric.known_null is None
+            if metric.null is None
             else f"perfect generator {texts['null']}",
             "line": line if is_share else None,
         }

@@ -271,3 +271,15 @@ def test_plots_do_not_depend_on_or_change_the_configuration(name):
         before = {key: mpl.rcParams[key] for key in mpl.rcParams if key != "backend"}
         assert PLOTS[name]() == expected
         assert {key: mpl.rcParams[key] for key in mpl.rcParams if key != "backend"} == before
+
+
+def test_curve_has_a_line_for_a_known_null_and_none_for_a_score_of_halves():
+    def curve(**changes):
+        made = a_result(EVEN)
+        metric = replace(made.metrics["recall"], **changes)
+        results = [replace(made, metrics=made.metrics | {"recall": metric})] * 2
+        return metric_curve("recall", results, axis_of(["psi=0.5", "psi=1"]))
+
+    without = curve(null=None, null_source=None)
+    assert curve() != without
+    assert curve(null_source="real halves") == without

@@ -425,6 +425,21 @@ def test_second_order_of_the_kernel_distance_is_the_mean_square_of_centered_kern
     assert influence.second_order == pytest.approx(expected, rel=tolerance)
 
 
+def test_intervals_and_replicates_do_not_depend_on_the_number_of_threads():
+    phi = torch.randn(5000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    sides, found = drawn(0, n=3000, m=2500, moved=0.1), []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            _, influence = cmmd_influence(*sides, device="cpu")
+            replicates = Influence(None, phi).replicates(0.0, seed=0).tolist()
+            found.append((influence.second_order, influence.standard_error, replicates))
+    finally:
+        torch.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+
+
 def test_influence_on_the_sliced_distance_takes_all_directions():
     """6,000 rows and 1,000 directions are sorted in two parts; a shift by v moves a row x by 6 v x."""
     real = torch.randn(6000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
