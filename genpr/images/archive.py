@@ -31,6 +31,7 @@ from genpr.images.item import (
     check_encoded_size,
     filter_images,
     is_hidden,
+    is_image_name,
     unreadable_error,
 )
 from genpr.limits import SMALL_TEXT_BYTES, STREAMED_RATIO, UNPACKED_RATIO, is_bomb
@@ -309,26 +310,47 @@ class TarSource(IndexedSource):
         return (self.members[index][0] for index in range(len(self)))
 
     def source_labels(self) -> SourceLabels | None:
-        """The labels of WebDataset samples: the content of the `.cls` file of each key."""
-        labels: dict[str, object] = {}
+        """The labels of WebDataset samples: the `.cls` file beside each image, else the only one of its key."""
+        beside: dict[int, object] = {}  # by offset of the image
+        apart: dict[str, set[object]] = {}  # by key, of samples without an image
         with _opened_tar(self.path) as file:
-            for raw, offset, size in regular_files(file):
-                name = _text(raw)
-                if not name.endswith(".cls") or is_hidden(name):
-                    continue
-                if size > SMALL_TEXT_BYTES:
-                    raise tarfile.ReadError(f"{name!r} has {size:,} bytes, more than a label needs")
-                file.seek(offset)
-                data = _read_fully(file, size)
-                try:
-                    labels[key_of(name)] = _label_in(data)
-                except ValueError as error:
-                    text = f"{name} in {self.name} is not a label ({error})"
-                    raise DataError(text, code="labels-damaged", path=name) from error
-        found = [labels.get(key_of(name)) for name in self.names()] if labels else []
-        if all(label is None for label in found):
+            for key, sample in _samples(file):
+                labels = {self._label(file, name, *sample[name]) for name in sample if name.endswith(".cls")}
+                if len(labels) > 1:
+                    raise self._ambiguous(key)
+                images = [offset for name, (offset, _) in sample.items() if is_image_name(name)]
+                if labels and images:
+                    beside |= dict.fromkeys(images, *labels)
+                elif labels:
+                    apart.setdefault(key, set()).update(labels)
+        if not beside and not apart:
             return None
-        return SourceLabels(found, f"labels in {self.name}")
+        found, last = list[object](), ""
+        for name, offset, _ in map(self.members.__getitem__, range(len(self))):
+            label, others = beside.get(offset), apart.get(key_of(name), ())
+            if label is None and others:
+                if len(others) > 1 or name == last:
+                    raise self._ambiguous(key_of(name))
+                (label,) = others
+            found.append(label)
+            last = name
+        return SourceLabels(found, f"labels in {self.name}") if set(found) != {None} else None
+
+    def _label(self, file: IO[bytes], name: str, offset: int, size: int) -> object:
+        """The label in a `.cls` member."""
+        if size > SMALL_TEXT_BYTES:
+            raise tarfile.ReadError(f"{name!r} has {size:,} bytes, more than a label needs")
+        file.seek(offset)
+        try:
+            return _label_in(_read_fully(file, size))
+        except ValueError as error:
+            text = f"{name} in {self.name} is not a label ({error})"
+            raise DataError(text, code="labels-damaged", path=name) from error
+
+    def _ambiguous(self, key: str) -> DataError:
+        text = f"{self.name} has several labels of the key {short(key)!r} (the name up to its first dot) that are not next to "
+        text += "one image each; write each image next to its .cls file, with a key of its own"
+        return DataError(text, code="label-conflict", path=self.name)
 
 
 def open_tar(path: Path, name: str) -> TarSource:
@@ -373,6 +395,23 @@ def key_of(name: str) -> str:
     """The key of a WebDataset sample: the path up to the first dot of the file name."""
     folder, slash, file = name.rpartition("/")
     return f"{folder}{slash}{file.partition('.')[0]}"
+
+
+def _samples(file: IO[bytes]) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
+    """Key, and offset and size by name, of consecutive images and labels of one key, as WebDataset reads them.
+
+    A repeated name begins another sample, since archives may be joined.
+    """
+    key, sample = "", dict[str, tuple[int, int]]()
+    for raw, offset, size in regular_files(file):
+        name = _text(raw)
+        if is_hidden(name) or not (name.endswith(".cls") or is_image_name(name)):
+            continue
+        if key_of(name) != key or name in sample:
+            yield key, sample
+            key, sample = key_of(name), {}
+        sample[name] = offset, size
+    yield key, sample
 
 
 def _label_in(data: bytes) -> int | str:

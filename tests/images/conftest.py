@@ -26,7 +26,7 @@ def make_tar(tmp_path):
     def write(members, *, name="set.tar"):
         path = tmp_path / name
         with tarfile.open(path, "w") as archive:
-            for member, data in members.items():
+            for member, data in members.items() if isinstance(members, dict) else members:
                 info = member if isinstance(member, tarfile.TarInfo) else tarfile.TarInfo(member)
                 info.size = len(data)
                 archive.addfile(info, io.BytesIO(data))

@@ -32,6 +32,42 @@ def test_label_of_a_sample_is_its_class(make_tar):
     assert found == {"b/1.png": "7", "b/0.v2.jpg": "12", "a/0.png": "tabby cat", "c.d/3.seg.png": None}
 
 
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ("0.png 0.cls=1 1.png 1.cls=2 0.png 0.cls=3 1.png 1.cls=4", ["1", "3", "2", "4"]),
+        ("0.cls=1 0.png 0.cls=3 0.png", ["1", "3"]),
+        ("0.png 0.json 0.txt 0.cls=1 0.png 0.txt 0.cls=3", ["1", "3"]),
+        ("0.png 0.cls=1 1.png 0.png", ["1", None, None]),
+        ("0.png 1.png 0.mask.png 1.cls=5 0.cls=7", ["7", "7", "5"]),
+        ("0.png 0.cls=1 0.v2.cls=1", ["1"]),
+    ],
+    ids=["joined", "label-first", "other-members", "unlabeled", "apart", "equal"],
+)
+def test_label_of_a_repeated_key_is_the_one_beside_the_image(make_tar, members, expected):
+    assert labels_of(make_tar(members_of(members))) == expected
+
+
+def members_of(text) -> list[tuple[str, bytes]]:
+    pairs = (member.partition("=") for member in text.split())
+    return [(name, PNG if name.endswith(".png") else label.encode()) for name, _, label in pairs]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        "0.png 1.png 0.png 1.png 0.cls=1 1.cls=2 0.cls=3 1.cls=4",
+        "0.png 1.png 0.png 1.cls=2 0.cls=1",
+        "v.0.png v.0.cls=1 v.1.png v.1.cls=2",
+    ],
+    ids=["images-first", "one-label", "two-in-a-sample"],
+)
+def test_labels_of_a_repeated_key_that_cannot_be_assigned_are_an_error(make_tar, members):
+    error = raised(DataError, labels_of, make_tar(members_of(members)))
+    assert error.code == "label-conflict"
+    assert f"'{members[0]}'" in str(error)
+
+
 @pytest.mark.parametrize("data", [b"", b" \n", b"\xff\xfe", b"x" * 1001, b"\0" * 5000])
 def test_broken_label_is_an_error_that_names_it(make_tar, data):
     path = make_tar({"0.png": PNG, "0.cls": data})
