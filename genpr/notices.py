@@ -179,6 +179,9 @@ gpu-unusable warning
 codec-mismatch warning
     most reals are {real}, and most fakes are {fake}; compression artifacts change scores
     store both sets in the same format, preferably a lossless one
+size-mismatch warning
+    real images are {real}, and fake images are {fake}
+    resizing to one size changes scores: reduce the larger images with a good filter, as by --prepare resize:N for both sets
 size-mix note
     {role} images have {count} different sizes: {shown}
     built-in extractors resize each image separately; a custom extractor must resize its batches
@@ -203,6 +206,12 @@ alpha-dropped warning
 exif-orientation warning
     {count} of {total} {role} images have an EXIF orientation, which was ignored
     use --exif apply if the generator was trained on rotated images
+unscaled warning
+    {count} of {total} {role} images have no values but 0, 1 and 255, as floats of 0 to 1 or of -1 to 1 that were cast to uint8
+    scale before the cast: (x * 255).round() for values of 0 to 1, ((x + 1) * 127.5).round() for values of -1 to 1
+16bit-unscaled warning
+    no value of the {count} {role} images of 16 bits exceeds 4095, so at most 16 gray levels are left in 8 bits
+    scale the values to 0 to 65535 (12 bits times 16), or convert them to 8 bits (12 bits divided by 16)
 enlarged warning
     {count} of {total} {role} images are smaller than the size of --prepare and were enlarged
     enlarged images lack fine detail, which changes scores; use a smaller size, or remove them

@@ -56,6 +56,7 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput
     check_feature_file(out)
     check_sources(source)
     from genpr.distributed import rank_zero_only
+    from genpr.evaluation.diagnostics import decoding_notices
     from genpr.evaluation.protocols import find_protocol
     from genpr.features.feature_set import FeatureSet, save_features
     from genpr.features.inputs import open_input
@@ -89,7 +90,7 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput
         n_known = n - features.n_embedded - features.n_cached
         how = f"{n_known:,} from files" if n_known else f"{features.n_cached:,} from the cache"
         text = printable(f"wrote {n:,} x {dim} features{of} to {out} ({how})")
-    output.show(features.notices, text)
+    output.show([*decoding_notices("source", features), *features.notices], text)
     if place is not None and not n and not skipped:
         output.note(
             f"shard {place.shard} is empty: the {place.total:,} images are divided in blocks of {BLOCK:,}; keep the file, since all "

@@ -29,6 +29,7 @@ def command(source: str, out: Path, *, options: SourceOptions, output: TextOutpu
     zip, tar, npz or npy file. Its images must all have the same size, and keep their order.
     """
     from genpr.images.pack import check_output, pack_source
+    from genpr.images.policy import reported
     from genpr.images.source import open_source, subset
     from genpr.notices import notice
 
@@ -44,7 +45,8 @@ def command(source: str, out: Path, *, options: SourceOptions, output: TextOutpu
             policy=options.decoding,
             progress=None if progress is None else partial(progress, "packed"),
         )
-    flags = {**packed.flags, **({"skipped": len(packed.skipped)} if packed.skipped else {})}
+    flags = reported(packed.flags, packed.n)
+    flags |= {"skipped": len(packed.skipped)} if packed.skipped else {}
     total = f"{packed.n + len(packed.skipped):,}"
     notices = [notice(flag, role="source", count=f"{count:,}", total=total) for flag, count in flags.items()]
     record = {

@@ -55,6 +55,7 @@ class Copies:
     found: CopyDetection
     names: Sequence[str]
     identities: NDArray[np.uint8] | None
+    notices: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
         ties="expected",
         metrics=_values(ranked, copies, options, encoder.name),
         undefined=tuple(ranked.undefined),
-        notices=tuple(dict.fromkeys((*own, *notices, *copy_notices))),
+        notices=tuple(dict.fromkeys((*own, *notices, *copy_notices, *(copies.notices if copies else ())))),
         real=_prompt_side(assignment, table.origin, encoded - started),
         fake=SideSummary.from_features(features, Identities.from_features(features)),
         seconds={"text": encoded - started, "ranking": time.perf_counter() - encoded},
@@ -226,7 +227,8 @@ def _find_copies(
     train = source[extractor]
     both = images.features.float(), train.features.float()
     found = copy_detection(*both, threshold=threshold, seed=embedder.options.seed, device=embedder.device)
-    return Copies(found, [train.name_of(row) for row in range(len(train))], _hashes(train))
+    names = [train.name_of(row) for row in range(len(train))]
+    return Copies(found, names, _hashes(train), (*decoding_notices("training", train), *train.notices))
 
 
 def _values(

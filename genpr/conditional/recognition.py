@@ -259,8 +259,10 @@ def _result(
     # The hint of this notice does not apply to detectors.
     of_features = [
         replace(each, hint="") if is_detector and each.code == "extractor-not-cached" else each
-        for each in features.notices
+        for each in dict.fromkeys((*features.notices, *(labeled.features.notices if labeled else ())))
     ]
+    if labeled:
+        of_features += decoding_notices("labeled", labeled.features)
     own = _recognition_notices(thresholds, classifier.name)
     summary = ClassifierSummary(
         name=classifier.name,

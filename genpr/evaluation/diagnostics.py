@@ -21,7 +21,7 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, label_location
 from genpr.features.source_features import SourceFeatures
 from genpr.features.statistics import ReferenceStatistics
-from genpr.images.policy import BadImagePolicy, choices_in
+from genpr.images.policy import BadImagePolicy, choices_in, reported
 from genpr.metrics.ball_metrics import coverage, density, precision, recall
 from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.fakes_only import inception_score
@@ -209,10 +209,19 @@ def input_notices(
             "calibrated": calibrated * (n_fake > n_real),
         }
         notices.append(notice("unequal-n", **sizes))
-    notices += _identical(real_ids, fake_ids)
+    notices += [*_identical(real_ids, fake_ids), *image_notices(real, fake)]
+    return tuple(dict.fromkeys(notices))
+
+
+def image_notices(real: FeatureSet, fake: FeatureSet) -> list[Notice]:
+    """Notices about the image files of two sets."""
+    notices = []
     codecs = real.facts.codec, fake.facts.codec
     if None not in codecs and codecs[0] != codecs[1]:
         notices.append(notice("codec-mismatch", real=codecs[0], fake=codecs[1]))
+    sizes = real.facts.common_size, fake.facts.common_size
+    if None not in sizes and sizes[0] != sizes[1]:
+        notices.append(notice("size-mismatch", real=sizes[0], fake=sizes[1]))
     for role, features in (("real", real), ("fake", fake)):
         notices += decoding_notices(role, features)
         facts = features.facts
@@ -224,7 +233,7 @@ def input_notices(
             small = {"count": f"{facts.n_small:,}", "total": total, "extractor": own.name}
             notices.append(notice("upscaled", role=role, **small))
         notices += features.notices
-    return tuple(dict.fromkeys(notices))
+    return notices
 
 
 def _decoded_unlike(real: Mapping[str, str], fake: Mapping[str, str]) -> list[Notice]:
@@ -260,9 +269,9 @@ def _identical(real: Identities, fake: Identities) -> list[Notice]:
 def decoding_notices(role: str, features: FeatureSet) -> list[Notice]:
     """Notices about images of one source that were left out, converted or changed during decoding."""
     notices = []
-    n_decoded = f"{features.n_decoded or len(features):,}"
-    for flag, count in features.flags.items():
-        notices.append(notice(flag, role=role, count=f"{count:,}", total=n_decoded))
+    n_decoded = features.n_decoded or len(features)
+    for flag, count in reported(features.flags, n_decoded).items():
+        notices.append(notice(flag, role=role, count=f"{count:,}", total=f"{n_decoded:,}"))
     if features.skipped:
         total = f"{len(features) + len(features.skipped):,}"
         notices.append(notice("skipped", role=role, count=f"{len(features.skipped):,}", total=total))

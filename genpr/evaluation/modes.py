@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal, Unpack
 
+from genpr.evaluation.diagnostics import image_notices
 from genpr.evaluation.labels import LabeledImages, OptionalLabels
 from genpr.evaluation.options import ModesKeywords, ModesOptions, ScoreOptions
 from genpr.evaluation.plan import ScorePlan
@@ -142,7 +143,7 @@ def find_modes_with(real: object, fake: object, options: ModesOptions) -> FoundM
         reals.names,
         fakes.names,
         fakes.extractor or reals.extractor,
-        tuple(dict.fromkeys((*reals.notices, *fakes.notices, *fallback))),
+        tuple(dict.fromkeys((*image_notices(reals, fakes), *fallback))),
         origins={images.role: images.origin for images in known},
         unlabeled={images.role: len(images.unlabeled) for images in known},
     )

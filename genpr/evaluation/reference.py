@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from genpr import __version__
 from genpr.distributed import current_communicator
 from genpr.errors import FeatureError
-from genpr.evaluation.diagnostics import notices_of
+from genpr.evaluation.diagnostics import decoding_notices, notices_of
 from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, NeighborResult, control_of
 from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedLabels
 from genpr.evaluation.per_image import PerImageScores
@@ -69,12 +69,13 @@ class FittedReference:
             content = self.reals.statistics.content
             self._real_summary = replace(self._real_summary, content=content, order=content)
         self._statistics_summary = self._held_out_summary = None
+        self._notices: tuple[Notice, ...] = ()
         if plan.statistics is not None:
             self._statistics_summary = StatisticsSummary.from_statistics(plan.statistics, plan.given)
         if held_out is not None:
             kept = held_out[plan.own]
             self._held_out_summary = SideSummary.from_features(kept, Identities.from_features(kept))
-        self._notices: tuple[Notice, ...] = ()
+            self._notices = (*decoding_notices("held-out", kept), *kept.notices)
         # The clusters of the reals are computed on first use, since only neighbor metrics need them.
         self._real_kinds = cache(partial(RealKinds.fit, self.reals.features, seed=embedder.options.seed))
         self._control: Control | None = None
@@ -114,12 +115,12 @@ class FittedReference:
     def score(self, fake: SourceFeatures) -> Result:
         """Score a fake set that is embedded by all extractors of the plan."""
         result, _, _ = self._run(partial(self._score, fake))
-        return replace(result, notices=(*result.notices, *self._notices))
+        return replace(result, notices=tuple(dict.fromkeys((*result.notices, *self._notices))))
 
     def per_image(self, fake: SourceFeatures) -> PerImageScores:
         """Score a fake set and keep the values of each image, after `check_samples`."""
         found = self._run(partial(self._score_images, fake))
-        result = replace(found.result, notices=(*found.result.notices, *self._notices))
+        result = replace(found.result, notices=tuple(dict.fromkeys((*found.result.notices, *self._notices))))
         return replace(found, result=result)
 
     def _run(self, work: Callable[[Embedder], _Found]) -> _Found:

@@ -183,7 +183,7 @@ class RankShare:
 class LoadedImage:
     """A loaded image: its input to the network, or its known features (d,), or an error.
 
-    `identity` is the sha256 of its bytes. `format` and `size` are those of its file after preparation, None for images in memory.
+    `identity` is the sha256 of its bytes. `format` is that of its file, None for images in memory, and `size` that after preparation.
     `pixels` are uint8 (3, h, w), or float32 (3, s, s) from the extractor's `prepare`, unless that runs on the device.
     """
 
@@ -241,13 +241,13 @@ def _load(
                 if decoded is None:
                     decoded = decode(data, name=item.name, policy=policy)
                 height, width, _ = decoded.pixels.shape
-                size = None if codec is None else (width, height)
+                facts = (decoded.flags, codec, (width, height))
                 try:
                     pixels = _prepared(decoded, prepare, own=len(readers) == 1)
                 except ImageError as error:  # of this extractor
                     found.append(_unusable(at, item, error))
                 else:
-                    found.append(LoadedImage(at, item.name, identity, decoded.flags, codec, size, pixels))
+                    found.append(LoadedImage(at, item.name, identity, *facts, pixels))
         except ImageError as error:
             found = [_unusable(at, item, error)] * len(readers)
         loaded.append(found)

@@ -36,13 +36,14 @@ from genpr.storage import (
 _FORMAT = "genpr.features/1"
 _SHOWN = 5
 _EMBED_AGAIN = "embed all shards again with the same source and options"
+_COMMON = 0.9  # share of one size from which on it is that of the set
 _SMALL = 32  # pixels; the smallest training images of networks
 _LOSSLESS = {"PNG", "BMP", "PPM", "TIFF", "WEBP lossless"}
 
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """Formats and sizes of the images from files."""
+    """Formats of the images from files, and sizes of all images."""
 
     formats: Mapping[str, int] = field(default_factory=dict)  # counts by format, such as {"PNG": 900}
     sizes: Mapping[str, int] = field(
@@ -60,6 +61,15 @@ class ImageFacts:
                 commonest[f"{width} x {height}"] = count
             n_small += count * (min(width, height) < _SMALL)
         return cls(dict(sorted(formats.items())), commonest, len(sizes), n_small)
+
+    @property
+    def common_size(self) -> str | None:
+        """The size of nearly all images; None without one."""
+        if not self.sizes:
+            return None
+        (size, most), *_ = self.sizes.items()
+        others = (self.n_sizes - len(self.sizes)) * min(self.sizes.values())  # at most
+        return size if most >= _COMMON * (sum(self.sizes.values()) + others) else None
 
     @property
     def codec(self) -> str | None:
@@ -103,7 +113,7 @@ class FeatureSet:
         0  # number of images behind `flags` and counts, if rows were removed later; 0 for all rows
     )
     origin: str = ""  # the embedded source, if `source` is a feature file
-    sizes: Mapping[tuple[int, int], int] = field(default_factory=dict)  # number of files by (width, height)
+    sizes: Mapping[tuple[int, int], int] = field(default_factory=dict)  # number of images by (width, height)
     shard: ShardInfo | None = None  # position of a shard; None for a whole source
     statistics: ReferenceStatistics | None = None  # replaces the rows of reals with statistics only
 

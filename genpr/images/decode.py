@@ -187,12 +187,28 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
         damage = f"the {format_name} file is damaged or cut short, after {len(data):,} bytes"
         with _errors_named(name, damage):
             found = _decode_file(data, format_name, name, policy)
+    found = Decoded(found.pixels, (*found.flags, *_range_flags(found)))
     if policy.preparation is None:
         return found
     rule, side = policy.preparation
     check = partial(_check_size, name=name, policy=policy, what=f"{rule}:{side} makes it ")
-    flags = (*found.flags, *(["enlarged"] if min(found.pixels.shape[:2]) < side else []))
-    return Decoded(prepare_pixels(found.pixels, rule, side, check_size=check), flags)
+    flags = {*found.flags, *(["enlarged"] if min(found.pixels.shape[:2]) < side else [])}
+    pixels = prepare_pixels(found.pixels, rule, side, check_size=check)
+    return Decoded(pixels, tuple(sorted(flags, key=FLAGS.index)))
+
+
+def _range_flags(image: Decoded) -> list[str]:
+    """The flag of values as they result from another range than that of the type, if any.
+
+    Floats of 0..1 cast to uint8 are 0 and 1, those of -1..1 are 0, 1 and 255, and 12 bits in 16 have high bytes below 16.
+    """
+    pixels = image.pixels
+    if "16bit-scaled" in image.flags:
+        return ["16bit-unscaled"] if pixels.max() < 16 else []
+    # 255 becomes 0; a few pixels decide for nearly all images.
+    if any((part + np.uint8(1)).max() > 2 for part in (pixels[::8, ::8], pixels)):
+        return []
+    return ["unscaled"] if (pixels == 1).any() or not pixels.any() else []
 
 
 @contextmanager

@@ -10,7 +10,11 @@ from typing import Any, Literal
 from genpr.errors import BadImagesError, DataError, ImageError, UsageError
 
 # Stable order: cache files store flags as bits, so new ones go to the end.
-FLAGS = ("multi-frame", "16bit-scaled", "cmyk-converted", "alpha-dropped", "exif-orientation", "enlarged")
+FLAGS = (
+    *("multi-frame", "16bit-scaled", "cmyk-converted", "alpha-dropped", "exif-orientation", "enlarged"),
+    *("unscaled", "16bit-unscaled"),
+)
+_UNSCALED_SHARE = 0.25  # a set may have some black images
 # The number of pixels from which on Pillow warns (a quarter of a gigabyte of RGB). Its own limit is twice as high, which
 # includes common 100-megapixel bombs, while generative models make images of a few megapixels.
 MAX_PIXELS = 89_478_485
@@ -23,6 +27,15 @@ _MAX_SIDE = 8192
 def in_order(flags: Mapping[str, int]) -> dict[str, int]:
     """Counts by flag in the order of `FLAGS`; ranks and shards add them in any order."""
     return dict(sorted(flags.items(), key=lambda entry: FLAGS.index(entry[0])))
+
+
+def reported(flags: Mapping[str, int], total: int) -> dict[str, int]:
+    """The flags of a set of `total` images that are reported; few dark images say nothing about the range of values."""
+    is_wide = flags.get("16bit-unscaled", 0) < flags.get("16bit-scaled", 0)
+    unreported = {"16bit-unscaled"} if is_wide else set()
+    if flags.get("unscaled", 0) <= _UNSCALED_SHARE * total:
+        unreported.add("unscaled")
+    return {flag: count for flag, count in flags.items() if flag not in unreported}
 
 
 @dataclass(frozen=True)

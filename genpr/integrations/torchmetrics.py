@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import fields
@@ -21,12 +22,13 @@ from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Result
 from genpr.features.custom import extractor_info
 from genpr.features.extractor import ExtractorInfo, check_same_extractor
-from genpr.features.feature_set import FeatureSet
+from genpr.features.feature_set import FeatureSet, ImageFacts
 from genpr.features.inputs import OpenedImages
 from genpr.features.options import takes_options
 from genpr.features.source_features import FROM_FILE, Embedder, ExtractorKey
 from genpr.images.arrays import ImageRange, checked_range
 from genpr.images.decode import decoder_versions
+from genpr.images.policy import FLAGS, in_order
 from genpr.images.source import open_source
 from genpr.integrations.common import as_uint8, given_evaluator, planned, warn_no_overlap
 from genpr.metrics.registry import METRICS
@@ -43,6 +45,7 @@ except ModuleNotFoundError as error:
 
 _STATES = ("real_rows", "fake_rows")
 _HASH = 32
+_HEAD = _HASH + 12  # with width, height and flags as int32
 
 
 def _extractor_of(plan: ScorePlan) -> ExtractorKey:
@@ -238,32 +241,45 @@ class PrecisionRecallDensityCoverage(Metric):
         return self
 
     def _embedded(self, images: Tensor, role: str) -> tuple[Tensor, ExtractorInfo]:
-        """Rows of uint8 (n, 3, h, w) images on the CPU, uint8 (n, 32 + 4 d), and their extractor.
+        """Rows of uint8 (n, 3, h, w) images on the CPU, uint8 (n, 44 + 4 d), and their extractor.
 
-        A row is the sha256 of an image followed by its float32 features. It is bytes, because a module that is cast to half
-        precision casts its floating-point state, too.
+        A row is the sha256 of an image, its width, height and flags, and its float32 features. It is bytes, because a module that is
+        cast to half precision casts its floating-point state, too. Only the number of images with each flag is of use.
         """
         on_cpu = images.cpu() if isinstance(images, Tensor) else images  # at once, and not image by image
         source = OpenedImages(open_source(on_cpu, name=f"<{role} images>"), on_disk=False)
         (found,) = self._embedder.embed(source, role, [self._extractors], None).values()
         assert found.identities is not None
         assert found.extractor is not None
-        features = found.features.contiguous().view(torch.uint8)
-        return torch.cat([found.identities, features], dim=1), found.extractor
+        size = max(found.sizes, key=found.sizes.__getitem__)  # the only one, unless the images are a list
+        facts = torch.tensor([*size, 0], dtype=torch.int32).repeat(len(found), 1)
+        for flag, count in found.flags.items():
+            facts[:count, 2] |= 1 << FLAGS.index(flag)
+        columns = (found.identities, facts.view(torch.uint8), found.features.contiguous().view(torch.uint8))
+        return torch.cat(columns, dim=1), found.extractor
 
     def _no_rows(self) -> Tensor:
-        width = _HASH + 4 * self._embedder.load(self._extractors).dim
+        width = _HEAD + 4 * self._embedder.load(self._extractors).dim
         return torch.empty(0, width, dtype=torch.uint8, device="cpu")
 
     def _side(self, role: Literal["real", "fake"]) -> FeatureSet:
         gathered = getattr(self, f"{role}_rows")
         rows = (dim_zero_cat(gathered) if len(gathered) else self._no_rows()).cpu()
+        facts, counts = torch.unique(
+            rows[:, _HASH:_HEAD].contiguous().view(torch.int32), dim=0, return_counts=True
+        )
+        sizes, flags = Counter[tuple[int, int]](), Counter[str]()
+        for (width, height, bits), count in zip(facts.tolist(), counts.tolist(), strict=True):
+            sizes[width, height] += count
+            flags.update({flag: count for at, flag in enumerate(FLAGS) if bits >> at & 1})
         return FeatureSet(
-            features=rows[:, _HASH:].contiguous().view(torch.float32),
+            features=rows[:, _HEAD:].contiguous().view(torch.float32),
             source=f"<{role} images>",
             extractor=self._info or extractor_info(self._embedder.load(self._extractors)),
             identities=rows[:, :_HASH].contiguous(),
             n_embedded=len(rows),
+            flags=in_order(flags),
+            facts=ImageFacts.from_counts(Counter(), sizes),
             decoder=decoder_versions() | self._embedder.options.decoding.choices,
         )
 

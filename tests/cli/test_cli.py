@@ -172,6 +172,13 @@ def test_json_of_pack_has_sizes_and_skipped_images(genpr, folders, tmp_path):
     assert genpr(*arguments, "-q")[2] == ""
 
 
+def test_features_and_arrays_of_another_range_are_reported(genpr, write_images, tmp_path):
+    dark = write_images("dark", np.ones((4, 8, 8, 3), np.uint8))
+    for command, out, *more in (("features", "d.safetensors", *GABOR), ("pack", "d.npz")):
+        code, _, err = genpr(command, dark, tmp_path / out, *more)
+        assert (code, err.count("warning [unscaled]: 4 of 4 source images")) == (0, 1)
+
+
 def test_images_of_several_sizes_are_prepared(genpr, write_images, tmp_path, rng):
     pixels = [rng.integers(0, 256, (20 + row, 20 + row // 2, 3), dtype=np.uint8) for row in range(24)]
     sides = [write_images("a", pixels[::2]), write_images("b", pixels[1::2])]

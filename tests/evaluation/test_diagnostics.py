@@ -227,3 +227,66 @@ def test_small_images_are_reported_for_trained_networks():
     untrained = replace(INFO, name="gabor", comparable=False)
     sides = [replace(side, extractor=untrained) for side in (real, fake)]
     assert "upscaled" not in {item.code for item in found(*sides)}
+
+
+def of_images(sizes, flags=None, n=1200):
+    facts = ImageFacts.from_counts(Counter(), Counter(sizes))
+    return FeatureSet(torch.randn(n, 3), "x/", INFO, facts=facts, flags=flags or {})
+
+
+@pytest.mark.parametrize(
+    ("real", "fake", "is_reported"),
+    [
+        ({(32, 32): 1200}, {(64, 64): 1200}, True),
+        ({(32, 32): 1100, (40, 40): 100}, {(64, 64): 1200}, True),
+        ({(32, 32): 1200}, {(32, 64): 1200}, True),
+        ({(32, 32): 1200}, {(32, 32): 1200}, False),
+        ({(500, 375): 1000, (375, 500): 200}, {(256, 256): 1200}, False),
+        ({(500, 300 + at): 1200 - 10 * at for at in range(20)}, {(256, 256): 1200}, False),
+        ({(32, 32): 900} | {(40, at): 1 for at in range(300)}, {(64, 64): 1200}, False),
+        ({}, {(256, 256): 1200}, False),
+    ],
+    ids=["one-size", "nearly-one", "shape", "equal", "mixed", "many", "many-rare", "unknown"],
+)
+def test_sets_of_different_sizes_are_reported(real, fake, is_reported):
+    codes = [item.code for item in found(of_images(real), of_images(fake))]
+    assert codes.count("size-mismatch") == is_reported
+
+
+def test_sizes_of_files_and_arrays_are_compared_after_preparation(rng, write_images):
+    small, large = (rng.integers(0, 256, (30, side, side, 3), dtype=np.uint8) for side in (32, 64))
+    folder = write_images("real", small)
+    tensor = torch.from_numpy(large).permute(0, 3, 1, 2)
+    for fake, prepare, expected in (
+        (write_images("fake", large), "none", True),
+        (large, "none", True),
+        (tensor, "none", True),
+        ([tensor], "none", True),
+        (tensor, "resize:32", False),
+    ):
+        result = genpr.score(folder, fake, prepare=prepare, **OPTIONS)
+        assert ("size-mismatch" in messages_of(result)) == expected
+
+
+@pytest.mark.parametrize(("count", "is_reported"), [(300, False), (301, True)])
+def test_values_of_another_range_are_reported_for_over_a_quarter(count, is_reported):
+    fake = of_images({}, {"unscaled": count})
+    assert [item.code for item in found(of_images({}), fake)].count("unscaled") == is_reported
+
+
+@pytest.mark.parametrize(("count", "is_reported"), [(1199, False), (1200, True)])
+def test_12_bits_are_reported_if_no_image_has_larger_values(count, is_reported):
+    fake = of_images({}, {"16bit-scaled": 1200, "16bit-unscaled": count})
+    assert [item.code for item in found(of_images({}), fake)].count("16bit-unscaled") == is_reported
+
+
+def test_values_of_another_range_are_reported_from_the_cache_and_for_held_out_reals(rng, write_images):
+    pixels = rng.random((3, 30, 8, 8, 3)).round(1)
+    real = write_images("real", (pixels[0] * 255).astype(np.uint8))
+    fake, kept = (
+        write_images(name, each.astype(np.uint8)) for name, each in zip("fk", pixels[1:], strict=True)
+    )
+    for _ in ("embedded", "cached"):
+        result = genpr.score(real, fake, held_out=kept, **OPTIONS | {"metrics": ["precision", "c_t"]})
+        roles = [item.message.split()[3] for item in result.notices if item.code == "unscaled"]
+        assert roles == ["fake", "held-out"]

@@ -26,7 +26,7 @@ from genpr.images.decode import content_sha256
 
 @pytest.mark.parametrize("format_name", ["GIF", "PNG", "WEBP", "TIFF", "AVIF"])
 def test_first_frame_is_used_and_others_are_reported(format_name):
-    red, blue = (np.full((16, 16, 3), color, np.uint8) for color in ((255, 0, 0), (0, 0, 255)))
+    red, blue = (np.full((16, 16, 3), color, np.uint8) for color in ((240, 0, 0), (0, 0, 240)))
     image = decoded(encode_frames([red, blue], format_name))
     assert image.flags == ("multi-frame",)
     assert np.abs(image.pixels.astype(int) - red).max() <= 8

@@ -120,3 +120,38 @@ def test_large_images_are_converted_in_parts_to_the_same_pixels(sample, alpha, m
             parts = decode(data, name="x", policy=policy)
         np.testing.assert_array_equal(parts.pixels, whole.pixels)
         assert parts.flags == whole.flags
+
+
+# Range of values --------------------------------------------------------------------------------------------
+
+UNIT = np.random.default_rng(0).random((9, 12, 3)).round(1)  # 0 and 1 included
+
+
+@pytest.mark.parametrize(
+    ("pixels", "is_flagged"),
+    [
+        (UNIT, True),
+        (2 * UNIT - 1, True),
+        (np.zeros((9, 12, 3)), True),
+        (UNIT.round() * 255, False),
+        (np.full((9, 12, 3), 255), False),
+        (np.where(np.arange(324).reshape(9, 12, 3) == 323, 2, UNIT), False),
+        (UNIT * 255, False),
+    ],
+    ids=["unit", "signed", "black", "mask", "white", "one-larger-value", "scaled"],
+)
+def test_floats_cast_to_uint8_are_flagged(pixels, is_flagged):
+    pixels = np.broadcast_to(pixels, (9, 12, 3)).astype(np.int16).astype(np.uint8)
+    for data in (pixels, encode(pixels), encode(Image.fromarray(pixels), "BMP")):
+        assert decoded(data).flags == (("unscaled",) if is_flagged else ())
+    small = decode(pixels, name="x", policy=DecodePolicy(prepare="resize:20"))
+    assert small.flags == (("enlarged", "unscaled") if is_flagged else ("enlarged",))
+
+
+@pytest.mark.parametrize(("largest", "is_flagged"), [(4095, True), (1, True), (4096, False)])
+def test_16_bit_images_with_12_bits_are_flagged(largest, is_flagged):
+    gray = np.full((9, 12), largest, np.uint16)
+    color = np.repeat(gray[..., None], 3, axis=2)
+    expected = ("16bit-scaled", *(["16bit-unscaled"] if is_flagged else []))
+    for data in (encode(gray), encode(gray, "TIFF"), encode(gray, "PPM"), png_16bit_rgb(color)):
+        assert decoded(data).flags == expected

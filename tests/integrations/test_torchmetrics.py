@@ -55,6 +55,17 @@ def test_images_are_prepared_and_the_result_records_how():
     assert chosen.items() <= metric.result.fake.decoder.items()
 
 
+def test_sizes_and_ranges_of_values_are_reported():
+    metric = metric_of(metrics=["fd"])
+    for part in range(2):
+        real = torch.randint(2, 256, (20, 3, 8, 8), generator=torch.Generator().manual_seed(part))
+        metric.update(real.to(torch.uint8), real=True)
+        metric.update((torch.rand(20, 3, 16, 16) > 0.5).to(torch.uint8), real=False)
+    metric.compute()
+    assert {"size-mismatch", "unscaled"} <= {item.code for item in metric.result.notices}
+    assert metric.result.fake.flags == {"unscaled": 40}
+
+
 def test_distances_use_statistics_with_or_without_images():
     moments = genpr.reference_statistics(images()[0] // 2, **OPTIONS)
     both = fill(metric_of(metrics=["precision", "fd"], reference_statistics=moments)).compute()
